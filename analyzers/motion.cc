@@ -34,6 +34,14 @@ bool counted_on(const Seen& before, const Seen& after, double seconds) {
   return false;
 }
 
+// A native thread that runs for microseconds at a time does nothing between its waits but to look whether they are over: of such a one only where it
+// waits is a place, and not what a look has caught it at in between (a poll: its query, or the loop itself).
+bool is_poller(const FrameTable& frames, const ThreadSnapshot& thread, const Ran& ran) {
+  constexpr double kMostMsPerRun = 0.05;
+  if (ran.runs == 0 || ran.cpu_ms > kMostMsPerRun * static_cast<double>(ran.runs)) return false;
+  return std::none_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return frames[id].kind == FrameKind::kPython; });
+}
+
 class Comparison {
  public:
   explicit Comparison(const FrameTable& frames) : frames_(frames), normalized_(frames) {}
@@ -88,12 +96,17 @@ void fold_looks(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& 
     for (ThreadSnapshot& thread : rank.threads) {
       const auto found = again.find(thread.tid);
       if (found == again.end()) continue;
-      const Seen first = comparison.see(thread);
-      Motion motion{.looks = 1 + static_cast<int>(found->second.size())};
+      const Ran time = ran(thread.tid);
+      std::vector<const ThreadSnapshot*> seen_at = {&thread};
+      seen_at.insert(seen_at.end(), found->second.begin(), found->second.end());
+      Motion motion{.looks = static_cast<int>(seen_at.size())};
+      const auto waits = [](const ThreadSnapshot* t) { return t->syscall.has_value(); };
+      if (is_poller(job.frames, thread, time) && std::any_of(seen_at.begin(), seen_at.end(), waits)) std::erase_if(seen_at, std::not_fn(waits));
+      const Seen first = comparison.see(*seen_at.front());
       std::set<std::vector<NormId>> stacks{first.stack};
       Seen before = first;
-      for (const ThreadSnapshot* t : found->second) {
-        const Seen seen = comparison.see(*t);
+      for (std::size_t i = 1; i < seen_at.size(); ++i) {
+        const Seen seen = comparison.see(*seen_at[i]);
         motion.left_wait |= before.waits && (!seen.waits || seen.place != before.place || counted_on(before, seen, span_ms / 1000));
         before = seen;
         stacks.insert(seen.stack);
@@ -102,7 +115,6 @@ void fold_looks(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& 
         motion.counted |= counted_on(first, seen, span_ms / 1000);
       }
       motion.places = static_cast<int>(stacks.size());
-      const Ran time = ran(thread.tid);
       motion.cpu_ms = time.cpu_ms;
       motion.runs = time.runs;
       motion.span_ms = span_ms;

@@ -108,6 +108,12 @@ void find_peer_waits(const JobSnapshot& job, std::vector<Standing>& standings) {
   }
 }
 
+// Now and then a thread that a look has stopped goes back to its wait so late that this is counted as a run between the looks.
+bool ran_by_itself(const Motion& motion) {
+  constexpr std::int64_t kLooksPerLateReturn = 4;
+  return motion.runs > 0 && motion.runs * kLooksPerLateReturn >= motion.looks;
+}
+
 void tell_pace(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Standing& standing) {
   const RankSnapshot& rank = job.ranks[standing.rank];
   const ThreadSnapshot* main = main_thread(rank);
@@ -129,7 +135,7 @@ void tell_pace(const JobSnapshot& job, const std::vector<std::vector<Role>>& rol
   standing.pace = Pace::kStill;
   for (const Motion* motion : motions) {
     if ((motion->moved && !standing.inferred) || motion->counted) standing.pace = Pace::kMoves;
-    else if (motion->runs > 0 && standing.pace == Pace::kStill) standing.pace = Pace::kRuns;
+    else if (ran_by_itself(*motion) && standing.pace == Pace::kStill) standing.pace = Pace::kRuns;
     standing.busy |= is_busy(*motion);
     standing.counts |= motion->counted;
     standing.travels |= motion->travelled;

@@ -1,5 +1,6 @@
 // One rank of a job of a C++ framework that nobody knows: the main thread joins, a pool of 100 threads is idle, and one thread launches
-// collectives and polls their events. The odd rank's poller does not come to launch: it is in LoadBatch.   framework [steps]
+// collectives and polls their events. The odd rank's poller does not come to launch: it is in LoadBatch.
+//     framework [steps | poll]    steps: nothing hangs; poll: all ranks poll an event that never comes
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -7,7 +8,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <mutex>
 #include <queue>
@@ -76,21 +76,21 @@ __attribute__((noinline)) void LoadBatch(bool blocks) {
 
 class EventPoller {
  public:
-  explicit EventPoller(bool healthy) : healthy_(healthy) {}
+  explicit EventPoller(const std::string& mode) : steps_(mode == "steps"), polls_(mode == "poll") {}
   __attribute__((noinline)) void WaitFor(long operation) {
     while (cudaEventQuery(operation, world_) != 0) usleep(100);
   }
   void Run() {
     for (long step = 0;; ++step) {
-      data::LoadBatch(!healthy_ && rank_ == Number("HANGS_ODD", 2) && step == 3);
-      const long operation = ncclAllReduce(rank_);
-      if (step == 3) Announce(healthy_ ? "moves" : "asleep");   // the main thread's state: it joins
+      data::LoadBatch(!steps_ && !polls_ && rank_ == Number("HANGS_ODD", 2) && step == 3);
+      const long operation = ncclAllReduce(rank_) + (polls_ && step == 3 ? 1 : 0);   // one that nobody launches
+      if (step == 3) Announce(steps_ ? "moves" : "asleep");   // the main thread's state: it joins
       WaitFor(operation);
     }
   }
 
  private:
-  const bool healthy_;
+  const bool steps_, polls_;
   const int rank_ = Number("RANK", 0), world_ = Number("WORLD_SIZE", 1);
 };
 
@@ -98,7 +98,7 @@ class EventPoller {
 
 int main(int count, char** arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  flow::EventPoller poller(count > 1 && std::strcmp(arguments[1], "steps") == 0);
+  flow::EventPoller poller(count > 1 ? arguments[1] : "");
   flow::ThreadPool pool(100);
   pool.Submit([&] { poller.Run(); });
   pool.Join();

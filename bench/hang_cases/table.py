@@ -152,6 +152,7 @@ LIVE = [
     at_odds("all-receive-in-a-ring", "receive-ring", Truth("symmetric"), newer=True),
     at_odds("all-read", "all-read", Truth("symmetric")),
     at_odds("all-asleep", "all-asleep", Truth("symmetric")),
+    Case("all-poll-framework", "framework", ("poll",), Truth("symmetric")),
     plain("all-wait-for-a-server", "alike", Truth("symmetric")),
     mpi("all-receive-mpich", "mpich", "ring", Truth("symmetric")),
     gloo("subset-without-culprit", "sleep", Truth("undecided"), ranks=8, odd=(6,), given=(0, 1, 2, 3)),

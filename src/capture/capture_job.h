@@ -29,6 +29,7 @@ struct LiveRequest {
   bool whole_job = false;                  // --job: every rank on this machine
   int samples = 3;                         // looks; 1 tells where the ranks stand, several also what moves
   std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);   // from one look to the next: three take less than a second
+  bool glances = false;                    // between the looks, native threads that wake up often are glanced at (target/glances.h)
   gpu::NvmlPlaces nvml;                    // elsewhere only in tests
 };
 

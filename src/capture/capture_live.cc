@@ -16,9 +16,12 @@
 #include "capture/parallel_layout.h"
 #include "capture/workers.h"
 #include "target/environment_block.h"
+#include "target/glances.h"
+#include "target/limited_target.h"
 #include "target/live_target.h"
 #include "target/proc.h"
 #include "target/run_time.h"
+#include "unwind/glanced_stack.h"
 
 namespace rankstacks {
 namespace {
@@ -129,8 +132,9 @@ void capture_side_by_side(std::vector<RankStacks>& ranks, std::vector<LiveTarget
 // The first look's processes, looked at again and again.
 class LaterLooks {
  public:
-  LaterLooks(const std::vector<LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, LiveImages& images, const CaptureOptions& options)
-      : images_(images), options_(options) {
+  LaterLooks(const std::vector<LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, LiveImages& images, const CaptureOptions& options,
+             bool glances)
+      : images_(images), options_(options), with_glances_(glances) {
     for (std::size_t i = 0; i < first.size(); ++i)
       if (first[i] != nullptr) processes_.push_back({first[i]->pid(), first[i]->start_ticks(), interpreters[i]});
   }
@@ -139,6 +143,8 @@ class LaterLooks {
   void look(std::chrono::steady_clock::time_point when) {
     const auto from = std::chrono::steady_clock::now();
     const auto before = run_times();
+    if (with_glances_ && glances_.empty()) follow_the_wakeful();
+    if (!glances_.empty()) glances_.glance_until(when);
     std::this_thread::sleep_until(when);
     const auto after = run_times();
     between += std::chrono::steady_clock::now() - from;
@@ -168,6 +174,31 @@ class LaterLooks {
     looks.push_back(std::move(ranks));
   }
 
+  // What was glanced at between the looks, as more of them: stacks that were walked to their end alone.
+  void add_glances() {
+    for (std::size_t n = 0; n < Glances::kMostPlaces && !glances_.empty(); ++n) {
+      std::vector<RankStacks> ranks;
+      for (const Process& process : processes_) {
+        auto target = glanced(process, n);
+        if (!target) continue;
+        RankStacks& rank = ranks.emplace_back();
+        rank.snapshot.pid = process.pid;
+        const LimitedTarget limited(*target, Deadline::after(options_.timeout));
+        for (std::size_t i = 0; i < target->threads().size();) {
+          if (auto stack = unwind_glance(limited, *target->threads()[i].registers)) {
+            rank.stacks.push_back(std::move(*stack));
+            ++i;
+          } else {
+            target->leave_out(i);
+          }
+        }
+        rank.target = std::move(target);
+        read_syscalls(rank);
+      }
+      if (!ranks.empty()) looks.push_back(std::move(ranks));
+    }
+  }
+
   std::vector<std::vector<RankStacks>> looks;
   std::unordered_map<Tid, RunTime> ran;
   std::chrono::steady_clock::duration between{};
@@ -187,11 +218,33 @@ class LaterLooks {
     return times;
   }
 
+  // Those of each process that woke up most often. Not of an interpreter: what Python is at lies in more than the stack.
+  void follow_the_wakeful() {
+    const std::size_t of_each = std::max<std::size_t>(1, Glances::kMostThreads / std::max<std::size_t>(1, processes_.size()));
+    for (const Process& process : processes_) {
+      if (!process.interpreters->empty()) continue;
+      std::vector<std::pair<std::int64_t, Tid>> wakeful;
+      for (const Tid tid : proc::tasks_of(process.pid))
+        if (const auto found = ran.find(tid); found != ran.end() && found->second.runs > 0) wakeful.emplace_back(-found->second.runs, tid);
+      std::sort(wakeful.begin(), wakeful.end());
+      for (std::size_t i = 0; i < std::min(of_each, wakeful.size()); ++i) glances_.follow(process.pid, wakeful[i].second);
+    }
+  }
+
+  std::unique_ptr<GlancedTarget> glanced(const Process& process, std::size_t n) {
+    std::vector<Glance> glances = glances_.of(process.pid, n);
+    if (glances.empty()) return nullptr;
+    auto target = LiveTarget::prepare(process.pid, images_);
+    if (!target || (*target)->start_ticks() != process.start_ticks) return nullptr;
+    return std::make_unique<GlancedTarget>(std::move(*target), std::move(glances));
+  }
+
   LiveImages& images_;
   const CaptureOptions& options_;
+  const bool with_glances_;
+  Glances glances_;
   std::vector<Process> processes_;
 };
-
 }  // namespace
 
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options) {
@@ -255,12 +308,13 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
     const RankSnapshot& snapshot = rank.snapshot;
     return snapshot.kind == RankKind::kChild && snapshot.status == Status::kFailed && !proc::stat_of(snapshot.pid);
   });
-  LaterLooks later(targets, interpreters, preparer.images(), options);
+  LaterLooks later(targets, interpreters, preparer.images(), options, request.glances);
   if (request.samples > 1) {
     unwind_ranks(ranks, options);
     for (LiveTarget* target : targets)
       if (target != nullptr) target->forget_copy();
     for (int n = 1; n < request.samples; ++n) later.look(first_look + n * request.interval);
+    later.add_glances();
     nccl.ask_again();
   }
   FinishedJob finished = finish_job(std::move(ranks), std::move(later.looks), options, first, started);

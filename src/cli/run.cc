@@ -136,6 +136,7 @@ JobSnapshot look_as_needed(const Options& options, std::optional<Analysis>& anal
   const bool many = threads > 1000;
   more.samples = many ? 8 : 20;
   more.interval = std::chrono::milliseconds(many ? 250 : 100);
+  more.glances = true;
   return look_at(more, options.capture);
 }
 

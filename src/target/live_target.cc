@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <fmt/format.h>
 #include <iterator>
 #include <set>
@@ -154,7 +153,7 @@ void LiveTarget::read_threads() {
   }
 }
 
-// What the kernel tells of a thread that cannot be stopped: "NR A1 .. A6 SP PC" in /proc/PID/task/TID/syscall.
+// What the kernel tells of a thread that cannot be stopped.
 void LiveTarget::add_uninterruptible(ThreadInfo& thread) {
   const std::string dir = fmt::format("/proc/{}/task/{}/", pid_, thread.tid);
   thread.wchan = proc::read_file(dir + "wchan").value_or("");
@@ -168,15 +167,7 @@ void LiveTarget::add_uninterruptible(ThreadInfo& thread) {
     }
   }
   const auto text = proc::read_file(dir + "syscall");
-  if (!text) return;
-  unsigned long long n[9] = {};
-  long long number = -1;
-  if (std::sscanf(text->c_str(), "%lld %llx %llx %llx %llx %llx %llx %llx %llx", &number, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &n[7]) != 9) return;
-  Registers r;
-  r.orig_rax = number;
-  r.set(kRax, static_cast<std::uint64_t>(-512));   // ERESTARTSYS: still in the call
-  for (const auto& [reg, at] : {std::pair(kRdi, 0), {kRsi, 1}, {kRdx, 2}, {kR10, 3}, {kR8, 4}, {kR9, 5}, {kRsp, 6}, {kRip, 7}}) r.set(reg, n[at]);
-  thread.registers = r;
+  if (text) thread.registers = proc::parse_syscall(*text);
 }
 
 const Mapping* LiveTarget::mapping_of(Address a) const {

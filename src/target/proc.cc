@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstdio>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
@@ -260,6 +261,19 @@ std::optional<long> number_in_status(const std::string& path, std::string_view f
 }  // namespace
 
 std::optional<long> status_number(Pid pid, std::string_view field) { return number_in_status(fmt::format("/proc/{}/status", pid), field); }
+
+std::optional<Registers> parse_syscall(std::string_view text) {
+  unsigned long long n[8] = {};
+  long long number = -1;
+  const std::string line(text);
+  if (std::sscanf(line.c_str(), "%lld %llx %llx %llx %llx %llx %llx %llx %llx", &number, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &n[7]) != 9 || number < 0) return std::nullopt;
+  constexpr std::int64_t kRestartSys = -512;   // ERESTARTSYS: still in the call
+  Registers r;
+  r.orig_rax = number;
+  r.set(kRax, static_cast<std::uint64_t>(kRestartSys));
+  for (const auto& [reg, at] : {std::pair(kRdi, 0), {kRsi, 1}, {kRdx, 2}, {kR10, 3}, {kR8, 4}, {kR9, 5}, {kRsp, 6}, {kRip, 7}}) r.set(reg, n[at]);
+  return r;
+}
 
 std::optional<Pid> tracer_of(Pid pid, Tid tid) {
   const auto tracer = number_in_status(fmt::format("/proc/{}/task/{}/status", pid, tid), "TracerPid");

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "target/modules.h"
+#include "target/registers.h"
 
 namespace rankstacks::proc {
 
@@ -49,6 +50,9 @@ std::map<std::string, std::string> parse_environment(const std::vector<std::stri
 
 // A number of /proc/PID/status, e.g. "TracerPid", or nothing.
 std::optional<long> status_number(Pid pid, std::string_view field);
+
+// /proc/PID/task/TID/syscall of a thread in a system call, "NR A1 .. A6 SP PC": the registers that it tells. Nothing: the thread runs.
+std::optional<Registers> parse_syscall(std::string_view text);
 
 // The process that traces this thread, or nothing.
 std::optional<Pid> tracer_of(Pid pid, Tid tid);

@@ -72,6 +72,36 @@ TEST_CASE("a counter that differs between two looks is motion, a thread that was
   CHECK_FALSE(motion_of(literal, 1).counted);
 }
 
+TEST_CASE("of a thread that runs for microseconds at a time only the places where it waits count") {
+  const Stack waits = {libc("usleep"), nat("Poller::Wait()"), nat("Poller::Run()")};
+  const Stack asks = {nat("isDone()"), nat("Poller::Wait()"), nat("Poller::Run()")};
+  const Stack waits_elsewhere = {libc("usleep"), nat("Load()"), nat("Poller::Run()")};
+  LiteralJob literal = four(waits);
+  auto later = look_again(literal, {asks, asks, waits_elsewhere, asks});
+  literal.job.ranks[3].threads[0].frames = later[0].threads[0].frames;   // awake at both looks
+  const SyscallInfo sleeps{.name = "clock_nanosleep", .number = 230};
+  for (std::size_t r = 0; r < 3; ++r) literal.job.ranks[r].threads[0].syscall = sleeps;
+  later[2].threads[0].syscall = sleeps;
+  // 100 runs: of 9 us each, but for rank 1, which works for a millisecond at a time
+  fold_looks(literal.job, {later}, [](Tid tid) { return Ran{tid == 101 ? 100.0 : 0.9, 100}; }, 450);
+  CHECK_FALSE(motion_of(literal, 0).moved);
+  CHECK(motion_of(literal, 0).looks == 2);
+  CHECK(motion_of(literal, 0).places == 1);
+  CHECK(motion_of(literal, 1).moved);
+  CHECK(motion_of(literal, 2).moved);
+  CHECK_FALSE(motion_of(literal, 3).moved);
+}
+
+TEST_CASE("all ranks at one place: a late return from a look is no sign of life, waking up again and again is") {
+  LiteralJob literal = four(Stack{py("work", "/home/u/train.py", 40)} + in_main(30));
+  all_have(literal, {.looks = 20, .places = 1, .span_ms = 1900});
+  CHECK(analyze(literal.job).verdict.status == "symmetric");
+  literal.job.ranks[3].threads[0].motion->runs = 2;
+  CHECK(analyze(literal.job).verdict.status == "symmetric");
+  literal.job.ranks[3].threads[0].motion->runs = 200;
+  CHECK(analyze(literal.job).verdict.status == "undecided");
+}
+
 TEST_CASE("a rank that is waited for and counts on is slow, not stuck") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? Stack{py("work", "/home/u/train.py", 40)} + in_main(30) : waits_in_all_reduce(31));

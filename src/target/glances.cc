@@ -1,0 +1,101 @@
+#include "target/glances.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fmt/format.h>
+#include <optional>
+#include <sys/uio.h>
+#include <thread>
+
+#include "target/proc.h"
+
+namespace rankstacks {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{1};
+constexpr std::size_t kRedZone = 128;         // System V ABI: below rsp, a leaf function's own
+constexpr std::size_t kMostStack = 32u << 10;
+
+std::optional<Registers> registers_in(const std::string& file) {
+  const auto text = proc::read_file(file);
+  return text ? proc::parse_syscall(*text) : std::nullopt;
+}
+
+std::size_t copy(Pid pid, Address from, std::span<std::byte> into) {
+  iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(from), into.size()};
+  const ssize_t copied = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+  return copied < 0 ? 0 : static_cast<std::size_t>(copied);
+}
+
+}  // namespace
+
+void Glances::follow(Pid pid, Tid tid) {
+  if (threads_.size() == kMostThreads) return;
+  threads_.push_back({.pid = pid, .tid = tid, .file = fmt::format("/proc/{}/task/{}/syscall", pid, tid)});
+  if (code_.contains(pid)) return;
+  std::vector<Range>& code = code_[pid];
+  if (const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid))) {
+    for (const Mapping& m : proc::parse_maps(*maps))
+      if (m.executable) code.push_back(m.range);
+  }
+}
+
+std::vector<Address> Glances::place_of(Pid pid, const Registers& registers) const {
+  std::vector<Address> place = {static_cast<Address>(registers.orig_rax), registers.sp(), registers.pc()};
+  std::array<Address, 64> top;
+  const std::size_t words = copy(pid, registers.sp(), std::as_writable_bytes(std::span(top))) / sizeof(Address);
+  const std::vector<Range>& code = code_.at(pid);
+  for (std::size_t i = 0; i < words; ++i) {
+    const auto after = std::upper_bound(code.begin(), code.end(), top[i], [](Address a, const Range& r) { return a < r.start; });
+    if (after != code.begin() && std::prev(after)->contains(top[i])) place.push_back(top[i]);
+  }
+  return place;
+}
+
+void Glances::glance(Followed& thread) {
+  if (thread.glances.size() == kMostPlaces) return;
+  const auto registers = registers_in(thread.file);
+  if (!registers) return;
+  std::vector<Address> place = place_of(thread.pid, *registers);
+  if (thread.places.contains(place)) return;
+  Glance glance{.tid = thread.tid, .registers = *registers, .stack_start = registers->sp() - kRedZone};
+  glance.stack.resize(kMostStack);
+  glance.stack.resize(copy(thread.pid, glance.stack_start, glance.stack));
+  const auto after = registers_in(thread.file);
+  if (!after || place_of(thread.pid, *after) != place) return;
+  thread.places.insert(std::move(place));
+  thread.glances.push_back(std::move(glance));
+}
+
+void Glances::glance_until(std::chrono::steady_clock::time_point when) {
+  while (std::chrono::steady_clock::now() < when) {
+    for (Followed& thread : threads_) glance(thread);
+    std::this_thread::sleep_until(std::min(when, std::chrono::steady_clock::now() + kPause));
+  }
+}
+
+std::vector<Glance> Glances::of(Pid pid, std::size_t n) const {
+  std::vector<Glance> found;
+  for (const Followed& thread : threads_)
+    if (thread.pid == pid && n < thread.glances.size()) found.push_back(thread.glances[n]);
+  return found;
+}
+
+GlancedTarget::GlancedTarget(std::unique_ptr<LiveTarget> process, std::vector<Glance> glances) : process_(std::move(process)), glances_(std::move(glances)) {
+  process_->forget_copy();   // of the process as it runs on, nothing is read
+  for (const Glance& glance : glances_) threads_.push_back({.tid = glance.tid, .state = 'S', .registers = glance.registers});
+}
+
+std::size_t GlancedTarget::read(Address address, std::span<std::byte> into) const noexcept {
+  for (const Glance& glance : glances_) {
+    const Address end = glance.stack_start + glance.stack.size();
+    if (address < glance.stack_start || address >= end) continue;
+    const std::size_t n = std::min<std::size_t>(into.size(), end - address);
+    std::memcpy(into.data(), glance.stack.data() + (address - glance.stack_start), n);
+    return n;
+  }
+  return process_->read(address, into);
+}
+
+}  // namespace rankstacks

@@ -1,0 +1,101 @@
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+
+#include "target/glances.h"
+#include "target/proc.h"
+
+using namespace rankstacks;
+using namespace std::chrono_literals;
+
+namespace {
+
+__attribute__((noinline)) void doze(std::chrono::microseconds how_long) {
+  volatile char depth = 0;
+  std::this_thread::sleep_for(how_long);
+  depth = depth + 1;
+}
+
+// The same wait, two hundred bytes deeper.
+__attribute__((noinline)) void doze_deeper(std::chrono::microseconds how_long) {
+  volatile char room[200];
+  room[0] = 0;
+  doze(how_long);
+  room[1] = room[0];
+}
+
+// A thread that waits again and again, at one place or, now and then, at another.
+class Waiter {
+ public:
+  explicit Waiter(bool has_two) : thread_([this, has_two] {
+    tid = static_cast<Tid>(syscall(SYS_gettid));
+    while (!end) {
+      for (int i = 0; i < 10; ++i) doze(2ms);
+      if (has_two) doze_deeper(4ms);
+    }
+  }) {
+    while (tid == 0) std::this_thread::yield();
+  }
+  ~Waiter() {
+    end = true;
+    thread_.join();
+  }
+  std::atomic<Tid> tid = 0;
+
+ private:
+  std::atomic<bool> end = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("a thread that waits at two places is glanced at once at each", "[glances]") {
+  if (!proc::read_file("/proc/self/syscall")) {
+    WARN("skipped: this kernel does not tell where threads wait (/proc/PID/syscall)");
+    return;
+  }
+  for (const bool has_two : {true, false}) {
+    const Waiter waiter(has_two);
+    Glances glances;
+    CHECK(glances.empty());
+    glances.follow(getpid(), waiter.tid);
+    CHECK_FALSE(glances.empty());
+    const auto end = std::chrono::steady_clock::now() + (has_two ? 30s : 1s);
+    while (std::chrono::steady_clock::now() < end && glances.of(getpid(), 1).empty()) glances.glance_until(std::chrono::steady_clock::now() + 20ms);
+    const auto first = glances.of(getpid(), 0), second = glances.of(getpid(), 1);
+    REQUIRE(first.size() == 1);
+    CHECK(first[0].tid == waiter.tid);
+    CHECK(first[0].registers.orig_rax == SYS_clock_nanosleep);
+    CHECK(second.size() == (has_two ? 1 : 0));
+    if (has_two && !second.empty()) CHECK(first[0].registers.sp() != second[0].registers.sp());
+    CHECK(glances.of(getpid(), 2).empty());
+    CHECK(glances.of(1, 0).empty());
+  }
+}
+
+TEST_CASE("a thread that is gone is not glanced at", "[glances]") {
+  Tid tid = 0;
+  std::thread([&] { tid = static_cast<Tid>(syscall(SYS_gettid)); }).join();
+  Glances glances;
+  glances.follow(getpid(), tid);
+  glances.glance_until(std::chrono::steady_clock::now() + 5ms);
+  CHECK(glances.of(getpid(), 0).empty());
+}
+
+TEST_CASE("the registers that /proc/PID/task/TID/syscall tells", "[glances]") {
+  const auto registers = proc::parse_syscall("230 0x0 0x1 0x7ffc10 0x2 0x3 0x4 0x7ffbf0 0x7f60830ed545\n");
+  REQUIRE(registers);
+  CHECK(registers->orig_rax == 230);
+  CHECK((*registers)[kRsi] == 1);
+  CHECK((*registers)[kRdx] == 0x7ffc10);
+  CHECK(registers->sp() == 0x7ffbf0);
+  CHECK(registers->pc() == 0x7f60830ed545);
+  CHECK_FALSE(registers->has(kRbp));
+  CHECK_FALSE(proc::parse_syscall("running\n"));
+  CHECK_FALSE(proc::parse_syscall("-1 0x7ffbf0 0x7f60830ed545\n"));   // waits, but in no system call
+  CHECK_FALSE(proc::parse_syscall("230 0x0 0x1\n"));
+  CHECK_FALSE(proc::parse_syscall(""));
+}
