@@ -38,8 +38,10 @@ LiveImages::Opened LiveImages::find_or(std::uint64_t device, std::uint64_t inode
   const std::lock_guard lock(mutex_);
   auto& inodes = by_inode_[device];
   auto it = inodes.find(inode);
-  if (it == inodes.end()) it = inodes.emplace(inode, open()).first;
-  return it->second;
+  if (it != inodes.end()) return it->second;
+  Opened opened = open();
+  if (!opened && opened.error().code == ErrorCode::kGone) return opened;
+  return inodes.emplace(inode, std::move(opened)).first->second;
 }
 
 LiveTarget::LiveTarget(Pid pid, LiveImages& images) : pid_(pid), memory_tid_(pid), images_(images), subject_(fmt::format("pid {}", pid)) {}
@@ -120,6 +122,9 @@ Module LiveTarget::make_module(const MappedFile& file) {
     memory_.open(memory_tid_);
     auto in_memory = from_memory();
     const auto on_disk = images_.files().open(task_dir() + "/root" + file.path, file.path);
+    // What a process that is just ending lets be read says nothing of the file, which others may have mapped too.
+    if (const auto stat = proc::stat_of(pid_, memory_tid_); !stat || stat->ends())
+      return fail({.code = ErrorCode::kGone, .subject = file.path, .what = "its process ended while it was opened"});
     if (on_disk && !first.deleted && (!in_memory || (*on_disk)->build_id() == (*in_memory)->build_id())) return on_disk;
     if (in_memory) {
       problems_.push_back({fmt::format("{}: {}: names come from its dynamic symbols in memory", file.path,

@@ -23,7 +23,8 @@
 namespace rankstacks {
 
 // The ELF files of the processes on this machine. A mapped inode stays the same file as long as anyone maps it, so (device, inode) names it
-// across processes. Thread-safe.
+// across processes. Thread-safe. That it could not be opened is kept too, but for kGone: the process through which it was tried has ended, and another
+// may have it.
 class LiveImages {
  public:
   using Opened = Result<std::shared_ptr<const elf::Image>>;

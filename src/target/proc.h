@@ -30,6 +30,7 @@ struct Stat {
   double cpu_ms = 0;                // utime + stime; the kernel counts in ticks of 10 ms
   std::uint64_t start_ticks = 0;    // since boot: with the pid, the process's identity
   bool kernel_thread() const { return flags & 0x00200000u; }   // PF_KTHREAD, include/linux/sched.h
+  bool ends() const { return (flags & 0x00000004u) || state == 'Z' || state == 'X'; }   // PF_EXITING: its memory may be gone before it is a zombie
 };
 std::optional<Stat> parse_stat(std::string_view text);
 std::optional<Stat> stat_of(Pid pid);

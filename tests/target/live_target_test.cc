@@ -371,3 +371,19 @@ TEST_CASE("a command name with brackets and blanks does not confuse /proc/PID/st
   CHECK(stat->start_ticks == 777);
   CHECK_FALSE(proc::parse_stat("12 (a) S"));
 }
+
+TEST_CASE("that a file could not be opened is kept, but not where the process through which it was tried has ended", "[live_target]") {
+  LiveImages images;
+  int tries = 0;
+  const auto fails_with = [&](ErrorCode code) {
+    return [&tries, code]() -> LiveImages::Opened {
+      ++tries;
+      return fail({.code = code, .subject = "a file", .what = "it cannot be opened"});
+    };
+  };
+  CHECK_FALSE(images.find_or(1, 2, fails_with(ErrorCode::kGone)));
+  CHECK_FALSE(images.find_or(1, 2, fails_with(ErrorCode::kMalformed)));
+  CHECK(tries == 2);
+  CHECK(images.find_or(1, 2, fails_with(ErrorCode::kGone)).error().code == ErrorCode::kMalformed);
+  CHECK(tries == 2);
+}

@@ -215,12 +215,13 @@ os._exit(0)
 def case_vanishing_process(folder):
     """A target that ends while it is being looked at: the other ranks are complete."""
     with native("threads") as steady:
-        for delay in range(10):
+        for delay in range(60):
             victim = native("threads")
             try:
-                process = subprocess.Popen([tool(), "attach", "--pids", "%d,%d" % (victim.pid, steady.pid), "--format", "json"],
+                # Named first, it is the one through which the files that both have mapped are opened.
+                process = subprocess.Popen([tool(), "attach", "--pids", "%d,%d" % (victim.pid, steady.pid), "--format", "json", "--samples", "3" if delay % 6 == 0 else "1"],
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                select.select([], [], [], delay * 0.001)       # at a different moment each time
+                select.select([], [], [], delay * 0.0002)      # at a different moment each time
                 os.kill(victim.pid, signal.SIGKILL)
                 out, err = process.communicate(timeout=60)
                 check(process.returncode in (0, 1), "status %d: %r" % (process.returncode, err))
