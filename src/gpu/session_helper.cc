@@ -269,12 +269,20 @@ bool run(Order& order) {
   return true;
 }
 
+// A machine that is short of memory kills others first: a client of the driver that vanishes can take the process with it. Needs
+// CAP_SYS_RESOURCE (proc(5), oom_score_adj); -1000 would exempt it altogether.
+void be_spared_of_oom() {
+  const FileDescriptor file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (file.get() >= 0) (void)!::write(file.get(), "-999", 4);
+}
+
 }  // namespace
 
 void run_session_helper_if_asked(int argc, const char* const* argv) {
   if (argc < 2 || std::string_view(argv[1]) != kSessionHelperOption) return;
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGQUIT, SIGTSTP}) std::signal(signal, SIG_IGN);
   setsid();
+  be_spared_of_oom();
   auto order = parse(argc, argv);
   if (!order) _exit(2);
   if (run(*order)) tell('d');

@@ -290,6 +290,8 @@ def case_the_tool_is_killed_and_the_session_ends_in_order(folder):
         with job.rank() as process:
             running = subprocess.Popen([tool(), "attach", "--samples", "1", "--pids", str(process.pid), "--gpu"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             wait_until(lambda: "cudbgApiAttach" in job.calls(), "the session's begin")
+            if subprocess.run(["sh", "-c", "echo -999 > /proc/self/oom_score_adj"], stderr=subprocess.DEVNULL).returncode == 0:   # CAP_SYS_RESOURCE
+                check(oom_scores_of_helpers(running.pid) == ["-999"], "whom a machine short of memory kills: %r" % oom_scores_of_helpers(running.pid))
             running.send_signal(number)
             running.wait()
             wait_until(lambda: "finalize" in job.calls(), "the session's end")
@@ -383,6 +385,15 @@ def case_in_a_namespace_of_its_own(folder):
 def children(pid):
     with open("/proc/%d/task/%d/children" % (pid, pid), encoding="utf-8") as found:
         return [int(word) for word in found.read().split()]
+
+
+def oom_scores_of_helpers(pid):
+    scores = []
+    for child in children(pid):
+        with open("/proc/%d/cmdline" % child, encoding="utf-8") as command, open("/proc/%d/oom_score_adj" % child, encoding="ascii") as score:
+            if "--internal-gpu-session" in command.read():
+                scores.append(score.read().strip())
+    return scores
 
 
 if __name__ == "__main__":
