@@ -170,7 +170,7 @@ TEST_CASE("a process: the GPU core that an exception would leave") {
   const std::string off = "note gpu-core: an exception on its GPU leaves no GPU core: CUDA_ENABLE_COREDUMP_ON_EXCEPTION is not set";
   const std::string start = " -> start the job with CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_COREDUMP_FILE=/var/tmp/gpu.%h.%p " + small;
   CHECK(with("A=1") == off + start);
-  CHECK(with(std::string("CUDA_ENABLE_COREDUMP_ON_EXCEPTION=0\0CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1", 75)) ==
+  CHECK(with(std::string("CUDA_ENABLE_COREDUMP_ON_EXCEPTION=0") + '\0' + "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1") ==
         off + "; CUDA_ENABLE_USER_TRIGGERED_COREDUMP is: a core asked for through its pipe ends the process" + start);
   const std::string on = std::string("CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1") + '\0';
   const std::string leaves = "an exception on its GPU leaves a GPU core: ", large = "all memory of the GPU goes into it: minutes, and up to its size on the disk";

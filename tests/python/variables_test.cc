@@ -182,7 +182,8 @@ TEST_CASE("process groups of torch.distributed") {
     CHECK(read(fake).group == ProcessGroup{"pair", {2, 0}});
   }
   SECTION("none of the module's") {
-    fake.set_slot(frame, 2, GENERATE_COPY(stranger, no_member));
+    const bool has_members = GENERATE(false, true);
+    fake.set_slot(frame, 2, has_members ? no_member : stranger);
     CHECK_FALSE(read(fake).group.has_value());
   }
   SECTION("not set yet") { CHECK_FALSE(read(fake).group.has_value()); }
