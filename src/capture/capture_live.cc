@@ -141,6 +141,9 @@ class LaterLooks {
 
   // A look is unwound at once: there is time until the next, and what was copied for it can go.
   void look(std::chrono::steady_clock::time_point when) {
+    // Where processors are scarce, a thread that the last look has stopped goes back to its wait a little later: no run of its own.
+    constexpr std::chrono::milliseconds kReturn{20};
+    std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(kReturn, (when - std::chrono::steady_clock::now()) / 4));
     const auto from = std::chrono::steady_clock::now();
     const auto before = run_times();
     if (with_glances_ && glances_.empty()) follow_the_wakeful();

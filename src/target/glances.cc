@@ -59,6 +59,8 @@ void Glances::glance(Followed& thread) {
   if (!registers) return;
   std::vector<Address> place = place_of(thread.pid, *registers);
   if (thread.places.contains(place)) return;
+  const auto alike = std::count_if(thread.glances.begin(), thread.glances.end(), [&](const Glance& g) { return g.registers.sp() == registers->sp() && g.registers.pc() == registers->pc(); });
+  if (alike >= kMostAlike) return;
   Glance glance{.tid = thread.tid, .registers = *registers, .stack_start = registers->sp() - kRedZone};
   glance.stack.resize(kMostStack);
   glance.stack.resize(copy(thread.pid, glance.stack_start, glance.stack));

@@ -30,7 +30,8 @@ struct Glance {
 class Glances {
  public:
   static constexpr std::size_t kMostThreads = 32;   // read every millisecond, at some 10 us each
-  static constexpr std::size_t kMostPlaces = 8;     // of one thread
+  static constexpr std::size_t kMostPlaces = 12;    // of one thread
+  static constexpr int kMostAlike = 2;              // of these, with the same stack pointer and pc: old addresses may lie on a stack by the dozen
 
   bool empty() const { return threads_.empty(); }
   void follow(Pid pid, Tid tid);                    // those beyond kMostThreads are not
