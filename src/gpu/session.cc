@@ -256,21 +256,28 @@ class Session {
     return std::nullopt;
   }
 
+  // The driver's structure is packed: its members are copied before anything refers to them.
   void take(const api::Event& event) {
     switch (event.kind) {
-      case api::EventKind::kContextCreate:
-        if (event.context.device < api::kMostDevices) contexts_[event.context.device].insert(event.context.context);
+      case api::EventKind::kContextCreate: {
+        const std::uint32_t device = event.context.device;
+        const std::uint64_t context = event.context.context;
+        if (device < api::kMostDevices) contexts_[device].insert(context);
         break;
-      case api::EventKind::kContextDestroy:
-        if (const auto it = contexts_.find(event.context.device); it != contexts_.end() && it->second.erase(event.context.context) != 0 && it->second.empty()) contexts_.erase(it);
+      }
+      case api::EventKind::kContextDestroy: {
+        const std::uint32_t device = event.context.device;
+        const std::uint64_t context = event.context.context;
+        if (const auto it = contexts_.find(device); it != contexts_.end() && it->second.erase(context) != 0 && it->second.empty()) contexts_.erase(it);
         break;
+      }
       case api::EventKind::kElfImageLoaded:
         images_.push_back({event.image.device, event.image.context, event.image.module, event.image.size, event.image.handle});
         break;
       case api::EventKind::kElfImageUnloaded:
         std::erase_if(images_, [&](const LoadedImage& i) { return i.handle == event.image.handle && i.device == event.image.device; });
         break;
-      case api::EventKind::kInternalError: internal_error_ = event.error; break;
+      case api::EventKind::kInternalError: internal_error_ = std::uint32_t{event.error}; break;
       default: break;
     }
   }

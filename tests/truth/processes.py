@@ -55,8 +55,8 @@ def settle(pid):
     raise Failure("the fixture's threads do not come to rest: %r" % (before,))
 
 
-def wait_until(condition, what):
-    deadline = time.monotonic() + DEADLINE
+def wait_until(condition, what, seconds=DEADLINE):
+    deadline = time.monotonic() + seconds
     while not condition():
         check(time.monotonic() < deadline, "gave up waiting for: " + what)
         select.select([], [], [], 0.01)
