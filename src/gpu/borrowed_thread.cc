@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cpuid.h>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <elf.h>
 #include <fmt/format.h>
@@ -261,18 +260,15 @@ class Borrowed {
   Address frame_at_ = 0, trampoline_ = 0;
 };
 
-// How well a thread can be borrowed, by what /proc says of its system call: "NUMBER ARGUMENT..." in hex. 0: not at all.
-int suitability(const std::string& syscall) {
+// How well a thread can be borrowed, by the system call that it waits in. 0: not at all.
+int suitability(const Registers& waiting) {
   static constexpr std::array kWaits{SYS_poll, SYS_ppoll, SYS_epoll_wait, SYS_epoll_pwait, SYS_select, SYS_pselect6, SYS_accept, SYS_accept4, SYS_nanosleep, SYS_clock_nanosleep,
                                      SYS_pause, SYS_rt_sigsuspend, SYS_rt_sigtimedwait, SYS_wait4, SYS_waitid, SYS_read, SYS_recvfrom, SYS_recvmsg};
-  if (syscall.empty() || syscall[0] < '0' || syscall[0] > '9') return 0;   // "running", "-1 ..."
-  char* rest = nullptr;
-  const long number = std::strtol(syscall.c_str(), &rest, 10);
+  const std::int64_t number = waiting.orig_rax;
   if (std::find(kWaits.begin(), kWaits.end(), number) != kWaits.end()) return 2;
   if (number != SYS_futex) return 0;
   // Condition variables, semaphores and joins wait with a bit set (glibc 2.25 and later). Locks, malloc's among them, do not.
-  std::strtoull(rest, &rest, 16);
-  const auto operation = std::strtoull(rest, nullptr, 16) & 0x7f;
+  const auto operation = waiting[kRsi] & 0x7f;
   return operation == 9 ? 1 : 0;           // FUTEX_WAIT_BITSET
 }
 
@@ -286,12 +282,8 @@ std::vector<Range> driver_code(Pid pid) {
   return code;
 }
 
-// A thread of the driver's, or one that is in a call of it: return addresses into it lie near the top of its stack. /proc ends the line with sp and pc.
-bool is_in_driver(Pid pid, const std::string& syscall, std::span<const Range> code) {
-  const auto pc_at = syscall.rfind(' ');
-  const auto sp_at = pc_at == std::string::npos || pc_at == 0 ? std::string::npos : syscall.rfind(' ', pc_at - 1);
-  if (sp_at == std::string::npos) return true;
-  const Address sp = std::strtoull(syscall.c_str() + sp_at, nullptr, 16);
+// A thread of the driver's, or one that is in a call of it: return addresses into it lie near the top of its stack.
+bool is_in_driver(Pid pid, Address sp, std::span<const Range> code) {
   std::array<Address, 1024> stack{};
   const iovec local{stack.data(), sizeof stack}, remote{reinterpret_cast<void*>(sp), sizeof stack};
   const ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
@@ -307,11 +299,11 @@ Tid thread_to_borrow(Pid pid) {
   Tid best = pid;
   int best_yet = 0;
   for (const Tid tid : proc::tasks_of(pid)) {
-    const auto call = proc::read_file(fmt::format("/proc/{}/task/{}/syscall", pid, tid));
-    const int fit = call ? suitability(*call) : 0;
+    const auto waiting = proc::waiting_registers(pid, tid);
+    const int fit = waiting ? suitability(*waiting) : 0;
     if (fit <= best_yet) continue;
     // The driver's own threads and its debug engine's, whose names are any thread's: attaching waits for them to go on.
-    if (is_in_driver(pid, *call, code)) continue;
+    if (is_in_driver(pid, waiting->sp(), code)) continue;
     best = tid;
     best_yet = fit;
   }

@@ -17,11 +17,6 @@ constexpr std::chrono::milliseconds kPause{1};
 constexpr std::size_t kRedZone = 128;         // System V ABI: below rsp, a leaf function's own
 constexpr std::size_t kMostStack = 32u << 10;
 
-std::optional<Registers> registers_in(const std::string& file) {
-  const auto text = proc::read_file(file);
-  return text ? proc::parse_syscall(*text) : std::nullopt;
-}
-
 std::size_t copy(Pid pid, Address from, std::span<std::byte> into) {
   iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(from), into.size()};
   const ssize_t copied = process_vm_readv(pid, &local, 1, &remote, 1, 0);
@@ -32,7 +27,7 @@ std::size_t copy(Pid pid, Address from, std::span<std::byte> into) {
 
 void Glances::follow(Pid pid, Tid tid) {
   if (threads_.size() == kMostThreads) return;
-  threads_.push_back({.pid = pid, .tid = tid, .file = fmt::format("/proc/{}/task/{}/syscall", pid, tid)});
+  threads_.push_back({.pid = pid, .tid = tid});
   if (code_.contains(pid)) return;
   std::vector<Range>& code = code_[pid];
   if (const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid))) {
@@ -55,7 +50,7 @@ std::vector<Address> Glances::place_of(Pid pid, const Registers& registers) cons
 
 void Glances::glance(Followed& thread) {
   if (thread.glances.size() == kMostPlaces) return;
-  const auto registers = registers_in(thread.file);
+  const auto registers = proc::waiting_registers(thread.pid, thread.tid);
   if (!registers) return;
   std::vector<Address> place = place_of(thread.pid, *registers);
   if (thread.places.contains(place)) return;
@@ -64,7 +59,7 @@ void Glances::glance(Followed& thread) {
   Glance glance{.tid = thread.tid, .registers = *registers, .stack_start = registers->sp() - kRedZone};
   glance.stack.resize(kMostStack);
   glance.stack.resize(copy(thread.pid, glance.stack_start, glance.stack));
-  const auto after = registers_in(thread.file);
+  const auto after = proc::waiting_registers(thread.pid, thread.tid);
   if (!after || place_of(thread.pid, *after) != place) return;
   thread.places.insert(std::move(place));
   thread.glances.push_back(std::move(glance));

@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "target/live_target.h"
@@ -44,7 +43,6 @@ class Glances {
   struct Followed {
     Pid pid;
     Tid tid;
-    std::string file;
     std::set<std::vector<Address>> places;
     std::vector<Glance> glances;
   };

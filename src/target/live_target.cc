@@ -171,8 +171,7 @@ void LiveTarget::add_uninterruptible(ThreadInfo& thread) {
       if (!line.empty()) thread.kernel_stack.emplace_back(line);
     }
   }
-  const auto text = proc::read_file(dir + "syscall");
-  if (text) thread.registers = proc::parse_syscall(*text);
+  thread.registers = proc::waiting_registers(pid_, thread.tid);
 }
 
 const Mapping* LiveTarget::mapping_of(Address a) const {

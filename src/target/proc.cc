@@ -4,8 +4,8 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
@@ -273,6 +273,11 @@ std::optional<Registers> parse_syscall(std::string_view text) {
   r.set(kRax, static_cast<std::uint64_t>(kRestartSys));
   for (const auto& [reg, at] : {std::pair(kRdi, 0), {kRsi, 1}, {kRdx, 2}, {kR10, 3}, {kR8, 4}, {kR9, 5}, {kRsp, 6}, {kRip, 7}}) r.set(reg, n[at]);
   return r;
+}
+
+std::optional<Registers> waiting_registers(Pid pid, Tid tid) {
+  const auto text = read_file(fmt::format("/proc/{}/task/{}/syscall", pid, tid));
+  return text ? parse_syscall(*text) : std::nullopt;
 }
 
 std::optional<Pid> tracer_of(Pid pid, Tid tid) {

@@ -54,6 +54,7 @@ std::optional<long> status_number(Pid pid, std::string_view field);
 
 // /proc/PID/task/TID/syscall of a thread in a system call, "NR A1 .. A6 SP PC": the registers that it tells. Nothing: the thread runs.
 std::optional<Registers> parse_syscall(std::string_view text);
+std::optional<Registers> waiting_registers(Pid pid, Tid tid);
 
 // The process that traces this thread, or nothing.
 std::optional<Pid> tracer_of(Pid pid, Tid tid);
