@@ -176,7 +176,7 @@ std::optional<std::chrono::system_clock::time_point> GpuCoresOfJob::written_at(c
 
 void GpuCoresOfJob::add_to(JobSnapshot& job) const {
   for (const auto& [rank_path, core] : cores_) {
-    const auto it = std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& rank) { return rank.path == rank_path; });
+    const auto it = std::find_if(job.ranks.begin(), job.ranks.end(), [&path = rank_path](const RankSnapshot& rank) { return rank.path == path; });
     if (it != job.ranks.end()) add_gpus(core, *it, job.frames);
   }
 }
