@@ -145,6 +145,7 @@ void StoppedProcess::await_stops() {
       if (stat) {
         const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
         threads_[i].problem = fmt::format("did not stop within {} ms (state {})", ms, stat->state);
+        threads_[i].late = true;
       }
       return true;
     });
@@ -186,6 +187,13 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
   }
   const bool any = std::any_of(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.stopped; });
   if (!any && uninterruptible.empty()) {
+    // Seized and interrupted, and none came to its stop: threads that get no processor. What runs on is not read.
+    const auto late = std::find_if(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.late; });
+    if (late != p.threads_.end()) {
+      return fail({.code = ErrorCode::kTimeout, .subject = fmt::format("pid {}", pid),
+                   .what = fmt::format("none of its {} threads could be stopped: tid {} {}", p.threads_.size(), late->tid, late->problem),
+                   .hint = "it gets no processor: see the machine's load and cpu.stat of its cgroup (throttled), then look again"});
+    }
     const int saved = p.first_errno_ != 0 ? p.first_errno_ : ESRCH;
     return fail({.code = saved == EPERM ? ErrorCode::kPermission : ErrorCode::kGone, .subject = fmt::format("pid {}", pid),
                  .what = "cannot be attached to", .os_errno = saved});

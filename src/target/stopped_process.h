@@ -32,11 +32,13 @@ class StoppedProcess {
     bool stopped = false;
     int pending_signal = 0;   // to be delivered at the detach
     std::string problem;      // why it is not stopped
+    bool late = false;        // seized and interrupted, and still running when the patience was over
   };
 
   // Stops every thread, those that appear meanwhile included. `start_ticks`: when the process that is meant was started (proc::Stat); a pid
   // that belongs to another one by now is an error, before anything is stopped. `uninterruptible`: threads known to be in state D, not
-  // seized at all. Errors: another process (kGone); not a single thread could be seized (kPermission, kGone) with the errno of the main thread.
+  // seized at all. Errors: another process (kGone); not a single thread could be seized (kPermission, kGone) with the errno of the main thread;
+  // not a single one came to its stop in time (kTimeout): they get no processor.
   static Result<StoppedProcess> stop(Pid pid, std::uint64_t start_ticks, const std::vector<Tid>& uninterruptible);
 
   ~StoppedProcess();                                   // resume()

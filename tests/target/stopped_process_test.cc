@@ -1,8 +1,11 @@
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <csignal>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "support/child_process.h"
@@ -59,4 +62,56 @@ TEST_CASE("a tool that is killed while threads stand still takes none of their s
   CHECK(stopped_with_a_signal > 0);
   CHECK(counts->sent == counts->handled);
   munmap(counts, sizeof(Counts));
+}
+
+TEST_CASE("threads that get no processor are told from a process that is gone or traced by another") {
+  const auto on_processor = [](int number) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(number, &set);
+    return sched_setaffinity(0, sizeof set, &set) == 0;
+  };
+  // Of the real-time class as well: to others the kernel gives a part of each second.
+  ChildProcess child([&](auto& ready) {
+    const sched_param priority{.sched_priority = 1};
+    on_processor(0);
+    sched_setscheduler(0, SCHED_FIFO, &priority);
+    ready();
+    while (true) pause();
+  });
+  REQUIRE(child.ready());
+  const auto stat = proc::stat_of(child.pid());
+  REQUIRE(stat);
+  // Wakes up for its stop, and the processor is taken.
+  std::atomic<bool> holds = false, enough = false;
+  std::atomic<bool> permitted = true;
+  std::thread holder([&] {
+    const sched_param priority{.sched_priority = 2};
+    permitted = on_processor(0) && sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
+    holds = true;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(850);
+    while (permitted && !enough && std::chrono::steady_clock::now() < end) {}
+  });
+  while (!holds) std::this_thread::yield();
+  std::optional<Error> error;
+  bool elsewhere = false;
+  std::thread([&] {
+    elsewhere = on_processor(1);
+    if (!permitted || !elsewhere) return;
+    const auto stopped = StoppedProcess::stop(child.pid(), stat->start_ticks, {});
+    if (!stopped) error = stopped.error();
+  }).join();
+  enough = true;
+  holder.join();
+  if (!permitted || !elsewhere) {
+    WARN("skipped: needs two processors and the right to the real-time class");
+    return;
+  }
+  REQUIRE(error);
+  CHECK(error->code == ErrorCode::kTimeout);
+  CHECK(error->os_errno == 0);
+  CHECK(error->message().find("none of its 1 threads could be stopped: tid") != std::string::npos);
+  CHECK(error->message().find("(state R)") != std::string::npos);
+  CHECK_FALSE(error->hint.empty());
+  CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
 }
