@@ -145,7 +145,7 @@ void StoppedProcess::await_stops() {
       if (stat) {
         const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
         threads_[i].problem = fmt::format("did not stop within {} ms (state {})", ms, stat->state);
-        threads_[i].late = true;
+        threads_[i].late = stat->state;
       }
       return true;
     });
@@ -187,12 +187,15 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
   }
   const bool any = std::any_of(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.stopped; });
   if (!any && uninterruptible.empty()) {
-    // Seized and interrupted, and none came to its stop: threads that get no processor. What runs on is not read.
-    const auto late = std::find_if(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.late; });
+    // Seized and interrupted, and none came to its stop: threads that get no processor, or that wait in the kernel where no signal
+    // reaches them. What runs on is not read.
+    const auto late = std::find_if(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.late.has_value(); });
     if (late != p.threads_.end()) {
       return fail({.code = ErrorCode::kTimeout, .subject = fmt::format("pid {}", pid),
                    .what = fmt::format("none of its {} threads could be stopped: tid {} {}", p.threads_.size(), late->tid, late->problem),
-                   .hint = "it gets no processor: see the machine's load and cpu.stat of its cgroup (throttled), then look again"});
+                   .hint = late->late == 'D'
+                               ? fmt::format("it waits in the kernel, which no tracer can interrupt: see /proc/{}/task/{}/stack", pid, late->tid)
+                               : "it gets no processor: see the machine's load and cpu.stat of its cgroup (throttled), then look again"});
     }
     const int saved = p.first_errno_ != 0 ? p.first_errno_ : ESRCH;
     return fail({.code = saved == EPERM ? ErrorCode::kPermission : ErrorCode::kGone, .subject = fmt::format("pid {}", pid),

@@ -15,6 +15,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,13 +33,13 @@ class StoppedProcess {
     bool stopped = false;
     int pending_signal = 0;   // to be delivered at the detach
     std::string problem;      // why it is not stopped
-    bool late = false;        // seized and interrupted, and still running when the patience was over
+    std::optional<char> late; // seized and interrupted, and not stopped when the patience was over: its state in /proc then
   };
 
   // Stops every thread, those that appear meanwhile included. `start_ticks`: when the process that is meant was started (proc::Stat); a pid
   // that belongs to another one by now is an error, before anything is stopped. `uninterruptible`: threads known to be in state D, not
   // seized at all. Errors: another process (kGone); not a single thread could be seized (kPermission, kGone) with the errno of the main thread;
-  // not a single one came to its stop in time (kTimeout): they get no processor.
+  // not a single one came to its stop in time (kTimeout): they get no processor, or wait in state D.
   static Result<StoppedProcess> stop(Pid pid, std::uint64_t start_ticks, const std::vector<Tid>& uninterruptible);
 
   ~StoppedProcess();                                   // resume()

@@ -2,8 +2,11 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
+#include <fmt/format.h>
+#include <optional>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -112,6 +115,30 @@ TEST_CASE("threads that get no processor are told from a process that is gone or
   CHECK(error->os_errno == 0);
   CHECK(error->message().find("none of its 1 threads could be stopped: tid") != std::string::npos);
   CHECK(error->message().find("(state R)") != std::string::npos);
-  CHECK_FALSE(error->hint.empty());
+  CHECK(error->hint.starts_with("it gets no processor"));
+  CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
+}
+
+TEST_CASE("a process whose only thread waits where no tracer can interrupt it is told so") {
+  ChildProcess child([](auto& ready) {
+    if (vfork() == 0) {   // the parent waits, in state D, until this one ends
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ready();
+      while (true) pause();
+    }
+  });
+  REQUIRE(child.ready());
+  auto stat = proc::stat_of(child.pid());
+  while (stat && stat->state != 'D') stat = proc::stat_of(child.pid());
+  REQUIRE(stat);
+  std::optional<Error> error;
+  std::thread([&] {   // its end lets go of what it seized
+    const auto stopped = StoppedProcess::stop(child.pid(), stat->start_ticks, {});
+    if (!stopped) error = stopped.error();
+  }).join();
+  REQUIRE(error);
+  CHECK(error->code == ErrorCode::kTimeout);
+  CHECK(error->message().find("(state D)") != std::string::npos);
+  CHECK(error->hint.find(fmt::format("/proc/{0}/task/{0}/stack", child.pid())) != std::string::npos);
   CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
 }
