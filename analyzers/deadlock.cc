@@ -278,7 +278,7 @@ std::string describe_side(const JobSnapshot& job, const std::vector<Standing>& s
   const Standing& s = standings[members.front()];
   std::vector<std::size_t> ranks;
   for (const std::size_t i : members) ranks.push_back(standings[i].rank);
-  std::string text = fmt::format("{} {} in {}", name_ranks(job, ranks), members.size() == 1 ? "waits" : "wait", describe_wait(s, standings.size()));
+  std::string text = fmt::format("{} {} {}", name_ranks(job, ranks), members.size() == 1 ? "waits" : "wait", describe_wait(s, standings.size()));
   std::string where = describe_place(job, job.ranks[s.rank].threads[s.doing.thread]);
   if (const std::string counter = describe_counter(s); !counter.empty()) where += (where.empty() ? "" : ", ") + counter;
   if (!where.empty()) text += fmt::format(" ({})", where);

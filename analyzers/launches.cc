@@ -125,7 +125,7 @@ class Launches {
       const bool messages = std::any_of(communicators_.begin(), communicators_.end(), [&](const Seen& pair) {
         return pair.counts.size() == 2 && std::all_of(pair.counts.begin(), pair.counts.end(), [&](const auto& one) { return total(one.second) == 0 && seen.laggards.contains(one.first); });
       });
-      return accuse(late, messages ? "unmatched-p2p" : "gpu-wait", fmt::format("by NCCL's counts {} not launched what the others wait for", late.size() == 1 ? "it has" : "they have"), false);
+      return accuse(late, messages ? "unmatched-p2p" : "gpu-wait", fmt::format("by NCCL's counts {} not launched what the others wait for", late.size() == 1 ? "it has" : name(late) + " have"), false);
     }
     return std::nullopt;
   }

@@ -50,7 +50,7 @@ std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, c
       if (s.group) activity.group = s.group->name;
       activity.peer = s.peer;
       const std::string place = describe_place(job, thread);
-      activity.summary = "waits in " + describe_wait(s, static_cast<std::size_t>(job.ranks[s.rank].world_size.value_or(0))) + (place.empty() ? "" : " (" + place + ")");
+      activity.summary = "waits " + describe_wait(s, static_cast<std::size_t>(job.ranks[s.rank].world_size.value_or(0))) + (place.empty() ? "" : " (" + place + ")");
     } else {
       activity.summary = describe_suspect(job, s, s.dead_child ? "worker-dead" : reason_of(s.doing.activity));
     }

@@ -92,7 +92,7 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, s
     return verb;
   }
   const bool waits = reason == "collective-mismatch" || reason == "store-wait" || reason == "process-group-order" || reason == "unmatched-p2p" || (reason == "behind" && standing.waits());
-  if (waits) verb = fmt::format("waits in {}", describe_wait(standing, static_cast<std::size_t>(rank.world_size.value_or(0))));
+  if (waits) verb = fmt::format("waits {}", describe_wait(standing, static_cast<std::size_t>(rank.world_size.value_or(0))));
   const ThreadSnapshot& thread = rank.threads[standing.doing.thread];
   if (standing.told_by_child) {
     const RankSnapshot& child = job.ranks[*standing.told_by_child];

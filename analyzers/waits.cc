@@ -153,7 +153,8 @@ void Waits::find_cycles() {
 }
 
 std::string describe_wait(const Standing& standing, std::size_t ranks_in_all) {
-  std::string text = standing.doing.operation;
+  if (standing.doing.operation.empty()) return standing.gpu_wait_may_be_collective ? "for the GPU" : "for the other ranks";
+  std::string text = "in " + standing.doing.operation;
   if (standing.named_by_gpu) text += " on the GPU";
   if (standing.peer) text += fmt::format(" {} rank {}", sends_message(standing) ? "to" : "from", *standing.peer);
   if (!standing.group) return text;

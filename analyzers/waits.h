@@ -57,7 +57,7 @@ bool receives_message(const Standing& standing);
 // torch.distributed numbers its groups; this is the one of all ranks.
 inline constexpr std::string_view kDefaultGroup = "0";
 
-// "all_reduce", "all_reduce of group 1 (ranks 0,2)", "recv from rank 3"
+// What goes behind "waits": "in all_reduce", "in all_reduce of group 1 (ranks 0,2)", "in recv from rank 3", "for the GPU"
 std::string describe_wait(const Standing& standing, std::size_t ranks_in_all);
 
 }  // namespace rankstacks

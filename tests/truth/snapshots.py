@@ -72,6 +72,19 @@ def case_nccl_no_one_is_accused_where_all_stand_alike(folder):
         check(not verdict["suspects"], "%s: %r" % (name, verdict))
 
 
+def case_nccl_counts_tell_four_ranks_apart(folder):
+    """Three looks and NCCL's own counts on four H200s: every case as it is, also those whose CPU stacks are alike."""
+    names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(FOLDER) if entry.startswith("four-ranks-") and entry.endswith(".json.gz"))
+    check(len(names) == 12, "snapshots: %r" % names)
+    for name in names:
+        path, _, truth = load(folder, name)
+        verdict = json_report("report", path)["verdict"]
+        said = {suspect["rank"]: suspect["reason"] for suspect in verdict["suspects"]}
+        check(verdict["status"] == truth["status"] and said == {int(rank): reason for rank, reason in truth["suspects"].items()}, "%s: %r" % (name, verdict))
+        words = [verdict["summary"]] + [suspect["summary"] for suspect in verdict["suspects"]]
+        check(all("  " not in text for text in words), "%s: a word is missing: %r" % (name, words))
+
+
 def case_nccl_what_runs_on_the_gpus(folder):
     """Taken with --gpu on two H200s: alike stacks are told apart by the kernels, and the others say the same as without."""
     names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(FOLDER) if entry.startswith("with-gpus-") and entry.endswith(".json.gz"))
