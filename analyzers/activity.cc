@@ -135,7 +135,8 @@ int precedence(Activity a) {
 }
 
 // Whether the main program of an interpreter has ended: what it runs now was called by none of its modules' code but by the interpreter
-// itself: sys.excepthook, a function of atexit. So it is seen where CPython has no symbols of its own.
+// itself: sys.excepthook, a function of atexit. So it is seen where CPython has no symbols of its own. A greenlet's frames have their own outermost
+// one, outside of which further calls of the interpreter's loop stand, those of the greenlet that it was started from.
 bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread) {
   if (thread.tid != rank.pid) return false;
   const Frame* root = nullptr;
@@ -146,6 +147,8 @@ bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const 
       if (frame.origin != FrameOrigin::kNormal) return false;
       root = &frame;
       by_interpreter = false;
+    } else if (root != nullptr && frame.function && frame.function->starts_with("_PyEval_EvalFrameDefault")) {
+      return false;
     } else if (frame.function == "Py_RunMain" || frame.function == "Py_BytesMain" || frame.function == "Py_Main") {
       by_interpreter = true;
     }

@@ -122,9 +122,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   std::vector<const python::ThreadState*> threads;
   for (const python::ThreadState& t : state->threads) threads.push_back(&t);
-  std::vector<bool> loops(native.frames.size());
-  for (std::size_t i = 0; i < loops.size(); i += 2) loops[i] = true;
-  const python::MergedStack merged = python::merge(*state, threads, native, loops);
+  const std::size_t count = native.frames.size();
+  python::KnownFrames known{.eval_loop = std::vector<bool>(count), .loop_border = std::vector<bool>(count), .greenlet = std::nullopt};
+  for (std::size_t i = 0; i < count; ++i) {
+    known.eval_loop[i] = i % 2 == 0;
+    known.loop_border[i] = i % 3 == 0;
+  }
+  if (state->threads.size() % 2 == 0) known.greenlet = count - 4;
+  const python::MergedStack merged = python::merge(*state, threads, native, known);
   for (const python::MergedFrame& f : merged.frames) {
     fuzz::require(f.variables == python::kNoVariables || f.variables < state->variables.size(), "variables of a frame are among those read");
     fuzz::require(f.is_python ? f.code < state->codes.size() : f.native < native.frames.size(), "a merged frame is one of those given");

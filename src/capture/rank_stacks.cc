@@ -19,6 +19,9 @@ bool is_eval_loop(const std::string& function) { return function.starts_with("_P
 // left since, and lie there no more.
 bool is_greenlet_start(const std::string& function) { return function.find("g_initialstub") != std::string::npos; }
 
+// What the loop calls before it links a frame, or after it took it away; none of these runs Python code. CPython 3.6 to 3.9, Python/ceval.c.
+bool is_loop_border(const std::string& function) { return function.starts_with("_Py_CheckFunctionResult") || function.starts_with("_Py_CheckRecursiveCall"); }
+
 void worsen(RankSnapshot& snapshot, Status status) {
   if (static_cast<int>(status) > static_cast<int>(snapshot.status)) snapshot.status = status;
 }
@@ -34,6 +37,23 @@ UnwoundStack innermost_only(const Registers& registers, StackEnd end) {
   stack.frames.push_back({.pc = registers.pc(), .sp = registers.sp(), .exact_pc = true});
   stack.end = end;
   return stack;
+}
+
+// Does a core lack part of the stack that `sp` points into? Not where no readable memory is mapped: a wild stack pointer, or a stack that overflowed.
+bool lacks_stack(const Target& target, Address sp) {
+  constexpr std::size_t kStep = 64u << 10;
+  constexpr std::uint64_t kMost = 64u << 20;   // as much of a stack as a live process's is looked at
+  const auto mappings = target.mappings();
+  const auto mapping = std::find_if(mappings.begin(), mappings.end(), [sp](const Mapping& m) { return m.range.contains(sp); });
+  if (mapping == mappings.end() || !mapping->readable) return false;
+  std::vector<std::byte> bytes(kStep);
+  const Address end = std::min(mapping->range.end, sp + std::min(kMost, mapping->range.end - sp));
+  for (Address at = sp; at < end;) {
+    const std::size_t n = std::min<std::uint64_t>(kStep, end - at);
+    if (!target.read_exact(at, std::span(bytes).first(n))) return true;
+    at += n;
+  }
+  return false;
 }
 
 // One line for many threads with the same trouble.
@@ -182,7 +202,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
   if (!rank.target) return;
   const LimitedTarget target(*rank.target, deadline);
   const auto first = choice == UnwinderChoice::kLibdwfl ? make_libdwfl_unwinder(target) : make_libunwind_unwinder(target);
-  std::size_t frames = 0, unwound = 0;
+  std::size_t frames = 0, unwound = 0, not_held = 0;
   std::unique_ptr<Unwinder> second;   // made for the first thread that needs it: reporting every module to libdwfl is not free
   for (const ThreadInfo& thread : rank.target->threads()) {
     if (!thread.registers) {
@@ -202,11 +222,17 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       if (finished || (other.end == stack.end && other.frames.size() > stack.frames.size())) stack = std::move(other);
     }
     if (target.gave_up() && stack.end == StackEnd::kNoUnwindInfo) stack.end = StackEnd::kMemoryUnavailable;   // what it lacks was not looked for
+    if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() && lacks_stack(*rank.target, stack.frames.back().sp)) ++not_held;
     frames += stack.frames.size();
     unwound += stack.frames.size() + (stack.omitted ? stack.omitted->count : 0);
     rank.stacks.push_back(std::move(stack));
   }
   if (target.gave_up()) give_up(rank.snapshot, "unwinding");
+  if (not_held > 0) {
+    rank.snapshot.problems.push_back({fmt::format("the core does not hold the stack{} of {} thread{} to the end: callers are missing", not_held == 1 ? "" : "s", not_held, not_held == 1 ? "" : "s"),
+                                      "it is cut off, or was taken without private memory: see ulimit -c and bit 0 of /proc/PID/coredump_filter, and take it again"});
+    worsen(rank.snapshot, Status::kPartial);
+  }
   if (frames >= kMostFramesOfRank || unwound >= kMostUnwoundOfRank) {
     rank.snapshot.problems.push_back({fmt::format("{} frames in all: threads after that are shown with their innermost frame alone", unwound), std::nullopt});
     worsen(rank.snapshot, Status::kPartial);
@@ -304,17 +330,23 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
     if (states.empty()) {
       for (const UnwoundFrame& frame : stack.frames) append_native(target, frame, symbols, table, thread.frames);
     } else {
-      std::vector<bool> eval_loop(stack.frames.size(), false);
+      python::KnownFrames known{.eval_loop = std::vector<bool>(stack.frames.size()), .loop_border = std::vector<bool>(stack.frames.size()), .greenlet = std::nullopt};
       for (std::size_t f = 0; f < stack.frames.size(); ++f) {
         const UnwoundFrame& frame = stack.frames[f];
         const Module* module = target.modules().find(frame.lookup_pc());
         if (module == nullptr || !module->image) continue;
         const auto* locations = symbols.find(*module, module->to_vaddr(frame.lookup_pc()));
         // The outermost location is the physical function; the others are inlined into it.
-        if (locations != nullptr && !locations->empty() && locations->back().function) eval_loop[f] = is_eval_loop(*locations->back().function);
-        if (locations != nullptr && !locations->empty() && locations->back().function && is_greenlet_start(*locations->back().function)) break;
+        if (locations == nullptr || locations->empty() || !locations->back().function) continue;
+        const std::string& function = *locations->back().function;
+        known.eval_loop[f] = is_eval_loop(function);
+        known.loop_border[f] = is_loop_border(function);
+        if (is_greenlet_start(function)) {
+          known.greenlet = f;
+          break;
+        }
       }
-      const python::MergedStack merged = python::merge(*rank.python, states, stack, eval_loop);
+      const python::MergedStack merged = python::merge(*rank.python, states, stack, known);
       std::optional<OmittedFrames> omitted;
       for (const python::MergedFrame& frame : merged.frames) {
         if (stack.omitted && !omitted && !frame.is_python && frame.native >= stack.omitted->at) omitted = OmittedFrames{thread.frames.size(), stack.omitted->count};

@@ -27,6 +27,7 @@ constexpr Position before_frame(std::size_t i) { return 2 * i; }
 struct Item {
   enum class Place { kPlaced, kToCount, kSeparate };
   const Run* run = nullptr;
+  std::optional<Address> anchor;   // the run's, unless it is not to be trusted
   Position at = 0;                 // not yet placed: where its neighbours are
   Place place = Place::kToCount;
   bool damaged_outside = false;    // runs that belong outside this one may be missing
@@ -56,9 +57,10 @@ bool beyond_end(const UnwoundStack& native, Address anchor) {
 
 class Merger {
  public:
-  Merger(const State& state, const UnwoundStack& native, const std::vector<bool>& is_eval_loop)
-      : state_(state), native_(native), count_(native.frames.size()), loops_(is_eval_loop) {
+  Merger(const State& state, const UnwoundStack& native, const KnownFrames& known)
+      : state_(state), native_(native), count_(native.frames.size()), greenlet_(known.greenlet.value_or(count_)), loops_(known.eval_loop), borders_(known.loop_border) {
     loops_.resize(count_, false);
+    borders_.resize(count_, false);
   }
 
   MergedStack merge(std::vector<const ThreadState*> threads) {
@@ -82,15 +84,27 @@ class Merger {
     if (std::none_of(result_.problems.begin(), result_.problems.end(), known)) result_.problems.push_back({std::move(message), std::nullopt});
   }
 
+  // 3.10's anchors are told by counting the loop's CFrames off against the frames. A greenlet links a CFrame of its own, which has no frame, where its
+  // part of the stack begins: then all anchors are one call too far out.
+  bool trusts_anchors(const ThreadState& thread) const {
+    constexpr int kCountedOff = 10;
+    if (state_.version.minor != kCountedOff) return true;
+    return std::none_of(thread.runs.begin(), thread.runs.end(), [&](const Run& run) {
+      const auto at = run.anchor ? position_of(native_, *run.anchor) : std::nullopt;
+      return at && *at / 2 >= greenlet_;
+    });
+  }
+
   void place_by_anchor(const ThreadState& thread) {
     std::vector<Item> items;
     bool any_placed = false, any_anchor = false;
     Position reached = 0;
+    const bool trusted = trusts_anchors(thread);
     for (const Run& run : thread.runs) {
-      Item item{.run = &run};
-      if (run.anchor) {
+      Item item{.run = &run, .anchor = trusted ? run.anchor : std::nullopt};
+      if (item.anchor) {
         any_anchor = true;
-        auto at = position_of(native_, *run.anchor);
+        auto at = position_of(native_, *item.anchor);
         // Beyond the last frame whose end is known only the symbol tells whether this one is the loop, or just the last that could be found.
         if (at && *at % 2 == 1 && native_.frames[*at / 2].cfa == 0 && !loops_[*at / 2]) at.reset();
         // Outer runs lie further out; one that does not belongs to no sound chain.
@@ -100,7 +114,7 @@ class Merger {
           any_placed = true;
         } else {
           item.place = Item::Place::kSeparate;
-          if (beyond_end(native_, *run.anchor)) reached = before_frame(count_);
+          if (beyond_end(native_, *item.anchor)) reached = before_frame(count_);
         }
       }
       if (item.place != Item::Place::kPlaced) item.at = reached;
@@ -157,8 +171,8 @@ class Merger {
       for (std::size_t i = 0; i < runs; ++i) put(*group[i], in_frame(loops[i]));
       return;
     }
-    // A call of the loop that has just begun, or is about to return, has no frame. It calls a function or none at these moments, no more.
-    if (loops.size() == runs + 1 && begin == 0 && loops.front() <= 1) {
+    // A call of the loop that has just begun, or is about to return, has no frame. At these moments it calls a function, one that runs no Python code, or none.
+    if (loops.size() == runs + 1 && begin == 0 && (loops.front() <= 1 || borders_[loops.front() - 1])) {
       for (std::size_t i = 0; i < runs; ++i) put(*group[i], in_frame(loops[i + 1]));
       return;
     }
@@ -204,14 +218,14 @@ class Merger {
     // of frame pointers, frames may have been missed, and the symbol counts; or that the local stands as far from the CFA as in a known call.
     std::set<std::uint64_t> distances;
     each_placed([&](const Item& item, std::size_t i) {
-      if (loops_[i] && item.run->anchor && native_.frames[i].cfa != 0) distances.insert(native_.frames[i].cfa - *item.run->anchor);
+      if (loops_[i] && item.anchor && native_.frames[i].cfa != 0) distances.insert(native_.frames[i].cfa - *item.anchor);
     });
     each_placed([&](const Item& item, std::size_t i) {
       const UnwoundFrame& frame = native_.frames[i];
       const bool exact = i + 1 < count_ && native_.frames[i + 1].origin == FrameOrigin::kNormal;
       if (loops_[i] || exact) {
         replaced_[i] = true;
-      } else if (item.run->anchor && frame.cfa != 0 && distances.count(frame.cfa - *item.run->anchor)) {
+      } else if (item.anchor && frame.cfa != 0 && distances.count(frame.cfa - *item.anchor)) {
         replaced_[i] = true;
       } else {
         problem("Python frames belong to a native frame that is not the interpreter's loop: both are shown");
@@ -222,7 +236,7 @@ class Merger {
     constexpr int kFirstWithTailCalls = 14;
     if (state_.version.minor < kFirstWithTailCalls) return;
     each_placed([&](const Item& item, std::size_t i) {
-      if (!item.run->anchor || !replaced_[i]) return;
+      if (!item.anchor || !replaced_[i]) return;
       for (std::size_t j = i; j-- > 0 && loops_[j] && !replaced_[j];) replaced_[j] = true;
     });
   }
@@ -249,7 +263,9 @@ class Merger {
   const State& state_;
   const UnwoundStack& native_;
   const std::size_t count_;
+  const std::size_t greenlet_;     // KnownFrames::greenlet, or count_
   std::vector<bool> loops_;
+  std::vector<bool> borders_;
   std::vector<Item> items_;
   std::vector<bool> replaced_;   // by native frame
   MergedStack result_;
@@ -257,9 +273,8 @@ class Merger {
 
 }  // namespace
 
-MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const UnwoundStack& native,
-                  const std::vector<bool>& is_eval_loop) {
-  return Merger(state, native, is_eval_loop).merge({threads.begin(), threads.end()});
+MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const UnwoundStack& native, const KnownFrames& known) {
+  return Merger(state, native, known).merge({threads.begin(), threads.end()});
 }
 
 std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, std::span<const NativeThread> threads) {

@@ -124,10 +124,15 @@ struct MergedStack {
   std::vector<Problem> problems;            // a segment that could not be merged
 };
 
+// What symbols tell of a stack's native frames, by their index in UnwoundStack::frames; shorter vectors stand for false.
+struct KnownFrames {
+  std::vector<bool> eval_loop;              // the interpreter's C loop: used up to 3.9, and as a check above
+  std::vector<bool> loop_border;            // what the loop calls before a frame is linked or after it was taken away; none of these runs Python code
+  std::optional<std::size_t> greenlet;      // where a greenlet's part of the stack begins: from here outwards the frames belong to other greenlets
+};
+
 // Replaces each native frame of the interpreter's C loop by the Python frames that run in it. `threads` are all thread states of this OS
-// thread (several with subinterpreters). `is_eval_loop(i)` says whether native frame i is the C loop by its symbol: used up to 3.9, and
-// as a check above.
-MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const UnwoundStack& native,
-                  const std::vector<bool>& is_eval_loop);
+// thread (several with subinterpreters).
+MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const UnwoundStack& native, const KnownFrames& known);
 
 }  // namespace rankstacks::python

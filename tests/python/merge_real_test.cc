@@ -99,7 +99,7 @@ TEST_CASE("merged stacks of real interpreters", "[real]") {
       REQUIRE(stack.end == StackEnd::kComplete);
       std::vector<bool> loops;
       for (const UnwoundFrame& frame : stack.frames) loops.push_back(is_eval_loop(*captured.target, frame, symbols));
-      const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, loops);
+      const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
       CHECK(messages(merged.problems) == "");
 
       std::vector<TrueFrame> actual;
@@ -159,7 +159,7 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
         const UnwoundStack& stack = captured.stacks[i];
         std::vector<bool> loops;
         for (const UnwoundFrame& frame : stack.frames) loops.push_back(is_eval_loop(*captured.target, frame, symbols));
-        const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, loops);
+        const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
         const bool by_count = captured.state.version.key() < 31000;
         ++looks;
         // Where frames are placed by their count, a call of the loop that begins or ends some functions deep makes one too many: then all

@@ -14,15 +14,19 @@ constexpr Address kBase = 0x1000, kSize = 0x100;
 struct Native {
   std::vector<std::string> names;
   UnwoundStack stack;
-  std::vector<bool> loops;
+  std::vector<bool> loops, borders;
+  std::optional<std::size_t> greenlet;
 
   explicit Native(std::vector<std::string> frame_names, StackEnd end = StackEnd::kComplete) : names(std::move(frame_names)) {
     for (std::size_t i = 0; i < names.size(); ++i) {
       stack.frames.push_back({.pc = 0x400000 + i, .sp = kBase + i * kSize, .cfa = kBase + (i + 1) * kSize});
       loops.push_back(names[i] == "loop");
+      borders.push_back(names[i] == "check");
+      if (names[i] == "greenlet" && !greenlet) greenlet = i;
     }
     stack.end = end;
   }
+  KnownFrames known() const { return {loops, borders, greenlet}; }
   Address inside(std::size_t i) const { return stack.frames[i].sp + 0x80; }
 };
 
@@ -42,7 +46,7 @@ struct Python {
 
 // "read f() g() main", "~" before what could not be placed.
 std::string merged_threads(const Python& python, const std::vector<const ThreadState*>& threads, const Native& native, std::string* problem = nullptr) {
-  const MergedStack result = merge(python.state, threads, native.stack, native.loops);
+  const MergedStack result = merge(python.state, threads, native.stack, native.known());
   std::string text;
   for (const MergedFrame& f : result.frames) {
     text += (text.empty() ? "" : " ") + std::string(f.origin == FrameOrigin::kSeparate ? "~" : "");
@@ -291,4 +295,21 @@ TEST_CASE("thread states belong to the stack that holds their anchors") {
   REQUIRE(assigned.size() == 2);
   CHECK(assigned[0] == std::vector<const ThreadState*>{&p.state.threads[0], &p.state.threads[4]});
   CHECK(assigned[1] == std::vector<const ThreadState*>{&p.state.threads[1], &p.state.threads[2]});
+}
+
+TEST_CASE("a call of the loop that is about to return has no frame, whatever the function calls that checks its result") {
+  Python p(8);
+  CHECK(merged(p, {p.run({"f"}), p.run({"module"})}, Native({"PyErr_Occurred", "check", "loop", "loop", "call", "loop", "main"})) == "PyErr_Occurred check loop f() call module() main");
+  std::string problem;
+  CHECK(merged(p, {p.run({"f"}), p.run({"module"})}, Native({"read", "call", "loop", "loop", "call", "loop", "main"}), &problem) == "read call ~f() ~module() loop loop call loop main");
+  CHECK(problem == "2 Python frames do not match 3 calls of the interpreter's loop: shown beside the native frames");
+}
+
+TEST_CASE("3.10, a greenlet: the CFrame of its own where it begins shifts all anchors; its frames are counted off instead") {
+  Native n({"sleep", "loop", "map", "loop", "greenlet", "call", "loop", "main"});
+  n.loops[6] = false;   // of another greenlet: not looked for
+  Python p(10);
+  CHECK(merged(p, {p.run({"lambda"}, n.inside(3)), p.run({"f"}, n.inside(4))}, n) == "sleep lambda() map f() greenlet call loop main");
+  Python later(11);     // anchors that are no count are right
+  CHECK(merged(later, {later.run({"lambda"}, n.inside(1)), later.run({"f"}, n.inside(3))}, n) == "sleep lambda() map f() greenlet call loop main");
 }
