@@ -126,6 +126,10 @@ void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> can
   if (!state) {
     if (candidates.empty() && state.error().code == ErrorCode::kNotFound) return;   // it is simply no Python
     rank.snapshot.problems.push_back({state.error().message(), state.error().hint.empty() ? std::nullopt : std::optional(state.error().hint)});
+    if (state.error().code != ErrorCode::kNotFound) {   // there is one, and its frames are missing
+      rank.snapshot.python_version.emplace();
+      worsen(rank.snapshot, Status::kPartial);
+    }
     return;
   }
   rank.python = std::move(*state);
@@ -325,6 +329,11 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
       if (info.state != 'Z' && info.state != 'X') worsen(snapshot, Status::kPartial);
     }
     if (!stack.note.empty()) troubles.add(stack.note, info.tid);
+    // A stack that ends in a module whose file is missing, or was refused, is short of its callers; the images' problems say which file.
+    if (snapshot.source == Source::kCore && stack.end == StackEnd::kNoUnwindInfo && !stack.frames.empty()) {
+      const Module* last = target.modules().find(stack.frames.back().lookup_pc());
+      if (last != nullptr && !last->image) worsen(snapshot, Status::kPartial);
+    }
 
     const std::vector<const python::ThreadState*>& states = python_threads[i];
     if (states.empty()) {

@@ -174,7 +174,7 @@ struct RankSnapshot {
   std::optional<std::string> path;         // the core's
   std::optional<std::string> executable;
   std::vector<std::string> command;
-  std::optional<std::string> python_version;
+  std::optional<std::string> python_version;   // nothing: no interpreter in it; empty: one that could not be read
   Status status = Status::kComplete;
   std::vector<Problem> problems;
   std::optional<double> stopped_ms;        // live

@@ -92,7 +92,7 @@ struct State {
   std::vector<Problem> problems;            // rejected candidates, unreadable parts
 };
 
-// Error: none of the candidates is a running interpreter; it says why of each. With no candidates it looks for one in memory (3.13+), in
+// Error: none of the candidates is a running interpreter; it says why of each (kNotFound: nothing runs in any of them; else: what runs could not be read). With no candidates it looks for one in memory (3.13+), in
 // modules whose files are not at hand: kNotFound then means that this process has no Python.
 Result<State> read_python_state(const Target& target, std::span<const RuntimeCandidate> candidates);
 

@@ -19,6 +19,8 @@ constexpr std::size_t kMaxThreadStates = 65536;
 constexpr std::size_t kMaxScan = 256u << 20;       // bytes of writable data looked through for the cookie
 constexpr std::int64_t kCodeUnit = 2;              // bytes per instruction word, from 3.6
 
+constexpr std::string_view kNotRunning = "no interpreter is running in it";
+
 struct Runtime {
   RuntimeCandidate candidate;
   Version version;
@@ -32,7 +34,7 @@ std::string name_of(const RuntimeCandidate& c) { return fmt::format("{} ({} at {
 std::string one_hop(const Target& target, const Runtime& r) {
   auto interpreter = target.read_value<Address>(r.candidate.runtime + r.layout.runtime_interpreters_head);
   if (!interpreter) return "its list of interpreters cannot be read";
-  if (*interpreter == 0) return "no interpreter is running in it";
+  if (*interpreter == 0) return std::string(kNotRunning);
   for (std::size_t n = 0; n < kMaxInterpreters && interpreter && *interpreter != 0; ++n) {
     const auto thread = target.read_value<Address>(*interpreter + r.layout.interp_threads_head);
     if (!thread) return fmt::format("its interpreter at {:#x} cannot be read", *interpreter);
@@ -49,8 +51,8 @@ std::string one_hop(const Target& target, const Runtime& r) {
 
 // Settles version and layout of a candidate and checks it; the error says why it is rejected.
 Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate, std::span<const RuntimeCandidate> all) {
-  const auto reject = [&](ErrorCode code, std::string why) {
-    return fail({.code = code, .subject = target.subject(), .what = fmt::format("{}: {}", name_of(candidate), why)});
+  const auto reject = [&](ErrorCode code, std::string why, std::string hint = {}) {
+    return fail({.code = code, .subject = target.subject(), .what = fmt::format("{}: {}", name_of(candidate), why), .hint = std::move(hint)});
   };
   constexpr int kFirstWithDebugOffsets = 13;
   std::array<std::byte, kDebugOffsetsHeader> head;
@@ -66,7 +68,7 @@ Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate,
     auto layout = decode_debug_offsets(table);
     if (!layout) return reject(layout.error().code, layout.error().what);
     Runtime r{candidate, header->version, *layout};
-    if (auto wrong = one_hop(target, r); !wrong.empty()) return reject(ErrorCode::kMalformed, wrong);
+    if (auto wrong = one_hop(target, r); !wrong.empty()) return reject(wrong == kNotRunning ? ErrorCode::kNotFound : ErrorCode::kMalformed, wrong);
     return r;
   }
 
@@ -79,7 +81,9 @@ Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate,
       if (other.version) versions.push_back(*other.version);
     }
   }
-  if (versions.empty()) return reject(ErrorCode::kUnsupported, "its version is not known");
+  if (versions.empty()) {
+    return reject(ErrorCode::kUnsupported, "its version is not known", "its file tells it: of a core, give it with --exe, --sysroot or --search; where a running program's was deleted, root can read it");
+  }
   std::string why;
   for (const Version& version : versions) {
     const auto layout = find_layout(version, false);
@@ -93,7 +97,7 @@ Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate,
       if (why.empty()) return r;
     }
   }
-  return reject(ErrorCode::kMalformed, why);
+  return reject(why == kNotRunning ? ErrorCode::kNotFound : ErrorCode::kMalformed, why);
 }
 
 // 3.13+ where no file tells: the cookie in the writable data of a module that has no file, or one without section headers.
@@ -259,10 +263,14 @@ void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, Thre
 
 Result<Runtime> choose(const Target& target, std::span<const RuntimeCandidate> candidates, std::vector<Problem>& rejected) {
   std::optional<Runtime> chosen;
+  ErrorCode code = ErrorCode::kNotFound;
+  std::string hint;
   for (const RuntimeCandidate& candidate : candidates) {
     auto runtime = examine(target, candidate, candidates);
     if (!runtime) {
       rejected.push_back({"not the running interpreter: " + runtime.error().what, std::nullopt});
+      if (code == ErrorCode::kNotFound) code = runtime.error().code;
+      if (hint.empty()) hint = runtime.error().hint;
     } else if (!chosen) {
       chosen = std::move(*runtime);
     } else {
@@ -273,7 +281,7 @@ Result<Runtime> choose(const Target& target, std::span<const RuntimeCandidate> c
   std::string why;
   for (const Problem& p : rejected) why += (why.empty() ? "" : "; ") + p.message;
   if (candidates.empty()) why = "no Python interpreter is in it";
-  return fail({.code = ErrorCode::kNotFound, .subject = target.subject(), .what = why});
+  return fail({.code = code, .subject = target.subject(), .what = why, .hint = hint});
 }
 
 }  // namespace

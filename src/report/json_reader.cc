@@ -213,7 +213,8 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.optional("command", [&](const Node& n) { rank.command = read_strings(n); });
   node.optional("python", [&](const Node& n) {
     n.require_object();
-    n.required("version", [&](const Node& v) { rank.python_version = v.text(); });
+    rank.python_version.emplace();
+    n.optional("version", [&](const Node& v) { rank.python_version = v.text(); });
   });
   node.required("status", [&](const Node& n) { rank.status = n.word(kStatusWords); });
   node.optional("problems", [&](const Node& list) { list.each(kMostStrings, [&](const Node& n) { rank.problems.push_back(read_problem(n)); }); });

@@ -112,7 +112,7 @@ class Writer {
     json_.key("python");
     if (rank.python_version) {
       json_.open('{');
-      json_.field("version", *rank.python_version);
+      json_.field("version", rank.python_version->empty() ? std::nullopt : rank.python_version);
       json_.close();
     } else {
       json_.null();

@@ -28,7 +28,7 @@ std::string heading_of(const RankSnapshot& rank) {
   }
   text += fmt::format("  {}", word_of(kSourceWords, rank.source));
   if (rank.path) text += " " + *rank.path;
-  if (rank.python_version) text += "  Python " + *rank.python_version;
+  if (rank.python_version) text += "  Python" + (rank.python_version->empty() ? "" : " " + *rank.python_version);
   if (rank.status != Status::kComplete) text += fmt::format("  {}", word_of(kStatusWords, rank.status));
   if (rank.signal) {
     text += fmt::format("  {} in thread {}", rank.signal->name, rank.signal->tid);

@@ -247,6 +247,14 @@ TEST_CASE("which candidate counts") {
     REQUIRE_FALSE(state.has_value());
     CHECK(state.error().message() ==
           "fake: not the running interpreter: /usr/bin/python3 (symbol _PyRuntime at 0x10000): its version is not known");
+    CHECK(state.error().code == ErrorCode::kUnsupported);
+    CHECK(state.error().hint.starts_with("its file tells it: of a core, give it with --exe"));
+  }
+  SECTION("nothing runs in any: that is no failure to read") {
+    const auto state = read_python_state(fake.target, std::span(&stale, 1));
+    REQUIRE_FALSE(state.has_value());
+    CHECK(state.error().code == ErrorCode::kNotFound);
+    CHECK(state.error().message() == "fake: not the running interpreter: /tmp/libpython3.9.so (symbol _PyRuntime at 0x40000): no interpreter is running in it");
   }
   SECTION("a version without a layout") {
     good.version = Version{3, 12, 0, "a4"};

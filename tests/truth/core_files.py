@@ -4,11 +4,12 @@ import os
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 
 import cases
 import debugger
-from contract import FIXTURES, native, python
+from contract import FIXTURES, SOURCE, native, python, text_of
 from processes import Fixture, Skip, check, json_report, run_tool
 from truth_native import compare
 from truth_python import compare as compare_python
@@ -126,6 +127,53 @@ def case_cut_off(folder):
             check(addresses == true_addresses[:len(addresses)], "%s: tid %d has frames that the whole core has not" % (cut, thread["tid"]))
 
 
+def writable_parts(core, keep):
+    """Makes the core hold less: of each writable segment as many bytes as keep(size) says."""
+    with open(core, "r+b") as stream:
+        stream.seek(32)
+        table, = struct.unpack("<Q", stream.read(8))
+        stream.seek(56)
+        count, = struct.unpack("<H", stream.read(2))
+        for header in range(table, table + 56 * count, 56):
+            stream.seek(header)
+            kind, flags, _, _, _, size = struct.unpack("<IIQQQQ", stream.read(40))
+            if kind == 1 and flags & 2:                        # PT_LOAD, PF_W
+                stream.seek(header + 32)
+                stream.write(struct.pack("<Q", keep(size)))
+
+
+def case_without_stacks(folder):
+    """A core that lacks the stacks (coredump_filter, cut off): none is called complete, and what is missing is said."""
+    with native("threads") as fixture:
+        core = core_of(fixture, folder)
+    whole = frames_of(only_rank(json_report("core", core), fixture.pid))
+    writable_parts(core, lambda size: 0)
+    for unwinder in ("auto", "libunwind", "libdwfl"):
+        rank = only_rank(json_report("core", core, "--unwinder", unwinder, expect=1), fixture.pid)
+        check(rank["status"] == "partial", "the rank is %s" % rank["status"])
+        check(any("does not hold the stacks of %d threads" % len(whole) in problem["message"] for problem in rank["problems"]), "problems: %r" % rank["problems"])
+        for thread in rank["threads"]:
+            check(thread["stack_end"] == "memory-unavailable", "%s: tid %d: %s" % (unwinder, thread["tid"], thread["stack_end"]))
+            check(thread["frames"] == whole[thread["tid"]][:len(thread["frames"])] and thread["frames"], "%s: tid %d: %r" % (unwinder, thread["tid"], thread["frames"]))
+
+
+def case_without_the_end_of_a_stack(folder):
+    """Of 20,000 frames the core holds some: more than are shown, or fewer; either way the stack ends in memory that is not there."""
+    with native("deep") as fixture:
+        core = core_of(fixture, folder)
+    for left_out in (0.25, 0.8):
+        cut = os.path.join(folder, "cut")
+        shutil.copy(core, cut)
+        writable_parts(cut, lambda size: int(size * (1 - left_out)) if size > 256 << 10 else size)
+        for unwinder in ("auto", "libunwind", "libdwfl"):
+            rank = only_rank(json_report("core", cut, "--unwinder", unwinder, expect=1), fixture.pid)
+            thread = rank["threads"][0]
+            check(thread["stack_end"] == "memory-unavailable", "%s: %d frames, %s" % (unwinder, len(thread["frames"]), thread["stack_end"]))
+            check(("omitted_frames" in thread) == (left_out < 0.5), "%s: %d frames" % (unwinder, len(thread["frames"])))
+            check(rank["status"] == "partial" and any("does not hold the stack" in problem["message"] for problem in rank["problems"]),
+                  "%s: %s: %r" % (unwinder, rank["status"], rank["problems"]))
+
+
 def case_no_cores(folder):
     """Files that are no cores, beside a good one: status 1, and each is named."""
     paths = {"empty": b"", "text": b"this is no core\n" * 100, "header": b"\x7fELF\x02\x01\x01" + b"\0" * 9, "garbage": b"\x7fELF\x02\x01\x01" + b"\xff" * 4096,
@@ -182,6 +230,28 @@ def case_wrong_executable_is_refused(folder):
     shutil.copy(os.path.join(folder, "kept"), os.path.join(folder, "found", "program"))
     rank = only_rank(json_report("core", core, "--search", os.path.join(folder, "found")), fixture.pid)
     compare(fixture.ready, rank, "with --search")
+
+
+def case_interpreter_whose_file_is_gone(folder):
+    """What is missing is said, in the status too: a script that goes by the exit status must not take it for the whole."""
+    program = os.path.join(folder, "python-of-its-own")
+    shutil.copy(os.path.realpath("/usr/bin/python3"), program)
+    environment = dict(os.environ, PYTHONHOME="/usr")
+    with Fixture([program, os.path.join(SOURCE, "fixtures", "python", "threads.py")], env=environment) as fixture:
+        core = core_of(fixture, folder)
+    whole = only_rank(json_report("core", core), fixture.pid)
+    check(whole["status"] == "complete" and whole["python"]["version"], "with its file: %r" % {name: whole[name] for name in ("status", "python", "problems")})
+    os.rename(program, os.path.join(folder, "elsewhere"))
+    status, out, err = run_tool("core", core, "--format", "json")
+    rank = only_rank(json.loads(out), fixture.pid)
+    told = " ".join(problem["message"] for problem in rank["problems"])
+    check(status == 1 and rank["status"] == "partial" and program in told and program in text_of(err), "status %d, %r: %r; stderr %r" % (status, rank["status"], told, err))
+    check(rank["python"] == {"version": None}, "python: %r" % rank["python"])
+    check(json_report("core", core, "--exe", os.path.join(folder, "elsewhere"))["ranks"][0]["status"] == "complete", "with --exe")
+    saved = os.path.join(folder, "saved.json")
+    with open(saved, "wb") as file:
+        file.write(out)
+    check(json_report("report", saved, expect=1)["ranks"][0]["python"] == {"version": None}, "shown again")
 
 
 def case_signals_of_a_gcore(folder):
