@@ -8,6 +8,7 @@
 #include <set>
 #include <sys/uio.h>
 #include <time.h>
+#include <unordered_set>
 
 #include "target/module_list.h"
 #include "target/stopped_process.h"
@@ -293,12 +294,15 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped) {
     if (stopped.error().os_errno == 0) return fail(stopped.error());
     return fail(attach_error(pid_, stopped.error().os_errno));
   }
-  captured_at_ = stopped->stopped_at_wall();
+  // All of its threads may be in state D: it was looked at as well.
+  captured_at_ = stopped->stopped_at_wall() != decltype(captured_at_){} ? stopped->stopped_at_wall() : std::chrono::system_clock::now();
 
   std::unordered_map<Tid, std::size_t> index;
   for (std::size_t i = 0; i < threads_.size(); ++i) index.emplace(threads_[i].tid, i);
   bool mappings_fit = true;
+  std::unordered_set<Tid> met;
   for (const auto& s : stopped->threads()) {
+    met.insert(s.tid);
     auto it = index.find(s.tid);
     if (it == index.end()) {
       const auto born = proc::stat_of(pid_, s.tid);
@@ -316,6 +320,9 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped) {
     else thread.problem = registers.error().what;
     if (thread.registers && (mapping_of(thread.registers->sp()) == nullptr || mapping_of(thread.registers->pc()) == nullptr)) mappings_fit = false;
   }
+  // What ended meanwhile, or was listed and is no more. Of threads that have ended, the main thread alone stays one of the process. Before anything is
+  // read of the threads: that is kept in their order.
+  std::erase_if(threads_, [&](const ThreadInfo& t) { return t.problem == "it ended" || !met.contains(t.tid) || (t.tid != pid_ && (t.state == 'Z' || t.state == 'X')); });
   // A library loaded or a thread's stack mapped since prepare(). A wild pc or sp costs this once more, for nothing.
   if (!mappings_fit) {
     if (auto again = read_mappings(); !again) problems_.push_back({again.error().message(), std::nullopt});
@@ -324,7 +331,6 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped) {
   while_stopped();
   memory_.close();
   stopped_ms_ = stopped->resume();
-  std::erase_if(threads_, [](const ThreadInfo& t) { return t.problem == "it ended"; });
   return {};
 }
 

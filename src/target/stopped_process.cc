@@ -85,6 +85,11 @@ void StoppedProcess::seize(Tid tid) {
     if (tid != pid_ || unexplained > kUnexplainedRefusals || Clock::now() - start > kTracerPatience) break;
     if (tracer) pause_for(std::chrono::milliseconds(1));
   }
+  // A thread that is ending, or a zombie already, is refused as well (Linux kernel/ptrace.c, ptrace_attach: exit_state).
+  if (saved == EPERM && !tracer) {
+    const auto stat = proc::stat_of(pid_, tid);
+    if (!stat || stat->ends()) saved = ESRCH;
+  }
   if (first_errno_ == 0 || tid == pid_) first_errno_ = saved;
   if (saved == ESRCH) {
     thread.problem = kEnded;

@@ -1,3 +1,5 @@
+#include <climits>
+#include <cerrno>
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <atomic>
@@ -6,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <thread>
@@ -107,6 +110,24 @@ TEST_CASE("a process stopped by a signal stays stopped") {
   CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
 }
 
+TEST_CASE("a process of which no thread can be stopped was looked at, too, and at that time") {
+  ChildProcess child([](auto& ready) {
+    ready();
+    if (vfork() == 0) {   // its parent waits in state D until it ends
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      while (true) pause();
+    }
+  });
+  REQUIRE(child.ready());
+  REQUIRE(wait_for_state(child.pid(), 'D') == 'D');
+  const auto before = std::chrono::system_clock::now();
+  const auto target = captured(child.pid());
+  REQUIRE(target->threads().size() == 1);
+  CHECK_FALSE(target->threads()[0].problem.empty());
+  CHECK(target->captured_at() >= before);
+  CHECK(target->captured_at() <= std::chrono::system_clock::now());
+}
+
 TEST_CASE("what cannot be attached to is named, with a hint") {
   LiveImages images;
   SECTION("no such process") {
@@ -130,17 +151,50 @@ TEST_CASE("what cannot be attached to is named, with a hint") {
       block();
     });
     REQUIRE(child.ready());
-    REQUIRE(ptrace(PTRACE_SEIZE, child.pid(), nullptr, nullptr) == 0);
+    ChildProcess tracer([&](auto& ready) {
+      if (ptrace(PTRACE_SEIZE, child.pid(), nullptr, nullptr) != 0) return;
+      ready();
+      block();
+    });
+    if (!tracer.ready()) {
+      WARN("skipped: this user may not trace a process that is no child of the tracer");
+      return;
+    }
     auto target = LiveTarget::prepare(child.pid(), images);
     REQUIRE(target);
-    Result<void> result;
-    std::thread([&] { result = (*target)->capture([] {}); }).join();
+    const auto result = (*target)->capture([] {});
     REQUIRE_FALSE(result);
-    CHECK(result.error().message().starts_with(fmt::format("pid {}: already traced by pid {} (", child.pid(), getpid())));
-    // Let it go, so that it dies with the test: PTRACE_INTERRUPT first, since only a stopped tracee can be detached.
-    ptrace(PTRACE_INTERRUPT, child.pid(), nullptr, nullptr);
-    waitpid(child.pid(), nullptr, __WALL);
-    ptrace(PTRACE_DETACH, child.pid(), nullptr, nullptr);
+    CHECK(result.error().message().starts_with(fmt::format("pid {}: already traced by pid {} (", child.pid(), tracer.pid())));
+  }
+  SECTION("traced by a thread of this process: that is no reason to name") {
+    ChildProcess child([](auto& ready) {
+      ready();
+      block();
+    });
+    REQUIRE(child.ready());
+    std::thread([&] {
+      REQUIRE(ptrace(PTRACE_SEIZE, child.pid(), nullptr, nullptr) == 0);
+      CHECK(attach_error(child.pid(), EPERM).message() == fmt::format("pid {}: cannot be attached to: Operation not permitted", child.pid()));
+    }).join();   // its end lets the child go
+  }
+  SECTION("a thread, and this process itself") {
+    CHECK_FALSE(not_a_target(getppid()));
+    CHECK_FALSE(not_a_target(INT_MAX));
+    CHECK(not_a_target(getpid())->message() == fmt::format("pid {}: this is rankstacks itself, which cannot look at itself", getpid()));
+    ChildProcess child([](auto& ready) {
+      std::thread([&] {
+        ready();
+        block();
+      }).join();
+    });
+    REQUIRE(child.ready());
+    const auto tasks = proc::tasks_of(child.pid());
+    REQUIRE(tasks.size() == 2);
+    const auto error = not_a_target(tasks[1]);
+    REQUIRE(error);
+    CHECK(error->message() == fmt::format("pid {0}: a thread of process {1} (test_target), not a process", tasks[1], child.pid()));
+    CHECK(error->hint == fmt::format("name the process: --pids {}", child.pid()));
+    CHECK(attach_error(tasks[1], ESRCH).message() == error->message());
   }
 }
 

@@ -212,6 +212,17 @@ os._exit(0)
             fixture.check_unharmed()
 
 
+def case_ending_threads(folder):
+    """Threads that end while they are being stopped have ended: none is reported without a stack, and nothing is missing."""
+    with native("short_lived") as fixture:
+        for _ in range(20):
+            rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
+            check(rank["status"] == "complete", "the rank is %s: %r" % (rank["status"], rank["problems"]))
+            for thread in rank["threads"]:
+                check(thread["frames"] and thread["name"], "thread %d: %r" % (thread["tid"], thread))
+        fixture.check_unharmed()
+
+
 def case_vanishing_process(folder):
     """A target that ends while it is being looked at: the other ranks are complete."""
     with native("threads") as steady:
