@@ -2,7 +2,8 @@
 // .eh_frame without search table, which libunwind's remote side does not).
 //
 // Facts it is built on (elfutils 0.188): unwinding may start a search for debug files, so find_debuginfo answers -1; dwfl_thread_getframes
-// may return -1 after good frames, which are kept; no exception may pass its callbacks. Where no unwind information covers a frame, libdwfl goes on
+// may return -1 after good frames, which are kept; no exception may pass its callbacks. A return address that cannot be read is to it one that the unwind
+// information leaves undefined: the outermost frame, as in start code; what that information says of it tells the two apart. Where no unwind information covers a frame, libdwfl goes on
 // by the frame pointer, unasked, unchecked, and does not tell: so that is looked up for each frame here, and such a step is kNoUnwindInfo.
 //
 // Hostile tables (hostile to elfutils 0.188): DW_OP_div traps, an expression that it does not evaluate leaks, and a register's number or states that are
@@ -109,13 +110,13 @@ class DwflStepper final : public FrameStepper {
     if (!exact_pc) initial_.value[kRip] -= 1;
     frames_.clear();
     next_ = 1;
-    memory_failed_ = uncovered_ = false;
+    memory_failed_ = uncovered_ = no_caller_ = false;
     end_ = Step::kNoUnwindInfo;
     if (!attached_) return;
     dwfl_errno();
     const int result = dwfl_getthread_frames(dwfl_.get(), kThread, &DwflStepper::add_frame, this);
     const int error = dwfl_errno();
-    if (result == 0 && error == 0) end_ = Step::kOutermost;
+    if (result == 0 && error == 0 && (no_caller_ || !memory_failed_)) end_ = Step::kOutermost;
     else end_ = memory_failed_ && !uncovered_ ? Step::kMemoryUnavailable : Step::kNoUnwindInfo;
   }
 
@@ -155,6 +156,10 @@ class DwflStepper final : public FrameStepper {
       Dwarf_Frame* rules = nullptr;
       if (cfi == nullptr || dwarf_cfi_addrframe(cfi, pc - bias, &rules) != 0) continue;
       const bool sound = can_be_evaluated(rules);
+      Dwarf_Op memory[3], *operations = nullptr;
+      std::size_t count = 0;
+      // No operations, and not a null pointer: undefined (dwarf_frame_register, libdw.h).
+      no_caller_ = sound && dwarf_frame_register(rules, kRip, memory, &operations, &count) == 0 && count == 0 && operations == memory;
       free(rules);
       return sound;
     }
@@ -236,6 +241,7 @@ class DwflStepper final : public FrameStepper {
   std::size_t next_ = 1;
   bool memory_failed_ = false;
   bool uncovered_ = false;   // the last of frames_ has no unwind information
+  bool no_caller_ = false;   // the last of frames_ has one that says: no caller
   Step end_ = Step::kNoUnwindInfo;
 };
 

@@ -55,7 +55,8 @@ class FrameKeeper {
     if (const std::size_t left_out = total_ - stack.frames.size() - outer_.size(); left_out > 0) {
       stack.omitted = OmittedFrames{stack.frames.size(), left_out};
       stack.note = fmt::format("{} frames deep: the innermost and outermost {} are kept", total_, kMaxFrames / 2);
-      stack.end = StackEnd::kDepthLimit;
+      // That the outermost of them are no beginning of a stack weighs more.
+      if (stack.end != StackEnd::kMemoryUnavailable) stack.end = StackEnd::kDepthLimit;
     }
     stack.frames.insert(stack.frames.end(), outer_.begin(), outer_.end());
   }
@@ -137,9 +138,13 @@ bool is_executable(const Target& target, Address a) {
 }
 
 bool follows_call(const Target& target, Address return_address, Address callee) {
-  if (return_address < 8 || !is_executable(target, return_address - 1)) return false;
+  constexpr std::size_t kShortestCall = 2;
   std::array<std::uint8_t, 8> before{};   // before[8 - n] is the byte n before the return address
-  if (!target.read_exact(return_address - 8, std::as_writable_bytes(std::span(before)))) return false;
+  if (return_address < before.size() || !is_executable(target, return_address - 1)) return false;
+  // As many as are there: generated code may begin with its mapping.
+  std::size_t known = before.size();
+  while (known >= kShortestCall && !target.read_exact(return_address - known, std::as_writable_bytes(std::span(before).last(known)))) --known;
+  if (known < kShortestCall) return false;
   if (before[3] == 0xe8) {                // call rel32
     if (callee == 0) return true;
     std::int32_t relative;

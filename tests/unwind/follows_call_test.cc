@@ -37,6 +37,25 @@ TEST_CASE("every form of a call is one") {
   CHECK(follows({0xff, 0x94, 0xc4, 1, 2, 3, 4}));          // call *disp32(%rsp,%rax,8)
 }
 
+TEST_CASE("a call at the very beginning of its memory is one, with nothing before it") {
+  const auto begins_with = [](std::vector<int> bytes) {
+    testing::FakeTarget target;
+    Mapping mapping;
+    mapping.range = {kCode, kCode + 0x1000};
+    mapping.readable = mapping.executable = true;
+    target.mappings_ = {mapping};
+    std::vector<std::byte> code;
+    for (const int b : bytes) code.push_back(static_cast<std::byte>(b));
+    target.put(kCode, code);
+    return follows_call(target, kCode + code.size(), 0);
+  };
+  CHECK(begins_with({0xff, 0xd7}));                              // call *%rdi
+  CHECK(begins_with({0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7}));      // push %rbp; mov %rsp,%rbp; call *%rdi
+  CHECK(begins_with({0xe8, 1, 2, 3, 4}));
+  CHECK_FALSE(begins_with({0xd7}));
+  CHECK_FALSE(begins_with({1, 2, 3, 4}));
+}
+
 TEST_CASE("what is none, or is cut off by the address itself, is not") {
   CHECK_FALSE(follows({}));
   CHECK_FALSE(follows({0xff, 0x14}));                      // call *(SIB), without the SIB byte

@@ -13,10 +13,11 @@ using namespace std::chrono_literals;
 // Each frame is 16 bytes above the one before, and never the last: what a hostile unwind table can say.
 class Endless final : public FrameStepper {
  public:
-  Endless(const Target& target, bool reads) : target_(target), reads_(reads) {}
+  Endless(const Target& target, bool reads, std::size_t readable = ~std::size_t{0}) : target_(target), reads_(reads), readable_(readable) {}
   void start(const Registers& registers, bool) override { at_ = registers; }
   Step step(Registers& next, bool& signal_frame) override {
     signal_frame = false;
+    if (readable_-- == 0) return Step::kMemoryUnavailable;
     if (reads_ && !target_.read_value<Address>(0x1000)) return Step::kMemoryUnavailable;
     at_.set(kRsp, at_.sp() + 16);
     next = at_;
@@ -26,6 +27,7 @@ class Endless final : public FrameStepper {
  private:
   const Target& target_;
   bool reads_;
+  std::size_t readable_;   // steps until the memory ends
   Registers at_;
 };
 
@@ -45,6 +47,16 @@ TEST_CASE("a stack that never ends is given up, both ends kept") {
   CHECK(stack.frames.size() == kMaxFrames);
   REQUIRE(stack.omitted);
   CHECK(stack.omitted->count == kMaxUnwoundFrames - kMaxFrames);
+}
+
+TEST_CASE("a stack deeper than what is kept whose memory ends is not one that was merely deep") {
+  testing::FakeTarget target;
+  Endless stepper(target, false, kMaxFrames + 10);
+  const UnwoundStack stack = walk_stack(target, stepper, somewhere());
+  CHECK(stack.end == StackEnd::kMemoryUnavailable);
+  CHECK(stack.frames.size() == kMaxFrames);
+  REQUIRE(stack.omitted);
+  CHECK(stack.omitted->count == 11);
 }
 
 TEST_CASE("past the deadline a stack ends with what it has, the innermost frame at least") {
