@@ -60,6 +60,7 @@ class Preparer {
     auto it = prepared_.find(pid);
     if (it != prepared_.end()) return it->second;
     Prepared& p = prepared_[pid];
+    if ((p.error = not_a_target(pid))) return p;
     auto target = LiveTarget::prepare(pid, images_);
     if (!target) {
       p.error = target.error();
@@ -255,7 +256,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   const ProcessTable table = ProcessTable::scan();
   Preparer preparer;
   const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid, table); }};
-  const std::vector<PlannedTarget> plan = request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts);
+  const std::vector<PlannedTarget> plan = request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid());
 
   const std::string host = host_name();
   std::vector<RankStacks> ranks(plan.size());

@@ -1,7 +1,10 @@
 #include "capture/job_processes.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <fmt/format.h>
 #include <set>
+#include <unistd.h>
 
 #include "target/proc.h"
 
@@ -11,7 +14,18 @@ namespace {
 // Finds ranks below a process and the children below ranks; remembers identities, so that each process is asked once.
 class Planner {
  public:
-  Planner(const ProcessTable& table, const ProcessFacts& facts) : table_(table), facts_(facts) {}
+  Planner(const ProcessTable& table, const ProcessFacts& facts, Pid self, bool whole_job) : table_(table), facts_(facts), self_(self), whole_job_(whole_job) {
+    bool only_leads = true;
+    int depth = 0;
+    for (const ProcessEntry* at = table_.find(self); at != nullptr && depth < kMaxDepth; at = table_.find(at->parent), ++depth) {
+      if (at->pid != self) {
+        ancestors_.insert(at->pid);
+        only_leads = only_leads && table_.children(at->pid).size() == 1;
+      }
+      if (only_leads) leads_to_self_.insert(at->pid);
+    }
+    leads_to_self_.insert(self);
+  }
 
   const RankIdentity& identity(Pid pid) {
     auto it = identities_.find(pid);
@@ -19,10 +33,38 @@ class Planner {
     return it->second;
   }
 
+  // This tool, or an ancestor that has its rank from what it was started in. A process of several threads may be a rank whose watchdog started the
+  // tool; srun's variables alone make no rank of a notebook or an editor that the tool was started from.
+  bool is_bystander(Pid pid) {
+    if (pid == self_) return true;
+    if (!whole_job_ || !ancestors_.contains(pid)) return false;
+    return table_.find(pid)->threads == 1 || identity(pid).precedence == RankIdentity::kSlurm;
+  }
+
+  // Whether its rank is just that of a shell from which the tool was started too: in such a shell everything has it, `less` and `tee` as well.
+  bool has_it_from_bystander(Pid pid) {
+    int depth = 0;
+    const ProcessEntry* entry = table_.find(pid);
+    for (const ProcessEntry* up = entry ? table_.find(entry->parent) : nullptr; up != nullptr && depth < kMaxDepth; up = table_.find(up->parent), ++depth)
+      if (is_bystander(up->pid) && same(identity(up->pid), identity(pid))) return true;
+    return false;
+  }
+
+  // A training program, or one that has started one: Python, or of several threads, as everything is that has loaded NCCL or CUDA.
+  bool may_train(Pid pid, int depth = 0) const {
+    const ProcessEntry* entry = table_.find(pid);
+    if (entry == nullptr || depth > kMaxDepth || leads_to_self_.contains(pid)) return false;
+    if (entry->threads > 1 || entry->name.starts_with("python")) return true;
+    const auto& children = table_.children(pid);
+    return std::any_of(children.begin(), children.end(), [&](Pid child) { return may_train(child, depth + 1); });
+  }
+
+  bool empty() const { return planned_.empty(); }
+
   void add(Pid pid) {
     const ProcessEntry* entry = table_.find(pid);
-    if (entry == nullptr) {
-      add_rank(pid, {});   // not there: the capture says so
+    if (entry == nullptr || entry->kernel_thread || pid == self_) {
+      add_rank(pid, {});   // not there, or nothing that can be looked at: the capture says so
       return;
     }
     std::vector<Pid> ranks;
@@ -54,6 +96,12 @@ class Planner {
   }
 
  private:
+  // Below what was asked for. The kernel's threads are children of kthreadd; they have neither an environment nor a stack of their own.
+  bool is_left_out(Pid pid) const {
+    const ProcessEntry* entry = table_.find(pid);
+    return leads_to_self_.contains(pid) || (entry != nullptr && entry->kernel_thread);
+  }
+
   static bool same(const RankIdentity& a, const RankIdentity& b) { return a.rank == b.rank && a.precedence == b.precedence; }
 
   // The topmost ranks at or below `pid`. A process that has a rank itself gives way to descendants whose rank is told by variables nearer
@@ -62,11 +110,12 @@ class Planner {
     if (depth > kMaxDepth) return;
     std::vector<Pid> below;
     const RankIdentity own = identity(pid);
-    for (const Pid child : table_.children(pid)) find_ranks(child, below, depth + 1);
+    for (const Pid child : table_.children(pid))
+      if (!is_left_out(child)) find_ranks(child, below, depth + 1);
     const bool nearer = std::any_of(below.begin(), below.end(), [&](Pid p) { return identity(p).precedence < own.precedence; });
     const bool wraps = below.size() == 1 && same(identity(below.front()), own) && facts_.is_wrapper(pid);
     const bool starts_other = std::any_of(below.begin(), below.end(), [&](Pid p) { return !same(identity(p), own); });
-    if (own.precedence < 0 || nearer || wraps) {
+    if (own.precedence < 0 || nearer || wraps || is_bystander(pid)) {
       ranks.insert(ranks.end(), below.begin(), below.end());
       return;
     }
@@ -81,7 +130,7 @@ class Planner {
     const auto own = facts_.environment(srun);
     std::vector<Pid> tasks;
     for (const auto& [pid, entry] : table_.all()) {
-      if (pid == srun || entry.kernel_thread) continue;
+      if (pid == srun || entry.kernel_thread || leads_to_self_.contains(pid)) continue;
       const auto environment = facts_.environment(pid);
       if (!environment.contains("SLURM_PROCID")) continue;
       const auto job = own.find("SLURM_JOB_ID"), its_job = environment.find("SLURM_JOB_ID");
@@ -106,7 +155,7 @@ class Planner {
   void add_children(Pid rank, Pid of, const std::set<Pid>& ranks, int depth = 0) {
     if (depth > kMaxDepth) return;
     for (const Pid child : table_.children(of)) {
-      if (ranks.contains(child) || !position_.emplace(child, planned_.size()).second) continue;
+      if (ranks.contains(child) || is_left_out(child) || !position_.emplace(child, planned_.size()).second) continue;
       planned_.push_back({child, RankKind::kChild, rank, {}});
       add_children(rank, child, ranks, depth + 1);
     }
@@ -116,6 +165,10 @@ class Planner {
 
   const ProcessTable& table_;
   const ProcessFacts& facts_;
+  const Pid self_;
+  const bool whole_job_;
+  std::set<Pid> ancestors_;                  // of self_
+  std::set<Pid> leads_to_self_;              // self_, and of its ancestors those that have nothing else below them
   std::map<Pid, RankIdentity> identities_;
   std::vector<PlannedTarget> planned_;
   std::map<Pid, std::size_t> position_;   // of a pid in planned_
@@ -136,7 +189,7 @@ ProcessTable ProcessTable::scan() {
   for (const Pid pid : proc::processes()) {
     const auto stat = proc::stat_of(pid);
     if (!stat) continue;
-    entries.push_back({pid, stat->parent, stat->name, stat->state, stat->threads, stat->kernel_thread()});
+    entries.push_back({pid, stat->parent, stat->name, stat->state, stat->threads, stat->kernel_thread(), stat->start_ticks});
   }
   return ProcessTable(std::move(entries));
 }
@@ -152,8 +205,8 @@ const std::vector<Pid>& ProcessTable::children(Pid pid) const {
   return it == children_.end() ? none : it->second;
 }
 
-std::vector<PlannedTarget> plan_pids(const std::vector<Pid>& pids, const ProcessTable& table, const ProcessFacts& facts) {
-  Planner planner(table, facts);
+std::vector<PlannedTarget> plan_pids(const std::vector<Pid>& pids, const ProcessTable& table, const ProcessFacts& facts, Pid self) {
+  Planner planner(table, facts, self, false);
   for (const Pid pid : pids) planner.add(pid);
   return planner.take();
 }
@@ -193,18 +246,43 @@ std::vector<UnseenRank> find_unseen(const std::vector<PlannedTarget>& plan, cons
 }
 
 std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFacts& facts, Pid self) {
-  Planner planner(table, facts);
+  Planner planner(table, facts, self, true);
+  const ProcessEntry* own = table.find(self);
+  std::vector<Pid> doubtful;
   for (const auto& [pid, entry] : table.all()) {
-    if (pid == self || entry.kernel_thread || entry.state == 'Z') continue;
+    if (entry.kernel_thread || entry.state == 'Z') continue;
     // The topmost process with a rank stands for its tree; one below it is found from there.
-    if (planner.identity(pid).precedence < 0) continue;
+    if (planner.identity(pid).precedence < 0 || planner.is_bystander(pid)) continue;
     bool topmost = true;
     int depth = 0;
     for (const ProcessEntry* up = table.find(entry.parent); up != nullptr && up->pid != 0 && topmost && depth < 64; up = table.find(up->parent), ++depth)
-      if (planner.identity(up->pid).precedence >= 0) topmost = false;
-    if (topmost) planner.add(pid);
+      if (planner.identity(up->pid).precedence >= 0 && !planner.is_bystander(up->pid)) topmost = false;
+    if (!topmost) continue;
+    if (planner.has_it_from_bystander(pid)) {
+      // Started just after the tool, it reads its output (`| less`). A tick is 10 ms; within one, pids tell.
+      if (own != nullptr && std::pair(entry.start_ticks, pid) > std::pair(own->start_ticks, self)) continue;
+      if (!planner.may_train(pid)) {
+        doubtful.push_back(pid);
+        continue;
+      }
+    }
+    planner.add(pid);
   }
+  if (planner.empty())
+    for (const Pid pid : doubtful) planner.add(pid);
   return planner.take();
+}
+
+std::size_t count_hidden_environments() {
+  std::size_t hidden = 0;
+  for (const Pid pid : proc::processes()) {
+    const auto stat = proc::stat_of(pid);
+    const auto uid = proc::status_number(pid, "Uid");
+    if (!stat || stat->kernel_thread() || stat->ends() || !uid || static_cast<uid_t>(*uid) == geteuid()) continue;
+    const auto environment = proc::read_file(fmt::format("/proc/{}/environ", pid), 1);
+    if (!environment && (environment.error().os_errno == EACCES || environment.error().os_errno == EPERM)) ++hidden;
+  }
+  return hidden;
 }
 
 }  // namespace rankstacks

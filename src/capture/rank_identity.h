@@ -10,6 +10,7 @@ namespace rankstacks {
 struct RankIdentity {
   std::optional<int> rank, world_size, local_rank;
   int precedence = -1;   // which launcher's variables told: smaller is nearer to the training program; -1: none
+  static constexpr int kSlurm = 5;   // of srun's variables, which every shell and notebook of an allocation has as well
 };
 
 // The first of these that has a rank: RANK (torchrun, torch.distributed), OMPI_COMM_WORLD_*, MV2_COMM_WORLD_*, PMI_*, PMIX_RANK, SLURM_*. One

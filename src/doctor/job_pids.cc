@@ -18,8 +18,7 @@ std::vector<Pid> pids_of(const LiveRequest& request) {
                            },
                            [](Pid) { return false; }};
   std::vector<Pid> pids;
-  for (const PlannedTarget& t : request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts))
-    if (t.pid != getpid()) pids.push_back(t.pid);
+  for (const PlannedTarget& t : request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid())) pids.push_back(t.pid);
   return pids;
 }
 

@@ -42,6 +42,16 @@ class ProcessCheck {
     }
     section_.name = stat->name;
     status_ = parse_status(*status_text);
+    // /proc/TID is there for each thread, though no listing shows it.
+    if (status_.process != 0 && status_.process != pid_) {
+      add(problem("process", kArea, fmt::format("a thread of process {} ({}), not a process", status_.process, name_of(system_, status_.process)),
+                  {fmt::format("name the process: --pids {}", status_.process)}));
+      return std::move(section_);
+    }
+    if (system_.read_link("/proc/self") == std::to_string(pid_)) {
+      add(problem("process", kArea, "this is rankstacks itself, which cannot look at itself", {"name the processes of the job: --pids, or --job"}));
+      return std::move(section_);
+    }
     if (stat->kernel_thread()) {
       add(problem("process", kArea, "a kernel thread: it has no stack of its own to show",
                   {fmt::format("its kernel stack: cat /proc/{}/stack", pid_)}));

@@ -51,6 +51,8 @@ ProcessStatus parse_status(std::string_view text) {
       s.seccomp = number<int>(words[0]);
     } else if (key == "TracerPid") {
       s.tracer = number<Pid>(words[0]);
+    } else if (key == "Tgid") {
+      s.process = number<Pid>(words[0]);
     } else if (key == "NSpid") {
       for (const auto word : words) s.pids.push_back(number<Pid>(word));
     } else if (key == "VmRSS") {

@@ -20,6 +20,7 @@ struct ProcessStatus {
   std::uint64_t effective = 0, permitted = 0;   // capabilities
   int seccomp = 0;                              // 0 none, 1 strict, 2 filter
   Pid tracer = 0;                               // 0: none
+  Pid process = 0;                              // that this thread is of: Tgid; 0: not said
   std::vector<Pid> pids;                        // NSpid: from /proc's pid namespace inwards
   std::uint64_t resident = 0;                   // bytes
 };

@@ -15,7 +15,23 @@ std::string command_name(Pid pid) {
 
 }  // namespace
 
+std::optional<Error> not_a_target(Pid pid) {
+  Error e{.code = ErrorCode::kUsage, .subject = fmt::format("pid {}", pid)};
+  const auto process = proc::process_of(pid);
+  if (!process) return std::nullopt;
+  if (*process == getpid()) {
+    e.what = "this is rankstacks itself, which cannot look at itself";
+    e.hint = "name the processes of the job: --pids, or --job";
+    return e;
+  }
+  if (*process == pid) return std::nullopt;
+  e.what = fmt::format("a thread of process {} ({}), not a process", *process, command_name(*process));
+  e.hint = fmt::format("name the process: --pids {}", *process);
+  return e;
+}
+
 Error attach_error(Pid pid, int os_errno) {
+  if (auto reason = not_a_target(pid)) return *reason;
   Error e{.code = ErrorCode::kUnreadable, .subject = fmt::format("pid {}", pid), .what = "cannot be attached to", .os_errno = os_errno};
   const auto stat = proc::stat_of(pid);
   if (!stat) {
@@ -32,7 +48,8 @@ Error attach_error(Pid pid, int os_errno) {
     e.hint = fmt::format("its kernel stack: cat /proc/{}/stack", pid);
     return e;
   }
-  if (const auto tracer = proc::status_number(pid, "TracerPid"); tracer && *tracer != 0) {
+  // This tool's own threads trace it while it is looked at: that they do explains nothing.
+  if (const auto tracer = proc::status_number(pid, "TracerPid"); tracer && *tracer != 0 && proc::process_of(static_cast<Tid>(*tracer)) != getpid()) {
     e.code = ErrorCode::kPermission;
     e.what = fmt::format("already traced by pid {} ({})", *tracer, command_name(static_cast<Pid>(*tracer)));
     e.hint = "only one tracer is possible: end or detach that one first";

@@ -94,4 +94,8 @@ class LiveTarget final : public Target {
 // Why this process cannot be attached to, with a hint: for a ptrace or /proc error `os_errno`.
 Error attach_error(Pid pid, int os_errno);
 
+// Why `pid` is no target at all, whatever the rights: a thread of another process, or this tool itself. To be asked before anything is tried; nothing: it
+// may be one.
+std::optional<Error> not_a_target(Pid pid);
+
 }  // namespace rankstacks

@@ -114,11 +114,11 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
   if (fd < 0) return fail({.code = errno == EACCES ? ErrorCode::kPermission : ErrorCode::kUnreadable, .subject = path, .what = "cannot open", .os_errno = errno});
   std::string text;
   std::size_t used = 0;
-  text.resize(4096);
+  text.resize(std::min<std::size_t>(4096, limit));
   while (true) {
     if (used == text.size()) {
       if (used >= limit) break;
-      text.resize(text.size() * 2);
+      text.resize(std::min(text.size() * 2, limit));
     }
     const ssize_t n = read(fd, text.data() + used, text.size() - used);
     if (n < 0 && errno == EINTR) continue;
@@ -261,6 +261,11 @@ std::optional<long> number_in_status(const std::string& path, std::string_view f
 }  // namespace
 
 std::optional<long> status_number(Pid pid, std::string_view field) { return number_in_status(fmt::format("/proc/{}/status", pid), field); }
+
+std::optional<Pid> process_of(Tid tid) {
+  const auto process = status_number(tid, "Tgid");
+  return process ? std::optional(static_cast<Pid>(*process)) : std::nullopt;
+}
 
 std::optional<Registers> parse_syscall(std::string_view text) {
   unsigned long long n[8] = {};

@@ -14,7 +14,7 @@
 
 namespace rankstacks::proc {
 
-// The whole file; proc files have no size. Bounded by `limit` bytes. Errors carry the errno.
+// The whole file, or its first `limit` bytes; proc files have no size. Never waits: a FIFO is as long as what is in it. Errors carry the errno.
 Result<std::string> read_file(const std::string& path, std::size_t limit = 64u << 20);
 
 // The link's text; nothing when it cannot be read.
@@ -52,11 +52,14 @@ std::map<std::string, std::string> parse_environment(const std::vector<std::stri
 // A number of /proc/PID/status, e.g. "TracerPid", or nothing.
 std::optional<long> status_number(Pid pid, std::string_view field);
 
+// The process that a thread is of, by /proc/TID, which is there for every thread though no listing shows it; of a process: itself. Nothing: there is none.
+std::optional<Pid> process_of(Tid tid);
+
 // /proc/PID/task/TID/syscall of a thread in a system call, "NR A1 .. A6 SP PC": the registers that it tells. Nothing: the thread runs.
 std::optional<Registers> parse_syscall(std::string_view text);
 std::optional<Registers> waiting_registers(Pid pid, Tid tid);
 
-// The process that traces this thread, or nothing.
+// The thread that traces this thread (ptrace(2): the tracer is a thread; process_of() tells whose), or nothing.
 std::optional<Pid> tracer_of(Pid pid, Tid tid);
 
 // What file descriptor `fd` is: a path, "pipe:[12]", "tcp 10.0.0.1:4 -> 10.0.0.2:5", "unix /run/x". Sockets by /proc/PID/net.

@@ -8,6 +8,8 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
+constexpr Pid kSelf = 9999;   // this tool
+
 struct Machine {
   std::vector<ProcessEntry> entries;
   std::map<Pid, Environment> environments;
@@ -17,12 +19,13 @@ struct Machine {
     entries.push_back({pid, parent, name, 'S', 1, false});
     environments[pid] = std::move(environment);
   }
+  ProcessEntry& last() { return entries.back(); }
   ProcessFacts facts() const {
     return {[this](Pid pid) { return environments.contains(pid) ? environments.at(pid) : Environment{}; },
             [this](Pid pid) { return std::find(wrappers.begin(), wrappers.end(), pid) != wrappers.end(); }};
   }
-  std::vector<PlannedTarget> pids(const std::vector<Pid>& wanted) const { return plan_pids(wanted, ProcessTable(entries), facts()); }
-  std::vector<PlannedTarget> job() const { return plan_job(ProcessTable(entries), facts(), 9999); }
+  std::vector<PlannedTarget> pids(const std::vector<Pid>& wanted) const { return plan_pids(wanted, ProcessTable(entries), facts(), kSelf); }
+  std::vector<PlannedTarget> job() const { return plan_job(ProcessTable(entries), facts(), kSelf); }
 };
 
 std::string shown(const std::vector<PlannedTarget>& plan) {
@@ -109,6 +112,90 @@ TEST_CASE("srun stands for the tasks of its job") {
   m.add(6, 4, "python3", {{"SLURM_PROCID", "1"}, {"SLURM_JOB_ID", "9"}});
   m.add(7, 4, "python3", {{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "8"}});
   CHECK(shown(m.pids({3})) == "5=0 6=1");
+}
+
+TEST_CASE("this tool, and what only waits for it, is no rank of a job") {
+  const Environment shell = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}};
+  Machine m;
+  m.add(5, 1, "bash", shell);
+  m.add(6, 5, "timeout", shell);
+  m.add(kSelf, 6, "rankstacks", shell);
+  m.last().start_ticks = 1000;
+  CHECK(shown(m.job()) == "");
+  SECTION("what reads its output is none either") {
+    m.add(10000, 5, "less", shell);
+    m.last().start_ticks = 1000;
+    CHECK(shown(m.job()) == "");
+    m.last().start_ticks = 1001;
+    CHECK(shown(m.job()) == "");
+  }
+  SECTION("ranks beside it are found, without what else the shell has started") {
+    m.add(7, 5, "torchrun", shell);
+    m.add(8, 7, "python3", torch(0));
+    m.add(9, 8, "python3", torch(0));
+    m.add(10, 7, "python3", torch(1));
+    m.add(11, 5, "ssh-agent", shell);
+    m.wrappers = {6};
+    CHECK(shown(m.job()) == "8=0 9<8 10=1");
+  }
+  SECTION("a rank that has its number from the same shell is found") {
+    m.add(7, 5, "python3", shell);
+    m.add(8, 5, "tail", shell);
+    CHECK(shown(m.job()) == "7=0");
+    m.entries.erase(m.entries.end() - 2);
+    CHECK(shown(m.job()) == "8=0");   // where nothing looks more like one
+  }
+}
+
+TEST_CASE("launchers that the tool is started under stand for the other ranks below them") {
+  Machine m;
+  m.add(4, 1, "mpirun");
+  m.add(5, 4, "bash", torch(0));
+  m.add(6, 4, "train", torch(1));
+  m.add(7, 5, "train", torch(0));
+  m.last().threads = 9;
+  m.add(kSelf, 5, "rankstacks", torch(0));
+  CHECK(shown(m.job()) == "6=1 7=0");
+}
+
+TEST_CASE("a rank whose watchdog has started the tool is a rank") {
+  Machine m;
+  m.add(5, 1, "python3", torch(0));
+  m.last().threads = 30;
+  m.add(6, 5, "pt_data_worker", torch(0));
+  m.add(7, 5, "sh", torch(0));
+  m.add(kSelf, 7, "rankstacks", torch(0));
+  m.add(8, 1, "python3", torch(1));
+  CHECK(shown(m.job()) == "5=0 6<5 8=1");
+  CHECK(shown(m.pids({5, 8})) == "5=0 6<5 8=1");
+  for (Pid pid : {5, 6, 7, kSelf}) m.environments[pid] = {{"SLURM_PROCID", "0"}};   // as in a notebook
+  CHECK(shown(m.job()) == "8=1");
+}
+
+TEST_CASE("an ancestor of the tool that is named is looked at, without the tool") {
+  for (const Environment& environment : {Environment{}, torch(0)}) {
+    Machine m;
+    m.add(5, 1, "bash", environment);
+    m.add(6, 5, "timeout", environment);
+    m.add(kSelf, 6, "rankstacks", environment);
+    m.wrappers = {5, 6};
+    const std::string number = environment.empty() ? "" : "=0";
+    CHECK(shown(m.pids({5})) == "5" + number);
+    CHECK(shown(m.pids({6})) == "6" + number);
+    m.add(7, 5, "sleep", environment);
+    m.wrappers = {6};
+    CHECK(shown(m.pids({5})) == "5" + number + " 7<5");
+    CHECK(shown(m.pids({kSelf})) == "9999");   // the capture says what that is
+  }
+}
+
+TEST_CASE("a kernel thread stands for itself, and is nobody's child") {
+  Machine m;
+  m.add(2, 0, "kthreadd");
+  m.last().kernel_thread = true;
+  m.add(3, 2, "kworker/0:0");
+  m.last().kernel_thread = true;
+  CHECK(shown(m.pids({2})) == "2");
 }
 
 TEST_CASE("ranks of the job that run here and were not named") {

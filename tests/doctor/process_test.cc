@@ -60,6 +60,21 @@ TEST_CASE("no such process, one that is hidden, a kernel thread, a zombie") {
         "left one, is what can be looked at");
 }
 
+TEST_CASE("a thread, or the tool itself: no process to look at") {
+  LiteralSystem s = LiteralSystem::sound();
+  s.add_process(7, "python3");
+  s.add_process(8, "pt_autograd_0");
+  s.files["/proc/8/status"] += "Tgid:\t7\n";
+  CHECK(process_line(s, 8, "process") == "problem process: a thread of process 7 (python3), not a process -> name the process: --pids 7");
+  s.files["/proc/7/status"] += "Tgid:\t7\n";
+  CHECK(process_line(s, 7, "process") == "");
+  s.links["/proc/self"] = "7";
+  const Examination e = examine(s, {.pids = {7}});
+  CHECK(line_of(e.sections[1], "process") == "problem process: this is rankstacks itself, which cannot look at itself -> name the processes of the job: --pids, or --job");
+  CHECK(e.sections[1].findings.size() == 1);
+  CHECK(e.exit_status() == 1);
+}
+
 TEST_CASE("threads that wait, are stopped, or have ended") {
   LiteralSystem s = LiteralSystem::sound();
   s.add_process(7, "python3");

@@ -1,8 +1,8 @@
-#include <climits>
-#include <cerrno>
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <climits>
 #include <cstring>
 #include <fmt/format.h>
 #include <pthread.h>
