@@ -2,10 +2,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fmt/format.h>
 #include <sstream>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "report/sanitize.h"
 
 namespace rankstacks {
 namespace {
@@ -43,6 +48,28 @@ std::vector<Pid> parse_pids(const std::vector<std::string>& words) {
   return pids;
 }
 
+// CLI::Range lets what is no number at all pass: no comparison with it holds.
+CLI::Validator a_number() {
+  return {[](std::string& word) {
+            double value = 0;
+            return CLI::detail::lexical_cast(word, value) && value == value ? std::string() : fmt::format("expected a number, found \"{}\"", sanitize(word));
+          },
+          ""};
+}
+
+// Of a file or folder that the user names for cores: a misspelt one would only show as names that are missing.
+CLI::Validator something_there() {
+  return {[](std::string& path) {
+            struct stat st{};
+            return stat(path.c_str(), &st) == 0 ? std::string() : fmt::format("{}: {}", path.empty() ? "\"\"" : sanitize(path), std::strerror(errno));
+          },
+          ""};
+}
+
+CLI::Validator not_empty() {
+  return {[](std::string& path) { return path.empty() ? std::string("expected a file's name, found none") : std::string(); }, ""};
+}
+
 // The one description of the command line: it is parsed with, or, where `look` is given, only shown to that.
 std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* argv, const std::function<void(const CLI::App&)>& look) {
   Options options;
@@ -50,7 +77,8 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
                "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   app.name("rankstacks");
   app.footer(kFooter);
-  app.set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION);
+  const auto telling_version = [](CLI::App* of) { of->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION, "show the version and exit"); };
+  telling_version(&app);
   app.require_subcommand(1);
   app.failure_message([](const CLI::App*, const CLI::Error& e) { return std::string(e.what()); });
 
@@ -64,13 +92,13 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
 
   const auto writing = [&](CLI::App* sub) {
     sub->add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-    sub->add_option("-o,--output", options.output, "write the report to this file instead of stdout")->type_name("FILE");
+    sub->add_option("-o,--output", options.output, "write the report to this file instead of stdout")->type_name("FILE")->check(not_empty());
     sub->add_option("--color", color, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
   };
   const auto choosing_files = [&](CLI::App* sub) {
-    sub->add_option("--exe", options.core.executable, "the program that the cores are of, when it is not at the path they name")->type_name("FILE");
-    sub->add_option("--sysroot", options.core.sysroot, "folder that holds the other machine's files under their paths")->type_name("DIR");
-    sub->add_option("--search", options.core.search, "folder with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all();
+    sub->add_option("--exe", options.core.executable, "the program that the cores are of, when it is not at the path they name")->type_name("FILE")->check(something_there());
+    sub->add_option("--sysroot", options.core.sysroot, "folder that holds the other machine's files under their paths")->type_name("DIR")->check(something_there());
+    sub->add_option("--search", options.core.search, "folder with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all()->check(something_there());
   };
   const auto common = [&](CLI::App* sub) {
     writing(sub);
@@ -85,6 +113,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
         ->capture_default_str();
     sub->add_option("--timeout", timeout, "give up on a rank, or on a file's functions, after this long; what was read by then is shown")
         ->type_name("SECONDS")
+        ->check(a_number())
         ->check(CLI::Range(0.001, 86400.0))
         ->capture_default_str();
   };
@@ -94,7 +123,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   auto* job = attach->add_flag("--job", options.live.whole_job, "every rank on this machine, found by its environment");
   pids->excludes(job);
   auto* samples = attach->add_option("--samples", options.live.samples, "looks at the job: several tell what moves from what is stuck; more are taken where the default leaves that open")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();
-  auto* pause = attach->add_option("--interval", interval, "from one look to the next")->type_name("SECONDS")->check(CLI::Range(0.0, 3600.0))->capture_default_str();
+  auto* pause = attach->add_option("--interval", interval, "from one look to the next")->type_name("SECONDS")->check(a_number())->check(CLI::Range(0.0, 3600.0))->capture_default_str();
   auto* gpu = attach->add_flag("--gpu", options.gpu.sessions,
                                "also what runs on the ranks' GPUs: each GPU stands still for milliseconds, attaching takes about a second; drivers before 590 keep some memory loaded for it");
   attach->add_option("--gpu-core", gpu_core, "write a lightweight GPU core of each rank to FILE.rankN")->type_name("FILE")->needs(gpu);
@@ -111,7 +140,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   core->footer("\nExample: rankstacks core core-python-* --sysroot /mnt/image");
 
   CLI::App* report = app.add_subcommand("report", "show saved JSON reports again, several as one job");
-  report->add_option("SNAPSHOT", options.paths, "files written with --format json")->required();
+  report->add_option("SNAPSHOT", options.paths, "files written with --format json; - for the standard input")->required();
   common(report);
   report->footer("\nExample: rankstacks report hang.json --threads all");
 
@@ -123,11 +152,15 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   writing(doctor);
   doctor->footer("\nExit status: 0 all is well; 1 something is not; 2 a usage error.\nExample: rankstacks doctor --pids 101,102,103,104");
 
+  for (CLI::App* command : {attach, core, report, doctor}) telling_version(command);
+
   if (look) {
     look(app);
     return options;
   }
 
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
+    return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report or doctor\nhint: rankstacks --help\n", sanitize(argv[1])), 2};
   std::ostringstream out, err;
   try {
     app.parse(argc, const_cast<char**>(argv));

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fmt/format.h>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -14,14 +15,15 @@
 #include "analyzers/analysis.h"
 #include "analyzers/motion.h"
 #include "capture/capture_job.h"
+#include "capture/job_processes.h"
 #include "cli/options.h"
 #include "doctor/doctor.h"
 #include "doctor/job_pids.h"
 #include "doctor/real_system.h"
 #include "report/report.h"
+#include "report/report_file.h"
 #include "report/sanitize.h"
 #include "report/text_threads.h"
-#include "target/proc.h"
 
 namespace rankstacks {
 namespace {
@@ -31,15 +33,22 @@ void print_error(std::ostream& err, const std::string& message, const std::strin
   if (!hint.empty()) err << "hint: " << hint << '\n';
 }
 
-// A saved report larger than this is none: 512 ranks of 1,000 threads make about 200 MB.
-constexpr std::size_t kMaxSnapshot = 1u << 30;
+// Of --job, where no rank was found.
+void tell_no_rank(const char* command, std::ostream& err) {
+  const std::size_t hidden = count_hidden_environments();
+  if (hidden == 0) return print_error(err, "no process of this machine has a rank in its environment", fmt::format("name the processes: rankstacks {} --pids ...", command));
+  print_error(err, fmt::format("no process whose environment can be read has a rank in it; the environments of {} process{} of other users cannot be read", hidden, hidden == 1 ? "" : "es"),
+              geteuid() == 0 ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`" : "run rankstacks as root, or as the user whose job it is");
+}
 
 Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::ostream& err, bool& all_read) {
   std::vector<JobSnapshot> snapshots;
   std::optional<Error> first;
   for (const std::string& path : paths) {
-    auto text = proc::read_file(path, kMaxSnapshot);
-    auto snapshot = text ? read_json_report(*text, path) : Result<JobSnapshot>(fail(text.error()));
+    const std::string subject = path == "-" ? "standard input" : path;
+    auto text = read_report_file(path);
+    auto snapshot = text ? read_json_report(*text, subject) : Result<JobSnapshot>(fail(text.error()));
+    if (snapshot && snapshot->ranks.empty()) snapshot = fail({.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
     if (snapshot) {
       snapshots.push_back(std::move(*snapshot));
       continue;
@@ -157,7 +166,7 @@ int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
   if (options.live.whole_job || !options.live.pids.empty()) {
     request.pids = doctor::pids_of(options.live);
     if (request.pids.empty()) {
-      print_error(err, "no process of this machine has a rank in its environment", "name the processes: rankstacks doctor --pids ...");
+      tell_no_rank("doctor", err);
       return 2;
     }
   }
@@ -200,8 +209,8 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
     case Options::Command::kDoctor: break;
   }
   if (job.ranks.empty()) {
-    print_error(err, options.live.whole_job ? "no process of this machine has a rank in its environment" : "nothing to look at",
-                options.live.whole_job ? "name the processes: rankstacks attach --pids ..." : "");
+    if (options.live.whole_job) tell_no_rank("attach", err);
+    else print_error(err, "nothing to look at", "");
     return 2;
   }
 

@@ -52,6 +52,8 @@ def case_help(folder):
 def case_version(folder):
     status, out, err = run_tool("--version")
     check(status == 0 and err == b"" and re.fullmatch(rb"rankstacks \d+\.\d+\.\d+\n", out), "--version: %d %r %r" % (status, out, err))
+    for command in ("attach", "core", "report", "doctor"):
+        check(run_tool(command, "--version") == (0, out, b""), "%s --version: %r" % (command, run_tool(command, "--version")))
 
 
 def case_usage_errors(folder):
@@ -63,6 +65,21 @@ def case_usage_errors(folder):
         check(status == 2, "%s: status %d" % (arguments, status))
         check(out == b"", "%s: on stdout %r" % (arguments, out))
         check(len(err) > 10, "%s: on stderr %r" % (arguments, err))
+
+
+def case_usage_errors_say_what_is_wrong(folder):
+    gone = os.path.join(folder, "gone")
+    for arguments, said in ((["no\x1bsuch"], "rankstacks: no command is called \"no\\x1bsuch\": attach, core, report or doctor"),
+                            (["attach", "--pids", "1", "--timeout", "nan"], "--timeout: expected a number, found \"nan\""),
+                            (["attach", "--pids", "1", "--interval", "nan"], "--interval: expected a number, found \"nan\""),
+                            (["attach", "--pids", "1", "--interval", "inf"], "--interval"),
+                            (["attach", "--pids", "1", "-o", ""], "--output: expected a file's name, found none"),
+                            (["core", "core", "--exe", gone], "--exe: %s: No such file or directory" % gone),
+                            (["core", "core", "--sysroot", gone], "--sysroot: %s: No such file or directory" % gone),
+                            (["core", "core", "--search", folder, "--search", gone], "--search: %s: No such file or directory" % gone),
+                            (["doctor", "core", "--search", gone], "--search: %s: No such file or directory" % gone)):
+        status, out, err = run_tool(*arguments)
+        check(status == 2 and out == b"" and said in err.decode(), "%s: status %d, %r, %r" % (arguments, status, out, err))
 
 
 def case_several_pids(folder):
@@ -278,6 +295,34 @@ def case_malformed_reports(folder):
         check(b"bad.json" in err, "%s: the file is not named: %r" % (name, err))
     status, out, err = run_tool("report", os.path.join(folder, "absent.json"))
     check(status == 2 and b"absent.json" in err and b"No such file" in err, "absent: %d %r" % (status, err))
+
+
+def case_a_report_without_ranks(folder):
+    path = os.path.join(folder, "none.json")
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write('{"schema": 1, "captured_at": "x", "ranks": []}')
+    status, out, err = run_tool("report", path)
+    check((status, out, err.decode()) == (2, b"", "rankstacks: %s: a report without ranks: nothing to look at\n" % path), "%d %r %r" % (status, out, err))
+
+
+def case_a_report_from_a_pipe(folder):
+    saved = os.path.join(folder, "saved.json")
+    with native("threads") as fixture:
+        run_tool("attach", "--pids", fixture.pid, "--format", "json", "-o", saved)
+    _, expected, _ = run_tool("report", saved)
+    packed = saved + ".gz"
+    subprocess.run(["gzip", "-k", saved], check=True)
+    for script in ('"$1" report /dev/stdin <"$2"', 'cat "$2" | "$1" report /dev/stdin', '(sleep 0.2; cat "$2") | "$1" report -', '"$1" report - <"$2"', '"$1" report <(gzip -dc "$3")'):
+        done = subprocess.run(["bash", "-c", script, "bash", tool(), saved, packed], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        check((done.returncode, done.stdout, done.stderr) == (0, expected, b""), "%s: %r" % (script, done))
+    for path, said in ((packed, "compressed (gzip), not a JSON report"), (folder, "a folder, not a saved report"), ("/dev/zero", "a terminal or another device, not a saved report")):
+        status, out, err = run_tool("report", path)
+        check(status == 2 and out == b"" and "rankstacks: %s: %s\n" % (path, said) in err.decode(), "%s: %d %r %r" % (path, status, out, err))
+    large = os.path.join(folder, "large.json")
+    with open(large, "wb") as stream:
+        stream.truncate((1 << 30) + 1)
+    status, out, err = run_tool("report", large)
+    check(status == 2 and b"large.json: too large: 1073741825 bytes" in err, "%d %r %r" % (status, out, err))
 
 
 def case_stdout_is_closed(folder):

@@ -1,0 +1,57 @@
+#include "report/report_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "target/file_descriptor.h"
+
+namespace rankstacks {
+
+Result<std::string> read_report_file(const std::string& path, std::size_t limit) {
+  const bool standard_input = path == "-";
+  const std::string subject = standard_input ? "standard input" : path;
+  const auto refuse = [&](ErrorCode code, std::string what, std::string hint = "") {
+    return fail({.code = code, .subject = subject, .what = std::move(what), .hint = std::move(hint)});
+  };
+  const auto failed = [&](const char* what) {
+    return fail({.code = errno == EACCES ? ErrorCode::kPermission : ErrorCode::kUnreadable, .subject = subject, .what = what, .os_errno = errno});
+  };
+  // Asked before it is opened: opening a device may do something to it.
+  struct stat st{};
+  if ((standard_input ? fstat(STDIN_FILENO, &st) : stat(path.c_str(), &st)) != 0) return failed("cannot open");
+  if (S_ISDIR(st.st_mode)) return refuse(ErrorCode::kUnsupported, "a folder, not a saved report", "name the files in it");
+  if (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) return refuse(ErrorCode::kUnsupported, "a terminal or another device, not a saved report", "a report is written with --format json -o FILE");
+  const FileDescriptor file(standard_input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (file.get() < 0) return failed("cannot open");
+  const auto too_large = [&](const std::string& found) { return refuse(ErrorCode::kLimit, fmt::format("too large: {}, a saved report has at most {}", found, limit)); };
+  if (S_ISREG(st.st_mode) && static_cast<std::uint64_t>(st.st_size) > limit) return too_large(fmt::format("{} bytes", st.st_size));
+
+  std::string text;
+  std::size_t used = 0;
+  while (true) {
+    // One byte beyond the limit tells one that is too large from one that just fits.
+    if (used == text.size()) text.resize(std::min(std::max<std::size_t>(2 * used, std::size_t{1} << 16), limit + 1));
+    const ssize_t n = read(file.get(), text.data() + used, text.size() - used);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) {   // an inherited standard input may be set not to wait
+      pollfd more{file.get(), POLLIN, 0};
+      poll(&more, 1, -1);
+      continue;
+    }
+    if (n < 0) return failed("cannot read");
+    if (n == 0) break;
+    used += static_cast<std::size_t>(n);
+    if (used > limit) return too_large(fmt::format("more than {} bytes", limit));
+  }
+  text.resize(used);
+  if (text.starts_with("\x1f\x8b"))
+    return refuse(ErrorCode::kUnsupported, "compressed (gzip), not a JSON report", "unpack it on the way: gzip -dc FILE | rankstacks report -");
+  return text;
+}
+
+}  // namespace rankstacks

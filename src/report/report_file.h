@@ -1,0 +1,18 @@
+// The bytes of a saved report: of a file, or of a pipe (`<(zcat hang.json.gz)`, `ssh node cat hang.json |`).
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/result.h"
+
+namespace rankstacks {
+
+// A larger one is none: 512 ranks of 1,000 threads make about 200 MB.
+inline constexpr std::size_t kMaxReportBytes = std::size_t{1} << 30;
+
+// To its end; "-" is the standard input. Waits for whoever writes to a pipe. kLimit: more than `limit` bytes, of which no more were read; kUnsupported: a
+// folder, or a device, which may have no end; else the errno of what failed.
+Result<std::string> read_report_file(const std::string& path, std::size_t limit = kMaxReportBytes);
+
+}  // namespace rankstacks
