@@ -417,6 +417,8 @@ TEST_CASE("what an interpreter calls after its main program has ended") {
   CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook} + outside)) == "exception");
   CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook, py("<module>", "/home/u/train.py", 9)} + outside)) == "user-code");
   CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook, nat("main", "/home/u/app")})) == "user-code");   // embedded
+  // A greenlet's frames end at its function; the greenlet that it was started from goes on outside of it.
+  CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook, nat("greenlet::UserGreenlet::g_initialstub(void*)"), nat("_PyEval_EvalFrameDefault", python)} + outside)) == "user-code");
 }
 
 TEST_CASE("gloo's threads at work are no hang") {
