@@ -1,4 +1,4 @@
-// The small formats that are read byte by byte, each by itself: line tables, mangled names, notes, answers of NCCL's RAS, C++ exceptions,
+// The small formats that are read byte by byte, each by itself: line tables, mangled names (C++'s, Rust's), notes, answers of NCCL's RAS, C++ exceptions,
 // command lines. The first byte chooses.
 #include "capture/parallel_layout.h"
 #include "elf/notes.h"
@@ -69,6 +69,13 @@ void read_exceptions(std::span<const std::byte> bytes) {
   }
 }
 
+void read_rust_name(const std::string& name) {
+  constexpr std::size_t kMostText = 64 << 10;
+  const std::string text = demangle(name);
+  fuzz::require(!text.empty(), "there is always a name");
+  fuzz::require(text.size() <= kMostText + name.size(), "a demangled name has its bounds");
+}
+
 void read_command_line(std::string_view text) {
   std::vector<std::string> words;
   for (std::size_t at = 0; at < text.size();) {
@@ -89,7 +96,7 @@ void read_command_line(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  switch (input.take<std::uint8_t>() % 8) {
+  switch (input.take<std::uint8_t>() % 9) {
     case 0: run_line_program(input.rest()); break;
     case 1: read_python_lines(input.rest()); break;
     case 2: demangle("_Z" + std::string(input.text())); break;
@@ -97,7 +104,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 4: fuzz::require(sanitize(sanitize(std::string(input.text()))) == sanitize(std::string(input.text())), "clean text stays as it is"); break;
     case 5: read_ras_answer(input.text()); break;
     case 6: read_exceptions(input.rest()); break;
-    default: read_command_line(input.text()); break;
+    case 7: read_command_line(input.text()); break;
+    default: read_rust_name("_R" + std::string(input.text())); break;
   }
   return 0;
 }

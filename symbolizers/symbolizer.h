@@ -47,7 +47,7 @@ class Symbolizer {
   SymbolizerOptions options_;
 };
 
-// "foo(int)" for _Z3fooi; the name itself where it is not mangled (or not C++/Rust).
+// "foo(int)" for _Z3fooi, "std::thread::sleep" for Rust's _RNvNtC3std6thread5sleep; the name itself where it is not mangled (or not C++/Rust).
 std::string demangle(std::string_view name);
 
 }  // namespace rankstacks

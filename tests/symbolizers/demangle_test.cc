@@ -23,13 +23,6 @@ TEST_CASE("versions stay behind the name") {
   CHECK(demangle("pthread_cond_wait@@GLIBC_2.3.2") == "pthread_cond_wait@@GLIBC_2.3.2");
 }
 
-TEST_CASE("Rust's old mangling is undone") {
-  CHECK(demangle("_ZN4core3ptr42drop_in_place$LT$alloc..string..String$GT$17h0123456789abcdefE") ==
-        "core::ptr::drop_in_place<alloc::string::String>::h0123456789abcdef");
-  CHECK(demangle("_ZN45_$LT$foo..Bar$u20$as$u20$core..fmt..Debug$GT$3fmt17h0123456789abcdefE.llvm.99") ==
-        "<foo::Bar as core::fmt::Debug>::fmt::h0123456789abcdef");
-}
-
 TEST_CASE("a name that stands for more text than memory holds stays as it is") {
   // g(P<int, int>, P<first, first>, P<second, second>, ...): each parameter is twice the one before.
   const std::string digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
