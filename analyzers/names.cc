@@ -55,11 +55,12 @@ std::string without_template_arguments(std::string_view text) {
     const char c = text[i];
     const bool is_operator = depth == 0 && (c == '<' || c == '>') && (ends_with_operator(out) || (!out.empty() && (out.back() == '<' || out.back() == '>' || out.back() == '-') &&
                                                                                                    ends_with_operator(std::string_view(out).substr(0, out.size() - 1))));
-    if (is_operator) {
+    const bool is_arrow = c == '>' && i > 0 && text[i - 1] == '-';   // Rust's "f<fn() -> u32>"
+    if (is_operator || (i == 0 && c == '<')) {                        // "<alloc::vec::Vec<...> as core::fmt::Debug>::fmt": what it is a function of
       out += c;
     } else if (c == '<') {
       if (depth++ == 0) out += "<...";
-    } else if (c == '>' && depth > 0) {
+    } else if (c == '>' && depth > 0 && !is_arrow) {
       if (--depth == 0) out += '>';
     } else if (depth == 0) {
       out += c;
