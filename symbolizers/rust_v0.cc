@@ -1,8 +1,8 @@
-#include "symbolizers/rust_names.h"
-
 #include <algorithm>
 #include <cstdint>
-#include <vector>
+
+#include "symbolizers/rust_characters.h"
+#include "symbolizers/rust_names.h"
 
 namespace rankstacks {
 namespace {
@@ -11,89 +11,11 @@ constexpr int kMostNested = 500;                  // rustc's own demangler: 500
 // Characters read, those behind back references as often as they are referred to. What prints nothing (the path of an impl) can be referred to
 // again and again, which the bound on text does not see. Of rustc 1.95's own 150,000 names the longest takes 9,700 (and 96 levels, 10,100 characters of text).
 constexpr std::size_t kMostRead = 1 << 20;
-constexpr std::size_t kMostPunycode = 256;        // characters of one identifier: decoding inserts into the middle. Longer ones stay encoded.
-
-constexpr std::string_view kDigits = "0123456789";
-constexpr std::string_view kHexDigits = "0123456789abcdef";
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_character(std::uint64_t c) { return c <= 0x10'ffff && (c < 0xd800 || c > 0xdfff); }
-
-void append_utf8(std::string& text, std::uint64_t c) {
-  const auto put = [&](std::uint64_t byte) { text += static_cast<char>(byte); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) {
-    put(0xc0 | (c >> 6));
-  } else {
-    if (c < 0x1'0000) {
-      put(0xe0 | (c >> 12));
-    } else {
-      put(0xf0 | (c >> 18));
-      put(0x80 | ((c >> 12) & 0x3f));
-    }
-    put(0x80 | ((c >> 6) & 0x3f));
-  }
-  put(0x80 | (c & 0x3f));
-}
-
-// As Rust's literals are written. Bytes from 0x80 on are parts of UTF-8 sequences, which stay as they are.
-void append_escaped(std::string& text, unsigned char c, char quote) {
-  static constexpr std::string_view kEscaped("\0\t\n\r\\", 5), kLetters = "0tnr\\";
-  if (const std::size_t at = kEscaped.find(static_cast<char>(c)); at != std::string_view::npos) {
-    (text += '\\') += kLetters[at];
-  } else if (c == static_cast<unsigned char>(quote)) {
-    (text += '\\') += quote;
-  } else if (c < 0x20 || c == 0x7f) {
-    text += "\\u{";
-    if (c >= 0x10) text += kHexDigits[c >> 4];
-    (text += kHexDigits[c & 15]) += '}';
-  } else {
-    text += static_cast<char>(c);
-  }
-}
 
 struct Identifier {
   std::string_view ascii, punycode;   // punycode: what follows the last '_' of an identifier with other characters
   bool empty() const { return ascii.empty() && punycode.empty(); }
 };
-
-// RFC 3492, with '_' for '-' before the deltas.
-std::optional<std::string> decode_punycode(const Identifier& name) {
-  constexpr std::uint64_t kBase = 36, kLeast = 1, kMost = 26, kMostNumber = std::uint64_t{1} << 32;
-  std::vector<std::uint32_t> characters(name.ascii.begin(), name.ascii.end());
-  std::uint64_t character = 0x80, place = 0, bias = 72, damping = 700;
-  for (std::size_t at = 0; at < name.punycode.size();) {
-    std::uint64_t delta = 0, weight = 1;
-    for (std::uint64_t k = kBase;; k += kBase) {
-      if (at == name.punycode.size()) return std::nullopt;
-      const char c = name.punycode[at++];
-      if (!is_digit(c) && (c < 'a' || c > 'z')) return std::nullopt;
-      const std::uint64_t digit = is_digit(c) ? c - '0' + 26u : c - 'a' + 0u;
-      const std::uint64_t threshold = k <= bias ? kLeast : std::min(std::max(k - bias, kLeast), kMost);
-      delta += digit * weight;
-      if (delta >= kMostNumber) return std::nullopt;
-      if (digit < threshold) break;
-      weight *= kBase - threshold;
-      if (weight >= kMostNumber) return std::nullopt;
-    }
-    const std::uint64_t count = characters.size() + 1;
-    if (count > kMostPunycode) return std::nullopt;
-    place += delta;
-    character += place / count;
-    place %= count;
-    if (!is_character(character)) return std::nullopt;
-    characters.insert(characters.begin() + static_cast<std::ptrdiff_t>(place++), static_cast<std::uint32_t>(character));
-    delta = delta / damping;
-    damping = 2;
-    delta += delta / count;
-    std::uint64_t k = 0;
-    for (; delta > (kBase - kLeast) * kMost / 2; k += kBase) delta /= kBase - kLeast;
-    bias = k + (kBase - kLeast + 1) * delta / (delta + 38);
-  }
-  std::string text;
-  for (const std::uint32_t c : characters) append_utf8(text, c);
-  return text;
-}
 
 std::string_view basic_type(char tag) {
   switch (tag) {
@@ -172,7 +94,7 @@ class V0 {
   void print(const Identifier& name) {
     if (name.punycode.empty()) return print(name.ascii);
     if (silent_ || failed_) return;
-    if (const auto text = decode_punycode(name)) return print(*text);
+    if (const auto text = decode_punycode(name.ascii, name.punycode)) return print(*text);
     print("punycode{");
     print(name.ascii);
     if (!name.ascii.empty()) print("-");
@@ -606,58 +528,6 @@ class V0 {
   bool failed_ = false;
 };
 
-// One character of the old mangling's $..$, or what the whole escape is where it is none.
-std::optional<std::uint64_t> escaped_character(std::string_view escape) {
-  static constexpr std::pair<std::string_view, char> kNamed[] = {{"SP", '@'}, {"BP", '*'}, {"RF", '&'}, {"LT", '<'}, {"GT", '>'}, {"LP", '('}, {"RP", ')'}, {"C", ','}};
-  for (const auto& [name, c] : kNamed) {
-    if (escape == name) return static_cast<unsigned char>(c);
-  }
-  if (escape.size() < 2 || escape.size() > 7 || escape[0] != 'u') return std::nullopt;
-  std::uint64_t value = 0;
-  for (const char c : escape.substr(1)) {
-    const std::size_t digit = kHexDigits.find(c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    value = value << 4 | digit;
-  }
-  const bool is_control = value < 0x20 || (value >= 0x7f && value < 0xa0);
-  return is_character(value) && !is_control ? std::optional(value) : std::nullopt;
-}
-
-// One element of a path. An unknown escape and what follows it stays as it is.
-void append_legacy(std::string& text, std::string_view element) {
-  if (element.starts_with("_$")) element.remove_prefix(1);   // an identifier may not begin with '$'
-  for (std::size_t at = 0; at < element.size();) {
-    if (element[at] == '$') {
-      const std::size_t end = element.find('$', at + 1);
-      const auto c = end == std::string_view::npos ? std::nullopt : escaped_character(element.substr(at + 1, end - at - 1));
-      if (!c) {
-        text += element.substr(at);
-        return;
-      }
-      append_utf8(text, *c);
-      at = end + 1;
-    } else if (element[at] == '.') {
-      const bool is_pair = element.substr(at, 2) == "..";
-      text += is_pair ? "::" : "-";   // "fn() -> T"
-      at += is_pair ? 2 : 1;
-    } else {
-      text += element[at++];
-    }
-  }
-}
-
-// "h" and 16 digits, of which 5 differ: C++'s names, too, may end in "h0000000000000000".
-bool is_hash(std::string_view element) {
-  if (element.size() != 17 || element[0] != 'h') return false;
-  unsigned seen = 0;
-  for (const char c : element.substr(1)) {
-    const std::size_t digit = kHexDigits.find(c);
-    if (digit == std::string_view::npos) return false;
-    seen |= 1u << digit;
-  }
-  return __builtin_popcount(seen) >= 5;
-}
-
 }  // namespace
 
 std::optional<std::string> demangle_rust_v0(std::string_view name, std::size_t most_text) {
@@ -667,32 +537,6 @@ std::optional<std::string> demangle_rust_v0(std::string_view name, std::size_t m
   const std::size_t end = std::min(name.find_first_not_of(kAlphabet), name.size());
   if (end < name.size() && name[end] != '.' && name[end] != '$') return std::nullopt;
   return V0(name.substr(0, end), most_text).demangle();
-}
-
-std::optional<std::string> demangle_rust_legacy(std::string_view name, std::size_t most_text) {
-  if (!name.starts_with("_ZN")) return std::nullopt;
-  name.remove_prefix(3);
-  std::string text;
-  std::string_view last;
-  for (bool first = true; !name.starts_with('E');) {
-    const std::size_t digits = name.find_first_not_of(kDigits);
-    if (digits == 0 || digits == std::string_view::npos || digits > 9) return std::nullopt;
-    const std::size_t size = std::stoul(std::string(name.substr(0, digits)));
-    name.remove_prefix(digits);
-    if (size == 0 || size >= name.size()) return std::nullopt;
-    // One behind: the last element is the hash.
-    if (!last.empty()) {
-      if (!first) text += "::";
-      append_legacy(text, last);
-      first = false;
-    }
-    if (text.size() > most_text) return std::nullopt;
-    last = name.substr(0, size);
-    name.remove_prefix(size);
-  }
-  name.remove_prefix(1);
-  if (text.empty() || !is_hash(last) || !(name.empty() || name[0] == '.')) return std::nullopt;
-  return text;
 }
 
 }  // namespace rankstacks
