@@ -32,7 +32,7 @@ enum class FrameKind { kNative, kPython, kGpu };
 enum class FrameOrigin {
   kNormal,         // registers or unwind information
   kFramePointer,   // no unwind information there: the rbp chain was followed
-  kReturnSlot,     // pc was no code: the return address on top of the stack was taken
+  kReturnSlot,     // pc was no code: the return address on top of the stack was taken; or no unwind information there: the one that the code is about to return to
   kSeparate,       // a Python frame whose place in the native stack could not be told: shown beside it
 };
 

@@ -237,7 +237,8 @@ void LiveTarget::copy_stacks() {
 }
 
 // Code in anonymous memory (a JIT compiler's) has no file to be read from later, and a return address into it is believed only where the bytes
-// before it are a call: the pages that words on the stacks point to.
+// before it are a call: the pages that words on the stacks and program counters point to, and some before, where the function says whether it keeps a frame
+// pointer.
 void LiveTarget::copy_generated_code(std::span<const Range> stacks) {
   std::vector<Range> generated;
   for (const Mapping& m : mappings_)
@@ -245,22 +246,25 @@ void LiveTarget::copy_generated_code(std::span<const Range> stacks) {
   if (generated.empty()) return;
   constexpr std::size_t kMostPages = 4096;
   constexpr Address kPageMask = ~Address{4095};
-  constexpr std::uint64_t kLongestCall = 8;
+  constexpr std::uint64_t kFunction = 16u << 10, kEpilogue = 64;
   std::set<Address> pages;
+  const auto add = [&](Address a) {
+    if (a < generated.front().start || a > generated.back().end || pages.size() >= kMostPages) return;
+    const auto after = std::upper_bound(generated.begin(), generated.end(), a - 1, [](Address x, const Range& r) { return x < r.start; });
+    if (after == generated.begin() || !std::prev(after)->contains(a - 1)) return;
+    const Range& code = *std::prev(after);
+    const Address from = a - code.start < kFunction ? code.start : a - kFunction;
+    for (Address page = from & kPageMask; page < std::min(code.end, a + kEpilogue); page += 4096) pages.insert(page);
+  };
+  for (const ThreadInfo& t : threads_)
+    if (t.registers) add(t.registers->pc() + 1);
   std::vector<Address> words;
   for (const Range& stack : stacks) {
     const Address start = (stack.start + 7) & ~Address{7};
     if (start >= stack.end) continue;
     words.resize((stack.end - start) / sizeof(Address));
     const std::size_t n = memory_.read(start, std::as_writable_bytes(std::span(words))) / sizeof(Address);
-    for (std::size_t i = 0; i < n && pages.size() < kMostPages; ++i) {
-      const Address a = words[i];
-      if (a < generated.front().start || a > generated.back().end) continue;
-      const auto after = std::upper_bound(generated.begin(), generated.end(), a - 1, [](Address x, const Range& r) { return x < r.start; });
-      if (after == generated.begin() || !std::prev(after)->contains(a - 1)) continue;
-      pages.insert((a - kLongestCall) & kPageMask);
-      pages.insert((a - 1) & kPageMask);
-    }
+    for (std::size_t i = 0; i < n && pages.size() < kMostPages; ++i) add(words[i]);
   }
   std::vector<Range> wanted;
   for (const Address page : pages) wanted.push_back({page, page + 4096});

@@ -5,6 +5,9 @@
 #include <cstring>
 #include <deque>
 #include <fmt/format.h>
+#include <vector>
+
+#include "unwind/vetted_tables.h"
 
 namespace rankstacks {
 namespace {
@@ -67,24 +70,109 @@ class FrameKeeper {
   std::size_t total_ = 0;
 };
 
-// Whether the function around `pc` keeps no frame pointer at `pc`, as far as its symbol shows where it begins: push %rbp; mov %rsp,%rbp is nowhere
-// between there and `pc`. rbp is its caller's then, and going by it would leave that one out.
-bool keeps_no_frame_pointer(const Target& target, Address pc) {
-  constexpr std::uint64_t kPrologue = 4096;   // compilers may put it behind a quick way out
+using Code = std::span<const std::uint8_t>;
+
+constexpr std::size_t kLongestEpilogue = 64;   // 32-bit add, 15 pops, leave, ret, with room
+
+bool stands_at(Code code, std::size_t at, std::initializer_list<std::uint8_t> bytes) {
+  return at <= code.size() && code.size() - at >= bytes.size() && std::equal(bytes.begin(), bytes.end(), code.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// mov %rsp,%rbp in its two encodings, or lea N(%rsp),%rbp.
+bool sets_frame_pointer(Code code, std::size_t at) {
+  return stands_at(code, at, {0x48, 0x89, 0xe5}) || stands_at(code, at, {0x48, 0x8b, 0xec}) || stands_at(code, at, {0x48, 0x8d, 0x6c, 0x24}) || stands_at(code, at, {0x48, 0x8d, 0xac, 0x24});
+}
+
+// The same of a function whose beginning is not known: with push %rbp right before, or, of lea, after what else is saved.
+bool is_prologue(Code code, std::size_t at) {
+  constexpr std::size_t kOthersSaved = 48;
+  if (!sets_frame_pointer(code, at) || at == 0) return false;
+  if (code[at + 1] != 0x8d) return code[at - 1] == 0x55;
+  const auto before = code.first(at).last(std::min(at, kOthersSaved));
+  return std::find(before.begin(), before.end(), 0x55) != before.end();
+}
+
+// Does a function return at `at`? A byte of 0xc3 can be a part of another instruction (mov %rax,%rbx is 48 89 c3): only as pop %rbp; ret, as leave; ret, or with
+// padding behind it, which no code can be reached through.
+bool returns(Code code, std::size_t at) {
+  if (code[at] != 0xc3 || at == 0) return false;
+  const std::uint8_t before = code[at - 1];
+  if (before == 0x5d || before == 0xc9) return true;
+  constexpr std::array<std::uint8_t, 26> kWithModRm = {0x01, 0x03, 0x09, 0x0b, 0x21, 0x23, 0x29, 0x2b, 0x31, 0x33, 0x39, 0x3b, 0x63, 0x81, 0x83, 0x84, 0x85, 0x88, 0x89, 0x8a, 0x8b, 0xaf, 0xb6, 0xc1, 0xf7, 0xff};
+  if (std::find(kWithModRm.begin(), kWithModRm.end(), before) != kWithModRm.end()) return false;
+  return stands_at(code, at + 1, {0xcc}) || stands_at(code, at + 1, {0x90}) || stands_at(code, at + 1, {0x0f, 0x1f}) || stands_at(code, at + 1, {0x66, 0x90}) ||
+         stands_at(code, at + 1, {0x66, 0x0f, 0x1f}) || stands_at(code, at + 1, {0x66, 0x2e}) || stands_at(code, at + 1, {0, 0});
+}
+
+// Does a function that begins at `from` go on to the end of the code? Not if it returns before, unless a conditional jump leads over that: it is one way out of several.
+bool goes_on(Code code, std::size_t from) {
+  std::size_t reached = from;   // by the farthest jump so far
+  const auto jump = [&](std::size_t next, std::int64_t distance) {
+    const std::int64_t to = static_cast<std::int64_t>(next) + distance;
+    if (to <= static_cast<std::int64_t>(code.size()) && to > static_cast<std::int64_t>(reached)) reached = static_cast<std::size_t>(to);
+  };
+  for (std::size_t i = from; i < code.size(); ++i) {
+    if (returns(code, i) && reached <= i) return false;
+    if (code[i] >> 4 == 7 && i + 2 <= code.size()) jump(i + 2, static_cast<std::int8_t>(code[i + 1]));
+    if (code[i] != 0x0f || i + 6 > code.size() || code[i + 1] >> 4 != 8) continue;
+    std::int32_t distance;
+    std::memcpy(&distance, &code[i + 2], sizeof distance);
+    jump(i + 6, distance);
+  }
+  return true;
+}
+
+// The code in [from, to), or as much of its end as is there.
+std::vector<std::uint8_t> code_before(const Target& target, Address from, Address to) {
+  constexpr Address kPage = 4096;
+  Address start = to;
+  std::vector<std::uint8_t> page(kPage);
+  while (start > from) {
+    const Address begin = std::max(from, (start - 1) & ~(kPage - 1));
+    if (!target.read_exact(begin, std::as_writable_bytes(std::span(page).first(start - begin)))) break;
+    start = begin;
+  }
+  std::vector<std::uint8_t> code(to - start);
+  if (!target.read_exact(start, std::as_writable_bytes(std::span(code)))) code.clear();
+  return code;
+}
+
+// Whether the code before `pc` shows that its function has made rbp its frame pointer. If not, rbp is its caller's, and to go by it would leave that one out.
+// No unwind information covers `pc`.
+bool keeps_frame_pointer(const Target& target, Address pc) {
+  constexpr std::uint64_t kFarthest = 16u << 10;   // as much as is kept of generated code (live_target.cc)
+  constexpr std::uint64_t kPrologue = 4096;   // of a known function: compilers may put it behind a quick way out
+  const Mapping* mapping = mapping_of(target, pc);
+  if (mapping == nullptr) return false;
+  Address from = std::max(mapping->range.start, pc - std::min(pc, kFarthest));
   const Module* module = target.modules().find(pc);
-  if (module == nullptr || !module->image) return false;
-  const Vaddr at = module->to_vaddr(pc);
-  for (const elf::SymbolTable* table : {&module->image->static_symbols(), &module->image->dynamic_symbols()}) {
-    for (std::size_t i = 0; i < table->size(); ++i) {
-      const Elf64_Sym symbol = table->at(i);
-      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF || at < symbol.st_value || at - symbol.st_value >= symbol.st_size) continue;
-      std::array<std::uint8_t, kPrologue> code{};
-      const std::size_t size = std::min<std::uint64_t>(kPrologue, at - symbol.st_value);
-      if (!target.read_exact(module->to_address(symbol.st_value), std::as_writable_bytes(std::span(code).first(size)))) return false;
-      constexpr std::array<std::uint8_t, 3> kStore = {0x48, 0x89, 0xe5}, kLoad = {0x48, 0x8b, 0xec};   // the two encodings of mov %rsp,%rbp
-      const auto end = code.begin() + static_cast<std::ptrdiff_t>(size);
-      return std::search(code.begin(), end, kStore.begin(), kStore.end()) == end && std::search(code.begin(), end, kLoad.begin(), kLoad.end()) == end;
+  if (module != nullptr && module->image) {
+    const Vaddr at = module->to_vaddr(pc);
+    for (const elf::SymbolTable* table : {&module->image->static_symbols(), &module->image->dynamic_symbols()}) {
+      for (std::size_t i = 0; i < table->size(); ++i) {
+        const Elf64_Sym symbol = table->at(i);
+        const unsigned type = ELF64_ST_TYPE(symbol.st_info);
+        if ((type != STT_FUNC && type != STT_NOTYPE) || symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= SHN_LORESERVE || at < symbol.st_value) continue;
+        const bool covers = at - symbol.st_value < symbol.st_size;
+        if (type == STT_FUNC && covers) {
+          std::vector<std::uint8_t> code(std::min<std::uint64_t>(kPrologue, at - symbol.st_value));
+          if (!target.read_exact(module->to_address(symbol.st_value), std::as_writable_bytes(std::span(code)))) return false;
+          for (std::size_t b = 0; b < code.size(); ++b)
+            if (sets_frame_pointer(code, b)) return true;
+          return false;
+        }
+        // Code before the end of another function, or before a function that does not say how long it is, is not this one's. A local symbol may be a label in it.
+        if (type == STT_FUNC) from = std::max(from, module->to_address(symbol.st_value + std::min<std::uint64_t>(symbol.st_size, at - symbol.st_value)));
+        else if (ELF64_ST_BIND(symbol.st_info) != STB_LOCAL) from = std::max(from, module->to_address(symbol.st_value));
+      }
     }
+  }
+  const std::vector<std::uint8_t> code = code_before(target, from, pc);
+  for (std::size_t i = code.size(); i-- > 0;) {
+    if (!is_prologue(code, i)) continue;
+    // The nearest one counts, if it is this function's: unwind information covers functions whole, and none goes on after it has returned, unless over that.
+    if (VettedTables(target).vet(pc - (code.size() - i)) == VettedTables::Verdict::kSound) return false;
+    return goes_on(code, i);
   }
   return false;
 }
@@ -101,6 +189,69 @@ bool cannot_be_code(const Target& target, Address a) {
   return m != nullptr ? !m->executable : a < kLowest;
 }
 
+// Where the function does nothing from `r` on but return, its instructions tell where the return address is: add N,%rsp; pop; leave; ret.
+std::optional<Recovered> by_epilogue(const Target& target, const Registers& r) {
+  std::array<std::uint8_t, kLongestEpilogue> bytes{};
+  const Code code = Code(bytes).first(target.read(r.pc(), std::as_writable_bytes(std::span(bytes))));
+  Address sp = r.sp();
+  std::optional<Address> rbp = r.has(kRbp) ? std::optional(r[kRbp]) : std::nullopt;
+  bool by_rbp = false;
+  const auto pop = [&]() {
+    const auto value = target.read_value<Address>(sp);
+    sp += sizeof(Address);
+    return value;
+  };
+  const auto go_to = [&](std::int64_t distance) {   // sp = rbp + distance
+    const Address to = rbp.value_or(0) + static_cast<Address>(distance);
+    if (!rbp || to < sp || to % sizeof(Address) != 0) return false;
+    sp = to;
+    return by_rbp = true;
+  };
+  for (std::size_t i = 0; i < code.size();) {
+    if (code[i] == 0xc3 || stands_at(code, i, {0xf3, 0xc3})) {
+      const auto to = pop();
+      if (!to || !follows_call(target, *to, 0)) return std::nullopt;
+      Recovered out{{}, by_rbp ? FrameOrigin::kFramePointer : FrameOrigin::kReturnSlot};
+      out.registers.fs_base = r.fs_base;
+      if (rbp) out.registers.set(kRbp, *rbp);
+      out.registers.set(kRip, *to);
+      out.registers.set(kRsp, sp);
+      return out;
+    }
+    if (stands_at(code, i, {0x48, 0x83, 0xc4}) && i + 4 <= code.size() && code[i + 3] < 0x80) {
+      sp += code[i + 3];
+      i += 4;
+    } else if (stands_at(code, i, {0x48, 0x81, 0xc4}) && i + 7 <= code.size() && code[i + 6] < 0x80) {
+      std::uint32_t size;
+      std::memcpy(&size, &code[i + 3], sizeof size);
+      sp += size;
+      i += 7;
+    } else if (code[i] == 0x5d) {   // pop %rbp
+      if (rbp = pop(); !rbp) return std::nullopt;
+      ++i;
+    } else if (code[i] >= 0x58 && code[i] <= 0x5f && code[i] != 0x5c) {
+      sp += sizeof(Address);
+      ++i;
+    } else if (code[i] == 0x41 && i + 1 < code.size() && code[i + 1] >= 0x58 && code[i + 1] <= 0x5f) {
+      sp += sizeof(Address);
+      i += 2;
+    } else if (code[i] == 0xc9) {   // leave
+      if (!go_to(0)) return std::nullopt;
+      if (rbp = pop(); !rbp) return std::nullopt;
+      ++i;
+    } else if (stands_at(code, i, {0x48, 0x89, 0xec}) || stands_at(code, i, {0x48, 0x8b, 0xe5})) {   // mov %rbp,%rsp
+      if (!go_to(0)) return std::nullopt;
+      i += 3;
+    } else if (stands_at(code, i, {0x48, 0x8d, 0x65}) && i + 4 <= code.size()) {   // lea N(%rbp),%rsp
+      if (!go_to(static_cast<std::int8_t>(code[i + 3]))) return std::nullopt;
+      i += 4;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
 // The caller, where `r` stands in code that no unwind information covers. Only what can be verified; nothing else.
 std::optional<Recovered> recover(const Target& target, const Registers& r, bool exact_pc) {
   const bool in_code = is_executable(target, r.pc());
@@ -113,11 +264,12 @@ std::optional<Recovered> recover(const Target& target, const Registers& r, bool 
       return out;
     }
   }
-  if (!in_code || !r.has(kRbp)) return std::nullopt;
+  if (!in_code) return std::nullopt;
   // An address that no call left there was put there by hand: a made stack (makecontext) ends in a function that was never called, and rbp is
   // whatever it was when that stack was switched to.
   if (!exact_pc && !follows_call(target, r.pc(), 0)) return std::nullopt;
-  if (keeps_no_frame_pointer(target, exact_pc ? r.pc() : r.pc() - 1)) return std::nullopt;
+  if (const auto by_code = by_epilogue(target, r)) return by_code;
+  if (!r.has(kRbp) || !keeps_frame_pointer(target, exact_pc ? r.pc() : r.pc() - 1)) return std::nullopt;
   const Address rbp = r[kRbp];
   if (rbp < r.sp() || rbp % 8 != 0) return std::nullopt;
   const auto saved = target.read_value<std::array<Address, 2>>(rbp);

@@ -3,7 +3,8 @@
 // A FrameStepper (libunwind or libdwfl behind it) knows how to go from one frame to its caller by unwind information, and nothing else. Where
 // it cannot, walk_stack() tries what can be verified and marks it:
 //   - pc is no code (a call through a wild or null pointer): the return address on top of the stack   -> FrameOrigin::kReturnSlot
-//   - code without unwind information (JIT, assembly): the frame-pointer chain                        -> FrameOrigin::kFramePointer
+//   - code without unwind information (JIT, assembly) that does nothing more than return (add N,%rsp; pop; ret): where that leads -> kReturnSlot
+//   - other such code: the frame pointer, where the code before shows that it keeps one                -> FrameOrigin::kFramePointer
 // A recovered return address must lie in executable memory right behind a call instruction; if not, the stack ends there.
 #pragma once
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 
 import cases
+import interpreters
 from contract import native, text_of
 from processes import Fixture, Skip, check, json_report, run_tool, state_of, task_states, tool, wait_until
 from truth_native import compare
@@ -221,6 +222,30 @@ def case_ending_threads(folder):
             for thread in rank["threads"]:
                 check(thread["frames"] and thread["name"], "thread %d: %r" % (thread["tid"], thread))
         fixture.check_unharmed()
+
+
+def case_perf_trampolines(folder):
+    """python -X perf calls through code in anonymous memory that keeps no frame pointer: sub $8,%rsp; call *%rcx; add $8,%rsp; ret."""
+    program = r"""
+import os
+def inner():
+    sorted([1, 2], key=lambda x: len(os.read(0, 1)))
+def outer():
+    inner()
+os.write(1, b'{"ready": true, "pid": %d, "threads": []}\n' % os.getpid())
+outer()
+"""
+    with Fixture([interpreters.find("3.12").path, "-X", "perf", "-c", program]) as fixture:
+        try:
+            thread, = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)["threads"]
+            check(thread["stack_end"] == "complete", "it ends with %s: %r" % (thread["stack_end"], thread["frames"]))
+            mine = [frame for frame in thread["frames"] if frame["kind"] == "python"]
+            check([frame["function"] for frame in mine] == ["<lambda>", "inner", "outer", "<module>"], "Python frames: %r" % mine)
+            check(not any("origin" in frame for frame in mine), "a place was not found: %r" % mine)
+            through = [frame for frame in thread["frames"] if frame.get("origin") == "return-slot"]
+            check(len(through) == 4, "trampolines: %r" % thread["frames"])
+        finally:
+            os.remove("/tmp/perf-%d.map" % fixture.pid)
 
 
 def case_vanishing_process(folder):

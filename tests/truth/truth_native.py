@@ -17,6 +17,7 @@ GDB_IS_WRONG = {
     "context": "gdb runs past the end of the made stack",
     "context_O0": "gdb runs past the end of the made stack",
     "no_frame_pointer": "gdb guesses from the prologue",
+    "returns_at_once": "gdb guesses from the prologue",
     "replaced_library": "gdb does not read a deleted library's unwind information",
     "deep": "the report leaves out the middle of so deep a stack",
 }
