@@ -148,7 +148,7 @@ class NoteParser {
     if (*page_size == 0) return problem(fmt::format("the mapped files are not read: NT_FILE says that a page has 0 bytes (at {:#x})", where));
     notes_.has_files = true;
     std::string_view names(reinterpret_cast<const char*>(body.data()) + kEntries + *count * sizeof(Entry), body.size() - kEntries - *count * sizeof(Entry));
-    std::uint64_t bad = 0;
+    std::uint64_t bad = 0, nameless = 0;
     for (std::uint64_t i = 0; i < *count; ++i) {
       const auto entry = *elf::load<Entry>(body, kEntries + i * sizeof(Entry));
       const std::size_t end = names.find('\0');
@@ -167,8 +167,14 @@ class NoteParser {
         mapping.path.resize(mapping.path.size() - kDeleted.size());
         mapping.deleted = true;
       }
+      // A module is told from none by its path.
+      if (mapping.path.empty()) {
+        ++nameless;
+        continue;
+      }
       notes_.files.push_back(std::move(mapping));
     }
+    if (nameless > 0) problem(fmt::format("{} of {} mapped files left out: their paths are empty (NT_FILE at {:#x})", nameless, *count, where));
     std::stable_sort(notes_.files.begin(), notes_.files.end(), [](const auto& a, const auto& b) { return a.range.start < b.range.start; });
     std::size_t kept = 0;
     for (std::size_t i = 0; i < notes_.files.size(); ++i) {

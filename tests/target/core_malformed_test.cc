@@ -217,6 +217,8 @@ TEST_CASE("notes that make no sense") {
   CHECK(with_note(NT_FILE, unterminated) == "1 of 2 mapped files left out: the paths in NT_FILE end before them (at 0x228)");
   CHECK(with_note(NT_FILE, files_note(4096, {{0x2000, 0x1000, 0, "/x"}, {0x1000, 0x3000, 0, "/y"}, {0x2000, 0x4000, 0, "/z"}})) ==
         "2 of 3 mapped files left out: their ranges make no sense (NT_FILE at 0x228)");
+  CHECK(with_note(NT_FILE, files_note(4096, {{0x1000, 0x2000, 0, ""}, {0x3000, 0x4000, 0, "/y"}, {0x5000, 0x6000, 0, " (deleted)"}})) ==
+        "2 of 3 mapped files left out: their paths are empty (NT_FILE at 0x228)");
   CHECK(with_note(NT_FILE, files_note(4096, {{0x1000, 0x2000, ~std::uint64_t{0} / 8, "/x"}})) ==
         "1 of 1 mapped files left out: their ranges make no sense (NT_FILE at 0x228)");
 }
