@@ -27,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 // wait for it.
 constexpr auto kStopPatience = std::chrono::milliseconds(500);
 constexpr auto kUninterruptiblePatience = std::chrono::milliseconds(20);
+constexpr auto kLatePause = std::chrono::milliseconds(5);
 // Threads that are born while we stop their siblings: a handful of rounds is what fork bombs need; real programs need two.
 constexpr int kMaxRounds = 64;
 // How long another tracer is waited for: another run of this tool is through in a tenth of that.
@@ -154,6 +155,8 @@ void StoppedProcess::await_stops() {
       }
       return true;
     });
+    // Who is that late waits for a processor, and this thread, of the real-time class, would keep one from it: look seldom.
+    if (!waiting_.empty()) pause_for(kLatePause);
   }
 }
 

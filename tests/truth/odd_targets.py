@@ -216,11 +216,14 @@ os._exit(0)
 def case_ending_threads(folder):
     """Threads that end while they are being stopped have ended: none is reported without a stack, and nothing is missing."""
     with native("short_lived") as fixture:
+        waiting = "(state D)"   # a new thread waits for its stack where nothing interrupts it, on a busy machine for long: that is said of it
         for _ in range(20):
-            rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
-            check(rank["status"] == "complete", "the rank is %s: %r" % (rank["status"], rank["problems"]))
+            status, out, err = run_tool("attach", "--pids", fixture.pid, "--format", "json")
+            rank = only_rank(json.loads(out), fixture.pid)
+            delayed = waiting in problems_of(rank)
+            check(status == delayed and all(waiting in problem["message"] for problem in rank["problems"]), "status %d, the rank is %s: %r" % (status, rank["status"], rank["problems"]))
             for thread in rank["threads"]:
-                check(thread["frames"] and thread["name"], "thread %d: %r" % (thread["tid"], thread))
+                check(thread["name"] and (thread["frames"] or delayed), "thread %d: %r" % (thread["tid"], thread))
         fixture.check_unharmed()
 
 
