@@ -5,7 +5,7 @@ import subprocess
 
 import cases
 from contract import native, text_of
-from odd_targets import NOBODY, Reachable, as_nobody, problems_of, run_as_nobody
+from odd_targets import Reachable, problems_of, run_as_nobody
 from processes import Skip, check, json_report, run_tool, tool
 from truth_native import compare
 from truth_python import only_rank
