@@ -17,21 +17,24 @@ bool is_one_of(std::string_view text, const std::array<std::string_view, N>& lis
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-constexpr std::array<std::string_view, 44> kFileCalls = {
+constexpr std::array<std::string_view, 47> kFileCalls = {
     "read",     "write",    "pread",     "pwrite",    "pread64",  "pwrite64", "readv",     "writev",    "preadv",          "pwritev",  "preadv2",
     "pwritev2", "open",     "openat",    "openat2",   "creat",    "close",    "fsync",     "fdatasync", "sync",            "syncfs",   "sync_file_range",
     "stat",     "lstat",    "fstat",     "newfstatat", "statx",   "access",   "faccessat", "getdents",  "getdents64",      "unlink",   "unlinkat",
-    "rename",   "renameat", "renameat2", "mkdir",     "mkdirat",  "flock",    "fallocate", "truncate",  "copy_file_range", "ftruncate", "msync"};
+    "rename",   "renameat", "renameat2", "mkdir",     "mkdirat",  "flock",    "fallocate", "truncate",  "copy_file_range", "ftruncate", "msync",
+    "fcntl",    "fcntl64",  "lockf"};
 constexpr std::array<std::string_view, 13> kSocketCalls = {"connect", "accept", "accept4", "recv", "recvfrom", "recvmsg", "recvmmsg",
                                                            "send",    "sendto", "sendmsg", "sendmmsg", "getpeername", "shutdown"};
 constexpr std::array<std::string_view, 4> kWaitCalls = {"wait4", "waitid", "waitpid", "wait"};
 constexpr std::array<std::string_view, 9> kMutexCalls = {"pthread_mutex_lock",   "lll_lock_wait",         "pthread_rwlock_rdlock",    "pthread_rwlock_wrlock", "pthread_mutex_timedlock",
                                                          "pthread_spin_lock", "pthread_mutex_clocklock", "lll_lock_wait_private", "pthread_mutex_cond_lock"};
+constexpr std::array<std::string_view, 4> kPollCalls = {"poll", "ppoll", "select", "pselect6"};
 constexpr std::array<std::string_view, 4> kSleepCalls = {"nanosleep", "clock_nanosleep", "sleep", "usleep"};
 
 const SyscallInfo* syscall_of(const ThreadSnapshot& thread) { return thread.syscall ? &*thread.syscall : nullptr; }
 
-// What the program called: the system call where the kernel told, else the C library's function on top of the stack.
+}  // namespace
+
 std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (const SyscallInfo* call = syscall_of(thread)) return call->name;
   std::string name;
@@ -42,6 +45,8 @@ std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread) 
   }
   return name;
 }
+
+namespace {
 
 // Functions of the C library on the innermost run, by their public names.
 bool on_top(const JobSnapshot& job, const ThreadSnapshot& thread, bool (*matches)(std::string_view)) {
@@ -57,6 +62,38 @@ bool is_regular_path(const std::string& target) {
   return target.starts_with('/') && !target.starts_with("/dev/") && !target.starts_with("/proc/") && !target.starts_with("/memfd:");
 }
 bool is_network(const std::string& target) { return target.starts_with("tcp") || target.starts_with("udp") || target.starts_with("unix") || target.starts_with("socket"); }
+
+// SQLite polls for a lock that another process has: all that the kernel sees is a sleep. Its own functions seldom have names.
+bool waits_for_database(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (!is_one_of(blocking_call(job, thread), kSleepCalls)) return false;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kNative) return false;
+    if (!is_opaque(frame.module)) return contains(base_name(frame.module), "sqlite");
+  }
+  return false;
+}
+
+// asyncio's loop, asleep until a socket, a timer or a thread of its pool wakes it. What its tasks await is on no stack.
+bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind == FrameKind::kNative && frame.function == "uv__io_poll") return true;
+    if (frame.kind != FrameKind::kPython) continue;
+    const std::string file = frame.file.value_or("");
+    if (file.ends_with("/selectors.py") && frame.function == "select") continue;
+    return frame.function == "_run_once" && file.ends_with("asyncio/base_events.py") && thread.state != 'R' && !thread.gil;
+  }
+  return false;
+}
+
+// Runs a function that another process has called: torch.distributed.rpc.
+bool serves_remote_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
+    const Frame& frame = job.frames[id];
+    return frame.kind == FrameKind::kPython && frame.function == "_run_function" && contains(frame.file.value_or(""), "torch/distributed/rpc/");
+  });
+}
 
 bool has_python(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
@@ -183,6 +220,13 @@ bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
   });
 }
 
+bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
+    const Frame& frame = job.frames[id];
+    return frame.kind == FrameKind::kPython && frame.function == "run" && contains(frame.file.value_or(""), "concurrent/futures/thread.py");
+  });
+}
+
 std::string operation_name(const ActivityRule& rule, const Frame& frame) {
   if (!rule.label.empty()) return std::string(rule.label);
   if (frame.function->starts_with("PMPI_")) return frame.function->substr(1);
@@ -200,15 +244,26 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   if (main_program_ended(job, rank, thread)) return doing.activity = Activity::kException, doing;
   if (call && call->name == "read" && call->fd == 0) return doing.activity = Activity::kDebugger, doing;
   if (is_one_of(name, kWaitCalls)) return doing.activity = Activity::kSubprocess, doing;
-  if (is_one_of(name, kSocketCalls)) return doing.activity = Activity::kNetworkIo, doing;
+  if (is_one_of(name, kSocketCalls) || (is_one_of(name, kPollCalls) && is_network(target))) return doing.activity = Activity::kNetworkIo, doing;
   if (is_one_of(name, kFileCalls)) {
     // By name alone (a core without descriptors) a read may be of a pipe or a socket: only calls that take a path, or sync, are files for sure.
     const bool always_file = name != "read" && name != "write" && name != "readv" && name != "writev" && name != "close";
     if (is_network(target)) return doing.activity = Activity::kNetworkIo, doing;
     if (is_regular_path(target) || (target.empty() && always_file) || thread.state == 'D') return doing.activity = Activity::kFileIo, doing;
   }
+  if (writes_output(thread)) return doing.activity = Activity::kFileIo, doing;
   if (thread.state == 'D') return doing.activity = name == "ioctl" ? Activity::kGpuWait : Activity::kFileIo, doing;
   if (thread.gil == Gil::kWaits) return doing.activity = Activity::kPythonLock, doing;
+  if (waits_for_database(job, thread)) {
+    doing.activity = Activity::kFileIo;
+    doing.operation = kLockedDatabase;
+    return doing;
+  }
+  if (waits_in_event_loop(job, thread)) {
+    doing.activity = Activity::kNetworkIo;
+    doing.operation = kEventLoop;
+    return doing;
+  }
   if (const auto frame = python_lock_frame(job, thread)) {
     doing.activity = Activity::kPythonLock;
     doing.frame = *frame;
@@ -334,23 +389,33 @@ Doing Activities::of_rank(std::size_t rank) {
 
   // A main thread that waits for threads of its own process: they tell. Of several, one that waits for ranks last, since a watchdog-like
   // helper may always do so.
-  const bool by_autograd = doing.activity == Activity::kAutograd;
-  if (!by_autograd && doing.activity != Activity::kPythonLock) return doing;
+  const bool by_autograd = doing.activity == Activity::kAutograd, in_event_loop = doing.operation == kEventLoop;
+  if (doing.by_frame && waits_for_ranks(doing.activity) && contains(job_.frames[r.threads[main].frames[doing.frame]].file.value_or(""), "torch/distributed/rpc/")) {
+    // It waits for the others' calls to end; they may wait for one that this rank serves.
+    for (std::size_t t = 0; t < r.threads.size(); ++t) {
+      if (t == main || !serves_remote_call(job_, r.threads[t])) continue;
+      const Doing served = of_thread(rank, t);
+      if (served.activity != Activity::kUnknown && !waits_for_ranks(served.activity)) return served;
+    }
+  }
+  if (!by_autograd && !in_event_loop && doing.activity != Activity::kPythonLock) return doing;
   // A main thread that waits for tasks is told by what any thread with the user's code does, where all such threads do the same.
-  const bool for_tasks = !by_autograd && waits_for_tasks(job_, r.threads[main]);
+  const bool for_tasks = !by_autograd && (in_event_loop || waits_for_tasks(job_, r.threads[main]));
   std::optional<Doing> told, told_by_task;
   bool tasks_agree = true;
   for (std::size_t t = 0; t < r.threads.size(); ++t) {
     const Role role = roles_[rank][t];
     if (t == main || (by_autograd ? role != Role::kAutograd : role != Role::kPython && role != Role::kCheckpoint && role != Role::kDataLoader)) continue;
     const Doing other = of_thread(rank, t);
+    // Of an event loop only what its pool runs may be awaited, and a collective in there is. Threads beside it have work of their own.
+    if (in_event_loop && !waits_for_ranks(other.activity) && !runs_pool_task(job_, r.threads[t])) continue;
     const bool tells = by_autograd ? other.activity != Activity::kUnknown && other.activity != Activity::kAutograd && (other.by_frame || has_python(job_, r.threads[t]))
                                    : other.by_frame && other.activity != Activity::kSubprocess;
     const bool task = for_tasks && role == Role::kPython && runs_task(job_, r.threads[t]) && !waits_for_ranks(other.activity) && other.activity != Activity::kUnknown &&
                       other.activity != Activity::kPythonLock;
     if (task && told_by_task) tasks_agree = tasks_agree && told_by_task->activity == other.activity;
     if (task && !told_by_task) told_by_task = other;
-    if (tells && (!told || (waits_for_ranks(told->activity) && !waits_for_ranks(other.activity)))) told = other;
+    if (tells && (!told || waits_for_ranks(in_event_loop ? other.activity : told->activity) > waits_for_ranks(in_event_loop ? told->activity : other.activity))) told = other;
   }
   if (told) return *told;
   if (told_by_task && tasks_agree) return *told_by_task;
@@ -391,6 +456,13 @@ std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSna
     }
   }
   return python ? python : native;
+}
+
+bool writes_output(const ThreadSnapshot& thread) {
+  const SyscallInfo* call = syscall_of(thread);
+  if (call == nullptr || !call->fd_target || (call->name != "write" && call->name != "writev")) return false;
+  const std::string& target = *call->fd_target;
+  return target.starts_with("pipe:") || target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target.starts_with("/dev/console");
 }
 
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread) {

@@ -18,6 +18,11 @@ std::string_view reason_of(Activity activity);
 // A wait for other ranks.
 inline bool waits_for_ranks(Activity a) { return a == Activity::kCollective || a == Activity::kPointToPoint || a == Activity::kStoreWait || a == Activity::kPeerWait; }
 
+// Doing::operation of a thread whose event loop (asyncio) has nothing to do.
+constexpr std::string_view kEventLoop = "its event loop";
+// Doing::operation of a thread that waits for another process to leave an SQLite database.
+constexpr std::string_view kLockedDatabase = "a locked SQLite database";
+
 struct Doing {
   Activity activity = Activity::kUnknown;
   std::size_t thread = 0;              // index of the thread that told
@@ -59,6 +64,11 @@ std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSna
 
 // How many frames are the thread's own: in a forked worker (multiprocessing) what stands outside of its _bootstrap is its parent's stack.
 std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread);
+
+// What the thread called: the system call where the kernel told, else the C library's function on top of the stack. "": neither.
+std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread);
+// It writes to a pipe or a terminal whose reader takes nothing.
+bool writes_output(const ThreadSnapshot& thread);
 
 // "Blocked.__getitem__ at train.py:9"
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread);

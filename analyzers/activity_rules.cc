@@ -134,6 +134,14 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "nvshmem_barrier", "", A::kCollective},
     {M::kNativePrefix, "shmem_barrier", "", A::kCollective},
 
+    // Remote calls. torch/distributed/rpc/api.py: shutdown waits in _all_gather until all ranks have no call open
+    {M::kPython, "rpc_sync", "torch/distributed/rpc/", A::kPeerWait, "a remote call (rpc_sync)"},
+    {M::kPython, "init_rpc", "torch/distributed/rpc/", A::kStoreWait, "the set-up of RPC"},
+    {M::kPython, "_all_gather", "torch/distributed/rpc/", A::kCollective, "RPC's barrier"},
+    {M::kPython, "_barrier", "torch/distributed/rpc/", A::kCollective, "RPC's barrier"},
+    {M::kPython, "_wait_all_workers", "torch/distributed/rpc/", A::kCollective, "RPC's barrier"},
+    {M::kPython, "shutdown", "torch/distributed/rpc/", A::kCollective, "RPC's shutdown"},
+
     // A person at a prompt. `python -m pdb` keeps bdb.run in every stack: only the functions that stop count.
     {M::kPython, "interaction", "/pdb.py", A::kDebugger},
     {M::kPython, "_cmdloop", "/pdb.py", A::kDebugger},
@@ -249,6 +257,7 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "join", "multiprocessing/process.py", A::kSubprocess},
     {M::kPython, "get", "multiprocessing/queues.py", A::kSubprocess},
     {M::kPython, "recv", "multiprocessing/connection.py", A::kSubprocess},
+    {M::kPython, "_send", "multiprocessing/connection.py", A::kSubprocess},
     {M::kPython, "join", "torch/multiprocessing/spawn.py", A::kSubprocess},
     {M::kNativePrefix, "os_system", "", A::kSubprocess},
     {M::kNativePrefix, "os_wait", "", A::kSubprocess},

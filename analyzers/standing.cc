@@ -37,8 +37,43 @@ bool is_busy_worker(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return false;
 }
 
+// A child that others wait for, rather than one that waits for a child of its own, or for work to be given to it (a pool's idle worker, a
+// server between two requests, multiprocessing's own helpers).
+bool may_be_waited_for(const JobSnapshot& job, const RankSnapshot& child) {
+  for (const std::string& word : child.command)
+    if (word.find("multiprocessing.resource_tracker") != std::string::npos || word.find("multiprocessing.forkserver") != std::string::npos) return false;
+  for (const ThreadSnapshot& thread : child.threads) {
+    if (thread.tid != child.pid) continue;
+    const std::string call = blocking_call(job, thread);
+    if (call == "wait4" || call == "waitid" || call == "waitpid") return false;
+    for (std::size_t i = 0; i < own_frames(job.frames, thread); ++i) {
+      const Frame& frame = job.frames[thread.frames[i]];
+      if (frame.kind != FrameKind::kPython) continue;
+      const std::string file = frame.file.value_or("");
+      return !(file.find("/multiprocessing/") != std::string::npos || file.ends_with("/threading.py") || file.ends_with("/selectors.py"));
+    }
+  }
+  return true;
+}
+
+// Reads a pipe: what a child prints.
+bool reads_pipe(const ThreadSnapshot& thread) {
+  return thread.syscall && thread.syscall->name == "read" && thread.syscall->fd_target && thread.syscall->fd_target->starts_with("pipe:");
+}
+
 void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Standing& standing) {
   const RankSnapshot& rank = job.ranks[standing.rank];
+  const bool may_read_child = standing.doing.activity == Activity::kUserCode && reads_pipe(rank.threads[standing.doing.thread]);
+  if (may_read_child || standing.doing.activity == Activity::kSubprocess) {
+    std::vector<std::size_t> candidates;
+    for (std::size_t c = 0; c < job.ranks.size(); ++c) {
+      const RankSnapshot& child = job.ranks[c];
+      const bool loads = !roles[c].empty() && std::find(roles[c].begin(), roles[c].end(), Role::kDataLoader) != roles[c].end();
+      if (is_child_of(child, rank) && !is_dead(child) && !loads && may_be_waited_for(job, child)) candidates.push_back(c);
+    }
+    if (candidates.size() == 1) standing.child = candidates.front();
+    if (may_read_child && !candidates.empty()) standing.doing.activity = Activity::kSubprocess;
+  }
   const Activity activity = standing.doing.activity;
   if (activity != Activity::kDataLoading && activity != Activity::kSubprocess && activity != Activity::kPythonLock) return;
   for (std::size_t c = 0; c < job.ranks.size(); ++c) {

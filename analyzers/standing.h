@@ -38,6 +38,7 @@ struct Standing {
   std::optional<std::size_t> told_by_child;  // index of the child that tells more than the rank's own stack
   std::size_t child_thread = 0;
   std::optional<std::size_t> dead_child;     // index of a child that is a zombie or dead
+  std::optional<std::size_t> child;          // of a rank that waits for a child process: the one, where only one may be meant
   bool inferred = false;                     // that it waits is concluded from the others, not from its frames
   Pace pace = Pace::kUnknown;
   bool counts = false;                       // a loop counter of it, or of the worker that tells for it, has gone on between the looks

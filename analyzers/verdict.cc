@@ -190,7 +190,7 @@ class Judge {
     Suspect one;
     one.rank = s.rank;
     one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, reason));
-    one.advice = advice_for(s, reason);
+    one.advice = advice_for(job_, s, reason);
     one.confidence = confidence;
     if (!job_.ranks[s.rank].threads.empty()) one.evidence = evidence_for(job_, s);
     std::copy_if(messengers_.begin(), messengers_.end(), std::back_inserter(one.evidence), [&](const Evidence& m) { return m.rank == s.rank; });
@@ -475,10 +475,11 @@ class Judge {
     if (!tally_.unknown.empty())
       return undecided(fmt::format("no rank is seen waiting for another, and the frames of {} do not tell what {}", name_ranks(job_, ranks_of(tally_.unknown)),
                                    tally_.unknown.size() == 1 ? "it does" : "they do"));
-    std::size_t running = 0;
+    std::size_t running = 0, active = 0;   // active: they move or work, rather than polling for something at one place
     std::map<std::string, std::vector<std::size_t>> places;
     for (const std::size_t i : tally_.elsewhere) {
       const Standing& one = standings_[i];
+      active += one.pace == Pace::kUnknown ? thread_that_told(job_, one).state == 'R' : one.active();
       running += one.pace == Pace::kUnknown ? thread_that_told(job_, one).state == 'R' : one.pace != Pace::kStill;
       places[place_key(job_, standings_[i])].push_back(i);
     }
@@ -488,7 +489,7 @@ class Judge {
       return make("symmetric", fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
     }
     const auto largest = std::max_element(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-    if (running == 0 && places.size() == 2 && largest->second.size() * 2 > tally_.elsewhere.size()) {
+    if (active == 0 && places.size() == 2 && largest->second.size() * 2 > tally_.elsewhere.size()) {
       const std::vector<std::size_t>& few = largest == places.begin() ? std::next(largest)->second : places.begin()->second;
       const Standing &apart = standings_[few.front()], &most = standings_[largest->second.front()];
       return undecided(fmt::format("{} {} apart: {} {}; of {} each {}; whether these wait for {} is not in their frames", name_ranks(job_, ranks_of(few)),

@@ -1,5 +1,6 @@
 #include "analyzers/verdict_words.h"
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "analyzers/messengers.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
+#include "analyzers/own_waits.h"
 #include "analyzers/parting.h"
 #include "analyzers/waits.h"
 #include "model/rank_set.h"
@@ -62,6 +64,43 @@ std::string in_brackets(const std::string& place, const std::string& block) {
   return fmt::format(" ({}, {})", place, block);
 }
 
+// Of a rank that waits for threads of its own: what these do. ", and its thread MsgRouter is in reader at service.py:7 (blocked in recv)"; "" where
+// none tells, or several do.
+std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& waiting) {
+  std::vector<const ThreadSnapshot*> others;
+  bool some_python = false;
+  for (const ThreadSnapshot& thread : rank.threads) {
+    if (thread.tid == waiting.tid || thread.stack_end != StackEnd::kComplete) continue;
+    bool own_code = false;
+    for (const FrameId id : thread.frames) {
+      const Frame& frame = job.frames[id];
+      if (frame.kind != FrameKind::kPython) continue;
+      some_python = true;
+      own_code |= !is_library_file(frame.file.value_or("<unknown>"));
+    }
+    if (own_code) others.push_back(&thread);
+  }
+  if (others.empty()) return some_python ? "" : ", and it has no other Python thread";
+  if (others.size() > 1) return "";
+  const ThreadSnapshot& thread = *others.front();
+  const std::string name = thread.name.empty() || thread.name == waiting.name ? std::to_string(thread.tid) : thread.name;
+  return fmt::format(", and its thread {} is in {}", name, describe_place(job, thread)) + in_brackets("", describe_block(job, thread));
+}
+
+// ": pid 4711 (sleep 100000)", ": pid 4711, in tokenize at data.py:7 (running)"
+std::string describe_child(const JobSnapshot& job, std::size_t index) {
+  const RankSnapshot& child = job.ranks[index];
+  const auto main = std::find_if(child.threads.begin(), child.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == child.pid; });
+  std::string text = fmt::format(": pid {}", child.pid);
+  if (child.python_version && main != child.threads.end())
+    if (const std::string place = describe_place(job, *main); !place.empty()) return text + ", in " + place + in_brackets("", describe_block(job, *main));
+  constexpr std::size_t kMost = 60;
+  std::string command;
+  for (const std::string& word : child.command) command += (command.empty() ? "" : " ") + word;
+  if (command.size() > kMost) command = command.substr(0, kMost) + "...";
+  return command.empty() ? text : text + " (" + command + ")";
+}
+
 }  // namespace
 
 std::string advice_for(std::string_view reason) {
@@ -69,10 +108,11 @@ std::string advice_for(std::string_view reason) {
   return words ? std::string(words->advice) : "";
 }
 
-std::string advice_for(const Standing& standing, std::string_view reason) {
+std::string advice_for(const JobSnapshot& job, const Standing& standing, std::string_view reason) {
   if (reason == "crashed" && standing.gpu.exception) return std::string(kGpuFaultAdvice);
   if (reason == "gpu-wait" && standing.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
   if (reason == "gpu-wait" && standing.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
+  if (const auto wait = own_wait_of(job, standing, reason)) return std::string(wait->advice);
   return advice_for(reason);
 }
 
@@ -100,6 +140,8 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, s
     return fmt::format("waits for its data pipeline: its loader worker, pid {}, is in {}", child.pid, describe_place(job, worker)) + in_brackets("", describe_block(job, worker));
   }
   std::string block = describe_block(job, thread);
+  if (const auto wait = own_wait_of(job, standing, reason)) verb = wait->verb;
+  if (reason == "subprocess" && standing.child) verb += describe_child(job, *standing.child);
   if (reason == "user-code" && block == "sleeping") {
     verb = "sleeps in its own code";
     block.clear();
@@ -117,7 +159,8 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, s
     const std::string counter = describe_counter(standing);
     if (!counter.empty()) block += (block.empty() ? "" : ", ") + counter;
   }
-  return verb + in_brackets(describe_place(job, thread), block);
+  const std::string other = reason == "python-lock" && rank.status == Status::kComplete ? describe_other_thread(job, rank, thread) : "";
+  return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 
 std::string describe_waiting(const JobSnapshot& job, const std::vector<Standing>& standings) {

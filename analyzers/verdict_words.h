@@ -11,8 +11,8 @@ namespace rankstacks {
 // What to do about a suspect with that reason.
 std::string advice_for(std::string_view reason);
 
-// The same, with what its GPUs tell.
-std::string advice_for(const Standing& standing, std::string_view reason);
+// The same, with what its GPUs and the kind of its wait tell.
+std::string advice_for(const JobSnapshot& job, const Standing& standing, std::string_view reason);
 
 // "is in its data pipeline (Blocked.__getitem__ at train.py:9, blocked in read(fd 5 -> pipe:[123]))"
 std::string describe_suspect(const JobSnapshot& job, const Standing& standing, std::string_view reason);

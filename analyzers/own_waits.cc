@@ -1,0 +1,72 @@
+#include "analyzers/own_waits.h"
+
+#include "analyzers/names.h"
+
+namespace rankstacks {
+namespace {
+
+// Nobody holds these: somebody has to come and fill, set or notify them.
+constexpr std::string_view kNobodyHolds = "nobody holds it, another thread of this rank has to come: it may have ended, or be stuck itself; --threads all --rank shows them";
+constexpr std::string_view kOtherThread = "find what that thread or task does: --threads all --rank shows every thread of this rank";
+constexpr std::string_view kImport = "find the thread that imports this module and what keeps it: --threads all --rank shows every thread of this rank";
+
+constexpr OwnWait kQueueGet{"waits for a queue to be filled", kNobodyHolds};
+constexpr OwnWait kQueuePut{"waits for room in a queue", kNobodyHolds};
+constexpr OwnWait kQueueJoin{"waits for a queue's tasks to be done", kNobodyHolds};
+constexpr OwnWait kBarrier{"waits at a barrier of its own threads", kNobodyHolds};
+constexpr OwnWait kEvent{"waits for an event of its own threads", kNobodyHolds};
+constexpr OwnWait kCondition{"waits for a condition of its own threads", kNobodyHolds};
+constexpr OwnWait kSemaphore{"waits for a semaphore of its own threads", kNobodyHolds};
+constexpr OwnWait kThreadEnd{"waits for a thread to end", kOtherThread};
+constexpr OwnWait kTask{"waits for a task's result", kOtherThread};
+constexpr OwnWait kModule{"waits for another thread's import", kImport};
+constexpr OwnWait kFileLock{"waits for a file lock", "find the process that holds the lock: lslocks, or fuser on the path shown"};
+constexpr OwnWait kDatabase{"waits for a locked SQLite database", "another process holds a transaction open: fuser on the database's file shows which have it open"};
+constexpr OwnWait kOutput{"cannot write its output", "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a parent process), or let the terminal go on (Ctrl-Q)"};
+constexpr OwnWait kLoop{"waits in its event loop", "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets (ss -tnp) and their timeouts"};
+
+// Of a wait in threading, queue or concurrent.futures: what stands outermost of these on the way out to the caller. CPython 3.6 to 3.14.
+std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  std::optional<OwnWait> found;
+  int waits = 0;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kPython) continue;
+    const std::string file = frame.file.value_or(""), function = frame.function.value_or("");
+    if (file.ends_with("/queue.py")) {
+      if (function == "get") found = kQueueGet;
+      if (function == "put") found = kQueuePut;
+      if (function == "join") found = kQueueJoin;
+    } else if (file.ends_with("/threading.py")) {
+      if (function == "wait" && waits++ == 0) found = kCondition;
+      else if (function == "wait" && found && found->verb == kCondition.verb) found = kEvent;
+      if (function == "_wait" || function == "_enter") found = kBarrier;
+      if (function == "acquire") found = kSemaphore;
+      if (function == "join" || function == "_wait_for_tstate_lock") found = kThreadEnd;
+    } else if (file.find("concurrent/futures/") != std::string::npos) {
+      found = kTask;
+    } else if (file == "<frozen importlib._bootstrap>") {
+      if (function == "acquire" || function == "_lock_unlock_module") found = kModule;
+    } else {
+      break;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::optional<OwnWait> own_wait_of(const JobSnapshot& job, const Standing& standing, std::string_view reason) {
+  if (standing.gpu_only || standing.told_by_child || standing.dead_child) return std::nullopt;
+  const ThreadSnapshot& thread = job.ranks[standing.rank].threads[standing.doing.thread];
+  if (reason == "network-io" && standing.doing.operation == kEventLoop) return kLoop;
+  if (reason == "python-lock") return python_wait(job, thread);
+  if (reason != "file-io") return std::nullopt;
+  if (standing.doing.operation == kLockedDatabase) return kDatabase;
+  if (writes_output(thread)) return kOutput;
+  const std::string call = blocking_call(job, thread);
+  if (call == "flock" || call == "fcntl" || call == "lockf") return kFileLock;
+  return std::nullopt;
+}
+
+}  // namespace rankstacks
