@@ -294,6 +294,53 @@ const std::vector<SourceLocation>* SymbolBatch::find(const Module& module, Vaddr
   return &file.symbols.locations[static_cast<std::size_t>(at - file.addresses.begin())];
 }
 
+namespace {
+
+// The function that a frame of the stack is in, inlined ones aside; nothing where no symbol tells.
+const std::string* physical_function(const Target& target, const UnwoundFrame& frame, const SymbolBatch& symbols) {
+  const Module* module = target.modules().find(frame.lookup_pc());
+  if (module == nullptr || !module->image) return nullptr;
+  const auto* locations = symbols.find(*module, module->to_vaddr(frame.lookup_pc()));
+  // The outermost location is the physical function; the others are inlined into it.
+  return locations == nullptr || locations->empty() || !locations->back().function ? nullptr : &*locations->back().function;
+}
+
+python::KnownFrames known_frames(const Target& target, const UnwoundStack& stack, const SymbolBatch& symbols) {
+  python::KnownFrames known{.eval_loop = std::vector<bool>(stack.frames.size()), .loop_border = std::vector<bool>(stack.frames.size()), .greenlet = std::nullopt};
+  for (std::size_t f = 0; f < stack.frames.size(); ++f) {
+    const std::string* function = physical_function(target, stack.frames[f], symbols);
+    if (function == nullptr) continue;
+    known.eval_loop[f] = is_eval_loop(*function);
+    known.loop_border[f] = is_loop_border(*function);
+    if (is_greenlet_start(*function)) {
+      known.greenlet = f;
+      break;
+    }
+  }
+  return known;
+}
+
+// Whether each thread state can be told to be of its thread: up to 3.9 one of a subinterpreter names the thread that created it.
+bool names_threads(const python::State& state) {
+  constexpr int kFirstWithAnchors = 10;
+  return state.version.minor >= kFirstWithAnchors ||
+         std::all_of(state.threads.begin(), state.threads.end(), [&](const python::ThreadState& t) { return t.interpreter_id == state.threads.front().interpreter_id; });
+}
+
+// Whether a thread without a thread state is in a call of the loop that runs something. One that waits for the GIL may have lost its state for good: a daemon
+// thread when the interpreter is gone.
+bool runs_unknown_loop(const Target& target, const UnwoundStack& stack, const SymbolBatch& symbols) {
+  for (std::size_t f = 0; f < stack.frames.size(); ++f) {
+    const std::string* function = physical_function(target, stack.frames[f], symbols);
+    if (function == nullptr) continue;
+    if (is_eval_loop(*function)) return f > 1;
+    if (is_loop_border(*function) || is_greenlet_start(*function) || function->starts_with("take_gil") || function->find("hang_thread") != std::string::npos) return false;
+  }
+  return false;
+}
+
+}  // namespace
+
 void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& table) {
   RankSnapshot& snapshot = rank.snapshot;
   if (!rank.target) return;
@@ -307,6 +354,7 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
     for (std::size_t i = 0; i < infos.size(); ++i) native.push_back({infos[i].registers ? infos[i].registers->fs_base : 0, &rank.stacks[i]});
     python_threads = python::assign_threads(*rank.python, native);
     snapshot.problems.insert(snapshot.problems.end(), rank.python->problems.begin(), rank.python->problems.end());
+    if (rank.python->partial) worsen(snapshot, Status::kPartial);
   }
 
   ThreadTroubles troubles;
@@ -338,23 +386,12 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
     const std::vector<const python::ThreadState*>& states = python_threads[i];
     if (states.empty()) {
       for (const UnwoundFrame& frame : stack.frames) append_native(target, frame, symbols, table, thread.frames);
-    } else {
-      python::KnownFrames known{.eval_loop = std::vector<bool>(stack.frames.size()), .loop_border = std::vector<bool>(stack.frames.size()), .greenlet = std::nullopt};
-      for (std::size_t f = 0; f < stack.frames.size(); ++f) {
-        const UnwoundFrame& frame = stack.frames[f];
-        const Module* module = target.modules().find(frame.lookup_pc());
-        if (module == nullptr || !module->image) continue;
-        const auto* locations = symbols.find(*module, module->to_vaddr(frame.lookup_pc()));
-        // The outermost location is the physical function; the others are inlined into it.
-        if (locations == nullptr || locations->empty() || !locations->back().function) continue;
-        const std::string& function = *locations->back().function;
-        known.eval_loop[f] = is_eval_loop(function);
-        known.loop_border[f] = is_loop_border(function);
-        if (is_greenlet_start(function)) {
-          known.greenlet = f;
-          break;
-        }
+      if (rank.python && names_threads(*rank.python) && runs_unknown_loop(target, stack, symbols)) {
+        troubles.add("it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are missing", info.tid);
+        worsen(snapshot, Status::kPartial);
       }
+    } else {
+      const python::KnownFrames known = known_frames(target, stack, symbols);
       const python::MergedStack merged = python::merge(*rank.python, states, stack, known);
       std::optional<OmittedFrames> omitted;
       for (const python::MergedFrame& frame : merged.frames) {
@@ -368,6 +405,7 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
       }
       if (stack.omitted) thread.omitted = omitted ? omitted : OmittedFrames{thread.frames.size(), stack.omitted->count};
       for (const Problem& p : merged.problems) troubles.add(p.message, info.tid);
+      if (merged.partial) worsen(snapshot, Status::kPartial);
       for (const python::ThreadState* state : states) {
         if (state->holds_gil) thread.gil = Gil::kHolds;
         // Another thread may have the GIL while a finalizer waits: the collector itself is C code inside of the innermost Python frame.

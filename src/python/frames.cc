@@ -94,6 +94,7 @@ class Walker {
     if (cframes_.empty()) return;
     const Address previous = cframes_.size() > 1 ? cframes_[1].current_frame : 0;
     if (!leads_to(next_, previous)) {
+      chain_.left_out_innermost = true;
       next_ = previous;
       cframes_.erase(cframes_.begin());
     }
@@ -146,6 +147,7 @@ class Walker {
       run_.frames.push_back(frame);
       is_entry_.push_back(copy.get<std::uint8_t>(layout_.frame_is_entry) != 0);
     } else if (frame.owner >= kOwnerShim) {
+      if (run_.frames.empty()) chain_.empty_calls.push_back(at);
       end_run(at);
     } else {
       run_.frames.push_back(frame);
@@ -181,6 +183,10 @@ class Walker {
   }
 
   void finish() {
+    // From 3.12 on a shim stands outside of each call's frames.
+    if (layout_.frame_owner != kAbsent && layout_.frame_is_entry == kAbsent && !run_.frames.empty()) {
+      return end_damaged(fmt::format("the frame at {:#x} names no caller", run_.frames.back().address));
+    }
     if (layout_.frame_is_entry != kAbsent) end_runs_by_entry();
     else end_run(std::nullopt);
     if (has_runs_by_frame_ && layout_.thread_cframe != kAbsent) place_by_cframe_count();

@@ -39,6 +39,10 @@ struct ChainStart {
 struct Chain {
   std::vector<ChainRun> runs;      // innermost first
   std::string damage;              // why it ended early; empty: it did not
+  // 3.11, 3.12: the innermost call's frames were taken for not linked yet, as what it names does not lead to the call before it. Such a call runs nothing: where
+  // the native stack shows that it does, its frames are lost.
+  bool left_out_innermost = false;
+  std::vector<Address> empty_calls;   // 3.12+: shims of calls whose last frame was taken away, and whose values are being let go
 };
 
 // Walks all chains side by side: each round fetches the next part of every chain in one batch. Bounded by kMaxFramesPerThread and kMaxFramesInAll; a frame seen

@@ -74,6 +74,7 @@ class Merger {
     place_by_count();
     std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) { return a.at < b.at; });
     decide_replacements();
+    look_for_lost(threads);
     emit();
     return std::move(result_);
   }
@@ -239,6 +240,29 @@ class Merger {
       if (!item.anchor || !replaced_[i]) return;
       for (std::size_t j = i; j-- > 0 && loops_[j] && !replaced_[j];) replaced_[j] = true;
     });
+  }
+
+  // A call of the loop that runs something has Python frames. Where the thread's state shows none of it, they were not found.
+  void look_for_lost(const std::vector<const ThreadState*>& threads) {
+    if (threads.empty()) return;
+    std::set<std::size_t> empty;
+    bool left_out = false;
+    for (const ThreadState* thread : threads) {
+      left_out |= thread->left_out_innermost;
+      for (const Address shim : thread->empty_calls) {
+        if (const auto at = position_of(native_, shim)) empty.insert(*at / 2);
+      }
+    }
+    if (!items_.empty() && !left_out) return;
+    const std::size_t end = std::min(count_, greenlet_);
+    for (std::size_t i = 0; i < end; ++i) {
+      if (!loops_[i] || empty.count(i)) continue;
+      // One that has just begun, or is about to return: see match().
+      if (replaced_[i] || i <= 1 || borders_[i - 1]) return;
+      problem("a call of the interpreter's loop has no Python frames in the thread's state: they are missing");
+      result_.partial = true;
+      return;
+    }
   }
 
   void emit() {

@@ -66,6 +66,14 @@ std::uint32_t CodeReader::add(Address code) {
   return it->second;
 }
 
+std::size_t CodeReader::damaged() const {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < codes_.size(); ++i) {
+    if (codes_[i].damaged && (bodies_[i].kind == Kind::kCode || bodies_[i].kind == Kind::kUnreadable)) ++count;
+  }
+  return count;
+}
+
 void CodeReader::read_all() {
   read_structures();
   read_types();

@@ -70,6 +70,7 @@ class CodeReader {
   const Body& body(std::uint32_t index) const { return bodies_[index]; }
   std::vector<Code>& codes() { return codes_; }
   std::size_t cut_strings() const { return cut_strings_; }
+  std::size_t damaged() const;             // code objects, or what is mapped where one should be, that miss a part; nothing that is no code object
   // A str's text; nothing: unreadable, or of more than `longest` characters. That it is a str is for the caller to know.
   std::optional<std::string> text(Address string, std::size_t longest);
   bool text_exhausted() const { return text_left_ == 0; }   // kMaxText is used up: code objects are without names or lines

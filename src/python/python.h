@@ -81,6 +81,8 @@ struct ThreadState {
   bool holds_gil = false;
   bool collects = false;                    // it holds the GIL of an interpreter whose collector runs: that is told from 3.9 on, without any symbol
   std::vector<Problem> problems;            // a damaged chain: what was read stands in `runs`
+  bool left_out_innermost = false;          // Chain::left_out_innermost, Chain::empty_calls
+  std::vector<Address> empty_calls;
 };
 
 struct State {
@@ -90,6 +92,7 @@ struct State {
   std::vector<FrameVariables> variables;    // of the frames that have any that tell something (variables.h); their `frame` is left open
   std::vector<Range> gil_ranges;            // memory of the GIL structures: a futex wait on an address in here waits for the GIL
   std::vector<Problem> problems;            // rejected candidates, unreadable parts
+  bool partial = false;                     // thread states, or names, are missing
 };
 
 // Error: none of the candidates is a running interpreter; it says why of each (kNotFound: nothing runs in any of them; else: what runs could not be read). With no candidates it looks for one in memory (3.13+), in
@@ -122,6 +125,7 @@ struct MergedFrame {
 struct MergedStack {
   std::vector<MergedFrame> frames;          // innermost first
   std::vector<Problem> problems;            // a segment that could not be merged
+  bool partial = false;                     // calls of the loop without their Python frames
 };
 
 // What symbols tell of a stack's native frames, by their index in UnwoundStack::frames; shorter vectors stand for false.

@@ -256,6 +256,7 @@ void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, Thre
     }
     if (cut) run.anchor.reset();
     if (!run.frames.empty()) state.runs.push_back(std::move(run));
+    else if (run.anchor) state.empty_calls.push_back(*run.anchor);
     if (cut) return damaged(*cut);
   }
   if (!chain.damage.empty()) damaged(chain.damage);
@@ -315,18 +316,26 @@ Result<State> read_python_state(const Target& target, std::span<const RuntimeCan
   state.gil_ranges = gil.ranges;
   state.problems = std::move(problems);
   for (const std::string& p : gil.problems) state.problems.push_back({p, std::nullopt});
+  state.partial = !threads.problems.empty();
   for (Problem& p : threads.problems) state.problems.push_back(std::move(p));
   state.threads = std::move(threads.states);
   for (std::size_t i = 0; i < state.threads.size(); ++i) {
     state.threads[i].holds_gil = gil.holders.count(threads.starts[i].thread_state) != 0;
     state.threads[i].collects = state.threads[i].holds_gil && threads.collecting[i];
+    state.threads[i].left_out_innermost = chains[i].left_out_innermost;
+    state.threads[i].empty_calls = chains[i].empty_calls;
     fill_runs(layout, chains[i], codes, state.threads[i]);
   }
   if (codes.cut_strings() > 0) {
     state.problems.push_back({fmt::format("names of Python code cut at {} bytes: {}", kMaxString, codes.cut_strings()), std::nullopt});
+    state.partial = true;
   }
   if (codes.text_exhausted()) {
     state.problems.push_back({fmt::format("names and line tables of Python code beyond {} MiB are left out", kMaxText >> 20), std::nullopt});
+    state.partial = true;
+  } else if (const std::size_t nameless = codes.damaged(); nameless > 0) {
+    state.problems.push_back({fmt::format("{} of {} Python code objects cannot be read in full: names, files or lines of their frames are missing", nameless, codes.codes().size()), std::nullopt});
+    state.partial = true;
   }
   read_variables(target, layout, runtime->candidate, codes, state);
   state.codes = std::move(codes.codes());

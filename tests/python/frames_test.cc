@@ -181,6 +181,26 @@ TEST_CASE("3.12: shim frames on the C stack mark the borders") {
     fake.set_cframe(thread, fake.cframe(c2, fake.block(256), kStack));
     CHECK(runs_of(fake) == Runs{{{"g", "key"}, inner_shim}, {{"module"}, outer_shim}});
   }
+  SECTION("a frame that names no caller, where a shim should be") {
+    fake.set<Address>(module + fake.layout().frame_previous, 0);
+    const State state = must_read(fake);
+    REQUIRE(state.threads[0].problems.size() == 1);
+    CHECK(state.threads[0].problems[0].message == fmt::format("Python thread 0x7f0000001000: its frames are incomplete: the frame at {:#x} names no caller", module));
+    CHECK(runs_of(state) == Runs{{{"g", "key"}, inner_shim}, {{"module"}, std::nullopt}});
+  }
+  SECTION("an innermost call that leads nowhere is left out, and that is known") {
+    fake.set<Address>(key + fake.layout().frame_previous, 0);
+    const State state = must_read(fake);
+    CHECK(state.threads[0].left_out_innermost);
+    CHECK(runs_of(state) == Runs{{{"module"}, outer_shim}});
+  }
+  SECTION("a call whose last frame was taken away") {
+    const Address shim = fake.shim(g, kStack + 0x100);
+    fake.set_cframe(thread, fake.cframe(c2, shim, kStack));
+    const State state = must_read(fake);
+    CHECK(state.threads[0].empty_calls == std::vector<Address>{shim});
+    CHECK_FALSE(state.threads[0].left_out_innermost);
+  }
   SECTION("a run of nothing but incomplete frames is no run") {
     const Address shim = fake.shim(g, kStack + 0x100);
     const Address young = fake.frame(fake.code("young"), shim, 1);

@@ -96,6 +96,39 @@ TEST_CASE("no Python frames, no native frames") {
   CHECK(merged(p, std::vector<Run>{}, none) == "");
 }
 
+TEST_CASE("a call that runs something, and of which the thread's state knows nothing, has lost its Python frames") {
+  const std::string lost = "a call of the interpreter's loop has no Python frames in the thread's state: they are missing";
+  const Native n({"futex", "lock", "loop", "call", "loop", "main"});
+  std::string problem;
+  Python p(12);
+  SECTION("no frame at all") {
+    CHECK(merged(p, std::vector<Run>{}, n, &problem) == "futex lock loop call loop main");
+    CHECK(problem == lost);
+    ThreadState thread;
+    CHECK(merge(p.state, std::vector<const ThreadState*>{&thread}, n.stack, n.known()).partial);
+  }
+  SECTION("the innermost call was taken for one that had just begun") {
+    ThreadState thread;
+    thread.left_out_innermost = true;
+    thread.runs.push_back(p.run({"f"}, n.inside(4)));
+    CHECK(merged_threads(p, {&thread}, n, &problem) == "futex lock loop call f() main");
+    CHECK(problem == lost);
+  }
+  SECTION("it had just begun indeed") {
+    const Native begun({"loop", "call", "loop", "main"});
+    ThreadState thread;
+    thread.left_out_innermost = true;
+    thread.runs.push_back(p.run({"f"}, begun.inside(2)));
+    CHECK(merged_threads(p, {&thread}, begun) == "loop call f() main");
+  }
+  SECTION("its last frame was taken away, and what that held is being let go") {
+    const Native ending({"close", "dealloc", "clear", "loop", "main"});
+    ThreadState thread;
+    thread.empty_calls = {ending.inside(3)};
+    CHECK(merged_threads(p, {&thread}, ending) == "close dealloc clear loop main");
+  }
+}
+
 TEST_CASE("the loop without a name: the anchor is enough") {
   Python p(12);
   Native n({"read", "part", "call", "loop", "main"});

@@ -136,6 +136,8 @@ TEST_CASE("code that is mapped and not in the core: the frame stays, without a n
   const State state = must_read(fake);
   CHECK(names(state, state.threads[0]) == Names{"", "outer"});
   CHECK(state.codes[0].damaged);
+  CHECK(state.partial);
+  CHECK(messages(state.problems) == "1 of 2 Python code objects cannot be read in full: names, files or lines of their frames are missing");
   CHECK(line_of(state, state.threads[0].runs[0].frames[0]) == std::nullopt);
 }
 
@@ -173,6 +175,7 @@ TEST_CASE("lists of interpreters and threads that do not end") {
     const State state = must_read(fake);
     CHECK(state.threads.size() == 1);
     CHECK(messages(state.problems) == "the thread state at 0x6000000 cannot be read");
+    CHECK(state.partial);
   }
 }
 
@@ -296,6 +299,7 @@ TEST_CASE("names of every kind of str") {
   const auto name_of = [&](Address name) {
     fake.thread(kThread, fake.frame(fake.code_of(name, file, 1), 0));
     const State state = must_read(fake);
+    CHECK(state.partial == state.codes[0].damaged);
     return state.codes[0].damaged ? "damaged" : state.codes[0].name;
   };
   SECTION("ASCII") { CHECK(name_of(fake.string(U"plain")) == "plain"); }
