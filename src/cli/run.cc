@@ -77,7 +77,11 @@ int tell_problems(const JobSnapshot& job, std::ostream& err) {
     if (rank.status == Status::kComplete) continue;
     status = 1;
     if (rank.status == Status::kFailed) ++failed;
-    for (const Problem& p : rank.problems) print_error(err, "rank " + sanitize(rank_label(rank)) + ": " + sanitize(p.message), sanitize(p.hint.value_or("")));
+    // A core's problems name its file: its rank and pid tell nobody which of several files it was. Some messages do already.
+    for (const Problem& p : rank.problems) {
+      const bool names_file = !rank.path || p.message.starts_with(*rank.path + ":");
+      print_error(err, "rank " + sanitize(rank_label(rank)) + ": " + (names_file ? "" : sanitize(*rank.path) + ": ") + sanitize(p.message), sanitize(p.hint.value_or("")));
+    }
   }
   if (failed == job.ranks.size()) status = 2;
   return status;

@@ -14,6 +14,7 @@
 namespace rankstacks {
 namespace {
 
+constexpr std::size_t kMostProblems = 32;   // told one by one
 constexpr const char* kDamaged = "the core is damaged; take or copy it again";
 constexpr const char* kTakeAgain = "take it again with more room";
 
@@ -37,6 +38,7 @@ class NoteParser {
   CoreNotes parse(std::span<const CoreNoteSegment> segments) {
     for (const CoreNoteSegment& segment : segments) parse_segment(segment);
     decide_signal();
+    if (more_problems_ > 0) notes_.problems.push_back({fmt::format("{} more notes are damaged", more_problems_), kDamaged});
     return std::move(notes_);
   }
 
@@ -47,7 +49,10 @@ class NoteParser {
     std::span<const std::byte> siginfo;
   };
 
-  void problem(std::string message, const char* hint = kDamaged) { notes_.problems.push_back({std::move(message), hint}); }
+  void problem(std::string message, const char* hint = kDamaged) {
+    if (notes_.problems.size() < kMostProblems) notes_.problems.push_back({std::move(message), hint});
+    else ++more_problems_;
+  }
 
   // Every field is padded to 4 bytes, whatever p_align says: the kernel and gdb write cores so.
   void parse_segment(const CoreNoteSegment& segment) {
@@ -138,6 +143,8 @@ class NoteParser {
     struct Entry {
       std::uint64_t start, end, offset;
     };
+    // A core has one. Many of them, each sorted into what is there, would take forever.
+    if (notes_.has_files) return problem(fmt::format("a second list of mapped files (NT_FILE) is not read (at {:#x})", where));
     const auto count = elf::load<std::uint64_t>(body, 0);
     const auto page_size = elf::load<std::uint64_t>(body, 8);
     constexpr std::size_t kEntries = 16;
@@ -220,6 +227,7 @@ class NoteParser {
   std::vector<ThreadSignal> signals_;   // one for each of notes_.threads
   std::set<Tid> tids_;
   bool by_gdb_ = false;
+  std::size_t more_problems_ = 0;
   bool orphan_ = true;
 };
 

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <sys/stat.h>
 
+#include "elf/bytes.h"
 #include "support/elf_writer.h"
 #include "support/temporary_folder.h"
 #include "target/core_target.h"
@@ -193,6 +194,63 @@ TEST_CASE("a real number of program headers above 65534, cut off before section 
   CHECK((*opened)->problems().empty());
   CHECK((*opened)->mappings().size() == 70'000);
   CHECK((*opened)->read_value<std::uint8_t>(0x10000 + 69'999 * 8192) == 7);
+}
+
+TEST_CASE("so many program headers, or notes, that reading them all would take minutes and gigabytes") {
+  Opener opener;
+  SECTION("program headers, in a core that is nearly all hole") {
+    CoreWriter core = sound();
+    const Bytes plain = core.write();
+    constexpr std::uint64_t kSize = std::uint64_t{1} << 34;
+    core.change_header = [&](Elf64_Ehdr& h) {
+      h.e_phnum = PN_XNUM;
+      h.e_shoff = plain.size();
+      h.e_shnum = 1;
+      h.e_shentsize = sizeof(Elf64_Shdr);
+    };
+    Bytes file = core.write();
+    Elf64_Shdr section{};
+    section.sh_info = 200'000'000;
+    append_value(file, section);
+    write_file(opener.path(), file);
+    REQUIRE(truncate(opener.path().c_str(), kSize) == 0);
+    auto opened = opener.open_path(opener.path());
+    REQUIRE(opened);
+    CHECK((*opened)->partial());
+    CHECK((*opened)->problems().front().message == "197902848 of 200000000 program headers left out: of that many the first 2097152 are read");
+    CHECK((*opened)->threads().size() == 2);
+  }
+  SECTION("segments of notes, all of the same bytes") {
+    CoreWriter core = sound();
+    for (int i = 0; i < 20'000; ++i) core.add_note(NT_PRSTATUS, thread_note(200 + i, 0, 0, 0));
+    Bytes file = core.write();
+    auto header = *elf::load<Elf64_Ehdr>(file, 0);
+    Elf64_Phdr notes{};
+    for (unsigned i = 0; i < header.e_phnum; ++i) {
+      const auto p = *elf::load<Elf64_Phdr>(file, header.e_phoff + i * sizeof(Elf64_Phdr));
+      if (p.p_type == PT_NOTE) notes = p;
+    }
+    const std::uint64_t table = file.size();
+    for (unsigned i = 0; i < 60'000; ++i) append_value(file, notes);
+    header.e_phoff = table;
+    header.e_phnum = 60'000;
+    std::memcpy(file.data(), &header, sizeof header);
+    auto opened = opener.open(file);
+    REQUIRE(opened);
+    CHECK((*opened)->partial());
+    CHECK((*opened)->threads().size() == 20'002);
+    CHECK((*opened)->problems().front().message.ends_with("of notes left out: more than the core can hold, or than 2 GiB"));
+    CHECK((*opened)->problems().size() < 40);
+  }
+  SECTION("lists of mapped files") {
+    CoreWriter core = sound();
+    for (int i = 0; i < 200'000; ++i) core.add_note(NT_FILE, files_note(4096, {{0x50'0000ull + 0x1000ull * i, 0x50'1000ull + 0x1000ull * i, 0, "/nowhere/other.bin"}}));
+    auto opened = opener.open(core.write());
+    REQUIRE(opened);
+    CHECK((*opened)->partial());
+    CHECK((*opened)->problems().front().message.starts_with("a second list of mapped files (NT_FILE) is not read (at "));
+    CHECK((*opened)->problems()[32].message == "199968 more notes are damaged");
+  }
 }
 
 TEST_CASE("notes that make no sense") {

@@ -54,6 +54,7 @@ def beside_a_good_one(truth, good, bad, *options):
     if mine[0]["status"] != "complete":
         check(mine[0]["problems"] and all(problem["message"] for problem in mine[0]["problems"]), "%s: %s without a reason" % (bad, mine[0]["status"]))
         check(status == 1 and mine[0]["problems"][0]["message"][:40] in err, "%s: not said on stderr: %r" % (bad, err))
+        check(bad + ": " in err, "%s: stderr does not name it: %r" % (bad, err))
     return mine[0]
 
 
