@@ -114,6 +114,7 @@ std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const Threa
       return std::nullopt;
     }
     if (frame.function && is_one_of(without_suffixes(*frame.function), kLockFunctions)) return i;
+    if (is_process_lock(frame)) return i;
     if (!is_opaque(frame.module) && !is_interpreter(frame.module)) return std::nullopt;
   }
   return std::nullopt;
@@ -457,6 +458,8 @@ std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSna
   }
   return python ? python : native;
 }
+
+bool is_process_lock(const Frame& frame) { return frame.kind == FrameKind::kNative && base_name(frame.module).starts_with("_multiprocessing."); }
 
 bool writes_output(const ThreadSnapshot& thread) {
   const SyscallInfo* call = syscall_of(thread);

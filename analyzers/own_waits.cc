@@ -19,6 +19,7 @@ constexpr OwnWait kCondition{"waits for a condition of its own threads", kNobody
 constexpr OwnWait kSemaphore{"waits for a semaphore of its own threads", kNobodyHolds};
 constexpr OwnWait kThreadEnd{"waits for a thread to end", kOtherThread};
 constexpr OwnWait kTask{"waits for a task's result", kOtherThread};
+constexpr OwnWait kProcessLock{"waits for a lock between processes", "find the process that holds it: it may have ended without a release; look at the children of this rank"};
 constexpr OwnWait kModule{"waits for another thread's import", kImport};
 constexpr OwnWait kFileLock{"waits for a file lock", "find the process that holds the lock: lslocks, or fuser on the path shown"};
 constexpr OwnWait kDatabase{"waits for a locked SQLite database", "another process holds a transaction open: fuser on the database's file shows which have it open"};
@@ -31,6 +32,7 @@ std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot&
   int waits = 0;
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
+    if (is_process_lock(frame)) return kProcessLock;
     if (frame.kind != FrameKind::kPython) continue;
     const std::string file = frame.file.value_or(""), function = frame.function.value_or("");
     if (file.ends_with("/queue.py")) {

@@ -61,6 +61,26 @@ bool reads_pipe(const ThreadSnapshot& thread) {
   return thread.syscall && thread.syscall->name == "read" && thread.syscall->fd_target && thread.syscall->fd_target->starts_with("pipe:");
 }
 
+// The dead child that explains why a rank waits, if any: not where it waits for the end of one, as waiting for a dead one ends at once.
+bool may_miss_child(const JobSnapshot& job, const Standing& standing) {
+  const std::string call = blocking_call(job, job.ranks[standing.rank].threads[standing.doing.thread]);
+  return call != "wait4" && call != "waitid" && call != "waitpid";
+}
+
+std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
+  return static_cast<std::size_t>(std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) { return is_child_of(child, rank) && is_dead(child); }));
+}
+
+// A child that ended well, and that nobody has asked for, leaves the same trace as a worker that died. Where ranks that have arrived at a
+// collective have as many of them, it is what their common program does.
+void forget_common_dead_children(const JobSnapshot& job, std::vector<Standing>& standings) {
+  std::optional<std::size_t> common;
+  for (const Standing& s : standings)
+    if (s.readable && !s.stranger && waits_for_ranks(s.doing.activity)) common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, job.ranks[s.rank]));
+  for (Standing& s : standings)
+    if (s.dead_child && common && dead_children_of(job, job.ranks[s.rank]) <= *common) s.dead_child.reset();
+}
+
 void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Standing& standing) {
   const RankSnapshot& rank = job.ranks[standing.rank];
   const bool may_read_child = standing.doing.activity == Activity::kUserCode && reads_pipe(rank.threads[standing.doing.thread]);
@@ -80,7 +100,7 @@ void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role
     const RankSnapshot& child = job.ranks[c];
     if (!is_child_of(child, rank)) continue;
     if (is_dead(child)) {
-      if (!standing.dead_child) standing.dead_child = c;
+      if (!standing.dead_child && may_miss_child(job, standing)) standing.dead_child = c;
       continue;
     }
     if (activity != Activity::kDataLoading || standing.told_by_child) continue;
@@ -118,7 +138,10 @@ bool gloo_moves(const RankSnapshot& rank, const std::vector<Role>& roles, const 
 bool waits_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread, std::string& what) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
-    if (frame.kind != FrameKind::kPython) continue;
+    if (frame.kind != FrameKind::kPython) {
+      if (is_process_lock(frame)) return what = "a multiprocessing lock", true;
+      continue;
+    }
     const std::string file = frame.file.value_or("");
     if (file.ends_with("multiprocessing/queues.py")) return what = "a multiprocessing queue", frame.function == "get" || frame.function == "put";
     if (file.ends_with("multiprocessing/connection.py")) {
@@ -129,6 +152,65 @@ bool waits_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread, std::s
     return !what.empty();
   }
   return false;
+}
+
+// Where a thread's own code begins: the outermost Python function of the user's. "": it has none.
+std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (std::size_t i = own_frames(job.frames, thread); i-- > 0;) {
+    const Frame& frame = job.frames[thread.frames[i]];
+    if (frame.kind == FrameKind::kPython && !is_library_file(frame.file.value_or("<unknown>"))) return frame.function.value_or("") + '|' + *frame.file;
+  }
+  return "";
+}
+
+// The function that a main thread stands by in; nothing where it is at work, or waits for other ranks itself.
+std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
+  if (waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != Activity::kPythonLock) || (main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
+  if (doing.activity != Activity::kUserCode && doing.activity != Activity::kPythonLock && doing.activity != Activity::kNetworkIo) return std::nullopt;
+  const auto place = telling_frame(job, main);
+  if (!place) return std::nullopt;
+  const Frame& frame = job.frames[main.frames[*place]];
+  if (frame.kind != FrameKind::kPython) return std::nullopt;
+  return frame.function.value_or("") + '|' + frame.file.value_or("");
+}
+
+// Jobs that train in a thread of their own, while the main thread joins it, polls it or waits for signals: where all main threads stand by in one
+// function, and threads that began in one function wait for other ranks, these tell, of each rank that has one.
+void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<Standing>& standings) {
+  std::optional<std::string> common;
+  std::map<std::string, std::map<std::size_t, std::size_t>> threads;   // by entry: thread by standing
+  std::map<std::string, std::size_t> waiting;                          // by entry: ranks of which it waits for others
+  for (std::size_t i = 0; i < standings.size(); ++i) {
+    const Standing& s = standings[i];
+    if (s.stranger || !s.readable) continue;
+    const RankSnapshot& rank = job.ranks[s.rank];
+    for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+      if (rank.threads[t].tid == rank.pid) {
+        const auto where = stands_by_in(job, rank.threads[t], activities.of_thread(s.rank, t));
+        if (!where || (common && *common != *where)) return;
+        common = where;
+        continue;
+      }
+      const std::string entry = roles[s.rank][t] == Role::kPython ? entry_of(job, rank.threads[t]) : "";
+      if (entry.empty()) continue;
+      threads[entry].try_emplace(i, t);
+      if (waits_for_ranks(activities.of_thread(s.rank, t).activity)) ++waiting[entry];
+    }
+  }
+  if (waiting.empty()) return;
+  const auto most = std::max_element(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (const auto& [i, thread] : threads.at(most->first)) {
+    Doing doing = activities.of_thread(standings[i].rank, thread);
+    if (doing.activity == Activity::kUnknown) continue;
+    standings[i].doing = std::move(doing);
+    standings[i].by_own_thread = true;
+  }
+}
+
+// The thread by which a rank is compared with the others.
+const ThreadSnapshot* leading_thread(const JobSnapshot& job, const Standing& standing) {
+  const RankSnapshot& rank = job.ranks[standing.rank];
+  return standing.by_own_thread ? &rank.threads[standing.doing.thread] : main_thread(rank);
 }
 
 void find_peer_waits(const JobSnapshot& job, std::vector<Standing>& standings) {
@@ -151,7 +233,7 @@ bool ran_by_itself(const Motion& motion) {
 
 void tell_pace(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Standing& standing) {
   const RankSnapshot& rank = job.ranks[standing.rank];
-  const ThreadSnapshot* main = main_thread(rank);
+  const ThreadSnapshot* main = leading_thread(job, standing);
   if (main == nullptr || !main->motion || main->motion->looks < 2) return;
   const ThreadSnapshot& told = rank.threads[standing.doing.thread];
   std::vector<const Motion*> motions = {&*main->motion};
@@ -202,7 +284,7 @@ void tell_partners(const JobSnapshot& job, Standing& standing) {
 
 void tell_path(const JobSnapshot& job, Standing& standing) {
   const RankSnapshot& rank = job.ranks[standing.rank];
-  const ThreadSnapshot* main = main_thread(rank);
+  const ThreadSnapshot* main = leading_thread(job, standing);
   if (main == nullptr) return;
   const std::string executable = rank.executable.value_or("");
   const std::string_view program = base_name(executable);
@@ -260,14 +342,17 @@ std::vector<Standing> standings_of(const JobSnapshot& job, const std::vector<std
     standing.readable = std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == rank.pid; });
     standing.ended = is_dead(rank);
     if (standing.ended) standing.readable = false;
-    if (standing.readable) {
-      standing.doing = activities.of_rank(r);
-      standing.gpu_wait_may_be_collective = standing.doing.activity == Activity::kGpuWait && has_nccl(roles[r]);
-      look_at_children(job, roles, standing);
-    }
+    if (standing.readable) standing.doing = activities.of_rank(r);
     standings.push_back(std::move(standing));
   }
   find_strangers(job, standings);
+  tell_by_training_threads(job, roles, activities, standings);
+  for (Standing& standing : standings) {
+    if (!standing.readable) continue;
+    standing.gpu_wait_may_be_collective = standing.doing.activity == Activity::kGpuWait && has_nccl(roles[standing.rank]);
+    look_at_children(job, roles, standing);
+  }
+  forget_common_dead_children(job, standings);
   find_peer_waits(job, standings);
   tell_by_classes(job, clusters, activities, standings);
   for (Standing& standing : standings) {
@@ -284,8 +369,8 @@ std::string place_key(const JobSnapshot& job, const Standing& standing) {
   if (standing.named_by_gpu) return "on the GPU|" + standing.doing.operation;   // the CPU may be further on
   const RankSnapshot& rank = job.ranks[standing.rank];
   std::string key = standing.doing.operation;
-  for (const ThreadSnapshot& thread : rank.threads) {
-    if (thread.tid != rank.pid) continue;
+  if (const ThreadSnapshot* leading = leading_thread(job, standing)) {
+    const ThreadSnapshot& thread = *leading;
     bool user_code = false;
     for (const FrameId id : thread.frames) {
       const Frame& frame = job.frames[id];
@@ -294,7 +379,7 @@ std::string place_key(const JobSnapshot& job, const Standing& standing) {
       user_code = true;
     }
     const auto index = telling_frame(job, thread);
-    if (user_code || !index) continue;
+    if (user_code || !index) return key;
     const Frame& frame = job.frames[thread.frames[*index]];
     key += fmt::format("|{}|{}|{}", frame.function.value_or(""), frame.file.value_or(""), frame.kind == FrameKind::kPython ? frame.line.value_or(-1) : -1);
   }

@@ -38,6 +38,7 @@ struct Standing {
   std::optional<std::size_t> told_by_child;  // index of the child that tells more than the rank's own stack
   std::size_t child_thread = 0;
   std::optional<std::size_t> dead_child;     // index of a child that is a zombie or dead
+  bool by_own_thread = false;                // its main thread stands by, as the others' do, and doing.thread is the one that trains
   std::optional<std::size_t> child;          // of a rank that waits for a child process: the one, where only one may be meant
   bool inferred = false;                     // that it waits is concluded from the others, not from its frames
   Pace pace = Pace::kUnknown;

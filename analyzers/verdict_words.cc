@@ -159,7 +159,7 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, s
     const std::string counter = describe_counter(standing);
     if (!counter.empty()) block += (block.empty() ? "" : ", ") + counter;
   }
-  const std::string other = reason == "python-lock" && rank.status == Status::kComplete ? describe_other_thread(job, rank, thread) : "";
+  const std::string other = reason == "python-lock" && !verb.ends_with("processes") && rank.status == Status::kComplete ? describe_other_thread(job, rank, thread) : "";
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 

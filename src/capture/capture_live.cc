@@ -50,10 +50,24 @@ class Preparer {
 
   bool is_wrapper(Pid pid, const ProcessTable& table) {
     const ProcessEntry* entry = table.find(pid);
-    if (entry == nullptr || entry->threads != 1 || table.children(pid).size() != 1 || is_python(pid)) return false;
+    if (entry == nullptr || entry->threads != 1 || table.children(pid).size() != 1) return false;
+    if (is_python(pid)) {
+      // A script that starts the training program, and has loaded nothing to train with itself.
+      constexpr int kMostLevels = 8;
+      Pid below = pid;
+      for (int level = 0; level < kMostLevels && table.children(below).size() == 1 && !can_train(below); ++level) below = table.children(below).front();
+      return below != pid && can_train(below);
+    }
     const auto call = proc::read_file(fmt::format("/proc/{}/syscall", pid));
     // wait4, waitid, rt_sigsuspend: how shells and wrappers wait for their child.
     return call && (call->starts_with("61 ") || call->starts_with("247 ") || call->starts_with("130 "));
+  }
+
+  // It has a library loaded by which ranks talk to each other.
+  static bool can_train(Pid pid) {
+    const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid));
+    return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos || maps->find("/libnccl") != std::string::npos ||
+                    maps->find("/jaxlib/") != std::string::npos);
   }
 
   Prepared& prepare(Pid pid) {

@@ -391,6 +391,21 @@ def case_children_belong_to_their_rank(folder):
         check(only_rank(report, fixture.pid)["rank"] == 4, "the rank: %r" % report["ranks"])
 
 
+def case_a_script_around_a_training_program_gives_way_to_it(folder):
+    """`subprocess.run([python, "train.py"])` in a script that has the rank's variables: the program is the rank, known by what it has loaded."""
+    library = os.path.join(folder, "libtorch_cpu.so")
+    shutil.copy(os.path.join(os.environ["RANKSTACKS_FIXTURES"], "libreplaced_one.so"), library)
+    inner = "import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os.write(1, b'there'); os.read(0, 1)"
+    outer = ("import os, subprocess, sys; inner = subprocess.Popen(['/usr/bin/python3', '-c', sys.argv[1], sys.argv[2]], stdin=subprocess.PIPE, stdout=subprocess.PIPE);"
+             "os.read(inner.stdout.fileno(), 5);"
+             "os.write(1, b'{\"ready\": true, \"pid\": %d, \"threads\": [], \"inner\": %d}\\n' % (os.getpid(), inner.pid)); os.read(0, 1)")
+    for given, expected in ((library, "inner"), ("libc.so.6", "outer")):
+        with Fixture(["/usr/bin/python3", "-c", outer, inner, given], env={"RANK": "4", "WORLD_SIZE": "5"}) as fixture:
+            ranks = {rank["pid"]: rank["rank"] for rank in json_report("attach", "--pids", fixture.pid)["ranks"] if rank["kind"] == "rank"}
+            pid = fixture.ready["inner"] if expected == "inner" else fixture.pid
+            check(ranks == {pid: 4}, "%s: %r, and it is pid %d" % (given, ranks, pid))
+
+
 def case_text_names_what_is_wrong(folder):
     child = subprocess.Popen(["true"])
     wait_until(lambda: state_of(child.pid) == "Z", "a zombie")

@@ -1,0 +1,111 @@
+// Jobs that train in a thread of their own: what the main thread does tells nothing of where a rank stands.
+#include <catch2/catch.hpp>
+
+#include "analyzers/analysis.h"
+#include "support/literal_job.h"
+
+using namespace rankstacks;
+using namespace rankstacks::testing;
+
+namespace {
+
+const std::string kLib = "/usr/lib/python3.11/";
+const std::string kPython = "/usr/bin/python3.11";
+const Stack kThreadRoot = {py("run", kLib + "threading.py", 975), py("_bootstrap_inner", kLib + "threading.py", 1038), py("_bootstrap", kLib + "threading.py", 995)};
+const Stack kCollective = {libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"), py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 1541)};
+const Motion kStill{.looks = 2, .places = 1, .span_ms = 450}, kPolls{.looks = 2, .places = 2, .moved = true, .cpu_ms = 0.1, .runs = 3, .span_ms = 450};
+
+Stack trainer(int line) { return Stack{py("train", "/home/u/train.py", line)} + kThreadRoot; }
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Four ranks whose main threads stand by; a thread of each trains, that of rank 2 in `odd`.
+LiteralJob job_of(const Stack& stands_by, const Stack& odd, const Motion& of_main = kPolls) {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(r, 4, stands_by + in_main(50));
+    rank.threads[0].motion = of_main;
+    ThreadSnapshot& thread = literal.thread(rank, 900 + r, "trainer", r == 2 ? odd : kCollective + trainer(17));
+    thread.state = 'S';
+    thread.motion = kStill;
+  }
+  return literal;
+}
+
+const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", kPython)};
+const Stack kJoins = {libc("sem_wait"), nat("PyThread_acquire_lock_timed", kPython), py("join", kLib + "threading.py", 1112)};
+const Stack kPauses = {libc("pause"), nat("signal_pause", kPython)};
+
+}  // namespace
+
+TEST_CASE("a hang of the training threads, whatever the main threads do meanwhile") {
+  for (const Stack& stands_by : {kSleeps, kJoins, kPauses}) {
+    LiteralJob literal = job_of(stands_by, Stack{libc("recv")} + trainer(19));
+    literal.job.ranks[2].threads[1].syscall = call("recvfrom", 9, "tcp a -> b");
+    const Verdict v = analyze(literal.job).verdict;
+    CHECK(v.status == "culprit");
+    REQUIRE(v.suspects.size() == 1);
+    CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "network-io"));
+    CHECK(has(v.summary, "train at train.py:19"));
+    CHECK(has(v.summary, "while ranks 0-1,3 wait in all_reduce"));
+  }
+}
+
+TEST_CASE("threads beside the training ones that every rank has do not tell") {
+  LiteralJob literal = job_of(kJoins, kSleeps + trainer(19), kStill);
+  for (int r = 0; r < 4; ++r)
+    literal.thread(literal.job.ranks[static_cast<std::size_t>(r)], 950 + r, "poller", Stack{libc("recv"), py("readinto", kLib + "socket.py", 7), py("poll", "/home/u/train.py", 9)} + kThreadRoot).motion = kStill;
+  const Verdict v = analyze(literal.job).verdict;
+  REQUIRE(v.suspects.size() == 1);
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "user-code"));
+}
+
+TEST_CASE("training threads that move are healthy, all at one place symmetric") {
+  LiteralJob literal = job_of(kSleeps, kCollective + trainer(17));
+  CHECK(analyze(literal.job).verdict.status == "symmetric");
+  for (RankSnapshot& rank : literal.job.ranks) rank.threads[1].motion = kPolls;
+  CHECK(analyze(literal.job).verdict.status == "healthy");
+}
+
+TEST_CASE("main threads that differ, or wait for ranks themselves, are what tells") {
+  LiteralJob literal = job_of(kSleeps, kCollective + trainer(17), kStill);
+  literal.job.ranks[2].threads.erase(literal.job.ranks[2].threads.begin());
+  literal.thread(literal.job.ranks[2], 102, "python3", Stack{libc("read"), py("load", "/home/u/data.py", 4)} + in_main(50)).syscall = call("read", 5, "/data/x");
+  CHECK(analyze(literal.job).verdict.status != "symmetric");
+
+  LiteralJob mixed;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = mixed.rank(r, 4, r == 2 ? kSleeps + in_main(30) : waits_in_all_reduce());
+    mixed.thread(rank, 900 + r, "averager", kCollective + Stack{py("average", "/home/u/train.py", 3)} + kThreadRoot);
+  }
+  const Verdict v = analyze(mixed.job).verdict;
+  REQUIRE(v.suspects.size() == 1);
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "user-code"));
+}
+
+TEST_CASE("dead children that the waiting ranks have as well are no lost workers") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", kPython)} + in_main(30) : waits_in_all_reduce());
+  literal.child(102, {}, 'Z');
+  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == "worker-dead");
+  for (const Pid parent : {100, 101, 103}) literal.child(parent, {}, 'Z');
+  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == "python-lock");
+  literal.child(102, {}, 'Z');
+  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == "worker-dead");
+}
+
+TEST_CASE("who is blocked in waitpid waits for a child that lives") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? Stack{libc("wait4"), py("wait", kLib + "subprocess.py", 1)} + in_main(30) : waits_in_all_reduce());
+  literal.job.ranks[2].threads[0].syscall = call("wait4");
+  literal.child(102, {}, 'Z');
+  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == "subprocess");
+}
+
+TEST_CASE("a lock of multiprocessing that is taken without Python code") {
+  const std::string module = kLib + "lib-dynload/_multiprocessing.cpython-311-x86_64-linux-gnu.so";
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? Stack{libc("sem_wait"), unknown(module, 0x10)} + in_main(30) : waits_in_all_reduce());
+  const Verdict v = analyze(literal.job).verdict;
+  CHECK(v.suspects.at(0).reason == "python-lock");
+  CHECK(has(v.summary, "rank 2 waits for a lock between processes"));
+}
