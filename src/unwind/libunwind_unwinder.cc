@@ -17,6 +17,8 @@ extern "C" int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t as, unw_word_
 namespace rankstacks {
 namespace {
 
+constexpr unw_word_t kLowestStack = 0x1000;   // nothing is ever mapped in the first page
+
 class LibunwindStepper final : public FrameStepper {
  public:
   explicit LibunwindStepper(const Target& target) : target_(target), tables_(target) {
@@ -58,7 +60,8 @@ class LibunwindStepper final : public FrameStepper {
     if (unw_get_reg(&cursor_, UNW_X86_64_RIP, &ip) != 0 || unw_get_reg(&cursor_, UNW_X86_64_RSP, &sp) != 0) {
       return memory_failed_ ? Step::kMemoryUnavailable : Step::kNoUnwindInfo;
     }
-    if (result == 0) return Step::kOutermost;
+    // A return address kept at address 0 is to libunwind one that is kept nowhere, which is how tables say: no caller. But then the stack pointer was lost.
+    if (result == 0) return sp < kLowestStack ? Step::kMemoryUnavailable : Step::kOutermost;
     // On x86-64 this tells of the frame that was just left: whether the cursor's registers came from a signal context.
     signal_frame = unw_is_signal_frame(&cursor_) > 0;
     next = Registers{};

@@ -76,6 +76,20 @@ TEST_CASE("what would make an unwinder read outside of its arrays, trap, or neve
   }
 }
 
+TEST_CASE("a stack pointer that was lost is no end of a stack: not even where the return address would be kept at address 0") {
+  UnwindableTarget target({}, {with({})});   // CFA = rsp + 8, the return address 8 below
+  for (const Address lost : {Address{0}, Address{0x10}, ~Address{0} - 7}) {
+    INFO(lost);
+    Registers registers = target.thread(0, {target.pc(0), 0});
+    registers.set(kRsp, lost);
+    for (const auto& unwinder : {make_libunwind_unwinder, make_libdwfl_unwinder}) {
+      const UnwoundStack stack = unwinder(target)->unwind(registers);
+      CHECK(stack.end == StackEnd::kMemoryUnavailable);
+      CHECK(pcs(stack) == std::vector{target.pc(0)});
+    }
+  }
+}
+
 TEST_CASE("an instruction that libunwind does not know, whose operands it would take for the next ones, is left to libdwfl") {
   UnwindableTarget target({}, {with(bytes({DW_CFA_val_offset, 3, DW_CFA_def_cfa_offset}))});
   const Registers registers = target.thread(0, {target.pc(0), 0});
