@@ -1,9 +1,13 @@
 #include "target/live_target.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <elf.h>
 #include <fmt/format.h>
+#include <fstream>
 #include <iterator>
 #include <set>
 #include <sys/uio.h>
@@ -32,6 +36,13 @@ std::size_t usual_copy(std::size_t threads) {
 }
 
 constexpr int kUninterruptibleLooks = 5;   // a millisecond apart
+
+// Whether the file that a process runs is a 32-bit one. False where it cannot be read.
+bool runs_32_bit(const std::string& executable) {
+  std::array<char, EI_NIDENT> start{};
+  std::ifstream file(executable, std::ios::binary);
+  return file.read(start.data(), start.size()) && std::memcmp(start.data(), ELFMAG, SELFMAG) == 0 && start[EI_CLASS] == ELFCLASS32;
+}
 
 }  // namespace
 
@@ -64,6 +75,10 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::prepare(Pid pid, LiveImages& ima
     });
     if (alive == tasks.end()) return fail(attach_error(pid, 0));
     target->memory_tid_ = *alive;
+  }
+  if (runs_32_bit(target->task_dir() + "/exe")) {
+    return fail({.code = ErrorCode::kUnsupported, .subject = target->subject_, .what = "a 32-bit process",
+                 .hint = "only 64-bit x86-64 processes are read; use gdb for this one"});
   }
   if (auto read = target->read_mappings(); !read) return fail(read.error());
   target->memory_.open(target->memory_tid_);
@@ -330,6 +345,15 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped) {
   // A library loaded or a thread's stack mapped since prepare(). A wild pc or sp costs this once more, for nothing.
   if (!mappings_fit) {
     if (auto again = read_mappings(); !again) problems_.push_back({again.error().message(), std::nullopt});
+  }
+  // It may be seized, and yet not be read: a system call filter that refuses one call alone.
+  if (const auto any = std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.readable && m.inode != 0; }); any != mappings_.end()) {
+    char byte = 0;
+    iovec local{&byte, 1}, remote{reinterpret_cast<void*>(any->range.start), 1};
+    if (process_vm_readv(memory_tid_, &local, 1, &remote, 1, 0) < 0 && (errno == EPERM || errno == ENOSYS)) {
+      problems_.push_back({fmt::format("its memory cannot be read, so there are no callers and no Python: process_vm_readv: {}", std::strerror(errno)),
+                           fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` tells", pid_)});
+    }
   }
   copy_stacks();
   while_stopped();

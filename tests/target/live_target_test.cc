@@ -4,12 +4,15 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <elf.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <thread>
 
@@ -196,6 +199,61 @@ TEST_CASE("what cannot be attached to is named, with a hint") {
     CHECK(error->hint == fmt::format("name the process: --pids {}", child.pid()));
     CHECK(attach_error(tasks[1], ESRCH).message() == error->message());
   }
+}
+
+TEST_CASE("a 32-bit process is said to be one, and not stopped") {
+  constexpr std::uint32_t kLoad = 0x8048000;
+  const std::uint8_t waits[] = {0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7};   // pause() for ever: mov $29,%eax; int $0x80; jmp
+  struct {
+    Elf32_Ehdr header{};
+    Elf32_Phdr load{};
+    std::uint8_t code[sizeof waits];
+  } program;
+  std::memcpy(program.header.e_ident, ELFMAG, SELFMAG);
+  program.header.e_ident[EI_CLASS] = ELFCLASS32;
+  program.header.e_ident[EI_DATA] = ELFDATA2LSB;
+  program.header.e_ident[EI_VERSION] = EV_CURRENT;
+  program.header.e_type = ET_EXEC;
+  program.header.e_machine = EM_386;
+  program.header.e_version = EV_CURRENT;
+  program.header.e_ehsize = sizeof program.header;
+  program.header.e_phoff = sizeof program.header;
+  program.header.e_phentsize = sizeof program.load;
+  program.header.e_phnum = 1;
+  program.header.e_entry = kLoad + sizeof program.header + sizeof program.load;
+  program.load = {.p_type = PT_LOAD, .p_offset = 0, .p_vaddr = kLoad, .p_paddr = kLoad, .p_filesz = sizeof program, .p_memsz = sizeof program, .p_flags = PF_R | PF_X, .p_align = 0x1000};
+  std::memcpy(program.code, waits, sizeof waits);
+  char path[] = "/tmp/rankstacks-32-bit-XXXXXX";
+  const int file = mkstemp(path);
+  REQUIRE(file >= 0);
+  REQUIRE(write(file, &program, sizeof program) == sizeof program);
+  REQUIRE(fchmod(file, 0700) == 0);
+  close(file);
+  int started[2];
+  REQUIRE(pipe2(started, O_CLOEXEC) == 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    execl(path, path, nullptr);
+    const int saved = errno;
+    (void)!write(started[1], &saved, sizeof saved);
+    _exit(1);
+  }
+  close(started[1]);
+  int why = 0;
+  const bool runs = read(started[0], &why, sizeof why) == 0;   // the end of the pipe: it was closed by the exec
+  close(started[0]);
+  if (runs) {
+    LiveImages images;
+    const auto target = LiveTarget::prepare(pid, images);
+    REQUIRE_FALSE(target);
+    CHECK(target.error().message() == fmt::format("pid {}: a 32-bit process", pid));
+    CHECK(target.error().hint == "only 64-bit x86-64 processes are read; use gdb for this one");
+  } else {
+    WARN("skipped: no 32-bit program can be run here: " << std::strerror(why));
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  unlink(path);
 }
 
 namespace {
