@@ -32,8 +32,14 @@ std::string list_names(const std::vector<std::string>& paths) {
 
 std::vector<Finding> check_names(const TargetFacts& facts) {
   std::vector<Finding> findings;
-  const std::size_t all = facts.files.size();
-  const auto without_id = paths_where(facts, [](const FileFacts& f) { return f.build_id.empty(); });
+  const auto unread = paths_where(facts, [](const FileFacts& f) { return f.unread; });
+  if (!unread.empty() && unread.size() == facts.files.size()) {
+    findings.push_back(note("build-ids", Area::kNames, "not known: its files cannot be read"));
+    findings.push_back(note("debuginfo", Area::kNames, "not known: its files cannot be read"));
+    return findings;
+  }
+  const std::size_t all = facts.files.size() - unread.size();
+  const auto without_id = paths_where(facts, [](const FileFacts& f) { return !f.unread && f.build_id.empty(); });
   if (without_id.empty()) {
     findings.push_back(ok("build-ids", Area::kNames, fmt::format("every file has one ({})", all)));
   } else {
@@ -42,8 +48,8 @@ std::vector<Finding> check_names(const TargetFacts& facts) {
                                         of_files(without_id.size(), all), list_names(without_id)),
                             {"link them with -Wl,--build-id"}));
   }
-  const auto without_symbols = paths_where(facts, [](const FileFacts& f) { return !f.symbols; });
-  const auto without_debug = paths_where(facts, [](const FileFacts& f) { return !f.debug_info; });
+  const auto without_symbols = paths_where(facts, [](const FileFacts& f) { return !f.unread && !f.symbols; });
+  const auto without_debug = paths_where(facts, [](const FileFacts& f) { return !f.unread && !f.debug_info; });
   if (without_debug.empty()) {
     findings.push_back(ok("debuginfo", Area::kNames, fmt::format("every file has debug information ({})", all)));
   } else {
@@ -64,6 +70,10 @@ Finding check_python(const TargetFacts& facts, Area area) {
     if (base_name(facts.executable).starts_with("pypy"))
       return note("python", area,
                   fmt::format("{} is no CPython: its native frames are shown, its Python frames are not", base_name(facts.executable)));
+    const std::size_t unread = paths_where(facts, [](const FileFacts& f) { return f.unread; }).size();
+    if (unread > 0 && unread == facts.files.size()) return note("python", area, "not known: its files cannot be read");
+    if (unread > 0)
+      return note("python", area, "not known: not all of its files can be read; in those that can there is none");
     return ok("python", area, "no Python in it");
   }
   const PythonFacts& python = *facts.python;

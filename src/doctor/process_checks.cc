@@ -148,6 +148,7 @@ class ProcessCheck {
   }
 
   void seize(Tid tid) {
+    if (self_.filter_kills()) return add(problem("ptrace", kArea, "not tried: a system call filter kills the process that calls it", mends_for_seccomp(self_)));
     const int refused = system_.try_seize(tid);
     if (refused == 0) return add(ok("ptrace", kArea, "tried: it can be seized"));
     if (refused == ESRCH) return add(problem("ptrace", kArea, "it ended meanwhile", {"name a process that runs"}));
@@ -168,6 +169,7 @@ class ProcessCheck {
     }
     const auto maps = proc::parse_maps(*text);
     const auto readable = std::find_if(maps.begin(), maps.end(), [](const Mapping& m) { return m.readable && m.inode != 0; });
+    if (self_.filter_kills()) return add(note("memory", kArea, "process_vm_readv was not tried"));
     if (readable == maps.end()) return add(note("memory", kArea, "no file is mapped in it: nothing to try process_vm_readv with"));
     if (const int refused = system_.try_read(tid, readable->range.start); refused != 0) {
       Refusal refusal = explain_refusal(system_, self_, pid_, status_);
@@ -198,6 +200,7 @@ class ProcessCheck {
   }
 
   void files() {
+    if (self_.filter_kills()) return add(note("files", Area::kNames, "not looked at: its memory cannot be read"));
     const auto facts = system_.open_process(pid_);
     if (!facts) {
       // Without the right to look there are no files; that was said above.
@@ -209,16 +212,21 @@ class ProcessCheck {
       return;
     }
     std::vector<std::string> unreadable;
-    for (const FileFacts& file : facts->files)
+    std::size_t unread = 0;
+    for (const FileFacts& file : facts->files) {
       if (!file.opened) unreadable.push_back(file.path);
+      unread += file.unread ? 1 : 0;
+    }
     if (unreadable.empty()) {
       add(ok(
           "files", Area::kNames,
           fmt::format("its executable and {} libraries, opened as they were loaded", facts->files.empty() ? 0 : facts->files.size() - 1)));
     } else {
       add(note("files", Area::kNames,
-               fmt::format("{} of {} cannot be opened as they were loaded: {}: only their exported names are there", unreadable.size(),
-                           facts->files.size(), list_names(unreadable)),
+               fmt::format("{} of {} cannot be opened as they were loaded: {}: {}", unreadable.size(), facts->files.size(), list_names(unreadable),
+                           unread == 0                   ? "only their exported names are there"
+                           : unread == unreadable.size() ? "nor can what of them is in memory be read"
+                                                         : fmt::format("only their exported names are there, and of {} nothing", unread)),
                deleted_readable_ ? std::vector<std::string>{} : mends_for_ptrace(self_)));
     }
     for (Finding& f : check_names(*facts)) add(std::move(f));

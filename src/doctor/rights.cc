@@ -61,7 +61,7 @@ Finding check_yama(const Self& self) {
 }
 
 Finding check_seccomp(const Self& self) {
-  if (self.trial.killed_by != 0 && self.status.seccomp != 0)
+  if (self.filter_kills())
     return problem("seccomp", kArea, "a system call filter kills the process that calls ptrace or process_vm_readv",
                    mends_for_seccomp(self));
   if (self.trial.filtered()) {

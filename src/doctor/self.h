@@ -26,6 +26,8 @@ struct Self {
   bool can_trace_all() const { return has_capability(status.effective, kCapSysPtrace); }
   bool own_user_namespace() const { return namespaces.user && *namespaces.user != kFirstUserNamespace; }
   bool own_pid_namespace() const { return namespaces.pid && *namespaces.pid != kFirstPidNamespace; }
+  // A filter that kills what makes an attach's calls: they are made in a process of its own, or not at all.
+  bool filter_kills() const { return trial.killed_by != 0 && status.seccomp != 0; }
   bool yama_refuses() const { return yama_scope && *yama_scope > 0 && (*yama_scope >= 3 || !can_trace_all()); }
 };
 

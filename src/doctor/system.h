@@ -36,6 +36,7 @@ struct FileFacts {
   bool main_program = false;
   bool opened = false;           // the file itself; else at most what of it is in memory
   std::string why_not_opened;
+  bool unread = false;           // nothing of it could be read, so nothing below is known, nor its build-id unless it is given
   bool symbols = false;          // .symtab or .gnu_debugdata, its own or in a separate debug file
   bool debug_info = false;       // .debug_info likewise
 };

@@ -15,6 +15,7 @@ FileFacts facts_of_file(const Module& module, const std::string& executable, con
   FileFacts facts{.path = module.path, .build_id = module.build_id, .main_program = module.path == executable};
   if (!module.image) {
     facts.why_not_opened = module.why_no_image;
+    facts.unread = true;
     return facts;
   }
   const elf::Image& image = *module.image;

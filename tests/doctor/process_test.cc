@@ -257,6 +257,33 @@ TEST_CASE("files: build-ids, symbols and debug information, grouped") {
   CHECK(process_line(s, 7, "files") == "problem files: pid 7: no such process -> try again: it may be starting or ending");
 }
 
+TEST_CASE("files of which nothing can be read: nothing is said of what is in them") {
+  LiteralSystem s = LiteralSystem::of_user(1000);
+  s.add_process(7, "python3", 1000);
+  auto& files = s.processes[7].files;
+  FileFacts lost{.path = "/opt/liblost.so", .why_not_opened = "it is gone", .unread = true};
+  files.push_back(lost);
+  CHECK(process_line(s, 7, "files") == "note files: 1 of 2 cannot be opened as they were loaded: liblost.so: nor can what of them is in memory be read");
+  CHECK(process_line(s, 7, "build-ids") == "ok build-ids: every file has one (1)");
+  CHECK(process_line(s, 7, "debuginfo") == "ok debuginfo: every file has debug information (1)");
+  CHECK(process_line(s, 7, "python") == "note python: not known: not all of its files can be read; in those that can there is none");
+  files = {lost};
+  CHECK(process_line(s, 7, "build-ids") == "note build-ids: not known: its files cannot be read");
+  CHECK(process_line(s, 7, "debuginfo") == "note debuginfo: not known: its files cannot be read");
+  CHECK(process_line(s, 7, "python") == "note python: not known: its files cannot be read");
+}
+
+TEST_CASE("a filter that kills: nothing is tried on a process") {
+  LiteralSystem s = LiteralSystem::sound();
+  s.add_process(7, "python3");
+  LiteralSystem::replace(s.files["/proc/self/status"], "Seccomp:\t0", "Seccomp:\t2");
+  s.trial.killed_by = 31;
+  s.seize_errors[7] = EPERM;
+  CHECK(process_line(s, 7, "ptrace").starts_with("problem ptrace: not tried: a system call filter kills the process that calls it -> docker run "));
+  CHECK(process_line(s, 7, "memory") == "note memory: process_vm_readv was not tried");
+  CHECK(process_line(s, 7, "files") == "note files: not looked at: its memory cannot be read");
+}
+
 TEST_CASE("Python, read or not") {
   LiteralSystem s = LiteralSystem::sound();
   s.add_process(7, "python3");

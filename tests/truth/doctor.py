@@ -234,6 +234,10 @@ def case_seccomp_kills(folder):
     findings = doctor(command=filtered(0x80000000))                                      # SECCOMP_RET_KILL_PROCESS
     expect(findings, (None, None, "seccomp"), "problem", "kills")
     expect(findings, (None, None, "ptrace"), "problem", "signal 31")
+    with native("chain") as fixture:
+        findings = doctor("--pids", fixture.pid, command=filtered(0x80000000))
+        expect(findings, (fixture.pid, None, "ptrace"), "problem", "not tried")
+        fixture.check_unharmed()
 
 
 def case_seccomp_lets_through(folder):
