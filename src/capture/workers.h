@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -18,10 +19,15 @@ inline void run_side_by_side(std::size_t count, const std::function<void(std::si
   }
   std::atomic<std::size_t> next{0};
   std::vector<std::thread> threads;
-  for (std::size_t t = 0; t < width; ++t)
-    threads.emplace_back([&] {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
-    });
+  const auto take_turns = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  };
+  threads.reserve(width);
+  try {
+    while (threads.size() < width) threads.emplace_back(take_turns);
+  } catch (const std::system_error&) {
+    if (threads.empty()) take_turns();   // no thread is to be had, by a limit: then it is done by this one
+  }
   for (std::thread& t : threads) t.join();
 }
 

@@ -2,8 +2,10 @@
 
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 namespace rankstacks {
@@ -23,6 +25,15 @@ void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.
       std::rethrow_exception(exception);
     } catch (const std::bad_alloc&) {
       out_of_memory();
+    } catch (const std::filesystem::filesystem_error& e) {
+      say("rankstacks: cannot go on: ");
+      say(e.what());
+      say("\n");
+    } catch (const std::system_error& e) {
+      // What else throws these is std::thread's constructor: no stack, or no process, can be had.
+      say("rankstacks: cannot start a thread: ");
+      say(e.what());
+      say("\nhint: a limit is reached: of memory (ulimit -v), of processes (ulimit -u, the container's pids), or a system call filter refuses clone3\n");
     } catch (const std::exception& e) {
       say("rankstacks: cannot go on: ");
       say(e.what());

@@ -90,6 +90,7 @@ Result<FileDescriptor> open_regular(const std::string& path) {
     return Error{.code = code, .subject = path, .what = "cannot open", .os_errno = why,
                  .hint = code == ErrorCode::kNotFound     ? "check the path; `coredumpctl dump` writes out a core that systemd keeps"
                          : code == ErrorCode::kPermission ? "cores belong to the user of the process: read it as that user or as root"
+                         : why == EMFILE                  ? "each core is an open file: raise the limit (ulimit -n), or name fewer at once"
                                                           : ""};
   };
   // Looked at before it is opened: opening a device can do things, opening a FIFO can block.

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import resource
 import select
 import subprocess
 
@@ -128,6 +129,14 @@ def case_output_file(folder):
         check(status == 2 and out == b"" and b"no/such/folder" in err, "unwritable: status %d, %r, %r" % (status, out, err))
         status, out, err = run_tool("attach", "--pids", fixture.pid, "-o", "/dev/full")
         check(status == 2 and b"/dev/full" in err, "a full disk: status %d, %r, %r" % (status, out, err))
+        fixture.check_unharmed()
+
+
+def case_a_limit_of_file_size_is_said(folder):
+    with native("chain") as fixture:
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+        done = subprocess.run([tool(), "attach", "--pids", str(fixture.pid), "-o", os.path.join(folder, "report")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, preexec_fn=limit)
+        check(done.returncode == 2 and b"cannot be written: File too large" in done.stderr, "status %d: %r" % (done.returncode, done.stderr))
         fixture.check_unharmed()
 
 
@@ -327,9 +336,10 @@ def case_a_report_from_a_pipe(folder):
 
 def case_stdout_is_closed(folder):
     with native("chain") as fixture:
-        script = 'exec "$0" attach --pids %d --format json >&-' % fixture.pid
-        done = subprocess.run(["sh", "-c", script, tool()], stderr=subprocess.PIPE, timeout=60)
-        check(done.returncode in (0, 2), "status %d: %r" % (done.returncode, done.stderr))
+        for closed in (">&-", "<&- >&-"):        # descriptor 1 is given to no other file
+            script = 'exec "$0" attach --pids %d --format json %s' % (fixture.pid, closed)
+            done = subprocess.run(["sh", "-c", script, tool()], stderr=subprocess.PIPE, timeout=60)
+            check(done.returncode == 2 and b"the report cannot be written: Bad file descriptor" in done.stderr, "%s: status %d: %r" % (closed, done.returncode, done.stderr))
         fixture.check_unharmed()
 
 
