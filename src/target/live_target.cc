@@ -351,8 +351,8 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped) {
     char byte = 0;
     iovec local{&byte, 1}, remote{reinterpret_cast<void*>(any->range.start), 1};
     if (process_vm_readv(memory_tid_, &local, 1, &remote, 1, 0) < 0 && (errno == EPERM || errno == ENOSYS)) {
-      problems_.push_back({fmt::format("its memory cannot be read, so there are no callers and no Python: process_vm_readv: {}", std::strerror(errno)),
-                           fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` tells", pid_)});
+      unreadable_ = Problem{fmt::format("its memory cannot be read, so there are no callers and no Python: process_vm_readv: {}", std::strerror(errno)),
+                            fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` tells", pid_)};
     }
   }
   copy_stacks();

@@ -61,6 +61,7 @@ class LiveTarget final : public Target {
   const std::vector<std::string>& command() const { return command_; }
   std::uint64_t start_ticks() const { return start_ticks_; }
   const std::vector<Problem>& problems() const { return problems_; }
+  std::vector<Problem> damage() const override { return unreadable_ ? std::vector<Problem>{*unreadable_} : std::vector<Problem>{}; }   // memory that may not be read
   double stopped_ms() const { return stopped_ms_; }
   std::chrono::system_clock::time_point captured_at() const { return captured_at_; }
 
@@ -86,6 +87,7 @@ class LiveTarget final : public Target {
   std::vector<Mapping> mappings_;
   ModuleMap modules_;
   std::vector<Problem> problems_;
+  std::optional<Problem> unreadable_;
   mutable CopiedMemory memory_;
   double stopped_ms_ = 0;
   std::chrono::system_clock::time_point captured_at_{};

@@ -191,11 +191,11 @@ def case_not_dumpable(folder):
             check((fixture.pid, None, "dumpable") not in doctor("--pids", fixture.pid), "a dumpable process is called not dumpable")
 
 
-# Arguments: what the filter answers (a SECCOMP_RET_ value), then the command.
+# Arguments: what the filter answers (a SECCOMP_RET_ value), to which calls, then the command.
 FILTER = r"""
 import ctypes, os, struct, sys
 answer = int(sys.argv[1])
-calls = [101, 310]                                                                      # ptrace, process_vm_readv
+calls = [int(call) for call in sys.argv[2].split(",")]
 program = [struct.pack("HBBI", 0x20, 0, 0, 0)]                                          # load the number
 for i, call in enumerate(calls):
     program.append(struct.pack("HBBI", 0x15, len(calls) - i, 0, call))                  # equal: to the answer
@@ -207,12 +207,12 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.prctl(38, 1, 0, 0, 0)                                                              # PR_SET_NO_NEW_PRIVS
 if libc.prctl(22, 2, ctypes.byref(Program(len(program), ctypes.addressof(code))), 0, 0) != 0:
     sys.exit(os.strerror(ctypes.get_errno()))
-os.execv(sys.argv[2], sys.argv[2:])
+os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
-def filtered(answer):
-    command = ["/usr/bin/python3", "-c", FILTER, str(answer)]
+def filtered(answer, calls="101,310"):      # ptrace, process_vm_readv
+    command = ["/usr/bin/python3", "-c", FILTER, str(answer), calls]
     if "ASAN_OPTIONS" in os.environ:
         os.environ["ASAN_OPTIONS"] += ":detect_leaks=0"      # a sanitized tool looks for its leaks by ptrace
     done = subprocess.run(command + ["/bin/true"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -227,6 +227,17 @@ def case_seccomp_refuses(folder):
         found = expect(findings, (None, None, "seccomp"), "problem", "ptrace (Operation not permitted)", "process_vm_readv (Operation not permitted)")
         check(any("seccomp" in mend for mend in found["mends"]), "the mends: %r" % found["mends"])
         expect(findings, (fixture.pid, None, "ptrace"), "problem", "seccomp filter")
+        fixture.check_unharmed()
+
+
+def case_attach_says_that_memory_is_refused(folder):
+    """A process that can be seized, and not be read, is not called complete for want of callers."""
+    with native("chain") as fixture:
+        done = subprocess.run(filtered(0x00050000 | 1, "310") + [tool(), "attach", "--pids", str(fixture.pid), "--format", "json", "--samples", "1"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        rank = json.loads(done.stdout)["ranks"][0]
+        check(done.returncode == 1 and rank["status"] == "partial", "status %d, %r" % (done.returncode, rank["status"]))
+        check(b"process_vm_readv: Operation not permitted\nhint: " in done.stderr and b"rankstacks doctor --pids" in done.stderr, "stderr: %r" % done.stderr)
         fixture.check_unharmed()
 
 
