@@ -50,14 +50,7 @@ class Preparer {
 
   bool is_wrapper(Pid pid, const ProcessTable& table) {
     const ProcessEntry* entry = table.find(pid);
-    if (entry == nullptr || entry->threads != 1 || table.children(pid).size() != 1) return false;
-    if (is_python(pid)) {
-      // A script that starts the training program, and has loaded nothing to train with itself.
-      constexpr int kMostLevels = 8;
-      Pid below = pid;
-      for (int level = 0; level < kMostLevels && table.children(below).size() == 1 && !can_train(below); ++level) below = table.children(below).front();
-      return below != pid && can_train(below);
-    }
+    if (entry == nullptr || entry->threads != 1 || table.children(pid).size() != 1 || is_python(pid)) return false;
     const auto call = proc::read_file(fmt::format("/proc/{}/syscall", pid));
     // wait4, waitid, rt_sigsuspend: how shells and wrappers wait for their child.
     return call && (call->starts_with("61 ") || call->starts_with("247 ") || call->starts_with("130 "));
@@ -269,7 +262,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   const auto started = std::chrono::steady_clock::now();
   const ProcessTable table = ProcessTable::scan();
   Preparer preparer;
-  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid, table); }};
+  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid, table); }, Preparer::can_train};
   const std::vector<PlannedTarget> plan = request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid());
 
   const std::string host = host_name();

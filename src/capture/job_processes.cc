@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fmt/format.h>
+#include <iterator>
 #include <set>
 #include <unistd.h>
 
@@ -119,11 +120,25 @@ class Planner {
       ranks.insert(ranks.end(), below.begin(), below.end());
       return;
     }
+    if (const auto trainer = only_trainer(pid, below)) {
+      ranks.push_back(*trainer);
+      return;
+    }
     ranks.push_back(pid);
     // A rank may have started others (multiprocessing.spawn in a process that has RANK itself): those are ranks too, its helpers are not.
     if (starts_other)
       for (const Pid p : below)
         if (!same(identity(p), own)) ranks.push_back(p);
+  }
+
+  // Of a script around a training program, be it a shell's (`python train.py | tee log`) or Python's: that program, known by what it has loaded and
+  // the script has not.
+  std::optional<Pid> only_trainer(Pid script, const std::vector<Pid>& below) {
+    if (below.empty() || !facts_.can_train || !std::all_of(below.begin(), below.end(), [&](Pid p) { return same(identity(p), identity(script)); })) return std::nullopt;
+    std::vector<Pid> trainers;
+    std::copy_if(below.begin(), below.end(), std::back_inserter(trainers), facts_.can_train);
+    if (trainers.size() != 1 || facts_.can_train(script)) return std::nullopt;
+    return trainers.front();
   }
 
   std::vector<Pid> slurm_tasks(Pid srun) {

@@ -13,7 +13,7 @@ constexpr Pid kSelf = 9999;   // this tool
 struct Machine {
   std::vector<ProcessEntry> entries;
   std::map<Pid, Environment> environments;
-  std::vector<Pid> wrappers;
+  std::vector<Pid> wrappers, trainers;
 
   void add(Pid pid, Pid parent, const std::string& name, Environment environment = {}) {
     entries.push_back({pid, parent, name, 'S', 1, false});
@@ -22,7 +22,8 @@ struct Machine {
   ProcessEntry& last() { return entries.back(); }
   ProcessFacts facts() const {
     return {[this](Pid pid) { return environments.contains(pid) ? environments.at(pid) : Environment{}; },
-            [this](Pid pid) { return std::find(wrappers.begin(), wrappers.end(), pid) != wrappers.end(); }};
+            [this](Pid pid) { return std::find(wrappers.begin(), wrappers.end(), pid) != wrappers.end(); },
+            [this](Pid pid) { return std::find(trainers.begin(), trainers.end(), pid) != trainers.end(); }};
   }
   std::vector<PlannedTarget> pids(const std::vector<Pid>& wanted) const { return plan_pids(wanted, ProcessTable(entries), facts(), kSelf); }
   std::vector<PlannedTarget> job() const { return plan_job(ProcessTable(entries), facts(), kSelf); }
@@ -71,6 +72,22 @@ TEST_CASE("a shell that waits for its only child gives way to it") {
   CHECK(shown(m.pids({5})) == "6=1");
   m.wrappers = {};
   CHECK(shown(m.pids({5})) == "5=1 6<5");
+}
+
+TEST_CASE("a script gives way to the only training program below it") {
+  Machine m;
+  m.add(5, 1, "sh", torch(1));
+  m.add(6, 5, "python3", torch(1));
+  m.add(7, 5, "tee", torch(1));
+  m.add(8, 6, "pt_data_worker", torch(1));
+  CHECK(shown(m.pids({5})) == "5=1 6<5 8<5 7<5");
+  m.trainers = {6, 8};
+  CHECK(shown(m.pids({5})) == "6=1 8<6");
+  CHECK(shown(m.job()) == "6=1 8<6");
+  m.trainers = {5, 6, 8};
+  CHECK(shown(m.pids({5})) == "5=1 6<5 8<5 7<5");
+  m.trainers = {6, 7};   // which of them is the rank is not known
+  CHECK(shown(m.pids({5})) == "5=1 6<5 8<5 7<5");
 }
 
 TEST_CASE("ranks that a rank has started are ranks") {
