@@ -463,7 +463,8 @@ bool is_process_lock(const Frame& frame) { return frame.kind == FrameKind::kNati
 
 bool writes_output(const ThreadSnapshot& thread) {
   const SyscallInfo* call = syscall_of(thread);
-  if (call == nullptr || !call->fd_target || (call->name != "write" && call->name != "writev")) return false;
+  if (call == nullptr || (call->name != "write" && call->name != "writev")) return false;
+  if (!call->fd_target) return call->fd == 1 || call->fd == 2;   // a core: where it went is not known, but that it is output
   const std::string& target = *call->fd_target;
   return target.starts_with("pipe:") || target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target.starts_with("/dev/console");
 }

@@ -20,6 +20,7 @@ constexpr OwnWait kSemaphore{"waits for a semaphore of its own threads", kNobody
 constexpr OwnWait kThreadEnd{"waits for a thread to end", kOtherThread};
 constexpr OwnWait kTask{"waits for a task's result", kOtherThread};
 constexpr OwnWait kProcessLock{"waits for a lock between processes", "find the process that holds it: it may have ended without a release; look at the children of this rank"};
+constexpr OwnWait kPool{"waits for its pool of processes", "look at the pool's workers, children of this rank: one that has died or hangs never answers"};
 constexpr OwnWait kModule{"waits for another thread's import", kImport};
 constexpr OwnWait kFileLock{"waits for a file lock", "find the process that holds the lock: lslocks, or fuser on the path shown"};
 constexpr OwnWait kDatabase{"waits for a locked SQLite database", "another process holds a transaction open: fuser on the database's file shows which have it open"};
@@ -45,6 +46,8 @@ std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot&
       if (function == "_wait" || function == "_enter") found = kBarrier;
       if (function == "acquire") found = kSemaphore;
       if (function == "join" || function == "_wait_for_tstate_lock") found = kThreadEnd;
+    } else if (file.ends_with("multiprocessing/pool.py")) {
+      found = kPool;
     } else if (file.find("concurrent/futures/") != std::string::npos) {
       found = kTask;
     } else if (file == "<frozen importlib._bootstrap>") {

@@ -184,6 +184,7 @@ void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vec
     const Standing& s = standings[i];
     if (s.stranger || !s.readable) continue;
     const RankSnapshot& rank = job.ranks[s.rank];
+    std::map<std::string, int> alike;   // threads of one rank that began in one function are told apart by the order in which they began
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       if (rank.threads[t].tid == rank.pid) {
         const auto where = stands_by_in(job, rank.threads[t], activities.of_thread(s.rank, t));
@@ -191,8 +192,9 @@ void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vec
         common = where;
         continue;
       }
-      const std::string entry = roles[s.rank][t] == Role::kPython ? entry_of(job, rank.threads[t]) : "";
+      std::string entry = roles[s.rank][t] == Role::kPython ? entry_of(job, rank.threads[t]) : "";
       if (entry.empty()) continue;
+      entry += fmt::format("|{}", alike[entry]++);
       threads[entry].try_emplace(i, t);
       if (waits_for_ranks(activities.of_thread(s.rank, t).activity)) ++waiting[entry];
     }
@@ -367,7 +369,6 @@ std::vector<Standing> standings_of(const JobSnapshot& job, const std::vector<std
 
 std::string place_key(const JobSnapshot& job, const Standing& standing) {
   if (standing.named_by_gpu) return "on the GPU|" + standing.doing.operation;   // the CPU may be further on
-  const RankSnapshot& rank = job.ranks[standing.rank];
   std::string key = standing.doing.operation;
   if (const ThreadSnapshot* leading = leading_thread(job, standing)) {
     const ThreadSnapshot& thread = *leading;

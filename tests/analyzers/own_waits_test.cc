@@ -38,6 +38,8 @@ TEST_CASE("output that nobody takes is file I/O") {
     CHECK(told(literal) == "file-io: cannot write its output (log at train.py:7, blocked in write(fd 1 -> " + target + "))");
     CHECK(has(advice(literal), "reader of that pipe"));
   }
+  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 2))), "file-io: cannot write its output"));   // a core
+  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9))), "user-code"));
   CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "/data/x"))), "file-io: is blocked in file I/O"));
   CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "anon_inode:[eventfd]"))), "user-code"));
 }
@@ -162,6 +164,8 @@ TEST_CASE("locks that nobody holds are called what they are, and the thread that
   CHECK(verb({py("_wait_for_tstate_lock", kLib + "threading.py", 1132), py("join", kLib + "threading.py", 1112)}) == "python-lock: waits for a thread to end" + alone);
   CHECK(verb({py("acquire", "<frozen importlib._bootstrap>", 120), py("_lock_unlock_module", "<frozen importlib._bootstrap>", 224)}) == "python-lock: waits for another thread's import" + alone);
   CHECK(verb({}) == "python-lock: waits for a Python lock" + alone);
+  CHECK(verb({wait, py("wait", kLib + "threading.py", 622), py("wait", kLib + "multiprocessing/pool.py", 765), py("get", kLib + "multiprocessing/pool.py", 768)}) ==
+        "python-lock: waits for its pool of processes (main at train.py:30)");
 
   LiteralJob literal = rank_2_in(kLockWait + Stack{wait, py("get", kLib + "queue.py", 171)});
   literal.thread(literal.job.ranks[2], 999, "Router", {libc("recv"), py("reader", "/home/u/service.py", 7), py("run", kLib + "threading.py", 975)}).syscall = call("recvfrom", 8, "unix socket:[3]");

@@ -59,6 +59,20 @@ TEST_CASE("threads beside the training ones that every rank has do not tell") {
   CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "user-code"));
 }
 
+TEST_CASE("of several training threads that began alike, those that wait for ranks are compared") {
+  LiteralJob literal = job_of(kJoins, kSleeps + trainer(22), kStill);
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.job.ranks[static_cast<std::size_t>(r)];
+    rank.threads.pop_back();
+    literal.thread(rank, 900 + r, "trainer", kSleeps + trainer(22)).motion = kStill;
+    literal.thread(rank, 950 + r, "trainer", r == 1 ? Stack{libc("recv")} + trainer(19) : kCollective + trainer(17)).motion = kStill;
+    if (r == 1) rank.threads.back().syscall = call("recvfrom", 9, "tcp a -> b");
+  }
+  const Verdict v = analyze(literal.job).verdict;
+  REQUIRE(v.suspects.size() == 1);
+  CHECK((v.suspects[0].rank == 1 && v.suspects[0].reason == "network-io"));
+}
+
 TEST_CASE("training threads that move are healthy, all at one place symmetric") {
   LiteralJob literal = job_of(kSleeps, kCollective + trainer(17));
   CHECK(analyze(literal.job).verdict.status == "symmetric");
