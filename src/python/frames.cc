@@ -51,8 +51,8 @@ class Walker {
  public:
   Walker(const Target& target, const Layout& layout, const ChainStart& start, Budget& budget)
       : target_(target), layout_(layout), budget_(budget), has_runs_by_frame_(layout.frame_owner == kAbsent), next_(start.frame) {
-    size_ = span_of({layout.frame_previous, layout.frame_code, layout.frame_instruction, layout.frame_owner, layout.frame_is_entry,
-                     layout.frame_tlbc_index});
+    size_ = span_of({layout.frame_previous, layout.frame_code, layout.frame_instruction, layout.frame_executing, layout.frame_owner,
+                     layout.frame_is_entry, layout.frame_tlbc_index});
     if (start.cframe == 0) return;
     cframes_ = read_cframes(target, layout, start.cframe, start.thread_state + layout.thread_root_cframe, budget);
     if (layout.thread_frame == kAbsent) {
@@ -133,6 +133,10 @@ class Walker {
     if (layout_.minor >= 14) frame.code &= ~kStackRefTags;
     if (layout_.frame_owner == kAbsent) {
       frame.instruction = static_cast<std::uint64_t>(std::int64_t{copy.get<std::int32_t>(layout_.frame_instruction)});
+      if (next_ == 0 && delegates(copy) && !chain_.runs.empty()) {
+        chain_.runs.back().frames.push_back(frame);
+        return end_damaged("an exception is thrown through a generator, which hides its callers in 3.9");
+      }
       run_.frames.push_back(frame);
       return end_run(std::nullopt);
     }
@@ -152,6 +156,13 @@ class Walker {
     } else {
       run_.frames.push_back(frame);
     }
+  }
+
+  // 3.9 throws an exception into the innermost of delegating generators without executing the others: gen_throw() makes each the thread's current frame, and
+  // keeps what was current in a variable of its own. Such a frame has no caller, and no call of the loop. (A trace function that is told of a call sees a
+  // frame that is not executing either: of the outermost frame of a thread it is one that has not begun.)
+  bool delegates(const StructCopy& copy) const {
+    return layout_.frame_executing != kAbsent && copy.get<std::uint8_t>(layout_.frame_executing) == 0 && copy.get<std::int32_t>(layout_.frame_instruction) >= 0;
   }
 
   // 3.11, the frames that no _PyCFrame separates any more: those of the outermost call. Where the two chains do not fit each other, the frames'

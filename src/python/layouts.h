@@ -59,6 +59,7 @@ struct Layout {
   Offset frame_previous = kAbsent;
   Offset frame_code = kAbsent;
   Offset frame_instruction = kAbsent;        // f_lasti (int), prev_instr (3.11, 3.12: pointer), instr_ptr (3.13+: pointer)
+  Offset frame_executing = kAbsent;          // 3.9: a byte, 1 while a call of the eval loop executes the frame
   Offset frame_owner = kAbsent;              // 3.11+
   Offset frame_is_entry = kAbsent;           // 3.11
   Offset frame_tlbc_index = kAbsent;         // free-threaded 3.14+

@@ -108,6 +108,7 @@ class FakeInterpreter {
     set(at + layout_.frame_code, version_.minor >= 14 ? code_at | 1 : code_at);
     if (layout_.frame_owner == python::kAbsent) {
       set<std::int32_t>(at + layout_.frame_instruction, version_.minor == 10 ? unit : unit * 2);
+      if (layout_.frame_executing != python::kAbsent) set<std::uint8_t>(at + layout_.frame_executing, 1);
     } else {
       set<Address>(at + layout_.frame_instruction, code_at + layout_.code_instructions + static_cast<Address>(unit * 2));
       set(at + layout_.frame_owner, owner);

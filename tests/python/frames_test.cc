@@ -51,6 +51,27 @@ using Runs = std::vector<ReadRun>;
 
 }  // namespace
 
+TEST_CASE("3.9: a generator that an exception is thrown through has no call of its own, and hides its callers") {
+  FakeInterpreter fake({3, 9, 18, ""});
+  const Address delegating = fake.frame(fake.code("delegating"), 0);
+  const Address inner = fake.frame(fake.code("inner"), delegating);
+  fake.thread(kThread, fake.frame(fake.code("f"), inner));
+  const Runs each_alone = {{{"f"}, std::nullopt}, {{"inner"}, std::nullopt}, {{"delegating"}, std::nullopt}};
+  SECTION("it is not executed") {
+    fake.set<std::uint8_t>(delegating + fake.layout().frame_executing, 0);
+    const State state = must_read(fake);
+    CHECK(runs_of(state) == Runs{{{"f"}, std::nullopt}, {{"inner", "delegating"}, std::nullopt}});
+    REQUIRE(state.threads.at(0).problems.size() == 1);
+    CHECK(state.threads[0].problems[0].message == fmt::format("Python thread {:#x}: its frames are incomplete: an exception is thrown through a generator, which hides its callers in 3.9", kThread));
+  }
+  SECTION("all are executed") { CHECK(runs_of(fake) == each_alone); }
+  SECTION("a function that has not begun, of which a trace function is told") {
+    fake.set<std::uint8_t>(delegating + fake.layout().frame_executing, 0);
+    fake.set<std::int32_t>(delegating + fake.layout().frame_instruction, -1);
+    CHECK(runs_of(fake) == each_alone);
+  }
+}
+
 TEST_CASE("3.10: each frame's CFrame is on the C stack") {
   FakeInterpreter fake({3, 10, 13, ""});
   const Address outer = fake.frame(fake.code("outer"), 0);
