@@ -58,10 +58,12 @@ CLI::Validator a_number() {
 }
 
 // Of a file or folder that the user names for cores: a misspelt one would only show as names that are missing.
-CLI::Validator something_there() {
-  return {[](std::string& path) {
+CLI::Validator is_there(bool folder) {
+  return {[folder](std::string& path) {
             struct stat st{};
-            return stat(path.c_str(), &st) == 0 ? std::string() : fmt::format("{}: {}", path.empty() ? "\"\"" : sanitize(path), std::strerror(errno));
+            const std::string name = path.empty() ? "\"\"" : sanitize(path);
+            if (stat(path.c_str(), &st) != 0) return fmt::format("{}: {}", name, std::strerror(errno));
+            return (S_ISDIR(st.st_mode) != 0) == folder ? std::string() : fmt::format("{}: {}", name, folder ? "not a folder" : "a folder, not a file");
           },
           ""};
 }
@@ -96,9 +98,9 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
     sub->add_option("--color", color, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
   };
   const auto choosing_files = [&](CLI::App* sub) {
-    sub->add_option("--exe", options.core.executable, "the program that the cores are of, when it is not at the path they name")->type_name("FILE")->check(something_there());
-    sub->add_option("--sysroot", options.core.sysroot, "folder that holds the other machine's files under their paths")->type_name("DIR")->check(something_there());
-    sub->add_option("--search", options.core.search, "folder with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all()->check(something_there());
+    sub->add_option("--exe", options.core.executable, "the program that the cores are of, when it is not at the path they name")->type_name("FILE")->check(is_there(false));
+    sub->add_option("--sysroot", options.core.sysroot, "folder that holds the other machine's files under their paths")->type_name("DIR")->check(is_there(true));
+    sub->add_option("--search", options.core.search, "folder with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all()->check(is_there(true));
   };
   const auto common = [&](CLI::App* sub) {
     writing(sub);

@@ -78,6 +78,9 @@ def case_usage_errors_say_what_is_wrong(folder):
                             (["core", "core", "--exe", gone], "--exe: %s: No such file or directory" % gone),
                             (["core", "core", "--sysroot", gone], "--sysroot: %s: No such file or directory" % gone),
                             (["core", "core", "--search", folder, "--search", gone], "--search: %s: No such file or directory" % gone),
+                            (["core", "core", "--exe", folder], "--exe: %s: a folder, not a file" % folder),
+                            (["core", "core", "--sysroot", "/dev/null"], "--sysroot: /dev/null: not a folder"),
+                            (["core", "core", "--search", "/dev/null"], "--search: /dev/null: not a folder"),
                             (["doctor", "core", "--search", gone], "--search: %s: No such file or directory" % gone)):
         status, out, err = run_tool(*arguments)
         check(status == 2 and out == b"" and said in err.decode(), "%s: status %d, %r, %r" % (arguments, status, out, err))
