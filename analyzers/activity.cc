@@ -408,8 +408,9 @@ Doing Activities::of_rank(std::size_t rank) {
     const Role role = roles_[rank][t];
     if (t == main || (by_autograd ? role != Role::kAutograd : role != Role::kPython && role != Role::kCheckpoint && role != Role::kDataLoader)) continue;
     const Doing other = of_thread(rank, t);
-    // Of an event loop only what its pool runs may be awaited, and a collective in there is. Threads beside it have work of their own.
-    if (in_event_loop && !waits_for_ranks(other.activity) && !runs_pool_task(job_, r.threads[t])) continue;
+    // Of an event loop only what its pool runs may be awaited, and a collective in there is. Threads beside it have work of their own: standing.cc
+    // compares them.
+    if (in_event_loop && !runs_pool_task(job_, r.threads[t])) continue;
     const bool tells = by_autograd ? other.activity != Activity::kUnknown && other.activity != Activity::kAutograd && (other.by_frame || has_python(job_, r.threads[t]))
                                    : other.by_frame && other.activity != Activity::kSubprocess;
     const bool task = for_tasks && role == Role::kPython && runs_task(job_, r.threads[t]) && !waits_for_ranks(other.activity) && other.activity != Activity::kUnknown &&
@@ -457,6 +458,13 @@ std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSna
     }
   }
   return python ? python : native;
+}
+
+bool waits_for_events(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  constexpr std::array<std::string_view, 13> kEventCalls = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "pselect",         "pause",  "sigsuspend", "rt_sigsuspend",
+                                                            "sigwait",    "sigwaitinfo", "sigtimedwait", "rt_sigtimedwait", "accept", "accept4"};
+  const std::string call = blocking_call(job, thread);
+  return is_one_of(call, kSleepCalls) || is_one_of(call, kPollCalls) || is_one_of(call, kEventCalls);
 }
 
 bool is_process_lock(const Frame& frame) { return frame.kind == FrameKind::kNative && base_name(frame.module).starts_with("_multiprocessing."); }

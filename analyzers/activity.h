@@ -67,6 +67,8 @@ std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread);
 
 // What the thread called: the system call where the kernel told, else the C library's function on top of the stack. "": neither.
 std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread);
+// It sleeps, or waits for a signal, a connection or any of several descriptors.
+bool waits_for_events(const JobSnapshot& job, const ThreadSnapshot& thread);
 // Of multiprocessing's locks between processes, whose acquire() is no Python code.
 bool is_process_lock(const Frame& frame);
 // It writes to a pipe or a terminal whose reader takes nothing.

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -88,8 +89,9 @@ void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role
     std::vector<std::size_t> candidates;
     for (std::size_t c = 0; c < job.ranks.size(); ++c) {
       const RankSnapshot& child = job.ranks[c];
-      const bool loads = !roles[c].empty() && std::find(roles[c].begin(), roles[c].end(), Role::kDataLoader) != roles[c].end();
-      if (is_child_of(child, rank) && !is_dead(child) && !loads && may_be_waited_for(job, child)) candidates.push_back(c);
+      if (!is_child_of(child, rank) || is_dead(child)) continue;
+      const bool loads = std::find(roles[c].begin(), roles[c].end(), Role::kDataLoader) != roles[c].end();
+      if (!loads && may_be_waited_for(job, child)) candidates.push_back(c);
     }
     if (candidates.size() == 1) standing.child = candidates.front();
     if (may_read_child && !candidates.empty()) standing.doing.activity = Activity::kSubprocess;
@@ -166,7 +168,9 @@ std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
 // The function that a main thread stands by in; nothing where it is at work, or waits for other ranks itself.
 std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
   if (waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != Activity::kPythonLock) || (main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
-  if (doing.activity != Activity::kUserCode && doing.activity != Activity::kPythonLock && doing.activity != Activity::kNetworkIo) return std::nullopt;
+  // A call that waits for anything to happen, rather than for an answer or in an exchange of its own.
+  const bool waits = doing.operation == kEventLoop || waits_for_events(job, main);
+  if (doing.activity != Activity::kPythonLock && !((doing.activity == Activity::kUserCode || doing.activity == Activity::kNetworkIo) && waits)) return std::nullopt;
   const auto place = telling_frame(job, main);
   if (!place) return std::nullopt;
   const Frame& frame = job.frames[main.frames[*place]];
@@ -174,15 +178,28 @@ std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnap
   return frame.function.value_or("") + '|' + frame.file.value_or("");
 }
 
+// Threads that began in one function, a rank each.
+struct AlikeThreads {
+  std::map<std::size_t, std::size_t> threads;   // index of the thread by that of the standing
+  std::size_t waiting = 0;                      // how many wait for other ranks
+  bool in_collective = false;
+
+  // Whether they may be what trains: most ranks have one, and most of these have arrived.
+  bool may_train(std::size_t ranks) const { return threads.size() * 2 > ranks && waiting > 0 && waiting * 2 >= threads.size(); }
+  // A thread beside the training ones may wait for ranks at all times (a listener in the store): collectives are for training, and where only some wait a rank differs.
+  auto weight() const { return std::tuple(in_collective, waiting < threads.size(), waiting); }
+};
+
 // Jobs that train in a thread of their own, while the main thread joins it, polls it or waits for signals: where all main threads stand by in one
 // function, and threads that began in one function wait for other ranks, these tell, of each rank that has one.
 void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<Standing>& standings) {
   std::optional<std::string> common;
-  std::map<std::string, std::map<std::size_t, std::size_t>> threads;   // by entry: thread by standing
-  std::map<std::string, std::size_t> waiting;                          // by entry: ranks of which it waits for others
+  std::map<std::string, AlikeThreads> by_entry;
+  std::size_t ranks = 0;
   for (std::size_t i = 0; i < standings.size(); ++i) {
     const Standing& s = standings[i];
     if (s.stranger || !s.readable) continue;
+    ++ranks;
     const RankSnapshot& rank = job.ranks[s.rank];
     std::map<std::string, int> alike;   // threads of one rank that began in one function are told apart by the order in which they began
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
@@ -195,13 +212,18 @@ void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vec
       std::string entry = roles[s.rank][t] == Role::kPython ? entry_of(job, rank.threads[t]) : "";
       if (entry.empty()) continue;
       entry += fmt::format("|{}", alike[entry]++);
-      threads[entry].try_emplace(i, t);
-      if (waits_for_ranks(activities.of_thread(s.rank, t).activity)) ++waiting[entry];
+      AlikeThreads& group = by_entry[entry];
+      group.threads.try_emplace(i, t);
+      const Activity activity = activities.of_thread(s.rank, t).activity;
+      if (waits_for_ranks(activity)) ++group.waiting;
+      if (activity == Activity::kCollective) group.in_collective = true;
     }
   }
-  if (waiting.empty()) return;
-  const auto most = std::max_element(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  for (const auto& [i, thread] : threads.at(most->first)) {
+  const AlikeThreads* trainers = nullptr;
+  for (const auto& [entry, group] : by_entry)
+    if (group.may_train(ranks) && (trainers == nullptr || trainers->weight() < group.weight())) trainers = &group;
+  if (trainers == nullptr) return;
+  for (const auto& [i, thread] : trainers->threads) {
     Doing doing = activities.of_thread(standings[i].rank, thread);
     if (doing.activity == Activity::kUnknown) continue;
     standings[i].doing = std::move(doing);

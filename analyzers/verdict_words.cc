@@ -70,7 +70,11 @@ std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& ra
   std::vector<const ThreadSnapshot*> others;
   bool some_python = false;
   for (const ThreadSnapshot& thread : rank.threads) {
-    if (thread.tid == waiting.tid || thread.stack_end != StackEnd::kComplete) continue;
+    if (thread.tid == waiting.tid) continue;
+    if (thread.stack_end != StackEnd::kComplete) {
+      some_python = true;   // for all that is known
+      continue;
+    }
     bool own_code = false;
     for (const FrameId id : thread.frames) {
       const Frame& frame = job.frames[id];

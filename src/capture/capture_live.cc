@@ -60,7 +60,8 @@ class Preparer {
   static bool can_train(Pid pid) {
     const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid));
     return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos || maps->find("/libnccl") != std::string::npos ||
-                    maps->find("/jaxlib/") != std::string::npos);
+                    maps->find("/jaxlib/") != std::string::npos || maps->find("/libtensorflow") != std::string::npos || maps->find("/libpaddle") != std::string::npos ||
+                    maps->find("/libcuda.so") != std::string::npos);
   }
 
   Prepared& prepare(Pid pid) {

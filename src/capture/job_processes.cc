@@ -134,10 +134,10 @@ class Planner {
   // Of a script around a training program, be it a shell's (`python train.py | tee log`) or Python's: that program, known by what it has loaded and
   // the script has not.
   std::optional<Pid> only_trainer(Pid script, const std::vector<Pid>& below) {
-    if (below.empty() || !facts_.can_train || !std::all_of(below.begin(), below.end(), [&](Pid p) { return same(identity(p), identity(script)); })) return std::nullopt;
+    if (below.empty() || !facts_.can_train || facts_.can_train(script) || !std::all_of(below.begin(), below.end(), [&](Pid p) { return same(identity(p), identity(script)); })) return std::nullopt;
     std::vector<Pid> trainers;
     std::copy_if(below.begin(), below.end(), std::back_inserter(trainers), facts_.can_train);
-    if (trainers.size() != 1 || facts_.can_train(script)) return std::nullopt;
+    if (trainers.size() != 1) return std::nullopt;
     return trainers.front();
   }
 

@@ -327,6 +327,16 @@ bool names_threads(const python::State& state) {
          std::all_of(state.threads.begin(), state.threads.end(), [&](const python::ThreadState& t) { return t.interpreter_id == state.threads.front().interpreter_id; });
 }
 
+// Whether the interpreter is being taken down: from a point on other threads have no state, and stay in the loop for good.
+bool is_finalizing(const Target& target, const std::vector<UnwoundStack>& stacks, const SymbolBatch& symbols) {
+  return std::any_of(stacks.begin(), stacks.end(), [&](const UnwoundStack& stack) {
+    return std::any_of(stack.frames.begin(), stack.frames.end(), [&](const UnwoundFrame& frame) {
+      const std::string* function = physical_function(target, frame, symbols);
+      return function != nullptr && (function->starts_with("Py_Finalize") || function->starts_with("_Py_Finalize") || function->starts_with("Py_EndInterpreter"));
+    });
+  });
+}
+
 // Whether a thread without a thread state is in a call of the loop that runs something. One that waits for the GIL may have lost its state for good: a daemon
 // thread when the interpreter is gone.
 bool runs_unknown_loop(const Target& target, const UnwoundStack& stack, const SymbolBatch& symbols) {
@@ -386,7 +396,7 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
     const std::vector<const python::ThreadState*>& states = python_threads[i];
     if (states.empty()) {
       for (const UnwoundFrame& frame : stack.frames) append_native(target, frame, symbols, table, thread.frames);
-      if (rank.python && names_threads(*rank.python) && runs_unknown_loop(target, stack, symbols)) {
+      if (rank.python && names_threads(*rank.python) && runs_unknown_loop(target, stack, symbols) && !is_finalizing(target, rank.stacks, symbols)) {
         troubles.add("it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are missing", info.tid);
         worsen(snapshot, Status::kPartial);
       }

@@ -250,7 +250,12 @@ class Merger {
     for (const ThreadState* thread : threads) {
       left_out |= thread->left_out_innermost;
       for (const Address shim : thread->empty_calls) {
-        if (const auto at = position_of(native_, shim)) empty.insert(*at / 2);
+        const auto at = position_of(native_, shim);
+        if (!at) continue;
+        // The instructions' functions of a tail-calling loop (3.14) stand inside of the call.
+        std::size_t call = *at / 2;
+        empty.insert(call);
+        while (call-- > 0 && loops_[call]) empty.insert(call);
       }
     }
     if (!items_.empty() && !left_out) return;

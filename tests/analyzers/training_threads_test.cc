@@ -59,6 +59,22 @@ TEST_CASE("threads beside the training ones that every rank has do not tell") {
   CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "user-code"));
 }
 
+TEST_CASE("threads that always wait for ranks do not outvote the training ones") {
+  const Stack listens = Stack{libc("recv"), nat("c10d::TCPStore::wait(...)"), py("listen", "/home/u/abort.py", 9)} + kThreadRoot;
+  LiteralJob literal = job_of(kJoins, kSleeps + trainer(19), kStill);
+  for (RankSnapshot& rank : literal.job.ranks) literal.thread(rank, rank.pid + 850, "listener", listens).motion = kStill;
+  const Verdict v = analyze(literal.job).verdict;
+  REQUIRE(v.suspects.size() == 1);
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "user-code"));
+}
+
+TEST_CASE("a thread that one rank alone has, and that waits for ranks, accuses nobody") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, kSleeps + in_main(50)).threads[0].motion = kStill;
+  literal.thread(literal.job.ranks[0], 950, "listener", kCollective + Stack{py("listen", "/home/u/abort.py", 9)} + kThreadRoot).motion = kStill;
+  CHECK(analyze(literal.job).verdict.status == "symmetric");
+}
+
 TEST_CASE("of several training threads that began alike, those that wait for ranks are compared") {
   LiteralJob literal = job_of(kJoins, kSleeps + trainer(22), kStill);
   for (int r = 0; r < 4; ++r) {

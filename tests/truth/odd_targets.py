@@ -227,6 +227,34 @@ def case_ending_threads(folder):
         fixture.check_unharmed()
 
 
+def case_taken_down(folder):
+    """Python is being taken down, and hangs as it flushes its output: a daemon thread has no thread state any more. Nothing of it can be read, and nothing is missing."""
+    program = r"""
+import atexit, os, queue, sys, threading, time
+os.write(1, b'{"ready": true, "pid": %d, "threads": []}\n' % os.getpid())
+threading.Thread(target=lambda: queue.Queue().get(), daemon=True).start()
+_, full = os.pipe()
+os.set_blocking(full, False)
+try:
+    while True: os.write(full, bytes(65536))
+except BlockingIOError: pass
+os.set_blocking(full, True)
+sys.stdout = os.fdopen(full, "w")
+atexit.register(lambda: sys.stdout.write("x") and None)
+time.sleep(0.1)   # until the thread waits
+"""
+    with Fixture(["/usr/bin/python3", "-c", program], env={k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}) as fixture:
+        def taken_down():
+            status, out, _ = run_tool("attach", "--pids", fixture.pid, "--format", "json")
+            return status, only_rank(json.loads(out), fixture.pid)
+
+        wait_until(lambda: any(frame["function"] == "Py_FinalizeEx" for thread in taken_down()[1]["threads"] for frame in thread["frames"]), "Python's end")
+        status, rank = taken_down()
+        check(status == 0 and rank["status"] == "complete" and len(rank["threads"]) == 2, "status %d, %s: %r" % (status, rank["status"], rank["problems"]))
+        fixture.check_unharmed(answers=False)
+        fixture.process.kill()   # nothing else ends it
+
+
 def case_perf_trampolines(folder):
     """python -X perf calls through code in anonymous memory that keeps no frame pointer: sub $8,%rsp; call *%rcx; add $8,%rsp; ret."""
     program = r"""
