@@ -408,9 +408,9 @@ Doing Activities::of_rank(std::size_t rank) {
     const Role role = roles_[rank][t];
     if (t == main || (by_autograd ? role != Role::kAutograd : role != Role::kPython && role != Role::kCheckpoint && role != Role::kDataLoader)) continue;
     const Doing other = of_thread(rank, t);
-    // Of an event loop only what its pool runs may be awaited, and a collective in there is. Threads beside it have work of their own: standing.cc
+    // Of an event loop only what its pool runs may be awaited, and a collective in any thread is. Threads beside it have work of their own: standing.cc
     // compares them.
-    if (in_event_loop && !runs_pool_task(job_, r.threads[t])) continue;
+    if (in_event_loop && other.activity != Activity::kCollective && !runs_pool_task(job_, r.threads[t])) continue;
     const bool tells = by_autograd ? other.activity != Activity::kUnknown && other.activity != Activity::kAutograd && (other.by_frame || has_python(job_, r.threads[t]))
                                    : other.by_frame && other.activity != Activity::kSubprocess;
     const bool task = for_tasks && role == Role::kPython && runs_task(job_, r.threads[t]) && !waits_for_ranks(other.activity) && other.activity != Activity::kUnknown &&

@@ -180,14 +180,29 @@ std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnap
 
 // Threads that began in one function, a rank each.
 struct AlikeThreads {
+  // What the one of them waits for that tells most. A thread beside the training ones may wait for ranks at all times (a listener in the store, a
+  // receiver of messages): collectives are for training.
+  enum class Wait { kNone, kOther, kExchange, kCollective };
+
   std::map<std::size_t, std::size_t> threads;   // index of the thread by that of the standing
   std::size_t waiting = 0;                      // how many wait for other ranks
-  bool in_collective = false;
+  Wait wait = Wait::kNone;
 
-  // Whether they may be what trains: most ranks have one, and most of these have arrived.
-  bool may_train(std::size_t ranks) const { return threads.size() * 2 > ranks && waiting > 0 && waiting * 2 >= threads.size(); }
-  // A thread beside the training ones may wait for ranks at all times (a listener in the store): collectives are for training, and where only some wait a rank differs.
-  auto weight() const { return std::tuple(in_collective, waiting < threads.size(), waiting); }
+  void add(std::size_t standing, std::size_t thread, Activity activity, bool has_nccl) {
+    threads.try_emplace(standing, thread);
+    const bool on_device = activity == Activity::kGpuWait && has_nccl;   // for a kernel that may be a collective's
+    if (!waits_for_ranks(activity) && !on_device) return;
+    ++waiting;
+    wait = std::max(wait, activity == Activity::kCollective ? Wait::kCollective : activity == Activity::kPointToPoint || on_device ? Wait::kExchange : Wait::kOther);
+  }
+  // Whether they may be what trains. In a collective, where half of the ranks have one: those of the others may be gone. Else most ranks have one, and
+  // half of these have arrived.
+  bool may_train(std::size_t ranks) const {
+    if (wait == Wait::kCollective) return threads.size() * 2 >= ranks;
+    return threads.size() * 2 > ranks && waiting > 0 && waiting * 2 >= threads.size();
+  }
+  // Where only some wait, a rank differs.
+  auto weight() const { return std::tuple(wait, waiting < threads.size(), waiting); }
 };
 
 // Jobs that train in a thread of their own, while the main thread joins it, polls it or waits for signals: where all main threads stand by in one
@@ -212,11 +227,7 @@ void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vec
       std::string entry = roles[s.rank][t] == Role::kPython ? entry_of(job, rank.threads[t]) : "";
       if (entry.empty()) continue;
       entry += fmt::format("|{}", alike[entry]++);
-      AlikeThreads& group = by_entry[entry];
-      group.threads.try_emplace(i, t);
-      const Activity activity = activities.of_thread(s.rank, t).activity;
-      if (waits_for_ranks(activity)) ++group.waiting;
-      if (activity == Activity::kCollective) group.in_collective = true;
+      by_entry[entry].add(i, t, activities.of_thread(s.rank, t).activity, has_nccl(roles[s.rank]));
     }
   }
   const AlikeThreads* trainers = nullptr;

@@ -101,6 +101,16 @@ TEST_CASE("an event loop: its pool's threads tell, else it waits for what its ta
     literal.thread(literal.job.ranks[2], 902, "asyncio_0", collective + pool);
     CHECK(analyze(literal.job).verdict.status == "symmetric");
   }
+  SECTION("a thread beside the loop of rank 0 is in the collective, as the main threads of others are") {
+    literal.job.ranks[0].threads.pop_back();
+    literal.thread(literal.job.ranks[0], 900, "trainer", collective + Stack{py("main", "/home/u/train.py", 17), py("<module>", "/home/u/train.py", 60)});
+    for (const std::size_t r : {1U, 2U, 3U}) {
+      literal.job.ranks[r].threads.clear();
+      literal.thread(literal.job.ranks[r], 100 + static_cast<Tid>(r), "python3", waits_in_all_reduce());
+    }
+    CHECK(has(analyze(literal.job).verdict.summary, "waits in all_reduce"));
+    CHECK_FALSE(has(analyze(literal.job).verdict.summary, "event loop"));
+  }
   SECTION("what a callback of the loop does is no wait of the loop") {
     literal.job.ranks[2].threads.clear();
     literal.thread(literal.job.ranks[2], 102, "python3", Stack{libc("read"), py("load", "/home/u/train.py", 3), py("_run", kLib + "asyncio/events.py", 80), loop[2], loop[3]} + in_main(30)).syscall = call("read", 5, "/data/x");

@@ -75,6 +75,66 @@ TEST_CASE("a thread that one rank alone has, and that waits for ranks, accuses n
   CHECK(analyze(literal.job).verdict.status == "symmetric");
 }
 
+TEST_CASE("threads that wait for messages do not outvote those in a collective, and threads in the store not those that exchange messages") {
+  const Stack receives = Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), nat("c10d::ProcessGroupGloo::RecvWork::wait(int)"),
+                               py("recv", kPackages + "torch/distributed/distributed_c10d.py", 2500)};
+  LiteralJob literal = job_of(kPauses, kCollective + trainer(17), kStill);
+  for (int r = 0; r < 4; ++r)
+    literal.thread(literal.job.ranks[static_cast<std::size_t>(r)], 950 + r, "inbox", (r == 2 ? kSleeps : receives) + Stack{py("inbox", "/home/u/mail.py", 9)} + kThreadRoot).motion = kStill;
+  CHECK(analyze(literal.job).verdict.status == "symmetric");
+
+  LiteralJob exchange = job_of(kPauses, receives + trainer(18), kStill);
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = exchange.job.ranks[static_cast<std::size_t>(r)];
+    rank.threads.pop_back();
+    exchange.thread(rank, 900 + r, "trainer", receives + trainer(18)).motion = kStill;
+    exchange.thread(rank, 950 + r, "listener", (r == 0 ? kSleeps : Stack{libc("recv"), nat("c10d::TCPStore::wait(...)")}) + Stack{py("listen", "/home/u/abort.py", 9)} + kThreadRoot).motion = kStill;
+  }
+  for (const Suspect& suspect : analyze(exchange.job).verdict.suspects) CHECK_FALSE(has(suspect.summary, "listen"));
+}
+
+TEST_CASE("where half of the ranks have no training thread any more, those in the collective wait for them") {
+  LiteralJob literal = job_of(kPauses, kCollective + trainer(17), kStill);
+  for (const std::size_t r : {1U, 2U}) literal.job.ranks[r].threads.pop_back();
+  const Verdict v = analyze(literal.job).verdict;
+  CHECK(v.status == "culprit");
+  REQUIRE(v.suspects.size() == 2);
+  CHECK((v.suspects[0].rank == 1 && v.suspects[1].rank == 2));
+}
+
+TEST_CASE("one training thread in a collective accuses all that are elsewhere") {
+  LiteralJob literal = job_of(kPauses, kCollective + trainer(17), kStill);
+  for (const std::size_t r : {1U, 2U, 3U}) {
+    RankSnapshot& rank = literal.job.ranks[r];
+    rank.threads.pop_back();
+    ThreadSnapshot& thread = literal.thread(rank, 900 + static_cast<Tid>(r), "trainer", Stack{libc("read"), py("load", "/home/u/data.py", 4)} + trainer(12));
+    thread.motion = kStill;
+    thread.syscall = call("read", 5, "/data/x");
+  }
+  const Verdict v = analyze(literal.job).verdict;
+  CHECK(v.status == "culprit");
+  REQUIRE(v.suspects.size() == 3);
+  CHECK(v.suspects[0].reason == "file-io");
+}
+
+TEST_CASE("training threads that wait for their GPUs, in processes with NCCL's threads") {
+  const Stack synchronizes = {nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"), nat("cudaStreamSynchronize"), py("synchronize", kPackages + "torch/cuda/streams.py", 100)};
+  LiteralJob literal = job_of(kPauses, Stack{libc("recv")} + trainer(19), kStill);
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.job.ranks[static_cast<std::size_t>(r)];
+    if (r == 2) {
+      rank.threads.back().syscall = call("recvfrom", 9, "tcp a -> b");
+    } else {
+      rank.threads.pop_back();
+      literal.thread(rank, 900 + r, "trainer", synchronizes + trainer(17)).motion = kStill;
+    }
+    literal.thread(rank, 970 + r, "pt_nccl_watchdg", {libc("pthread_cond_timedwait"), nat("c10d::ProcessGroupNCCL::watchdogHandler()")}).motion = kPolls;
+  }
+  const Verdict v = analyze(literal.job).verdict;
+  REQUIRE(v.suspects.size() == 1);
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "network-io"));
+}
+
 TEST_CASE("of several training threads that began alike, those that wait for ranks are compared") {
   LiteralJob literal = job_of(kJoins, kSleeps + trainer(22), kStill);
   for (int r = 0; r < 4; ++r) {
