@@ -4,8 +4,10 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <libelf.h>
+#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <new>
 
 #include "symbolizers/line_program.h"
 #include "symbolizers/scope_walk.h"
@@ -31,6 +33,12 @@ struct OpenDwarf {
   const elf::Image* image = nullptr;
 };
 
+// libdw's own would exit with status 1.
+[[noreturn]] void out_of_memory() {
+  if (const auto handler = std::get_new_handler()) handler();
+  std::abort();
+}
+
 Result<OpenDwarf> open_dwarf(const elf::Image& image) {
   static std::once_flag version_set;
   std::call_once(version_set, [] { elf_version(EV_CURRENT); });
@@ -51,6 +59,7 @@ Result<OpenDwarf> open_dwarf(const elf::Image& image) {
     const char* why = opened.elf == nullptr ? elf_errmsg(-1) : dwarf_errmsg(-1);
     return fail(Error{.code = ErrorCode::kMalformed, .subject = image.name(), .what = why, .where = {}, .os_errno = 0, .hint = {}});
   }
+  dwarf_new_oom_handler(opened.dwarf.get(), out_of_memory);
   return opened;
 }
 

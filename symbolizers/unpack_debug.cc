@@ -1,10 +1,13 @@
 #include "symbolizers/unpack_debug.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <fmt/format.h>
 #include <zlib.h>
 #include <zstd.h>
 
+#include "base/workers.h"
 #include "elf/bytes.h"
 
 namespace rankstacks {
@@ -25,6 +28,12 @@ struct Packed {
 };
 
 bool is_debug(const elf::Section& section) { return section.name.starts_with(".debug_") || section.name.starts_with(".zdebug_"); }
+
+// What lines and scopes are read from. Where variables lie (.debug_loclists, a seventh of libc's), macros and indexes of names are not.
+bool is_read(const elf::Section& section) {
+  constexpr std::array<std::string_view, 11> kRead = {"info", "types", "abbrev", "aranges", "line", "line_str", "str", "str_offsets", "addr", "ranges", "rnglists"};
+  return is_debug(section) && std::find(kRead.begin(), kRead.end(), section.name.substr(section.name.find('_') + 1)) != kRead.end();
+}
 
 Packed parse(const elf::Image& image, const elf::Section& section) {
   const auto bytes = image.contents(section);
@@ -93,7 +102,7 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
     size = header.sh_offset + length;
   };
   for (const elf::Section& section : image.sections()) {
-    if (!is_debug(section) || image.contents(section).empty()) continue;
+    if (!is_read(section) || image.contents(section).empty()) continue;
     const Packed packed = parse(image, section);
     if (packed.method != 0 && packed.method != kZlib && packed.method != kZstd) {
       return malformed(fmt::format("{} is compressed by an unknown method ({})", section.name, packed.method));
@@ -133,10 +142,17 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
 
   std::vector<std::byte> bytes(header.e_shoff + headers.size() * sizeof(Elf64_Shdr));
   put(bytes, 0, header);
-  for (std::size_t i = 0; i < contents.size(); ++i) {
-    if (!unpack(contents[i], bytes.data() + headers[i + 1].sh_offset)) {
-      return malformed(fmt::format("{} does not unpack", names.c_str() + headers[i + 1].sh_name));
-    }
+  // The largest first: .debug_info alone is more than half of them.
+  std::vector<std::size_t> order(contents.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return contents[a].size > contents[b].size; });
+  std::vector<char> unpacked(contents.size());
+  run_side_by_side(contents.size(), [&](std::size_t turn) {
+    const std::size_t i = order[turn];
+    unpacked[i] = unpack(contents[i], bytes.data() + headers[i + 1].sh_offset);
+  });
+  if (const auto bad = std::find(unpacked.begin(), unpacked.end(), 0); bad != unpacked.end()) {
+    return malformed(fmt::format("{} does not unpack", names.c_str() + headers[static_cast<std::size_t>(bad - unpacked.begin()) + 1].sh_name));
   }
   std::memcpy(bytes.data() + names_header.sh_offset, names.data(), names.size());
   for (std::size_t i = 0; i < headers.size(); ++i) put(bytes, header.e_shoff + i * sizeof(Elf64_Shdr), headers[i]);

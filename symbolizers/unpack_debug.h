@@ -13,7 +13,8 @@ namespace rankstacks {
 
 bool has_packed_debug(const elf::Image& image);
 
-// An image of just the .debug_* sections of `image`, none compressed.
+// An image of just those .debug_* sections of `image` that are read for lines and inlined functions, none compressed. Each is unpacked on a processor of
+// its own where there are several.
 Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image);
 
 }  // namespace rankstacks

@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "base/workers.h"
 #include "capture/capture_job.h"
 #include "capture/core_families.h"
 #include "capture/finish_job.h"
 #include "capture/gpu_cores.h"
 #include "capture/parallel_layout.h"
 #include "capture/rank_identity.h"
-#include "capture/workers.h"
 
 namespace rankstacks {
 namespace {

@@ -7,6 +7,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/workers.h"
 #include "capture/capture_job.h"
 #include "capture/finish_job.h"
 #include "capture/gpu_health.h"
@@ -14,7 +15,6 @@
 #include "capture/nccl_counts.h"
 #include "capture/no_suspension.h"
 #include "capture/parallel_layout.h"
-#include "capture/workers.h"
 #include "target/environment_block.h"
 #include "target/glances.h"
 #include "target/limited_target.h"

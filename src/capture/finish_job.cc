@@ -4,7 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include "capture/workers.h"
+#include "base/workers.h"
 #include "model/rank_order.h"
 
 namespace rankstacks {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <unordered_map>
 
-#include "capture/workers.h"
+#include "base/workers.h"
 #include "target/limited_target.h"
 #include "target/syscalls.h"
 

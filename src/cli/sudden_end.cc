@@ -1,5 +1,6 @@
 #include "cli/sudden_end.h"
 
+#include <csignal>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -45,11 +46,28 @@ void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.
   _exit(2);
 }
 
+// abort() has this process send the signal to itself; from another it is to end the tool as ever.
+void aborted(int signal, siginfo_t* info, void*) {
+  if (info->si_pid != getpid()) {
+    std::signal(signal, SIG_DFL);
+    raise(signal);
+    return;
+  }
+  say("rankstacks: cannot go on: a library has called abort(); what it says of that is above\n"
+      "hint: \"Unexpected error\" and failed assertions are how one runs out of memory: a limit on this shell (ulimit -v) or on this container leaves too little\n");
+  _exit(2);
+}
+
 }  // namespace
 
 void end_at_once_without_memory() {
   std::set_new_handler(out_of_memory);
   std::set_terminate(uncaught);
+  struct sigaction action{};
+  action.sa_sigaction = aborted;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGABRT, &action, nullptr);
 }
 
 }  // namespace rankstacks

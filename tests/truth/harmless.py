@@ -229,6 +229,29 @@ def case_out_of_memory(folder):
         busy.finish(30)
 
 
+def case_a_library_aborts(folder):
+    """An assertion of libdw's, as where its hash tables cannot grow: said, status 2, no core, the target goes on. The signal from outside ends the tool as ever."""
+    if "ASAN_OPTIONS" in os.environ:
+        raise Skip("nothing can be preloaded into a sanitized tool")
+    os.chdir(folder)
+    library = os.path.join(os.path.dirname(os.environ["RANKSTACKS_FIXTURES"]), "tests", "libaborting_libdw.so")
+    def allow_cores():
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with native("threads") as fixture:
+        process = subprocess.run([tool(), "attach", "--samples", "1", "--pids", str(fixture.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 env=dict(os.environ, LD_PRELOAD=library), preexec_fn=allow_cores, timeout=DEADLINE)
+        check(process.returncode == 2 and b"abort()" in process.stderr and b"hint: " in process.stderr, "status %d: %r" % (process.returncode, process.stderr))
+        check_let_go(fixture.pid, "after abort()")
+        check(os.listdir(folder) == [], "files are left: %r" % os.listdir(folder))
+        fixture.check_unharmed()
+        waiting = subprocess.Popen([tool(), "attach", "--pids", str(fixture.pid), "--samples", "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(0.3)
+        waiting.send_signal(signal.SIGABRT)
+        _, err = waiting.communicate(timeout=DEADLINE)
+        check(waiting.returncode == -signal.SIGABRT and b"library" not in err, "status %d: %r" % (waiting.returncode, err))
+        check_let_go(fixture.pid, "after SIGABRT")
+
+
 def case_two_tools_at_once(folder):
     """Each is through in a moment, and waits for the other; who holds a process for longer is named."""
     with native("threads") as fixture:
