@@ -402,15 +402,18 @@ Doing Activities::of_rank(std::size_t rank) {
   if (!by_autograd && !in_event_loop && doing.activity != Activity::kPythonLock) return doing;
   // A main thread that waits for tasks is told by what any thread with the user's code does, where all such threads do the same.
   const bool for_tasks = !by_autograd && (in_event_loop || waits_for_tasks(job_, r.threads[main]));
-  std::optional<Doing> told, told_by_task;
+  std::optional<Doing> told, told_by_task, beside;
   bool tasks_agree = true;
   for (std::size_t t = 0; t < r.threads.size(); ++t) {
     const Role role = roles_[rank][t];
     if (t == main || (by_autograd ? role != Role::kAutograd : role != Role::kPython && role != Role::kCheckpoint && role != Role::kDataLoader)) continue;
     const Doing other = of_thread(rank, t);
-    // Of an event loop only what its pool runs may be awaited, and a collective in any thread is. Threads beside it have work of their own: standing.cc
-    // compares them.
-    if (in_event_loop && other.activity != Activity::kCollective && !runs_pool_task(job_, r.threads[t])) continue;
+    // Of an event loop what its pool runs may be awaited. Threads beside it have work of their own: standing.cc compares them, and where it cannot, a
+    // collective in one tells.
+    if (in_event_loop && !runs_pool_task(job_, r.threads[t])) {
+      if (other.activity == Activity::kCollective && !beside) beside = other;
+      continue;
+    }
     const bool tells = by_autograd ? other.activity != Activity::kUnknown && other.activity != Activity::kAutograd && (other.by_frame || has_python(job_, r.threads[t]))
                                    : other.by_frame && other.activity != Activity::kSubprocess;
     const bool task = for_tasks && role == Role::kPython && runs_task(job_, r.threads[t]) && !waits_for_ranks(other.activity) && other.activity != Activity::kUnknown &&
@@ -421,6 +424,7 @@ Doing Activities::of_rank(std::size_t rank) {
   }
   if (told) return *told;
   if (told_by_task && tasks_agree) return *told_by_task;
+  if (beside) return *beside;
   if (for_tasks && !told_by_task)
     for (const RankSnapshot& child : job_.ranks)
       if (child.kind == RankKind::kChild && child.parent == r.pid && child.host == r.host && works_for_pool(job_, child)) {

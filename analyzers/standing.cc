@@ -156,11 +156,11 @@ bool waits_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread, std::s
   return false;
 }
 
-// Where a thread's own code begins: the outermost Python function of the user's. "": it has none.
+// Where a thread's own code begins: the outermost Python function of the user's, which may lie elsewhere on another machine. "": it has none.
 std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (std::size_t i = own_frames(job.frames, thread); i-- > 0;) {
     const Frame& frame = job.frames[thread.frames[i]];
-    if (frame.kind == FrameKind::kPython && !is_library_file(frame.file.value_or("<unknown>"))) return frame.function.value_or("") + '|' + *frame.file;
+    if (frame.kind == FrameKind::kPython && !is_library_file(frame.file.value_or("<unknown>"))) return frame.function.value_or("") + '|' + std::string(base_name(*frame.file));
   }
   return "";
 }
@@ -195,14 +195,15 @@ struct AlikeThreads {
     ++waiting;
     wait = std::max(wait, activity == Activity::kCollective ? Wait::kCollective : activity == Activity::kPointToPoint || on_device ? Wait::kExchange : Wait::kOther);
   }
-  // Whether they may be what trains. In a collective, where half of the ranks have one: those of the others may be gone. Else most ranks have one, and
-  // half of these have arrived.
-  bool may_train(std::size_t ranks) const {
-    if (wait == Wait::kCollective) return threads.size() * 2 >= ranks;
-    return threads.size() * 2 > ranks && waiting > 0 && waiting * 2 >= threads.size();
+  bool half_wait() const { return waiting > 0 && waiting * 2 >= threads.size(); }
+  // Whether they may be what trains: most ranks have one, and half of these have arrived. In a collective one that has arrived is enough, and half of the
+  // ranks, if no other has a thread in a collective (`arrived`): then those of the others may be gone.
+  bool may_train(std::size_t ranks, const std::set<std::size_t>& arrived) const {
+    if (threads.size() * 2 > ranks) return wait == Wait::kCollective || half_wait();
+    return threads.size() * 2 == ranks && wait == Wait::kCollective && std::all_of(arrived.begin(), arrived.end(), [&](std::size_t i) { return threads.contains(i); });
   }
   // Where only some wait, a rank differs.
-  auto weight() const { return std::tuple(wait, waiting < threads.size(), waiting); }
+  auto weight() const { return std::tuple(wait, half_wait(), waiting < threads.size(), waiting); }
 };
 
 // Jobs that train in a thread of their own, while the main thread joins it, polls it or waits for signals: where all main threads stand by in one
@@ -210,6 +211,7 @@ struct AlikeThreads {
 void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<Standing>& standings) {
   std::optional<std::string> common;
   std::map<std::string, AlikeThreads> by_entry;
+  std::set<std::size_t> arrived;   // standings with a thread in a collective
   std::size_t ranks = 0;
   for (std::size_t i = 0; i < standings.size(); ++i) {
     const Standing& s = standings[i];
@@ -227,12 +229,14 @@ void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vec
       std::string entry = roles[s.rank][t] == Role::kPython ? entry_of(job, rank.threads[t]) : "";
       if (entry.empty()) continue;
       entry += fmt::format("|{}", alike[entry]++);
-      by_entry[entry].add(i, t, activities.of_thread(s.rank, t).activity, has_nccl(roles[s.rank]));
+      const Activity activity = activities.of_thread(s.rank, t).activity;
+      by_entry[entry].add(i, t, activity, has_nccl(roles[s.rank]));
+      if (activity == Activity::kCollective) arrived.insert(i);
     }
   }
   const AlikeThreads* trainers = nullptr;
   for (const auto& [entry, group] : by_entry)
-    if (group.may_train(ranks) && (trainers == nullptr || trainers->weight() < group.weight())) trainers = &group;
+    if (group.may_train(ranks, arrived) && (trainers == nullptr || trainers->weight() < group.weight())) trainers = &group;
   if (trainers == nullptr) return;
   for (const auto& [i, thread] : trainers->threads) {
     Doing doing = activities.of_thread(standings[i].rank, thread);

@@ -88,6 +88,13 @@ TEST_CASE("an event loop: its pool's threads tell, else it waits for what its ta
     literal.thread(literal.job.ranks[2], 950, "beat", {libc("write"), py("save", kPackages + "torch/serialization.py", 1), py("beat", "/home/u/train.py", 3), py("run", kLib + "threading.py", 2)});
     CHECK(has(told(literal), "network-io"));
   }
+  SECTION("nor does a collective there, where a function in its pool does") {
+    literal.job.ranks[1].threads.clear();   // main threads that differ: nothing else is compared
+    literal.thread(literal.job.ranks[1], 101, "python3", waits_in_all_reduce());
+    literal.thread(literal.job.ranks[2], 950, "metrics", collective + Stack{py("report", "/home/u/metrics.py", 9), py("run", kLib + "threading.py", 2)});
+    literal.thread(literal.job.ranks[2], 951, "asyncio_1", Stack{libc("write"), py("save", kPackages + "torch/serialization.py", 1)} + pool);
+    CHECK(has(told(literal), "checkpoint-io"));
+  }
   SECTION("a function in its pool does") {
     literal.thread(literal.job.ranks[2], 950, "asyncio_1", Stack{libc("write"), py("save", kPackages + "torch/serialization.py", 1)} + pool);
     CHECK(has(told(literal), "checkpoint-io"));

@@ -102,6 +102,27 @@ TEST_CASE("where half of the ranks have no training thread any more, those in th
   CHECK((v.suspects[0].rank == 1 && v.suspects[1].rank == 2));
 }
 
+TEST_CASE("half of the ranks train in one function, half in another") {
+  LiteralJob literal = job_of(kPauses, kCollective + trainer(17), kStill);
+  for (const std::size_t r : {1U, 2U}) {
+    literal.job.ranks[r].threads.pop_back();
+    literal.thread(literal.job.ranks[r], 900 + static_cast<Tid>(r), "second stage", kCollective + Stack{py("train_second", "/home/u/train.py", 17)} + kThreadRoot).motion = kStill;
+  }
+  CHECK(analyze(literal.job).verdict.suspects.empty());
+  for (const std::size_t r : {1U, 2U}) {
+    literal.job.ranks[r].threads.pop_back();
+    literal.thread(literal.job.ranks[r], 900 + static_cast<Tid>(r), "trainer", kCollective + Stack{py("train", "/mnt/home/u/train.py", 17)} + kThreadRoot).motion = kStill;
+  }
+  CHECK_FALSE(has(analyze(literal.job).verdict.summary, "pause"));
+}
+
+TEST_CASE("a helper's collective that one rank alone is in does not outvote the training threads") {
+  LiteralJob literal = job_of(kPauses, kCollective + trainer(17), kStill);
+  for (int r = 0; r < 4; ++r)
+    literal.thread(literal.job.ranks[static_cast<std::size_t>(r)], 950 + r, "metrics", (r == 1 ? kCollective : kSleeps) + Stack{py("report", "/home/u/metrics.py", 9)} + kThreadRoot).motion = kStill;
+  CHECK(analyze(literal.job).verdict.suspects.empty());
+}
+
 TEST_CASE("one training thread in a collective accuses all that are elsewhere") {
   LiteralJob literal = job_of(kPauses, kCollective + trainer(17), kStill);
   for (const std::size_t r : {1U, 2U, 3U}) {
