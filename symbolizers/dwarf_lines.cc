@@ -34,7 +34,7 @@ struct OpenDwarf {
 };
 
 // libdw's own would exit with status 1.
-[[noreturn]] void out_of_memory() {
+__attribute__((noreturn)) void out_of_memory() {   // of the type, where clang leaves [[noreturn]] out of it
   if (const auto handler = std::get_new_handler()) handler();
   std::abort();
 }
