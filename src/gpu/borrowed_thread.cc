@@ -1,22 +1,29 @@
 #include "gpu/borrowed_thread.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cpuid.h>
 #include <csignal>
 #include <cstring>
 #include <elf.h>
 #include <fmt/format.h>
+#include <map>
+#include <optional>
 #include <span>
+#include <string>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <thread>
 #include <time.h>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
+#include "gpu/borrowable.h"
+#include "gpu/thread_code.h"
 #include "target/live_target.h"
 #include "target/proc.h"
 
@@ -61,12 +68,31 @@ constexpr std::size_t kLegacyXsave = 576;       // FXSAVE area and header
 constexpr std::uint64_t kTiles = 3ull << 17;
 constexpr std::uint64_t kDirection = 0x400, kTrap = 0x100;
 constexpr std::uint64_t kRedZone = 128;
-// Kernel-internal results of a system call that a signal has interrupted (include/linux/errno.h): seen by tracers alone.
+// Kernel-internal results of a system call that a signal has interrupted (include/linux/errno.h): seen by tracers alone. The last is no such result.
 constexpr std::int64_t kRestartFirst = -516, kRestartLast = -512, kRestartNotOne = -515;
+constexpr std::int64_t kRestartBlock = -516, kRestartNoHandler = -514;
+// The signals of a thread's own faults stay open: the kernel forces a blocked one, and takes the process's handler for it away (force_sig_info_to_task).
+constexpr std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
+constexpr std::uint64_t kFaults = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS);
+constexpr std::uint64_t kAllButFaults = ~kFaults;
+// Linux 5.13 and 6.4 (include/uapi/linux/ptrace.h); not in the headers of Debian 11.
+constexpr int kGetRseqConfiguration = 0x420f, kGetUserDispatch = 0x4211;
+struct RseqConfiguration {
+  std::uint64_t pointer;
+  std::uint32_t size, signature, flags, padding;
+};
+struct UserDispatch {
+  std::uint64_t mode, selector, offset, length;
+};
+constexpr std::uint64_t kSequenceInRseq = 8;   // struct rseq: rseq_cs
 
-Error failed(Pid pid, Tid tid, ErrorCode code, std::string what, int os_errno = 0) {
-  return {.code = code, .subject = fmt::format("pid {} tid {}", pid, tid), .what = std::move(what), .os_errno = os_errno};
-}
+constexpr auto kStopPatience = std::chrono::milliseconds(500);
+constexpr auto kReturnPatience = std::chrono::milliseconds(500);   // from the end of the function to where the thread was
+// Threads that were about to do something, or went on just then, are asked again for so long.
+constexpr auto kChoicePatience = std::chrono::milliseconds(1000);
+constexpr auto kPause = std::chrono::milliseconds(20);
+constexpr std::size_t kMostStopped = 64;       // threads that are stopped to be looked at: each is a wait that is begun again
+constexpr std::size_t kMostReasons = 4;
 
 std::uint64_t word_at(const std::vector<std::byte>& bytes, std::size_t at) {
   std::uint64_t word = 0;
@@ -105,45 +131,119 @@ std::optional<int> next_stop(Tid tid, Clock::time_point until) {
 bool is_event_stop(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_STOP; }
 constexpr int kSyscallStop = SIGTRAP | 0x80;   // with PTRACE_O_TRACESYSGOOD
 
+bool is_interrupted(const user_regs_struct& r) {
+  const auto result = static_cast<std::int64_t>(r.rax);
+  return static_cast<std::int64_t>(r.orig_rax) >= 0 && ((result >= kRestartFirst && result <= kRestartLast && result != kRestartNotOne) || result == -EINTR);
+}
+
+// Tried on a thread: refused, and untouched; or called, whatever came of it.
+struct Attempt {
+  std::optional<Refused> refused;
+  Result<void> called;
+};
+
 class Borrowed {
  public:
-  Borrowed(Pid pid, Tid tid) : pid_(pid), tid_(tid) {}
+  Borrowed(const ProcessId& process, Tid tid) : process_(process), pid_(process.pid), tid_(tid) {}
   Borrowed(const Borrowed&) = delete;
   Borrowed& operator=(const Borrowed&) = delete;
   ~Borrowed() { let_go(); }
 
-  Result<void> seize() {
-    if (ptrace(PTRACE_SEIZE, tid_, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD)) != 0) return fail(attach_error(pid_, errno));
-    held_ = true;
-    if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return fail(failed(pid_, tid_, ErrorCode::kGone, "cannot be interrupted", errno));
-    return stop_within(std::chrono::milliseconds(500));
+  Attempt call(const Candidate& candidate, ProcessCode& code, Address function, Address trampoline, std::chrono::milliseconds limit) {
+    call_ = candidate.call;
+    if (auto refused = seize(); refused || error_) return {std::move(refused), outcome()};
+    if (auto refused = refusal(candidate.wait, code); refused || error_) return {std::move(refused), outcome()};
+    if (auto done = begin(function, trampoline); !done) return {std::nullopt, std::move(done)};
+    return {std::nullopt, run(limit)};
   }
 
+ private:
+  Result<void> outcome() const { return error_ ? Result<void>(fail(*error_)) : Result<void>(); }
+  std::optional<Refused> give_up_for(Error error) {
+    error_ = std::move(error);
+    return std::nullopt;
+  }
+
+  // Stopped, and the thread that was meant; else a reason, or the error of the whole process.
+  std::optional<Refused> seize() {
+    if (ptrace(PTRACE_SEIZE, tid_, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD)) != 0) {
+      const int saved = errno;
+      if (saved == ESRCH) return Refused{Refusal::kEnded, ""};
+      if (const auto tracer = proc::tracer_of(pid_, tid_)) return Refused{Refusal::kTraced, fmt::format("pid {}", *tracer)};
+      const auto stat = proc::stat_of(pid_, tid_);
+      if (!stat || stat->ends()) return Refused{Refusal::kEnded, ""};
+      return give_up_for(attach_error(pid_, saved));
+    }
+    seized_ = true;
+    // What is seized cannot change hands any more: is it a thread of this process (EPERM is an answer about one that is), and is this process the one that
+    // was meant? A stranger is not interrupted, and is let go when this thread of the tool ends.
+    if (syscall(SYS_tgkill, pid_, tid_, 0) != 0 && errno != EPERM) return Refused{Refusal::kEnded, ""};
+    if (auto same = process_.check(); !same) return give_up_for(same.error());
+    if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return Refused{Refusal::kEnded, ""};
+    switch (stop_within(kStopPatience)) {
+      case Stopped::kYes: return std::nullopt;
+      case Stopped::kLate: return Refused{Refusal::kUninterruptible, ""};
+      case Stopped::kEnded: break;
+    }
+    return Refused{Refusal::kEnded, ""};
+  }
+
+  enum class Stopped : std::uint8_t { kYes, kLate, kEnded };
+
   // Until it stands still with no signal under way; signals that come first are passed on.
-  Result<void> stop_within(std::chrono::milliseconds limit) {
+  Stopped stop_within(std::chrono::milliseconds limit) {
     const auto until = Clock::now() + limit;
     while (true) {
       const auto status = next_stop(tid_, until);
-      if (!status) return fail(failed(pid_, tid_, ErrorCode::kTimeout, fmt::format("did not stop within {} ms", limit.count())));
-      if (!WIFSTOPPED(*status)) return gone();
-      if (is_event_stop(*status)) return {};
+      stands_still_ = status.has_value() && WIFSTOPPED(*status);
+      if (!status) return Stopped::kLate;
+      if (!stands_still_) return Stopped::kEnded;
+      if (is_event_stop(*status)) return Stopped::kYes;
       const int signal = WSTOPSIG(*status) == kSyscallStop ? 0 : WSTOPSIG(*status);
       // Any other stop takes the place of the one that was asked for (kernel/signal.c, ptrace_stop): it is asked for again.
-      if (ptrace(PTRACE_CONT, tid_, nullptr, static_cast<long>(signal)) != 0 || ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return gone();
+      if (ptrace(PTRACE_CONT, tid_, nullptr, static_cast<long>(signal)) != 0 || ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return Stopped::kEnded;
     }
   }
 
-  Result<void> read_state() {
+  // All that can be asked only of a thread that stands still.
+  std::optional<Refused> refusal(const Wait& wait, ProcessCode& code) {
+    if (!read_state()) return Refused{Refusal::kUnreadable, ""};
+    const Registers registers = Registers::from_user_regs(registers_);
+    if (Wait::of(registers) != wait || !is_interrupted(registers_)) return Refused{Refusal::kMovedOn, ""};
+    // A stop by SIGSTOP that came in the meantime, and threads that started or ended their tracing: the status as it is now.
+    const auto text = proc::read_file(fmt::format("/proc/{}/task/{}/status", pid_, tid_));
+    const auto status = text ? parse_thread_status(*text) : std::nullopt;
+    if (!status) return Refused{Refusal::kEnded, ""};
+    if (status->has_shadow_stack) return Refused{Refusal::kShadowStack, ""};
+    if (is_dispatched()) return Refused{Refusal::kUserDispatch, ""};
+    if (is_in_restartable_sequence()) return Refused{Refusal::kRestartableSequence, ""};
+    return refusal_of_stack(pid_, registers, code);
+  }
+
+  bool read_state() {
     iovec general{&registers_, sizeof registers_};
-    if (ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &general) != 0) return state_error("registers");
-    if (general.iov_len != sizeof registers_) return fail(failed(pid_, tid_, ErrorCode::kUnsupported, "is a 32-bit thread"));
+    if (ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &general) != 0 || general.iov_len != sizeof registers_) return false;   // a 32-bit thread
     vector_.resize(64 * 1024);
     iovec vector{vector_.data(), vector_.size()};
-    if (ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_X86_XSTATE), &vector) != 0) return state_error("vector registers");
+    if (ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_X86_XSTATE), &vector) != 0) return false;
     vector_.resize(vector.iov_len);
-    if (vector_.size() < kLegacyXsave) return fail(failed(pid_, tid_, ErrorCode::kUnsupported, "has no XSAVE state"));
-    if (ptrace(PTRACE_GETSIGMASK, tid_, reinterpret_cast<void*>(sizeof mask_), &mask_) != 0) return state_error("signal mask");
-    return {};
+    return vector_.size() >= kLegacyXsave && ptrace(PTRACE_GETSIGMASK, tid_, reinterpret_cast<void*>(sizeof mask_), &mask_) == 0;
+  }
+
+  // False also where the kernel cannot say (before Linux 6.4): the first system call of the function would then end it by SIGSYS.
+  bool is_dispatched() const {
+    UserDispatch dispatch{};
+    return ptrace(static_cast<__ptrace_request>(kGetUserDispatch), tid_, sizeof dispatch, &dispatch) == 0 && dispatch.mode != 0;
+  }
+
+  // A thread in a system call is in none, but for a sequence that breaks the rules; before Linux 5.13 there is nobody to ask.
+  bool is_in_restartable_sequence() const {
+    RseqConfiguration registered{};
+    if (ptrace(static_cast<__ptrace_request>(kGetRseqConfiguration), tid_, sizeof registered, &registered) < 0 || registered.pointer == 0) return false;
+    std::uint64_t at = 0;
+    RestartableSequence sequence;
+    if (!read(registered.pointer + kSequenceInRseq, std::as_writable_bytes(std::span(&at, 1)))) return true;
+    return at != 0 && (!read(at, std::as_writable_bytes(std::span(&sequence, 1))) || sequence.contains(registers_.rip));
   }
 
   Result<void> begin(Address function, Address trampoline) {
@@ -170,12 +270,13 @@ class Borrowed {
     const user_regs_struct& r = registers_;
     c = {r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp, r.rip, r.eflags,
          static_cast<std::uint16_t>(r.cs), 0, 0, static_cast<std::uint16_t>(r.ss), 0, 0, 0, 0, vector_at, {}};
-    const auto result = static_cast<std::int64_t>(r.rax);
-    if (static_cast<std::int64_t>(r.orig_rax) >= 0 && result >= kRestartFirst && result <= kRestartLast && result != kRestartNotOne) {
-      c.rax = r.orig_rax;                  // what the kernel does itself before a system call is begun again
-      c.rip = r.rip - 2;                   // the `syscall` instruction
+    if (static_cast<std::int64_t>(r.rax) != -EINTR && call_) {
+      c.rax = static_cast<std::uint64_t>(*call_);   // what the kernel does itself before a system call is begun again
+      c.rip = r.rip - 2;                            // the `syscall` instruction
+    } else {
+      c.rax = static_cast<std::uint64_t>(-EINTR);
     }
-    if (!write(vector_at, saved) || !write(frame_at_, std::as_bytes(std::span(&frame, 1)))) return fail(failed(pid_, tid_, ErrorCode::kUnreadable, "cannot write to its stack", errno));
+    if (!write(vector_at, saved) || !write(frame_at_, std::as_bytes(std::span(&frame, 1)))) return fail(error(ErrorCode::kUnreadable, "cannot write to its stack", errno));
 
     user_regs_struct call = registers_;
     call.rip = function;
@@ -183,165 +284,255 @@ class Borrowed {
     call.rax = 0;
     call.orig_rax = ~0ull;                 // no system call that the kernel would begin again
     call.eflags &= ~(kDirection | kTrap);
-    return set(call);
+    // From here on it is on its way into the function and back, whether this tool lives or not; so the mask, which the frame gives back, comes second.
+    if (auto done = set(call); !done) return done;
+    if (ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof kAllButFaults), &kAllButFaults) != 0) return gone();
+    return {};
   }
 
-  // Runs until it asks the kernel to restore it.
+  // Runs until it asks the kernel to restore it, and then to where it was.
   Result<void> run(std::chrono::milliseconds limit) {
+    switch (to_return(limit)) {
+      case Way::kReturned: return finish();
+      case Way::kEnded: return gone();
+      case Way::kFault: return put_back(error(ErrorCode::kUnreadable, fmt::format("the call ended by signal {}", fault_)));
+      case Way::kLate: break;
+    }
+    Error late = error(ErrorCode::kTimeout, fmt::format("the call did not come back within {} ms", limit.count()));
+    ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr);
+    switch (stop_within(kStopPatience)) {
+      case Stopped::kYes: return put_back(std::move(late));
+      case Stopped::kEnded: return gone();
+      case Stopped::kLate: break;
+    }
+    late.hint = "it waits in the kernel, and comes back by itself once that wait is over";
+    return fail(std::move(late));
+  }
+
+  enum class Way : std::uint8_t { kReturned, kFault, kLate, kEnded };
+
+  // To the begin of the system call that restores it.
+  Way to_return(std::chrono::milliseconds limit) {
     const auto until = Clock::now() + limit;
     long signal = 0;
     while (true) {
-      if (ptrace(PTRACE_SYSCALL, tid_, nullptr, signal) != 0) return gone();
+      if (ptrace(PTRACE_SYSCALL, tid_, nullptr, signal) != 0) return Way::kEnded;
       signal = 0;
       const auto status = next_stop(tid_, until);
-      if (!status) return give_up(fmt::format("the call did not come back within {} ms", limit.count()));
-      if (!WIFSTOPPED(*status)) return gone();
+      stands_still_ = status.has_value() && WIFSTOPPED(*status);
+      if (!status) return Way::kLate;
+      if (!stands_still_) return Way::kEnded;
       const int stop = WSTOPSIG(*status);
+      if (stop != kSyscallStop) disturbed_ = true;
       if (is_event_stop(*status)) continue;
       if (stop != kSyscallStop) {
-        // Its own fault: nobody's handler is to see it. Other signals are the program's, and their handlers run as they would have.
-        if (stop == SIGSEGV || stop == SIGBUS || stop == SIGILL || stop == SIGFPE) return put_back(fmt::format("the call ended by signal {}", stop), ErrorCode::kUnreadable);
+        // Its own fault: nobody's handler is to see it.
+        if (stop < 64 && (bit(stop) & kFaults) != 0) {
+          fault_ = stop;
+          return Way::kFault;
+        }
         signal = stop;
         continue;
       }
       user_regs_struct now{};
-      if (!get(now)) return gone();
-      if (now.orig_rax == SYS_rt_sigreturn && now.rsp == frame_at_ + 8) return {};
+      if (!get(now)) return Way::kEnded;
+      if (now.orig_rax == SYS_rt_sigreturn && now.rsp == frame_at_ + 8) return Way::kReturned;
     }
   }
 
- private:
-  Result<void> gone() { return fail(failed(pid_, tid_, ErrorCode::kGone, "it ended meanwhile")); }
-  Result<void> state_error(const char* what) { return fail(failed(pid_, tid_, ErrorCode::kGone, fmt::format("cannot read its {}", what), errno)); }
+  // From wherever it stands still. It is sent to the trampoline first: should this tool end now, it comes back by itself.
+  Result<void> put_back(Error why) {
+    disturbed_ = true;
+    user_regs_struct now{};
+    if (!get(now)) return gone();
+    now.rip = trampoline_;
+    now.rsp = frame_at_ + 8;
+    now.orig_rax = ~0ull;
+    now.eflags &= ~(kDirection | kTrap);
+    if (auto done = set(now); !done) return done;
+    if (auto done = restore(); !done) return done;
+    return fail(std::move(why));
+  }
+
+  // It is about to have itself restored by the kernel. This tool does better, as it lives: the thread is stopped before that system call, and gets back
+  // what it had. Then the kernel goes on as it does after any stop: it begins the interrupted call again, or, where a signal has come meanwhile whose
+  // handler runs first, lets it return EINTR. (The frame's way begins the call again even after a handler.)
+  Result<void> finish() {
+    user_regs_struct now{};
+    if (!get(now)) return gone();
+    now.rip = trampoline_;
+    now.orig_rax = ~0ull;                  // this system call is left out
+    if (auto done = set(now); !done) return done;
+    if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0 || ptrace(PTRACE_CONT, tid_, nullptr, 0) != 0) return gone();
+    switch (stop_within(kReturnPatience)) {
+      case Stopped::kYes: return restore();
+      case Stopped::kEnded: return gone();
+      case Stopped::kLate: break;
+    }
+    return {};                             // it gets no processor: it comes back by itself
+  }
+
+  // What it had, in a stop in which the kernel looks at the result of an interrupted system call afterwards. The registers come last, in one step: until
+  // then it is at the trampoline, and the frame is whole.
+  Result<void> restore() {
+    iovec vector{vector_.data(), vector_.size()};
+    if (ptrace(PTRACE_SETREGSET, tid_, reinterpret_cast<void*>(NT_X86_XSTATE), &vector) != 0) return gone();
+    if (ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof mask_), &mask_) != 0) return gone();
+    user_regs_struct was = registers_;
+    if (static_cast<std::int64_t>(was.rax) == kRestartBlock) {
+      // The kernel keeps one such call to go on with, which another one that was interrupted meanwhile has taken the place of. So it is begun from the
+      // beginning, with the arguments that it had; only where its number is not known is that one gone on with.
+      if (call_) {
+        was.orig_rax = static_cast<std::uint64_t>(*call_);
+        was.rax = static_cast<std::uint64_t>(kRestartNoHandler);
+      } else if (disturbed_) {
+        was.orig_rax = ~0ull;
+        was.rax = static_cast<std::uint64_t>(-EINTR);
+      }
+    }
+    return set(was);
+  }
+
+  Error error(ErrorCode code, std::string what, int os_errno = 0) const {
+    return {.code = code, .subject = fmt::format("pid {} tid {}", pid_, tid_), .what = std::move(what), .where = {}, .os_errno = os_errno, .hint = {}};
+  }
+  Result<void> gone() const { return fail(error(ErrorCode::kGone, "it ended meanwhile")); }
   bool get(user_regs_struct& into) const {
     iovec vector{&into, sizeof into};
     return ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &vector) == 0;
   }
-  Result<void> set(user_regs_struct& from) {
+  Result<void> set(user_regs_struct& from) const {
     iovec vector{&from, sizeof from};
-    if (ptrace(PTRACE_SETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &vector) != 0) return fail(failed(pid_, tid_, ErrorCode::kGone, "cannot set its registers", errno));
+    if (ptrace(PTRACE_SETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &vector) != 0) return fail(error(ErrorCode::kGone, "cannot set its registers", errno));
     return {};
+  }
+  bool read(Address at, std::span<std::byte> into) const {
+    const iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(at), into.size()};
+    return process_vm_readv(pid_, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(into.size());
   }
   bool write(Address at, std::span<const std::byte> bytes) const {
     const iovec local{const_cast<std::byte*>(bytes.data()), bytes.size()}, remote{reinterpret_cast<void*>(at), bytes.size()};
     return process_vm_writev(pid_, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes.size());
   }
 
-  Result<void> give_up(std::string why) {
-    ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr);
-    if (auto stopped = stop_within(std::chrono::milliseconds(500)); !stopped) return stopped;
-    return put_back(std::move(why), ErrorCode::kTimeout);
-  }
-
-  // To the trampoline, from wherever it is.
-  Result<void> put_back(std::string why, ErrorCode code) {
-    user_regs_struct now{};
-    if (!get(now)) return gone();
-    now.rip = trampoline_;
-    now.rsp = frame_at_ + 8;
-    now.orig_rax = ~0ull;
-    if (auto done = set(now); !done) return done;
-    return fail(failed(pid_, tid_, code, std::move(why)));
-  }
-
   void let_go() {
-    if (!held_) return;
-    // Detaching needs a stop; a thread that could not be stopped runs on and is let go when this thread ends.
-    ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
-    held_ = false;
+    // Detaching needs a stop; a thread that could not be stopped runs on and is let go when this thread of the tool ends.
+    if (seized_) ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
+    seized_ = false;
   }
 
-  Pid pid_;
-  Tid tid_;
-  bool held_ = false;
+  const ProcessId process_;
+  const Pid pid_;
+  const Tid tid_;
+  bool seized_ = false, stands_still_ = false;
+  bool disturbed_ = false;                 // the function was interrupted, perhaps in a system call of its own
+  std::optional<std::int64_t> call_;       // Candidate::call
+  std::optional<Error> error_;             // of the whole process: no other thread of it need be tried
   user_regs_struct registers_{};
   std::vector<std::byte> vector_;
   std::uint64_t mask_ = 0;
   Address frame_at_ = 0, trampoline_ = 0;
+  int fault_ = 0;
 };
 
-// How well a thread can be borrowed, by the system call that it waits in. 0: not at all.
-int suitability(const Registers& waiting) {
-  static constexpr std::array kWaits{SYS_poll, SYS_ppoll, SYS_epoll_wait, SYS_epoll_pwait, SYS_select, SYS_pselect6, SYS_accept, SYS_accept4, SYS_nanosleep, SYS_clock_nanosleep,
-                                     SYS_pause, SYS_rt_sigsuspend, SYS_rt_sigtimedwait, SYS_wait4, SYS_waitid, SYS_read, SYS_recvfrom, SYS_recvmsg};
-  const std::int64_t number = waiting.orig_rax;
-  if (std::find(kWaits.begin(), kWaits.end(), number) != kWaits.end()) return 2;
-  if (number != SYS_futex) return 0;
-  // Condition variables, semaphores and joins wait with a bit set (glibc 2.25 and later). Locks, malloc's among them, do not.
-  const auto operation = waiting[kRsi] & 0x7f;
-  return operation == 9 ? 1 : 0;           // FUTEX_WAIT_BITSET
+Error none_to_borrow(Pid pid, const std::map<Tid, Refused>& refused) {
+  std::map<std::string, std::pair<std::size_t, Refusal>> reasons;
+  for (const auto& [tid, why] : refused) {
+    auto& [count, refusal] = reasons[words_of({why.why, ""})];
+    ++count;
+    refusal = why.why;
+  }
+  std::vector<std::pair<std::string, std::pair<std::size_t, Refusal>>> sorted(reasons.begin(), reasons.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.first > b.second.first; });
+  std::string list;
+  std::size_t told = 0;
+  for (const auto& [text, reason] : sorted) {
+    if (told == kMostReasons) break;
+    list += fmt::format("{}{} {}", told == 0 ? "" : ", ", reason.first, text);
+    ++told;
+  }
+  if (told < sorted.size()) list += fmt::format(", {} more reasons", sorted.size() - told);
+  // What to do follows from the commonest reason that is not the main thread's, which every process has.
+  const auto decisive = std::find_if(sorted.begin(), sorted.end(), [](const auto& reason) { return reason.second.second != Refusal::kMainThread; });
+  return {.code = ErrorCode::kUnsupported, .subject = fmt::format("pid {}", pid),
+          .what = fmt::format("no thread of it can be borrowed for the call that this driver needs: of {} threads {}", refused.size(), list),
+          .where = {}, .os_errno = 0, .hint = hint_of(decisive != sorted.end() ? decisive->second.second : Refusal::kMainThread)};
 }
 
-// Where the driver and its debug engine have their code.
-std::vector<Range> driver_code(Pid pid) {
-  std::vector<Range> code;
-  const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid));
-  if (!maps) return code;
-  for (const Mapping& mapping : proc::parse_maps(*maps))
-    if (mapping.executable && mapping.path.find("/libcuda") != std::string::npos && mapping.path.find("/libcudart") == std::string::npos) code.push_back(mapping.range);
-  return code;
+Result<Address> trampoline_in(Pid pid, ProcessCode& code) {
+  if (const auto found = code.signal_trampoline()) return *found;
+  return fail({.code = ErrorCode::kUnsupported, .subject = fmt::format("pid {}", pid), .what = "no signal trampoline was found in its C library", .where = {}, .os_errno = 0,
+               .hint = "a statically linked program, or another C library than glibc or musl, cannot be called into"});
 }
 
-// A thread of the driver's, or one that is in a call of it: return addresses into it lie near the top of its stack.
-bool is_in_driver(Pid pid, Address sp, std::span<const Range> code) {
-  std::array<Address, 1024> stack{};
-  const iovec local{stack.data(), sizeof stack}, remote{reinterpret_cast<void*>(sp), sizeof stack};
-  const ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
-  if (got <= 0) return true;
-  const std::span<const Address> words(stack.data(), static_cast<std::size_t>(got) / sizeof(Address));
-  return std::any_of(words.begin(), words.end(), [&](Address word) { return std::any_of(code.begin(), code.end(), [&](const Range& r) { return word >= r.start && word < r.end; }); });
+// Of threads that were stopped to be looked at: what they waited in, and why they were refused. Nobody is stopped twice in the same wait.
+using LookedAt = std::map<Tid, std::pair<Wait, Refused>>;
+
+// Every thread once, and the call on the first that can be borrowed. Nothing: all were refused.
+std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::optional<Tid> only, Address function, std::chrono::milliseconds limit, LookedAt& looked_at,
+                                             std::map<Tid, Refused>& refused) {
+  if (auto same = process.check(); !same) return fail(same.error());
+  auto code = ProcessCode::read(process.pid);
+  if (!code) return fail(code.error());
+  const auto trampoline = trampoline_in(process.pid, *code);
+  if (!trampoline) return fail(trampoline.error());
+  Candidates candidates = candidates_of(process.pid);
+  refused = std::move(candidates.refused);
+  for (const Candidate& candidate : candidates.threads) {
+    if (only && candidate.tid != *only) continue;
+    if (const auto before = looked_at.find(candidate.tid); before != looked_at.end() && before->second.first.is_at_the_place_of(candidate.wait)) {
+      refused[candidate.tid] = before->second.second;
+      continue;
+    }
+    if (looked_at.size() >= kMostStopped) break;
+    const auto start = Clock::now();
+    Attempt attempt;
+    {
+      Borrowed thread(process, candidate.tid);
+      attempt = thread.call(candidate, *code, function, *trampoline, limit);
+    }
+    if (attempt.refused) {
+      refused[candidate.tid] = *attempt.refused;
+      if (attempt.refused->why != Refusal::kMovedOn) looked_at[candidate.tid] = {candidate.wait, *attempt.refused};
+      continue;
+    }
+    if (!attempt.called) return fail(attempt.called.error());
+    return BorrowedCall{candidate.tid, std::chrono::duration<double, std::milli>(Clock::now() - start).count()};
+  }
+  return std::nullopt;
+}
+
+// On a thread of the tool's own, which ends with it: what could not be let go in order, the kernel lets go then.
+template <class F>
+auto on_a_thread_of_its_own(const F& work) {
+  std::optional<decltype(work())> result;
+  std::thread([&] { result.emplace(work()); }).join();
+  return std::move(*result);
+}
+
+Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, Address function, std::chrono::milliseconds limit) {
+  LookedAt looked_at;
+  std::map<Tid, Refused> refused;
+  for (const auto start = Clock::now(); Clock::now() - start < kChoicePatience; std::this_thread::sleep_for(kPause)) {
+    if (auto done = one_pass(process, only, function, limit, looked_at, refused)) return std::move(*done);
+    if (only) std::erase_if(refused, [&](const auto& r) { return r.first != *only; });
+    if (std::none_of(refused.begin(), refused.end(), [](const auto& r) { return is_passing(r.second.why); })) break;
+  }
+  if (!only) return fail(none_to_borrow(process.pid, refused));
+  const auto why = refused.find(*only);
+  const Refused reason = why != refused.end() ? why->second : Refused{Refusal::kEnded, ""};
+  return fail({.code = reason.why == Refusal::kEnded ? ErrorCode::kGone : ErrorCode::kUnsupported, .subject = fmt::format("pid {} tid {}", process.pid, *only),
+               .what = "cannot be borrowed: " + words_of(reason), .where = {}, .os_errno = 0, .hint = hint_of(reason.why)});
 }
 
 }  // namespace
 
-Tid thread_to_borrow(Pid pid) {
-  const std::vector<Range> code = driver_code(pid);
-  Tid best = pid;
-  int best_yet = 0;
-  for (const Tid tid : proc::tasks_of(pid)) {
-    const auto waiting = proc::waiting_registers(pid, tid);
-    const int fit = waiting ? suitability(*waiting) : 0;
-    if (fit <= best_yet) continue;
-    // The driver's own threads and its debug engine's, whose names are any thread's: attaching waits for them to go on.
-    if (is_in_driver(pid, waiting->sp(), code)) continue;
-    best = tid;
-    best_yet = fit;
-  }
-  return best;
+Result<BorrowedCall> borrow_and_call(const ProcessId& process, Address function, std::chrono::milliseconds limit) {
+  return on_a_thread_of_its_own([&] { return borrow(process, std::nullopt, function, limit); });
 }
 
-Result<Address> signal_trampoline_of(Pid pid) {
-  static constexpr std::array<unsigned char, 9> kGlibc{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};   // mov $15,%rax; syscall
-  static constexpr std::array<unsigned char, 7> kMusl{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};                // mov $15,%eax; syscall
-  const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid));
-  if (!maps) return fail(maps.error());
-  for (const Mapping& mapping : proc::parse_maps(*maps)) {
-    if (!mapping.executable || (mapping.path.find("/libc.so") == std::string::npos && mapping.path.find("/libc-2") == std::string::npos &&
-                                mapping.path.find("/ld-musl") == std::string::npos && mapping.path.find("/libpthread") == std::string::npos))
-      continue;
-    std::vector<unsigned char> code(std::min<std::uint64_t>(mapping.range.end - mapping.range.start, 8u << 20));
-    const iovec local{code.data(), code.size()}, remote{reinterpret_cast<void*>(mapping.range.start), code.size()};
-    const ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
-    if (got <= 0) continue;
-    code.resize(static_cast<std::size_t>(got));
-    for (const std::span<const unsigned char> pattern : {std::span<const unsigned char>(kGlibc), std::span<const unsigned char>(kMusl)}) {
-      const auto at = std::search(code.begin(), code.end(), pattern.begin(), pattern.end());
-      if (at != code.end()) return mapping.range.start + static_cast<Address>(at - code.begin());
-    }
-  }
-  return fail({.code = ErrorCode::kUnsupported, .subject = fmt::format("pid {}", pid), .what = "no signal trampoline was found in its C library"});
-}
-
-Result<BorrowedCall> call_in(Pid pid, Tid tid, Address function, Address trampoline, std::chrono::milliseconds limit) {
-  const auto start = Clock::now();
-  {
-    Borrowed thread(pid, tid);
-    if (auto done = thread.seize(); !done) return fail(done.error());
-    if (auto done = thread.read_state(); !done) return fail(done.error());
-    if (auto done = thread.begin(function, trampoline); !done) return fail(done.error());
-    if (auto done = thread.run(limit); !done) return fail(done.error());
-  }
-  return BorrowedCall{std::chrono::duration<double, std::milli>(Clock::now() - start).count()};
+Result<BorrowedCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit) {
+  return on_a_thread_of_its_own([&] { return borrow(process, tid, function, limit); });
 }
 
 }  // namespace rankstacks::gpu

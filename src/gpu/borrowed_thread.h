@@ -6,30 +6,39 @@
 //
 //     | ... the thread's own stack | 128 bytes red zone | saved vector state | signal frame | <- rsp: its first word is the return address
 //
-// An interrupted system call of the thread is begun again: a wait with a relative time-out waits for that whole time once more.
+// Which thread: borrowable.h. It is looked at once more after it was stopped, and the call is made only if it still is in the very system call that it was
+// chosen for, and is a thread of the very process that was meant.
+//
+// While it is away all signals but those of its own faults are blocked in it: no handler of the program runs in the middle of the driver, or jumps out of it.
+// What comes meanwhile for the process goes to another thread; what comes for this one waits until it is back, and then interrupts its wait as it
+// would have. (A thread that the function starts inherits that mask, as helper threads should have it.)
+//
+// Its system call is begun again, where the kernel does that after a stop: a wait with a relative time-out waits for that whole time once more. Others
+// return EINTR (README.md has the list); a thread in one of these is taken last. At the end of the call the tool, if it lives, restores the thread in
+// place of the kernel, as only then a signal's handler that has to run ends the wait; what the kernel would do with the frame is the same but for that.
 #pragma once
 
 #include <chrono>
 
 #include "base/result.h"
 #include "base/types.h"
+#include "target/process_id.h"
 
 namespace rankstacks::gpu {
 
 struct BorrowedCall {
+  Tid tid = 0;
   double held_ms = 0;                      // how long the thread was away from its own work
 };
 
-// A thread of the program's own that waits in the kernel where it holds no lock of the C library: in poll, epoll_wait, a sleep, else on a condition
-// variable; else the main thread. None that is in the driver's code: with `cuda-EvtHandlr` or the debug engine's thread borrowed, a second attach
-// waited for ever (driver 580.159.04).
-Tid thread_to_borrow(Pid pid);
+// Chooses a thread and calls `function` on it. Threads are tried in the order of their suitability, and what is refused gives way to the next; once the
+// call has begun on one, no other is tried.
+// Errors: kUnsupported: no thread of it can be borrowed (how many, and why), or it has no signal trampoline; kPermission; kGone: it has ended, or the pid
+// is another process's; kTimeout: after `limit` the call was given up, and the thread put back where it was; kUnreadable: the function ended by a signal
+// of its own, and the thread was put back as well.
+Result<BorrowedCall> borrow_and_call(const ProcessId& process, Address function, std::chrono::milliseconds limit);
 
-// The address of a signal trampoline ("mov $15, %rax; syscall") in executable memory of the process.
-Result<Address> signal_trampoline_of(Pid pid);
-
-// Errors: kPermission, kGone; kUnsupported where the process has no trampoline; kTimeout: after `limit` the call is given up, the thread is put back
-// where it was; kUnreadable: the function ended by a signal of its own, the thread is put back as well.
-Result<BorrowedCall> call_in(Pid pid, Tid tid, Address function, Address trampoline, std::chrono::milliseconds limit);
+// The same on this one thread, or the reason against it.
+Result<BorrowedCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit);
 
 }  // namespace rankstacks::gpu

@@ -190,13 +190,12 @@ class Session {
   Result<void> call_with_patience(const char* function) {
     const auto address = point_.address(function);
     if (!address) return fail(simple(ErrorCode::kUnsupported, fmt::format("{} has no {}", point_.library(), function)));
-    const auto trampoline = signal_trampoline_of(point_.pid());
-    if (!trampoline) return fail(trampoline.error());
+    if (!process_) return fail(process_.error());
     const auto start = Clock::now();
     while (true) {
       if (auto done = set(word::kInternalError, 0); !done) return done;
       if (function == kAttachFunction) to(Phase::kTriggered);
-      const auto called = call_in(point_.pid(), thread_to_borrow(point_.pid()), *address, *trampoline, kTriggerPatience);
+      const auto called = borrow_and_call(*process_, *address, kTriggerPatience);
       if (!called) return fail(called.error());
       thread_held_ms_ = std::max(thread_held_ms_, called->held_ms);
       const auto status = point_.read(word::kInternalError);
@@ -441,6 +440,7 @@ class Session {
   }
 
   const AttachPoint& point_;
+  const Result<ProcessId> process_ = ProcessId::of(point_.pid());
   const Driver& driver_;
   const PhaseObserver& entered_;
   Phase phase_ = Phase::kNothing;

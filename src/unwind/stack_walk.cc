@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <vector>
 
+#include "target/call_instruction.h"
 #include "unwind/vetted_tables.h"
 
 namespace rankstacks {
@@ -291,33 +292,19 @@ bool is_executable(const Target& target, Address a) {
 
 bool follows_call(const Target& target, Address return_address, Address callee) {
   constexpr std::size_t kShortestCall = 2;
-  std::array<std::uint8_t, 8> before{};   // before[8 - n] is the byte n before the return address
+  std::array<std::uint8_t, kLongestCall> before{};   // before[8 - n] is the byte n before the return address
   if (return_address < before.size() || !is_executable(target, return_address - 1)) return false;
   // As many as are there: generated code may begin with its mapping.
   std::size_t known = before.size();
   while (known >= kShortestCall && !target.read_exact(return_address - known, std::as_writable_bytes(std::span(before).last(known)))) --known;
   if (known < kShortestCall) return false;
-  if (before[3] == 0xe8) {                // call rel32
-    if (callee == 0) return true;
-    std::int32_t relative;
-    std::memcpy(&relative, &before[4], 4);
-    const Address called = return_address + static_cast<Address>(static_cast<std::int64_t>(relative));
-    if (called <= callee && callee - called < (1u << 20)) return true;   // a direct call into this very function
-    return !is_executable(target, called) ? false : mapping_of(target, called) != mapping_of(target, callee);   // through a PLT
-  }
-  // call r/m64 is FF /2 with a ModRM byte (and SIB, displacement): 2 to 7 bytes, a REX prefix may stand before.
-  for (unsigned length = 2; length <= 7; ++length) {
-    const std::uint8_t op = before[8 - length], modrm = before[8 - length + 1];
-    if (op != 0xff || ((modrm >> 3) & 7) != 2) continue;
-    const unsigned mod = modrm >> 6, rm = modrm & 7;
-    unsigned expected = 2;
-    if (mod != 3 && rm == 4) expected += 1;
-    if (mod == 1) expected += 1;
-    if (mod == 2 || (mod == 0 && rm == 5)) expected += 4;
-    if (mod == 0 && rm == 4 && length > 2 && (before[8 - length + 2] & 7) == 5) expected += 4;   // its SIB byte is before the return address, too
-    if (expected == length) return true;
-  }
-  return false;
+  const CallInstruction call = call_at_the_end_of(before);
+  if (call != CallInstruction::kDirect || callee == 0) return call != CallInstruction::kNone;
+  std::int32_t relative;
+  std::memcpy(&relative, &before[4], 4);
+  const Address called = return_address + static_cast<Address>(static_cast<std::int64_t>(relative));
+  if (called <= callee && callee - called < (1u << 20)) return true;   // a direct call into this very function
+  return !is_executable(target, called) ? false : mapping_of(target, called) != mapping_of(target, callee);   // through a PLT
 }
 
 UnwoundStack walk_stack(const Target& target, FrameStepper& stepper, const Registers& registers) {

@@ -1,16 +1,38 @@
-// A thread of a real process that is borrowed for a call: it comes back with all that it had, whatever the call does to it.
+// A thread of a real process that is borrowed for a call: it comes back with all that it had, whatever the call does to it; and each state in which none
+// is borrowed, told by its reason, with the process as it was.
 #include <catch2/catch.hpp>
 
+#include <alloca.h>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <immintrin.h>
+#include <link.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <malloc.h>
 #include <poll.h>
+#include <pthread.h>
+#include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
+#include <ucontext.h>
 #include <unistd.h>
+#include <vector>
 
+#include "gpu/borrowable.h"
 #include "gpu/borrowed_thread.h"
+#include "target/proc.h"
 
 using namespace rankstacks;
 
@@ -18,10 +40,22 @@ namespace {
 
 // Shared with the child.
 struct Shared {
-  volatile int calls, wrong, stop, ready;
-  volatile std::uint64_t rounds;
+  std::atomic<int> calls, wrong, stop, ready, handled, in_call, handled_in_call, go, interrupted, handler_kept;
+  std::atomic<pid_t> tids[4];
+  std::atomic<std::uint64_t> rounds;
 };
 Shared* shared = nullptr;
+int end_of_test = -1;                      // a pipe that the test writes to when the child is to end
+
+}  // namespace
+
+// The wait of every thread here that is to be found in poll.
+extern "C" __attribute__((visibility("default"), noinline)) void test_wait_for_end() {
+  pollfd waiting{end_of_test, POLLIN, 0};
+  if (poll(&waiting, 1, -1) != 1) shared->wrong = shared->wrong + 1;
+}
+
+namespace {
 
 // What is called in the child: uses all that a function may change, and more.
 extern "C" __attribute__((noinline)) void test_callee() {
@@ -38,122 +72,625 @@ extern "C" __attribute__((noinline)) void test_endless_callee() {
   while (shared->stop == 0) pause();
 }
 
+// In it until it is told to go on; notes whether a handler ran on top of it.
+extern "C" __attribute__((noinline)) void test_slow_callee() {
+  shared->in_call = 1;
+  while (shared->go == 0) usleep(200);
+  shared->handled_in_call = shared->handled.load();
+  shared->calls = shared->calls + 1;
+}
+
+void handle(int) { shared->handled = shared->handled + 1; }
+
+using Body = void (*)();
+
+// A process whose main thread waits for the threads that it has started, and then ends with status 7.
 class Child {
  public:
-  // `computes`: never waits, and checks what it has in its registers; else it waits in poll.
-  explicit Child(bool computes) {
+  struct Options {
+    std::size_t stack = 0;                 // 0: glibc's own
+    void* (*in_memory)(std::size_t& size) = nullptr;   // else a stack that the program provides, by its lower end
+    Body before = nullptr;                 // in the main thread, before the others start
+  };
+  explicit Child(std::vector<Body> bodies) : Child(std::move(bodies), Options()) {}
+  Child(std::vector<Body> bodies, const Options& options) {
     shared = static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    *shared = {};
+    new (shared) Shared{};
+    REQUIRE(pipe(pipe_) == 0);
+    end_of_test = pipe_[0];
+    threads_ = bodies.size();
     pid_ = fork();
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      shared->ready = 1;
-      if (computes) compute();
-      while (shared->stop == 0)
-        if (poll(nullptr, 0, 5) != 0) shared->wrong = shared->wrong + 1;
-      _exit(7);
+      run(bodies, options);
     }
-    while (shared->ready == 0) usleep(100);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (shared->ready < static_cast<int>(threads_) && std::chrono::steady_clock::now() < until) usleep(100);
+    REQUIRE(shared->ready == static_cast<int>(threads_));
   }
   ~Child() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
+    close(pipe_[0]);
+    close(pipe_[1]);
     munmap(shared, sizeof(Shared));
   }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
   Pid pid() const { return pid_; }
+  ProcessId id() const { return ProcessId::of(pid_).value(); }
+  Tid tid(std::size_t thread = 0) const { return shared->tids[thread]; }
+
+  // Until the thread is in that system call.
+  void wait_in(long call, std::size_t thread = 0) const {
+    for (const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60); std::chrono::steady_clock::now() < until; usleep(200))
+      if (const auto waiting = proc::waiting_registers(pid_, tid(thread)); waiting && waiting->orig_rax == call) return;
+    FAIL("the thread never came to system call " << call);
+  }
+
+  // Its exit status, once its threads were told to end: 7 if all of them went on as if nothing had been.
   int end() {
     shared->stop = 1;
+    (void)!write(pipe_[1], "e", 1);
     int status = 0;
     waitpid(pid_, &status, 0);
-    return status;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
  private:
-  // Values in callee-saved, caller-saved and vector registers, the flags and the red zone, looked at again and again.
-  [[noreturn]] static void compute() {
-    while (shared->stop == 0) {
-      std::uint64_t wrong = 0;
-      asm volatile(
-          "mov $0x1122334455667788, %%rax\n mov %%rax, %%r12\n mov %%rax, %%r9\n movq %%rax, %%xmm7\n vpbroadcastq %%xmm7, %%ymm7\n vmovdqa %%ymm7, %%ymm15\n mov %%rax, -64(%%rsp)\n"
-          "mov $2000, %%rcx\n"
-          "1: stc\n adc $0, %%rcx\n sub $2, %%rcx\n jnz 1b\n"
-          "cmp %%rax, %%r12\n jne 2f\n cmp %%rax, %%r9\n jne 2f\n cmp %%rax, -64(%%rsp)\n jne 2f\n"
-          "vpcmpeqq %%ymm7, %%ymm15, %%ymm0\n vmovmskpd %%ymm0, %%edx\n cmp $15, %%edx\n jne 2f\n vmovq %%xmm15, %%rdx\n cmp %%rax, %%rdx\n jne 2f\n vextracti128 $1, %%ymm15, %%xmm0\n vmovq %%xmm0, %%rdx\n"
-          "cmp %%rax, %%rdx\n je 3f\n"
-          "2: mov $1, %0\n 3:\n"
-          : "+r"(wrong)
-          :
-          : "rax", "rcx", "rdx", "r9", "r12", "xmm0", "xmm7", "xmm15", "cc", "memory");
-      if (wrong != 0) shared->wrong = shared->wrong + 1;
-      shared->rounds = shared->rounds + 1;
+  struct Start {
+    Body body;
+    std::size_t number;
+  };
+  static void* start(void* argument) {
+    const Start start = *static_cast<Start*>(argument);
+    shared->tids[start.number] = static_cast<pid_t>(syscall(SYS_gettid));
+    shared->ready = shared->ready + 1;
+    start.body();
+    return nullptr;
+  }
+  [[noreturn]] static void run(const std::vector<Body>& bodies, const Options& options) {
+    if (options.before != nullptr) options.before();
+    std::vector<pthread_t> threads(bodies.size());
+    std::vector<Start> starts(bodies.size());
+    for (std::size_t i = 0; i < bodies.size(); ++i) {
+      pthread_attr_t attributes;
+      pthread_attr_init(&attributes);
+      if (options.stack != 0) pthread_attr_setstacksize(&attributes, options.stack);
+      if (options.in_memory != nullptr) {
+        std::size_t size = 0;
+        void* const memory = options.in_memory(size);
+        pthread_attr_setstack(&attributes, memory, size);
+      }
+      starts[i] = {bodies[i], i};
+      if (pthread_create(&threads[i], &attributes, &start, &starts[i]) != 0) _exit(3);
+      while (shared->ready < static_cast<int>(i) + 1) usleep(100);
     }
+    if (threads.empty()) test_wait_for_end();
+    for (const pthread_t thread : threads) pthread_join(thread, nullptr);
     _exit(7);
   }
+
   pid_t pid_ = 0;
+  int pipe_[2] = {-1, -1};
+  std::size_t threads_ = 0;
 };
 
 Address address_of(void (*function)()) { return reinterpret_cast<Address>(function); }
 constexpr std::chrono::milliseconds kLimit{5000};
 
+// The reason why this thread is not borrowed, and that nothing has happened to it.
+std::string refusal(const Child& child, Tid tid) {
+  const auto called = gpu::call_in(child.id(), tid, address_of(&test_callee), kLimit);
+  REQUIRE(!called);
+  CHECK(shared->calls == 0);
+  CHECK_FALSE(called.error().hint.empty());
+  CHECK_FALSE(proc::tracer_of(child.pid(), tid));
+  return called.error().what;
+}
+
+constexpr const char* kOtherStack = "cannot be borrowed: on another stack than its own";
+constexpr const char* kLittleRoom = "cannot be borrowed: with less than 128 KiB left of its stack";
+
+// ---- what threads do
+
+void sleep_in_condition() {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+  pthread_mutex_lock(&mutex);
+  pthread_cond_wait(&condition, &mutex);
+}
+
+// Values in callee-saved, caller-saved and vector registers, the flags and the red zone, looked at after each wait: of all these the kernel changes rax,
+// rcx and r11 in a system call.
+void wait_and_compare() {
+  while (shared->stop == 0) {
+    std::uint64_t wrong = 0;
+    asm volatile(
+        "mov $0x1122334455667788, %%rax\n mov %%rax, %%r12\n mov %%rax, %%r9\n mov %%rax, %%rbx\n movq %%rax, %%xmm7\n vpbroadcastq %%xmm7, %%ymm7\n vmovdqa %%ymm7, %%ymm15\n"
+        "mov %%rax, -64(%%rsp)\n mov %%rax, -128(%%rsp)\n"
+        "mov $7, %%eax\n xor %%edi, %%edi\n xor %%esi, %%esi\n mov $5, %%edx\n stc\n syscall\n"   // poll(nullptr, 0, 5)
+        "jnc 2f\n test %%rax, %%rax\n jne 2f\n"
+        "mov $0x1122334455667788, %%rax\n"
+        "cmp %%rax, %%r12\n jne 2f\n cmp %%rax, %%r9\n jne 2f\n cmp %%rax, %%rbx\n jne 2f\n cmp %%rax, -64(%%rsp)\n jne 2f\n cmp %%rax, -128(%%rsp)\n jne 2f\n"
+        "vpcmpeqq %%ymm7, %%ymm15, %%ymm0\n vmovmskpd %%ymm0, %%edx\n cmp $15, %%edx\n jne 2f\n vmovq %%xmm15, %%rdx\n cmp %%rax, %%rdx\n jne 2f\n vextracti128 $1, %%ymm15, %%xmm0\n vmovq %%xmm0, %%rdx\n"
+        "cmp %%rax, %%rdx\n je 3f\n"
+        "2: mov $1, %0\n 3:\n"
+        : "+r"(wrong)
+        :
+        : "rax", "rbx", "rcx", "rdx", "rdi", "rsi", "r9", "r11", "r12", "xmm0", "xmm7", "xmm15", "cc", "memory");
+    if (wrong != 0) shared->wrong = shared->wrong + 1;
+    shared->rounds = shared->rounds + 1;
+  }
+}
+
+void wait_for_a_signal() {
+  if (pause() == -1 && errno == EINTR) shared->interrupted = 1;
+}
+
+// Its own function: what older calls have left on the stack would lie in its locals.
+__attribute__((noinline)) void block_all_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+__attribute__((noinline)) void look_at_handler() {
+  struct sigaction action{};
+  sigaction(SIGSEGV, nullptr, &action);
+  shared->handler_kept = action.sa_handler == &handle ? 1 : 0;
+}
+void wait_with_all_signals_blocked() {
+  block_all_signals();
+  test_wait_for_end();
+  look_at_handler();
+}
+
+void run_for_ever() {
+  while (shared->stop == 0) shared->rounds = shared->rounds + 1;
+}
+
+void write_into_full_pipe() {
+  int ends[2];
+  if (pipe(ends) != 0) _exit(3);
+  std::vector<char> bytes(1 << 20);
+  (void)!write(ends[1], bytes.data(), bytes.size());
+}
+
+pthread_mutex_t held_mutex = PTHREAD_MUTEX_INITIALIZER;
+pthread_rwlock_t held_rwlock = PTHREAD_RWLOCK_INITIALIZER;
+void hold_locks() {
+  pthread_mutex_lock(&held_mutex);
+  pthread_rwlock_wrlock(&held_rwlock);
+}
+void wait_for_mutex() { pthread_mutex_lock(&held_mutex); }
+void wait_for_rwlock() { pthread_rwlock_rdlock(&held_rwlock); }
+
+void wait_in_handler(bool on_signal_stack) {
+  static char memory[512 * 1024];
+  stack_t stack{};
+  stack.ss_sp = memory;
+  stack.ss_size = sizeof memory;
+  if (on_signal_stack) sigaltstack(&stack, nullptr);
+  struct sigaction action{};
+  action.sa_handler = [](int) { test_wait_for_end(); };
+  action.sa_flags = on_signal_stack ? SA_ONSTACK : 0;
+  sigaction(SIGUSR2, &action, nullptr);
+  raise(SIGUSR2);
+}
+void wait_in_handler_on_own_stack() { wait_in_handler(false); }
+void wait_in_handler_on_signal_stack() { wait_in_handler(true); }
+
+void wait_in_coroutine() {
+  static ucontext_t thread, coroutine;
+  getcontext(&coroutine);
+  constexpr std::size_t kSize = 512 * 1024;
+  coroutine.uc_stack.ss_sp = std::malloc(kSize);
+  coroutine.uc_stack.ss_size = kSize;
+  coroutine.uc_link = &thread;
+  makecontext(&coroutine, &test_wait_for_end, 0);
+  swapcontext(&thread, &coroutine);
+}
+
+__attribute__((noinline)) void wait_deep(std::size_t bytes) {
+  auto* const used = static_cast<volatile char*>(alloca(bytes));
+  for (std::size_t i = 0; i < bytes; i += 1024) used[i] = 0;
+  test_wait_for_end();
+  used[0] = 1;
+}
+void wait_after_200_kib() { wait_deep(200 * 1024); }
+void wait_after_2_mib() { wait_deep(2 * 1024 * 1024); }
+
+int load(const char* library, const char* function) {
+  const std::string path = std::string(RANKSTACKS_BUILD "/tests/") + library;
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) std::fprintf(stderr, "%s\n", dlerror());
+  if (handle == nullptr) _exit(4);
+  if (function != nullptr) reinterpret_cast<void (*)()>(dlsym(handle, function))();
+  return 0;
+}
+void wait_in_constructor() { load("libwaiting_constructor.so", nullptr); }
+void wait_in_allocator() { load("libwaiting_allocator.so", "wait_in_allocator"); }
+
+// A stream of the program's own, into which the C library writes from inside of malloc_info.
+void wait_in_malloc_info() {
+  const cookie_io_functions_t functions{.read = nullptr,
+                                        .write =
+                                            [](void* waited, const char*, std::size_t size) {
+                                              if (int& once = *static_cast<int*>(waited); once++ == 0) test_wait_for_end();
+                                              return static_cast<ssize_t>(size);
+                                            },
+                                        .seek = nullptr,
+                                        .close = nullptr};
+  int waited = 0;
+  FILE* const stream = fopencookie(&waited, "w", functions);
+  setvbuf(stream, nullptr, _IONBF, 0);
+  malloc_info(0, stream);
+  fclose(stream);
+}
+
+void wait_in_walk_over_libraries() {
+  dl_iterate_phdr(
+      [](dl_phdr_info*, std::size_t, void*) {
+        test_wait_for_end();
+        return 1;
+      },
+      nullptr);
+}
+
+void wait_under_filter() {
+  sock_filter allow_all[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+  const sock_fprog program{1, allow_all};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) shared->wrong = 100;
+  test_wait_for_end();
+}
+
+// What lies outside of the given code goes to user space where the selector says so; it does not.
+void wait_dispatched() {
+  static volatile char selector = 0;
+  constexpr int kSetSyscallUserDispatch = 59, kOn = 1;
+  if (prctl(kSetSyscallUserDispatch, kOn, 0, 0, &selector) != 0) shared->wrong = 100;
+  test_wait_for_end();
+}
+
+// A stack of 64 KiB in the middle of other memory of the same mapping.
+void* stack_in_the_middle(std::size_t& size) {
+  size = 64 * 1024;
+  void* const memory = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return static_cast<char*>(memory) + (1 << 19);
+}
+
+// A guard page 64 KiB below the upper end, which the list of mappings does not show (Linux 6.13).
+void* stack_with_guard_inside(std::size_t& size) {
+  constexpr int kGuardInstall = 102;
+  size = 512 * 1024;
+  auto* const memory = static_cast<char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (madvise(memory + size - 64 * 1024, 4096, kGuardInstall) != 0) shared->wrong = 100;
+  return memory;
+}
+
 }  // namespace
 
 TEST_CASE("a thread that waits is borrowed again and again: its wait goes on as if nothing had been") {
-  Child child(false);
-  const auto trampoline = gpu::signal_trampoline_of(child.pid());
-  REQUIRE(trampoline);
-  for (int i = 0; i < 50; ++i) REQUIRE(gpu::call_in(child.pid(), child.pid(), address_of(&test_callee), *trampoline, kLimit));
+  Child child({&test_wait_for_end});
+  child.wait_in(SYS_poll);
+  for (int i = 0; i < 50; ++i) {
+    const auto called = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
+    INFO((called ? "" : called.error().message()));
+    REQUIRE(called);
+    CHECK(called->tid == child.tid());
+  }
   CHECK(shared->calls == 50);
-  CHECK(shared->wrong == 0);
-  CHECK(WEXITSTATUS(child.end()) == 7);
+  CHECK(child.end() == 7);
 }
 
-TEST_CASE("a thread that computes keeps its registers, vector registers, flags and red zone") {
+TEST_CASE("a borrowed thread keeps its registers, vector registers, flags and red zone") {
   if (__builtin_cpu_supports("avx2") == 0) {
     WARN("skipped: this processor has no AVX2");
     return;
   }
-  Child child(true);
-  const auto trampoline = gpu::signal_trampoline_of(child.pid());
-  REQUIRE(trampoline);
-  for (int i = 0; i < 50; ++i) REQUIRE(gpu::call_in(child.pid(), child.pid(), address_of(&test_callee), *trampoline, kLimit));
+  Child child({&wait_and_compare});
+  for (int i = 0; i < 50; ++i) {
+    const auto called = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
+    INFO((called ? "" : called.error().message()));
+    REQUIRE(called);
+  }
   const std::uint64_t rounds = shared->rounds;
   while (shared->rounds < rounds + 10) usleep(1000);
   CHECK(shared->calls == 50);
   CHECK(shared->wrong == 0);
-  CHECK(WEXITSTATUS(child.end()) == 7);
+  CHECK(child.end() == 7);
 }
 
 TEST_CASE("a call that ends by a signal of its own is told, and the thread is back where it was") {
-  Child child(false);
-  const auto trampoline = gpu::signal_trampoline_of(child.pid());
-  REQUIRE(trampoline);
-  const auto called = gpu::call_in(child.pid(), child.pid(), address_of(&test_crashing_callee), *trampoline, kLimit);
+  Child child({&test_wait_for_end});
+  child.wait_in(SYS_poll);
+  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_crashing_callee), kLimit);
   REQUIRE(!called);
-  CHECK(called.error().message().find("the call ended by signal 11") != std::string::npos);
-  REQUIRE(gpu::call_in(child.pid(), child.pid(), address_of(&test_callee), *trampoline, kLimit));
-  CHECK(WEXITSTATUS(child.end()) == 7);
+  CHECK(called.error().what == "the call ended by signal 11");
+  REQUIRE(gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit));
+  CHECK(child.end() == 7);
+  CHECK(shared->wrong == 0);
+}
+
+TEST_CASE("a fault in a thread that blocks all signals leaves the process's handler where it is") {
+  Child child({&wait_with_all_signals_blocked}, {.before = [] { std::signal(SIGSEGV, &handle); }});
+  child.wait_in(SYS_poll);
+  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_crashing_callee), kLimit);
+  REQUIRE(!called);
+  CHECK(called.error().what == "the call ended by signal 11");
+  CHECK(child.end() == 7);
+  CHECK(shared->handler_kept == 1);
+  CHECK(shared->handled == 0);
 }
 
 TEST_CASE("a call that does not come back is given up") {
-  Child child(false);
-  const auto trampoline = gpu::signal_trampoline_of(child.pid());
-  REQUIRE(trampoline);
-  const auto called = gpu::call_in(child.pid(), child.pid(), address_of(&test_endless_callee), *trampoline, std::chrono::milliseconds(100));
+  Child child({&test_wait_for_end});
+  child.wait_in(SYS_poll);
+  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_endless_callee), std::chrono::milliseconds(100));
   REQUIRE(!called);
   CHECK(called.error().code == ErrorCode::kTimeout);
-  const auto again = gpu::call_in(child.pid(), child.pid(), address_of(&test_callee), *trampoline, kLimit);
+  const auto again = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
   INFO((again ? "" : again.error().message()));
   REQUIRE(again);
-  CHECK(WEXITSTATUS(child.end()) == 7);
+  CHECK(child.end() == 7);
+  CHECK(shared->wrong == 0);
 }
 
-TEST_CASE("a process that is gone is an error") {
-  Pid gone = 0;
+TEST_CASE("a signal that comes during the call runs its handler after it, and ends the wait as it would have") {
+  Child child({&wait_for_a_signal}, {.before = [] { std::signal(SIGUSR1, &handle); }});
+  child.wait_in(SYS_pause);
+  const ProcessId process = child.id();
+  Result<gpu::BorrowedCall> called;
+  std::thread caller([&] { called = gpu::borrow_and_call(process, address_of(&test_slow_callee), std::chrono::seconds(60)); });
+  while (shared->in_call == 0) usleep(100);
+  syscall(SYS_tgkill, child.pid(), child.tid(), SIGUSR1);
+  shared->go = 1;
+  caller.join();
+  INFO((called ? "" : called.error().message()));
+  REQUIRE(called);
+  CHECK(shared->handled_in_call == 0);
+  CHECK(child.end() == 7);                 // pause() came back by itself
+  CHECK(shared->handled == 1);
+  CHECK(shared->interrupted == 1);
+}
+
+TEST_CASE("a process that is gone, another one under its pid, and a thread that has ended are not touched") {
+  ProcessId gone;
   {
-    Child child(false);
-    gone = child.pid();
+    Child child({&test_wait_for_end});
+    gone = child.id();
+    child.wait_in(SYS_poll);
+
+    const ProcessId earlier{gone.pid, gone.start_ticks - 1};
+    for (const auto& called : {gpu::borrow_and_call(earlier, address_of(&test_callee), kLimit), gpu::call_in(earlier, child.tid(), address_of(&test_callee), kLimit)}) {
+      REQUIRE(!called);
+      CHECK(called.error().code == ErrorCode::kGone);
+      CHECK(called.error().message() == "pid " + std::to_string(gone.pid) + ": it has ended, and its pid belongs to another process now");
+    }
+    const Tid not_its_own = static_cast<Tid>(syscall(SYS_gettid));
+    const auto stranger = gpu::call_in(gone, not_its_own, address_of(&test_callee), kLimit);
+    REQUIRE(!stranger);
+    CHECK(stranger.error().code == ErrorCode::kGone);
+    CHECK(stranger.error().what == "cannot be borrowed: ended");
+    CHECK(shared->calls == 0);
+    CHECK(child.end() == 7);
   }
-  const auto called = gpu::call_in(gone, gone, address_of(&test_callee), 1, kLimit);
+  const auto called = gpu::borrow_and_call(gone, address_of(&test_callee), kLimit);
   REQUIRE(!called);
-  CHECK(called.error().message().find(std::to_string(gone)) != std::string::npos);
+  CHECK(called.error().code == ErrorCode::kGone);
+  CHECK(called.error().message() == "pid " + std::to_string(gone.pid) + ": it has ended");
+}
+
+TEST_CASE("a thread that ended meanwhile") {
+  Child child({[] {}, &test_wait_for_end});
+  const Tid ended = child.tid(0);
+  while (proc::process_of(ended)) usleep(200);
+  CHECK(refusal(child, ended) == "cannot be borrowed: ended");
+  CHECK(child.end() == 7);
+}
+
+TEST_CASE("the main thread is never borrowed, though it waits") {
+  Child child({&test_wait_for_end});
+  child.wait_in(SYS_poll);
+  CHECK(refusal(child, child.pid()) == "cannot be borrowed: the main thread");
+  CHECK(child.end() == 7);
+}
+
+TEST_CASE("a thread that runs, or is in a system call that is no plain wait") {
+  Child runs({&run_for_ever});
+  CHECK(refusal(runs, runs.tid()) == "cannot be borrowed: running");
+  CHECK(runs.end() == 7);
+  Child writes({&write_into_full_pipe});
+  writes.wait_in(SYS_write);
+  CHECK(refusal(writes, writes.tid()) == "cannot be borrowed: in a system call that is no plain wait (write)");
+}
+
+TEST_CASE("a thread that waits for a lock, whatever its system call looks like") {
+  Child child({&wait_for_mutex, &wait_for_rwlock}, {.before = &hold_locks});
+  child.wait_in(SYS_futex, 0);
+  child.wait_in(SYS_futex, 1);
+  CHECK(refusal(child, child.tid(0)) == "cannot be borrowed: waiting for a lock");
+  CHECK(refusal(child, child.tid(1)) == "cannot be borrowed: waiting for a lock (pthread_rwlock_rdlock of libc.so.6)");
+}
+
+TEST_CASE("a thread on a signal's stack, or in a handler on its own") {
+  Child elsewhere({&wait_in_handler_on_signal_stack});
+  elsewhere.wait_in(SYS_poll);
+  CHECK(refusal(elsewhere, elsewhere.tid()) == kOtherStack);
+  CHECK(elsewhere.end() == 7);
+  Child here({&wait_in_handler_on_own_stack});
+  here.wait_in(SYS_poll);
+  CHECK(refusal(here, here.tid()) == "cannot be borrowed: in a signal handler");
+  CHECK(here.end() == 7);
+}
+
+TEST_CASE("a thread in a coroutine") {
+  Child child({&wait_in_coroutine});
+  child.wait_in(SYS_poll);
+  CHECK(refusal(child, child.tid()) == kOtherStack);
+  CHECK(child.end() == 7);
+}
+
+TEST_CASE("a thread with little of its stack left, or much of it to look through") {
+  Child small({&wait_after_200_kib}, {.stack = 256 * 1024});
+  small.wait_in(SYS_poll);
+  CHECK(refusal(small, small.tid()) == kLittleRoom);
+  CHECK(small.end() == 7);
+  Child large({&wait_after_2_mib});
+  large.wait_in(SYS_poll);
+  CHECK(refusal(large, large.tid()) == "cannot be borrowed: with more than 1 MiB of its stack in use");
+  CHECK(large.end() == 7);
+}
+
+TEST_CASE("a stack that ends inside of its mapping: by the block that the program gave it, by a guard page in it") {
+  Child given({&test_wait_for_end}, {.in_memory = &stack_in_the_middle});
+  given.wait_in(SYS_poll);
+  CHECK(refusal(given, given.tid()) == kLittleRoom);
+  CHECK(given.end() == 7);
+  Child guarded({&test_wait_for_end}, {.in_memory = &stack_with_guard_inside});
+  if (shared->wrong != 0) {
+    WARN("skipped: this kernel has no guard pages inside of a mapping (Linux 6.13)");
+    return;
+  }
+  guarded.wait_in(SYS_poll);
+  CHECK(refusal(guarded, guarded.tid()) == kLittleRoom);
+  CHECK(guarded.end() == 7);
+}
+
+TEST_CASE("a thread in the loader") {
+  Child constructs({&wait_in_constructor});
+  constructs.wait_in(SYS_poll);
+  CHECK(refusal(constructs, constructs.tid()) == "cannot be borrowed: in the dynamic loader (ld-linux-x86-64.so.2)");
+  CHECK(constructs.end() == 7);
+  Child walks({&wait_in_walk_over_libraries});
+  walks.wait_in(SYS_poll);
+  CHECK(refusal(walks, walks.tid()) == "cannot be borrowed: in the dynamic loader (dl_iterate_phdr of libc.so.6)");
+  CHECK(walks.end() == 7);
+}
+
+TEST_CASE("a thread in the allocator, the C library's or another") {
+  Child inside({&wait_in_malloc_info});
+  inside.wait_in(SYS_poll);
+  CHECK(refusal(inside, inside.tid()) == "cannot be borrowed: in the memory allocator (malloc_info of libc.so.6)");
+  CHECK(inside.end() == 7);
+  Child other({&wait_in_allocator});
+  other.wait_in(SYS_poll);
+  CHECK(refusal(other, other.tid()) == "cannot be borrowed: in the memory allocator (libwaiting_allocator.so)");
+  CHECK(other.end() == 7);
+}
+
+TEST_CASE("a thread under a filter that others do not have") {
+  Child child({&wait_under_filter});
+  child.wait_in(SYS_poll);
+  if (shared->wrong != 0) {
+    WARN("skipped: no seccomp filter can be set here");
+    return;
+  }
+  CHECK(refusal(child, child.tid()) == "cannot be borrowed: under a seccomp filter of its own (1 filters, others have 0)");
+  CHECK(child.end() == 7);
+}
+
+TEST_CASE("a thread whose system calls go to user space") {
+  Child child({&wait_dispatched});
+  child.wait_in(SYS_poll);
+  if (shared->wrong != 0) {
+    WARN("skipped: no dispatch of system calls to user space here (Linux 5.11)");
+    return;
+  }
+  CHECK(refusal(child, child.tid()) == "cannot be borrowed: with its system calls dispatched to user space");
+  CHECK(child.end() == 7);
+}
+
+TEST_CASE("a process that is stopped, and a thread that is traced") {
+  Child child({&test_wait_for_end});
+  child.wait_in(SYS_poll);
+  kill(child.pid(), SIGSTOP);
+  int status = 0;
+  waitpid(child.pid(), &status, WUNTRACED);
+  CHECK(refusal(child, child.tid()) == "cannot be borrowed: stopped");
+  kill(child.pid(), SIGCONT);
+  REQUIRE(ptrace(PTRACE_SEIZE, child.tid(), nullptr, nullptr) == 0);
+  const auto called = gpu::call_in(child.id(), child.tid(), address_of(&test_callee), kLimit);
+  REQUIRE(!called);
+  CHECK(called.error().what == "cannot be borrowed: traced by another process (pid " + std::to_string(syscall(SYS_gettid)) + ")");
+  CHECK(shared->calls == 0);
+  // A tracer collects its threads: only then the process is gone.
+  kill(child.pid(), SIGKILL);
+  waitpid(child.tid(), &status, __WALL);
+}
+
+TEST_CASE("what is refused gives way to the next") {
+  Child child({&wait_for_mutex, &wait_in_coroutine, &sleep_in_condition, &wait_in_constructor}, {.before = &hold_locks});
+  child.wait_in(SYS_futex, 0);
+  child.wait_in(SYS_poll, 1);
+  child.wait_in(SYS_futex, 2);
+  child.wait_in(SYS_poll, 3);
+  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
+  INFO((called ? "" : called.error().message()));
+  REQUIRE(called);
+  CHECK(called->tid == child.tid(2));
+  CHECK(shared->calls == 1);
+}
+
+TEST_CASE("where all are refused, it is said how many and why") {
+  Child child({&wait_for_mutex, &wait_for_rwlock, &wait_in_coroutine}, {.before = &hold_locks});
+  child.wait_in(SYS_futex, 0);
+  child.wait_in(SYS_futex, 1);
+  child.wait_in(SYS_poll, 2);
+  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
+  REQUIRE(!called);
+  CHECK(called.error().code == ErrorCode::kUnsupported);
+  CHECK(called.error().message() == "pid " + std::to_string(child.pid()) +
+                                        ": no thread of it can be borrowed for the call that this driver needs: of 4 threads 2 waiting for a lock, 1 on another stack than its own, 1 the main thread");
+  CHECK(called.error().hint == "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a condition variable; drivers since 590 need none");
+  CHECK(shared->calls == 0);
+
+  Child alone({});
+  const auto none = gpu::borrow_and_call(alone.id(), address_of(&test_callee), kLimit);
+  REQUIRE(!none);
+  CHECK(none.error().what == "no thread of it can be borrowed for the call that this driver needs: of 1 threads 1 the main thread");
+  CHECK(none.error().hint == "the process needs a thread of its own beside the main thread that waits, as torch's and NCCL's do; drivers since 590 need none");
+}
+
+TEST_CASE("what the kernel says of a thread") {
+  const auto status = gpu::parse_thread_status("Name:\tcuda\nState:\tS (sleeping)\nTgid:\t12\nTracerPid:\t0\nSeccomp:\t2\nSeccomp_filters:\t3\nx86_Thread_features:\tshstk wrss \nx86_Thread_features_locked:\tshstk \n");
+  REQUIRE(status);
+  CHECK((status->state == 'S' && status->process == 12 && status->tracer == 0 && status->seccomp == 2 && status->seccomp_filters == 3 && status->has_shadow_stack));
+  // Locked off is not on; before Linux 5.10 filters are not counted.
+  const auto old = gpu::parse_thread_status("State:\tR (running)\nTgid:\t12\nTracerPid:\t34\nSeccomp:\t2\nx86_Thread_features:\t\nx86_Thread_features_locked:\tshstk wrss \n");
+  REQUIRE(old);
+  CHECK((old->state == 'R' && old->tracer == 34 && old->seccomp_filters == 1 && !old->has_shadow_stack));
+  CHECK_FALSE(gpu::parse_thread_status(""));
+  CHECK_FALSE(gpu::parse_thread_status("State:\tS (sleeping)\nTgid:\tx\n"));
+  CHECK_FALSE(gpu::parse_thread_status("Tgid:\t12\n"));
+}
+
+TEST_CASE("which part of a mapping is a thread's own stack") {
+  Mapping mapping;
+  mapping.range = {0x100000, 0x300000};
+  mapping.readable = mapping.writable = true;
+  const std::vector<Mapping> mappings{mapping};
+  const std::uint64_t block = 0x200000;
+  // A block of 256 KiB around the control block, 8 KiB of it guard: among other words.
+  const std::vector<std::uint64_t> words{block, 0, 7, 0x1c1000, 0x40000, 0x2000, 0x2000, 0};
+  const auto stack = gpu::own_stack(block, words, mappings);
+  REQUIRE(stack);
+  CHECK((stack->start == 0x1c3000 && stack->end == block));
+  // Numbers that are no such block: it does not reach the control block, ends far above it, is all guard.
+  for (const std::vector<std::uint64_t>& other : {std::vector<std::uint64_t>{0x100000, 0x40000, 0}, {0x1c1000, 0x100000, 0}, {0x1c1000, 0x40000, 0x40000}, {}}) {
+    const auto by_mapping = gpu::own_stack(block, other, mappings);
+    REQUIRE(by_mapping);
+    CHECK(by_mapping->start == 0x100000);
+  }
+  CHECK_FALSE(gpu::own_stack(0x400000, words, mappings));
+  CHECK_FALSE(gpu::own_stack(0, {}, {}));
+}
+
+TEST_CASE("inside of a restartable sequence") {
+  const gpu::RestartableSequence sequence{.version = 0, .flags = 0, .start = 0x1000, .length = 0x20, .abort = 0x2000};
+  CHECK(sequence.contains(0x1000));
+  CHECK(sequence.contains(0x101f));
+  CHECK_FALSE(sequence.contains(0x1020));
+  CHECK_FALSE(sequence.contains(0xfff));
 }
