@@ -51,18 +51,22 @@ const Words& line_of(Refusal why) {
 // How well a wait can be left for a call and be begun again. 0: not at all.
 int suitability_of(std::int64_t call, std::uint64_t futex_operation) {
   // Begun again by the kernel itself.
-  static constexpr std::array kRestarted{SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_nanosleep, SYS_clock_nanosleep, SYS_pause, SYS_rt_sigsuspend, SYS_wait4, SYS_waitid,
-                                         SYS_read, SYS_accept, SYS_accept4, SYS_recvfrom, SYS_recvmsg};
+  static constexpr std::array kRestarted{SYS_poll,      SYS_ppoll,           SYS_select, SYS_pselect6,
+                                         SYS_nanosleep, SYS_clock_nanosleep, SYS_pause,  SYS_rt_sigsuspend,
+                                         SYS_wait4,     SYS_waitid,          SYS_read,   SYS_accept,
+                                         SYS_accept4,   SYS_recvfrom,        SYS_recvmsg};
   // The program sees EINTR (signal(7)).
   static constexpr std::array kInterrupted{SYS_epoll_wait, SYS_epoll_pwait, SYS_rt_sigtimedwait};
   if (std::find(kRestarted.begin(), kRestarted.end(), call) != kRestarted.end()) return 3;
   if (std::find(kInterrupted.begin(), kInterrupted.end(), call) != kInterrupted.end()) return 1;
-  // Condition variables, semaphores and joins wait with a bit set (glibc 2.25 and later). Mutexes, malloc's and the loader's among them, do not.
+  // Condition variables, semaphores and joins wait with a bit set (glibc 2.25 and later). Mutexes, malloc's and the
+  // loader's among them, do not.
   constexpr std::uint64_t kWaitBitset = 9;
   return call == SYS_futex && (futex_operation & 0x7f) == kWaitBitset ? 2 : 0;
 }
 
-// The number in "mov $NUMBER,%eax; syscall" before `pc`, if it is one of those that the kernel begins again as restart_syscall.
+// The number in "mov $NUMBER,%eax; syscall" before `pc`, if it is one of those that the kernel begins again as
+// restart_syscall.
 std::optional<std::int64_t> restarted_call(Pid pid, Address pc) {
   struct [[gnu::packed]] {
     std::uint8_t mov;
@@ -71,16 +75,23 @@ std::optional<std::int64_t> restarted_call(Pid pid, Address pc) {
   } code{};
   static_assert(sizeof code == 7);
   const iovec local{&code, sizeof code}, remote{reinterpret_cast<void*>(pc - sizeof code), sizeof code};
-  if (process_vm_readv(pid, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(sizeof code) || code.mov != 0xb8 || code.syscall != 0x050f) return std::nullopt;
+  if (process_vm_readv(pid, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(sizeof code) || code.mov != 0xb8 ||
+      code.syscall != 0x050f)
+    return std::nullopt;
   const auto number = static_cast<std::int64_t>(code.number);
-  if (number != SYS_poll && number != SYS_nanosleep && number != SYS_clock_nanosleep && number != SYS_futex) return std::nullopt;
+  if (number != SYS_poll && number != SYS_nanosleep && number != SYS_clock_nanosleep && number != SYS_futex)
+    return std::nullopt;
   return number;
 }
 
-// What kind of wait it is; `call` as in Candidate. Of what cannot be told, poll's and a sleep's are plain waits, and a lock's shows on the stack.
-int suitability_of(const Registers& waiting, std::optional<std::int64_t> call) { return call ? suitability_of(*call, waiting[kRsi]) : 1; }
+// What kind of wait it is; `call` as in Candidate. Of what cannot be told, poll's and a sleep's are plain waits, and a
+// lock's shows on the stack.
+int suitability_of(const Registers& waiting, std::optional<std::int64_t> call) {
+  return call ? suitability_of(*call, waiting[kRsi]) : 1;
+}
 
-std::optional<Refused> refusal_of(const ThreadStatus& status, const std::optional<Registers>& waiting, std::optional<std::int64_t> call) {
+std::optional<Refused> refusal_of(const ThreadStatus& status, const std::optional<Registers>& waiting,
+                                  std::optional<std::int64_t> call) {
   if (status.tracer != 0) return Refused{Refusal::kTraced, fmt::format("pid {}", status.tracer)};
   if (status.state == 'T' || status.state == 't') return Refused{Refusal::kStopped, ""};
   if (status.state == 'Z' || status.state == 'X') return Refused{Refusal::kEnded, ""};
@@ -101,11 +112,13 @@ std::size_t read_stack(Pid pid, Address from, std::span<std::uint64_t> into) {
   return got > 0 ? static_cast<std::size_t>(got) : 0;
 }
 
-// A word of every page of it, from its upper end: guard pages of glibc 2.42 and newer (MADV_GUARD_INSTALL) lie inside of a mapping.
+// A word of every page of it, from its upper end: guard pages of glibc 2.42 and newer (MADV_GUARD_INSTALL) lie inside
+// of a mapping.
 bool all_pages_are_there(Pid pid, Range range) {
   constexpr std::uint64_t kPage = 4096;
   std::vector<iovec> remote;
-  for (Address page = range.start & ~(kPage - 1); page < range.end; page += kPage) remote.push_back({reinterpret_cast<void*>(std::max(page, range.start)), 1});
+  for (Address page = range.start & ~(kPage - 1); page < range.end; page += kPage)
+    remote.push_back({reinterpret_cast<void*>(std::max(page, range.start)), 1});
   std::vector<std::byte> bytes(remote.size());
   const iovec local{bytes.data(), bytes.size()};
   return process_vm_readv(pid, &local, 1, remote.data(), remote.size(), 0) == static_cast<ssize_t>(bytes.size());
@@ -116,7 +129,7 @@ const Mapping* writable_mapping_of(Address a, std::span<const Mapping> mappings)
   return it != mappings.end() && it->readable && it->writable ? &*it : nullptr;
 }
 
-}  // namespace
+}   // namespace
 
 std::string words_of(const Refused& refused) {
   const char* text = line_of(refused.why).text;
@@ -127,13 +140,17 @@ bool is_passing(Refusal refusal) { return line_of(refusal).passing; }
 
 const char* hint_of(Refusal refusal) {
   switch (refusal) {
-    case Refusal::kShadowStack: return "start it without shadow stacks (GLIBC_TUNABLES=glibc.cpu.x86_shstk=off), or use a driver since 590, which needs no thread";
+    case Refusal::kShadowStack:
+      return "start it without shadow stacks (GLIBC_TUNABLES=glibc.cpu.x86_shstk=off), or use a driver since 590, "
+             "which needs no thread";
     case Refusal::kStopped: return "let it go on (SIGCONT), then look again";
     case Refusal::kTraced: return "a thread takes one tracer: end or detach the other one first";
     case Refusal::kMainThread:
-      return "the process needs a thread of its own beside the main thread that waits, as torch's and NCCL's do; drivers since 590 need none";
+      return "the process needs a thread of its own beside the main thread that waits, as torch's and NCCL's do; "
+             "drivers since 590 need none";
     default:
-      return "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a condition variable; drivers since 590 need none";
+      return "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a "
+             "condition variable; drivers since 590 need none";
   }
 }
 
@@ -148,12 +165,19 @@ std::optional<ThreadStatus> parse_thread_status(std::string_view text) {
     const std::string_view field = line.substr(0, colon);
     std::string_view value = line.substr(colon + 1);
     value.remove_prefix(std::min(value.size(), value.find_first_not_of(" \t")));
-    const auto number = [&](auto& into) { return std::from_chars(value.data(), value.data() + value.size(), into).ec == std::errc(); };
-    if (field == "State" && !value.empty()) status.state = value.front();
-    else if (field == "Tgid") found = number(status.process);
-    else if (field == "TracerPid") number(status.tracer);
-    else if (field == "Seccomp") number(status.seccomp);
-    else if (field == "Seccomp_filters") counted = number(status.seccomp_filters);
+    const auto number = [&](auto& into) {
+      return std::from_chars(value.data(), value.data() + value.size(), into).ec == std::errc();
+    };
+    if (field == "State" && !value.empty())
+      status.state = value.front();
+    else if (field == "Tgid")
+      found = number(status.process);
+    else if (field == "TracerPid")
+      number(status.tracer);
+    else if (field == "Seccomp")
+      number(status.seccomp);
+    else if (field == "Seccomp_filters")
+      counted = number(status.seccomp_filters);
     else if (field == "x86_Thread_features") {
       // "shstk wrss": words, each followed by a space (arch/x86/kernel/cpu/proc.c, dump_x86_features).
       while (!value.empty()) {
@@ -189,21 +213,28 @@ Candidates candidates_of(Pid pid) {
     }
     const auto waiting = proc::waiting_registers(pid, tid);
     std::optional<std::int64_t> call;
-    if (waiting) call = waiting->orig_rax == SYS_restart_syscall ? restarted_call(pid, waiting->pc()) : std::optional(waiting->orig_rax);
-    if (const auto refused = refusal_of(*status, waiting, call)) found.refused[tid] = *refused;
-    else found.threads.push_back({tid, suitability_of(*waiting, call), Wait::of(*waiting), call});
+    if (waiting)
+      call = waiting->orig_rax == SYS_restart_syscall ? restarted_call(pid, waiting->pc())
+                                                      : std::optional(waiting->orig_rax);
+    if (const auto refused = refusal_of(*status, waiting, call))
+      found.refused[tid] = *refused;
+    else
+      found.threads.push_back({tid, suitability_of(*waiting, call), Wait::of(*waiting), call});
   }
-  // Filters are handed on to new threads and never taken off: who has more than another has put itself into a box of its own.
+  // Filters are handed on to new threads and never taken off: who has more than another has put itself into a box of
+  // its own.
   std::erase_if(found.threads, [&](const Candidate& c) {
     if (filters[c.tid] <= fewest) return false;
     found.refused[c.tid] = {Refusal::kSeccomp, fmt::format("{} filters, others have {}", filters[c.tid], fewest)};
     return true;
   });
-  std::stable_sort(found.threads.begin(), found.threads.end(), [](const Candidate& a, const Candidate& b) { return a.suitability > b.suitability; });
+  std::stable_sort(found.threads.begin(), found.threads.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.suitability > b.suitability; });
   return found;
 }
 
-std::optional<Range> own_stack(Address control_block, std::span<const std::uint64_t> words, std::span<const Mapping> mappings) {
+std::optional<Range> own_stack(Address control_block, std::span<const std::uint64_t> words,
+                               std::span<const Mapping> mappings) {
   // The control block and what is rounded up above it (glibc 2.36: 2,304 bytes and a page).
   constexpr std::uint64_t kMostAbove = 64 * 1024, kLeastStack = 16 * 1024;   // PTHREAD_STACK_MIN
   const Mapping* mapping = writable_mapping_of(control_block, mappings);
@@ -211,7 +242,9 @@ std::optional<Range> own_stack(Address control_block, std::span<const std::uint6
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
     const std::uint64_t start = words[i], size = words[i + 1], guard = words[i + 2];
     const std::uint64_t end = start + size;
-    if (start == 0 || start >= control_block || end < start || end <= control_block || end - control_block > kMostAbove || size < kLeastStack || guard >= size) continue;
+    if (start == 0 || start >= control_block || end < start || end <= control_block ||
+        end - control_block > kMostAbove || size < kLeastStack || guard >= size)
+      continue;
     if (start + guard >= control_block) continue;
     return Range{std::max(start + guard, mapping->range.start), control_block};
   }
@@ -226,7 +259,8 @@ std::optional<Refused> refusal_of_stack(Pid pid, const Registers& registers, Pro
   if (!stack || !stack->contains(sp)) return Refused{Refusal::kOtherStack, ""};
   // The red zone is the thread's own.
   constexpr std::uint64_t kRedZone = 128;
-  if (sp - stack->start < kRoom + kRedZone || !all_pages_are_there(pid, {sp - kRedZone - kRoom, sp})) return Refused{Refusal::kLittleRoom, ""};
+  if (sp - stack->start < kRoom + kRedZone || !all_pages_are_there(pid, {sp - kRedZone - kRoom, sp}))
+    return Refused{Refusal::kLittleRoom, ""};
   if (stack->end - sp > kMostStack) return Refused{Refusal::kDeepStack, ""};
   std::vector<std::uint64_t> words((stack->end - sp) / sizeof(std::uint64_t));
   if (read_stack(pid, sp, words) != words.size() * sizeof(std::uint64_t)) return Refused{Refusal::kUnreadable, ""};
@@ -243,4 +277,4 @@ std::optional<Refused> refusal_of_stack(Pid pid, const Registers& registers, Pro
   return Refused{Refusal::kUnreadable, ""};
 }
 
-}  // namespace rankstacks::gpu
+}   // namespace rankstacks::gpu

@@ -37,41 +37,48 @@ struct SignalContext {
   std::uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags;
   std::uint16_t cs, gs, fs, ss;
   std::uint64_t error, trap, old_mask, cr2;
-  std::uint64_t fpstate;                   // address of the saved vector state
+  std::uint64_t fpstate;   // address of the saved vector state
   std::uint64_t reserved[8];
 };
 struct SignalFrame {
   std::uint64_t return_address;
   std::uint64_t flags, link;
-  std::uint64_t stack_pointer;             // uc_stack
+  std::uint64_t stack_pointer;   // uc_stack
   std::uint32_t stack_flags, stack_padding;
   std::uint64_t stack_size;
   SignalContext context;
   std::uint64_t mask;
   std::byte info[128];
 };
-static_assert(sizeof(SignalContext) == 256 && offsetof(SignalFrame, context) == 48 && offsetof(SignalFrame, mask) == 304);
+static_assert(sizeof(SignalContext) == 256 && offsetof(SignalFrame, context) == 48 &&
+              offsetof(SignalFrame, mask) == 304);
 
-constexpr std::uint64_t kFpXstate = 1, kSigcontextSs = 2, kStrictRestoreSs = 4;   // UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS
-// No mode of sigaltstack: rt_sigreturn then leaves the thread's alternate stack as it is (kernel/signal.c, do_sigaltstack).
+// UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS
+constexpr std::uint64_t kFpXstate = 1, kSigcontextSs = 2, kStrictRestoreSs = 4;
+// No mode of sigaltstack: rt_sigreturn then leaves the thread's alternate stack as it is (kernel/signal.c,
+// do_sigaltstack).
 constexpr std::uint32_t kNoAlternateStackMode = 0x7f;
 constexpr std::uint32_t kXstateMagic1 = 0x46505853, kXstateMagic2 = 0x46505845;
-constexpr std::size_t kSoftwareBytes = 464;   // of the FXSAVE area: struct _fpx_sw_bytes; NT_X86_XSTATE has the feature mask there
+// Of the FXSAVE area: struct _fpx_sw_bytes; NT_X86_XSTATE has the feature mask there.
+constexpr std::size_t kSoftwareBytes = 464;
 struct SoftwareBytes {
   std::uint32_t magic1, extended_size;
   std::uint64_t features;
   std::uint32_t size, padding[7];
 };
 constexpr std::size_t kComponentsInUse = 512;   // XSTATE_BV, in the XSAVE header
-constexpr std::size_t kLegacyXsave = 576;       // FXSAVE area and header
-// AMX tiles: in every feature mask of a machine that has them, but in the frame of a process only once it was given them.
+constexpr std::size_t kLegacyXsave = 576;   // FXSAVE area and header
+// AMX tiles: in every feature mask of a machine that has them, but in the frame of a process only once it was given
+// them.
 constexpr std::uint64_t kTiles = 3ull << 17;
 constexpr std::uint64_t kDirection = 0x400, kTrap = 0x100;
 constexpr std::uint64_t kRedZone = 128;
-// Kernel-internal results of a system call that a signal has interrupted (include/linux/errno.h): seen by tracers alone. The last is no such result.
+// Kernel-internal results of a system call that a signal has interrupted (include/linux/errno.h): seen by tracers
+// alone. The last is no such result.
 constexpr std::int64_t kRestartFirst = -516, kRestartLast = -512, kRestartNotOne = -515;
 constexpr std::int64_t kRestartBlock = -516, kRestartNoHandler = -514;
-// The signals of a thread's own faults stay open: the kernel forces a blocked one, and takes the process's handler for it away (force_sig_info_to_task).
+// The signals of a thread's own faults stay open: the kernel forces a blocked one, and takes the process's handler for
+// it away (force_sig_info_to_task).
 constexpr std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
 constexpr std::uint64_t kFaults = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS);
 constexpr std::uint64_t kAllButFaults = ~kFaults;
@@ -87,11 +94,13 @@ struct UserDispatch {
 constexpr std::uint64_t kSequenceInRseq = 8;   // struct rseq: rseq_cs
 
 constexpr auto kStopPatience = std::chrono::milliseconds(500);
-constexpr auto kReturnPatience = std::chrono::milliseconds(500);   // from the end of the function to where the thread was
+// From the end of the function to where the thread was.
+constexpr auto kReturnPatience = std::chrono::milliseconds(500);
 // Threads that were about to do something, or went on just then, are asked again for so long.
 constexpr auto kChoicePatience = std::chrono::milliseconds(1000);
 constexpr auto kPause = std::chrono::milliseconds(20);
-constexpr std::size_t kMostStopped = 64;       // threads that are stopped to be looked at: each is a wait that is begun again
+// Threads that are stopped to be looked at: each is a wait that is begun again.
+constexpr std::size_t kMostStopped = 64;
 constexpr std::size_t kMostReasons = 4;
 
 std::uint64_t word_at(const std::vector<std::byte>& bytes, std::size_t at) {
@@ -100,13 +109,15 @@ std::uint64_t word_at(const std::vector<std::byte>& bytes, std::size_t at) {
   return word;
 }
 
-// Where the last of these components ends in XSAVE's standard format (CPUID leaf 0xd). The kernel restores nothing but FXSAVE's part of a frame that
-// claims to be longer than the process's (arch/x86/kernel/fpu/signal.c, check_xstate_in_sigframe).
+// Where the last of these components ends in XSAVE's standard format (CPUID leaf 0xd). The kernel restores nothing but
+// FXSAVE's part of a frame that claims to be longer than the process's (arch/x86/kernel/fpu/signal.c,
+// check_xstate_in_sigframe).
 std::size_t xsave_size(std::uint64_t features) {
   std::size_t size = kLegacyXsave;
   for (unsigned i = 2; i < 63; ++i) {
     unsigned length = 0, offset = 0, c = 0, d = 0;
-    if ((features >> i & 1) != 0 && __get_cpuid_count(0xd, i, &length, &offset, &c, &d) != 0) size = std::max<std::size_t>(size, std::size_t{offset} + length);
+    if ((features >> i & 1) != 0 && __get_cpuid_count(0xd, i, &length, &offset, &c, &d) != 0)
+      size = std::max<std::size_t>(size, std::size_t{offset} + length);
   }
   return size;
 }
@@ -133,7 +144,8 @@ constexpr int kSyscallStop = SIGTRAP | 0x80;   // with PTRACE_O_TRACESYSGOOD
 
 bool is_interrupted(const user_regs_struct& r) {
   const auto result = static_cast<std::int64_t>(r.rax);
-  return static_cast<std::int64_t>(r.orig_rax) >= 0 && ((result >= kRestartFirst && result <= kRestartLast && result != kRestartNotOne) || result == -EINTR);
+  return static_cast<std::int64_t>(r.orig_rax) >= 0 &&
+         ((result >= kRestartFirst && result <= kRestartLast && result != kRestartNotOne) || result == -EINTR);
 }
 
 // Tried on a thread: refused, and untouched; or called, whatever came of it.
@@ -149,7 +161,8 @@ class Borrowed {
   Borrowed& operator=(const Borrowed&) = delete;
   ~Borrowed() { let_go(); }
 
-  Attempt call(const Candidate& candidate, ProcessCode& code, Address function, Address trampoline, std::chrono::milliseconds limit) {
+  Attempt call(const Candidate& candidate, ProcessCode& code, Address function, Address trampoline,
+               std::chrono::milliseconds limit) {
     call_ = candidate.call;
     if (auto refused = seize(); refused || error_) return {std::move(refused), outcome()};
     if (auto refused = refusal(candidate.wait, code); refused || error_) return {std::move(refused), outcome()};
@@ -169,14 +182,16 @@ class Borrowed {
     if (ptrace(PTRACE_SEIZE, tid_, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD)) != 0) {
       const int saved = errno;
       if (saved == ESRCH) return Refused{Refusal::kEnded, ""};
-      if (const auto tracer = proc::tracer_of(pid_, tid_)) return Refused{Refusal::kTraced, fmt::format("pid {}", *tracer)};
+      if (const auto tracer = proc::tracer_of(pid_, tid_))
+        return Refused{Refusal::kTraced, fmt::format("pid {}", *tracer)};
       const auto stat = proc::stat_of(pid_, tid_);
       if (!stat || stat->ends()) return Refused{Refusal::kEnded, ""};
       return give_up_for(attach_error(pid_, saved));
     }
     seized_ = true;
-    // What is seized cannot change hands any more: is it a thread of this process (EPERM is an answer about one that is), and is this process the one that
-    // was meant? A stranger is not interrupted, and is let go when this thread of the tool ends.
+    // What is seized cannot change hands any more: is it a thread of this process (EPERM is an answer about one that
+    // is), and is this process the one that was meant? A stranger is not interrupted, and is let go when this thread of
+    // the tool ends.
     if (syscall(SYS_tgkill, pid_, tid_, 0) != 0 && errno != EPERM) return Refused{Refusal::kEnded, ""};
     if (auto same = process_.check(); !same) return give_up_for(same.error());
     if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return Refused{Refusal::kEnded, ""};
@@ -200,8 +215,11 @@ class Borrowed {
       if (!stands_still_) return Stopped::kEnded;
       if (is_event_stop(*status)) return Stopped::kYes;
       const int signal = WSTOPSIG(*status) == kSyscallStop ? 0 : WSTOPSIG(*status);
-      // Any other stop takes the place of the one that was asked for (kernel/signal.c, ptrace_stop): it is asked for again.
-      if (ptrace(PTRACE_CONT, tid_, nullptr, static_cast<long>(signal)) != 0 || ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return Stopped::kEnded;
+      // Any other stop takes the place of the one that was asked for (kernel/signal.c, ptrace_stop): it is asked for
+      // again.
+      if (ptrace(PTRACE_CONT, tid_, nullptr, static_cast<long>(signal)) != 0 ||
+          ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0)
+        return Stopped::kEnded;
     }
   }
 
@@ -210,7 +228,8 @@ class Borrowed {
     if (!read_state()) return Refused{Refusal::kUnreadable, ""};
     const Registers registers = Registers::from_user_regs(registers_);
     if (Wait::of(registers) != wait || !is_interrupted(registers_)) return Refused{Refusal::kMovedOn, ""};
-    // A stop by SIGSTOP that came in the meantime, and threads that started or ended their tracing: the status as it is now.
+    // A stop by SIGSTOP that came in the meantime, and threads that started or ended their tracing: the status as it is
+    // now.
     const auto text = proc::read_file(fmt::format("/proc/{}/task/{}/status", pid_, tid_));
     const auto status = text ? parse_thread_status(*text) : std::nullopt;
     if (!status) return Refused{Refusal::kEnded, ""};
@@ -222,24 +241,32 @@ class Borrowed {
 
   bool read_state() {
     iovec general{&registers_, sizeof registers_};
-    if (ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &general) != 0 || general.iov_len != sizeof registers_) return false;   // a 32-bit thread
+    if (ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &general) != 0 ||
+        general.iov_len != sizeof registers_)
+      return false;   // a 32-bit thread
     vector_.resize(64 * 1024);
     iovec vector{vector_.data(), vector_.size()};
     if (ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_X86_XSTATE), &vector) != 0) return false;
     vector_.resize(vector.iov_len);
-    return vector_.size() >= kLegacyXsave && ptrace(PTRACE_GETSIGMASK, tid_, reinterpret_cast<void*>(sizeof mask_), &mask_) == 0;
+    return vector_.size() >= kLegacyXsave &&
+           ptrace(PTRACE_GETSIGMASK, tid_, reinterpret_cast<void*>(sizeof mask_), &mask_) == 0;
   }
 
-  // False also where the kernel cannot say (before Linux 6.4): the first system call of the function would then end it by SIGSYS.
+  // False also where the kernel cannot say (before Linux 6.4): the first system call of the function would then end it
+  // by SIGSYS.
   bool is_dispatched() const {
     UserDispatch dispatch{};
-    return ptrace(static_cast<__ptrace_request>(kGetUserDispatch), tid_, sizeof dispatch, &dispatch) == 0 && dispatch.mode != 0;
+    return ptrace(static_cast<__ptrace_request>(kGetUserDispatch), tid_, sizeof dispatch, &dispatch) == 0 &&
+           dispatch.mode != 0;
   }
 
-  // A thread in a system call is in none, but for a sequence that breaks the rules; before Linux 5.13 there is nobody to ask.
+  // A thread in a system call is in none, but for a sequence that breaks the rules; before Linux 5.13 there is nobody
+  // to ask.
   bool is_in_restartable_sequence() const {
     RseqConfiguration registered{};
-    if (ptrace(static_cast<__ptrace_request>(kGetRseqConfiguration), tid_, sizeof registered, &registered) < 0 || registered.pointer == 0) return false;
+    if (ptrace(static_cast<__ptrace_request>(kGetRseqConfiguration), tid_, sizeof registered, &registered) < 0 ||
+        registered.pointer == 0)
+      return false;
     std::uint64_t at = 0;
     RestartableSequence sequence;
     if (!read(registered.pointer + kSequenceInRseq, std::as_writable_bytes(std::span(&at, 1)))) return true;
@@ -247,18 +274,21 @@ class Borrowed {
   }
 
   Result<void> begin(Address function, Address trampoline) {
-    // The vector state as the kernel lays it below a signal frame: its size and features in the software bytes, a second magic behind it.
+    // The vector state as the kernel lays it below a signal frame: its size and features in the software bytes, a
+    // second magic behind it.
     std::vector<std::byte> saved = vector_;
     const std::uint64_t features = word_at(saved, kSoftwareBytes) & ~(kTiles & ~word_at(saved, kComponentsInUse));
     saved.resize(std::min(saved.size(), xsave_size(features)));
     const auto size = static_cast<std::uint32_t>(saved.size());
-    const SoftwareBytes software{.magic1 = kXstateMagic1, .extended_size = size + 4, .features = features, .size = size, .padding = {}};
+    const SoftwareBytes software{
+        .magic1 = kXstateMagic1, .extended_size = size + 4, .features = features, .size = size, .padding = {}};
     std::memcpy(saved.data() + kSoftwareBytes, &software, sizeof software);
     saved.resize(saved.size() + 4);
     std::memcpy(saved.data() + size, &kXstateMagic2, 4);
 
     const Address vector_at = (registers_.rsp - kRedZone - saved.size()) & ~std::uint64_t{63};
-    frame_at_ = ((vector_at - sizeof(SignalFrame)) & ~std::uint64_t{15}) - 8;   // as at any function's first instruction: rsp + 8 is a multiple of 16
+    // As at any function's first instruction: rsp + 8 is a multiple of 16.
+    frame_at_ = ((vector_at - sizeof(SignalFrame)) & ~std::uint64_t{15}) - 8;
     trampoline_ = trampoline;
 
     SignalFrame frame{};
@@ -268,25 +298,28 @@ class Borrowed {
     frame.mask = mask_;
     SignalContext& c = frame.context;
     const user_regs_struct& r = registers_;
-    c = {r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp, r.rip, r.eflags,
-         static_cast<std::uint16_t>(r.cs), 0, 0, static_cast<std::uint16_t>(r.ss), 0, 0, 0, 0, vector_at, {}};
+    c = {r.r8,  r.r9,  r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp,
+         r.rip, r.eflags, static_cast<std::uint16_t>(r.cs), 0, 0, static_cast<std::uint16_t>(r.ss), 0, 0, 0, 0, vector_at, {}};
     if (static_cast<std::int64_t>(r.rax) != -EINTR && call_) {
       c.rax = static_cast<std::uint64_t>(*call_);   // what the kernel does itself before a system call is begun again
-      c.rip = r.rip - 2;                            // the `syscall` instruction
+      c.rip = r.rip - 2;   // the `syscall` instruction
     } else {
       c.rax = static_cast<std::uint64_t>(-EINTR);
     }
-    if (!write(vector_at, saved) || !write(frame_at_, std::as_bytes(std::span(&frame, 1)))) return fail(error(ErrorCode::kUnreadable, "cannot write to its stack", errno));
+    if (!write(vector_at, saved) || !write(frame_at_, std::as_bytes(std::span(&frame, 1))))
+      return fail(error(ErrorCode::kUnreadable, "cannot write to its stack", errno));
 
     user_regs_struct call = registers_;
     call.rip = function;
     call.rsp = frame_at_;
     call.rax = 0;
-    call.orig_rax = ~0ull;                 // no system call that the kernel would begin again
+    call.orig_rax = ~0ull;   // no system call that the kernel would begin again
     call.eflags &= ~(kDirection | kTrap);
-    // From here on it is on its way into the function and back, whether this tool lives or not; so the mask, which the frame gives back, comes second.
+    // From here on it is on its way into the function and back, whether this tool lives or not; so the mask, which the
+    // frame gives back, comes second.
     if (auto done = set(call); !done) return done;
-    if (ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof kAllButFaults), &kAllButFaults) != 0) return gone();
+    if (ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof kAllButFaults), &kAllButFaults) != 0)
+      return gone();
     return {};
   }
 
@@ -295,7 +328,8 @@ class Borrowed {
     switch (to_return(limit)) {
       case Way::kReturned: return finish();
       case Way::kEnded: return gone();
-      case Way::kFault: return put_back(error(ErrorCode::kUnreadable, fmt::format("the call ended by signal {}", fault_)));
+      case Way::kFault:
+        return put_back(error(ErrorCode::kUnreadable, fmt::format("the call ended by signal {}", fault_)));
       case Way::kLate: break;
     }
     Error late = error(ErrorCode::kTimeout, fmt::format("the call did not come back within {} ms", limit.count()));
@@ -340,7 +374,8 @@ class Borrowed {
     }
   }
 
-  // From wherever it stands still. It is sent to the trampoline first: should this tool end now, it comes back by itself.
+  // From wherever it stands still. It is sent to the trampoline first: should this tool end now, it comes back by
+  // itself.
   Result<void> put_back(Error why) {
     disturbed_ = true;
     user_regs_struct now{};
@@ -354,34 +389,37 @@ class Borrowed {
     return fail(std::move(why));
   }
 
-  // It is about to have itself restored by the kernel. This tool does better, as it lives: the thread is stopped before that system call, and gets back
-  // what it had. Then the kernel goes on as it does after any stop: it begins the interrupted call again, or, where a signal has come meanwhile whose
-  // handler runs first, lets it return EINTR. (The frame's way begins the call again even after a handler.)
+  // It is about to have itself restored by the kernel. This tool does better, as it lives: the thread is stopped before
+  // that system call, and gets back what it had. Then the kernel goes on as it does after any stop: it begins the
+  // interrupted call again, or, where a signal has come meanwhile whose handler runs first, lets it return EINTR. (The
+  // frame's way begins the call again even after a handler.)
   Result<void> finish() {
     user_regs_struct now{};
     if (!get(now)) return gone();
     now.rip = trampoline_;
-    now.orig_rax = ~0ull;                  // this system call is left out
+    now.orig_rax = ~0ull;   // this system call is left out
     if (auto done = set(now); !done) return done;
-    if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0 || ptrace(PTRACE_CONT, tid_, nullptr, 0) != 0) return gone();
+    if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0 || ptrace(PTRACE_CONT, tid_, nullptr, 0) != 0)
+      return gone();
     switch (stop_within(kReturnPatience)) {
       case Stopped::kYes: return restore();
       case Stopped::kEnded: return gone();
       case Stopped::kLate: break;
     }
-    return {};                             // it gets no processor: it comes back by itself
+    return {};   // it gets no processor: it comes back by itself
   }
 
-  // What it had, in a stop in which the kernel looks at the result of an interrupted system call afterwards. The registers come last, in one step: until
-  // then it is at the trampoline, and the frame is whole.
+  // What it had, in a stop in which the kernel looks at the result of an interrupted system call afterwards. The
+  // registers come last, in one step: until then it is at the trampoline, and the frame is whole.
   Result<void> restore() {
     iovec vector{vector_.data(), vector_.size()};
     if (ptrace(PTRACE_SETREGSET, tid_, reinterpret_cast<void*>(NT_X86_XSTATE), &vector) != 0) return gone();
     if (ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof mask_), &mask_) != 0) return gone();
     user_regs_struct was = registers_;
     if (static_cast<std::int64_t>(was.rax) == kRestartBlock) {
-      // The kernel keeps one such call to go on with, which another one that was interrupted meanwhile has taken the place of. So it is begun from the
-      // beginning, with the arguments that it had; only where its number is not known is that one gone on with.
+      // The kernel keeps one such call to go on with, which another one that was interrupted meanwhile has taken the
+      // place of. So it is begun from the beginning, with the arguments that it had; only where its number is not known
+      // is that one gone on with.
       if (call_) {
         was.orig_rax = static_cast<std::uint64_t>(*call_);
         was.rax = static_cast<std::uint64_t>(kRestartNoHandler);
@@ -394,7 +432,12 @@ class Borrowed {
   }
 
   Error error(ErrorCode code, std::string what, int os_errno = 0) const {
-    return {.code = code, .subject = fmt::format("pid {} tid {}", pid_, tid_), .what = std::move(what), .where = {}, .os_errno = os_errno, .hint = {}};
+    return {.code = code,
+            .subject = fmt::format("pid {} tid {}", pid_, tid_),
+            .what = std::move(what),
+            .where = {},
+            .os_errno = os_errno,
+            .hint = {}};
   }
   Result<void> gone() const { return fail(error(ErrorCode::kGone, "it ended meanwhile")); }
   bool get(user_regs_struct& into) const {
@@ -403,7 +446,8 @@ class Borrowed {
   }
   Result<void> set(user_regs_struct& from) const {
     iovec vector{&from, sizeof from};
-    if (ptrace(PTRACE_SETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &vector) != 0) return fail(error(ErrorCode::kGone, "cannot set its registers", errno));
+    if (ptrace(PTRACE_SETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &vector) != 0)
+      return fail(error(ErrorCode::kGone, "cannot set its registers", errno));
     return {};
   }
   bool read(Address at, std::span<std::byte> into) const {
@@ -411,12 +455,14 @@ class Borrowed {
     return process_vm_readv(pid_, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(into.size());
   }
   bool write(Address at, std::span<const std::byte> bytes) const {
-    const iovec local{const_cast<std::byte*>(bytes.data()), bytes.size()}, remote{reinterpret_cast<void*>(at), bytes.size()};
+    const iovec local{const_cast<std::byte*>(bytes.data()), bytes.size()},
+        remote{reinterpret_cast<void*>(at), bytes.size()};
     return process_vm_writev(pid_, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes.size());
   }
 
   void let_go() {
-    // Detaching needs a stop; a thread that could not be stopped runs on and is let go when this thread of the tool ends.
+    // Detaching needs a stop; a thread that could not be stopped runs on and is let go when this thread of the tool
+    // ends.
     if (seized_) ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
     seized_ = false;
   }
@@ -425,9 +471,9 @@ class Borrowed {
   const Pid pid_;
   const Tid tid_;
   bool seized_ = false, stands_still_ = false;
-  bool disturbed_ = false;                 // the function was interrupted, perhaps in a system call of its own
-  std::optional<std::int64_t> call_;       // Candidate::call
-  std::optional<Error> error_;             // of the whole process: no other thread of it need be tried
+  bool disturbed_ = false;   // the function was interrupted, perhaps in a system call of its own
+  std::optional<std::int64_t> call_;   // Candidate::call
+  std::optional<Error> error_;   // of the whole process: no other thread of it need be tried
   user_regs_struct registers_{};
   std::vector<std::byte> vector_;
   std::uint64_t mask_ = 0;
@@ -443,7 +489,8 @@ Error none_to_borrow(Pid pid, const std::map<Tid, Refused>& refused) {
     refusal = why.why;
   }
   std::vector<std::pair<std::string, std::pair<std::size_t, Refusal>>> sorted(reasons.begin(), reasons.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.first > b.second.first; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.first > b.second.first; });
   std::string list;
   std::size_t told = 0;
   for (const auto& [text, reason] : sorted) {
@@ -453,23 +500,34 @@ Error none_to_borrow(Pid pid, const std::map<Tid, Refused>& refused) {
   }
   if (told < sorted.size()) list += fmt::format(", {} more reasons", sorted.size() - told);
   // What to do follows from the commonest reason that is not the main thread's, which every process has.
-  const auto decisive = std::find_if(sorted.begin(), sorted.end(), [](const auto& reason) { return reason.second.second != Refusal::kMainThread; });
-  return {.code = ErrorCode::kUnsupported, .subject = fmt::format("pid {}", pid),
-          .what = fmt::format("no thread of it can be borrowed for the call that this driver needs: of {} threads {}", refused.size(), list),
-          .where = {}, .os_errno = 0, .hint = hint_of(decisive != sorted.end() ? decisive->second.second : Refusal::kMainThread)};
+  const auto decisive = std::find_if(sorted.begin(), sorted.end(),
+                                     [](const auto& reason) { return reason.second.second != Refusal::kMainThread; });
+  return {.code = ErrorCode::kUnsupported,
+          .subject = fmt::format("pid {}", pid),
+          .what = fmt::format("no thread of it can be borrowed for the call that this driver needs: of {} threads {}",
+                              refused.size(), list),
+          .where = {},
+          .os_errno = 0,
+          .hint = hint_of(decisive != sorted.end() ? decisive->second.second : Refusal::kMainThread)};
 }
 
 Result<Address> trampoline_in(Pid pid, ProcessCode& code) {
   if (const auto found = code.signal_trampoline()) return *found;
-  return fail({.code = ErrorCode::kUnsupported, .subject = fmt::format("pid {}", pid), .what = "no signal trampoline was found in its C library", .where = {}, .os_errno = 0,
+  return fail({.code = ErrorCode::kUnsupported,
+               .subject = fmt::format("pid {}", pid),
+               .what = "no signal trampoline was found in its C library",
+               .where = {},
+               .os_errno = 0,
                .hint = "a statically linked program, or another C library than glibc or musl, cannot be called into"});
 }
 
-// Of threads that were stopped to be looked at: what they waited in, and why they were refused. Nobody is stopped twice in the same wait.
+// Of threads that were stopped to be looked at: what they waited in, and why they were refused. Nobody is stopped twice
+// in the same wait.
 using LookedAt = std::map<Tid, std::pair<Wait, Refused>>;
 
 // Every thread once, and the call on the first that can be borrowed. Nothing: all were refused.
-std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::optional<Tid> only, Address function, std::chrono::milliseconds limit, LookedAt& looked_at,
+std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::optional<Tid> only, Address function,
+                                             std::chrono::milliseconds limit, LookedAt& looked_at,
                                              std::map<Tid, Refused>& refused) {
   if (auto same = process.check(); !same) return fail(same.error());
   auto code = ProcessCode::read(process.pid);
@@ -480,7 +538,8 @@ std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::opti
   refused = std::move(candidates.refused);
   for (const Candidate& candidate : candidates.threads) {
     if (only && candidate.tid != *only) continue;
-    if (const auto before = looked_at.find(candidate.tid); before != looked_at.end() && before->second.first.is_at_the_place_of(candidate.wait)) {
+    if (const auto before = looked_at.find(candidate.tid);
+        before != looked_at.end() && before->second.first.is_at_the_place_of(candidate.wait)) {
       refused[candidate.tid] = before->second.second;
       continue;
     }
@@ -510,7 +569,8 @@ auto on_a_thread_of_its_own(const F& work) {
   return std::move(*result);
 }
 
-Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, Address function, std::chrono::milliseconds limit) {
+Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, Address function,
+                            std::chrono::milliseconds limit) {
   LookedAt looked_at;
   std::map<Tid, Refused> refused;
   for (const auto start = Clock::now(); Clock::now() - start < kChoicePatience; std::this_thread::sleep_for(kPause)) {
@@ -521,11 +581,15 @@ Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, A
   if (!only) return fail(none_to_borrow(process.pid, refused));
   const auto why = refused.find(*only);
   const Refused reason = why != refused.end() ? why->second : Refused{Refusal::kEnded, ""};
-  return fail({.code = reason.why == Refusal::kEnded ? ErrorCode::kGone : ErrorCode::kUnsupported, .subject = fmt::format("pid {} tid {}", process.pid, *only),
-               .what = "cannot be borrowed: " + words_of(reason), .where = {}, .os_errno = 0, .hint = hint_of(reason.why)});
+  return fail({.code = reason.why == Refusal::kEnded ? ErrorCode::kGone : ErrorCode::kUnsupported,
+               .subject = fmt::format("pid {} tid {}", process.pid, *only),
+               .what = "cannot be borrowed: " + words_of(reason),
+               .where = {},
+               .os_errno = 0,
+               .hint = hint_of(reason.why)});
 }
 
-}  // namespace
+}   // namespace
 
 Result<BorrowedCall> borrow_and_call(const ProcessId& process, Address function, std::chrono::milliseconds limit) {
   return on_a_thread_of_its_own([&] { return borrow(process, std::nullopt, function, limit); });
@@ -535,4 +599,4 @@ Result<BorrowedCall> call_in(const ProcessId& process, Tid tid, Address function
   return on_a_thread_of_its_own([&] { return borrow(process, tid, function, limit); });
 }
 
-}  // namespace rankstacks::gpu
+}   // namespace rankstacks::gpu

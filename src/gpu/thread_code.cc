@@ -16,7 +16,8 @@
 namespace rankstacks::gpu {
 namespace {
 
-// Exported functions in which a thread must not be interrupted for a call, or in which a lock is waited for. glibc 2.17 to 2.42, malloc/, nptl/, elf/.
+// Exported functions in which a thread must not be interrupted for a call, or in which a lock is waited for. glibc 2.17
+// to 2.42, malloc/, nptl/, elf/.
 struct KnownFunction {
   const char* name;
   CodePart part;
@@ -39,7 +40,7 @@ constexpr std::array kFunctions{
     KnownFunction{"mallinfo", CodePart::kAllocator},
     KnownFunction{"mallinfo2", CodePart::kAllocator},
     KnownFunction{"mallopt", CodePart::kAllocator},
-    KnownFunction{"dl_iterate_phdr", CodePart::kLoader},          // holds the loader's list while it calls back
+    KnownFunction{"dl_iterate_phdr", CodePart::kLoader},   // holds the loader's list while it calls back
     KnownFunction{"pthread_mutex_lock", CodePart::kLock},
     KnownFunction{"pthread_mutex_timedlock", CodePart::kLock},
     KnownFunction{"pthread_mutex_clocklock", CodePart::kLock},
@@ -59,12 +60,15 @@ std::string_view base_name(std::string_view path) { return path.substr(path.rfin
 // libcuda.so.1, libcudadebugger.so.1 and what they load; libcudart, which programs link, is not the driver.
 bool is_driver(std::string_view path) {
   const std::string_view name = base_name(path);
-  return (name.starts_with("libcuda") && !name.starts_with("libcudart")) || name.starts_with("libnvidia-ptxjitcompiler") || name.starts_with("libnvidia-nvvm");
+  return (name.starts_with("libcuda") && !name.starts_with("libcudart")) ||
+         name.starts_with("libnvidia-ptxjitcompiler") || name.starts_with("libnvidia-nvvm");
 }
 
-// The file that is mapped: through map_files where that is permitted, else below the process's root, if that is still the same file.
+// The file that is mapped: through map_files where that is permitted, else below the process's root, if that is still
+// the same file.
 Result<std::shared_ptr<const elf::Image>> open_mapped(Pid pid, const Mapping& mapping) {
-  auto image = elf::Image::open(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end), mapping.path);
+  auto image = elf::Image::open(
+      fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end), mapping.path);
   if (image || mapping.deleted) return image;
   return elf::Image::open(fmt::format("/proc/{}/root{}", pid, mapping.path), mapping.path);
 }
@@ -75,7 +79,7 @@ std::size_t read_memory(Pid pid, Address from, void* into, std::size_t size) {
   return got > 0 ? static_cast<std::size_t>(got) : 0;
 }
 
-}  // namespace
+}   // namespace
 
 Result<ProcessCode> ProcessCode::read(Pid pid) {
   const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid));
@@ -93,7 +97,8 @@ Result<ProcessCode> ProcessCode::read(Pid pid) {
 }
 
 const Mapping* ProcessCode::mapping_of(Address a) const {
-  auto it = std::upper_bound(mappings_.begin(), mappings_.end(), a, [](Address x, const Mapping& m) { return x < m.range.start; });
+  auto it = std::upper_bound(mappings_.begin(), mappings_.end(), a,
+                             [](Address x, const Mapping& m) { return x < m.range.start; });
   if (it == mappings_.begin()) return nullptr;
   --it;
   return it->range.contains(a) ? &*it : nullptr;
@@ -102,14 +107,18 @@ const Mapping* ProcessCode::mapping_of(Address a) const {
 std::optional<Address> ProcessCode::signal_trampoline() {
   if (looked_for_trampoline_) return trampoline_;
   looked_for_trampoline_ = true;
-  static constexpr std::array<unsigned char, 9> kGlibc{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};   // mov $15,%rax; syscall
-  static constexpr std::array<unsigned char, 7> kMusl{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};                // mov $15,%eax; syscall
+  static constexpr std::array<unsigned char, 9> kGlibc{0x48, 0xc7, 0xc0, 0x0f, 0,
+                                                       0,    0,    0x0f, 0x05};   // mov $15,%rax; syscall
+  static constexpr std::array<unsigned char, 7> kMusl{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};   // mov $15,%eax; syscall
   for (const Mapping& mapping : mappings_) {
     const std::string_view name = base_name(mapping.path);
-    if (!mapping.executable || !(name.starts_with("libc.so") || name.starts_with("libc-2") || name.starts_with("ld-musl") || name.starts_with("libpthread"))) continue;
+    if (!mapping.executable || !(name.starts_with("libc.so") || name.starts_with("libc-2") ||
+                                 name.starts_with("ld-musl") || name.starts_with("libpthread")))
+      continue;
     std::vector<unsigned char> bytes(std::min(mapping.range.size(), kMostTrampolineCode));
     bytes.resize(read_memory(pid_, mapping.range.start, bytes.data(), bytes.size()));
-    for (const std::span<const unsigned char> pattern : {std::span<const unsigned char>(kGlibc), std::span<const unsigned char>(kMusl)}) {
+    for (const std::span<const unsigned char> pattern :
+         {std::span<const unsigned char>(kGlibc), std::span<const unsigned char>(kMusl)}) {
       const auto at = std::search(bytes.begin(), bytes.end(), pattern.begin(), pattern.end());
       if (at == bytes.end()) continue;
       trampoline_ = mapping.range.start + static_cast<Address>(at - bytes.begin());
@@ -135,7 +144,8 @@ ProcessCode::Module ProcessCode::look_into(const Mapping& mapping) const {
   }
   const auto& segments = (*image)->segments();
   const auto segment = std::find_if(segments.begin(), segments.end(), [&](const Elf64_Phdr& s) {
-    return s.p_type == PT_LOAD && (s.p_flags & PF_X) != 0 && mapping.file_offset + mapping.range.size() > s.p_offset && s.p_offset + s.p_filesz > mapping.file_offset;
+    return s.p_type == PT_LOAD && (s.p_flags & PF_X) != 0 && mapping.file_offset + mapping.range.size() > s.p_offset &&
+           s.p_offset + s.p_filesz > mapping.file_offset;
   });
   if (segment == segments.end()) return module;
   const Address bias = mapping.range.start - mapping.file_offset + segment->p_offset - segment->p_vaddr;
@@ -158,12 +168,14 @@ const ProcessCode::Module& ProcessCode::module_of(const Mapping& mapping) {
 
 bool ProcessCode::follows_call(Address a) const {
   std::array<std::uint8_t, kLongestCall> before{};
-  return a > before.size() && read_memory(pid_, a - before.size(), before.data(), before.size()) == before.size() && call_at_the_end_of(before) != CallInstruction::kNone;
+  return a > before.size() && read_memory(pid_, a - before.size(), before.data(), before.size()) == before.size() &&
+         call_at_the_end_of(before) != CallInstruction::kNone;
 }
 
 std::optional<FoundCode> ProcessCode::find_at(Address a, bool innermost, bool is_return) {
   const Mapping* mapping = mapping_of(a);
-  if (mapping == nullptr || !mapping->executable || mapping->inode == 0) return std::nullopt;   // generated code, and the vdso, are nobody's library
+  if (mapping == nullptr || !mapping->executable || mapping->inode == 0)
+    return std::nullopt;   // generated code, and the vdso, are nobody's library
   const Module& module = module_of(*mapping);
   const std::string file(base_name(mapping->path));
   if (module.whole) {
@@ -188,4 +200,4 @@ std::optional<FoundCode> ProcessCode::find(std::span<const Address> stack, Addre
   return std::nullopt;
 }
 
-}  // namespace rankstacks::gpu
+}   // namespace rankstacks::gpu

@@ -1,10 +1,13 @@
-// What code a thread is in the middle of: by each return address on its stack, from its innermost frame to its outermost.
+// What code a thread is in the middle of: by each return address on its stack, from its innermost frame to its
+// outermost.
 //
-// Nothing is unwound: every word of the stack that is an address right behind a call instruction counts, so that no frame is missed. What is left over
-// from a call that has returned counts as well: a thread may be refused for it, and is never taken in spite of it.
+// Nothing is unwound: every word of the stack that is an address right behind a call instruction counts, so that no
+// frame is missed. What is left over from a call that has returned counts as well: a thread may be refused for it, and
+// is never taken in spite of it.
 //
-// What is known of the libraries: the loader is the file at the auxiliary vector's AT_BASE; an allocator is what exports malloc (all of it, but of the C
-// library and of the executable these functions alone); the driver's files have its names.
+// What is known of the libraries: the loader is the file at the auxiliary vector's AT_BASE; an allocator is what
+// exports malloc (all of it, but of the C library and of the executable these functions alone); the driver's files have
+// its names.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +25,17 @@
 namespace rankstacks::gpu {
 
 enum class CodePart : std::uint8_t {
-  kDriver,         // the GPU's driver and its debug engine
-  kLoader,         // the dynamic loader: a constructor or destructor of a library runs, or a walk over all libraries
+  kDriver,   // the GPU's driver and its debug engine
+  kLoader,   // the dynamic loader: a constructor or destructor of a library runs, or a walk over all libraries
   kAllocator,
-  kLock,           // a function that takes a lock waits
-  kSignalHandler,  // a signal's frame: a handler has interrupted the thread anywhere
-  kUnknown,        // code of a file that cannot be read
+  kLock,   // a function that takes a lock waits
+  kSignalHandler,   // a signal's frame: a handler has interrupted the thread anywhere
+  kUnknown,   // code of a file that cannot be read
 };
 
 struct FoundCode {
   CodePart part = CodePart::kUnknown;
-  std::string where;                       // "malloc of libc.so.6", "libjemalloc.so.2"
+  std::string where;   // "malloc of libc.so.6", "libjemalloc.so.2"
 };
 
 class ProcessCode {
@@ -46,8 +49,8 @@ class ProcessCode {
   // "mov $15, %rax; syscall" of its C library: where its signal handlers return to, and any function may.
   std::optional<Address> signal_trampoline();
 
-  // The first such part that a thread is in which waits at `pc` with this stack, whose first word is the innermost; nothing: in none of them. Files are
-  // opened as addresses of theirs are met, each once.
+  // The first such part that a thread is in which waits at `pc` with this stack, whose first word is the innermost;
+  // nothing: in none of them. Files are opened as addresses of theirs are met, each once.
   std::optional<FoundCode> find(std::span<const Address> stack, Address pc);
 
  private:
@@ -57,7 +60,7 @@ class ProcessCode {
     const char* function;
   };
   struct Module {
-    std::optional<CodePart> whole;         // all of its code
+    std::optional<CodePart> whole;   // all of its code
     std::vector<KnownRange> functions;
   };
   ProcessCode(Pid pid, std::vector<Mapping> mappings) : pid_(pid), mappings_(std::move(mappings)) {}
@@ -67,11 +70,11 @@ class ProcessCode {
   bool follows_call(Address a) const;
 
   Pid pid_;
-  std::vector<Mapping> mappings_;          // sorted, as the kernel lists them
-  Address loader_ = 0, entry_ = 0;         // AT_BASE, AT_ENTRY
+  std::vector<Mapping> mappings_;   // sorted, as the kernel lists them
+  Address loader_ = 0, entry_ = 0;   // AT_BASE, AT_ENTRY
   std::optional<Address> trampoline_;
   bool looked_for_trampoline_ = false;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Module> modules_;   // by device and inode
 };
 
-}  // namespace rankstacks::gpu
+}   // namespace rankstacks::gpu

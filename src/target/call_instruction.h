@@ -10,7 +10,8 @@ enum class CallInstruction : std::uint8_t { kNone, kDirect, kIndirect };
 
 inline constexpr std::size_t kLongestCall = 8;   // with a REX prefix
 
-// `before[8 - n]` is the byte n before the address; 0 where it is not known. A direct call is E8 and 32 bits of distance.
+// `before[8 - n]` is the byte n before the address; 0 where it is not known. A direct call is E8 and 32 bits of
+// distance.
 CallInstruction call_at_the_end_of(const std::array<std::uint8_t, kLongestCall>& before);
 
-}  // namespace rankstacks
+}   // namespace rankstacks

@@ -7,9 +7,11 @@
 namespace rankstacks {
 namespace {
 
-Error gone(Pid pid, const char* what) { return {.code = ErrorCode::kGone, .subject = fmt::format("pid {}", pid), .what = what}; }
+Error gone(Pid pid, const char* what) {
+  return {.code = ErrorCode::kGone, .subject = fmt::format("pid {}", pid), .what = what};
+}
 
-}  // namespace
+}   // namespace
 
 Result<ProcessId> ProcessId::of(Pid pid) {
   const auto stat = proc::stat_of(pid);
@@ -20,8 +22,9 @@ Result<ProcessId> ProcessId::of(Pid pid) {
 Result<void> ProcessId::check() const {
   const auto stat = proc::stat_of(pid);
   if (!stat) return fail(gone(pid, "it has ended"));
-  if (stat->start_ticks != start_ticks) return fail(gone(pid, "it has ended, and its pid belongs to another process now"));
+  if (stat->start_ticks != start_ticks)
+    return fail(gone(pid, "it has ended, and its pid belongs to another process now"));
   return {};
 }
 
-}  // namespace rankstacks
+}   // namespace rankstacks

@@ -1,5 +1,5 @@
-// A thread of a real process that is borrowed for a call: it comes back with all that it had, whatever the call does to it; and each state in which none
-// is borrowed, told by its reason, with the process as it was.
+// A thread of a real process that is borrowed for a call: it comes back with all that it had, whatever the call does to
+// it; and each state in which none is borrowed, told by its reason, with the process as it was.
 #include <catch2/catch.hpp>
 
 #include <alloca.h>
@@ -45,9 +45,9 @@ struct Shared {
   std::atomic<std::uint64_t> rounds;
 };
 Shared* shared = nullptr;
-int end_of_test = -1;                      // a pipe that the test writes to when the child is to end
+int end_of_test = -1;   // a pipe that the test writes to when the child is to end
 
-}  // namespace
+}   // namespace
 
 // The wait of every thread here that is to be found in poll.
 extern "C" __attribute__((visibility("default"), noinline)) void test_wait_for_end() {
@@ -61,7 +61,11 @@ namespace {
 extern "C" __attribute__((noinline)) void test_callee() {
   std::uint64_t a = 1;
   for (int i = 0; i < 1000; ++i) a = a * 3 + 1;
-  asm volatile("vpcmpeqd %%ymm0, %%ymm0, %%ymm0\n vmovdqa %%ymm0, %%ymm7\n vmovdqa %%ymm0, %%ymm15\n xor %%r12, %%r12\n mov %0, %%rbx" : : "r"(a) : "rbx", "r12", "xmm0", "xmm7", "xmm15");
+  asm volatile(
+      "vpcmpeqd %%ymm0, %%ymm0, %%ymm0\n vmovdqa %%ymm0, %%ymm7\n vmovdqa %%ymm0, %%ymm15\n xor %%r12, %%r12\n mov %0, %%rbx"
+      :
+      : "r"(a)
+      : "rbx", "r12", "xmm0", "xmm7", "xmm15");
   usleep(200);
   shared->calls = shared->calls + 1;
 }
@@ -88,13 +92,14 @@ using Body = void (*)();
 class Child {
  public:
   struct Options {
-    std::size_t stack = 0;                 // 0: glibc's own
+    std::size_t stack = 0;   // 0: glibc's own
     void* (*in_memory)(std::size_t& size) = nullptr;   // else a stack that the program provides, by its lower end
-    Body before = nullptr;                 // in the main thread, before the others start
+    Body before = nullptr;   // in the main thread, before the others start
   };
   explicit Child(std::vector<Body> bodies) : Child(std::move(bodies), Options()) {}
   Child(std::vector<Body> bodies, const Options& options) {
-    shared = static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    shared =
+        static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     new (shared) Shared{};
     REQUIRE(pipe(pipe_) == 0);
     end_of_test = pipe_[0];
@@ -124,7 +129,8 @@ class Child {
 
   // Until the thread is in that system call.
   void wait_in(long call, std::size_t thread = 0) const {
-    for (const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60); std::chrono::steady_clock::now() < until; usleep(200))
+    for (const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+         std::chrono::steady_clock::now() < until; usleep(200))
       if (const auto waiting = proc::waiting_registers(pid_, tid(thread)); waiting && waiting->orig_rax == call) return;
     FAIL("the thread never came to system call " << call);
   }
@@ -202,8 +208,8 @@ void sleep_in_condition() {
   pthread_cond_wait(&condition, &mutex);
 }
 
-// Values in callee-saved, caller-saved and vector registers, the flags and the red zone, looked at after each wait: of all these the kernel changes rax,
-// rcx and r11 in a system call.
+// Values in callee-saved, caller-saved and vector registers, the flags and the red zone, looked at after each wait: of
+// all these the kernel changes rax, rcx and r11 in a system call.
 void wait_and_compare() {
   while (shared->stop == 0) {
     std::uint64_t wrong = 0;
@@ -236,7 +242,7 @@ __attribute__((noinline)) void block_all_signals() {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
 }
 __attribute__((noinline)) void look_at_handler() {
-  struct sigaction action{};
+  struct sigaction action {};
   sigaction(SIGSEGV, nullptr, &action);
   shared->handler_kept = action.sa_handler == &handle ? 1 : 0;
 }
@@ -272,7 +278,7 @@ void wait_in_handler(bool on_signal_stack) {
   stack.ss_sp = memory;
   stack.ss_size = sizeof memory;
   if (on_signal_stack) sigaltstack(&stack, nullptr);
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = [](int) { test_wait_for_end(); };
   action.sa_flags = on_signal_stack ? SA_ONSTACK : 0;
   sigaction(SIGUSR2, &action, nullptr);
@@ -317,7 +323,8 @@ void wait_in_malloc_info() {
   const cookie_io_functions_t functions{.read = nullptr,
                                         .write =
                                             [](void* waited, const char*, std::size_t size) {
-                                              if (int& once = *static_cast<int*>(waited); once++ == 0) test_wait_for_end();
+                                              if (int& once = *static_cast<int*>(waited); once++ == 0)
+                                                test_wait_for_end();
                                               return static_cast<ssize_t>(size);
                                             },
                                         .seek = nullptr,
@@ -341,7 +348,8 @@ void wait_in_walk_over_libraries() {
 void wait_under_filter() {
   sock_filter allow_all[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
   const sock_fprog program{1, allow_all};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) shared->wrong = 100;
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    shared->wrong = 100;
   test_wait_for_end();
 }
 
@@ -364,12 +372,13 @@ void* stack_in_the_middle(std::size_t& size) {
 void* stack_with_guard_inside(std::size_t& size) {
   constexpr int kGuardInstall = 102;
   size = 512 * 1024;
-  auto* const memory = static_cast<char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* const memory =
+      static_cast<char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (madvise(memory + size - 64 * 1024, 4096, kGuardInstall) != 0) shared->wrong = 100;
   return memory;
 }
 
-}  // namespace
+}   // namespace
 
 TEST_CASE("a thread that waits is borrowed again and again: its wait goes on as if nothing had been") {
   Child child({&test_wait_for_end});
@@ -427,7 +436,8 @@ TEST_CASE("a fault in a thread that blocks all signals leaves the process's hand
 TEST_CASE("a call that does not come back is given up") {
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);
-  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_endless_callee), std::chrono::milliseconds(100));
+  const auto called =
+      gpu::borrow_and_call(child.id(), address_of(&test_endless_callee), std::chrono::milliseconds(100));
   REQUIRE(!called);
   CHECK(called.error().code == ErrorCode::kTimeout);
   const auto again = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
@@ -442,7 +452,8 @@ TEST_CASE("a signal that comes during the call runs its handler after it, and en
   child.wait_in(SYS_pause);
   const ProcessId process = child.id();
   Result<gpu::BorrowedCall> called;
-  std::thread caller([&] { called = gpu::borrow_and_call(process, address_of(&test_slow_callee), std::chrono::seconds(60)); });
+  std::thread caller(
+      [&] { called = gpu::borrow_and_call(process, address_of(&test_slow_callee), std::chrono::seconds(60)); });
   while (shared->in_call == 0) usleep(100);
   syscall(SYS_tgkill, child.pid(), child.tid(), SIGUSR1);
   shared->go = 1;
@@ -450,7 +461,7 @@ TEST_CASE("a signal that comes during the call runs its handler after it, and en
   INFO((called ? "" : called.error().message()));
   REQUIRE(called);
   CHECK(shared->handled_in_call == 0);
-  CHECK(child.end() == 7);                 // pause() came back by itself
+  CHECK(child.end() == 7);   // pause() came back by itself
   CHECK(shared->handled == 1);
   CHECK(shared->interrupted == 1);
 }
@@ -463,10 +474,12 @@ TEST_CASE("a process that is gone, another one under its pid, and a thread that 
     child.wait_in(SYS_poll);
 
     const ProcessId earlier{gone.pid, gone.start_ticks - 1};
-    for (const auto& called : {gpu::borrow_and_call(earlier, address_of(&test_callee), kLimit), gpu::call_in(earlier, child.tid(), address_of(&test_callee), kLimit)}) {
+    for (const auto& called : {gpu::borrow_and_call(earlier, address_of(&test_callee), kLimit),
+                               gpu::call_in(earlier, child.tid(), address_of(&test_callee), kLimit)}) {
       REQUIRE(!called);
       CHECK(called.error().code == ErrorCode::kGone);
-      CHECK(called.error().message() == "pid " + std::to_string(gone.pid) + ": it has ended, and its pid belongs to another process now");
+      CHECK(called.error().message() ==
+            "pid " + std::to_string(gone.pid) + ": it has ended, and its pid belongs to another process now");
     }
     const Tid not_its_own = static_cast<Tid>(syscall(SYS_gettid));
     const auto stranger = gpu::call_in(gone, not_its_own, address_of(&test_callee), kLimit);
@@ -587,7 +600,8 @@ TEST_CASE("a thread under a filter that others do not have") {
     WARN("skipped: no seccomp filter can be set here");
     return;
   }
-  CHECK(refusal(child, child.tid()) == "cannot be borrowed: under a seccomp filter of its own (1 filters, others have 0)");
+  CHECK(refusal(child, child.tid()) ==
+        "cannot be borrowed: under a seccomp filter of its own (1 filters, others have 0)");
   CHECK(child.end() == 7);
 }
 
@@ -613,7 +627,8 @@ TEST_CASE("a process that is stopped, and a thread that is traced") {
   REQUIRE(ptrace(PTRACE_SEIZE, child.tid(), nullptr, nullptr) == 0);
   const auto called = gpu::call_in(child.id(), child.tid(), address_of(&test_callee), kLimit);
   REQUIRE(!called);
-  CHECK(called.error().what == "cannot be borrowed: traced by another process (pid " + std::to_string(syscall(SYS_gettid)) + ")");
+  CHECK(called.error().what ==
+        "cannot be borrowed: traced by another process (pid " + std::to_string(syscall(SYS_gettid)) + ")");
   CHECK(shared->calls == 0);
   // A tracer collects its threads: only then the process is gone.
   kill(child.pid(), SIGKILL);
@@ -621,7 +636,8 @@ TEST_CASE("a process that is stopped, and a thread that is traced") {
 }
 
 TEST_CASE("what is refused gives way to the next") {
-  Child child({&wait_for_mutex, &wait_in_coroutine, &sleep_in_condition, &wait_in_constructor}, {.before = &hold_locks});
+  Child child({&wait_for_mutex, &wait_in_coroutine, &sleep_in_condition, &wait_in_constructor},
+              {.before = &hold_locks});
   child.wait_in(SYS_futex, 0);
   child.wait_in(SYS_poll, 1);
   child.wait_in(SYS_futex, 2);
@@ -641,24 +657,34 @@ TEST_CASE("where all are refused, it is said how many and why") {
   const auto called = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
   REQUIRE(!called);
   CHECK(called.error().code == ErrorCode::kUnsupported);
-  CHECK(called.error().message() == "pid " + std::to_string(child.pid()) +
-                                        ": no thread of it can be borrowed for the call that this driver needs: of 4 threads 2 waiting for a lock, 1 on another stack than its own, 1 the main thread");
-  CHECK(called.error().hint == "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a condition variable; drivers since 590 need none");
+  CHECK(
+      called.error().message() ==
+      "pid " + std::to_string(child.pid()) +
+          ": no thread of it can be borrowed for the call that this driver needs: of 4 threads 2 waiting for a lock, 1 on another stack than its own, 1 the main thread");
+  CHECK(
+      called.error().hint ==
+      "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a condition variable; drivers since 590 need none");
   CHECK(shared->calls == 0);
 
   Child alone({});
   const auto none = gpu::borrow_and_call(alone.id(), address_of(&test_callee), kLimit);
   REQUIRE(!none);
-  CHECK(none.error().what == "no thread of it can be borrowed for the call that this driver needs: of 1 threads 1 the main thread");
-  CHECK(none.error().hint == "the process needs a thread of its own beside the main thread that waits, as torch's and NCCL's do; drivers since 590 need none");
+  CHECK(none.error().what ==
+        "no thread of it can be borrowed for the call that this driver needs: of 1 threads 1 the main thread");
+  CHECK(
+      none.error().hint ==
+      "the process needs a thread of its own beside the main thread that waits, as torch's and NCCL's do; drivers since 590 need none");
 }
 
 TEST_CASE("what the kernel says of a thread") {
-  const auto status = gpu::parse_thread_status("Name:\tcuda\nState:\tS (sleeping)\nTgid:\t12\nTracerPid:\t0\nSeccomp:\t2\nSeccomp_filters:\t3\nx86_Thread_features:\tshstk wrss \nx86_Thread_features_locked:\tshstk \n");
+  const auto status = gpu::parse_thread_status(
+      "Name:\tcuda\nState:\tS (sleeping)\nTgid:\t12\nTracerPid:\t0\nSeccomp:\t2\nSeccomp_filters:\t3\nx86_Thread_features:\tshstk wrss \nx86_Thread_features_locked:\tshstk \n");
   REQUIRE(status);
-  CHECK((status->state == 'S' && status->process == 12 && status->tracer == 0 && status->seccomp == 2 && status->seccomp_filters == 3 && status->has_shadow_stack));
+  CHECK((status->state == 'S' && status->process == 12 && status->tracer == 0 && status->seccomp == 2 &&
+         status->seccomp_filters == 3 && status->has_shadow_stack));
   // Locked off is not on; before Linux 5.10 filters are not counted.
-  const auto old = gpu::parse_thread_status("State:\tR (running)\nTgid:\t12\nTracerPid:\t34\nSeccomp:\t2\nx86_Thread_features:\t\nx86_Thread_features_locked:\tshstk wrss \n");
+  const auto old = gpu::parse_thread_status(
+      "State:\tR (running)\nTgid:\t12\nTracerPid:\t34\nSeccomp:\t2\nx86_Thread_features:\t\nx86_Thread_features_locked:\tshstk wrss \n");
   REQUIRE(old);
   CHECK((old->state == 'R' && old->tracer == 34 && old->seccomp_filters == 1 && !old->has_shadow_stack));
   CHECK_FALSE(gpu::parse_thread_status(""));
@@ -678,7 +704,8 @@ TEST_CASE("which part of a mapping is a thread's own stack") {
   REQUIRE(stack);
   CHECK((stack->start == 0x1c3000 && stack->end == block));
   // Numbers that are no such block: it does not reach the control block, ends far above it, is all guard.
-  for (const std::vector<std::uint64_t>& other : {std::vector<std::uint64_t>{0x100000, 0x40000, 0}, {0x1c1000, 0x100000, 0}, {0x1c1000, 0x40000, 0x40000}, {}}) {
+  for (const std::vector<std::uint64_t>& other :
+       {std::vector<std::uint64_t>{0x100000, 0x40000, 0}, {0x1c1000, 0x100000, 0}, {0x1c1000, 0x40000, 0x40000}, {}}) {
     const auto by_mapping = gpu::own_stack(block, other, mappings);
     REQUIRE(by_mapping);
     CHECK(by_mapping->start == 0x100000);
