@@ -411,6 +411,32 @@ TEST_CASE("a borrowed thread keeps its registers, vector registers, flags and re
   CHECK(child.end() == 7);
 }
 
+TEST_CASE("a thread comes back by itself, with all that it had, when the tool is killed in the middle of the call") {
+  if (__builtin_cpu_supports("avx2") == 0) {
+    WARN("skipped: this processor has no AVX2");
+    return;
+  }
+  Child child({&wait_and_compare});
+  for (int i = 0; i < 10; ++i) {
+    shared->in_call = shared->go = 0;
+    const pid_t tool = fork();
+    if (tool == 0) {
+      (void)gpu::borrow_and_call(child.id(), address_of(&test_slow_callee), std::chrono::seconds(60));
+      _exit(0);
+    }
+    while (shared->in_call == 0 && proc::process_of(tool)) usleep(100);
+    REQUIRE(shared->in_call == 1);
+    kill(tool, SIGKILL);
+    waitpid(tool, nullptr, 0);
+    shared->go = 1;
+    const std::uint64_t rounds = shared->rounds;
+    while (shared->rounds < rounds + 3) usleep(1000);
+  }
+  CHECK(shared->calls == 10);
+  CHECK(shared->wrong == 0);
+  CHECK(child.end() == 7);
+}
+
 TEST_CASE("a call that ends by a signal of its own is told, and the thread is back where it was") {
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);
