@@ -298,8 +298,9 @@ class Borrowed {
     frame.mask = mask_;
     SignalContext& c = frame.context;
     const user_regs_struct& r = registers_;
-    c = {r.r8,  r.r9,  r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp,
-         r.rip, r.eflags, static_cast<std::uint16_t>(r.cs), 0, 0, static_cast<std::uint16_t>(r.ss), 0, 0, 0, 0, vector_at, {}};
+    const auto cs = static_cast<std::uint16_t>(r.cs), ss = static_cast<std::uint16_t>(r.ss);
+    c = {r.r8,  r.r9,  r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx,
+         r.rsp, r.rip, r.eflags, cs, 0, 0, ss, 0, 0, 0, 0, vector_at, {}};
     if (static_cast<std::int64_t>(r.rax) != -EINTR && call_) {
       c.rax = static_cast<std::uint64_t>(*call_);   // what the kernel does itself before a system call is begun again
       c.rip = r.rip - 2;   // the `syscall` instruction

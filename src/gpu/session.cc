@@ -196,7 +196,11 @@ class Session {
       if (auto done = set(word::kInternalError, 0); !done) return done;
       if (function == kAttachFunction) to(Phase::kTriggered);
       const auto called = borrow_and_call(*process_, *address, kTriggerPatience);
-      if (!called) return fail(called.error());
+      if (!called) {
+        // No thread can be borrowed: nobody was asked, and nobody waits.
+        if (function == kAttachFunction && called.error().code == ErrorCode::kUnsupported) to(Phase::kNothing);
+        return fail(called.error());
+      }
       thread_held_ms_ = std::max(thread_held_ms_, called->held_ms);
       const auto status = point_.read(word::kInternalError);
       if (!status) return fail(status.error());

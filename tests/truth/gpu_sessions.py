@@ -144,6 +144,19 @@ def case_an_exception(folder):
         check_as_before(process)
 
 
+def case_no_thread_can_be_borrowed(folder):
+    """Beside the main thread it has the driver's own alone: neither is called, and it is said why."""
+    job = Job(folder)
+    with job.rank(CUDA_SESSION_ALONE="1") as process:
+        rank = job.attach(process, expect=1)
+        reasons = "of 2 threads 1 in the GPU's driver, 1 the main thread"
+        check("no thread of it can be borrowed for the call that this driver needs: " + reasons in told(rank), told(rank))
+        hints = [problem.get("hint") or "" for problem in rank["problems"]]
+        check(any("drivers since 590 need none" in hint for hint in hints), "%r" % hints)
+        check(rank["threads"] and not {"cudbgApiAttach", "cudbgApiDetach"} & set(job.calls()), "%r" % job.calls())
+        check_as_before(process)
+
+
 def case_a_lock_is_waited_for(folder):
     job = Job(folder, "lock 3")
     with job.rank() as process:
