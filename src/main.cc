@@ -1,17 +1,3 @@
-#include <iostream>
+#include "cli/tool.h"
 
-#include "cli/run.h"
-#include "cli/start.h"
-#include "cli/sudden_end.h"
-#include "gpu/nvml_helper.h"
-#include "gpu/session_helper.h"
-
-int main(int argc, char** argv) {
-  rankstacks::hold_standard_descriptors();
-  rankstacks::raise_limit_of_files();
-  rankstacks::outlive_limit_of_file_size();
-  rankstacks::end_at_once_without_memory();
-  rankstacks::gpu::run_nvml_helper_if_asked(argc, argv);
-  rankstacks::gpu::run_session_helper_if_asked(argc, argv);
-  return rankstacks::run(argc, argv, std::cout, std::cerr);
-}
+int main(int argc, char** argv) { return rankstacks::run_tool(argc, argv, {}); }

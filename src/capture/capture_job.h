@@ -30,7 +30,7 @@ struct LiveRequest {
   int samples = 3;                         // looks; 1 tells where the ranks stand, several also what moves
   std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);   // from one look to the next: three take less than a second
   bool glances = false;                    // between the looks, native threads that wake up often are glanced at (target/glances.h)
-  gpu::NvmlPlaces nvml;                    // elsewhere only in tests
+  gpu::NvmlRequest nvml;                   // of a machine that is played only in tests
 };
 
 // Several looks at the same processes. The first is the job as it is shown; the later ones tell what moves.

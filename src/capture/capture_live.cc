@@ -292,6 +292,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
       continue;
     }
     targets[i] = prepared.target.get();
+    snapshot.start_ticks = targets[i]->start_ticks();
     interpreters[i] = &prepared.interpreters;
     if (!targets[i]->executable().empty()) snapshot.executable = targets[i]->executable();
     snapshot.command = targets[i]->command();

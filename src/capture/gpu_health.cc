@@ -30,7 +30,7 @@ void GpuHealthQuestion::add(Pid pid, RankKind kind, const LiveTarget* target) {
 }
 
 void GpuHealthQuestion::ask() {
-  if (possible_) query_.emplace(places_);
+  if (possible_) query_.emplace(request_);
 }
 
 void GpuHealthQuestion::fill_in(std::vector<RankSnapshot>& ranks) {
@@ -38,7 +38,7 @@ void GpuHealthQuestion::fill_in(std::vector<RankSnapshot>& ranks) {
   const gpu::NvmlAnswer answer = query_->collect();
   query_.reset();
   if (answer.outcome == gpu::NvmlOutcome::kNoDriver) return;
-  gpu::JoinedGpus joined = join_gpus(answer, users_, gpu::facts_of_this_machine(places_.devices), gpu::in_own_pid_namespace());
+  gpu::JoinedGpus joined = join_gpus(answer, users_, gpu::facts_of_this_machine(request_.machine.devices()), gpu::in_own_pid_namespace());
   for (RankSnapshot& rank : ranks) {
     const auto found = joined.of.find(rank.pid);
     if (found == joined.of.end() || rank.kind != RankKind::kRank) continue;

@@ -13,7 +13,7 @@ namespace rankstacks {
 
 class GpuHealthQuestion {
  public:
-  explicit GpuHealthQuestion(const gpu::NvmlPlaces& places) : places_(places) {}
+  explicit GpuHealthQuestion(const gpu::NvmlRequest& request) : request_(request) {}
 
   // Called for every process; nullptr: it cannot be looked at, and whether it uses CUDA is not known.
   void add(Pid pid, RankKind kind, const LiveTarget* target);
@@ -25,7 +25,7 @@ class GpuHealthQuestion {
   void fill_in(std::vector<RankSnapshot>& ranks);
 
  private:
-  gpu::NvmlPlaces places_;
+  gpu::NvmlRequest request_;
   std::vector<gpu::GpuUser> users_;
   bool possible_ = false;
   std::optional<gpu::NvmlQuery> query_;

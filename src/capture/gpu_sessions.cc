@@ -41,12 +41,12 @@ std::string core_path(const std::string& base, const RankSnapshot& rank) {
 
 }  // namespace
 
-GpuPlan plan_gpu_sessions(JobSnapshot& job) {
+GpuPlan plan_gpu_sessions(JobSnapshot& job, const gpu::Machine& machine) {
   GpuPlan plan;
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
     RankSnapshot& rank = job.ranks[i];
     if (rank.source != Source::kLive || rank.status == Status::kFailed || !has_event_handler(rank.pid)) continue;
-    const auto point = gpu::AttachPoint::find(rank.pid);
+    const auto point = gpu::AttachPoint::find({rank.pid, rank.start_ticks}, machine);
     if (!point) {
       add_problem(rank, problem_of(point.error()));
       continue;
@@ -64,11 +64,11 @@ void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& 
   std::vector<gpu::SessionTarget> targets;
   for (const std::size_t i : plan.ranks) {
     gpu::SessionTarget& target = targets.emplace_back();
-    target.pid = job.ranks[i].pid;
+    target.process = {job.ranks[i].pid, job.ranks[i].start_ticks};
     if (request.core) target.core_path = core_path(*request.core, job.ranks[i]);
     target.core_limit = request.core_limit;
   }
-  auto outcomes = gpu::hold_sessions(targets, request.core ? std::chrono::seconds(300) : std::chrono::seconds(90));
+  auto outcomes = gpu::hold_sessions(targets, request.machine, request.core ? std::chrono::seconds(300) : std::chrono::seconds(90));
   for (std::size_t t = 0; t < outcomes.size(); ++t) {
     RankSnapshot& rank = job.ranks[plan.ranks[t]];
     gpu::SessionOutcome& outcome = outcomes[t];

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "gpu/machine.h"
 #include "model/snapshot.h"
 
 namespace rankstacks {
 
 struct GpuRequest {
+  gpu::Machine machine;                    // one that is played only in tests
   bool sessions = false;                   // --gpu
   std::optional<std::string> core;         // --gpu-core: a lightweight GPU core of each rank, at this path and its rank: FILE.rank3
   std::uint64_t core_limit = std::uint64_t{1} << 30;   // --gpu-core-limit, bytes for one core
@@ -22,7 +24,7 @@ struct GpuPlan {
 };
 
 // Which processes will be asked. Ranks that cannot be get a problem, where they were meant: a job without any GPU says so once.
-GpuPlan plan_gpu_sessions(JobSnapshot& job);
+GpuPlan plan_gpu_sessions(JobSnapshot& job, const gpu::Machine& machine);
 
 // All of them side by side. Fills RankSnapshot::gpus; what went wrong is a problem of that rank, which is partial then.
 void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& request);

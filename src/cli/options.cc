@@ -130,8 +130,6 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
                                "also what runs on the ranks' GPUs: each GPU stands still for milliseconds, attaching takes about a second; drivers before 590 keep some memory loaded for it");
   attach->add_option("--gpu-core", gpu_core, "write a lightweight GPU core of each rank to FILE.rankN")->type_name("FILE")->needs(gpu);
   attach->add_option("--gpu-core-limit", gpu_core_limit, "a GPU core that would be larger is not written")->type_name("MIB")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  // For tests: a folder with an NVML library and device files of its own. Without a group: neither in --help nor in the man page.
-  attach->add_option("--test-nvml", nvml_folder, "folder that stands for NVIDIA's library and devices")->group("");
   capturing(attach);
   attach->footer("\nExample: rankstacks attach --pids 101,102,103,104");
 
@@ -188,7 +186,6 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   if (!gpu_core.empty()) options.gpu.core = gpu_core;
   options.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit) << 20;
   options.format = format == "json" ? Format::kJson : Format::kText;
-  if (!nvml_folder.empty()) options.live.nvml = gpu::NvmlPlaces::in_folder(nvml_folder);
   options.color = color == "always" ? Color::kAlways : color == "never" ? Color::kNever : Color::kAuto;
   options.all_threads = threads == "all";
   options.capture.unwinder = unwinder == "libunwind" ? UnwinderChoice::kLibunwind : unwinder == "libdwfl" ? UnwinderChoice::kLibdwfl : UnwinderChoice::kAuto;

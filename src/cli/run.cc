@@ -156,7 +156,7 @@ JobSnapshot look_as_needed(const Options& options, std::optional<Analysis>& anal
 // What it costs is said before it is done.
 void add_gpu_state(const GpuRequest& request, JobSnapshot& job, std::ostream& err) {
   const auto start = std::chrono::steady_clock::now();
-  const GpuPlan plan = plan_gpu_sessions(job);
+  const GpuPlan plan = plan_gpu_sessions(job, request.machine);
   if (plan.borrows_threads)
     err << "rankstacks: --gpu: this driver (before 590) has to be called inside of the ranks: one thread of each is borrowed for milliseconds, a training step may take 1.5 s longer, "
            "and about 125 MB of memory and 80 MiB of GPU memory stay in use in each\n"
@@ -181,7 +181,7 @@ int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
 
 }  // namespace
 
-int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const gpu::Machine& machine) {
   // A reader that closes the pipe ends the tool quietly: writes then fail, and are not missed.
   std::signal(SIGPIPE, SIG_IGN);
   auto parsed = parse_command_line(argc, argv);
@@ -189,7 +189,8 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
     (early->status == 0 ? out : err) << early->text;
     return early->status;
   }
-  const Options& options = std::get<Options>(parsed);
+  Options& options = std::get<Options>(parsed);
+  options.live.nvml.machine = options.gpu.machine = machine;
 
   if (options.command == Options::Command::kDoctor) return run_doctor(options, out, err);
   JobSnapshot job;

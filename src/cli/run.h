@@ -3,9 +3,12 @@
 
 #include <iosfwd>
 
+#include "gpu/machine.h"
+
 namespace rankstacks {
 
 // Exit status: 0 every target was read completely; 1 a report was made, but some target is partial or failed; 2 nothing could be done.
-int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err);
+// `machine`: one that is played, in tests.
+int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const gpu::Machine& machine = {});
 
 }  // namespace rankstacks

@@ -63,7 +63,7 @@ int RealSystem::try_signal(Pid pid) const { return kill(pid, 0) == 0 ? 0 : errno
 
 Trial RealSystem::try_attach() const { return try_attach_to_sibling(); }
 
-gpu::NvmlAnswer RealSystem::ask_nvml() const { return gpu::NvmlQuery(gpu::NvmlPlaces()).collect(); }
+gpu::NvmlAnswer RealSystem::ask_nvml() const { return gpu::NvmlQuery(gpu::NvmlRequest()).collect(); }
 
 Result<TargetFacts> RealSystem::open_process(Pid pid) const { return facts_of_process(pid); }
 

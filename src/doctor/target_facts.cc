@@ -46,7 +46,9 @@ std::optional<PythonFacts> facts_of_python(const Target& target) {
 }
 
 std::optional<GpuFacts> facts_of_gpu(Pid pid) {
-  const auto point = gpu::AttachPoint::find(pid);
+  const auto process = ProcessId::of(pid);
+  if (!process) return std::nullopt;
+  const auto point = gpu::AttachPoint::find(*process, gpu::Machine());
   if (!point) return point.error().code == ErrorCode::kNotFound ? std::nullopt : std::optional(GpuFacts{.unreadable = point.error().what});
   const auto admission = gpu::admission_to(*point);
   if (!admission) return GpuFacts{.unreadable = admission.error().what};

@@ -1,102 +1,200 @@
 #include "gpu/attach_point.h"
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <span>
-#include <sys/uio.h>
+#include <poll.h>
+#include <string_view>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <vector>
 
 #include "elf/image.h"
 #include "target/live_target.h"
 #include "target/proc.h"
 
+// Numbers that the headers of older C libraries lack (arch/x86/entry/syscalls/syscall_64.tbl).
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+
 namespace rankstacks::gpu {
 namespace {
 
-constexpr std::array kNames{word::kApiClientPid, word::kApiClientRevision, word::kSessionId, word::kRpcEnabled, word::kIpcFlag, word::kCapabilities,
-                            word::kInitialized, word::kAttachHandlerAvailable, word::kResumeForAttachDetach, word::kInternalError, word::kAttachFd,
-                            kAttachFunction, kDetachFunction};
+constexpr std::array<const char*, kWords> kWordNames{
+    "cudbgApiClientPid",           "cudbgApiClientRevision",   "cudbgSessionId",
+    "cudbgRpcEnabled",             "cudbgIpcFlag",             "cudbgDebuggerCapabilities",
+    "cudbgDebuggerInitialized",    "cudbgAttachHandlerAvailable", "cudbgResumeForAttachDetach",
+    "cudbgReportedDriverInternalErrorCode", "cudbgInitiateDebuggerAttachProcedureFd"};
+constexpr std::array<const char*, kEntryPoints> kFunctionNames{"cudbgApiAttach", "cudbgApiDetach"};
 
 bool is_driver(const std::string& path) { return path.substr(path.rfind('/') + 1).starts_with("libcuda.so"); }
 
-// The file that is mapped: through map_files where that is permitted, else below the process's root.
-Result<std::shared_ptr<const elf::Image>> open_mapped(Pid pid, const Mapping& mapping) {
-  auto image = elf::Image::open(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end), mapping.path);
-  if (image) return image;
-  return elf::Image::open(fmt::format("/proc/{}/root{}", pid, mapping.path), mapping.path);
+// Whether this mapping is of that file. /proc/PID/map_files leads to the very inode; where it may not be read, device and inode number as the kernel
+// lists them do for most file systems, and for others the path in the process's mount namespace.
+bool is_mapped_from(Pid pid, const Mapping& mapping, const MachineLibrary& library) {
+  const auto is_it = [&](const struct stat& file) { return file.st_dev == library.device && file.st_ino == library.inode; };
+  struct stat mapped{};
+  if (stat(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end).c_str(), &mapped) == 0) return is_it(mapped);
+  if (mapping.device == library.device && mapping.inode == library.inode) return true;
+  return !mapping.deleted && stat(fmt::format("/proc/{}/root{}", pid, mapping.path).c_str(), &mapped) == 0 && is_it(mapped);
+}
+
+std::string subject_of(Pid pid) { return fmt::format("pid {}", pid); }
+
+// The process whose number is `inner` in the pid namespace of `pid`; nothing: there is none.
+std::optional<Pid> process_in_namespace_of(Pid pid, Pid inner) {
+  const auto space = proc::read_link(fmt::format("/proc/{}/ns/pid", pid));
+  if (!space || space == proc::read_link("/proc/self/ns/pid")) return inner;
+  for (const Pid other : proc::processes()) {
+    if (proc::read_link(fmt::format("/proc/{}/ns/pid", other)) != space) continue;
+    const auto status = proc::read_file(fmt::format("/proc/{}/status", other));
+    if (!status) continue;
+    const auto at = status->find("\nNSpid:");
+    if (at == std::string::npos) continue;
+    // The last number is the one that the process itself sees.
+    const std::string_view line = std::string_view(*status).substr(at + 1, status->find('\n', at + 1) - at - 1);
+    const std::string_view word = line.substr(line.find_last_of("\t ") + 1);
+    Pid seen = 0;
+    if (std::from_chars(word.data(), word.data() + word.size(), seen).ec == std::errc() && seen == inner) return other;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
-Result<AttachPoint> AttachPoint::find(Pid pid) {
+const char* name_of(Word word) { return kWordNames[static_cast<std::size_t>(word)]; }
+const char* name_of(EntryPoint function) { return kFunctionNames[static_cast<std::size_t>(function)]; }
+
+Result<AttachPoint> AttachPoint::find(const ProcessId& process, const Machine& machine) {
+  const Pid pid = process.pid;
   const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid));
   if (!maps) return fail(attach_error(pid, maps.error().os_errno));
-  for (const Mapping& mapping : proc::parse_maps(*maps)) {
-    if (mapping.file_offset != 0 || !is_driver(mapping.path)) continue;
-    auto image = open_mapped(pid, mapping);
-    if (!image) return fail(image.error());
-    AttachPoint point;
-    point.pid_ = pid;
-    point.library_ = mapping.path;
-    Vaddr first = 0;
-    for (const Elf64_Phdr& segment : (*image)->segments()) {
-      if (segment.p_type != PT_LOAD || segment.p_offset != 0) continue;
-      first = segment.p_vaddr;
-      break;
-    }
-    for (const char* name : kNames)
-      if (const auto symbol = (*image)->find_exported(name)) point.addresses_[name] = mapping.range.start - first + symbol->value;
-    if (!point.addresses_.contains(word::kAttachHandlerAvailable) || !point.addresses_.contains(word::kApiClientPid)) break;
-    return point;
+  std::vector<Mapping> drivers = proc::parse_maps(*maps);
+  std::erase_if(drivers, [](const Mapping& m) { return m.file_offset != 0 || !is_driver(m.path); });
+  const Error none{.code = ErrorCode::kNotFound, .subject = subject_of(pid), .what = "has no CUDA driver loaded", .where = {}, .os_errno = 0, .hint = {}};
+  if (drivers.empty()) return fail(none);
+  auto libraries = find_machine_libraries(kDriverLibrary, machine);
+  const Mapping* mapping = nullptr;
+  MachineLibrary* library = nullptr;
+  if (libraries)
+    for (const Mapping& candidate : drivers)
+      for (MachineLibrary& one : *libraries)
+        if (mapping == nullptr && is_mapped_from(pid, candidate, one)) {
+          mapping = &candidate;
+          library = &one;
+        }
+  if (mapping == nullptr) {
+    const std::string own = libraries ? fmt::format("is not this machine's ({})", libraries->front().path) : fmt::format("is not loaded: {}", libraries.error().message());
+    return fail({.code = ErrorCode::kMismatch, .subject = subject_of(pid), .what = fmt::format("its CUDA driver {} {}", drivers.front().path, own), .where = {}, .os_errno = 0,
+                 .hint = "only the machine's own driver is asked, which a container has from NVIDIA's container runtime (docker run --gpus all): not one of the container's image or of a user"});
   }
-  return fail({.code = ErrorCode::kNotFound, .subject = fmt::format("pid {}", pid), .what = "has no CUDA driver loaded"});
+
+  AttachPoint point;
+  point.process_ = process;
+  const auto image = elf::Image::open(fmt::format("/proc/self/fd/{}", library->file.get()), library->path);
+  if (!image) return fail(image.error());
+  Vaddr first = 0;
+  for (const Elf64_Phdr& segment : (*image)->segments()) {
+    if (segment.p_type != PT_LOAD || segment.p_offset != 0) continue;
+    first = segment.p_vaddr;
+    break;
+  }
+  const auto locate = [&](const auto& names, auto& addresses) {
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (const auto symbol = (*image)->find_exported(names[i])) addresses[i] = mapping->range.start - first + symbol->value;
+  };
+  locate(kWordNames, point.words_);
+  locate(kFunctionNames, point.functions_);
+  const auto has = [&](Word word) { return point.words_[static_cast<std::size_t>(word)].has_value(); };
+  if (!has(Word::kAttachHandlerAvailable) || !has(Word::kApiClientPid)) return fail(none);
+  point.driver_ = std::move(*library);
+  point.memory_ = FileDescriptor(::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC));
+  if (!point.memory_.is_open()) return fail(attach_error(pid, errno));
+  // What was opened is the memory of whatever had this number just then.
+  if (auto same = process.check(); !same) return fail(same.error());
+  return point;
 }
 
-std::optional<Address> AttachPoint::address(const char* name) const {
-  const auto it = addresses_.find(name);
-  return it == addresses_.end() ? std::nullopt : std::optional<Address>(it->second);
-}
+std::optional<Address> AttachPoint::address(EntryPoint function) const { return functions_[static_cast<std::size_t>(function)]; }
 
-Result<std::optional<std::uint32_t>> AttachPoint::read(const char* name) const {
-  const auto at = address(name);
+Result<std::optional<std::uint32_t>> AttachPoint::read(Word word) const {
+  const auto at = words_[static_cast<std::size_t>(word)];
   if (!at) return std::nullopt;
   std::uint32_t value = 0;
-  const iovec local{&value, sizeof value}, remote{reinterpret_cast<void*>(*at), sizeof value};
-  if (process_vm_readv(pid_, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(sizeof value)) return fail(attach_error(pid_, errno));
+  const ssize_t n = pread(memory_.get(), &value, sizeof value, static_cast<off_t>(*at));
+  if (n != static_cast<ssize_t>(sizeof value)) return fail(attach_error(pid(), n < 0 ? errno : ESRCH));
   return value;
 }
 
-Result<bool> AttachPoint::write(const char* name, std::uint32_t value) const {
-  const auto at = address(name);
+Result<bool> AttachPoint::write(Word word, std::uint32_t value) const {
+  const auto at = words_[static_cast<std::size_t>(word)];
   if (!at) return false;
-  const iovec local{&value, sizeof value}, remote{reinterpret_cast<void*>(*at), sizeof value};
-  if (process_vm_writev(pid_, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(sizeof value)) return fail(attach_error(pid_, errno));
+  const ssize_t n = pwrite(memory_.get(), &value, sizeof value, static_cast<off_t>(*at));
+  if (n != static_cast<ssize_t>(sizeof value)) return fail(attach_error(pid(), n < 0 ? errno : ESRCH));
   return true;
 }
 
 Result<std::optional<int>> AttachPoint::attach_descriptor() const {
-  const auto value = read(word::kAttachFd);
+  const auto value = read(Word::kInitiateDebuggerAttachProcedureFd);
   if (!value) return fail(value.error());
   if (!*value || static_cast<int>(**value) < 0) return std::nullopt;
   return static_cast<int>(**value);
 }
 
+Result<bool> AttachPoint::ask_by_descriptor() const {
+  const auto number = attach_descriptor();
+  if (!number) return fail(number.error());
+  if (!*number) return false;
+  const std::string subject = fmt::format("pid {} descriptor {}", pid(), **number);
+  const auto refuse = [&](ErrorCode code, std::string what, int os_errno = 0, std::string hint = "") {
+    return fail({.code = code, .subject = subject, .what = std::move(what), .where = {}, .os_errno = os_errno, .hint = std::move(hint)});
+  };
+  const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid(), 0)));
+  if (!process.is_open()) return refuse(ErrorCode::kUnsupported, "the driver cannot be asked to let a debugger in", errno, "this needs Linux 5.6");
+  if (auto same = process_.check(); !same) return fail(same.error());
+  const FileDescriptor pipe(static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), **number, 0)));
+  if (!pipe.is_open())
+    return refuse(ErrorCode::kPermission, "the driver cannot be asked to let a debugger in", errno, errno == ENOSYS ? "this needs Linux 5.6" : "");
+  struct stat file{};
+  const int flags = fcntl(pipe.get(), F_GETFL);
+  const bool writes = flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY;
+  if (fstat(pipe.get(), &file) != 0 || !S_ISFIFO(file.st_mode) || !writes)
+    return refuse(ErrorCode::kMismatch, "the driver cannot be asked to let a debugger in: this is not the writing end of a pipe");
+  // The description is shared with the process: it is not made non-blocking, and written to only where there is room.
+  pollfd ready{pipe.get(), POLLOUT, 0};
+  const char any = 1;
+  if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return refuse(ErrorCode::kTimeout, "the driver cannot be asked to let a debugger in: its pipe is full, or nobody reads it");
+  if (::write(pipe.get(), &any, 1) != 1) return refuse(ErrorCode::kUnreadable, "the driver cannot be asked to let a debugger in", errno);
+  return true;
+}
+
+bool AttachPoint::lock() const { return flock(memory_.get(), LOCK_EX | LOCK_NB) == 0; }
+
 Result<Admission> admission_to(const AttachPoint& point) {
-  const auto available = point.read(word::kAttachHandlerAvailable);
+  const auto available = point.read(Word::kAttachHandlerAvailable);
   if (!available) return fail(available.error());
-  const std::string subject = fmt::format("pid {}", point.pid());
+  const std::string subject = subject_of(point.pid());
   if (available->value_or(0) == 0) {
     return Admission{.refusal = Error{.code = ErrorCode::kUnsupported, .subject = subject, .what = "its CUDA driver takes no debugger: it has no context yet, or a debugger was excluded at its start"}, .left_by = {}};
   }
-  const auto capabilities = point.read(word::kCapabilities);
+  const auto capabilities = point.read(Word::kDebuggerCapabilities);
   if (!capabilities) return fail(capabilities.error());
-  const auto client = point.read(word::kApiClientPid);
+  const auto client = point.read(Word::kApiClientPid);
   if (!client) return fail(client.error());
   if (capabilities->value_or(0) == 0 || client->value_or(0) == 0) return Admission{};
-  const Pid other = static_cast<Pid>(**client);
-  const auto stat = proc::stat_of(other);
-  if (!stat || stat->state == 'Z' || stat->state == 'X') return Admission{.refusal = {}, .left_by = other};
-  return Admission{.refusal = Error{.code = ErrorCode::kPermission, .subject = subject, .what = fmt::format("a GPU debugger is attached: pid {} ({})", other, stat->name),
+  const Pid inner = static_cast<Pid>(**client);
+  const auto other = process_in_namespace_of(point.pid(), inner);
+  const auto stat = other ? proc::stat_of(*other) : std::nullopt;
+  if (!stat || stat->state == 'Z' || stat->state == 'X') return Admission{.refusal = {}, .left_by = inner};
+  return Admission{.refusal = Error{.code = ErrorCode::kPermission, .subject = subject, .what = fmt::format("a GPU debugger is attached: pid {} ({})", *other, stat->name),
                                     .hint = "end that debugger; a process takes one at a time"},
                    .left_by = {}};
 }

@@ -55,17 +55,10 @@ bool Driver::set_own(const char* name, std::uint32_t value) const {
   return true;
 }
 
-Result<Driver> Driver::open(const std::string& library, CallWatch watch) {
+Result<Driver> Driver::of(void* handle, const std::string& path, CallWatch watch) {
   const auto refuse = [&](ErrorCode code, std::string what, std::string hint = "") {
-    return fail({.code = code, .subject = library, .what = std::move(what), .where = {}, .os_errno = 0, .hint = std::move(hint)});
+    return fail({.code = code, .subject = path, .what = std::move(what), .where = {}, .os_errno = 0, .hint = std::move(hint)});
   };
-  watch.begin("loading the driver library", std::chrono::seconds(20));
-  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  watch.end();
-  if (handle == nullptr) {
-    const char* why = dlerror();
-    return refuse(ErrorCode::kNotFound, fmt::format("cannot be loaded: {}", why != nullptr ? why : "?"));
-  }
   using GetVersion = api::Result (*)(std::uint32_t*, std::uint32_t*, std::uint32_t*);
   using GetApi = api::Result (*)(std::uint32_t, std::uint32_t, std::uint32_t, void* const**);
   const auto get_version = reinterpret_cast<GetVersion>(dlsym(handle, "cudbgGetAPIVersion"));

@@ -1,7 +1,7 @@
 // The CUDA debugger API of a driver library that is loaded into this process: its function table, every call named and watched.
 //
-// The library is the target's own (same file), opened without cuInit. Only a helper process does this (session_process.h): a driver that hangs
-// or crashes takes nothing else along.
+// The library is the very file that the process has mapped, and the machine's own (attach_point.h), loaded without cuInit. Only the client of a session helper does this
+// (session_client.h): a driver that hangs or crashes takes nothing else along, and has no more rights than the process.
 #pragma once
 
 #include <chrono>
@@ -24,9 +24,9 @@ struct CallWatch {
 
 class Driver {
  public:
-  // Opens `library` and gets the function table of the highest version that both know. Sets the library's own copies of the words that a client sets.
-  // Errors: kUnsupported (no debugger API, another major version, one that is too old), kNotFound (cannot be loaded).
-  static Result<Driver> open(const std::string& library, CallWatch watch);
+  // Gets the function table of the highest version that both know from a library that was loaded (machine_library.h); `path` names it in errors.
+  // Errors: kUnsupported (no debugger API, another major version, one that is too old).
+  static Result<Driver> of(void* handle, const std::string& path, CallWatch watch);
 
   std::uint32_t revision() const { return revision_; }
   std::string version() const;             // "13.0 revision 163"

@@ -55,17 +55,15 @@ class Count {
   unsigned done_ = 0;
 };
 
-}  // namespace
-
-void run_nvml_helper(const std::string& library_path, const std::string& kernel_log) {
+[[noreturn]] void run_nvml_helper(const Machine& machine) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::alarm(kLongestLife);
   static Writer out;
   static Count parts;
   std::string log;
-  for (const auto& [pci, xid] : read_xids(kernel_log)) log += fmt::format("xid {} {}\n", pci, xid);
+  for (const auto& [pci, xid] : read_xids(machine.kernel_log())) log += fmt::format("xid {} {}\n", pci, xid);
   out.write(log);
-  const auto opened = NvmlLibrary::open(library_path);
+  const auto opened = NvmlLibrary::open(machine);
   if (!opened) {
     out.write(fmt::format("no-library {}\nend\n", opened.error().what));
     _exit(0);
@@ -89,9 +87,10 @@ void run_nvml_helper(const std::string& library_path, const std::string& kernel_
   _exit(0);
 }
 
-void run_nvml_helper_if_asked(int argc, const char* const* argv) {
-  if (argc < 2 || std::string_view(argv[1]) != kNvmlHelperOption) return;
-  run_nvml_helper(argc > 2 ? argv[2] : "", argc > 3 && *argv[3] != '\0' ? argv[3] : "/dev/kmsg");
+}  // namespace
+
+void run_nvml_helper_if_asked(int argc, const char* const* argv, const Machine& machine) {
+  if (argc == 2 && std::string_view(argv[1]) == kNvmlHelperOption) run_nvml_helper(machine);
 }
 
 }  // namespace rankstacks::gpu

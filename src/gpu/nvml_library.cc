@@ -7,14 +7,12 @@
 #include <limits>
 #include <type_traits>
 
+#include "gpu/machine_library.h"
+
 namespace rankstacks::gpu {
 namespace {
 
 using nvml::kSuccess;
-
-constexpr const char* kName = "libnvidia-ml.so.1";
-// Where it lies in containers and on machines whose loader is not told.
-constexpr const char* kFolders[] = {"/usr/local/nvidia/lib64/", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/", "/usr/lib/wsl/lib/", "/usr/lib64/"};
 
 // Lists that a library states the length of.
 constexpr unsigned kMostProcesses = 1u << 14, kMostSamples = 1u << 14;
@@ -203,17 +201,13 @@ std::optional<std::vector<NvmlProcess>> all_processes(const nvml::Functions& nvm
 
 }  // namespace
 
-Result<NvmlLibrary> NvmlLibrary::open(const std::string& path) {
-  void* library = ::dlopen(path.empty() ? kName : path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  std::string why;
-  if (library == nullptr) {
-    const char* error = ::dlerror();
-    why = error == nullptr ? "unknown" : error;
-  }
-  if (path.empty())
-    for (const char* folder : kFolders)
-      if (library == nullptr) library = ::dlopen((std::string(folder) + kName).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return fail({.code = ErrorCode::kNotFound, .subject = kName, .what = why});
+Result<NvmlLibrary> NvmlLibrary::open(const Machine& machine) {
+  const auto found = find_machine_libraries(kManagementLibrary, machine);
+  if (!found) return fail({.code = ErrorCode::kNotFound, .subject = kManagementLibrary, .what = found.error().message()});
+  Result<void*> loaded = load(found->front());
+  for (std::size_t i = 1; i < found->size() && !loaded; ++i) loaded = load((*found)[i]);
+  if (!loaded) return fail({.code = ErrorCode::kNotFound, .subject = kManagementLibrary, .what = loaded.error().message()});
+  void* const library = *loaded;
 
   const auto find = [&](auto& function, auto... names) {
     for (const char* name : {names...})
@@ -252,7 +246,7 @@ Result<NvmlLibrary> NvmlLibrary::open(const std::string& path) {
   find(n.pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration");
   find(n.mig_mode, "nvmlDeviceGetMigMode");
   if (n.init == nullptr || n.count == nullptr || n.by_index == nullptr)
-    return fail({.code = ErrorCode::kUnsupported, .subject = kName, .what = "it has no nvmlInit_v2, nvmlDeviceGetCount_v2 or nvmlDeviceGetHandleByIndex_v2"});
+    return fail({.code = ErrorCode::kUnsupported, .subject = kManagementLibrary, .what = "it has no nvmlInit_v2, nvmlDeviceGetCount_v2 or nvmlDeviceGetHandleByIndex_v2"});
   return opened;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "gpu/machine.h"
 #include "gpu/nvml_answer.h"
 #include "gpu/nvml_layouts.h"
 
@@ -13,8 +14,8 @@ namespace rankstacks::gpu {
 
 class NvmlLibrary {
  public:
-  // `path`: empty: libnvidia-ml.so.1, where the dynamic loader finds it or where containers have it. It is never closed.
-  static Result<NvmlLibrary> open(const std::string& path);
+  // The machine's own (machine_library.h). It is never closed.
+  static Result<NvmlLibrary> open(const Machine& machine);
 
   nvml::Return start() const;              // nvmlInit
   std::string driver_version() const;      // empty: unknown

@@ -28,8 +28,8 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &st) == 0;
 }
 
-// The helper: its answer goes to `out`, nothing of it to the terminal. 0, or an errno.
-int spawn_helper(const NvmlPlaces& places, int out, int& pid) {
+// The helper: its answer goes to `out`, nothing of it to the terminal. It has no environment: none of it could be meant for a driver's library. 0, or an errno.
+int spawn_helper(const NvmlRequest& request, int out, int& pid) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
@@ -45,8 +45,11 @@ int spawn_helper(const NvmlPlaces& places, int out, int& pid) {
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &ignored);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const char* const arguments[] = {"rankstacks", kNvmlHelperOption, places.library.c_str(), places.kernel_log.c_str(), nullptr};
-  const int error = ::posix_spawn(&pid, places.helper.c_str(), &files, &attributes, const_cast<char* const*>(arguments), environ);
+  std::vector<const char*> arguments{"rankstacks"};
+  if (request.machine.is_played()) arguments.insert(arguments.end(), {kTestMachineOption, request.machine.directory.c_str()});
+  arguments.insert(arguments.end(), {kNvmlHelperOption, nullptr});
+  char* const no_environment[] = {nullptr};
+  const int error = ::posix_spawn(&pid, request.helper.c_str(), &files, &attributes, const_cast<char* const*>(arguments.data()), no_environment);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   return error;
@@ -54,18 +57,9 @@ int spawn_helper(const NvmlPlaces& places, int out, int& pid) {
 
 }  // namespace
 
-NvmlPlaces NvmlPlaces::in_folder(const std::string& folder) {
-  NvmlPlaces places;
-  places.library = folder + "/libnvidia-ml.so.1";
-  places.devices = folder;
-  places.driver = folder + "/driver";
-  places.kernel_log = folder + "/kmsg";
-  return places;
-}
+bool NvmlRequest::has_driver() const { return exists(machine.devices() + "/nvidiactl") || exists(machine.driver()); }
 
-bool NvmlPlaces::has_driver() const { return exists(devices + "/nvidiactl") || exists(driver); }
-
-NvmlQuery::NvmlQuery(const NvmlPlaces& places) : patience_(places.patience), started_(Clock::now()), has_driver_(places.has_driver()) {
+NvmlQuery::NvmlQuery(const NvmlRequest& request) : patience_(request.patience), started_(Clock::now()), has_driver_(request.has_driver()) {
   if (!has_driver_) return;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -74,7 +68,7 @@ NvmlQuery::NvmlQuery(const NvmlPlaces& places) : patience_(places.patience), sta
   }
   answer_ = FileDescriptor(ends[0]);
   const FileDescriptor out(ends[1]);
-  not_started_ = spawn_helper(places, out.get(), pid_);
+  not_started_ = spawn_helper(request, out.get(), pid_);
   if (not_started_ != 0) pid_ = 0;
 }
 

@@ -7,28 +7,23 @@
 #include <string>
 #include <vector>
 
+#include "gpu/machine.h"
 #include "gpu/nvml_answer.h"
 #include "target/file_descriptor.h"
 
 namespace rankstacks::gpu {
 
-// Where things are; tests have them elsewhere.
-struct NvmlPlaces {
-  std::string library;                                      // empty: as NvmlLibrary finds it
-  std::string devices = "/dev";                             // nvidiactl, nvidia0 ... in it
-  std::string driver = "/proc/driver/nvidia";
-  std::string kernel_log = "/dev/kmsg";
+struct NvmlRequest {
+  Machine machine;
   std::string helper = "/proc/self/exe";                    // the program that understands kNvmlHelperOption
   std::chrono::milliseconds patience{2000};                 // from its start
 
-  // All of it in one folder.
-  static NvmlPlaces in_folder(const std::string& folder);
   bool has_driver() const;
 };
 
 class NvmlQuery {
  public:
-  explicit NvmlQuery(const NvmlPlaces& places);
+  explicit NvmlQuery(const NvmlRequest& request);
   ~NvmlQuery();
   NvmlQuery(const NvmlQuery&) = delete;
   NvmlQuery& operator=(const NvmlQuery&) = delete;

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <map>
 #include <set>
@@ -14,11 +13,9 @@
 #include <thread>
 #include <unistd.h>
 
-#include "gpu/borrowed_thread.h"
 #include "gpu/device_info.h"
 #include "gpu/pci_address.h"
 #include "gpu/summarize.h"
-#include "target/file_descriptor.h"
 
 namespace rankstacks::gpu {
 namespace {
@@ -58,7 +55,7 @@ struct LoadedImage {
 
 class Session {
  public:
-  Session(const AttachPoint& point, const Driver& driver, const PhaseObserver& entered) : point_(point), driver_(driver), entered_(entered) {}
+  Session(const TargetProxy& target, const Driver& driver, const PhaseObserver& entered) : target_(target), driver_(driver), entered_(entered) {}
 
   // In, up to and with all contexts and modules known. Whatever fails: let_go() afterwards.
   Result<void> enter(Pid client, bool trigger) {
@@ -124,19 +121,19 @@ class Session {
     };
     if (phase_ >= Phase::kTriggered) {
       if (connected_) tell("preparing to detach", driver_.call(Slot::kClearAttachState, "clearAttachState"));
-      tell("detaching", call_with_patience(kDetachFunction));
-      const auto resume = point_.read(word::kResumeForAttachDetach);
+      tell("detaching", call_with_patience(EntryPoint::kDetach));
+      const auto resume = target_.read(Word::kResumeForAttachDetach);
       const std::uint32_t flag = resume ? resume->value_or(0) : 0;
       if (connected_ && flag != 0) tell("detaching", driver_.call(Slot::kRequestCleanupOnDetach, "requestCleanupOnDetach", flag));
-      set(word::kCapabilities, 0);
-      set(word::kInitialized, 0);
+      set(Word::kDebuggerCapabilities, 0);
+      set(Word::kDebuggerInitialized, 0);
       if (connected_ && flag != 0 && !drain_to(api::EventKind::kDetachComplete, kDetachPatience))
         problems.push_back({"GPU session: the driver did not say within 5 s that it has detached", std::nullopt});
-      set(word::kIpcFlag, 0);
+      set(Word::kIpcFlag, 0);
       if (connected_) tell("ending", driver_.call(Slot::kFinalize, "finalize"));
     } else if (introduced_) {
-      set(word::kCapabilities, 0);
-      set(word::kApiClientPid, 0);
+      set(Word::kDebuggerCapabilities, 0);
+      set(Word::kApiClientPid, 0);
     }
     to(Phase::kReleased);
   }
@@ -153,64 +150,56 @@ class Session {
     if (!done) result.problems.push_back({done.error().message(), done.error().hint.empty() ? std::nullopt : std::optional<std::string>(done.error().hint)});
   }
 
-  Result<void> set(const char* name, std::uint32_t value) {
-    if (auto done = point_.write(name, value); !done) return fail(done.error());
+  Result<void> set(Word word, std::uint32_t value) {
+    if (auto done = target_.write(word, value); !done) return fail(done.error());
     return {};
   }
 
   // Tells both sides who the client is, and what it can do.
   Result<void> introduce(Pid client, bool in_target) {
-    driver_.set_own(word::kApiClientPid, static_cast<std::uint32_t>(client));
-    driver_.set_own(word::kApiClientRevision, driver_.revision());
-    driver_.set_own(word::kSessionId, 0);
+    driver_.set_own(name_of(Word::kApiClientPid), static_cast<std::uint32_t>(client));
+    driver_.set_own(name_of(Word::kApiClientRevision), driver_.revision());
+    driver_.set_own(name_of(Word::kSessionId), 0);
     if (!in_target) return {};
     introduced_ = true;
-    for (const auto& [name, value] : {std::pair{word::kApiClientPid, static_cast<std::uint32_t>(client)}, {word::kApiClientRevision, driver_.revision()},
-                                      {word::kSessionId, 0u}, {word::kRpcEnabled, 0u}, {word::kCapabilities, api::kCapabilities}})
+    for (const auto& [name, value] : {std::pair{Word::kApiClientPid, static_cast<std::uint32_t>(client)}, {Word::kApiClientRevision, driver_.revision()},
+                                      {Word::kSessionId, 0u}, {Word::kRpcEnabled, 0u}, {Word::kDebuggerCapabilities, api::kCapabilities}})
       if (auto done = set(name, value); !done) return done;
     return {};
   }
 
   Result<void> trigger() {
-    const auto descriptor = point_.attach_descriptor();
-    if (!descriptor) return fail(descriptor.error());
-    if (!*descriptor) return call_with_patience(kAttachFunction);
     // Drivers since 590: one byte into a pipe of the process, and it lets the debugger in at a moment that it finds safe.
-    const std::string path = fmt::format("/proc/{}/fd/{}", point_.pid(), **descriptor);
-    const FileDescriptor pipe(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
-    const char any = 1;
-    if (pipe.get() < 0 || write(pipe.get(), &any, 1) != 1)
-      return fail({.code = ErrorCode::kPermission, .subject = path, .what = "the driver cannot be asked to let a debugger in", .where = {}, .os_errno = errno, .hint = {}});
+    const auto asked = target_.ask_by_descriptor();
+    if (!asked) return fail(asked.error());
+    if (!*asked) return call_with_patience(EntryPoint::kAttach);
     to(Phase::kTriggered);
     by_descriptor_ = true;
     return {};
   }
 
   // cudbgApiAttach or cudbgApiDetach in the process. A driver lock that is held there is waited for.
-  Result<void> call_with_patience(const char* function) {
-    const auto address = point_.address(function);
-    if (!address) return fail(simple(ErrorCode::kUnsupported, fmt::format("{} has no {}", point_.library(), function)));
-    if (!process_) return fail(process_.error());
+  Result<void> call_with_patience(EntryPoint function) {
     const auto start = Clock::now();
     while (true) {
-      if (auto done = set(word::kInternalError, 0); !done) return done;
-      if (function == kAttachFunction) to(Phase::kTriggered);
-      const auto called = borrow_and_call(*process_, *address, kTriggerPatience);
+      if (auto done = set(Word::kReportedDriverInternalErrorCode, 0); !done) return done;
+      if (function == EntryPoint::kAttach) to(Phase::kTriggered);
+      const auto called = target_.call(function);
       if (!called) {
         // No thread can be borrowed: nobody was asked, and nobody waits.
-        if (function == kAttachFunction && called.error().code == ErrorCode::kUnsupported) to(Phase::kNothing);
+        if (function == EntryPoint::kAttach && called.error().code == ErrorCode::kUnsupported) to(Phase::kNothing);
         return fail(called.error());
       }
       thread_held_ms_ = std::max(thread_held_ms_, called->held_ms);
-      const auto status = point_.read(word::kInternalError);
+      const auto status = target_.read(Word::kReportedDriverInternalErrorCode);
       if (!status) return fail(status.error());
       const std::uint32_t code = status->value_or(0);
       if (code == api::kSuccess) return {};
       // It has refused, and waits for nobody.
-      if (function == kAttachFunction) to(Phase::kNothing);
-      if (code != api::kAttachNotPossible) return fail(Driver::error(function, code));
+      if (function == EntryPoint::kAttach) to(Phase::kNothing);
+      if (code != api::kAttachNotPossible) return fail(Driver::error(name_of(function), code));
       if (Clock::now() - start > kLockPatience)
-        return fail(simple(ErrorCode::kTimeout, fmt::format("{}: the process held a lock of its driver for {} ms", function, kLockPatience.count()), "try again"));
+        return fail(simple(ErrorCode::kTimeout, fmt::format("{}: the process held a lock of its driver for {} ms", name_of(function), kLockPatience.count()), "try again"));
       std::this_thread::sleep_for(kLockPause);
     }
   }
@@ -220,7 +209,7 @@ class Session {
     while (true) {
       const auto done = driver_.call_within(kTriggerPatience, Slot::kInitialize, "initialize");
       // A process with nothing to replay sends no event, and says so by this word.
-      const auto resume = point_.read(word::kResumeForAttachDetach);
+      const auto resume = target_.read(Word::kResumeForAttachDetach);
       const bool silent = by_descriptor_ && resume && resume->value_or(0) == 0;
       const bool late = Clock::now() - start > (silent ? kSilencePatience : by_descriptor_ ? kTriggerPatience : kDeadClientPatience);
       if (!done && (!in_its_own_time_ || late)) return done;
@@ -300,10 +289,10 @@ class Session {
   }
 
   Result<void> replay() {
-    const auto resume = point_.read(word::kResumeForAttachDetach);
+    const auto resume = target_.read(Word::kResumeForAttachDetach);
     if (by_descriptor_ && contexts_.empty() && resume && resume->value_or(0) == 0) {
       // Nothing is replayed: events begin to flow.
-      if (auto done = set(word::kIpcFlag, 1); !done) return done;
+      if (auto done = set(Word::kIpcFlag, 1); !done) return done;
       while (next_event()) continue;
     } else if (!drain_to(api::EventKind::kAttachComplete, in_its_own_time_ && contexts_.empty() ? kDeadClientPatience : kReplayPatience)) {
       if (internal_error_) return fail(Driver::error("attaching", *internal_error_));
@@ -443,8 +432,7 @@ class Session {
     }
   }
 
-  const AttachPoint& point_;
-  const Result<ProcessId> process_ = ProcessId::of(point_.pid());
+  const TargetProxy& target_;
   const Driver& driver_;
   const PhaseObserver& entered_;
   Phase phase_ = Phase::kNothing;
@@ -457,9 +445,9 @@ class Session {
 
 }  // namespace
 
-Result<SessionResult> run_session(const AttachPoint& point, const Driver& driver, const SessionRequest& request, const PhaseObserver& entered) {
+Result<SessionResult> run_session(const TargetProxy& target, const Driver& driver, const SessionRequest& request, const PhaseObserver& entered) {
   const auto start = Clock::now();
-  Session session(point, driver, entered);
+  Session session(target, driver, entered);
   SessionResult result{.driver = driver.version(), .core_bytes = {}};
   const auto in = session.enter(getpid(), true);
   if (in) {
@@ -478,9 +466,9 @@ Result<SessionResult> run_session(const AttachPoint& point, const Driver& driver
   return result;
 }
 
-Result<void> release(const AttachPoint& point, const Driver& driver, std::optional<Phase> died_in, Pid dead_client, const PhaseObserver& entered) {
+Result<void> release(const TargetProxy& target, const Driver& driver, std::optional<Phase> died_in, Pid dead_client, const PhaseObserver& entered) {
   const auto attempt = [&](Pid client, bool trigger) -> Result<void> {
-    Session session(point, driver, entered);
+    Session session(target, driver, entered);
     const auto in = session.enter(client, trigger);
     if (in) session.resume_all();
     std::vector<Problem> leaving;

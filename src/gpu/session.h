@@ -1,15 +1,6 @@
-// One debugging session with the GPUs of one process: let in, look, let go.
+// One debugging session with the GPUs of one process: let in, look, let go (phases: session_phase.h).
 //
-//     phase        what has happened                                    if the tool dies now, the process ...
-//     kNothing     -                                                    runs
-//     kTriggered   the driver in the process was asked                  stands still, waiting for a client
-//     kInitialized our side is connected                                may crash (a defect of drivers before 590), else runs
-//     kAttached    contexts and modules are known                       runs
-//     kSuspended   a GPU stands still                                   its GPU stands still
-//     kResumed     all GPUs run again                                   runs
-//     kReleased    the process is as before                             runs
-//
-// All of it runs in a helper process that nobody but SIGKILL ends early (session_process.h); what a killed one leaves is cleared by `release`.
+// All of it runs in the client of a helper process that nobody but SIGKILL ends early (session_helper.h); what a killed one leaves is cleared by `release`.
 // Tried on hardware: docs/gpu.md.
 #pragma once
 
@@ -20,14 +11,13 @@
 #include <vector>
 
 #include "base/result.h"
-#include "gpu/attach_point.h"
 #include "gpu/device_state.h"
 #include "gpu/driver.h"
+#include "gpu/session_phase.h"
+#include "gpu/session_requests.h"
 #include "model/snapshot.h"
 
 namespace rankstacks::gpu {
-
-enum class Phase : std::uint8_t { kNothing, kTriggered, kInitialized, kAttached, kSuspended, kResumed, kReleased };
 
 struct SessionRequest {
   std::optional<std::string> core_path;    // also write a lightweight GPU core there
@@ -50,9 +40,9 @@ struct SessionResult {
 
 // `entered` is told each phase as it begins. Whatever fails after the trigger, the session is ended in order before this returns.
 using PhaseObserver = std::function<void(Phase)>;
-Result<SessionResult> run_session(const AttachPoint& point, const Driver& driver, const SessionRequest& request, const PhaseObserver& entered);
+Result<SessionResult> run_session(const TargetProxy& target, const Driver& driver, const SessionRequest& request, const PhaseObserver& entered);
 
 // Frees a process from a session whose client was killed in `died_in`; nothing: it is not known how far it was. `dead_client`: its pid.
-Result<void> release(const AttachPoint& point, const Driver& driver, std::optional<Phase> died_in, Pid dead_client, const PhaseObserver& entered);
+Result<void> release(const TargetProxy& target, const Driver& driver, std::optional<Phase> died_in, Pid dead_client, const PhaseObserver& entered);
 
 }  // namespace rankstacks::gpu

@@ -1,47 +1,48 @@
 #include "gpu/session_helper.h"
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/memfd.h>
+#include <optional>
 #include <sched.h>
 #include <string>
 #include <string_view>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <thread>
 #include <time.h>
 #include <unistd.h>
+#include <vector>
 
 #include "gpu/attach_point.h"
-#include "gpu/driver.h"
-#include "gpu/session.h"
 #include "gpu/session_answer.h"
-#include "gpu/summarize.h"
+#include "gpu/session_client.h"
+#include "gpu/session_requests.h"
 #include "target/file_descriptor.h"
 #include "target/proc.h"
+#include "target/process_id.h"
 
 namespace rankstacks::gpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How long a killed client may take to end: one that hangs in the kernel's driver does not.
+constexpr std::chrono::seconds kEndLimit{5};
+
 struct Order {
-  bool release = false;                    // else: look
-  Pid pid = 0;
+  ProcessId process;
   std::optional<std::string> core_path;
-  std::uint64_t core_limit = 0;
-  std::optional<Phase> died_in;            // release
-  Pid client = 0;
+  ClientTask task;
 };
 
 template <class T>
@@ -52,225 +53,178 @@ bool number(std::string_view text, T& into) {
 
 std::optional<Order> parse(int argc, const char* const* argv) {
   Order order;
-  if (argc < 4 || !number(argv[3], order.pid)) return std::nullopt;
-  const std::string_view what = argv[2];
+  if (argc < 6 || !number(argv[3], order.process.pid) || order.process.pid <= 0 || !number(argv[4], order.process.start_ticks)) return std::nullopt;
+  const std::string_view what = argv[2], traced = argv[5];
+  if (traced != "0" && traced != "1") return std::nullopt;
+  if (traced == "1") order.task.trace = kTraceDescriptor;
   if (what == "look") {
-    if (argc == 4) return order;
-    if (argc != 6 || !number(argv[5], order.core_limit)) return std::nullopt;
-    order.core_path = argv[4];
+    if (argc == 6) return order;
+    if (argc != 8 || !number(argv[7], order.task.core_limit)) return std::nullopt;
+    order.core_path = argv[6];
     return order;
   }
   int phase = -1;
-  if (what != "release" || argc != 6 || !number(argv[4], phase) || !number(argv[5], order.client)) return std::nullopt;
-  order.release = true;
-  if (phase >= 0 && phase <= static_cast<int>(Phase::kReleased)) order.died_in = static_cast<Phase>(phase);
+  if (what != "release" || argc != 8 || !number(argv[6], phase) || !number(argv[7], order.task.dead_client)) return std::nullopt;
+  order.task.release = true;
+  if (phase >= 0 && phase <= static_cast<int>(Phase::kReleased)) order.task.died_in = static_cast<Phase>(phase);
   return order;
 }
 
-void tell(char kind, std::string_view text = "") { send(STDOUT_FILENO, kind, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}); }
+void refuse(const Error& error) { send(STDOUT_FILENO, 'e', pack(error)); }
+void tell_done() { send(STDOUT_FILENO, 'd', {}); }
 
-// RANKSTACKS_GPU_TRACE=FILE: a line for each phase and each call into the driver, with its time.
-class Trace {
- public:
-  Trace() {
-    if (const char* path = std::getenv("RANKSTACKS_GPU_TRACE")) fd_ = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  }
-  void add(std::string_view what, double ms) const {
-    if (fd_ < 0) return;
-    const std::string line = fmt::format("{} {} {:.3f} ms\n", getpid(), what, ms);
-    (void)!write(fd_, line.data(), line.size());
-  }
+Error failed(const Order& order, ErrorCode code, std::string what, int os_errno, std::string hint = "") {
+  return {.code = code, .subject = fmt::format("pid {}", order.process.pid), .what = std::move(what), .where = {}, .os_errno = os_errno, .hint = std::move(hint)};
+}
 
- private:
-  int fd_ = -1;
+struct Namespaces {
+  FileDescriptor of_pids;                  // not open: the tool's own
+  std::vector<FileDescriptor> others;
 };
 
-// Counts the time of each call into the driver, on a thread of its own.
-class Watchdog {
- public:
-  explicit Watchdog(const Order& order) : order_(order) {
-    std::thread([this] { run(); }).detach();
+// Those of the process that are not the tool's own.
+Result<Namespaces> open_namespaces(const Order& order) {
+  Namespaces namespaces;
+  for (const std::string_view kind : {"net", "mnt", "pid"}) {
+    const std::string path = fmt::format("/proc/{}/ns/{}", order.process.pid, kind);
+    if (proc::read_link(path) == proc::read_link(fmt::format("/proc/self/ns/{}", kind))) continue;
+    FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.is_open())
+      return fail(failed(order, ErrorCode::kPermission, fmt::format("its {} namespace cannot be opened", kind), errno, "run rankstacks as root of the machine, or inside of the container"));
+    if (kind == "pid") namespaces.of_pids = std::move(fd);
+    else namespaces.others.push_back(std::move(fd));
   }
+  return namespaces;
+}
 
-  CallWatch watch() {
-    return {.begin =
-                [this](const char* call, std::chrono::milliseconds limit) {
-                  begun_ = Clock::now();
-                  set(call, begun_ + limit);
-                },
-            .end =
-                [this] {
-                  trace_.add(call_.load(), std::chrono::duration<double, std::milli>(Clock::now() - begun_).count());
-                  set(nullptr, Clock::time_point::max());
-                }};
+[[noreturn]] void end_like(int status) {
+  if (WIFSIGNALED(status)) {
+    signal(WTERMSIG(status), SIG_DFL);
+    raise(WTERMSIG(status));
   }
-  void entered(Phase phase) {
-    phase_ = phase;
-    trace_.add(fmt::format("phase {}", static_cast<int>(phase)), std::chrono::duration<double, std::milli>(Clock::now() - started_).count());
-    const char byte = static_cast<char>(phase);
-    tell('p', {&byte, 1});
-  }
+  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : kClientFailed);
+}
 
- private:
-  void set(const char* call, Clock::time_point until) {
-    call_ = call;
-    until_ = until.time_since_epoch().count();
+// A process is in a pid namespace by birth: whoever enters it gets children in there, and can have no threads any more, which the broker needs for its calls. So it is
+// entered by a process between the two, which ends like the client, and with which the client ends.
+void be_born_in(const FileDescriptor& of_pids, const Order& order, FileDescriptor& socket) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const pid_t client = setns(of_pids.get(), CLONE_NEWPID) == 0 ? fork() : -1;
+  if (client < 0) {
+    refuse(failed(order, ErrorCode::kPermission, "its pid namespace cannot be entered", errno, "run rankstacks as root of the machine, or inside of the container"));
+    _exit(kClientDone);
   }
+  if (client == 0) return;
+  socket = FileDescriptor();               // the broker learns of the client's end by it
+  int status = 0;
+  while (waitpid(client, &status, 0) < 0 && errno == EINTR) continue;
+  end_like(status);
+}
 
-  void run() {
-    while (true) {
-      const timespec pause{0, 20'000'000};
-      nanosleep(&pause, nullptr);
-      if (Clock::now().time_since_epoch().count() >= until_ && call_ != nullptr) give_up();
+// Copies the core that the client has written into the memory file to where the tool was told to.
+Result<void> keep_core(const Order& order) {
+  struct stat written{};
+  if (fstat(order.task.core, &written) != 0 || static_cast<std::uint64_t>(written.st_size) > order.task.core_limit)
+    return fail({.code = ErrorCode::kLimit, .subject = *order.core_path, .what = "the GPU core is larger than allowed, and was not kept", .where = {}, .os_errno = 0, .hint = "--gpu-core-limit"});
+  const auto cannot = [&](int code) { return fail({.code = ErrorCode::kPermission, .subject = *order.core_path, .what = "cannot be written", .where = {}, .os_errno = code, .hint = {}}); };
+  const FileDescriptor file(::open(order.core_path->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600));
+  if (!file.is_open()) return cannot(errno);
+  std::vector<char> piece(1u << 20);
+  for (off_t at = 0; at < written.st_size;) {
+    const ssize_t n = pread(order.task.core, piece.data(), std::min<std::size_t>(piece.size(), static_cast<std::size_t>(written.st_size - at)), at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return cannot(errno);
+    if (n == 0) break;                     // it became shorter meanwhile
+    for (ssize_t done = 0; done < n;) {
+      const ssize_t put = write(file.get(), piece.data() + done, static_cast<std::size_t>(n - done));
+      if (put < 0 && errno == EINTR) continue;
+      if (put <= 0) return cannot(errno);
+      done += put;
     }
+    at += n;
   }
-
-  [[noreturn]] void give_up() {
-    tell('h', call_.load());
-    if (order_.release) _exit(3);          // freeing it hung as well: there is no more to be done
-    const std::string pid = std::to_string(order_.pid), phase = std::to_string(static_cast<int>(phase_.load())), self = std::to_string(getpid());
-    execl("/proc/self/exe", "rankstacks", kSessionHelperOption, "release", pid.c_str(), phase.c_str(), self.c_str(), static_cast<char*>(nullptr));
-    _exit(3);                              // whoever started this frees the process
-  }
-
-  const Order order_;
-  const Trace trace_;
-  const Clock::time_point started_ = Clock::now();
-  Clock::time_point begun_ = started_;
-  std::atomic<const char*> call_ = nullptr;
-  std::atomic<Clock::rep> until_ = Clock::time_point::max().time_since_epoch().count();
-  std::atomic<Phase> phase_ = Phase::kNothing;
-};
-
-// One session with a process at a time: an abstract socket's name is free again when its owner ends, however it does.
-bool is_only_session(Pid pid) {
-  const auto stat = proc::stat_of(pid);
-  const std::string name = fmt::format("rankstacks-gpu-{}-{}", pid, stat ? stat->start_ticks : 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), sizeof address.sun_path - 1));
-  const int lock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);   // kept to the end
-  return bind(lock, reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())) == 0;
-}
-
-bool same_namespace(Pid pid, const char* kind) {
-  struct stat ours{}, theirs{};
-  return stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &ours) != 0 || stat(fmt::format("/proc/{}/ns/{}", pid, kind).c_str(), &theirs) != 0 || ours.st_ino == theirs.st_ino;
-}
-
-// The last number of NSpid: the pid that the process itself sees.
-Pid innermost_pid(Pid pid) {
-  const auto status = proc::read_file(fmt::format("/proc/{}/status", pid));
-  if (!status) return pid;
-  const auto at = status->find("\nNSpid:");
-  if (at == std::string::npos) return pid;
-  const auto line = std::string_view(*status).substr(at + 1, status->find('\n', at + 1) - at - 1);
-  Pid inner = pid;
-  const auto last = line.find_last_of("\t ");
-  if (last != std::string_view::npos) number(line.substr(last + 1), inner);
-  return inner;
-}
-
-// The driver finds its client by pid, by sockets and by paths: as the target sees them. Goes on in a child, as a process keeps its own pid.
-Result<void> enter_namespaces(Pid& pid) {
-  static constexpr std::array kKinds{"net", "pid", "mnt"};
-  std::vector<FileDescriptor> namespaces;
-  for (const char* kind : kKinds) {
-    if (same_namespace(pid, kind)) continue;
-    FileDescriptor& fd = namespaces.emplace_back(::open(fmt::format("/proc/{}/ns/{}", pid, kind).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd.is_open()) return fail({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", pid), .what = fmt::format("its {} namespace cannot be opened", kind), .where = {}, .os_errno = errno,
-                                    .hint = "run rankstacks as root of the machine, or inside of the container"});
-  }
-  if (namespaces.empty()) return {};
-  const Pid inner = innermost_pid(pid);
-  for (const FileDescriptor& fd : namespaces)
-    if (setns(fd.get(), 0) != 0) return fail({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", pid), .what = "its namespaces cannot be entered", .where = {}, .os_errno = errno,
-                                              .hint = "run rankstacks as root of the machine, or inside of the container"});
-  const pid_t child = fork();
-  if (child < 0) return fail({.code = ErrorCode::kUnreadable, .subject = fmt::format("pid {}", pid), .what = "no process for its namespace", .where = {}, .os_errno = errno, .hint = {}});
-  if (child > 0) {
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    if (WIFSIGNALED(status)) {
-      signal(WTERMSIG(status), SIG_DFL);
-      raise(WTERMSIG(status));
-    }
-    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 3);
-  }
-  pid = inner;
   return {};
 }
 
-Result<SessionAnswer> look(const AttachPoint& point, const Driver& driver, const Order& order, Watchdog& watchdog) {
-  const auto admission = admission_to(point);
-  if (!admission) return fail(admission.error());
-  if (admission->refusal) return fail(*admission->refusal);
-  const PhaseObserver entered = [&](Phase phase) { watchdog.entered(phase); };
-  std::vector<Problem> problems;
-  if (admission->left_by) {
-    const auto freed = release(point, driver, std::nullopt, *admission->left_by, entered);
-    problems.push_back({fmt::format("an earlier GPU session (pid {}) had ended without detaching; {}", *admission->left_by, freed ? "the process was freed from it" : freed.error().message()), std::nullopt});
+// Status of a client that was asked to end, or nothing: it does not.
+std::optional<int> end_of(pid_t client, bool killed) {
+  for (const auto until = Clock::now() + kEndLimit;;) {
+    int status = 0;
+    const pid_t got = waitpid(client, &status, killed ? WNOHANG : 0);
+    if (got == client) return status;
+    if (got < 0 && errno != EINTR) return std::nullopt;
+    if (killed && Clock::now() > until) return std::nullopt;
+    const timespec pause{0, 2'000'000};
+    if (got == 0) nanosleep(&pause, nullptr);
   }
-  auto session = run_session(point, driver, {.core_path = order.core_path, .core_limit = order.core_limit}, entered);
-  if (!session) return fail(session.error());
-  SessionAnswer answer{.driver = session->driver, .thread_held_ms = session->thread_held_ms, .attach_ms = session->attach_ms, .core_bytes = session->core_bytes, .problems = std::move(problems)};
-  answer.problems.insert(answer.problems.end(), session->problems.begin(), session->problems.end());
-  FrameTable frames;
-  for (const LookedAtDevice& device : session->devices) {
-    GpuSnapshot gpu = summarize(device.state, frames, &answer.problems);
-    if (gpu.execution) gpu.execution->held_ms = device.held_ms;
-    answer.gpus.push_back(std::move(gpu));
-  }
-  for (std::size_t i = 0; i < frames.size(); ++i) answer.frames.push_back(frames[static_cast<FrameId>(i)]);
-  return answer;
 }
 
-void refuse(const Error& error) { send(STDOUT_FILENO, 'e', pack(error)); }
+struct ClientOutcome {
+  std::optional<Phase> hung;
+  std::optional<int> status;               // of its end; nothing: it does not end
+};
+
+Result<ClientOutcome> hold(const Order& order, const ClientSurroundings& surroundings, const FileDescriptor& of_pids) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return fail(failed(order, ErrorCode::kUnreadable, "no socket for its session", errno));
+  FileDescriptor own(ends[0]), clients(ends[1]);
+  const pid_t client = fork();
+  if (client < 0) return fail(failed(order, ErrorCode::kUnreadable, "no process for its session", errno));
+  if (client == 0) {
+    own = FileDescriptor();
+    if (of_pids.is_open()) be_born_in(of_pids, order, clients);
+    run_client(order.task, surroundings, clients.get());
+  }
+  clients = FileDescriptor();
+  const ClientEnd end = serve(own.get(), surroundings.point, [&]() -> Result<void> {
+    if (order.task.core < 0 || !order.core_path) return fail(failed(order, ErrorCode::kMalformed, "no GPU core was asked for", 0));
+    return keep_core(order);
+  });
+  if (end.hung) kill(client, SIGKILL);
+  return ClientOutcome{end.hung, end_of(client, end.hung.has_value())};
+}
 
 // True: the process is as it was.
-bool run(Order& order) {
-  // The file is the tool's side's, also where the driver writes it from inside of the target's namespaces.
+bool run(Order& order, const Machine& machine) {
+  const auto refused = [](const Error& error) {
+    refuse(error);
+    return true;
+  };
+  const auto point = AttachPoint::find(order.process, machine);
+  if (!point) return refused(point.error());
+  if (!order.task.release) {
+    if (!point->lock()) return refused(failed(order, ErrorCode::kPermission, "another rankstacks looks at its GPUs at this moment", 0, "try again in a few seconds"));
+    const auto admission = admission_to(*point);
+    if (!admission) return refused(admission.error());
+    if (admission->refusal) return refused(*admission->refusal);
+    order.task.left_by = admission->left_by;
+  }
+  const auto rights = rights_of(order.process.pid);
+  if (!rights) return refused(rights.error());
+  auto namespaces = open_namespaces(order);
+  if (!namespaces) return refused(namespaces.error());
   FileDescriptor core;
-  if (order.core_path && !same_namespace(order.pid, "mnt")) {
-    core = FileDescriptor(::open(order.core_path->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    if (!core.is_open()) {
-      refuse({.code = ErrorCode::kPermission, .subject = *order.core_path, .what = "cannot be written", .where = {}, .os_errno = errno, .hint = {}});
-      return true;
-    }
-    order.core_path = fmt::format("/proc/self/fd/{}", core.get());
+  if (order.core_path) {
+    core = FileDescriptor(static_cast<int>(syscall(SYS_memfd_create, "rankstacks GPU core", MFD_CLOEXEC)));
+    if (!core.is_open()) return refused(failed(order, ErrorCode::kUnreadable, "no memory file for its GPU core", errno));
+    order.task.core = core.get();
   }
-  if (auto done = enter_namespaces(order.pid); !done) {
-    refuse(done.error());
-    return true;
+  const ClientSurroundings surroundings{.point = *point, .machine = machine, .rights = *rights, .namespaces = std::move(namespaces->others)};
+  auto held = hold(order, surroundings, namespaces->of_pids);
+  if (held && held->hung && !order.task.release) {
+    // Whom the process waits for stands in its own memory, by the number that it knows.
+    const auto client = point->read(Word::kApiClientPid);
+    order.task = {.release = true, .died_in = held->hung, .dead_client = client && *client ? static_cast<Pid>(**client) : 0, .trace = order.task.trace};
+    held = hold(order, surroundings, namespaces->of_pids);
   }
-  if (!order.release && !is_only_session(order.pid)) {
-    refuse({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", order.pid), .what = "another rankstacks looks at its GPUs at this moment", .where = {}, .os_errno = 0, .hint = "try again in a few seconds"});
-    return true;
-  }
-  static Watchdog watchdog(order);
-  const auto point = AttachPoint::find(order.pid);
-  if (!point) {
-    refuse(point.error());
-    return true;
-  }
-  auto driver = Driver::open(point->library(), watchdog.watch());
-  if (!driver) {
-    refuse(driver.error());
-    return true;
-  }
-  if (order.release) {
-    const auto freed = release(*point, *driver, order.died_in, order.client, [](Phase phase) { watchdog.entered(phase); });
-    if (!freed) refuse(freed.error());
-    return freed.has_value();
-  }
-  const auto answer = look(*point, *driver, order, watchdog);
-  if (answer) send(STDOUT_FILENO, 'a', pack(*answer));
-  else refuse(answer.error());
-  return true;
+  if (!held) return refused(held.error());
+  if (held->hung || !held->status) return false;
+  if (WIFSIGNALED(*held->status)) end_like(*held->status);   // the tool tells it by how this process ends, and frees the other
+  return WIFEXITED(*held->status) && WEXITSTATUS(*held->status) == kClientDone;
 }
 
 // A machine that is short of memory kills others first: a client of the driver that vanishes can take the process with it. Needs
-// CAP_SYS_RESOURCE (proc(5), oom_score_adj); -1000 would exempt it altogether.
+// CAP_SYS_RESOURCE (proc(5), oom_score_adj); -1000 would exempt it altogether. The client inherits it.
 void be_spared_of_oom() {
   const FileDescriptor file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (file.get() >= 0) (void)!::write(file.get(), "-999", 4);
@@ -278,15 +232,19 @@ void be_spared_of_oom() {
 
 }  // namespace
 
-void run_session_helper_if_asked(int argc, const char* const* argv) {
+void run_session_helper_if_asked(int argc, const char* const* argv, const Machine& machine) {
   if (argc < 2 || std::string_view(argv[1]) != kSessionHelperOption) return;
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGQUIT, SIGTSTP}) std::signal(signal, SIG_IGN);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGQUIT, SIGTSTP, SIGXFSZ}) std::signal(signal, SIG_IGN);
   setsid();
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  umask(077);
+  clearenv();
   be_spared_of_oom();
   auto order = parse(argc, argv);
   if (!order) _exit(2);
-  if (run(*order)) tell('d');
-  _exit(0);                                // the driver's threads and destructors are of no use any more
+  if (!run(*order, machine)) _exit(kClientFailed);
+  tell_done();
+  _exit(0);
 }
 
 }  // namespace rankstacks::gpu

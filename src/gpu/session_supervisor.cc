@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,8 +16,6 @@
 #include "gpu/session.h"
 #include "gpu/session_helper.h"
 #include "target/file_descriptor.h"
-
-extern char** environ;
 
 namespace rankstacks::gpu {
 namespace {
@@ -38,7 +37,8 @@ const char* word_for(Phase phase) {
 
 struct Helper {
   std::vector<std::string> arguments;
-  Pid process = 0;
+  Pid process = 0;                         // the broker
+  Pid client = 0;                          // as the process that is looked at knows it; 0: it has not begun
   FileDescriptor from;
   MessageReader reader;
   Phase phase = Phase::kNothing;
@@ -49,7 +49,8 @@ struct Helper {
   std::optional<Error> error;
 };
 
-Result<void> start(Helper& helper) {
+// Nothing of the environment goes along, and no path that is opened in there.
+Result<void> start(Helper& helper, int trace) {
   int ends[2];
   const auto refuse = [](const char* what, int code) { return fail({.code = ErrorCode::kUnreadable, .subject = "GPU session", .what = what, .where = {}, .os_errno = code, .hint = {}}); };
   if (pipe2(ends, O_CLOEXEC) != 0) return refuse("no pipe", errno);
@@ -60,10 +61,12 @@ Result<void> start(Helper& helper) {
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, into.get(), STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);   // what a driver prints is not ours to print
+  if (trace >= 0) posix_spawn_file_actions_adddup2(&actions, trace, kTraceDescriptor);
   std::vector<char*> arguments;
   for (std::string& argument : helper.arguments) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
-  const int failed = posix_spawn(&helper.process, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+  char* const no_environment[] = {nullptr};
+  const int failed = posix_spawn(&helper.process, "/proc/self/exe", &actions, nullptr, arguments.data(), no_environment);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return refuse("no helper process", failed);
   helper.running = true;
@@ -74,6 +77,9 @@ void take(Helper& helper, const Message& message) {
   switch (message.kind) {
     case 'p':
       if (message.body.size() == 1 && message.body[0] <= static_cast<std::uint8_t>(Phase::kReleased)) helper.phase = static_cast<Phase>(message.body[0]);
+      break;
+    case 'c':
+      if (message.body.size() == sizeof helper.client) std::memcpy(&helper.client, message.body.data(), sizeof helper.client);
       break;
     case 'h': helper.hung.assign(message.body.begin(), message.body.end()); break;
     case 'a': helper.answer = unpack_answer(message.body); break;
@@ -93,9 +99,9 @@ void end(Helper& helper) {
 }
 
 // Until all of them have ended, or are ended at the deadline.
-void run_all(std::vector<Helper>& helpers, Clock::time_point deadline) {
+void run_all(std::vector<Helper>& helpers, Clock::time_point deadline, int trace) {
   for (Helper& helper : helpers)
-    if (auto started = start(helper); !started) helper.error = started.error();
+    if (auto started = start(helper, trace); !started) helper.error = started.error();
   std::vector<std::uint8_t> buffer(1u << 20);
   while (true) {
     std::vector<pollfd> waiting;
@@ -127,29 +133,50 @@ void run_all(std::vector<Helper>& helpers, Clock::time_point deadline) {
       }
       of[i]->reader.add(std::span(buffer).first(static_cast<std::size_t>(n)));
       while (const auto message = of[i]->reader.next()) take(*of[i], *message);
+      if (of[i]->reader.is_broken()) {
+        kill(-of[i]->process, SIGKILL);
+        end(*of[i]);
+      }
     }
   }
 }
 
 // Whatever it had written into the process before it asked for anything.
-void take_back_words(Pid pid, Pid client) {
-  const auto point = AttachPoint::find(pid);
-  if (!point) return;
-  const auto owner = point->read(word::kApiClientPid);
+void take_back_words(const SessionTarget& target, Pid client, const Machine& machine) {
+  const auto point = AttachPoint::find(target.process, machine);
+  if (!point || client == 0) return;
+  const auto owner = point->read(Word::kApiClientPid);
   if (!owner || *owner != static_cast<std::uint32_t>(client)) return;
-  (void)point->write(word::kCapabilities, 0);
-  (void)point->write(word::kApiClientPid, 0);
+  (void)point->write(Word::kDebuggerCapabilities, 0);
+  (void)point->write(Word::kApiClientPid, 0);
+}
+
+// RANKSTACKS_GPU_TRACE=FILE: opened here, where its path means what the user meant.
+FileDescriptor open_trace() {
+  const char* path = std::getenv("RANKSTACKS_GPU_TRACE");
+  if (path == nullptr) return {};
+  const FileDescriptor opened(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600));
+  // Of another number than the helper has it under: before glibc 2.29 a descriptor that is to become itself is closed.
+  return opened.is_open() ? FileDescriptor(fcntl(opened.get(), F_DUPFD_CLOEXEC, kTraceDescriptor + 1)) : FileDescriptor();
+}
+
+std::vector<std::string> command_of(const char* what, const SessionTarget& target, const Machine& machine, const FileDescriptor& trace) {
+  std::vector<std::string> command{"rankstacks"};
+  if (machine.is_played()) command.insert(command.end(), {kTestMachineOption, machine.directory});
+  command.insert(command.end(), {kSessionHelperOption, what, std::to_string(target.process.pid), std::to_string(target.process.start_ticks), trace.is_open() ? "1" : "0"});
+  return command;
 }
 
 }  // namespace
 
-std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, std::chrono::seconds limit) {
+std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine, std::chrono::seconds limit) {
+  const FileDescriptor trace = open_trace();
   std::vector<Helper> helpers(targets.size());
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    helpers[i].arguments = {"rankstacks", kSessionHelperOption, "look", std::to_string(targets[i].pid)};
+    helpers[i].arguments = command_of("look", targets[i], machine, trace);
     if (targets[i].core_path) helpers[i].arguments.insert(helpers[i].arguments.end(), {*targets[i].core_path, std::to_string(targets[i].core_limit)});
   }
-  run_all(helpers, Clock::now() + limit);
+  run_all(helpers, Clock::now() + limit, trace.get());
 
   std::vector<SessionOutcome> outcomes(targets.size());
   std::vector<Helper> rescuers;
@@ -164,14 +191,15 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     outcome.problems.push_back({fmt::format("GPU session: its helper process ended {} {}", helper.ended.empty() ? "early" : helper.ended, word_for(helper.phase)), std::nullopt});
     if (helper.phase == Phase::kReleased) continue;
     if (helper.phase == Phase::kNothing) {
-      take_back_words(targets[i].pid, helper.process);
+      take_back_words(targets[i], helper.client, machine);
       continue;
     }
     Helper& rescuer = rescuers.emplace_back();
-    rescuer.arguments = {"rankstacks", kSessionHelperOption, "release", std::to_string(targets[i].pid), std::to_string(static_cast<int>(helper.phase)), std::to_string(helper.process)};
+    rescuer.arguments = command_of("release", targets[i], machine, trace);
+    rescuer.arguments.insert(rescuer.arguments.end(), {std::to_string(static_cast<int>(helper.phase)), std::to_string(helper.client)});
     rescued.push_back(i);
   }
-  run_all(rescuers, Clock::now() + limit);
+  run_all(rescuers, Clock::now() + limit, trace.get());
   for (std::size_t r = 0; r < rescuers.size(); ++r) {
     const Helper& rescuer = rescuers[r];
     SessionOutcome& outcome = outcomes[rescued[r]];

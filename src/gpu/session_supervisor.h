@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "base/types.h"
+#include "gpu/machine.h"
 #include "gpu/session_answer.h"
+#include "target/process_id.h"
 
 namespace rankstacks::gpu {
 
 struct SessionTarget {
-  Pid pid = 0;
+  ProcessId process;                       // a pid that belongs to another process by now is not touched
   std::optional<std::string> core_path;    // also write a lightweight GPU core there
   std::uint64_t core_limit = 0;            // bytes
 };
@@ -24,6 +26,6 @@ struct SessionOutcome {
 };
 
 // One for each target, in their order. A session takes 0.1 to 1.5 s; `limit` is when a helper is ended that says nothing more.
-std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, std::chrono::seconds limit = std::chrono::seconds(90));
+std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine, std::chrono::seconds limit = std::chrono::seconds(90));
 
 }  // namespace rankstacks::gpu

@@ -178,6 +178,7 @@ struct RankSnapshot {
   Status status = Status::kComplete;
   std::vector<Problem> problems;
   std::optional<double> stopped_ms;        // live
+  std::uint64_t start_ticks = 0;           // live: with the pid, who it was when it was looked at (proc::Stat); in no report
   std::optional<SignalInfo> signal;        // cores
   std::vector<ThreadSnapshot> threads;     // main thread first
   std::vector<GpuSnapshot> gpus;           // that the process uses, by PCI address; empty: none, or nothing told of them

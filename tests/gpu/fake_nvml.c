@@ -128,8 +128,7 @@ static void read_line(char* line) {
 int nvmlInit_v2(void) {
   Dl_info here;
   char path[4096], line[1024];
-  if (dladdr((void*)nvmlInit_v2, &here) == 0) return 999;
-  snprintf(path, sizeof path - 10, "%s", here.dli_fname);
+  if (dladdr((void*)nvmlInit_v2, &here) == 0 || realpath(here.dli_fname, path) == NULL) return 999;   // loaded as /proc/self/fd/N
   *strrchr(path, '/') = 0;
   strcat(path, "/scenario");
   FILE* file = fopen(path, "r");

@@ -37,7 +37,7 @@ class Machine:
             yield zero, one
 
     def attach(self, *ranks):
-        return json_report("attach", "--pids", ",".join(str(rank.pid) for rank in ranks), "--test-nvml", self.folder)
+        return json_report("attach", "--pids", ",".join(str(rank.pid) for rank in ranks), machine=self.folder)
 
 
 def gpu(number, *lines):
@@ -112,7 +112,7 @@ def case_nvml_hangs(folder):
     machine = Machine(folder)
     with machine.two_ranks() as (zero, one):
         machine.says(*gpu(0, "process %d 1" % zero.pid), "gpu", "fails hang")
-        status, out, err = run_tool("attach", "--pids", zero.pid, one.pid, "--samples", "1", "--test-nvml", folder)
+        status, out, err = run_tool("attach", "--pids", zero.pid, one.pid, "--samples", "1", machine=folder)
         check(status == 0 and err == b"" and "NVML: GPU 1 does not answer within 2 s" in " ".join(text_of(out).split()), "status %d, %r: %s" % (status, err, text_of(out)))
         own = [pid for pid in os.listdir("/proc") if pid.isdigit() and folder.encode() in command_of(pid) and b"--internal-nvml" in command_of(pid)]
         check(not own, "left: %r" % own)

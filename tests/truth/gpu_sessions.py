@@ -9,7 +9,7 @@ import subprocess
 
 import cases
 from contract import SOURCE
-from processes import Fixture, Skip, check, json_report, run_tool, tool, wait_until
+from processes import Fixture, Skip, check, command_of_tool, json_report, run_tool, wait_until
 from truth_python import only_rank
 
 PROGRAM = os.path.join(SOURCE, "fixtures", "gpu", "cuda_session.py")
@@ -41,7 +41,7 @@ class Job:
             return []
 
     def attach(self, rank, *options, expect=0):
-        return only_rank(json_report("attach", "--pids", rank.pid, "--gpu", *options, expect=expect), rank.pid)
+        return only_rank(json_report("attach", "--pids", rank.pid, "--gpu", *options, expect=expect, machine=self.folder), rank.pid)
 
 
 def told(rank):
@@ -93,7 +93,7 @@ def case_by_descriptor(folder):
     """Drivers since 590 are asked through a pipe of the process, and no thread of it is borrowed."""
     job = Job(folder, library="libfake_cuda_new.so")
     with job.rank() as process:
-        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json")
+        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=folder)
         rank = only_rank(json.loads(out), process.pid)
         check(status == 0 and kernel_of(rank)["function"] == "spin(int*)", told(rank))
         check("cudbgApiAttach" not in job.calls() and "attach by descriptor" in job.calls(), "%r" % job.calls())
@@ -104,7 +104,7 @@ def case_by_descriptor(folder):
 def case_the_cost_is_said_first(folder):
     job = Job(folder)
     with job.rank() as process:
-        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu")
+        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", machine=folder)
         check(status == 0 and b"one thread of each is borrowed" in err, "%r" % err)
         check(b"spin" in out, "%r" % out)
 
@@ -301,7 +301,7 @@ def case_the_tool_is_killed_and_the_session_ends_in_order(folder):
         os.makedirs(sub)
         job = Job(sub, "attach-ms 400")
         with job.rank() as process:
-            running = subprocess.Popen([tool(), "attach", "--samples", "1", "--pids", str(process.pid), "--gpu"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            running = subprocess.Popen(command_of_tool(sub) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             wait_until(lambda: "cudbgApiAttach" in job.calls(), "the session's begin")
             if subprocess.run(["sh", "-c", "echo -999 > /proc/self/oom_score_adj"], stderr=subprocess.DEVNULL).returncode == 0:   # CAP_SYS_RESOURCE
                 check(oom_scores_of_helpers(running.pid) == ["-999"], "whom a machine short of memory kills: %r" % oom_scores_of_helpers(running.pid))
@@ -315,7 +315,7 @@ def case_the_helper_is_killed_inside_of_the_process(folder):
     """Killed while a thread of the process is borrowed: the thread comes back by itself, and what is left is cleared by the next session."""
     job = Job(folder, "attach-ms 500")
     with job.rank() as process:
-        running = subprocess.Popen([tool(), "attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        running = subprocess.Popen(command_of_tool(folder) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         wait_until(lambda: "cudbgApiAttach" in job.calls(), "the session's begin")
         with open(os.path.join(folder, "log"), encoding="utf-8") as log:
             helper = next(int(line.split()[0]) for line in log if "cudbgGetAPI" in line)
@@ -330,7 +330,7 @@ def case_two_tools_at_once(folder):
     """One looks at the GPUs, the other says that it does: the process is let go by both."""
     job = Job(folder, "attach-ms 300")
     with job.rank() as process:
-        tools = [subprocess.Popen([tool(), "attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+        tools = [subprocess.Popen(command_of_tool(folder) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
         seen = []
         for one in tools:
             out, err = one.communicate(timeout=60)
@@ -384,7 +384,7 @@ def case_in_a_namespace_of_its_own(folder):
         check(json.loads(line)["pid"] == 1, "its pid inside: %r" % line)
         wait_until(lambda: children(process.pid), "the process inside")
         (pid,) = children(process.pid)
-        report = json_report("attach", "--pids", pid, "--gpu")
+        report = json_report("attach", "--pids", pid, "--gpu", machine=folder)
         rank = only_rank(report, pid)
         check(rank["status"] == "complete" and kernel_of(rank)["function"] == "spin(int*)", told(rank))
         process.stdin.write(b"are you there?\n")

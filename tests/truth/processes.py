@@ -147,17 +147,24 @@ def tool():
     return path
 
 
-def run_tool(*arguments, **options):
+def command_of_tool(machine=None):
+    """The tool; with `machine`, the tests' build of it, which takes that directory for the machine's NVIDIA files (tests/tool)."""
+    if machine is None:
+        return [tool()]
+    return [os.path.join(os.path.dirname(os.environ["RANKSTACKS_FIXTURES"]), "tests", "rankstacks_for_tests"), "--test-machine", machine]
+
+
+def run_tool(*arguments, machine=None, **options):
     """(exit status, stdout, stderr), all bytes. A running process is looked at once, unless the arguments say how often."""
     if arguments[:1] == ("attach",) and "--samples" not in arguments and "--help" not in arguments:
         arguments = ("attach", "--samples", "1") + arguments[1:]
-    process = subprocess.run([tool()] + [str(argument) for argument in arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    process = subprocess.run(command_of_tool(machine) + [str(argument) for argument in arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              stdin=subprocess.DEVNULL, timeout=120, **options)
     return process.returncode, process.stdout, process.stderr
 
 
-def json_report(*arguments, expect=0):
-    status, out, err = run_tool(*arguments, "--format", "json")
+def json_report(*arguments, expect=0, **options):
+    status, out, err = run_tool(*arguments, "--format", "json", **options)
     check(status == expect, "exit status %d instead of %d from: %s\n%s" % (status, expect, " ".join(map(str, arguments)), err.decode(errors="replace")))
     import schema
     report = json.loads(out.decode("utf-8"))

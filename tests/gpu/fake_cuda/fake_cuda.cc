@@ -6,8 +6,10 @@
 //                no-handler, attach-ms N, exception CODE, same-pci, version MAJOR MINOR REVISION, descriptor, image-bytes N
 //     target     the process and the address of its state
 //     log        one line a call: the pid, the call
+//     rights     one line when it is loaded and one line a call: "loaded" or "called", pid, real and effective uid, effective capabilities
 #include <array>
 #include <atomic>
+#include <climits>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -55,12 +57,18 @@ struct State {
 };
 volatile State state;
 
-std::string folder() {
-  Dl_info info{};
-  dladdr(reinterpret_cast<const void*>(&folder), &info);
-  const std::string path = info.dli_fname;
-  return path.substr(0, path.rfind('/') + 1);
+// Where this file lies. Asked for as it is loaded: its name may be a descriptor's (/proc/self/fd/N), which is closed later.
+const std::string& folder() {
+  static const std::string kFolder = [] {
+    Dl_info info{};
+    dladdr(reinterpret_cast<const void*>(&folder), &info);
+    char path[PATH_MAX];
+    if (realpath(info.dli_fname, path) == nullptr) std::abort();
+    return std::string(path, static_cast<std::size_t>(std::strrchr(path, '/') + 1 - path));
+  }();
+  return kFolder;
 }
+[[maybe_unused]] const std::string& kAskedAtOnce = folder();
 
 // What follows `word` in the scenario; nothing: it is not there.
 bool scenario(const std::string& word, std::string& rest) {
@@ -84,12 +92,27 @@ std::uint32_t number(const char* word, std::uint32_t otherwise) {
   return scenario(word, rest) ? static_cast<std::uint32_t>(std::stoul(rest)) : otherwise;
 }
 
-void log(const char* call) {
-  const int fd = open((folder() + "log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  char line[128];
-  const int length = std::snprintf(line, sizeof line, "%d %s\n", getpid(), call);
+void append(const char* file, const char* line, int length) {
+  const int fd = open((folder() + file).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd >= 0 && write(fd, line, static_cast<std::size_t>(length)) != length) std::abort();
   close(fd);
+}
+
+// What it could do now. Where it runs for somebody else, that must not be more than that one could.
+void log_rights(const char* when) {
+  char text[4096] = "", line[256];
+  const int status = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
+  if (status < 0 || read(status, text, sizeof text - 1) < 0) std::abort();
+  close(status);
+  const char* capabilities = std::strstr(text, "CapEff:\t");
+  append("rights", line, std::snprintf(line, sizeof line, "%s %d %d %d %.16s\n", when, getpid(), getuid(), geteuid(), capabilities == nullptr ? "?" : capabilities + 8));
+}
+__attribute__((constructor)) void loaded() { log_rights("loaded"); }
+
+void log(const char* call) {
+  log_rights("called");
+  char line[128];
+  append("log", line, std::snprintf(line, sizeof line, "%d %s\n", getpid(), call));
 }
 
 // Each call into the API begins here. Not 0: the result it is to have.

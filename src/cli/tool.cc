@@ -1,0 +1,23 @@
+#include "cli/tool.h"
+
+#include <iostream>
+
+#include "cli/run.h"
+#include "cli/start.h"
+#include "cli/sudden_end.h"
+#include "gpu/nvml_helper.h"
+#include "gpu/session_helper.h"
+
+namespace rankstacks {
+
+int run_tool(int argc, const char* const* argv, const gpu::Machine& machine) {
+  hold_standard_descriptors();
+  raise_limit_of_files();
+  outlive_limit_of_file_size();
+  end_at_once_without_memory();
+  gpu::run_nvml_helper_if_asked(argc, argv, machine);
+  gpu::run_session_helper_if_asked(argc, argv, machine);
+  return run(argc, argv, std::cout, std::cerr, machine);
+}
+
+}  // namespace rankstacks

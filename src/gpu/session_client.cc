@@ -1,0 +1,207 @@
+#include "gpu/session_client.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <string>
+#include <string_view>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <thread>
+#include <time.h>
+#include <unistd.h>
+
+#include "gpu/driver.h"
+#include "gpu/machine_library.h"
+#include "gpu/session.h"
+#include "gpu/session_answer.h"
+#include "gpu/session_requests.h"
+#include "gpu/summarize.h"
+
+namespace rankstacks::gpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void tell(char kind, std::string_view text = "") { send(STDOUT_FILENO, kind, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}); }
+void refuse(const Error& error) { send(STDOUT_FILENO, 'e', pack(error)); }
+
+void trace(int fd, std::string_view what, double ms) {
+  if (fd < 0) return;
+  const std::string line = fmt::format("{} {} {:.3f} ms\n", getpid(), what, ms);
+  (void)!write(fd, line.data(), line.size());
+}
+
+// Counts the time of each call into the driver, on a thread of its own.
+class Watchdog {
+ public:
+  Watchdog(const TargetProxy& target, int trace_file) : target_(target), trace_(trace_file) {
+    std::thread([this] { run(); }).detach();
+  }
+
+  CallWatch watch() {
+    return {.begin =
+                [this](const char* call, std::chrono::milliseconds limit) {
+                  begun_ = Clock::now();
+                  set(call, begun_ + limit);
+                },
+            .end =
+                [this] {
+                  trace(trace_, call_.load(), std::chrono::duration<double, std::milli>(Clock::now() - begun_).count());
+                  set(nullptr, Clock::time_point::max());
+                }};
+  }
+  void entered(Phase phase) {
+    phase_ = phase;
+    trace(trace_, fmt::format("phase {}", static_cast<int>(phase)), std::chrono::duration<double, std::milli>(Clock::now() - started_).count());
+    const char byte = static_cast<char>(phase);
+    tell('p', {&byte, 1});
+  }
+
+ private:
+  void set(const char* call, Clock::time_point until) {
+    call_ = call;
+    until_ = until.time_since_epoch().count();
+  }
+
+  void run() {
+    while (true) {
+      const timespec pause{0, 20'000'000};
+      nanosleep(&pause, nullptr);
+      const char* call = call_;
+      if (call == nullptr || Clock::now().time_since_epoch().count() < until_) continue;
+      tell('h', call);
+      target_.hangs_in(phase_);
+      while (true) ::pause();              // the broker ends this process
+    }
+  }
+
+  const TargetProxy& target_;
+  const int trace_;
+  const Clock::time_point started_ = Clock::now();
+  Clock::time_point begun_ = started_;
+  std::atomic<const char*> call_ = nullptr;
+  std::atomic<Clock::rep> until_ = Clock::time_point::max().time_since_epoch().count();
+  std::atomic<Phase> phase_ = Phase::kNothing;
+};
+
+std::string directory_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+// The driver's debug engine, of the same directory where several are there. A driver without one says so itself.
+Result<void> load_debug_engine(const AttachPoint& point, const Machine& machine) {
+  auto engines = find_machine_libraries(kDebuggerLibrary, machine);
+  if (!engines) return engines.error().code == ErrorCode::kNotFound ? Result<void>() : fail(engines.error());
+  const auto beside = std::find_if(engines->begin(), engines->end(), [&](const MachineLibrary& l) { return directory_of(l.path) == directory_of(point.driver().path); });
+  const auto loaded = load(beside != engines->end() ? *beside : engines->front());
+  if (!loaded) return fail(loaded.error());
+  return {};
+}
+
+// All descriptors but these.
+void close_others(const std::vector<int>& kept) {
+  std::vector<int> others;
+  if (DIR* directory = opendir("/proc/self/fd")) {
+    while (const dirent* entry = readdir(directory)) {
+      int fd = -1;
+      const std::string_view name = entry->d_name;
+      if (std::from_chars(name.data(), name.data() + name.size(), fd).ec == std::errc() && fd != dirfd(directory) && std::find(kept.begin(), kept.end(), fd) == kept.end()) others.push_back(fd);
+    }
+    closedir(directory);
+  }
+  for (const int fd : others) ::close(fd);
+}
+
+Result<void> enter(const std::vector<FileDescriptor>& namespaces, Pid pid) {
+  for (const FileDescriptor& fd : namespaces)
+    if (setns(fd.get(), 0) != 0)
+      return fail({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", pid), .what = "its namespaces cannot be entered", .where = {}, .os_errno = errno,
+                   .hint = "run rankstacks as root of the machine, or inside of the container"});
+  if (chdir("/") != 0) return fail({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", pid), .what = "its root directory cannot be entered", .where = {}, .os_errno = errno, .hint = {}});
+  return {};
+}
+
+Result<SessionAnswer> look(const TargetProxy& target, const Driver& driver, const ClientTask& task, Watchdog& watchdog) {
+  const PhaseObserver entered = [&](Phase phase) { watchdog.entered(phase); };
+  std::vector<Problem> problems;
+  if (task.left_by) {
+    const auto freed = release(target, driver, std::nullopt, *task.left_by, entered);
+    problems.push_back({fmt::format("an earlier GPU session (pid {}) had ended without detaching; {}", *task.left_by, freed ? "the process was freed from it" : freed.error().message()), std::nullopt});
+  }
+  SessionRequest request{.core_path = {}, .core_limit = task.core_limit};
+  if (task.core >= 0) request.core_path = fmt::format("/proc/self/fd/{}", task.core);
+  auto session = run_session(target, driver, request, entered);
+  if (!session) return fail(session.error());
+  if (session->core_bytes)
+    if (const auto kept = target.keep_core(); !kept) {
+      session->core_bytes.reset();
+      session->problems.push_back({kept.error().message(), kept.error().hint.empty() ? std::nullopt : std::optional<std::string>(kept.error().hint)});
+    }
+  SessionAnswer answer{.driver = session->driver, .thread_held_ms = session->thread_held_ms, .attach_ms = session->attach_ms, .core_bytes = session->core_bytes, .problems = std::move(problems)};
+  answer.problems.insert(answer.problems.end(), session->problems.begin(), session->problems.end());
+  FrameTable frames;
+  for (const LookedAtDevice& device : session->devices) {
+    GpuSnapshot gpu = summarize(device.state, frames, &answer.problems);
+    if (gpu.execution) gpu.execution->held_ms = device.held_ms;
+    answer.gpus.push_back(std::move(gpu));
+  }
+  for (std::size_t i = 0; i < frames.size(); ++i) answer.frames.push_back(frames[static_cast<FrameId>(i)]);
+  return answer;
+}
+
+// True: the process is as it was.
+bool run(const ClientTask& task, const ClientSurroundings& surroundings, const TargetProxy& target, int socket) {
+  const auto refused = [](const Error& error) {
+    refuse(error);
+    return true;
+  };
+  const Pid own = getpid();
+  tell('c', {reinterpret_cast<const char*>(&own), sizeof own});
+  const auto library = load(surroundings.point.driver());
+  if (!library) return refused(library.error());
+  if (const auto engine = load_debug_engine(surroundings.point, surroundings.machine); !engine) return refused(engine.error());
+  std::vector<int> kept{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, task.core, task.trace}, doors{surroundings.rights.user_namespace.get()};
+  for (const FileDescriptor& fd : surroundings.namespaces) doors.push_back(fd.get());
+  kept.insert(kept.end(), doors.begin(), doors.end());
+  close_others(kept);                      // the process's memory among them
+  if (auto entered = enter(surroundings.namespaces, surroundings.point.pid()); !entered) return refused(entered.error());
+  if (auto taken = take_on(surroundings.rights); !taken) return refused(taken.error());
+  for (const int fd : doors) ::close(fd);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);        // again: a change of user ids clears it
+  if (task.core >= 0) {
+    const rlimit most{task.core_limit, task.core_limit};
+    setrlimit(RLIMIT_FSIZE, &most);
+  }
+
+  static Watchdog watchdog(target, task.trace);
+  auto driver = Driver::of(*library, surroundings.point.driver().path, watchdog.watch());
+  if (!driver) return refused(driver.error());
+  if (task.release) {
+    const auto freed = release(target, *driver, task.died_in, task.dead_client, [](Phase phase) { watchdog.entered(phase); });
+    if (!freed) refuse(freed.error());
+    return freed.has_value();
+  }
+  const auto answer = look(target, *driver, task, watchdog);
+  if (answer) send(STDOUT_FILENO, 'a', pack(*answer));
+  else refuse(answer.error());
+  return true;
+}
+
+}  // namespace
+
+void run_client(const ClientTask& task, const ClientSurroundings& surroundings, int socket) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  static const TargetProxy target(socket);
+  const bool as_before = run(task, surroundings, target, socket);
+  _exit(as_before ? kClientDone : kClientFailed);   // the driver's threads and destructors are of no use any more
+}
+
+}  // namespace rankstacks::gpu

@@ -1,0 +1,44 @@
+// The rights of a process, and taking them on: for code that works on a process's behalf and must not be able to do more than that process itself.
+//
+//     what                                    taken on                             from
+//     user and group ids, groups              the same                             /proc/PID/status
+//     user namespace                          entered, if it is another            /proc/PID/ns/user
+//     capabilities, bounding set              no more than its own                 /proc/PID/status
+//     no_new_privs                            always set
+//     being traced or read                    only by who may trace the tool       not dumpable
+//     keys                                    none of the tool's                   a session keyring of its own
+//
+// Not taken on: seccomp filters, the label of a security module (AppArmor, SELinux), the cgroup.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+#include "base/result.h"
+#include "base/types.h"
+#include "target/file_descriptor.h"
+
+namespace rankstacks::gpu {
+
+struct TargetRights {
+  uid_t real_uid = 0, effective_uid = 0, saved_uid = 0;
+  gid_t real_gid = 0, effective_gid = 0, saved_gid = 0;
+  std::vector<gid_t> groups;               // ascending
+  std::uint64_t permitted = 0, effective = 0, bounding = 0;   // capabilities, as bits
+  FileDescriptor user_namespace;           // open where it is not the tool's own
+};
+
+// Of the text of /proc/PID/status; nothing where a line is missing or is no list of numbers.
+std::optional<TargetRights> parse_rights(std::string_view status);
+
+// Errors: kGone; kPermission: its user namespace cannot be opened.
+Result<TargetRights> rights_of(Pid pid);
+
+// By this process, which must have one thread. What cannot be given up is an error (kPermission), and the process must not go on. A process without any
+// capability keeps its own ids: it can trace only what has the same.
+Result<void> take_on(const TargetRights& rights);
+
+}  // namespace rankstacks::gpu

@@ -1,0 +1,16 @@
+// The tool with one switch more, for tests: `rankstacks --test-machine DIR ...`. In DIR lies what it takes for the machine's own of NVIDIA's: libraries, device files,
+// the kernel's log. The installed tool has no such switch.
+#include <cstring>
+
+#include "cli/tool.h"
+
+int main(int argc, char** argv) {
+  rankstacks::gpu::Machine machine;
+  if (argc > 2 && std::strcmp(argv[1], rankstacks::gpu::kTestMachineOption) == 0) {
+    machine.directory = argv[2];
+    argv[2] = argv[0];
+    argc -= 2;
+    argv += 2;
+  }
+  return rankstacks::run_tool(argc, argv, machine);
+}
