@@ -222,9 +222,9 @@ def case_no_file_is_written_that_a_number_leads_to(folder):
             with Users(folder, library="libfake_cuda_new.so") as users, users.rank("--descriptor", kind + ":" + victim) as process:
                 status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=users.folder)
                 rank = only_rank(json.loads(out), process.pid)
-                check(status == 1 and "the driver cannot be asked to let a debugger in" in told(rank), "%s: %s" % (kind, told(rank)))
                 with open(victim, encoding="utf-8") as file:
                     check(file.read() == "root's own", "%s: it was written" % kind)
+                check(status == 1 and "the driver cannot be asked to let a debugger in" in told(rank), "%s: %s" % (kind, told(rank)))
                 check_answers(process)
         # One's own file, open for writing, is no pipe either.
         with Users(folder, library="libfake_cuda_new.so") as users:
