@@ -225,9 +225,11 @@ void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, Thre
   const auto damaged = [&](std::string_view what) {
     state.problems.push_back({fmt::format("{}: its frames are incomplete: {}", describe(state), what), std::nullopt});
   };
+  std::size_t outside = 0;
+  Address first_outside = 0;
+  std::optional<std::string> cut;
   for (const ChainRun& raw : chain.runs) {
     Run run{.anchor = raw.anchor};
-    std::optional<std::string> cut;
     for (const ChainFrame& frame : raw.frames) {
       const std::uint32_t index = codes.add(frame.code, frame.tlbc_index);
       const CodeReader::Body& body = codes.body(index);
@@ -240,15 +242,19 @@ void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, Thre
       if (body.kind == CodeReader::Kind::kCode) {
         out.instruction = instruction_of(layout, frame, codes, index);
         if (is_incomplete(layout, frame, body, out.instruction)) continue;
-        if (out.instruction == kUnknownInstruction) damaged(fmt::format("the frame at {:#x} stands outside its code", frame.address));
+        if (out.instruction == kUnknownInstruction && outside++ == 0) first_outside = frame.address;
       }
       run.frames.push_back(out);
     }
     if (cut) run.anchor.reset();
     if (!run.frames.empty()) state.runs.push_back(std::move(run));
     else if (run.anchor) state.empty_calls.push_back(*run.anchor);
-    if (cut) return damaged(*cut);
+    if (cut) break;
   }
+  // One line for all of them: a damaged chain has as many as there are frames.
+  if (outside == 1) damaged(fmt::format("the frame at {:#x} stands outside its code", first_outside));
+  else if (outside > 1) damaged(fmt::format("the frame at {:#x} and {} more stand outside their code", first_outside, outside - 1));
+  if (cut) return damaged(*cut);
   if (!chain.damage.empty()) damaged(chain.damage);
 }
 
