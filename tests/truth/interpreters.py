@@ -128,6 +128,7 @@ def free_threaded(version):
     if found is None:
         raise Skip("no free-threaded CPython %s: none in pyenv's folder, %s names none, %s"
                    % (version.rstrip("t"), variable, reason(version) or "scripts/setup-newer-pythons has not been run"))
-    if found.evaluate("sys.version_info[:2], sys._is_gil_enabled()") != "((%s), False)" % version.rstrip("t").replace(".", ", "):
+    has = found.evaluate("(sys.version_info[:2], getattr(sys, '_is_gil_enabled', lambda: True)())")
+    if has != "((%s), False)" % version.rstrip("t").replace(".", ", "):
         raise Skip("%s is no free-threaded CPython %s" % (found.path, version.rstrip("t")))
     return found
