@@ -126,8 +126,8 @@ def free_threaded(version):
         found = unpacked(version.rstrip("t"))
         found.path += "t"
     if found is None:
-        raise Skip("no free-threaded CPython %s: none in pyenv's folder, %s names none, %s"
-                   % (version.rstrip("t"), variable, reason(version) or "scripts/setup-newer-pythons has not been run"))
+        why = reason(version)
+        raise Skip("no free-threaded CPython %s: none in pyenv's folder, %s names none%s" % (version.rstrip("t"), variable, ", " + why if why else ""))
     has = found.evaluate("(sys.version_info[:2], getattr(sys, '_is_gil_enabled', lambda: True)())")
     if has != "((%s), False)" % version.rstrip("t").replace(".", ", "):
         raise Skip("%s is no free-threaded CPython %s" % (found.path, version.rstrip("t")))
