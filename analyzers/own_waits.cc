@@ -27,7 +27,7 @@ constexpr OwnWait kDatabase{"waits for a locked SQLite database", "another proce
 constexpr OwnWait kOutput{"cannot write its output", "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a parent process), or let the terminal go on (Ctrl-Q)"};
 constexpr OwnWait kLoop{"waits in its event loop", "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets (ss -tnp) and their timeouts"};
 
-// Of a wait in threading, queue or concurrent.futures: what stands outermost of these on the way out to the caller. CPython 3.6 to 3.14.
+// Of a wait in threading, queue or concurrent.futures: what stands outermost of these on the way out to the caller. CPython 3.6 to 3.15.
 std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot& thread) {
   std::optional<OwnWait> found;
   int waits = 0;

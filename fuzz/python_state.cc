@@ -15,7 +15,7 @@ using testing::FakeInterpreter;
 
 namespace {
 
-constexpr unsigned kProcesses = 10;
+constexpr unsigned kProcesses = 11;
 constexpr Address kThread = 0x7f00'0000'1000;
 
 struct Process {
@@ -67,11 +67,12 @@ Process sound(FakeInterpreter fake) {
 Process make(unsigned which) {
   static const python::Version kVersions[] = {{3, 6, 15, ""}, {3, 7, 17, ""}, {3, 8, 18, ""}, {3, 9, 18, ""}, {3, 10, 13, ""}, {3, 11, 2, ""}, {3, 12, 3, ""}};
   constexpr unsigned kMeasured = std::size(kVersions);
-  static_assert(kMeasured + 3 == kProcesses);
+  static_assert(kMeasured + 4 == kProcesses);
   switch (which) {
     case kMeasured: return sound(FakeInterpreter(testing::kDebugOffsets_3_13_0));
     case kMeasured + 1: return sound(FakeInterpreter(testing::kDebugOffsets_3_14_10));
     case kMeasured + 2: return sound(FakeInterpreter(testing::kDebugOffsets_3_14_10t));
+    case kMeasured + 3: return sound(FakeInterpreter(testing::kDebugOffsets_3_15_2));
     default: return sound(FakeInterpreter(kVersions[which]));
   }
 }

@@ -11,8 +11,8 @@
 namespace rankstacks {
 namespace {
 
-// The interpreter's C loop by name, as far as a symbol tells: CPython 3.6 to 3.14, with the suffixes of compiler clones, and the tail-call
-// interpreter's opcode functions (3.14).
+// The interpreter's C loop by name, as far as a symbol tells: CPython 3.6 to 3.15, with the suffixes of compiler clones, and the tail-call
+// interpreter's opcode functions (3.14 and newer).
 bool is_eval_loop(const std::string& function) { return function.starts_with("_PyEval_EvalFrameDefault") || function.starts_with("_TAIL_CALL_"); }
 
 // Where a greenlet's part of the C stack begins, and with it its chain of Python frames. The frames outside belong to others: they may have been

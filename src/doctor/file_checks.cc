@@ -80,7 +80,7 @@ Finding check_python(const TargetFacts& facts, Area area) {
   const std::string what = fmt::format("CPython {} ({})", python.version.value_or("of unknown version"), base_name(python.module));
   if (python.unreadable.empty()) return ok("python", area, what + ": its state was read");
   return problem("python", area, fmt::format("{}: {}", what, python.unreadable),
-                 {"CPython 3.6 to 3.14 is supported, released versions: of others native frames alone are shown"});
+                 {"CPython 3.6 to 3.15 is supported, released versions: of others native frames alone are shown"});
 }
 
 }  // namespace rankstacks::doctor

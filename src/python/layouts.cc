@@ -14,7 +14,9 @@ struct DebugOffsetsShape {
   Offset size = 0;
   Offset runtime_size = 0, runtime_interpreters_head = 0;
   Offset interp_size = 0, interp_next = 0, interp_id = 0, interp_threads_head = 0, interp_gil = 0;
+  Offset interp_gc = 0;
   Offset gil = 0, gil_locked = 0, gil_last_holder = 0, gil_enabled = 0;
+  Offset gc_size = 0, gc_collecting = 0;
   Offset thread_size = 0, thread_next = 0, thread_interp = 0, thread_frame = 0, thread_id = 0, thread_native_id = 0;
   Offset thread_datastack_chunk = 0;
   Offset frame_size = 0, frame_previous = 0, frame_code = 0, frame_instruction = 0, frame_owner = 0, frame_tlbc_index = kAbsent;
@@ -201,6 +203,10 @@ Result<Layout> decode_debug_offsets(std::span<const std::byte> bytes) {
   } else {
     layout.interp_gil = kAbsent;
   }
+  // The collector's state is a part of the interpreter.
+  const Offset gc = table.offset("gc", shape->interp_gc);
+  table.structure("gc", shape->gc_size);
+  layout.interp_collecting = gc + table.offset("collecting", shape->gc_collecting, 4);
 
   table.structure("thread_state", shape->thread_size);
   layout.thread_next = table.offset("next", shape->thread_next);

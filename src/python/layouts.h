@@ -32,7 +32,6 @@ struct Layout {
   Offset interp_id = kAbsent;                // 3.6 has none
   Offset interp_threads_head = kAbsent;
   Offset interp_gil = kAbsent;               // 3.12+: pointer to a struct _gil_runtime_state, which may be another interpreter's
-
   Offset interp_collecting = kAbsent;        // 3.9+: an int, 1 while Python's collector runs in it
 
   // struct _gil_runtime_state

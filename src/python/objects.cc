@@ -15,6 +15,15 @@ constexpr std::int64_t kAbsurdLength = 1 << 24;
 // More specialised copies of a code object than any process has threads.
 constexpr std::int64_t kMaxThreadLocalCopies = 1 << 16;
 
+// struct _PyCodeArray { Py_ssize_t size; char *entries[]; }: an entry that is not made yet is NULL.
+constexpr Address kCodeArrayEntries = 8;
+
+// Nothing: outside of the code of `size` bytes at `start`, and not right before it either.
+std::optional<std::int64_t> offset_into(Address start, Address instruction, std::int64_t size) {
+  const auto offset = static_cast<std::int64_t>(instruction - start);
+  return offset == -kCodeUnit || (offset >= 0 && offset < size) ? std::optional(offset) : std::nullopt;
+}
+
 void append_utf8(std::string& out, std::uint32_t c) {
   if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
   if (c < 0x80) {
@@ -57,13 +66,39 @@ std::string decode_characters(std::span<const std::byte> data, unsigned width) {
   return out;
 }
 
-std::uint32_t CodeReader::add(Address code) {
+std::uint32_t CodeReader::add(Address code, std::int32_t copy) {
   const auto [it, is_new] = index_.try_emplace(code, static_cast<std::uint32_t>(codes_.size()));
   if (is_new) {
     codes_.push_back({.address = code});
     bodies_.emplace_back();
   }
+  if (copy != 0) thread_local_instructions_.try_emplace({it->second, copy}, 0);
   return it->second;
+}
+
+std::optional<std::int64_t> CodeReader::offset_of(Address instruction, std::uint32_t index, std::int32_t copy) {
+  const Body& body = bodies_[index];
+  const auto known = copy == 0 ? thread_local_instructions_.end() : thread_local_instructions_.find({index, copy});
+  const Address start = copy == 0 ? body.instructions : known == thread_local_instructions_.end() ? 0 : known->second;
+  if (start != 0) {
+    if (const auto offset = offset_into(start, instruction, body.size)) return offset;
+  }
+  return body.copies == 0 ? std::nullopt : offset_in_other_copy(instruction, body);
+}
+
+// A frame begins with the code's own instructions, a generator's with those of the thread that ran it last, and changes to the thread's copy when it executes
+// RESUME. Its index and its instruction are stored one after the other: between them the instruction lies in another copy than the index says.
+std::optional<std::int64_t> CodeReader::offset_in_other_copy(Address instruction, const Body& body) {
+  const auto count = target_.read_value<std::int64_t>(body.copies).value_or(0);
+  if (count <= 0 || count > kMaxThreadLocalCopies || static_cast<std::size_t>(count) > searched_copies_left_) return std::nullopt;
+  searched_copies_left_ -= static_cast<std::size_t>(count);
+  std::vector<Address> entries(static_cast<std::size_t>(count));
+  if (!target_.read_exact(body.copies + kCodeArrayEntries, std::as_writable_bytes(std::span(entries)))) return std::nullopt;
+  for (const Address start : entries) {
+    if (start == 0) continue;
+    if (const auto offset = offset_into(start, instruction, body.size); offset && *offset >= 0) return offset;
+  }
+  return std::nullopt;
 }
 
 std::size_t CodeReader::damaged() const {
@@ -108,7 +143,6 @@ void CodeReader::read_structures() {
     body.free_names = copies_[i].get<Address>(layout_.code_free_names);
     body.slot_kinds = copies_[i].get<Address>(layout_.code_slot_kinds);
     if (layout_.code_instructions == kAbsent) continue;
-    constexpr std::int64_t kCodeUnit = 2;
     body.instructions = codes_[i].address + layout_.code_instructions;
     // From 3.11 a code object is a variable-size object whose items are its code units; ob_size stands where it does in bytes.
     body.size = std::clamp<std::int64_t>(copies_[i].get<std::int64_t>(layout_.bytes_size), 0, INT32_MAX) * kCodeUnit;
@@ -147,15 +181,25 @@ void CodeReader::read_types() {
 void CodeReader::read_thread_local_code() {
   if (layout_.code_tlbc == kAbsent) return;
   for (std::size_t i = 0; i < codes_.size(); ++i) {
-    const auto array = copies_[i].get<Address>(layout_.code_tlbc);
-    if (bodies_[i].kind != Kind::kCode || array == 0) continue;
-    // struct _PyCodeArray { Py_ssize_t size; char *entries[]; }; entries not made yet are NULL.
-    const auto count = target_.read_value<std::int64_t>(array);
-    if (!count || *count <= 0 || *count > kMaxThreadLocalCopies) continue;
-    std::vector<Address> entries(static_cast<std::size_t>(*count));
-    if (target_.read_exact(array + 8, std::as_writable_bytes(std::span(entries)))) {
-      bodies_[i].thread_local_instructions = std::move(entries);
-    }
+    if (bodies_[i].kind == Kind::kCode) bodies_[i].copies = copies_[i].get<Address>(layout_.code_tlbc);
+  }
+  // Of each array its size, and those entries alone that frames name: it has one for each thread.
+  const auto entry_at = [](Address array, std::int32_t copy) { return array + kCodeArrayEntries + sizeof(Address) * static_cast<Address>(copy); };
+  const auto array_of = [&](const std::pair<std::uint32_t, std::int32_t>& which) { return which.second < 0 ? 0 : bodies_[which.first].copies; };
+  std::vector<Range> ranges;
+  for (const auto& [which, unused] : thread_local_instructions_) {
+    const Address array = array_of(which);
+    if (array == 0) continue;
+    ranges.push_back(range_of(array, kCodeArrayEntries));
+    ranges.push_back(range_of(entry_at(array, which.second), sizeof(Address)));
+  }
+  target_.prefetch(ranges);
+  for (auto& [which, instructions] : thread_local_instructions_) {
+    const Address array = array_of(which);
+    if (array == 0) continue;
+    const auto count = target_.read_value<std::int64_t>(array).value_or(0);
+    if (count <= which.second || count > kMaxThreadLocalCopies) continue;
+    instructions = target_.read_value<Address>(entry_at(array, which.second)).value_or(0);
   }
 }
 

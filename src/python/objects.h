@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +16,9 @@ namespace rankstacks::python {
 inline constexpr std::size_t kMaxString = 1u << 20;       // bytes of a str's data; more is cut off
 inline constexpr std::size_t kMaxLineTable = 4u << 20;    // bytes; no real one comes near
 inline constexpr std::size_t kMaxText = 256u << 20;       // bytes of all names and line tables of a process: torch's are 10 MB
+
+inline constexpr std::size_t kMaxSearchedCopies = 1u << 20;   // entries of arrays of copies looked through for frames that change theirs
+inline constexpr std::int64_t kCodeUnit = 2;              // bytes per instruction word, from 3.6
 
 // A structure copied from the target, read field by field. Fields outside it read as 0.
 class StructCopy {
@@ -55,7 +59,7 @@ class CodeReader {
   struct Body {
     Kind kind = Kind::kUnreadable;
     Address instructions = 0;              // of the first one; 0: up to 3.10
-    std::vector<Address> thread_local_instructions;   // free-threaded 3.14+: by tlbc_index
+    Address copies = 0;                    // free-threaded 3.14+: struct _PyCodeArray, its copies for threads; 0: none
     std::int64_t size = 0;                 // of the bytecode, in bytes (3.11+)
     std::int64_t first_traceable = 0;      // byte offset: before it a frame is still being set up (3.11+)
     // Of its variables (layouts.h); 0: this version has none.
@@ -64,10 +68,14 @@ class CodeReader {
 
   CodeReader(const Target& target, const Layout& layout) : target_(target), layout_(layout) {}
 
-  std::uint32_t add(Address code);         // index into codes()
-  void read_all();                         // all that were added, in four batches
+  // Index into codes(). `copy`, free-threaded 3.14+: which thread's copy of the bytecode a frame executes, its tlbc_index.
+  std::uint32_t add(Address code, std::int32_t copy = 0);
+  void read_all();                         // all that were added, in five batches
 
   const Body& body(std::uint32_t index) const { return bodies_[index]; }
+  // The byte offset of an instruction into its code, whichever copy of it that lies in; `copy` is looked at first, and must have been added.
+  // Nothing: it lies in none. (-kCodeUnit, right before the code, is an offset too: 3.11 and 3.12 name the instruction before the next one.)
+  std::optional<std::int64_t> offset_of(Address instruction, std::uint32_t index, std::int32_t copy);
   std::vector<Code>& codes() { return codes_; }
   std::size_t cut_strings() const { return cut_strings_; }
   std::size_t damaged() const;             // code objects, or what is mapped where one should be, that miss a part; nothing that is no code object
@@ -84,6 +92,7 @@ class CodeReader {
   void read_structures();
   void read_types();
   void read_thread_local_code();
+  std::optional<std::int64_t> offset_in_other_copy(Address instruction, const Body& body);
   void read_strings_and_tables();
   const Text& read_string(Address address);
   bool read_bytes(Address address, std::vector<std::uint8_t>& into);
@@ -97,9 +106,11 @@ class CodeReader {
   std::vector<Code> codes_;
   std::vector<Body> bodies_;
   std::vector<StructCopy> copies_;
+  std::map<std::pair<std::uint32_t, std::int32_t>, Address> thread_local_instructions_;   // by code and tlbc_index; of those alone that frames name
   std::unordered_map<Address, Text> strings_;
   std::size_t cut_strings_ = 0;
   std::size_t text_left_ = kMaxText;
+  std::size_t searched_copies_left_ = kMaxSearchedCopies;
 };
 
 // UTF-8 of `count` characters of 1, 2 or 4 bytes; surrogates and values beyond Unicode become U+FFFD.

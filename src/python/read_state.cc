@@ -17,7 +17,6 @@ namespace {
 constexpr std::size_t kMaxInterpreters = 4096;
 constexpr std::size_t kMaxThreadStates = 65536;
 constexpr std::size_t kMaxScan = 256u << 20;       // bytes of writable data looked through for the cookie
-constexpr std::int64_t kCodeUnit = 2;              // bytes per instruction word, from 3.6
 
 constexpr std::string_view kNotRunning = "no interpreter is running in it";
 
@@ -199,24 +198,15 @@ class ThreadReader {
 };
 
 // Turns what a frame states into an offset into its code.
-std::int64_t instruction_of(const Layout& layout, const ChainFrame& frame, const CodeReader::Body& body) {
+std::int64_t instruction_of(const Layout& layout, const ChainFrame& frame, CodeReader& codes, std::uint32_t index) {
   if (layout.frame_owner == kAbsent) {
     constexpr int kFirstInCodeUnits = 10;
     const auto last = static_cast<std::int64_t>(frame.instruction);
     return last < 0 ? kNotStarted : layout.minor >= kFirstInCodeUnits ? last * kCodeUnit : last;
   }
-  Address start = body.instructions;
-  // Entry 0 is the code object's own copy; others belong to threads, each of which has its own specialised bytecode.
-  if (frame.tlbc_index != 0) {
-    const auto index = static_cast<std::size_t>(frame.tlbc_index);
-    if (frame.tlbc_index < 0 || index >= body.thread_local_instructions.size() || body.thread_local_instructions[index] == 0) {
-      return kUnknownInstruction;
-    }
-    start = body.thread_local_instructions[index];
-  }
-  const auto offset = static_cast<std::int64_t>(frame.instruction - start);
-  if (offset == -kCodeUnit) return kNotStarted;   // 3.11, 3.12: the code unit before the first
-  return offset < 0 || offset >= body.size ? kUnknownInstruction : offset;
+  const auto offset = codes.offset_of(frame.instruction, index, frame.tlbc_index);
+  if (!offset) return kUnknownInstruction;
+  return *offset < 0 ? kNotStarted : *offset;   // 3.11, 3.12: the code unit before the first
 }
 
 // A frame that is still being set up (its cells, or the generator it will become): CPython shows none such.
@@ -235,11 +225,13 @@ void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, Thre
   const auto damaged = [&](std::string_view what) {
     state.problems.push_back({fmt::format("{}: its frames are incomplete: {}", describe(state), what), std::nullopt});
   };
+  std::size_t outside = 0;
+  Address first_outside = 0;
+  std::optional<std::string> cut;
   for (const ChainRun& raw : chain.runs) {
     Run run{.anchor = raw.anchor};
-    std::optional<std::string> cut;
     for (const ChainFrame& frame : raw.frames) {
-      const std::uint32_t index = codes.add(frame.code);
+      const std::uint32_t index = codes.add(frame.code, frame.tlbc_index);
       const CodeReader::Body& body = codes.body(index);
       if (body.kind == CodeReader::Kind::kNone) continue;
       if (body.kind == CodeReader::Kind::kOther) {
@@ -248,17 +240,21 @@ void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, Thre
       }
       RawFrame out{index, kUnknownInstruction, frame.address};
       if (body.kind == CodeReader::Kind::kCode) {
-        out.instruction = instruction_of(layout, frame, body);
+        out.instruction = instruction_of(layout, frame, codes, index);
         if (is_incomplete(layout, frame, body, out.instruction)) continue;
-        if (out.instruction == kUnknownInstruction) damaged(fmt::format("the frame at {:#x} stands outside its code", frame.address));
+        if (out.instruction == kUnknownInstruction && outside++ == 0) first_outside = frame.address;
       }
       run.frames.push_back(out);
     }
     if (cut) run.anchor.reset();
     if (!run.frames.empty()) state.runs.push_back(std::move(run));
     else if (run.anchor) state.empty_calls.push_back(*run.anchor);
-    if (cut) return damaged(*cut);
+    if (cut) break;
   }
+  // One line for all of them: a damaged chain has as many as there are frames.
+  if (outside == 1) damaged(fmt::format("the frame at {:#x} stands outside its code", first_outside));
+  else if (outside > 1) damaged(fmt::format("the frame at {:#x} and {} more stand outside their code", first_outside, outside - 1));
+  if (cut) return damaged(*cut);
   if (!chain.damage.empty()) damaged(chain.damage);
 }
 
@@ -306,7 +302,7 @@ Result<State> read_python_state(const Target& target, std::span<const RuntimeCan
   CodeReader codes(target, layout);
   for (const Chain& chain : chains) {
     for (const ChainRun& run : chain.runs) {
-      for (const ChainFrame& frame : run.frames) codes.add(frame.code);
+      for (const ChainFrame& frame : run.frames) codes.add(frame.code, frame.tlbc_index);
     }
   }
   codes.read_all();

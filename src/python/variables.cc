@@ -23,7 +23,11 @@ constexpr std::uint8_t kKindCell = 0x40, kKindFree = 0x80;
 
 // 3.14+: the low bits of a _PyStackRef. 0 and 1: an object, owned or borrowed; 3: a number of the interpreter's own.
 constexpr Address kStackRefTags = 3;
-constexpr Address kBorrowed = 1;
+constexpr Address kBorrowed = 1, kNumber = 3;
+
+// From this minor version on a loop over a list, a tuple or another sequence that CPython knows has no iterator: on the value stack stand the sequence and, above
+// it, the number of the next item.
+constexpr int kFirstWithLoopsByNumber = 15;
 
 Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
 
@@ -71,7 +75,7 @@ class VariableReader {
       if (w.plan->of_c10d) add_group(found, *w.frame, *w.plan);
       if (found.numbers.empty() && !found.group) continue;
       std::sort(found.numbers.begin(), found.numbers.end());
-      found.in_loop = !w.plan->of_c10d && objects_.is_iterator(held_by(*w.frame, stack_bottom(*w.plan)));
+      found.in_loop = !w.plan->of_c10d && is_in_loop(*w.frame, stack_bottom(*w.plan));
       w.frame->variables = static_cast<std::uint32_t>(state_.variables.size());
       state_.variables.push_back(std::move(found));
     }
@@ -196,7 +200,8 @@ class VariableReader {
     std::vector<Range> ranges;
     for (const Wanted& w : wanted_) {
       ranges.push_back(range_of(w.frame->address, std::max(layout_.frame_globals, layout_.frame_locals) + sizeof(Address)));
-      each_slot(*w.plan, [&](const Slot& slot) { ranges.push_back(range_of(slot_address(*w.frame, slot), sizeof(Address))); });
+      // With the one above it, for is_in_loop().
+      each_slot(*w.plan, [&](const Slot& slot) { ranges.push_back(range_of(slot_address(*w.frame, slot), 2 * sizeof(Address))); });
     }
     target_.prefetch(ranges);
     std::vector<Address> held, in_cells;
@@ -224,6 +229,13 @@ class VariableReader {
     const Address word = target_.read_value<Address>(slot_address(frame, slot)).value_or(0);
     if (layout_.minor < 14) return word;
     return (word & kStackRefTags) <= kBorrowed ? word & ~kStackRefTags : 0;
+  }
+
+  bool is_in_loop(const RawFrame& frame, const Slot& bottom) {
+    const Address object = held_by(frame, bottom);
+    if (objects_.is_iterator(object)) return true;
+    if (object == 0 || layout_.minor < kFirstWithLoopsByNumber) return false;
+    return (target_.read_value<Address>(slot_address(frame, bottom) + sizeof(Address)).value_or(0) & kStackRefTags) == kNumber;
   }
 
   // The value of a variable that closures share lies in a cell; before the function's first instructions have made it, and in comprehensions

@@ -293,7 +293,7 @@ TEST_CASE("Python, read or not") {
       PythonFacts{.module = "/usr/bin/python3.19", .version = "3.19.0", .unreadable = "the structures of CPython 3.19.0 are not known"};
   CHECK(process_line(s, 7, "python") ==
         "problem python: CPython 3.19.0 (python3.19): the structures of CPython 3.19.0 are not known"
-        " -> CPython 3.6 to 3.14 is supported, released versions: of others native frames alone are shown");
+        " -> CPython 3.6 to 3.15 is supported, released versions: of others native frames alone are shown");
   s.processes[7].python.reset();
   s.processes[7].executable = "/opt/pypy3.10";
   CHECK(process_line(s, 7, "python") == "note python: pypy3.10 is no CPython: its native frames are shown, its Python frames are not");

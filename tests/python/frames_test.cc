@@ -302,10 +302,20 @@ TEST_CASE("free-threaded 3.14: bytecode of a thread's own") {
     CHECK(state.threads[0].problems.empty());
   }
   SECTION("one that was never made, one that is not there, one that cannot be") {
+    fake.set<Address>(f + fake.layout().frame_instruction, copy + 0x10000);
     const State state = read_with(GENERATE(1, 3, -1));
     CHECK(runs_of(state) == Runs{{{"f"}, shim}});
     CHECK(state.threads[0].runs[0].frames[0].instruction == kUnknownInstruction);
     CHECK(state.threads[0].problems.size() == 1);
+  }
+  SECTION("caught between storing its copy's index and its instruction: that lies in the copy that the frame had before") {
+    const auto [index, before] = GENERATE_COPY(std::pair<int, Address>{2, code + fake.layout().code_instructions}, std::pair<int, Address>{1, copy},
+                                               std::pair<int, Address>{0, copy}, std::pair<int, Address>{9, copy});
+    fake.set<Address>(f + fake.layout().frame_instruction, before + 30);
+    const State state = read_with(index);
+    CHECK(state.threads[0].runs[0].frames[0].instruction == 30);
+    CHECK(line_of(state, state.threads[0].runs[0].frames[0]) == 42);
+    CHECK(state.threads[0].problems.empty());
   }
   SECTION("an array of absurd size") {
     fake.set<std::int64_t>(array, std::int64_t{1} << 50);

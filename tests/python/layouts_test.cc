@@ -105,6 +105,9 @@ TEST_CASE("debug offsets of real builds say what was measured in the headers") {
   REQUIRE(c.has_value());
   CHECK(same(*c, layout_of(14, 10, true)));
   CHECK(c->free_threaded);
+  const auto d = decode_debug_offsets(bytes_of(kDebugOffsets_3_15_2));
+  REQUIRE(d.has_value());
+  CHECK(same(*d, layout_of(15)));
 }
 
 TEST_CASE("debug offsets count more than what was measured") {
@@ -112,11 +115,13 @@ TEST_CASE("debug offsets count more than what was measured") {
   words[9] = 4000;     // interpreter_state.threads_head
   words[43] = 216;     // code_object.co_code_adaptive: one more field before it
   words[34] = 224;     // code_object.size
+  words[10] = 7408;    // interpreter_state.gc: one more field before it
   const auto layout = decode_debug_offsets(bytes_of(words));
   REQUIRE(layout.has_value());
   CHECK(layout->interp_threads_head == 4000);
   CHECK(layout->code_instructions == 216);
   CHECK(layout->code_first_traceable == 200);
+  CHECK(layout->interp_collecting == 7608);
 }
 
 TEST_CASE("damaged debug offsets") {
@@ -148,6 +153,10 @@ TEST_CASE("damaged debug offsets") {
   SECTION("an offset outside its structure") {
     words[9] = 225864 - 7;   // threads_head: the pointer would end behind the interpreter
     CHECK(error_of(bytes_of(words)) == "the debug offsets cannot be true: interpreter_state.threads_head is 225857");
+  }
+  SECTION("the collector's state outside of the collector") {
+    words[words.size() - 13] = 264;   // gc.collecting; gc.size is 264
+    CHECK(error_of(bytes_of(words)) == "the debug offsets cannot be true: gc.collecting is 264");
   }
   SECTION("an offset that overflows") {
     words[26] = ~std::uint64_t{0};

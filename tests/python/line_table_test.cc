@@ -1,7 +1,5 @@
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "python/line_table.h"
@@ -81,16 +79,12 @@ TEST_CASE("damaged line tables end") {
 
 TEST_CASE("every line of real code is what PyCode_Addr2Line says", "[real]") {
   // Asks each interpreter for the line at every offset of all code in some modules of its own library.
-  const char* program = RANKSTACKS_FIXTURES "/../tests/python/all_lines.py";
-  const auto pythons = installed_pythons();
+  const auto& pythons = installed_pythons();
   if (pythons.empty()) std::cerr << "skipped: no CPython found\n";
-  for (const std::string& python : pythons) {
-    INFO(python);
-    const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen((python + " " + program).c_str(), "r"), ::pclose);
-    REQUIRE(pipe);
-    std::string text;
-    std::vector<char> buffer(1 << 16);
-    for (std::size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe.get())) > 0;) text.append(buffer.data(), n);
+  for (const InstalledPython& interpreter : pythons) {
+    INFO(interpreter.name());
+    const std::string text = output_of(interpreter, "all_lines.py");
+    REQUIRE(text != "");
     const auto all = nlohmann::json::parse(text);
     const int minor = all["minor"];
     std::size_t compared = 0, wrong = 0;

@@ -82,14 +82,14 @@ int minor_of(const std::string& version) { return std::stoi(version.substr(2)); 
 }  // namespace
 
 TEST_CASE("each thread's Python frames are what sys._current_frames() says", "[real]") {
-  const auto pythons = installed_pythons();
+  const auto& pythons = installed_pythons();
   if (pythons.empty()) return skip("no CPython found");
   const std::string name = GENERATE("plain", "generators", "callbacks", "class_body", "importing", "comprehensions", "coroutines", "threads",
                                     "unicode_names", "recursion", "odd_file_names", "exceptions", "finalizer", "hooks", "tracing", "profiling",
                                     "signals", "no_lines", "long_lines", "loops", "counted", "interpreter");
-  for (const std::string& path : pythons) {
-    INFO(path << " truth.py " << name);
-    StoppedPython process(path, name);
+  for (const InstalledPython& interpreter : pythons) {
+    INFO(interpreter.name() << " truth.py " << name);
+    StoppedPython process(interpreter, name);
     if (process.skipped()) {
       skip(process.version() + " " + name + ": " + *process.skipped());
       continue;
@@ -128,9 +128,9 @@ TEST_CASE("each thread's Python frames are what sys._current_frames() says", "[r
 }
 
 TEST_CASE("the thread that holds the GIL", "[real]") {
-  for (const std::string& path : installed_pythons()) {
-    INFO(path);
-    StoppedPython process(path, "gil_holder");
+  for (const InstalledPython& interpreter : installed_pythons()) {
+    INFO(interpreter.name());
+    StoppedPython process(interpreter, "gil_holder");
     INFO(process.output());
     REQUIRE(process.stopped());
     const ProcTarget target(process.pid());
@@ -148,9 +148,9 @@ TEST_CASE("the thread that holds the GIL", "[real]") {
 }
 
 TEST_CASE("a process that waits in a system call holds no GIL", "[real]") {
-  for (const std::string& path : installed_pythons()) {
-    INFO(path);
-    StoppedPython process(path, "threads");
+  for (const InstalledPython& interpreter : installed_pythons()) {
+    INFO(interpreter.name());
+    StoppedPython process(interpreter, "threads");
     REQUIRE(process.stopped());
     const ProcTarget target(process.pid());
     const python::State state = read_state(target);
@@ -160,9 +160,9 @@ TEST_CASE("a process that waits in a system call holds no GIL", "[real]") {
 }
 
 TEST_CASE("from 3.13 on the interpreter is found in memory when no file helps", "[real]") {
-  for (const std::string& path : installed_pythons()) {
-    INFO(path);
-    StoppedPython process(path, "plain");
+  for (const InstalledPython& interpreter : installed_pythons()) {
+    INFO(interpreter.name());
+    StoppedPython process(interpreter, "plain");
     REQUIRE(process.stopped());
     ProcTarget target(process.pid());
     std::vector<Module> modules = target.modules().all();
@@ -182,9 +182,9 @@ TEST_CASE("from 3.13 on the interpreter is found in memory when no file helps", 
 }
 
 TEST_CASE("the number of batches does not grow with the number of frames", "[real]") {
-  for (const std::string& path : installed_pythons()) {
-    INFO(path);
-    StoppedPython shallow(path, "plain"), deep(path, "recursion");
+  for (const InstalledPython& interpreter : installed_pythons()) {
+    INFO(interpreter.name());
+    StoppedPython shallow(interpreter, "plain"), deep(interpreter, "recursion");
     REQUIRE(shallow.stopped());
     REQUIRE(deep.stopped());
     const ProcTarget few(shallow.pid()), many(deep.pid());

@@ -22,13 +22,29 @@ struct TrueFrame {
 };
 std::ostream& operator<<(std::ostream& out, const TrueFrame& frame);
 
-// Every CPython 3 to test with: all of pyenv's, Debian's own, and those in $RANKSTACKS_TEST_PYTHONS (paths, separated by colons).
-std::vector<std::string> installed_pythons();
+struct InstalledPython {
+  std::string path;                // in `root`
+  std::string root;                // the directory that it runs in by chroot; empty: none
+  std::string version;             // "3.9.18"
+  bool has_jit = false;            // built with a JIT compiler that PYTHON_JIT=1 turns on (3.14 and newer)
+  std::string environment = {};    // "PYTHON_JIT=1": what is set for it; empty: nothing
+  std::string name() const { return environment + (environment.empty() ? "" : " ") + root + path; }
+};
+
+// Every CPython 3 to test with: all of pyenv's, Debian's own, those that scripts/setup-newer-pythons has unpacked, and those in
+// $RANKSTACKS_TEST_PYTHONS (paths, separated by colons). What is not there and why is printed once.
+const std::vector<InstalledPython>& installed_pythons();
+
+// Of these the ones that have a JIT compiler, with it turned on.
+std::vector<InstalledPython> pythons_with_jit();
+
+// What `python SCRIPT ARGUMENT...` prints, of a script of tests/python; empty when it failed.
+std::string output_of(const InstalledPython& python, const std::string& script, const std::vector<std::string>& arguments = {});
 
 class StoppedPython {
  public:
   // Starts `python truth.py name` and waits until it has stopped itself. `arguments` go before the script.
-  StoppedPython(const std::string& python, const std::string& name, std::vector<std::string> arguments = {});
+  StoppedPython(const InstalledPython& python, const std::string& name, std::vector<std::string> arguments = {});
   ~StoppedPython();
   StoppedPython(const StoppedPython&) = delete;
   StoppedPython& operator=(const StoppedPython&) = delete;

@@ -1,29 +1,37 @@
 """Where the CPythons to be tested are on this machine."""
+import contextlib
 import glob
 import os
 import re
 import resource
+import shutil
+import subprocess
 
 from processes import Skip
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-class Interpreter:
-    """`path` as the host sees it; `sysroot`: the folder it runs in by chroot, or nothing."""
+NEWER = os.path.join(ROOT, "build", "newer-pythons")
 
-    def __init__(self, path, sysroot=None):
+
+class Interpreter:
+    """`path` as the host sees it; `sysroot`: the folder it runs in by chroot, or nothing; `environment`: what is set for it."""
+
+    def __init__(self, path, sysroot=None, environment=None):
         self.path = path
         self.sysroot = sysroot
         self.stripped = sysroot is not None
+        self.environment = environment or {}
 
-    def command(self, script, place):
-        """`place`: the folder in the sysroot that holds a copy of the fixtures."""
-        if self.sysroot is None:
-            return [self.path, script]
-        return ["/" + os.path.relpath(self.path, self.sysroot), "/" + os.path.join(os.path.relpath(place, self.sysroot), "fixtures", os.path.basename(script))]
+    def named(self, path):
+        """A path below the sysroot as the interpreter names it."""
+        return path if self.sysroot is None else "/" + os.path.relpath(path, self.sysroot)
 
-    def options(self, inside):
+    def run(self, script):
+        return [self.named(self.path), self.named(script)]
+
+    def options(self, inside="/"):
         """For subprocess.Popen: enters the sysroot, with `inside`, a path in it, as the current folder; a core may be of any size."""
         if self.sysroot is None:
             return {}
@@ -34,35 +42,93 @@ class Interpreter:
             os.chdir(inside)
         return {"preexec_fn": enter}
 
+    def evaluate(self, expression):
+        """What the interpreter prints of an expression."""
+        done = subprocess.run([self.named(self.path), "-c", "import sys; print(%s)" % expression], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              env=dict(os.environ, **self.environment), timeout=60, check=True, **self.options())
+        return done.stdout.decode().strip()
+
+
+@contextlib.contextmanager
+def inside(interpreter, folder):
+    """A folder of programs where the interpreter can read it: the same, or a copy in its sysroot for the time being."""
+    if interpreter.sysroot is None:
+        yield folder
+        return
+    place = os.path.join(interpreter.sysroot, "tmp", "%s.%d" % (os.path.basename(folder), os.getpid()))
+    try:
+        shutil.copytree(folder, os.path.join(place, "programs"), ignore=shutil.ignore_patterns("__pycache__"))
+        yield os.path.join(place, "programs")
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
 
 def version_key(path):
     return [int(part) for part in re.findall(r"\d+", path)]
 
 
 def find(version):
-    """The interpreter for "3.7" ... "3.14" or "system"."""
+    """The interpreter for "3.7" ... "3.15" or "system"; "3.14t" is the free-threaded build, "3.14jit" one that runs with its JIT compiler."""
     if version == "system":
         if not os.access("/usr/bin/python3", os.X_OK):
             raise Skip("no /usr/bin/python3")
         return Interpreter("/usr/bin/python3")
+    if version.endswith("t") and not version.endswith("jit"):
+        return free_threaded(version)
+    if version.endswith("jit"):
+        found = find(version[:-len("jit")])
+        if found.evaluate("hasattr(sys, '_jit') and sys._jit.is_available()") != "True":
+            raise Skip("this CPython %s is built without a JIT compiler" % version[:-len("jit")])
+        found.environment["PYTHON_JIT"] = "1"
+        return found
+    found = in_pyenv(version)
+    return found if found else unpacked(version)
+
+
+def in_pyenv(version):
     roots = [os.environ.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv"), "/root/.pyenv", "/opt/pyenv"]
     for root in roots:
-        found = sorted(glob.glob("%s/versions/%s.*/bin/python%s" % (root, version, version)), key=version_key) if root else []
+        found = glob.glob("%s/versions/%s.*/bin/python%s" % (root, version.rstrip("t"), version)) if root else []
+        # A free-threaded build lies in "3.14.0t", beside "3.14.0", and has a python3.14 as well.
+        found = sorted((path for path in found if path.split("/")[-3].endswith("t") == version.endswith("t")), key=version_key)
         if found:
             return Interpreter(found[-1])
-    if version == "3.14":
-        return unpacked_314()
-    raise Skip("no CPython %s in pyenv's folder on this machine" % version)
+    return None
 
 
-def unpacked_314():
-    place = os.path.join(ROOT, "build", "python3.14")
-    if not os.path.exists(os.path.join(place, "complete")):
-        reason = "scripts/setup-python314 has not been run"
-        if os.path.exists(os.path.join(place, "reason")):
-            with open(os.path.join(place, "reason"), encoding="utf-8") as stream:
-                reason = stream.read().strip()
-        raise Skip("no CPython 3.14: " + reason)
+def unpacked(version):
+    """Of those that scripts/setup-newer-pythons knows."""
+    if version not in ("3.14", "3.15"):
+        raise Skip("no CPython %s in pyenv's folder on this machine" % version)
+    if not os.path.exists(os.path.join(NEWER, version + ".complete")):
+        raise Skip("no CPython %s: %s" % (version, reason(version) or "scripts/setup-newer-pythons has not been run"))
     if os.geteuid() != 0:
-        raise Skip("CPython 3.14 is run with chroot, which only root may do")
-    return Interpreter(os.path.join(place, "root", "usr", "bin", "python3.14"), os.path.join(place, "root"))
+        raise Skip("CPython %s is run with chroot, which only root may do" % version)
+    return Interpreter(os.path.join(NEWER, "root", "usr", "bin", "python" + version), os.path.join(NEWER, "root"))
+
+
+def reason(version):
+    try:
+        with open(os.path.join(NEWER, version + ".reason"), encoding="utf-8") as stream:
+            return stream.read().strip()
+    except OSError:
+        return None
+
+
+def free_threaded(version):
+    """Named by RANKSTACKS_TEST_PYTHON_3_14T and the like, in pyenv's folder, or Debian's where it has one."""
+    variable = "RANKSTACKS_TEST_PYTHON_" + version.replace(".", "_").upper()
+    if os.environ.get(variable):
+        found = Interpreter(os.environ[variable])
+    else:
+        found = in_pyenv(version)
+    if found is None and os.path.exists(os.path.join(NEWER, "root", "usr", "bin", "python" + version)):
+        found = unpacked(version.rstrip("t"))
+        found.path += "t"
+    if found is None:
+        why = reason(version)
+        raise Skip("no free-threaded CPython %s: none in pyenv's folder, %s names none%s" % (version.rstrip("t"), variable, ", " + why if why else ""))
+    has = found.evaluate("(sys.version_info[:2], getattr(sys, '_is_gil_enabled', lambda: True)())")
+    if has != "((%s), False)" % version.rstrip("t").replace(".", ", "):
+        raise Skip("%s is no free-threaded CPython %s" % (found.path, version.rstrip("t")))
+    return found

@@ -52,23 +52,25 @@ def check_groups(folder, python):
 def case_collector_at_work(folder):
     """Told from the interpreter's own state, so that it is seen where its functions have no names."""
     seen = 0
-    for version in ("3.9", "3.10", "3.11", "3.12", "3.13", "system"):
+    for version in ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15", "system"):
         try:
             interpreter = interpreters.find(version)
-        except Skip:
+        except Skip as skipped:
+            print("without %s: %s" % (version, skipped))
             continue
-        with Fixture([interpreter.path, os.path.join(SOURCE, "fixtures", "jobs", "collecting.py")]) as fixture:
-            # Between two collections it is not collecting: not every look finds it there.
-            for _ in range(20):
-                rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
-                if rank["threads"][0].get("collecting"):
-                    check(rank["activity"]["kind"] == "garbage-collection", "%s: %r" % (version, rank["activity"]))
-                    break
-            else:
-                check(False, "%s: never seen to collect" % version)
+        with interpreters.inside(interpreter, os.path.join(SOURCE, "fixtures", "jobs")) as programs:
+            with Fixture(interpreter.run(os.path.join(programs, "collecting.py")), **interpreter.options()) as fixture:
+                # Between two collections it is not collecting: not every look finds it there.
+                for _ in range(20):
+                    rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
+                    if rank["threads"][0].get("collecting"):
+                        check(rank["activity"]["kind"] == "garbage-collection", "%s: %r" % (version, rank["activity"]))
+                        break
+                else:
+                    check(False, "%s: never seen to collect" % version)
         seen += 1
     if not seen:
-        raise Skip("no CPython from 3.9 to 3.13 here")
+        raise Skip("no CPython from 3.9 to 3.15 here")
 
 
 def case_process_groups_of_torch(folder):
