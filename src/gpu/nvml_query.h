@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gpu/nvml_answer.h"
-#include "target/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace rankstacks::gpu {
 

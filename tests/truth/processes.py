@@ -1,4 +1,5 @@
 """Fixture programs as processes: started, waited for, looked at through /proc, ended."""
+import ctypes
 import json
 import os
 import select
@@ -141,6 +142,32 @@ class Fixture:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+class Opened:
+    """Who opens a path, by whatever name, from now on: `opened` is told by the kernel. A look with O_PATH opens nothing."""
+    IN_OPEN = 0x20
+
+    def __init__(self, path):
+        self.path = path
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.events = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        check(libc.inotify_add_watch(self.events, path.encode(), self.IN_OPEN) >= 0, "inotify: %s: %s" % (path, os.strerror(ctypes.get_errno())))
+
+    def opened(self):
+        try:
+            return bool(os.read(self.events, 4096))
+        except BlockingIOError:
+            return False
+
+    def check_never_opened(self, what):
+        """And that the watch would have told."""
+        check(not self.opened(), "%s: %s was opened" % (what, self.path))
+        os.close(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK))
+        check(self.opened(), "the watch of %s sees nothing" % self.path)
+
+    def close(self):
+        os.close(self.events)
+
+
 def tool():
     path = os.environ.get("RANKSTACKS")
     check(path and os.access(path, os.X_OK), "RANKSTACKS does not name the program: %r" % path)
@@ -156,8 +183,8 @@ def run_tool(*arguments, **options):
     return process.returncode, process.stdout, process.stderr
 
 
-def json_report(*arguments, expect=0):
-    status, out, err = run_tool(*arguments, "--format", "json")
+def json_report(*arguments, expect=0, **options):
+    status, out, err = run_tool(*arguments, "--format", "json", **options)
     check(status == expect, "exit status %d instead of %d from: %s\n%s" % (status, expect, " ".join(map(str, arguments)), err.decode(errors="replace")))
     import schema
     report = json.loads(out.decode("utf-8"))
