@@ -20,9 +20,9 @@ constexpr std::uint64_t kBestRatio = 32;               // symbols pack 3 to 5 ti
 constexpr std::uint64_t kAlwaysAllowed = 16 << 20;
 constexpr std::uint64_t kMostDictionary = std::uint64_t{128} << 20;
 
-constexpr std::size_t kLongestName = 255;               // NAME_MAX
-constexpr std::size_t kLongestPath = 4095;              // PATH_MAX
-constexpr std::size_t kLongestBuildId = 256;            // as in notes
+constexpr std::size_t kLongestName = 255;   // NAME_MAX
+constexpr std::size_t kLongestPath = 4095;   // PATH_MAX
+constexpr std::size_t kLongestBuildId = 256;   // as in notes
 
 std::string_view c_string(std::span<const std::byte> bytes) {
   const auto* start = reinterpret_cast<const char*>(bytes.data());
@@ -110,7 +110,9 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
   const std::string name(c_string(link));
   const auto crc = elf::load<std::uint32_t>(link, (name.size() + 4) & ~std::uint64_t{3});
   // It is a name in folders of our choice: not a path to any file the target likes.
-  if (name.empty() || name.size() > kLongestName || !crc || name.find('/') != std::string::npos || name == "." || name == "..") return nullptr;
+  if (name.empty() || name.size() > kLongestName || !crc || name.find('/') != std::string::npos || name == "." ||
+      name == "..")
+    return nullptr;
 
   std::vector<std::string> candidates;
   for (const std::string& folder : folders_of(image)) {
@@ -154,12 +156,14 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
   const BuildId id(id_start, id_start + id_size);
   if (auto found = by_build_id(id, image.name())) return found;
 
-  // A path, which dwz was told: believed as far as a debug link is, that is in folders of our choice. Those are the debug directories, and below the folder
-  // of the file itself; from there it is relative, wherever a link to the file lies.
+  // A path, which dwz was told: believed as far as a debug link is, that is in folders of our choice. Those are the
+  // debug directories, and below the folder of the file itself; from there it is relative, wherever a link to the file
+  // lies.
   const std::vector<std::string> directories = roots();
   std::vector<std::string> candidates;
   const auto add = [&](const std::vector<std::string>& folders, const std::string& path) {
-    if (auto plain = below(folders, path); plain && std::find(candidates.begin(), candidates.end(), *plain) == candidates.end())
+    if (auto plain = below(folders, path);
+        plain && std::find(candidates.begin(), candidates.end(), *plain) == candidates.end())
       candidates.push_back(std::move(*plain));
   };
   if (name.starts_with('/')) {
@@ -176,11 +180,13 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
     auto found = open_if_there(candidate);
     if (!found || !accept_id(*found, id, image.name(), "shared debug file")) continue;
     if (found->section(".gnu_debugaltlink") == nullptr) return found;
-    problems_.push_back(fmt::format("{}: refused as the shared debug file of {}: it names another one itself", candidate, image.name()));
+    problems_.push_back(fmt::format("{}: refused as the shared debug file of {}: it names another one itself",
+                                    candidate, image.name()));
     return nullptr;
   }
-  problems_.push_back(fmt::format("{}: no lines or inlined functions: its shared debug file {} (build-id {}) is {}", image.name(), name, elf::to_string(id),
-                                  candidates.empty() ? "outside of the debug directories and of its own folder" : "not there"));
+  problems_.push_back(fmt::format(
+      "{}: no lines or inlined functions: its shared debug file {} (build-id {}) is {}", image.name(), name,
+      elf::to_string(id), candidates.empty() ? "outside of the debug directories and of its own folder" : "not there"));
   return nullptr;
 }
 

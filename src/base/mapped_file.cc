@@ -12,7 +12,7 @@ namespace rankstacks {
 // A range that the handler looks after. Never freed, so that the handler needs no lock: one that is let go serves another mapping.
 struct MappedFile::Watched {
   std::atomic<std::uintptr_t> start{0}, end{0};   // end 0: free
-  std::atomic<std::uintptr_t> lost_from{0};                // the lowest page that was lost; `end`: none was
+  std::atomic<std::uintptr_t> lost_from{0};   // the lowest page that was lost; `end`: none was
   Watched* next = nullptr;
 };
 
@@ -28,7 +28,9 @@ struct BusErrors {
     for (MappedFile::Watched* w = all.load(std::memory_order_acquire); w != nullptr; w = w->next) {
       if (address < w->start.load(std::memory_order_acquire) || address >= w->end.load(std::memory_order_acquire)) continue;
       const std::uintptr_t page = address & ~(kPage - 1);
-      if (mmap(reinterpret_cast<void*>(page), kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) break;
+      if (mmap(reinterpret_cast<void*>(page), kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+          MAP_FAILED)
+        break;
       std::uintptr_t lowest = w->lost_from.load(std::memory_order_acquire);
       while (page < lowest && !w->lost_from.compare_exchange_weak(lowest, page, std::memory_order_acq_rel)) continue;
       return;
@@ -86,7 +88,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 std::size_t MappedFile::first_lost() const noexcept {
-  return watched_ == nullptr ? 0 : watched_->lost_from.load(std::memory_order_acquire) - watched_->start.load(std::memory_order_relaxed);
+  return watched_ == nullptr
+             ? 0
+             : watched_->lost_from.load(std::memory_order_acquire) - watched_->start.load(std::memory_order_relaxed);
 }
 
 bool MappedFile::has_lost_pages() const noexcept { return first_lost() < bytes_.size(); }

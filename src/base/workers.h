@@ -13,17 +13,21 @@
 
 namespace rankstacks {
 
-// How many pieces of work may be under way at once where each may have some files open: a core, what it is unpacked to, a library of it, a list
-// of /proc. What is under way beside them (standard streams, helper processes' pipes, files of the C library) has its own.
+// How many pieces of work may be under way at once where each may have some files open: a core, what it is unpacked to,
+// a library of it, a list of /proc. What is under way beside them (standard streams, helper processes' pipes, files of
+// the C library) has its own.
 inline std::size_t workers_by_open_files(std::uint64_t limit) {
   constexpr std::uint64_t kOthers = 32, kOfEach = 8;
-  return limit < kOthers + kOfEach ? 1 : static_cast<std::size_t>(std::min<std::uint64_t>((limit - kOthers) / kOfEach, 1u << 20));
+  return limit < kOthers + kOfEach
+             ? 1
+             : static_cast<std::size_t>(std::min<std::uint64_t>((limit - kOthers) / kOfEach, 1u << 20));
 }
 
 inline std::size_t most_workers() {
   const std::size_t processors = std::max(1u, std::thread::hardware_concurrency());
   rlimit files{};
-  return getrlimit(RLIMIT_NOFILE, &files) == 0 ? std::min(processors, workers_by_open_files(files.rlim_cur)) : processors;
+  return getrlimit(RLIMIT_NOFILE, &files) == 0 ? std::min(processors, workers_by_open_files(files.rlim_cur))
+                                               : processors;
 }
 
 // Runs work(0) ... work(count - 1), in any order, on as many threads as there are processors; returns when all are done.

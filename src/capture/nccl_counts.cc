@@ -19,7 +19,8 @@ namespace {
 constexpr std::chrono::seconds kLongestQuestion{1};
 // Jobs of one user on a machine may listen at one address: the kernel picks one of them anew for each connection.
 constexpr int kMostTries = 6;
-constexpr std::size_t kMostAddresses = 4;   // different ones at which ranks of one job listen: NCCL_RAS_ADDR is the same for all
+// Different ones at which ranks of one job listen: NCCL_RAS_ADDR is the same for all.
+constexpr std::size_t kMostAddresses = 4;
 
 bool is_nccl(std::string_view path) { return path.substr(path.rfind('/') + 1).starts_with("libnccl"); }
 
@@ -41,7 +42,8 @@ Pid own_pid_of(Pid pid) {
   return own;
 }
 
-// The machine's processes by the number under which each sees itself: there may be one in each pid namespace. Made when first asked, once.
+// The machine's processes by the number under which each sees itself: there may be one in each pid namespace. Made when
+// first asked, once.
 class NumberedProcesses {
  public:
   explicit NumberedProcesses(const Deadline& deadline) : deadline_(deadline) {}
@@ -56,7 +58,9 @@ class NumberedProcesses {
       const auto maps = proc::read_file(fmt::format("/proc/{}/maps", it->second));
       const auto mappings = maps ? proc::parse_maps(*maps) : std::vector<Mapping>();
       // Empty of one that is ending, too.
-      if (mappings.empty() || std::any_of(mappings.begin(), mappings.end(), [](const Mapping& m) { return is_nccl(m.path); })) return LocalProcess::kPossible;
+      if (mappings.empty() ||
+          std::any_of(mappings.begin(), mappings.end(), [](const Mapping& m) { return is_nccl(m.path); }))
+        return LocalProcess::kPossible;
       found = LocalProcess::kNotOfNccl;
     }
     return found;
@@ -93,7 +97,9 @@ std::vector<std::string> NcclCounts::listening() const {
     if (!socket.listens || socket.local.port != address_.port || addresses.size() == kMostAddresses) continue;
     std::string address = socket.local.text();
     if (socket.local.is_any()) address = address == "::" ? "::1" : "127.0.0.1";
-    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end() && owner_of_socket(socket.inode, pids_)) addresses.push_back(std::move(address));
+    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end() &&
+        owner_of_socket(socket.inode, pids_))
+      addresses.push_back(std::move(address));
   }
   return addresses;
 }
@@ -111,7 +117,9 @@ Result<NcclStatus> NcclCounts::ask() const {
     }
     std::vector<std::string> addresses = local_addresses();
     addresses.emplace_back("127.0.0.1");
-    const RasVerifier is_ours = [this](int connected) { return owner_of_socket(inode_of_other_end(connected, troubled), pids_).has_value(); };
+    const RasVerifier is_ours = [this](int connected) {
+      return owner_of_socket(inode_of_other_end(connected, troubled), pids_).has_value();
+    };
     const Deadline deadline = Deadline::after(kLongestQuestion);
     NumberedProcesses others(deadline);
     for (int tries = 0; tries < kMostTries && !deadline.passed(); ++tries) {
@@ -119,13 +127,18 @@ Result<NcclStatus> NcclCounts::ask() const {
       auto once = query_ras(place, address_.port, deadline, is_ours);
       if (once) {
         keep_own_communicators(*once, processes_, addresses);
-        if (auto why = contradiction_in(*once, processes_, addresses, [&](Pid own_pid) { return others.look_for(own_pid); })) {
-          const std::string subject = fmt::format("NCCL's RAS at {}:{}", place.find(':') == std::string::npos ? place : "[" + place + "]", address_.port);
-          once = fail({.code = ErrorCode::kMismatch, .subject = subject, .what = "its answer is not believed: " + *why});
+        if (auto why =
+                contradiction_in(*once, processes_, addresses, [&](Pid own_pid) { return others.look_for(own_pid); })) {
+          const std::string subject = fmt::format(
+              "NCCL's RAS at {}:{}", place.find(':') == std::string::npos ? place : "[" + place + "]", address_.port);
+          once =
+              fail({.code = ErrorCode::kMismatch, .subject = subject, .what = "its answer is not believed: " + *why});
         }
       }
       const ErrorCode code = once ? ErrorCode::kNotFound : once.error().code;
-      const bool done = once ? !once->communicators.empty() : code != ErrorCode::kTimeout && code != ErrorCode::kPermission && code != ErrorCode::kNotFound;
+      const bool done =
+          once ? !once->communicators.empty()
+               : code != ErrorCode::kTimeout && code != ErrorCode::kPermission && code != ErrorCode::kNotFound;
       // Whoever gave an answer of use is not followed by one that gave none.
       if (once || !answer) answer = std::move(once);
       if (done) return;
@@ -139,12 +152,16 @@ void NcclCounts::ask_first() {
   auto answer = ask();
   if (answer && !answer->communicators.empty()) status = std::move(*answer);
   if (answer || answer.error().code == ErrorCode::kNotFound || answer.error().code == ErrorCode::kPermission) return;
-  const bool silent = answer.error().code == ErrorCode::kTimeout, old = answer.error().code == ErrorCode::kUnsupported, untrue = answer.error().code == ErrorCode::kMismatch;
+  const bool silent = answer.error().code == ErrorCode::kTimeout, old = answer.error().code == ErrorCode::kUnsupported,
+             untrue = answer.error().code == ErrorCode::kMismatch;
   problem = Problem{answer.error().message(),
-                    silent ? "NCCL's own counts are not in the report; a rank that is stopped, or a RAS network with ranks that are gone, does not answer"
-                    : untrue ? "NCCL's own counts are not in the report; a rank answered, and either answers what is not so, or its processes ended at this moment: look again"
-                    : old  ? "NCCL's own counts are not in the report; NCCL 2.28.7 and later give them, at the address that NCCL_RAS_ADDR names"
-                           : "NCCL's own counts are not in the report; ncclras asks the same of NCCL by hand"};
+                    silent   ? "NCCL's own counts are not in the report; a rank that is stopped, or a RAS network with "
+                               "ranks that are gone, does not answer"
+                    : untrue ? "NCCL's own counts are not in the report; a rank answered, and either answers what is "
+                               "not so, or its processes ended at this moment: look again"
+                    : old ? "NCCL's own counts are not in the report; NCCL 2.28.7 and later give them, at the address "
+                            "that NCCL_RAS_ADDR names"
+                          : "NCCL's own counts are not in the report; ncclras asks the same of NCCL by hand"};
 }
 
 void NcclCounts::ask_again() {

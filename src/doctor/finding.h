@@ -27,8 +27,8 @@ struct Finding {
   Area area = Area::kAttach;
   Severity severity = Severity::kOk;
   std::string found;
-  // Each a command or a setting that helps by itself, there to be copied: what in it comes from elsewhere is a shell_quoted() word. kPid stands for the
-  // process's number.
+  // Each a command or a setting that helps by itself, there to be copied: what in it comes from elsewhere is a
+  // shell_quoted() word. kPid stands for the process's number.
   std::vector<std::string> mends;
 };
 

@@ -178,7 +178,8 @@ class ProcessCheck {
     } else {
       add(ok("memory", kArea, "tried: process_vm_readv reads it"));
     }
-    const int reached = system_.try_reach(fmt::format("{}map_files/{:x}-{:x}", folder_, readable->range.start, readable->range.end));
+    const int reached =
+        system_.try_reach(fmt::format("{}map_files/{:x}-{:x}", folder_, readable->range.start, readable->range.end));
     deleted_readable_ = reached == 0;
   }
 

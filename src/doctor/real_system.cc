@@ -49,7 +49,9 @@ int RealSystem::try_open(const std::string& path) const {
   return FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)).is_open() ? 0 : errno;
 }
 
-int RealSystem::try_reach(const std::string& path) const { return FileDescriptor(open(path.c_str(), O_PATH | O_CLOEXEC)).is_open() ? 0 : errno; }
+int RealSystem::try_reach(const std::string& path) const {
+  return FileDescriptor(open(path.c_str(), O_PATH | O_CLOEXEC)).is_open() ? 0 : errno;
+}
 
 int RealSystem::try_seize(Tid tid) const { return try_to_seize(tid); }
 

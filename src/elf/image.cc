@@ -179,7 +179,9 @@ Result<OpenedFile> open_regular(const std::string& path, const std::string& show
   if (file) return OpenedFile{std::move(*file)};
   const NotRegular& why = file.error();
   Error error = why.kind.empty() ? unreadable(shown_name, "cannot open", why.os_errno)
-                                 : Error{.code = ErrorCode::kUnreadable, .subject = shown_name, .what = fmt::format("{}, not a regular file", why.kind)};
+                                 : Error{.code = ErrorCode::kUnreadable,
+                                         .subject = shown_name,
+                                         .what = fmt::format("{}, not a regular file", why.kind)};
   error.hint = why.hint;
   return fail(std::move(error));
 }

@@ -87,7 +87,8 @@ std::optional<Result<std::unique_ptr<Sections>>> Sections::open(const std::strin
     return std::nullopt;
   }
   struct stat status {};
-  if (fstat(file.get(), &status) != 0) return fail({.subject = path, .what = "cannot look at the open file", .os_errno = errno});
+  if (fstat(file.get(), &status) != 0)
+    return fail({.subject = path, .what = "cannot look at the open file", .os_errno = errno});
   if (status.st_size < static_cast<off_t>(sizeof(Elf64_Ehdr))) return fail(unusable(ErrorCode::kMalformed, path, "the ELF header is cut off", {}));
   auto mapped = MappedFile::map(file.get(), static_cast<std::size_t>(status.st_size));
   if (!mapped) return fail({.subject = path, .what = "cannot map", .os_errno = errno});

@@ -160,7 +160,8 @@ Result<NcclStatus> converse(Connection& ras, const Deadline& deadline, const Ras
   const auto greeted = ras.hear("CLIENT PROTOCOL 2", greeting);
   if (!greeted) return fail(greeted.error());
   // Only now: a connection that was not accepted has no owner.
-  if (!believed(ras.descriptor())) return ras.error(ErrorCode::kPermission, "is answered by a process that is not looked at");
+  if (!believed(ras.descriptor()))
+    return ras.error(ErrorCode::kPermission, "is answered by a process that is not looked at");
   if (!greeted->starts_with(kProtocol)) return ras.error(ErrorCode::kUnsupported, fmt::format("its greeting is {}: another program may listen there", quoted(*greeted)));
   if (greeted->substr(kProtocol.size()) != "2") return ras.error(ErrorCode::kUnsupported, fmt::format("speaks {}; this program speaks protocol 2", quoted(*greeted)));
 
@@ -215,7 +216,8 @@ std::optional<RasAddress> parse_ras_address(std::string_view text) {
   return address;
 }
 
-Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const Deadline& deadline, const RasVerifier& believed) {
+Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const Deadline& deadline,
+                             const RasVerifier& believed) {
   for (const std::string& address : addresses_of(host)) {
     auto connection = Connection::open(address, port, deadline);
     if (!connection) return fail(connection.error());

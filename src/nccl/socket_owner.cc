@@ -19,8 +19,8 @@ namespace rankstacks {
 namespace {
 
 constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-constexpr std::size_t kMostFiles = 1u << 16;    // of one process that are looked through: its descriptors; ranks have some hundreds
-constexpr int kListening = 0x0a;                // include/net/tcp_states.h
+constexpr std::size_t kMostFiles = 1u << 16;   // descriptors of a process that are looked through; ranks have hundreds
+constexpr int kListening = 0x0a;               // include/net/tcp_states.h
 
 SocketAddress from_bytes(const void* bytes, std::size_t size, std::uint16_t port) {
   SocketAddress address{.port = port};
@@ -59,7 +59,9 @@ std::optional<TcpSocket> parse_line(std::string_view line) {
   int state = 0;
   TcpSocket socket;
   const auto [end, error] = std::from_chars(fields[9].data(), fields[9].data() + fields[9].size(), socket.inode);
-  if (!local || !peer || !take_hex(fields[3], state) || error != std::errc() || end != fields[9].data() + fields[9].size()) return std::nullopt;
+  if (!local || !peer || !take_hex(fields[3], state) || error != std::errc() ||
+      end != fields[9].data() + fields[9].size())
+    return std::nullopt;
   socket.local = *local;
   socket.peer = *peer;
   socket.listens = state == kListening;
@@ -102,7 +104,8 @@ bool has_open(Pid pid, const std::string& link) {
 
 bool SocketAddress::is_any() const {
   const bool v4 = std::equal(kMapped.begin(), kMapped.end(), address.begin());
-  return std::all_of(address.begin() + (v4 ? kMapped.size() : 0), address.end(), [](std::uint8_t byte) { return byte == 0; });
+  return std::all_of(address.begin() + (v4 ? kMapped.size() : 0), address.end(),
+                     [](std::uint8_t byte) { return byte == 0; });
 }
 
 std::string SocketAddress::text() const {

@@ -55,7 +55,8 @@ Result<std::string> read_report_file(const std::string& path, std::size_t limit)
 }
 
 int write_report_file(const std::string& path, std::string_view text) {
-  // A report holds command lines, paths and variables of processes whose owners may not want others to read them: who else may is not left to the umask.
+  // A report holds command lines, paths and variables of processes whose owners may not want others to read them: who
+  // else may is not left to the umask.
   FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, S_IRUSR | S_IWUSR));
   if (!file.is_open()) return errno;
   while (!text.empty()) {

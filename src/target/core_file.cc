@@ -90,16 +90,24 @@ Result<FileDescriptor> open_regular(const std::string& path) {
   const NotRegular& not_regular = file.error();
   if (!not_regular.kind.empty()) {
     return fail(unusable(ErrorCode::kUnreadable, path, not_regular.kind + ", not a core file",
-                         not_regular.kind == "a folder" ? "name the cores in it" : "write it to a file first: a core is read in no order"));
+                         not_regular.kind == "a folder" ? "name the cores in it"
+                                                        : "write it to a file first: a core is read in no order"));
   }
   const int why = not_regular.os_errno;
-  const ErrorCode code = why == ENOENT ? ErrorCode::kNotFound : why == EACCES || why == EPERM ? ErrorCode::kPermission : ErrorCode::kUnreadable;
-  return fail({.code = code, .subject = path, .what = "cannot open", .os_errno = why,
-               .hint = !not_regular.hint.empty()          ? not_regular.hint
-                       : code == ErrorCode::kNotFound     ? "check the path; `coredumpctl dump` writes out a core that systemd keeps"
-                       : code == ErrorCode::kPermission   ? "cores belong to the user of the process: read it as that user or as root"
-                       : why == EMFILE || why == ENFILE   ? "raise the limit of open files: ulimit -n"
-                                                          : ""});
+  const ErrorCode code = why == ENOENT                   ? ErrorCode::kNotFound
+                         : why == EACCES || why == EPERM ? ErrorCode::kPermission
+                                                         : ErrorCode::kUnreadable;
+  return fail({.code = code,
+               .subject = path,
+               .what = "cannot open",
+               .os_errno = why,
+               .hint = !not_regular.hint.empty() ? not_regular.hint
+                       : code == ErrorCode::kNotFound
+                           ? "check the path; `coredumpctl dump` writes out a core that systemd keeps"
+                       : code == ErrorCode::kPermission
+                           ? "cores belong to the user of the process: read it as that user or as root"
+                       : why == EMFILE || why == ENFILE ? "raise the limit of open files: ulimit -n"
+                                                        : ""});
 }
 
 }  // namespace
@@ -271,13 +279,14 @@ void CoreFile::drop_overlaps() {
   }
 }
 
-// Asked of the path, as a descriptor kept for each core would be the end of many cores (ulimit -n). While the file is mapped its inode stays, so
-// that no other file can have its number. Where the path leads elsewhere by now, the pages that were found lost tell, in whole pages; so they
-// do of an unpacked core, whose file nobody else can reach.
+// Asked of the path, as a descriptor kept for each core would be the end of many cores (ulimit -n). While the file is
+// mapped its inode stays, so that no other file can have its number. Where the path leads elsewhere by now, the pages
+// that were found lost tell, in whole pages; so they do of an unpacked core, whose file nobody else can reach.
 std::uint64_t CoreFile::held_now() const noexcept {
   struct stat status {};
   const std::uint64_t held = mapped_.first_lost();
-  if (path_.empty() || stat(path_.c_str(), &status) != 0 || status.st_dev != device_ || status.st_ino != inode_) return held;
+  if (path_.empty() || stat(path_.c_str(), &status) != 0 || status.st_dev != device_ || status.st_ino != inode_)
+    return held;
   return std::min(held, static_cast<std::uint64_t>(status.st_size));
 }
 

@@ -1,14 +1,14 @@
 // A core file's bytes: mapped, and found by the address they had in the process.
 //
 //     +------------+  program headers: PT_NOTE (threads, mapped files, ...), and one PT_LOAD for each stretch of memory
-//     | ELF header |  p_filesz bytes of it are in the file, from p_offset on. What is behind them up to p_memsz was *not dumped*:
-//     +------------+  in a core that is missing memory, never zeros (core(5): coredump_filter; gdb's gcore leaves it out likewise)
-//     | notes      |
-//     | memory ... |
+//     | ELF header |  p_filesz bytes of it are in the file, from p_offset on. What is behind them up to p_memsz was
+//     *not dumped*:
+//     +------------+  in a core that is missing memory, never zeros (core(5): coredump_filter; gdb's gcore leaves it
+//     out likewise) | notes      | | memory ... |
 //     +------------+
 //
-// gcore writes the notes last, the kernel first. Either may be cut off. No descriptor stays open: of a job there may be more cores than one
-// process may have open files.
+// gcore writes the notes last, the kernel first. Either may be cut off. No descriptor stays open: of a job there may be
+// more cores than one process may have open files.
 #pragma once
 
 #include <cstddef>
@@ -74,7 +74,7 @@ class CoreFile {
   void report(std::string message, std::string hint);
 
   std::string subject_;
-  std::string path_;               // empty: the mapped file is an unpacked one, without a name
+  std::string path_;   // empty: the mapped file is an unpacked one, without a name
   dev_t device_ = 0;
   ino_t inode_ = 0;
   MappedFile mapped_;

@@ -42,7 +42,8 @@ constexpr int kUninterruptibleLooks = 5;   // a millisecond apart
 bool runs_32_bit(const std::string& executable) {
   std::array<char, EI_NIDENT> start{};
   const auto file = open_regular_file(executable);
-  return file && pread(file->descriptor.get(), start.data(), start.size(), 0) == static_cast<ssize_t>(start.size()) && std::memcmp(start.data(), ELFMAG, SELFMAG) == 0 && start[EI_CLASS] == ELFCLASS32;
+  return file && pread(file->descriptor.get(), start.data(), start.size(), 0) == static_cast<ssize_t>(start.size()) &&
+         std::memcmp(start.data(), ELFMAG, SELFMAG) == 0 && start[EI_CLASS] == ELFCLASS32;
 }
 
 }  // namespace

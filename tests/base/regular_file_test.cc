@@ -34,7 +34,9 @@ class Watch {
 
 std::string refused_as(const std::string& path) {
   const auto file = open_regular_file(path);
-  return file ? "opened" : file.error().kind.empty() ? "errno " + std::to_string(file.error().os_errno) : file.error().kind;
+  return file                        ? "opened"
+         : file.error().kind.empty() ? "errno " + std::to_string(file.error().os_errno)
+                                     : file.error().kind;
 }
 
 }  // namespace
@@ -74,8 +76,10 @@ TEST_CASE("nothing else is opened, nor what the kernel makes up") {
   struct Case {
     std::string path, kind;
   };
-  for (const Case& c : {Case{fifo, "a pipe"}, Case{socket_path, "a socket"}, Case{folder.path(), "a folder"}, Case{"/dev/null", "a device"}, Case{"/proc/version", "a file of procfs"},
-                        Case{"/proc/self/mem", "a file of procfs"}, Case{folder / "to-proc", "a file of procfs"}, Case{"/sys/kernel/uevent_seqnum", "a file of sysfs"}}) {
+  for (const Case& c : {Case{fifo, "a pipe"}, Case{socket_path, "a socket"}, Case{folder.path(), "a folder"},
+                        Case{"/dev/null", "a device"}, Case{"/proc/version", "a file of procfs"},
+                        Case{"/proc/self/mem", "a file of procfs"}, Case{folder / "to-proc", "a file of procfs"},
+                        Case{"/sys/kernel/uevent_seqnum", "a file of sysfs"}}) {
     CAPTURE(c.path);
     if (access(c.path.c_str(), F_OK) != 0) {
       WARN("not on this machine: " << c.path);

@@ -52,17 +52,21 @@ TEST_CASE("who is not believed is asked nothing") {
     guest.say("SERVER PROTOCOL 2\n");
     asked = asked || !guest.line().empty();
   });
-  const auto status = query_ras("localhost", server.port(), Deadline::after(std::chrono::seconds(20)), [](int) { return false; });
+  const auto status =
+      query_ras("localhost", server.port(), Deadline::after(std::chrono::seconds(20)), [](int) { return false; });
   REQUIRE_FALSE(status);
   CHECK(status.error().code == ErrorCode::kPermission);
   CHECK(status.error().what == "is answered by a process that is not looked at");
   // One connection after the other: a second one is taken when the first has ended.
-  CHECK(query_ras("localhost", server.port(), Deadline::after(std::chrono::seconds(20)), [](int) { return false; }).error().code == ErrorCode::kPermission);
+  CHECK(query_ras("localhost", server.port(), Deadline::after(std::chrono::seconds(20)), [](int) { return false; })
+            .error()
+            .code == ErrorCode::kPermission);
   CHECK_FALSE(asked);
 }
 
 TEST_CASE("whose socket it is") {
-  // A program of its own, for its descriptors are looked through: this one's would do, but a socket has two ends, and both would be of this process.
+  // A program of its own, for its descriptors are looked through: this one's would do, but a socket has two ends, and
+  // both would be of this process.
   const pid_t other = ::fork();
   if (other == 0) {
     for (int fd = 3; fd < 1024; ++fd) ::close(fd);
@@ -97,9 +101,12 @@ TEST_CASE("whose socket it is") {
 TEST_CASE("the lines of /proc/net/tcp and tcp6") {
   const auto sockets = parse_tcp_sockets(
       "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-      "   0: 0100007F:6D7C 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 987654 1 0000000000000000 100 0 0 10 0\n"
-      "   1: 0100007F:6D7C 0200007F:D431 01 00000000:00000000 00:00000000 00000000     0        0 0 1 0000000000000000 20 4 30 10 -1\n"
-      "   2: 0000000000000000FFFF00000100007F:6D7C 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 18446744073709551615 1\n"
+      "   0: 0100007F:6D7C 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 987654 1 "
+      "0000000000000000 100 0 0 10 0\n"
+      "   1: 0100007F:6D7C 0200007F:D431 01 00000000:00000000 00:00000000 00000000     0        0 0 1 0000000000000000 "
+      "20 4 30 10 -1\n"
+      "   2: 0000000000000000FFFF00000100007F:6D7C 00000000000000000000000000000000:0000 0A 00000000:00000000 "
+      "00:00000000 00000000 0 0 18446744073709551615 1\n"
       "   3: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 7 1\n"
       "   4: 00000000:0051 00000000:0000 0A 0:0 0:0 0 0 0 8\n"
       "   5: 0100007F:6D7C 00000000:0000\n"

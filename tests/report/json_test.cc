@@ -93,7 +93,9 @@ TEST_CASE("a JSON string holds nothing raw that acts on a terminal, and the same
     std::string text = "a ";
     if (c < 0x80) text += static_cast<char>(c);
     else if (c < 0x800) text += {static_cast<char>(0xc0 | (c >> 6)), static_cast<char>(0x80 | (c & 0x3f))};
-    else text += {static_cast<char>(0xe0 | (c >> 12)), static_cast<char>(0x80 | ((c >> 6) & 0x3f)), static_cast<char>(0x80 | (c & 0x3f))};
+    else
+      text += {static_cast<char>(0xe0 | (c >> 12)), static_cast<char>(0x80 | ((c >> 6) & 0x3f)),
+               static_cast<char>(0x80 | (c & 0x3f))};
     const std::string json = json_quoted(text);
     CAPTURE(static_cast<unsigned>(c), json);
     CHECK(std::all_of(json.begin(), json.end(), [](char byte) { return byte >= 0x20 && byte < 0x7f; }));

@@ -44,19 +44,23 @@ TEST_CASE("shells read back what was quoted, and run nothing of it") {
     WARN("no bash on this machine");
     return;
   }
-  const std::vector<std::string> words{"",       "a b",      "it's",  "$(id)", "`id`",      "$HOME",   "~",       "~root",   "*",       "?[a-z]", "!!",     "a;b",         "a&b",
-                                       "a|b>c<d", "#not",     "{a,b}", "\\",    "\\n",       "\"q\"",   "(sub)",   "-rf",     "--x=y",   "a\tb",   "a\nb",   "\nend\n",     "'",
-                                       "''",     "'; id; '", "\x1b[0m", "\x7f",  "\xc2\x9b",  "\xff\xfe", "\xe2\x80\xae'", "漢字",    "a\r",     "=x",     "a=b c", "/x/%h.%p", "1\0012"};
+  const std::vector<std::string> words{
+      "",         "a b",      "it's",          "$(id)",   "`id`",    "$HOME", "~",     "~root",    "*",       "?[a-z]",
+      "!!",       "a;b",      "a&b",           "a|b>c<d", "#not",    "{a,b}", "\\",    "\\n",      "\"q\"",   "(sub)",
+      "-rf",      "--x=y",    "a\tb",          "a\nb",    "\nend\n", "'",     "''",    "'; id; '", "\x1b[0m", "\x7f",
+      "\xc2\x9b", "\xff\xfe", "\xe2\x80\xae'", "漢字",    "a\r",     "=x",    "a=b c", "/x/%h.%p", "1\0012"};
   for (const std::string& word : words) {
     const std::string quoted = shell_quoted(word);
     CAPTURE(word, quoted);
-    CHECK(sanitize(quoted) == quoted);                                   // shown as it is
+    CHECK(sanitize(quoted) == quoted);   // shown as it is
     CHECK(quoted.find('\n') == std::string::npos);
     // As a script on the standard input, as a pasted line is: not through another shell's quoting.
     const std::string script = "printf %s " + std::string("x") + quoted + "x";
     std::string heredoc = "bash --norc --noprofile <<'END_OF_SCRIPT'\n" + script + "\nEND_OF_SCRIPT\n";
     CHECK(output_of(heredoc) == "x" + word + "x");
-    if (!quoted.starts_with("$'")) CHECK(output_of("sh <<'END_OF_SCRIPT'\n" + script + "\nEND_OF_SCRIPT\n") == "x" + word + "x");
-    CHECK(output_of("bash --norc --noprofile <<'END_OF_SCRIPT'\nset -- -- " + quoted + "; shift; printf '%d %s' $# \"$1\"\nEND_OF_SCRIPT\n") == "1 " + word);
+    if (!quoted.starts_with("$'"))
+      CHECK(output_of("sh <<'END_OF_SCRIPT'\n" + script + "\nEND_OF_SCRIPT\n") == "x" + word + "x");
+    CHECK(output_of("bash --norc --noprofile <<'END_OF_SCRIPT'\nset -- -- " + quoted +
+                    "; shift; printf '%d %s' $# \"$1\"\nEND_OF_SCRIPT\n") == "1 " + word);
   }
 }

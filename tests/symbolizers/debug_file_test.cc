@@ -53,13 +53,16 @@ void share_parts(const Workshop& shop, const std::string& options) {
     const std::string name = "S" + std::to_string(i);
     common += "struct " + name + " { int first, second; struct " + name + "* next; };\n";
   }
-  common += "static inline __attribute__((always_inline)) int shared_inline(int x) {\n  volatile int y = x;\n  return y * 3;\n}\n";
+  common +=
+      "static inline __attribute__((always_inline)) int shared_inline(int x) {\n  volatile int y = x;\n  return y * "
+      "3;\n}\n";
   shop.write("common.h", common);
   std::string uses;
   for (int i = 0; i < 60; ++i) uses += "S" + std::to_string(i) + " s" + std::to_string(i) + ";\n";
   shop.write("one.cc", "#include \"common.h\"\n" + uses + "int one(int x) { return shared_inline(x) + 1; }\n");
   shop.write("two.cc", "#include \"common.h\"\n" + uses + "int two(int x) { return shared_inline(x) + 2; }\n");
-  shop.run("for n in one two; do g++ -O1 -g -gdwarf-4 -shared -fPIC -Wl,--build-id $n.cc -o $n.so; done; dwz " + options + " one.so two.so");
+  shop.run("for n in one two; do g++ -O1 -g -gdwarf-4 -shared -fPIC -Wl,--build-id $n.cc -o $n.so; done; dwz " +
+           options + " one.so two.so");
 }
 
 const Lines kHidden{"hidden(int) lib.cc:2"};
@@ -145,7 +148,8 @@ TEST_CASE("a debug link is a name, not a path, and a FIFO there does not block")
            "objcopy --add-section .gnu_debuglink=link lib.so path.so");
   CHECK(resolve_one(alone(), *shop.open("path.so"), built.hidden) == Lines{"?"});
   shop.run("printf 'pipe\\0\\0\\0\\0\\0\\0\\0\\0' > link && objcopy --add-section .gnu_debuglink=link lib.so pipe.so");
-  CHECK(problems_of(alone(), *shop.open("pipe.so"), built.hidden) == Lines{shop.path("pipe") + ": a pipe, not a regular file"});
+  CHECK(problems_of(alone(), *shop.open("pipe.so"), built.hidden) ==
+        Lines{shop.path("pipe") + ": a pipe, not a regular file"});
 }
 
 TEST_CASE(".gnu_debugdata adds the functions that .dynsym lacks") {
@@ -227,19 +231,25 @@ TEST_CASE("the path of shared parts leads into debug directories or below the fi
   CHECK(resolve_one(with_directory(shop.path("debug") + "/"), *shop.open("own/one.so"), inlined) == both);
 
   // The very file, at places that the image may not choose.
-  shop.run("objcopy --dump-section .gnu_debugaltlink=link own/one.so && tail -c 20 link > id && cp debug/.dwz/common.debug elsewhere/common.debug");
+  shop.run(
+      "objcopy --dump-section .gnu_debugaltlink=link own/one.so && tail -c 20 link > id && cp debug/.dwz/common.debug "
+      "elsewhere/common.debug");
   const auto linked = [&](const std::string& path) {
-    shop.run("printf '" + path + "\\0' > link && cat id >> link && objcopy --update-section .gnu_debugaltlink=link own/one.so own/linked.so");
+    shop.run(
+        "printf '" + path +
+        "\\0' > link && cat id >> link && objcopy --update-section .gnu_debugaltlink=link own/one.so own/linked.so");
     return shop.open("own/linked.so");
   };
-  for (const std::string& path : {shop.path("elsewhere/common.debug"), shop.path("debug/../elsewhere/common.debug"), shop.path("debugger/common.debug"),
-                                  std::string("../elsewhere/common.debug"), std::string("/proc/kmsg")}) {
+  for (const std::string& path :
+       {shop.path("elsewhere/common.debug"), shop.path("debug/../elsewhere/common.debug"),
+        shop.path("debugger/common.debug"), std::string("../elsewhere/common.debug"), std::string("/proc/kmsg")}) {
     CAPTURE(path);
     const auto image = linked(path);
     CHECK(resolve_one(with_directory(shop.path("debug")), *image, inlined) == Lines{"one(int)"});
     const auto problems = problems_of(with_directory(shop.path("debug")), *image, inlined);
     REQUIRE(problems.size() == 1);
-    CHECK(problems[0].starts_with(shop.path("own/linked.so") + ": no lines or inlined functions: its shared debug file " + path + " (build-id "));
+    CHECK(problems[0].starts_with(shop.path("own/linked.so") +
+                                  ": no lines or inlined functions: its shared debug file " + path + " (build-id "));
     CHECK(problems[0].ends_with(") is outside of the debug directories and of its own folder"));
   }
   // Relative, as `dwz -r` and Fedora's files have it.
@@ -248,11 +258,15 @@ TEST_CASE("the path of shared parts leads into debug directories or below the fi
   CHECK(resolve_one(alone(), *linked(".dwz/common.debug"), inlined) == both);
   // In an allowed place, no other kind of file is opened, and none of another build is believed.
   shop.run("mkfifo own/.dwz/pipe && cp own/one.so own/.dwz/other");
-  CHECK(problems_of(alone(), *linked(".dwz/pipe"), inlined).at(0) == shop.path("own/.dwz/pipe") + ": a pipe, not a regular file");
+  CHECK(problems_of(alone(), *linked(".dwz/pipe"), inlined).at(0) ==
+        shop.path("own/.dwz/pipe") + ": a pipe, not a regular file");
   shop.run("objcopy --add-section .gnu_debugaltlink=link own/.dwz/common.debug own/.dwz/chain");
   CHECK(problems_of(alone(), *linked(".dwz/chain"), inlined) ==
-        Lines{shop.path("own/.dwz/chain") + ": refused as the shared debug file of " + shop.path("own/linked.so") + ": it names another one itself"});
-  CHECK(problems_of(alone(), *linked(".dwz/other"), inlined).at(0).starts_with(shop.path("own/.dwz/other") + ": refused as the shared debug file of "));
+        Lines{shop.path("own/.dwz/chain") + ": refused as the shared debug file of " + shop.path("own/linked.so") +
+              ": it names another one itself"});
+  CHECK(problems_of(alone(), *linked(".dwz/other"), inlined)
+            .at(0)
+            .starts_with(shop.path("own/.dwz/other") + ": refused as the shared debug file of "));
 }
 
 }  // namespace rankstacks

@@ -136,11 +136,12 @@ def case_output_file(folder):
 
 
 def case_a_report_is_its_owners(folder):
-    """A new file is of mode 0600 whatever the umask says; one that is there keeps its mode; pipes and devices are written to as they are."""
+    """A new file is of mode 0600 whatever the umask says; one that is there keeps its mode; pipes and devices are
+    written to as they are."""
     path = os.path.join(folder, "report")
     with native("chain") as fixture:
         for umask, command in ((0o000, "attach"), (0o022, "attach"), (0o022, "doctor")):
-            subprocess.run([tool(), command, "--pids", str(fixture.pid), "-o", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, preexec_fn=lambda: os.umask(umask))
+            run_tool(command, "--pids", fixture.pid, "-o", path, preexec_fn=lambda: os.umask(umask))
             mode = os.stat(path).st_mode & 0o777
             check(mode == 0o600, "%s under umask %03o: mode %03o" % (command, umask, mode))
             os.unlink(path)
@@ -162,17 +163,19 @@ def case_a_report_is_its_owners(folder):
 
 
 def case_json_does_nothing_to_a_terminal(folder):
-    """DEL, C1 controls and direction marks that a process has in its arguments: their values are in the JSON, the characters are not."""
-    raw = "".join(map(chr, [0x7f, 0x80, 0x9b, 0x9f, 0x61c, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202e, 0x2066, 0x2069]))
+    """DEL, C1 controls and direction marks that a process has in its arguments: their values are in the JSON, the
+    characters are not."""
+    raw = "\x7f\x80\x9b\x9f\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"
     process = subprocess.Popen(["/bin/sh", "-c", "read line", raw], stdin=subprocess.PIPE)
     try:
-        for command in (["attach", "--pids", process.pid, "--format", "json"], ["doctor", "--pids", process.pid, "--format", "json"]):
-            _, out, _ = run_tool(*command)
+        for command in ("attach", "doctor"):
+            _, out, _ = run_tool(command, "--pids", process.pid, "--format", "json")
             text = out.decode("utf-8")
             bad = re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]", text)
-            check(not bad, "%s: raw in the JSON: %r" % (command[0], bad and text[max(0, bad.start() - 30):bad.end() + 30]))
-            if command[0] == "attach":
-                check(only_rank(json.loads(text), process.pid)["command"][-1] == raw, "the argument: %r" % only_rank(json.loads(text), process.pid)["command"])
+            check(not bad, "%s: raw in the JSON: %r" % (command, bad and text[max(0, bad.start() - 30):bad.end() + 30]))
+            if command == "attach":
+                arguments = only_rank(json.loads(text), process.pid)["command"]
+                check(arguments[-1] == raw, "the argument: %r" % arguments)
     finally:
         process.communicate(b"\n")
 
@@ -184,11 +187,13 @@ def case_many_processes_and_few_descriptors(folder):
     try:
         pids = ",".join(str(process.pid) for process in processes)
         report = json_report("attach", "--pids", pids, preexec_fn=few)
-        check(len(report["ranks"]) == 200 and all(rank["status"] == "complete" and rank["threads"][0]["frames"] for rank in report["ranks"]),
-              "%d ranks: %r" % (len(report["ranks"]), [rank["problems"] for rank in report["ranks"] if rank["status"] != "complete"][:3]))
+        whole = [rank for rank in report["ranks"] if rank["status"] == "complete" and rank["threads"][0]["frames"]]
+        problems = [rank["problems"] for rank in report["ranks"] if rank["problems"]]
+        check(len(whole) == 200 == len(report["ranks"]), "%d whole ranks: %r" % (len(whole), problems[:3]))
         status, out, err = run_tool("doctor", "--pids", pids, "--format", "json", preexec_fn=few)
-        tried = [finding for finding in json.loads(out)["findings"] if finding["subject"] == "process" and finding["check"] == "files"]
-        check(len(tried) == 200 and all(finding["status"] == "ok" for finding in tried), "the doctor: %d, %d processes: %r" % (status, len(tried), err[-500:]))
+        opened = [finding for finding in json.loads(out)["findings"]
+                  if finding["subject"] == "process" and finding["check"] == "files" and finding["status"] == "ok"]
+        check(len(opened) == 200, "the doctor: %d, %d processes: %r" % (status, len(opened), err[-500:]))
     finally:
         for process in processes:
             process.kill()

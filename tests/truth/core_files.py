@@ -127,11 +127,13 @@ def case_many_cores_and_few_descriptors(folder):
         check(sorted(seen) == sorted(cores), "%d of 200 cores are in the report" % len(seen))
         for path, rank in seen.items():
             fixture = one if os.stat(path).st_ino == os.stat(cores[0]).st_ino else two
-            check(rank["status"] == "complete" and rank["pid"] == fixture.pid, "%s: %s: %r" % (path, rank["status"], rank["problems"]))
-            check(all(thread["frames"] for thread in rank["threads"]) and (rank["python"] is None) == (fixture is two), "%s: its stacks: %r" % (path, rank["python"]))
+            check(rank["status"] == "complete" and rank["pid"] == fixture.pid, "%s: %r" % (path, rank["problems"]))
+            check(all(thread["frames"] for thread in rank["threads"]), "%s: a thread without a stack" % path)
+            check((rank["python"] is None) == (fixture is two), "%s: its Python: %r" % (path, rank["python"]))
         status, out, err = run_tool("doctor", *cores, "--format", "json", preexec_fn=few_descriptors)
-        found = [finding for finding in json.loads(out)["findings"] if finding["check"] == "core"]
-        check(status in (0, 1) and len(found) == 200 and all(finding["status"] == "ok" for finding in found), "the doctor: %d, %d cores: %r" % (status, len(found), err[-500:]))
+        findings = [finding for finding in json.loads(out)["findings"] if finding["check"] == "core"]
+        whole = [finding for finding in findings if finding["status"] == "ok"]
+        check(len(whole) == 200, "the doctor: %d, %d cores: %r" % (status, len(whole), err[-500:]))
 
 
 def case_cut_off(folder):

@@ -309,7 +309,8 @@ def case_hostile_symbols_of_the_right_build(folder):
 
 
 def case_names_of_what_is_no_file(folder):
-    """A core may name anything as a file that was mapped: of /proc, /sys and devices nothing is opened, and the rank says what it is."""
+    """A core may name anything as a file that was mapped: of /proc, /sys and devices nothing is opened, and the rank
+    says what it is."""
     truth, core = good_core(folder)
     with open(core, "rb") as stream:
         content = stream.read()
@@ -318,7 +319,8 @@ def case_names_of_what_is_no_file(folder):
     child = subprocess.Popen(["sleep", "1000"])
     try:
         os.mkfifo(fifo)
-        places = [("/proc/%d/limits" % child.pid, "a file of procfs"), ("/sys/kernel/notes", "a file of sysfs"), (fifo, "a pipe")]
+        places = [("/proc/%d/limits" % child.pid, "a file of procfs"), ("/sys/kernel/notes", "a file of sysfs"),
+                  (fifo, "a pipe")]
         resources = sorted(glob.glob("/sys/bus/pci/devices/*/resource"))
         if resources:
             os.symlink(resources[0], link)           # beside it are those whose bytes are a device's registers

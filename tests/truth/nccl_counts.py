@@ -22,7 +22,8 @@ def a_libnccl(folder):
 
 
 class Ras:
-    """What the first of the ranks, which plays NCCL's RAS thread as well, answers to VERBOSE STATUS: one document after the other; the last one again and again."""
+    """What the first of the ranks, which plays NCCL's RAS thread as well, answers to VERBOSE STATUS: one document after
+    the other; the last one again and again."""
 
     def __init__(self, folder, *documents, set_format="OK\n"):
         self.set_format = set_format
@@ -32,7 +33,7 @@ class Ras:
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
 
     def answer(self, *documents):
-        texts = [document.decode("latin-1") if isinstance(document, bytes) else json.dumps(document) for document in documents]
+        texts = [text.decode("latin-1") if isinstance(text, bytes) else json.dumps(text) for text in documents]
         with open(self.path, "w", encoding="utf-8") as file:
             json.dump({"set_format": self.set_format, "documents": texts}, file)
 
@@ -75,7 +76,8 @@ class Stranger:
                 for line in stream:
                     self.lines.append(line)
                     last = line == b"VERBOSE STATUS\n"
-                    stream.write(self.document if last else b"SERVER PROTOCOL 2\n" if line.startswith(b"CLIENT PROTOCOL ") else b"OK\n")
+                    greeting = line.startswith(b"CLIENT PROTOCOL ")
+                    stream.write(self.document if last else b"SERVER PROTOCOL 2\n" if greeting else b"OK\n")
                     stream.flush()
                     if last:
                         break
@@ -90,8 +92,9 @@ def two_ranks(folder, address, answers=None, listener=None):
         for rank in (0, 1):
             plays = [answers, str(listener.fileno())] if rank == 0 and answers else []
             keeps = [listener.fileno()] if rank == 0 and listener else []
-            ranks.append(stack.enter_context(Fixture(["/usr/bin/python3", PROGRAM, library] + plays, pass_fds=keeps,
-                                                     env=dict(os.environ, RANK=str(rank), WORLD_SIZE="2", NCCL_RAS_ADDR=address, PYTHONDONTWRITEBYTECODE="1"))))
+            variables = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", NCCL_RAS_ADDR=address)
+            command = ["/usr/bin/python3", PROGRAM, library] + plays
+            ranks.append(stack.enter_context(Fixture(command, pass_fds=keeps, env=variables)))
         yield ranks
 
 
@@ -162,38 +165,47 @@ def case_ras_of_another_job(folder):
 
 
 def case_a_stranger_is_not_asked(folder):
-    """Who listens at RAS's address, and is no rank, is not even connected to; what it would say of the ranks is not in the report."""
+    """Who listens at RAS's address, and is no rank, is not even connected to; what it would say of the ranks is not in
+    the report."""
     with Stranger(document(member(0, 1, 4))) as stranger, two_ranks(folder, stranger.address) as ranks:
         stranger.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
         report = attach(ranks)
         check(stranger.connections == 0, "it was connected to %d times" % stranger.connections)
-        check("nccl" not in report and not any(rank["problems"] for rank in report["ranks"]), "believed: %r" % report.get("nccl"))
+        check("nccl" not in report, "believed: %r" % report.get("nccl"))
+        check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % report["ranks"])
 
 
 def case_a_stranger_who_answers_for_a_rank(folder):
     """A rank listens, and another process takes the connection: its socket is no rank's, and it is asked nothing."""
-    with Stranger(document(member(0, 1, 4))) as stranger, two_ranks(folder, stranger.address, listener=stranger.listener) as ranks:
+    with Stranger(document(member(0, 1, 4))) as stranger, \
+            two_ranks(folder, stranger.address, listener=stranger.listener) as ranks:
         stranger.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
         report = attach(ranks)
-        check(stranger.connections > 0 and set(stranger.lines) == {b"CLIENT PROTOCOL 2\n"}, "it was told %r" % stranger.lines)
-        check("nccl" not in report and not any(rank["problems"] for rank in report["ranks"]), "believed: %r" % report.get("nccl"))
+        check(stranger.connections > 0, "nobody connected")
+        check(set(stranger.lines) == {b"CLIENT PROTOCOL 2\n"}, "it was told %r" % stranger.lines)
+        check("nccl" not in report, "believed: %r" % report.get("nccl"))
+        check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % report["ranks"])
 
 
 def case_answers_that_contradict_the_machine(folder):
-    """A rank that tells of processes that are not there, of some without NCCL, of ranks that cannot be: said, and not believed."""
+    """A rank that tells of processes that are not there, of some without NCCL, of ranks that cannot be: said, and not
+    believed."""
     gone = subprocess.Popen(["true"])
     gone.wait()
-    for wrong, said in (([member(1, gone.pid, 4)], "pid %d on this machine, which no process has" % gone.pid), ([member(1, os.getpid(), 4)], "pid %d on this machine, which has no NCCL loaded" % os.getpid()),
-                        ([member(5, 1, 4, host="192.0.2.7")], "rank 5 of communicator 0xafc, which has 2 ranks"), ([member(0, 1, 4, host="192.0.2.7")], "rank 0 of communicator 0xafc twice")):
+    for wrong, said in ((member(1, gone.pid, 4), "pid %d on this machine, which no process has" % gone.pid),
+                        (member(1, os.getpid(), 4), "pid %d on this machine, which has no NCCL loaded" % os.getpid()),
+                        (member(5, 1, 4, host="192.0.2.7"), "rank 5 of communicator 0xafc, which has 2 ranks"),
+                        (member(0, 1, 4, host="192.0.2.7"), "rank 0 of communicator 0xafc twice")):
         ras = Ras(folder, b"")
         with ranks_with(folder, ras) as ranks:
-            ras.answer(document(member(0, ranks[0].pid, 4), *wrong))
+            ras.answer(document(member(0, ranks[0].pid, 4), wrong))
             report = attach(ranks)
             problems = [rank["problems"] for rank in report["ranks"]]
             check("nccl" not in report, "believed: %r" % report.get("nccl"))
-            check(len(problems[0]) == 1 and problems[1] == [] and problems[0][0]["message"] == "NCCL's RAS at %s: its answer is not believed: it names %s" % (ras.address, said) and problems[0][0]["hint"],
-                  "%s: %r" % (said, problems))
-            check(all(rank["status"] == "complete" for rank in report["ranks"]), "the ranks: %r" % [rank["status"] for rank in report["ranks"]])
+            message = "NCCL's RAS at %s: its answer is not believed: it names %s" % (ras.address, said)
+            check([problem["message"] for problem in problems[0]] == [message] and problems[1] == [], "%r" % problems)
+            check(problems[0][0]["hint"], "no hint")
+            check(all(rank["status"] == "complete" for rank in report["ranks"]), "the ranks: %r" % report["ranks"])
 
 
 def case_nobody_listens(folder):
@@ -206,8 +218,10 @@ def case_nobody_listens(folder):
 
 
 def case_a_rank_without_nccl_is_not_asked(folder):
-    with Stranger(document(member(0, 1, 4))) as stranger, Fixture([os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain")], pass_fds=[stranger.listener.fileno()],
-                                                                  env={"RANK": "0", "NCCL_RAS_ADDR": stranger.address}) as rank:
+    chain = os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain")
+    with Stranger(document(member(0, 1, 4))) as stranger, \
+            Fixture([chain], pass_fds=[stranger.listener.fileno()],
+                    env={"RANK": "0", "NCCL_RAS_ADDR": stranger.address}) as rank:
         attach([rank])
         check(stranger.connections == 0, "it was asked")
 

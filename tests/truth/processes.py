@@ -143,14 +143,15 @@ class Fixture:
 
 
 class Opened:
-    """Who opens a path, by whatever name, from now on: `opened` is told by the kernel. A look with O_PATH opens nothing."""
+    """Whether a file is opened, by whatever name, from now on: the kernel tells. A look with O_PATH opens nothing."""
     IN_OPEN = 0x20
 
     def __init__(self, path):
         self.path = path
         libc = ctypes.CDLL(None, use_errno=True)
         self.events = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        check(libc.inotify_add_watch(self.events, path.encode(), self.IN_OPEN) >= 0, "inotify: %s: %s" % (path, os.strerror(ctypes.get_errno())))
+        watched = libc.inotify_add_watch(self.events, path.encode(), self.IN_OPEN)
+        check(watched >= 0, "inotify: %s: %s" % (path, os.strerror(ctypes.get_errno())))
 
     def opened(self):
         try:
