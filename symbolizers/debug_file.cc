@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <lzma.h>
+#include <optional>
 #include <zlib.h>
 
 #include "elf/bytes.h"
@@ -18,6 +19,10 @@ constexpr std::uint64_t kMostUnpacked = std::uint64_t{256} << 20;
 constexpr std::uint64_t kBestRatio = 32;               // symbols pack 3 to 5 times
 constexpr std::uint64_t kAlwaysAllowed = 16 << 20;
 constexpr std::uint64_t kMostDictionary = std::uint64_t{128} << 20;
+
+constexpr std::size_t kLongestName = 255;   // NAME_MAX
+constexpr std::size_t kLongestPath = 4095;   // PATH_MAX
+constexpr std::size_t kLongestBuildId = 256;   // as in notes
 
 std::string_view c_string(std::span<const std::byte> bytes) {
   const auto* start = reinterpret_cast<const char*>(bytes.data());
@@ -46,6 +51,17 @@ std::vector<std::string> folders_of(const elf::Image& image) {
   std::error_code ignored;
   if (names_a_folder(image.path())) add(fs::canonical(image.path(), ignored).string());
   return folders;
+}
+
+// `path` without "." and "..", if it then lies below one of the folders.
+std::optional<std::string> below(const std::vector<std::string>& folders, const std::string& path) {
+  const std::string plain = fs::path(path).lexically_normal().string();
+  for (const std::string& folder : folders) {
+    std::string prefix = fs::path(folder).lexically_normal().string();
+    if (!prefix.ends_with('/')) prefix += '/';
+    if (plain.size() > prefix.size() && plain.starts_with(prefix)) return plain;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -94,7 +110,9 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
   const std::string name(c_string(link));
   const auto crc = elf::load<std::uint32_t>(link, (name.size() + 4) & ~std::uint64_t{3});
   // It is a name in folders of our choice: not a path to any file the target likes.
-  if (name.empty() || !crc || name.find('/') != std::string::npos || name == "." || name == "..") return nullptr;
+  if (name.empty() || name.size() > kLongestName || !crc || name.find('/') != std::string::npos || name == "." ||
+      name == "..")
+    return nullptr;
 
   std::vector<std::string> candidates;
   for (const std::string& folder : folders_of(image)) {
@@ -130,26 +148,45 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
 std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) {
   // .gnu_debugaltlink: a path, 0, the build-id of that file.
   const auto link = section_bytes(image, ".gnu_debugaltlink");
-  const std::string name(c_string(link));
-  if (name.empty() || name.size() + 1 >= link.size()) return nullptr;
+  const std::string_view stated = c_string(link);
+  const std::size_t id_size = link.size() - std::min(link.size(), stated.size() + 1);
+  if (stated.empty() || stated.size() > kLongestPath || id_size == 0 || id_size > kLongestBuildId) return nullptr;
+  const std::string name(stated);
   const auto* id_start = reinterpret_cast<const std::uint8_t*>(link.data()) + name.size() + 1;
-  const BuildId id(id_start, id_start + (link.size() - name.size() - 1));
+  const BuildId id(id_start, id_start + id_size);
   if (auto found = by_build_id(id, image.name())) return found;
 
+  // A path, which dwz was told: believed as far as a debug link is, that is in folders of our choice. Those are the
+  // debug directories, and below the folder of the file itself; from there it is relative, wherever a link to the file
+  // lies.
+  const std::vector<std::string> directories = roots();
   std::vector<std::string> candidates;
+  const auto add = [&](const std::vector<std::string>& folders, const std::string& path) {
+    if (auto plain = below(folders, path);
+        plain && std::find(candidates.begin(), candidates.end(), *plain) == candidates.end())
+      candidates.push_back(std::move(*plain));
+  };
   if (name.starts_with('/')) {
-    if (!options_.sysroot.empty()) candidates.push_back(options_.sysroot + name);
-    candidates.push_back(name);
+    if (!options_.sysroot.empty()) add(directories, options_.sysroot + name);
+    add(directories, name);
   } else {
-    // Relative to the file, wherever a link to it lies.
-    for (const std::string& folder : folders_of(image)) candidates.push_back(folder + "/" + name);
+    for (const std::string& folder : folders_of(image)) {
+      std::vector<std::string> allowed = directories;
+      allowed.push_back(folder);
+      add(allowed, folder + "/" + name);
+    }
   }
   for (const std::string& candidate : candidates) {
     auto found = open_if_there(candidate);
-    if (found && accept_id(*found, id, image.name(), "shared debug file")) return found;
+    if (!found || !accept_id(*found, id, image.name(), "shared debug file")) continue;
+    if (found->section(".gnu_debugaltlink") == nullptr) return found;
+    problems_.push_back(fmt::format("{}: refused as the shared debug file of {}: it names another one itself",
+                                    candidate, image.name()));
+    return nullptr;
   }
-  problems_.push_back(fmt::format("{}: no lines or inlined functions: its shared debug file {} (build-id {}) is not there", image.name(),
-                                  name, elf::to_string(id)));
+  problems_.push_back(fmt::format(
+      "{}: no lines or inlined functions: its shared debug file {} (build-id {}) is {}", image.name(), name,
+      elf::to_string(id), candidates.empty() ? "outside of the debug directories and of its own folder" : "not there"));
   return nullptr;
 }
 

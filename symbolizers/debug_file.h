@@ -21,7 +21,8 @@ class DebugFiles {
   // By build-id under the debug directories, then by .gnu_debuglink; nullptr: there is none, or it was refused.
   std::shared_ptr<const elf::Image> separate_file(const elf::Image& image);
 
-  // The file of .gnu_debugaltlink in `image` (which may itself be a separate file).
+  // The file of .gnu_debugaltlink in `image` (which may itself be a separate file): by build-id, then by the path it
+  // states, as far as that leads into the debug directories or stays below the folder of `image`.
   std::shared_ptr<const elf::Image> alt_file(const elf::Image& image);
 
   // .gnu_debugdata unpacked: an ELF file with a .symtab of the functions that .dynsym lacks.

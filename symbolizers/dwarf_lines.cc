@@ -126,7 +126,11 @@ Result<std::unique_ptr<DwarfLines>> DwarfLines::open(const elf::Image& image, co
   impl->main = std::move(*opened);
   const elf::Image& plain = *impl->main.image;
   impl->sections = {section_bytes(plain, ".debug_line"), section_bytes(plain, ".debug_line_str"), section_bytes(plain, ".debug_str")};
-  if (alt != nullptr) dwarf_setalt(impl->main.dwarf.get(), impl->alt.dwarf.get());
+  // Where none is set, libdw looks for the file that a .gnu_debugaltlink names by itself, and opens it: so each has
+  // one. dwz makes no chain of them.
+  Dwarf* const shared = alt != nullptr ? impl->alt.dwarf.get() : impl->main.dwarf.get();
+  dwarf_setalt(impl->main.dwarf.get(), shared);
+  dwarf_setalt(shared, shared);
   return std::unique_ptr<DwarfLines>(new DwarfLines(std::move(impl)));
 }
 

@@ -12,7 +12,7 @@ namespace rankstacks {
 // A range that the handler looks after. Never freed, so that the handler needs no lock: one that is let go serves another mapping.
 struct MappedFile::Watched {
   std::atomic<std::uintptr_t> start{0}, end{0};   // end 0: free
-  std::atomic<bool> lost{false};
+  std::atomic<std::uintptr_t> lost_from{0};   // the lowest page that was lost; `end`: none was
   Watched* next = nullptr;
 };
 
@@ -27,9 +27,12 @@ struct BusErrors {
     const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
     for (MappedFile::Watched* w = all.load(std::memory_order_acquire); w != nullptr; w = w->next) {
       if (address < w->start.load(std::memory_order_acquire) || address >= w->end.load(std::memory_order_acquire)) continue;
-      void* page = reinterpret_cast<void*>(address & ~(kPage - 1));
-      if (mmap(page, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) break;
-      w->lost.store(true, std::memory_order_release);
+      const std::uintptr_t page = address & ~(kPage - 1);
+      if (mmap(reinterpret_cast<void*>(page), kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+          MAP_FAILED)
+        break;
+      std::uintptr_t lowest = w->lost_from.load(std::memory_order_acquire);
+      while (page < lowest && !w->lost_from.compare_exchange_weak(lowest, page, std::memory_order_acq_rel)) continue;
       return;
     }
     if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(signal, info, context);
@@ -53,7 +56,7 @@ struct BusErrors {
       w->next = all.load();
       all.store(w, std::memory_order_release);
     }
-    w->lost = false;
+    w->lost_from = end;
     w->start = start;
     w->end.store(end, std::memory_order_release);
     return w;
@@ -84,6 +87,12 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-bool MappedFile::has_lost_pages() const noexcept { return watched_ != nullptr && watched_->lost.load(std::memory_order_acquire); }
+std::size_t MappedFile::first_lost() const noexcept {
+  return watched_ == nullptr
+             ? 0
+             : watched_->lost_from.load(std::memory_order_acquire) - watched_->start.load(std::memory_order_relaxed);
+}
+
+bool MappedFile::has_lost_pages() const noexcept { return first_lost() < bytes_.size(); }
 
 }  // namespace rankstacks

@@ -26,6 +26,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   bool has_lost_pages() const noexcept;
+  // The offset of the lowest page in whose place zeros were put; the size where none was.
+  std::size_t first_lost() const noexcept;
 
  private:
   struct Watched;

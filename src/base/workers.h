@@ -1,18 +1,38 @@
 // Independent pieces of work side by side, one thread per processor.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <sys/resource.h>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 namespace rankstacks {
 
+// How many pieces of work may be under way at once where each may have some files open: a core, what it is unpacked to,
+// a library of it, a list of /proc. What is under way beside them (standard streams, helper processes' pipes, files of
+// the C library) has its own.
+inline std::size_t workers_by_open_files(std::uint64_t limit) {
+  constexpr std::uint64_t kOthers = 32, kOfEach = 8;
+  return limit < kOthers + kOfEach
+             ? 1
+             : static_cast<std::size_t>(std::min<std::uint64_t>((limit - kOthers) / kOfEach, 1u << 20));
+}
+
+inline std::size_t most_workers() {
+  const std::size_t processors = std::max(1u, std::thread::hardware_concurrency());
+  rlimit files{};
+  return getrlimit(RLIMIT_NOFILE, &files) == 0 ? std::min(processors, workers_by_open_files(files.rlim_cur))
+                                               : processors;
+}
+
 // Runs work(0) ... work(count - 1), in any order, on as many threads as there are processors; returns when all are done.
 inline void run_side_by_side(std::size_t count, const std::function<void(std::size_t)>& work) {
-  const std::size_t width = std::min<std::size_t>(count, std::max(1u, std::thread::hardware_concurrency()));
+  const std::size_t width = std::min(count, most_workers());
   if (width <= 1) {
     for (std::size_t i = 0; i < count; ++i) work(i);
     return;

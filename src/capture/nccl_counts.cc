@@ -1,5 +1,6 @@
 #include "capture/nccl_counts.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fcntl.h>
 #include <sched.h>
@@ -8,7 +9,8 @@
 #include <fmt/format.h>
 
 #include "nccl/local_addresses.h"
-#include "target/file_descriptor.h"
+#include "nccl/socket_owner.h"
+#include "base/file_descriptor.h"
 #include "target/proc.h"
 
 namespace rankstacks {
@@ -17,11 +19,14 @@ namespace {
 constexpr std::chrono::seconds kLongestQuestion{1};
 // Jobs of one user on a machine may listen at one address: the kernel picks one of them anew for each connection.
 constexpr int kMostTries = 6;
+// Different ones at which ranks of one job listen: NCCL_RAS_ADDR is the same for all.
+constexpr std::size_t kMostAddresses = 4;
+
+bool is_nccl(std::string_view path) { return path.substr(path.rfind('/') + 1).starts_with("libnccl"); }
 
 bool has_nccl(const LiveTarget& target) {
-  for (const Module& module : target.modules().all())
-    if (module.path.substr(module.path.rfind('/') + 1).starts_with("libnccl")) return true;
-  return false;
+  const auto& modules = target.modules().all();
+  return std::any_of(modules.begin(), modules.end(), [](const Module& module) { return is_nccl(module.path); });
 }
 
 // The last number of NSpid in /proc/PID/status: the pid in the innermost namespace, which getpid() returns there.
@@ -36,6 +41,35 @@ Pid own_pid_of(Pid pid) {
   if (last != std::string::npos && last > at) std::from_chars(text->data() + last + 1, text->data() + end, own);
   return own;
 }
+
+// The machine's processes by the number under which each sees itself: there may be one in each pid namespace. Made when
+// first asked, once.
+class NumberedProcesses {
+ public:
+  explicit NumberedProcesses(const Deadline& deadline) : deadline_(deadline) {}
+
+  LocalProcess look_for(Pid own_pid) {
+    if (by_own_pid_.empty())
+      for (const Pid pid : proc::processes()) by_own_pid_.emplace(own_pid_of(pid), pid);
+    LocalProcess found = LocalProcess::kNone;
+    const auto [first, last] = by_own_pid_.equal_range(own_pid);
+    for (auto it = first; it != last; ++it) {
+      if (deadline_.passed()) return LocalProcess::kPossible;
+      const auto maps = proc::read_file(fmt::format("/proc/{}/maps", it->second));
+      const auto mappings = maps ? proc::parse_maps(*maps) : std::vector<Mapping>();
+      // Empty of one that is ending, too.
+      if (mappings.empty() ||
+          std::any_of(mappings.begin(), mappings.end(), [](const Mapping& m) { return is_nccl(m.path); }))
+        return LocalProcess::kPossible;
+      found = LocalProcess::kNotOfNccl;
+    }
+    return found;
+  }
+
+ private:
+  const Deadline& deadline_;
+  std::multimap<Pid, Pid> by_own_pid_;
+};
 
 std::string network_of(const std::string& process) { return proc::read_link("/proc/" + process + "/ns/net").value_or(""); }
 
@@ -53,12 +87,29 @@ void NcclCounts::add(const LiveTarget& target, const std::string& host, const st
     return;   // of another container: its own RAS tells of it, and its pids and addresses mean other processes here
   }
   processes_.push_back({{host, target.pid()}, own_pid_of(target.pid())});
+  pids_.push_back(target.pid());
+}
+
+// The addresses at which one of the processes itself listens, on RAS's port. A name in NCCL_RAS_ADDR says no more.
+std::vector<std::string> NcclCounts::listening() const {
+  std::vector<std::string> addresses;
+  for (const TcpSocket& socket : tcp_sockets_of(troubled)) {
+    if (!socket.listens || socket.local.port != address_.port || addresses.size() == kMostAddresses) continue;
+    std::string address = socket.local.text();
+    if (socket.local.is_any()) address = address == "::" ? "::1" : "127.0.0.1";
+    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end() &&
+        owner_of_socket(socket.inode, pids_))
+      addresses.push_back(std::move(address));
+  }
+  return addresses;
 }
 
 // On a thread of its own, which enters the container's network where that is another one.
 Result<NcclStatus> NcclCounts::ask() const {
   Result<NcclStatus> answer = fail({.code = ErrorCode::kNotFound});
   std::thread([&] {
+    const std::vector<std::string> places = listening();
+    if (places.empty()) return;
     const std::string pid = std::to_string(troubled);
     if (network_of(pid) != network_of("self")) {
       const FileDescriptor network(::open(("/proc/" + pid + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC));
@@ -66,11 +117,28 @@ Result<NcclStatus> NcclCounts::ask() const {
     }
     std::vector<std::string> addresses = local_addresses();
     addresses.emplace_back("127.0.0.1");
+    const RasVerifier is_ours = [this](int connected) {
+      return owner_of_socket(inode_of_other_end(connected, troubled), pids_).has_value();
+    };
     const Deadline deadline = Deadline::after(kLongestQuestion);
+    NumberedProcesses others(deadline);
     for (int tries = 0; tries < kMostTries && !deadline.passed(); ++tries) {
-      auto once = query_ras(address_.host, address_.port, deadline);
-      if (once) keep_own_communicators(*once, processes_, addresses);
-      const bool done = once ? !once->communicators.empty() : once.error().code != ErrorCode::kTimeout;
+      const std::string& place = places[static_cast<std::size_t>(tries) % places.size()];
+      auto once = query_ras(place, address_.port, deadline, is_ours);
+      if (once) {
+        keep_own_communicators(*once, processes_, addresses);
+        if (auto why =
+                contradiction_in(*once, processes_, addresses, [&](Pid own_pid) { return others.look_for(own_pid); })) {
+          const std::string subject = fmt::format(
+              "NCCL's RAS at {}:{}", place.find(':') == std::string::npos ? place : "[" + place + "]", address_.port);
+          once =
+              fail({.code = ErrorCode::kMismatch, .subject = subject, .what = "its answer is not believed: " + *why});
+        }
+      }
+      const ErrorCode code = once ? ErrorCode::kNotFound : once.error().code;
+      const bool done =
+          once ? !once->communicators.empty()
+               : code != ErrorCode::kTimeout && code != ErrorCode::kPermission && code != ErrorCode::kNotFound;
       // Whoever gave an answer of use is not followed by one that gave none.
       if (once || !answer) answer = std::move(once);
       if (done) return;
@@ -83,12 +151,17 @@ void NcclCounts::ask_first() {
   if (!can_ask_) return;
   auto answer = ask();
   if (answer && !answer->communicators.empty()) status = std::move(*answer);
-  if (answer || answer.error().code == ErrorCode::kNotFound) return;
-  const bool silent = answer.error().code == ErrorCode::kTimeout, old = answer.error().code == ErrorCode::kUnsupported;
+  if (answer || answer.error().code == ErrorCode::kNotFound || answer.error().code == ErrorCode::kPermission) return;
+  const bool silent = answer.error().code == ErrorCode::kTimeout, old = answer.error().code == ErrorCode::kUnsupported,
+             untrue = answer.error().code == ErrorCode::kMismatch;
   problem = Problem{answer.error().message(),
-                    silent ? "NCCL's own counts are not in the report; a rank that is stopped, or a RAS network with ranks that are gone, does not answer"
-                    : old  ? "NCCL's own counts are not in the report; NCCL 2.28.7 and later give them, at the address that NCCL_RAS_ADDR names"
-                           : "NCCL's own counts are not in the report; ncclras asks the same of NCCL by hand"};
+                    silent   ? "NCCL's own counts are not in the report; a rank that is stopped, or a RAS network with "
+                               "ranks that are gone, does not answer"
+                    : untrue ? "NCCL's own counts are not in the report; a rank answered, and either answers what is "
+                               "not so, or its processes ended at this moment: look again"
+                    : old ? "NCCL's own counts are not in the report; NCCL 2.28.7 and later give them, at the address "
+                            "that NCCL_RAS_ADDR names"
+                          : "NCCL's own counts are not in the report; ncclras asks the same of NCCL by hand"};
 }
 
 void NcclCounts::ask_again() {

@@ -94,7 +94,10 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
 
   const auto writing = [&](CLI::App* sub) {
     sub->add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-    sub->add_option("-o,--output", options.output, "write the report to this file instead of stdout")->type_name("FILE")->check(not_empty());
+    sub->add_option("-o,--output", options.output,
+                    "write the report to this file instead of stdout; a new one only its owner can read")
+        ->type_name("FILE")
+        ->check(not_empty());
     sub->add_option("--color", color, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
   };
   const auto choosing_files = [&](CLI::App* sub) {

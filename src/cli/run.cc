@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <unistd.h>
@@ -96,10 +95,9 @@ bool write_report(const Options& options, const std::string& text, std::ostream&
     print_error(err, std::string("the report cannot be written: ") + std::strerror(errno), "");
     return false;
   }
-  std::ofstream file(options.output, std::ios::binary | std::ios::trunc);
-  file << text << std::flush;
-  if (!file) print_error(err, options.output + ": cannot be written" + (errno != 0 ? std::string(": ") + std::strerror(errno) : ""), "");
-  return static_cast<bool>(file);
+  const int why = write_report_file(options.output, text);
+  if (why != 0) print_error(err, sanitize(options.output) + ": cannot be written: " + std::strerror(why), "");
+  return why == 0;
 }
 
 // All looks as one snapshot.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "doctor/refusal.h"
+#include "report/shell_quoted.h"
 
 namespace rankstacks::doctor {
 namespace {
@@ -78,7 +79,8 @@ Finding check_file(const System& system, const Self& self, const CorePattern& pa
     return problem("core-pattern", kArea,
                    fmt::format("cores are to be files named {}, and the folder is not there{}", pattern.text,
                                self.container.any() ? " in this container" : ""),
-                   {fmt::format("mkdir -p {0} && chmod 1777 {0}", folder), sysctl(self, "kernel.core_pattern=core.%p")});
+                   {fmt::format("mkdir -p {0} && chmod 1777 {0}", shell_quoted(folder)),
+                    sysctl(self, "kernel.core_pattern=core.%p")});
   }
   return ok("core-pattern", kArea, fmt::format("cores are files named {}", pattern.text));
 }

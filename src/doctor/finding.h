@@ -27,7 +27,9 @@ struct Finding {
   Area area = Area::kAttach;
   Severity severity = Severity::kOk;
   std::string found;
-  std::vector<std::string> mends;   // each a command or a setting that helps by itself; kPid stands for the process's number
+  // Each a command or a setting that helps by itself, there to be copied: what in it comes from elsewhere is a
+  // shell_quoted() word. kPid stands for the process's number.
+  std::vector<std::string> mends;
 };
 
 // In `mends`: one text for all processes of which the same was found.

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "model/rank_set.h"
+#include "report/shell_quoted.h"
 #include "target/proc.h"
 
 namespace rankstacks::doctor {
@@ -179,7 +180,7 @@ Finding check_core_settings(const std::map<std::string, std::string>& environmen
   std::vector<std::string> remarks, mends;
   if (!file.empty() && file.find("%p") == std::string::npos) {
     remarks.push_back("the name has no %p: ranks in one folder write over each other's");
-    mends.push_back(fmt::format("CUDA_COREDUMP_FILE={}.%h.%p", file));
+    mends.push_back("CUDA_COREDUMP_FILE=" + shell_quoted(file + ".%h.%p"));
   }
   if (!small) {
     remarks.push_back("all memory of the GPU goes into it: minutes, and up to its size on the disk");

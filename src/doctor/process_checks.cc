@@ -178,8 +178,9 @@ class ProcessCheck {
     } else {
       add(ok("memory", kArea, "tried: process_vm_readv reads it"));
     }
-    const int opened = system_.try_open(fmt::format("{}map_files/{:x}-{:x}", folder_, readable->range.start, readable->range.end));
-    deleted_readable_ = opened == 0;
+    const int reached =
+        system_.try_reach(fmt::format("{}map_files/{:x}-{:x}", folder_, readable->range.start, readable->range.end));
+    deleted_readable_ = reached == 0;
   }
 
   void namespaces() {

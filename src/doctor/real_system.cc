@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/file_descriptor.h"
 #include "doctor/target_facts.h"
 #include "doctor/trial.h"
 #include "gpu/nvml_query.h"
@@ -45,10 +46,11 @@ std::optional<std::string> RealSystem::variable(const std::string& name) const {
 }
 
 int RealSystem::try_open(const std::string& path) const {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return errno;
-  close(fd);
-  return 0;
+  return FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)).is_open() ? 0 : errno;
+}
+
+int RealSystem::try_reach(const std::string& path) const {
+  return FileDescriptor(open(path.c_str(), O_PATH | O_CLOEXEC)).is_open() ? 0 : errno;
 }
 
 int RealSystem::try_seize(Tid tid) const { return try_to_seize(tid); }

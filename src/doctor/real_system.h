@@ -14,6 +14,7 @@ class RealSystem final : public System {
   std::optional<unsigned> owner(const std::string& path) const override;
   std::optional<std::string> variable(const std::string& name) const override;
   int try_open(const std::string& path) const override;
+  int try_reach(const std::string& path) const override;
   int try_seize(Tid tid) const override;
   int try_read(Tid tid, Address address) const override;
   int try_signal(Pid pid) const override;

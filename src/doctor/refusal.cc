@@ -2,11 +2,19 @@
 
 #include <fmt/format.h>
 
+#include "report/shell_quoted.h"
+
 namespace rankstacks::doctor {
 namespace {
 
 bool all_are(const std::array<unsigned, 3>& ids, unsigned id) { return ids[0] == id && ids[1] == id && ids[2] == id; }
 bool differ(const std::array<unsigned, 3>& ids) { return !all_are(ids, ids[0]); }
+
+// "docker-default (enforce)", "/opt/my tool//&unconfined (complain)": the mode is the last word.
+std::string name_of_profile(const std::string& current) {
+  const std::size_t mode = current.ends_with(')') ? current.rfind(" (") : std::string::npos;
+  return current.substr(0, mode);
+}
 
 // What a security module says of itself; empty: nothing that would refuse.
 Refusal security_module(const System& system, const Self& self) {
@@ -21,7 +29,7 @@ Refusal security_module(const System& system, const Self& self) {
     if (self.container.any())
       mends = {"docker run --security-opt apparmor=unconfined ...",
                "Kubernetes, in the container's spec: securityContext: {appArmorProfile: {type: Unconfined}}"};
-    else mends = {fmt::format("aa-complain '{}'", profile->substr(0, profile->find(' ')))};
+    else mends = {"aa-complain -- " + shell_quoted(name_of_profile(*profile))};
     return {fmt::format("this tool runs under the AppArmor profile {}", *profile), mends};
   }
   return {};

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <string_view>
 
+#include "report/shell_quoted.h"
+
 namespace rankstacks::doctor {
 namespace {
 
@@ -59,7 +61,7 @@ std::vector<std::string> mends_for_ptrace(const Self& self) {
 
 std::string sysctl(const Self& self, const std::string& setting) {
   const char* where = self.container.any() ? "on the host: " : self.status.uids[1] != 0 ? "sudo " : "";
-  return fmt::format("{}sysctl {}", where, setting);
+  return fmt::format("{}sysctl {}", where, shell_quoted(setting));
 }
 
 std::vector<std::string> mends_for_yama(const Self& self) {

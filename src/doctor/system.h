@@ -79,6 +79,7 @@ class System {
 
   // Each returns an errno; 0: it worked. None of them stops or changes the target.
   virtual int try_open(const std::string& path) const = 0;                      // for reading
+  virtual int try_reach(const std::string& path) const = 0;   // follows it, and opens nothing: it may lead to a device
   virtual int try_seize(Tid tid) const = 0;
   virtual int try_read(Tid tid, Address address) const = 0;
   virtual int try_signal(Pid pid) const = 0;                                    // with signal 0, which is none

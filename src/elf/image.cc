@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <limits>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <utility>
 
 #include "elf/bytes.h"
@@ -178,17 +175,15 @@ Result<std::shared_ptr<const Image>> Image::parse(std::unique_ptr<Impl> impl) {
 }
 
 Result<OpenedFile> open_regular(const std::string& path, const std::string& shown_name) {
-  // Looked at before it is opened: opening a device can do things (rewind a tape, arm a watchdog), opening a FIFO can block.
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return fail(unreadable(shown_name, "cannot open", errno));
-  const auto not_regular = [&] { return Error{.code = ErrorCode::kUnreadable, .subject = shown_name, .what = "not a regular file"}; };
-  if (!S_ISREG(status.st_mode)) return fail(not_regular());
-  OpenedFile file;
-  file.fd.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (file.fd.get() < 0) return fail(unreadable(shown_name, "cannot open", errno));
-  if (fstat(file.fd.get(), &file.status) != 0) return fail(unreadable(shown_name, "cannot look at the open file", errno));
-  if (!S_ISREG(file.status.st_mode)) return fail(not_regular());
-  return file;
+  auto file = open_regular_file(path);
+  if (file) return OpenedFile{std::move(*file)};
+  const NotRegular& why = file.error();
+  Error error = why.kind.empty() ? unreadable(shown_name, "cannot open", why.os_errno)
+                                 : Error{.code = ErrorCode::kUnreadable,
+                                         .subject = shown_name,
+                                         .what = fmt::format("{}, not a regular file", why.kind)};
+  error.hint = why.hint;
+  return fail(std::move(error));
 }
 
 Result<std::shared_ptr<const Image>> Image::map(const OpenedFile& file, const std::string& path, const std::string& shown_name) {
@@ -196,7 +191,7 @@ Result<std::shared_ptr<const Image>> Image::map(const OpenedFile& file, const st
   impl->name = shown_name;
   impl->path = path;
   if (file.status.st_size > 0) {
-    auto mapped = MappedFile::map(file.fd.get(), static_cast<std::size_t>(file.status.st_size));
+    auto mapped = MappedFile::map(file.descriptor.get(), static_cast<std::size_t>(file.status.st_size));
     if (!mapped) return fail(unreadable(shown_name, "cannot map", errno));
     impl->mapped = std::move(*mapped);
     impl->bytes = impl->mapped.bytes();

@@ -3,40 +3,16 @@
 
 #include <map>
 #include <mutex>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <utility>
 
 #include "base/mapped_file.h"
+#include "base/regular_file.h"
 #include "elf/image.h"
 
 namespace rankstacks::elf {
 
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    reset(std::exchange(other.fd_, -1));
-    return *this;
-  }
-  ~FileDescriptor() { reset(-1); }
-  int get() const { return fd_; }
-  void reset(int fd) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = fd;
-  }
+struct OpenedFile : RegularFile {};
 
- private:
-  int fd_ = -1;
-};
-
-struct OpenedFile {
-  FileDescriptor fd;
-  struct stat status {};
-};
-
-// Only regular files; never blocks on a FIFO or a device.
+// Only regular files of a storage; never blocks on a FIFO or a device.
 Result<OpenedFile> open_regular(const std::string& path, const std::string& shown_name);
 
 struct Image::Impl {

@@ -4,11 +4,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <tuple>
 
+#include "base/regular_file.h"
 #include "elf/bytes.h"
 #include "target/decompress.h"
 
@@ -53,15 +53,6 @@ std::optional<Error> refuse(const Elf64_Ehdr& header, const std::string& subject
   return std::nullopt;
 }
 
-// A regular file, opened without waiting and without effect on devices.
-std::optional<FileDescriptor> open_regular(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.is_open() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  return file;
-}
-
 bool is_indexed(std::uint32_t type) {
   return type == kRelocatedImage || (type >= kDevices && type <= kModules) || type == kMetaData;
 }
@@ -74,30 +65,32 @@ void Sections::report(std::string message, std::string hint) {
 }
 
 std::optional<Result<std::unique_ptr<Sections>>> Sections::open(const std::string& path, const Deadline& deadline) {
-  auto file = open_regular(path);
-  if (!file) return std::nullopt;
+  auto opened = open_regular_file(path);
+  if (!opened) return std::nullopt;
+  FileDescriptor file = std::move(opened->descriptor);
   std::array<char, sizeof(Elf64_Ehdr)> first{};
-  const ssize_t n = pread(file->get(), first.data(), first.size(), 0);
+  const ssize_t n = pread(file.get(), first.data(), first.size(), 0);
   if (n <= 0) return std::nullopt;
   const std::string_view first_bytes(first.data(), static_cast<std::size_t>(n));
   std::unique_ptr<Sections> core(new Sections);
   core->subject_ = path;
   const Compression compression = compression_of(first_bytes);
   if (compression != Compression::kNone) {
-    auto unpacked = unpack(file->get(), compression, path, refuse_others, deadline);
+    auto unpacked = unpack(file.get(), compression, path, refuse_others, deadline);
     if (!unpacked) return std::nullopt;
     if (unpacked->damage) {
       unpacked->damage->subject.clear();
       core->report(unpacked->damage->message(), unpacked->damage->hint);
     }
-    *file = std::move(unpacked->file);
+    file = std::move(unpacked->file);
   } else if (!is_of_gpu(first_bytes)) {
     return std::nullopt;
   }
   struct stat status {};
-  if (fstat(file->get(), &status) != 0) return fail({.subject = path, .what = "cannot look at the open file", .os_errno = errno});
+  if (fstat(file.get(), &status) != 0)
+    return fail({.subject = path, .what = "cannot look at the open file", .os_errno = errno});
   if (status.st_size < static_cast<off_t>(sizeof(Elf64_Ehdr))) return fail(unusable(ErrorCode::kMalformed, path, "the ELF header is cut off", {}));
-  auto mapped = MappedFile::map(file->get(), static_cast<std::size_t>(status.st_size));
+  auto mapped = MappedFile::map(file.get(), static_cast<std::size_t>(status.st_size));
   if (!mapped) return fail({.subject = path, .what = "cannot map", .os_errno = errno});
   core->mapped_ = std::move(*mapped);
   core->bytes_ = core->mapped_.bytes();

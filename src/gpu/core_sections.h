@@ -16,7 +16,7 @@
 #include "base/result.h"
 #include "gpu/core_layout.h"
 #include "model/snapshot.h"
-#include "target/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace rankstacks::gpu::core {
 

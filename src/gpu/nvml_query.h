@@ -9,7 +9,7 @@
 
 #include "gpu/machine.h"
 #include "gpu/nvml_answer.h"
-#include "target/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace rankstacks::gpu {
 

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <fcntl.h>
 
-#include "target/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace rankstacks::gpu {
 namespace {

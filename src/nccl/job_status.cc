@@ -4,6 +4,8 @@
 #include <set>
 #include <tuple>
 
+#include <fmt/format.h>
+
 namespace rankstacks {
 
 void keep_own_communicators(NcclStatus& status, const std::vector<NcclProcess>& processes, const std::vector<std::string>& addresses) {
@@ -24,6 +26,31 @@ void keep_own_communicators(NcclStatus& status, const std::vector<NcclProcess>& 
       }
     return !own;
   });
+}
+
+std::optional<std::string> contradiction_in(const NcclStatus& status, const std::vector<NcclProcess>& processes,
+                                            const std::vector<std::string>& addresses,
+                                            const std::function<LocalProcess(Pid own_pid)>& look) {
+  const std::set<std::string> local(addresses.begin(), addresses.end());
+  std::set<Pid> known;
+  for (const NcclProcess& process : processes) known.insert(process.own_pid);
+  for (const NcclCommunicator& communicator : status.communicators) {
+    std::set<int> ranks;
+    for (const NcclMember& member : communicator.members) {
+      if (communicator.size > 0 && member.rank >= communicator.size)
+        return fmt::format("it names rank {} of communicator {}, which has {} ranks", member.rank, communicator.hash,
+                           communicator.size);
+      if (!ranks.insert(member.rank).second)
+        return fmt::format("it names rank {} of communicator {} twice", member.rank, communicator.hash);
+      if (member.pid <= 0 || !local.contains(member.host) || !known.insert(member.pid).second) continue;
+      const LocalProcess found = look(member.pid);
+      if (found == LocalProcess::kNone)
+        return fmt::format("it names pid {} on this machine, which no process has", member.pid);
+      if (found == LocalProcess::kNotOfNccl)
+        return fmt::format("it names pid {} on this machine, which has no NCCL loaded", member.pid);
+    }
+  }
+  return std::nullopt;
 }
 
 void compare_counts(NcclStatus& first, const NcclStatus& second) {

@@ -14,7 +14,7 @@
 
 #include "nccl/local_addresses.h"
 #include "nccl/ras_answer.h"
-#include "target/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace rankstacks {
 namespace {
@@ -121,6 +121,7 @@ class Connection {
     return fail({.code = code, .subject = subject_, .what = std::move(what), .os_errno = os_errno});
   }
   const std::string& subject() const { return subject_; }
+  int descriptor() const { return socket_.get(); }
 
  private:
   // False: the end of the stream.
@@ -151,13 +152,16 @@ std::string quoted(const std::string& line) {
   return "\"" + text + "\"";
 }
 
-Result<NcclStatus> converse(Connection& ras, const Deadline& deadline) {
+Result<NcclStatus> converse(Connection& ras, const Deadline& deadline, const RasVerifier& believed) {
   // A thread that is alive greets in microseconds. Of several that share the address one may be stopped: then there is time to try another.
   const Deadline greeting = Deadline::after(deadline.left() / 3);
   constexpr std::string_view kProtocol = "SERVER PROTOCOL ";
   if (auto said = ras.say("CLIENT PROTOCOL 2", greeting); !said) return fail(said.error());
   const auto greeted = ras.hear("CLIENT PROTOCOL 2", greeting);
   if (!greeted) return fail(greeted.error());
+  // Only now: a connection that was not accepted has no owner.
+  if (!believed(ras.descriptor()))
+    return ras.error(ErrorCode::kPermission, "is answered by a process that is not looked at");
   if (!greeted->starts_with(kProtocol)) return ras.error(ErrorCode::kUnsupported, fmt::format("its greeting is {}: another program may listen there", quoted(*greeted)));
   if (greeted->substr(kProtocol.size()) != "2") return ras.error(ErrorCode::kUnsupported, fmt::format("speaks {}; this program speaks protocol 2", quoted(*greeted)));
 
@@ -212,11 +216,12 @@ std::optional<RasAddress> parse_ras_address(std::string_view text) {
   return address;
 }
 
-Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const Deadline& deadline) {
+Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const Deadline& deadline,
+                             const RasVerifier& believed) {
   for (const std::string& address : addresses_of(host)) {
     auto connection = Connection::open(address, port, deadline);
     if (!connection) return fail(connection.error());
-    if (*connection) return converse(**connection, deadline);
+    if (*connection) return converse(**connection, deadline, believed);
   }
   return fail({.code = ErrorCode::kNotFound, .subject = fmt::format("NCCL's RAS at {}:{}", host, port), .what = "nobody listens there"});
 }

@@ -5,11 +5,13 @@
 //     SET FORMAT json     ->  OK                     from 2.28.7; ERROR: ... before
 //     VERBOSE STATUS      ->  one JSON document, to the end of the stream
 //
-// The threads of one machine listen at one address together (SO_REUSEPORT): the kernel picks which of them answers, and each collects from all of
-// the job. Whoever else listens there may answer anything.
+// The threads of one machine listen at one address together (SO_REUSEPORT): the kernel picks which of them answers, and
+// each collects from all of the job. Whoever else listens there may answer anything: nccl/socket_owner.h tells who it
+// is.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,12 +30,18 @@ struct RasAddress {
 // The value of NCCL_RAS_ADDR: "host:port", "[::1]:28028". Nothing: it is none, and NCCL does not listen then either.
 std::optional<RasAddress> parse_ras_address(std::string_view text);
 
-// One question, at an address of this machine (of the calling thread's network namespace), in clear text and within the deadline. Errors:
+// Whether to believe whoever is at the other end of this connection, which has been greeted.
+using RasVerifier = std::function<bool(int connected)>;
+
+// One question, at an address of this machine (of the calling thread's network namespace), in clear text and within the
+// deadline. Nothing is asked of, nor heard from, one that `believed` refuses after its greeting. Errors:
 //   kNotFound     nobody listens: RAS is off (NCCL_RAS_ENABLE=0), or NCCL is older than 2.24
+//   kPermission   whoever listens is not believed
 //   kTimeout      whoever listens says nothing, or is not done by the deadline
 //   kUnsupported  it speaks another protocol, or gives no JSON (before 2.28.7)
 //   kGone, kMalformed, kLimit   the answer breaks off, is no such document, is larger than kMostRasAnswer
-Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const Deadline& deadline);
+Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const Deadline& deadline,
+                             const RasVerifier& believed);
 
 // A job of 10,000 processes in 8 communicators each makes about 45 MB.
 inline constexpr std::size_t kMostRasAnswer = 64u << 20;

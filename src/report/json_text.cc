@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "report/sanitize.h"
+
 namespace rankstacks {
 
 std::string json_quoted(std::string_view text) {
@@ -16,7 +18,7 @@ std::string json_quoted(std::string_view text) {
     out.reserve(text.size() + 2);
     return out.append(1, '"').append(text).append(1, '"');
   }
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return escape_in_json(nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void JsonText::new_line() {

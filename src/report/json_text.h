@@ -11,7 +11,8 @@
 
 namespace rankstacks {
 
-// A string as a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD, control characters \u00XX: the result is always valid.
+// A string as a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD; control characters, and whatever else acts
+// on a terminal, \uXXXX: the result is always valid, and means the text as it is.
 std::string json_quoted(std::string_view text);
 
 class JsonText {

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "target/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace rankstacks {
 
@@ -52,6 +52,20 @@ Result<std::string> read_report_file(const std::string& path, std::size_t limit)
   if (text.starts_with("\x1f\x8b"))
     return refuse(ErrorCode::kUnsupported, "compressed (gzip), not a JSON report", "unpack it on the way: gzip -dc FILE | rankstacks report -");
   return text;
+}
+
+int write_report_file(const std::string& path, std::string_view text) {
+  // A report holds command lines, paths and variables of processes whose owners may not want others to read them: who
+  // else may is not left to the umask.
+  FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, S_IRUSR | S_IWUSR));
+  if (!file.is_open()) return errno;
+  while (!text.empty()) {
+    const ssize_t n = write(file.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return file.close();   // NFS and quotas tell only then that there is no room
 }
 
 }  // namespace rankstacks

@@ -87,6 +87,25 @@ std::string sanitize(std::string_view text) {
   return out;
 }
 
+std::string escape_in_json(std::string_view json) {
+  std::string out;
+  out.reserve(json.size() + 16);
+  while (!json.empty()) {
+    const CodePoint c = decode(json);
+    const std::size_t bytes = c.bytes == 0 ? 1 : c.bytes;
+    if (c.value < 0x7f || c.bytes == 0 || !in(kUnsafe, c.value)) {
+      out += json.substr(0, bytes);
+    } else if (c.value <= 0xffff) {
+      out += fmt::format("\\u{:04x}", c.value);
+    } else {   // RFC 8259, 7: as UTF-16 has it, a surrogate pair
+      const std::uint32_t above = c.value - 0x10000;
+      out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (above >> 10), 0xdc00 + (above & 0x3ff));
+    }
+    json.remove_prefix(bytes);
+  }
+  return out;
+}
+
 std::size_t columns_of(std::string_view text) {
   std::size_t columns = 0;
   while (!text.empty()) {

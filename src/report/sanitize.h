@@ -10,6 +10,10 @@ namespace rankstacks {
 
 std::string sanitize(std::string_view text);
 
+// The same for JSON, whose own escapes leave DEL, C1 controls and direction marks as they are: those become \uXXXX, so
+// that a report shown by `cat` or `less -r` does nothing to a terminal either. The document's values do not change.
+std::string escape_in_json(std::string_view json);
+
 // Columns that a sanitized text takes: code points, 2 for East Asian wide ones and emoji, 0 for combining marks.
 std::size_t columns_of(std::string_view text);
 

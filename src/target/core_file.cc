@@ -11,7 +11,7 @@
 
 #include "elf/bytes.h"
 #include "target/decompress.h"
-#include "target/file_descriptor.h"
+#include "base/regular_file.h"
 
 namespace rankstacks {
 namespace {
@@ -85,30 +85,29 @@ std::optional<Error> refuse(std::string_view first, const std::string& subject) 
 }
 
 Result<FileDescriptor> open_regular(const std::string& path) {
-  const auto cannot_open = [&](int why) {
-    const ErrorCode code = why == ENOENT ? ErrorCode::kNotFound : why == EACCES || why == EPERM ? ErrorCode::kPermission : ErrorCode::kUnreadable;
-    return Error{.code = code, .subject = path, .what = "cannot open", .os_errno = why,
-                 .hint = code == ErrorCode::kNotFound     ? "check the path; `coredumpctl dump` writes out a core that systemd keeps"
-                         : code == ErrorCode::kPermission ? "cores belong to the user of the process: read it as that user or as root"
-                         : why == EMFILE                  ? "each core is an open file: raise the limit (ulimit -n), or name fewer at once"
-                                                          : ""};
-  };
-  // Looked at before it is opened: opening a device can do things, opening a FIFO can block.
-  struct stat status {};
-  const auto kind = [&]() -> const char* {
-    if (S_ISREG(status.st_mode)) return nullptr;
-    return S_ISDIR(status.st_mode) ? "a folder" : S_ISFIFO(status.st_mode) ? "a pipe" : S_ISSOCK(status.st_mode) ? "a socket" : "a device";
-  };
-  const auto other_kind = [&] {
-    return unusable(ErrorCode::kUnreadable, path, fmt::format("{}, not a core file", kind()),
-                    S_ISDIR(status.st_mode) ? "name the cores in it" : "write it to a file first: a core is read in no order");
-  };
-  if (stat(path.c_str(), &status) != 0) return fail(cannot_open(errno));
-  if (kind() != nullptr) return fail(other_kind());
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.is_open() || fstat(file.get(), &status) != 0) return fail(cannot_open(errno));
-  if (kind() != nullptr) return fail(other_kind());
-  return file;
+  auto file = open_regular_file(path);
+  if (file) return std::move(file->descriptor);
+  const NotRegular& not_regular = file.error();
+  if (!not_regular.kind.empty()) {
+    return fail(unusable(ErrorCode::kUnreadable, path, not_regular.kind + ", not a core file",
+                         not_regular.kind == "a folder" ? "name the cores in it"
+                                                        : "write it to a file first: a core is read in no order"));
+  }
+  const int why = not_regular.os_errno;
+  const ErrorCode code = why == ENOENT                   ? ErrorCode::kNotFound
+                         : why == EACCES || why == EPERM ? ErrorCode::kPermission
+                                                         : ErrorCode::kUnreadable;
+  return fail({.code = code,
+               .subject = path,
+               .what = "cannot open",
+               .os_errno = why,
+               .hint = !not_regular.hint.empty() ? not_regular.hint
+                       : code == ErrorCode::kNotFound
+                           ? "check the path; `coredumpctl dump` writes out a core that systemd keeps"
+                       : code == ErrorCode::kPermission
+                           ? "cores belong to the user of the process: read it as that user or as root"
+                       : why == EMFILE || why == ENFILE ? "raise the limit of open files: ulimit -n"
+                                                        : ""});
 }
 
 }  // namespace
@@ -131,6 +130,7 @@ Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const 
   const Compression compression = compression_of(first_bytes);
   if (compression == Compression::kNone) {
     if (auto error = refuse(first_bytes, path)) return fail(*error);
+    core->path_ = path;
   } else {
     auto unpacked = unpack(file->get(), compression, path, refuse, deadline);
     if (!unpacked) return fail(unpacked.error());
@@ -150,7 +150,8 @@ Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const 
   if (!mapped) return fail({.subject = path, .what = "cannot map", .os_errno = errno});
   core->mapped_ = std::move(*mapped);
   core->bytes_ = core->mapped_.bytes();
-  core->file_ = std::move(*file);
+  core->device_ = status.st_dev;
+  core->inode_ = status.st_ino;
 
   const auto count = core->header_count();
   if (!count) return fail(count.error());
@@ -278,9 +279,15 @@ void CoreFile::drop_overlaps() {
   }
 }
 
+// Asked of the path, as a descriptor kept for each core would be the end of many cores (ulimit -n). While the file is
+// mapped its inode stays, so that no other file can have its number. Where the path leads elsewhere by now, the pages
+// that were found lost tell, in whole pages; so they do of an unpacked core, whose file nobody else can reach.
 std::uint64_t CoreFile::held_now() const noexcept {
   struct stat status {};
-  return fstat(file_.get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+  const std::uint64_t held = mapped_.first_lost();
+  if (path_.empty() || stat(path_.c_str(), &status) != 0 || status.st_dev != device_ || status.st_ino != inode_)
+    return held;
+  return std::min(held, static_cast<std::uint64_t>(status.st_size));
 }
 
 const CoreSegment* CoreFile::find(Address a) const {

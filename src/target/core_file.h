@@ -1,13 +1,14 @@
 // A core file's bytes: mapped, and found by the address they had in the process.
 //
 //     +------------+  program headers: PT_NOTE (threads, mapped files, ...), and one PT_LOAD for each stretch of memory
-//     | ELF header |  p_filesz bytes of it are in the file, from p_offset on. What is behind them up to p_memsz was *not dumped*:
-//     +------------+  in a core that is missing memory, never zeros (core(5): coredump_filter; gdb's gcore leaves it out likewise)
-//     | notes      |
-//     | memory ... |
+//     | ELF header |  p_filesz bytes of it are in the file, from p_offset on. What is behind them up to p_memsz was
+//     *not dumped*:
+//     +------------+  in a core that is missing memory, never zeros (core(5): coredump_filter; gdb's gcore leaves it
+//     out likewise) | notes      | | memory ... |
 //     +------------+
 //
-// gcore writes the notes last, the kernel first. Either may be cut off.
+// gcore writes the notes last, the kernel first. Either may be cut off. No descriptor stays open: of a job there may be
+// more cores than one process may have open files.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 #include <vector>
 
 #include "base/deadline.h"
@@ -24,7 +26,6 @@
 #include "base/result.h"
 #include "base/types.h"
 #include "model/snapshot.h"
-#include "target/file_descriptor.h"
 
 namespace rankstacks {
 
@@ -73,7 +74,9 @@ class CoreFile {
   void report(std::string message, std::string hint);
 
   std::string subject_;
-  FileDescriptor file_;
+  std::string path_;   // empty: the mapped file is an unpacked one, without a name
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
   MappedFile mapped_;
   std::span<const std::byte> bytes_;
   std::vector<CoreSegment> segments_;

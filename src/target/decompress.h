@@ -11,7 +11,7 @@
 
 #include "base/deadline.h"
 #include "base/result.h"
-#include "target/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace rankstacks {
 

@@ -7,13 +7,14 @@
 #include <cstring>
 #include <elf.h>
 #include <fmt/format.h>
-#include <fstream>
 #include <iterator>
 #include <set>
 #include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 #include <unordered_set>
 
+#include "base/regular_file.h"
 #include "target/module_list.h"
 #include "target/stopped_process.h"
 
@@ -40,8 +41,9 @@ constexpr int kUninterruptibleLooks = 5;   // a millisecond apart
 // Whether the file that a process runs is a 32-bit one. False where it cannot be read.
 bool runs_32_bit(const std::string& executable) {
   std::array<char, EI_NIDENT> start{};
-  std::ifstream file(executable, std::ios::binary);
-  return file.read(start.data(), start.size()) && std::memcmp(start.data(), ELFMAG, SELFMAG) == 0 && start[EI_CLASS] == ELFCLASS32;
+  const auto file = open_regular_file(executable);
+  return file && pread(file->descriptor.get(), start.data(), start.size(), 0) == static_cast<ssize_t>(start.size()) &&
+         std::memcmp(start.data(), ELFMAG, SELFMAG) == 0 && start[EI_CLASS] == ELFCLASS32;
 }
 
 }  // namespace

@@ -177,9 +177,12 @@ class DwflStepper final : public FrameStepper {
       }
       bytes = module->copy->bytes();
     }
+    // Read back from memory: there is no file. Without an Elf libdwfl opens whatever *file_name says, itself (elfutils
+    // 0.188, libdwfl/dwfl_module_getdwarf.c, open_elf): a path that a target chose.
+    if (bytes.empty()) return -1;
     elf_version(EV_CURRENT);
     *elf = elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size());
-    *file_name = strdup(module->path->c_str());
+    if (*elf != nullptr) *file_name = strdup(module->path->c_str());
     return -1;   // no file descriptor: the Elf is enough
   }
   static int find_debuginfo(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word, char**) noexcept { return -1; }

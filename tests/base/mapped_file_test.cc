@@ -33,9 +33,12 @@ TEST_CASE("a file that is cut while it is mapped reads as zeros behind its end, 
   REQUIRE(ftruncate(scratch.fd, kPage) == 0);
   CHECK(at(*file, kPage - 1) == std::byte{'A'});
   CHECK_FALSE(file->has_lost_pages());
+  CHECK(file->first_lost() == 3 * kPage);
   CHECK(at(*file, 2 * kPage + 5) == std::byte{0});
   CHECK(file->has_lost_pages());
+  CHECK(file->first_lost() == 2 * kPage);
   CHECK(at(*file, kPage) == std::byte{0});
+  CHECK(file->first_lost() == kPage);
 }
 
 TEST_CASE("each mapping knows of its own losses alone, and one that is gone of none") {

@@ -28,6 +28,18 @@ TEST_CASE("core_pattern as a file") {
         "problem core-pattern: cores are to be files named /nowhere/%e.%p, and the folder is not there -> mkdir -p /nowhere && chmod 1777 "
         "/nowhere" +
             kAside);
+  // What stands there is another's word, and the line is there to be copied.
+  CHECK(with("/my cores/$(id)/it's.%p") ==
+        "problem core-pattern: cores are to be files named /my cores/$(id)/it's.%p, and the folder is not there -> "
+        "mkdir -p '/my cores/$(id)' && chmod "
+        "1777 '/my cores/$(id)'" +
+            kAside);
+  s.files["/proc/sys/kernel/core_uses_pid"] = "0\n";
+  CHECK(with("core; reboot") == "ok core-pattern: cores are files named core; reboot in the process's working folder");
+  CHECK(machine_line(s, "core-names") ==
+        "note core-names: the name has no %p: ranks that die in one folder write over each other's core -> sysctl "
+        "'kernel.core_pattern=core; reboot.%p'");
+  s.files["/proc/sys/kernel/core_uses_pid"] = "1\n";
   CHECK(with("/cores/%h/%p") == "ok core-pattern: cores are files named /cores/%h/%p");
   CHECK(with("/dev/null") == "problem core-pattern: kernel.core_pattern is /dev/null: cores are thrown away" + kAside);
   CHECK(with("") == "ok core-pattern: cores are files named  in the process's working folder");

@@ -179,6 +179,10 @@ TEST_CASE("a process: the GPU core that an exception would leave") {
   CHECK(with(on + "CUDA_COREDUMP_FILE=/x/gpu.%p" + '\0' + small) == "ok gpu-core: " + leaves + "/x/gpu.%p");
   CHECK(with(on + "CUDA_COREDUMP_FILE=/x/gpu") == "note gpu-core: " + leaves + "/x/gpu; the name has no %p: ranks in one folder write over each other's; " + large +
                                                        " -> CUDA_COREDUMP_FILE=/x/gpu.%h.%p -> " + small);
+  CHECK(with(on + "CUDA_COREDUMP_FILE=/x/a b`id`\x1b" + '\0' + small) ==
+        "note gpu-core: " + leaves +
+            "/x/a b`id`\x1b; the name has no %p: ranks in one folder write over each other's"
+            " -> CUDA_COREDUMP_FILE=$'/x/a b`id`\\033.%h.%p'");
   s.files.erase("/proc/7/environ");
   CHECK(process_line(s, 7, "gpu-core") == "note gpu-core: its environment cannot be read: No such file or directory");
 }

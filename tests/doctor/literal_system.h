@@ -45,6 +45,7 @@ class LiteralSystem : public System {
   std::optional<unsigned> owner(const std::string& path) const override { return find(owners, path); }
   std::optional<std::string> variable(const std::string& name) const override { return find(variables, name); }
   int try_open(const std::string& path) const override { return find(open_errors, path).value_or(0); }
+  int try_reach(const std::string& path) const override { return find(open_errors, path).value_or(0); }
   int try_seize(Tid tid) const override { return find(seize_errors, tid).value_or(0); }
   int try_read(Tid tid, Address) const override { return find(read_errors, tid).value_or(0); }
   int try_signal(Pid pid) const override { return find(signal_errors, pid).value_or(ESRCH); }

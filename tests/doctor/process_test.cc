@@ -172,7 +172,8 @@ TEST_CASE("why a process may not be traced") {
     s.present.insert("/sys/module/apparmor");
     s.files["/proc/self/attr/apparmor/current"] = "docker-default (enforce)\n";
     CHECK(process_line(s, 7, "ptrace") ==
-          kDenied + "this tool runs under the AppArmor profile docker-default (enforce) -> aa-complain 'docker-default'");
+          kDenied +
+              "this tool runs under the AppArmor profile docker-default (enforce) -> aa-complain -- docker-default");
     s.in_docker();
     CHECK(process_line(s, 7, "ptrace") ==
           kDenied +

@@ -243,9 +243,10 @@ TEST_CASE("only regular files are opened, and none blocks") {
   const Folder folder;
   const std::string fifo = (folder.path / "fifo").string();
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-  CHECK(Image::open(fifo, "lib.so").error().message() == "lib.so: not a regular file");
-  CHECK(Image::open("/dev/zero", "lib.so").error().message() == "lib.so: not a regular file");
-  CHECK(Image::open(folder.path.string(), "lib.so").error().message() == "lib.so: not a regular file");
+  CHECK(Image::open(fifo, "lib.so").error().message() == "lib.so: a pipe, not a regular file");
+  CHECK(Image::open("/dev/zero", "lib.so").error().message() == "lib.so: a device, not a regular file");
+  CHECK(Image::open(folder.path.string(), "lib.so").error().message() == "lib.so: a folder, not a regular file");
+  CHECK(Image::open("/proc/self/maps", "lib.so").error().message() == "lib.so: a file of procfs, not a regular file");
   auto missing = Image::open((folder.path / "none").string(), "lib.so");
   REQUIRE_FALSE(missing);
   CHECK(missing.error().message() == "lib.so: cannot open: No such file or directory");

@@ -129,6 +129,32 @@ TEST_CASE("only communicators of processes that are looked at are kept") {
   CHECK_FALSE(twins.communicators[0].members[0].process);
 }
 
+TEST_CASE("answers that contradict the machine") {
+  const std::vector<std::string> addresses{"127.0.0.1", "10.0.0.1"};
+  const std::vector<NcclProcess> processes{{{"node-a", 4711}, 5}};
+  const auto look = [](Pid pid) {
+    return pid == 6 ? LocalProcess::kPossible : pid == 7 ? LocalProcess::kNotOfNccl : LocalProcess::kNone;
+  };
+  const auto wrong = [&](const std::string& members, const std::string& rest = "") {
+    return contradiction_in(read(R"({"communicators": [{"hash": "0x1", )" + rest + R"("ranks": [)" + members + "]}]}"),
+                            processes, addresses, look)
+        .value_or("");
+  };
+  const std::string own = R"({"rank": 0, "pid": 5, "host": "10.0.0.1"})";
+  CHECK(wrong(own).empty());
+  CHECK(wrong(own + R"(,{"rank": 1, "pid": 6, "host": "10.0.0.1"},{"rank": 2, "pid": 8, "host": "10.0.0.2"})").empty());
+  CHECK(wrong(own + R"(,{"rank": 3, "pid": -1, "host": "10.0.0.1"})").empty());
+  CHECK(wrong(own + R"(,{"rank": 1, "pid": 8, "host": "10.0.0.1"})") ==
+        "it names pid 8 on this machine, which no process has");
+  CHECK(wrong(own + R"(,{"rank": 1, "pid": 7, "host": "127.0.0.1"})") ==
+        "it names pid 7 on this machine, which has no NCCL loaded");
+  CHECK(wrong(own + R"(,{"rank": 2, "pid": 6, "host": "10.0.0.1"})", R"("size": 2, )") ==
+        "it names rank 2 of communicator 0x1, which has 2 ranks");
+  CHECK(wrong(own + "," + own) == "it names rank 0 of communicator 0x1 twice");
+  // Of those that do not answer, nothing is claimed: they may have ended.
+  CHECK(wrong(own, R"("missing_ranks": [{"rank": 1, "pid": 8, "host": "10.0.0.1"}], )").empty());
+}
+
 TEST_CASE("counts that move between two answers") {
   NcclStatus first = read(R"({"communicators": [{"hash": "0x1", "ranks": [
     {"rank": 0, "pid": 5, "collective_counts": {"AllReduce": 3}}, {"rank": 1, "pid": 6, "collective_counts": {"AllReduce": 3}}, {"rank": 2, "pid": 7}]},

@@ -1,17 +1,25 @@
 // The dialogue with NCCL's RAS thread, against servers that behave and others that do not.
+#include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "nccl/fake_ras.h"
 #include "nccl/ras.h"
+#include "nccl/socket_owner.h"
 
 using namespace rankstacks;
 using namespace rankstacks::testing;
 
 namespace {
 
+bool anyone(int) { return true; }
+
 Result<NcclStatus> ask(const FakeRas& server, std::chrono::milliseconds patience = std::chrono::seconds(20)) {
-  return query_ras("localhost", server.port(), Deadline::after(patience));
+  return query_ras("localhost", server.port(), Deadline::after(patience), anyone);
 }
 
 // The error without its subject, which must name the server.
@@ -29,12 +37,95 @@ std::string error_of(const FakeRas& server, ErrorCode code, std::chrono::millise
 TEST_CASE("NCCL's answer is read") {
   const FakeRas server([](const Guest& guest) { answer_as_nccl(guest, real_answer("asleep")); });
   for (const char* host : {"localhost", "127.0.0.1", "0.0.0.0", "some-name-of-this-machine"}) {
-    const auto status = query_ras(host, server.port(), Deadline::after(std::chrono::seconds(20)));
+    const auto status = query_ras(host, server.port(), Deadline::after(std::chrono::seconds(20)), anyone);
     REQUIRE(status);
     CHECK(status->version == "2.28.9");
     REQUIRE(status->communicators.size() == 1);
     CHECK(status->communicators[0].members.size() == 2);
   }
+}
+
+TEST_CASE("who is not believed is asked nothing") {
+  std::atomic<bool> asked{false};
+  const FakeRas server([&](const Guest& guest) {
+    guest.line();
+    guest.say("SERVER PROTOCOL 2\n");
+    asked = asked || !guest.line().empty();
+  });
+  const auto status =
+      query_ras("localhost", server.port(), Deadline::after(std::chrono::seconds(20)), [](int) { return false; });
+  REQUIRE_FALSE(status);
+  CHECK(status.error().code == ErrorCode::kPermission);
+  CHECK(status.error().what == "is answered by a process that is not looked at");
+  // One connection after the other: a second one is taken when the first has ended.
+  CHECK(query_ras("localhost", server.port(), Deadline::after(std::chrono::seconds(20)), [](int) { return false; })
+            .error()
+            .code == ErrorCode::kPermission);
+  CHECK_FALSE(asked);
+}
+
+TEST_CASE("whose socket it is") {
+  // A program of its own, for its descriptors are looked through: this one's would do, but a socket has two ends, and
+  // both would be of this process.
+  const pid_t other = ::fork();
+  if (other == 0) {
+    for (int fd = 3; fd < 1024; ++fd) ::close(fd);
+    ::pause();
+    ::_exit(0);
+  }
+  std::uint64_t seen_inode = 0, listening_inode = 0;
+  const FakeRas server([&](const Guest& guest) { answer_as_nccl(guest, real_answer("asleep")); });
+  for (const TcpSocket& socket : tcp_sockets_of(::getpid()))
+    if (socket.listens && socket.local.port == server.port()) {
+      listening_inode = socket.inode;
+      CHECK(socket.local.text() == "127.0.0.1");
+      CHECK_FALSE(socket.local.is_any());
+    }
+  const auto believed = [&](int connected) {
+    seen_inode = inode_of_other_end(connected, ::getpid());
+    return true;
+  };
+  REQUIRE(query_ras("127.0.0.1", server.port(), Deadline::after(std::chrono::seconds(20)), believed));
+  CHECK(seen_inode != 0);
+  CHECK(listening_inode != 0);
+  const std::array own{::getpid()}, others{static_cast<Pid>(other)};
+  const std::array both{static_cast<Pid>(other), ::getpid()};
+  CHECK(owner_of_socket(listening_inode, own) == ::getpid());
+  CHECK(owner_of_socket(listening_inode, both) == ::getpid());
+  CHECK(owner_of_socket(listening_inode, others) == std::nullopt);
+  CHECK(owner_of_socket(0, own) == std::nullopt);
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+}
+
+TEST_CASE("the lines of /proc/net/tcp and tcp6") {
+  const auto sockets = parse_tcp_sockets(
+      "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+      "   0: 0100007F:6D7C 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 987654 1 "
+      "0000000000000000 100 0 0 10 0\n"
+      "   1: 0100007F:6D7C 0200007F:D431 01 00000000:00000000 00:00000000 00000000     0        0 0 1 0000000000000000 "
+      "20 4 30 10 -1\n"
+      "   2: 0000000000000000FFFF00000100007F:6D7C 00000000000000000000000000000000:0000 0A 00000000:00000000 "
+      "00:00000000 00000000 0 0 18446744073709551615 1\n"
+      "   3: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 7 1\n"
+      "   4: 00000000:0051 00000000:0000 0A 0:0 0:0 0 0 0 8\n"
+      "   5: 0100007F:6D7C 00000000:0000\n"
+      "   6: 0100007:6D7C 00000000:0000 0A 0:0 0:0 0 0 0 8\n"
+      "   7: 0100007F:16D7C 00000000:0000 0A 0:0 0:0 0 0 0 8\n"
+      "   8: 0100007G:6D7C 00000000:0000 0A 0:0 0:0 0 0 0 8\n");
+  REQUIRE(sockets.size() == 5);
+  CHECK(sockets[0].listens);
+  CHECK(sockets[0].local.text() == "127.0.0.1");
+  CHECK(sockets[0].local.port == 28028);
+  CHECK(sockets[0].inode == 987654);
+  CHECK_FALSE(sockets[1].listens);
+  CHECK(sockets[1].peer.text() == "127.0.0.2");
+  CHECK(sockets[2].local == sockets[0].local);   // of IPv6, bound to an address of IPv4
+  CHECK(sockets[2].inode == 18446744073709551615ull);
+  CHECK(sockets[3].local.is_any());
+  CHECK(sockets[3].local.text() == "::");
+  CHECK(sockets[4].local.is_any());
+  CHECK(sockets[4].local.text() == "0.0.0.0");
 }
 
 TEST_CASE("an answer in many small pieces") {
@@ -54,7 +145,7 @@ TEST_CASE("an answer in many small pieces") {
 TEST_CASE("nobody listens") {
   std::uint16_t port = 0;
   { port = FakeRas([](const Guest&) {}).port(); }
-  const auto answer = query_ras("localhost", port, Deadline::after(std::chrono::seconds(20)));
+  const auto answer = query_ras("localhost", port, Deadline::after(std::chrono::seconds(20)), anyone);
   REQUIRE_FALSE(answer);
   CHECK(answer.error().code == ErrorCode::kNotFound);
   CHECK(answer.error().message() == fmt::format("NCCL's RAS at localhost:{}: nobody listens there", port));
@@ -62,7 +153,7 @@ TEST_CASE("nobody listens") {
 
 TEST_CASE("an address of another machine is not asked") {
   // 192.0.2.0/24 is of documentation (RFC 5737): a connection there would wait until the deadline.
-  const auto answer = query_ras("192.0.2.1", 28028, Deadline::never());
+  const auto answer = query_ras("192.0.2.1", 28028, Deadline::never(), anyone);
   REQUIRE_FALSE(answer);
   CHECK(answer.error().code == ErrorCode::kNotFound);
 }

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "report/json_text.h"
 #include "report/report.h"
 #include "support/literal_job.h"
 
@@ -79,6 +81,29 @@ LiteralJob everything() {
 Json json_of(const JobSnapshot& job) { return Json::parse(json_report(job, analyze(job))); }
 
 }  // namespace
+
+TEST_CASE("a JSON string holds nothing raw that acts on a terminal, and the same value") {
+  // C0, DEL and C1; direction marks, embeddings, overrides and isolates; line and paragraph separators.
+  std::vector<char32_t> points{0x61c, 0x200e, 0x200f, 0x2028, 0x2029};
+  for (char32_t c = 0; c < 0x20; ++c) points.push_back(c);
+  for (char32_t c = 0x7f; c < 0xa0; ++c) points.push_back(c);
+  for (char32_t c = 0x202a; c <= 0x202e; ++c) points.push_back(c);
+  for (char32_t c = 0x2066; c <= 0x2069; ++c) points.push_back(c);
+  for (const char32_t c : points) {
+    std::string text = "a ";
+    if (c < 0x80) text += static_cast<char>(c);
+    else if (c < 0x800) text += {static_cast<char>(0xc0 | (c >> 6)), static_cast<char>(0x80 | (c & 0x3f))};
+    else
+      text += {static_cast<char>(0xe0 | (c >> 12)), static_cast<char>(0x80 | ((c >> 6) & 0x3f)),
+               static_cast<char>(0x80 | (c & 0x3f))};
+    const std::string json = json_quoted(text);
+    CAPTURE(static_cast<unsigned>(c), json);
+    CHECK(std::all_of(json.begin(), json.end(), [](char byte) { return byte >= 0x20 && byte < 0x7f; }));
+    CHECK(Json::parse(json).get<std::string>() == text);
+  }
+  CHECK(json_quoted("漢字 \xc2\xa0é") == "\"漢字 \xc2\xa0é\"");
+  CHECK(json_quoted("\xc2\x9b \xff") == "\"\\u009b \xef\xbf\xbd\"");   // no UTF-8: U+FFFD, as ever
+}
 
 TEST_CASE("the contract's fields") {
   const LiteralJob literal = everything();

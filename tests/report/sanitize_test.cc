@@ -30,6 +30,15 @@ TEST_CASE("invalid UTF-8 is shown byte by byte, valid text as it is") {
   CHECK(sanitize("漢字 é …") == "漢字 é …");
 }
 
+TEST_CASE("what acts on a terminal is escaped in JSON, and means the same") {
+  CHECK(escape_in_json("\"plain, 漢字 é\\n\"") == "\"plain, 漢字 é\\n\"");
+  CHECK(escape_in_json("\"\x7f\"") == "\"\\u007f\"");
+  CHECK(escape_in_json("\xc2\x9b"
+                       "31m") == "\\u009b31m");
+  CHECK(escape_in_json("\xe2\x80\xae") == "\\u202e");
+  CHECK(escape_in_json("\xf3\xa0\x81\x81") == "\\udb40\\udc41");   // U+E0041: a surrogate pair
+}
+
 TEST_CASE("columns") {
   CHECK(columns_of("abc") == 3);
   CHECK(columns_of("漢字") == 4);

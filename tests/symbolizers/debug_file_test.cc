@@ -45,6 +45,26 @@ std::vector<std::string> problems_of(const SymbolizerOptions& options, const elf
   return Symbolizer(options).resolve(image, std::span(&address, 1)).problems;
 }
 
+// one.so and two.so, of which dwz (with these options) has put what is common into one file.
+void share_parts(const Workshop& shop, const std::string& options) {
+  // Enough in common that dwz finds it worth sharing.
+  std::string common = "struct Base { virtual int f(int); int a, b, c; };\n";
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = "S" + std::to_string(i);
+    common += "struct " + name + " { int first, second; struct " + name + "* next; };\n";
+  }
+  common +=
+      "static inline __attribute__((always_inline)) int shared_inline(int x) {\n  volatile int y = x;\n  return y * "
+      "3;\n}\n";
+  shop.write("common.h", common);
+  std::string uses;
+  for (int i = 0; i < 60; ++i) uses += "S" + std::to_string(i) + " s" + std::to_string(i) + ";\n";
+  shop.write("one.cc", "#include \"common.h\"\n" + uses + "int one(int x) { return shared_inline(x) + 1; }\n");
+  shop.write("two.cc", "#include \"common.h\"\n" + uses + "int two(int x) { return shared_inline(x) + 2; }\n");
+  shop.run("for n in one two; do g++ -O1 -g -gdwarf-4 -shared -fPIC -Wl,--build-id $n.cc -o $n.so; done; dwz " +
+           options + " one.so two.so");
+}
+
 const Lines kHidden{"hidden(int) lib.cc:2"};
 
 }  // namespace
@@ -128,7 +148,8 @@ TEST_CASE("a debug link is a name, not a path, and a FIFO there does not block")
            "objcopy --add-section .gnu_debuglink=link lib.so path.so");
   CHECK(resolve_one(alone(), *shop.open("path.so"), built.hidden) == Lines{"?"});
   shop.run("printf 'pipe\\0\\0\\0\\0\\0\\0\\0\\0' > link && objcopy --add-section .gnu_debuglink=link lib.so pipe.so");
-  CHECK(problems_of(alone(), *shop.open("pipe.so"), built.hidden) == Lines{shop.path("pipe") + ": not a regular file"});
+  CHECK(problems_of(alone(), *shop.open("pipe.so"), built.hidden) ==
+        Lines{shop.path("pipe") + ": a pipe, not a regular file"});
 }
 
 TEST_CASE(".gnu_debugdata adds the functions that .dynsym lacks") {
@@ -178,19 +199,7 @@ TEST_CASE("an image gone from disk gets its debug file by build-id") {
 TEST_CASE("parts that dwz shared between files are found, and missed with a word") {
   if (!Workshop::has_tool("dwz")) return;
   const Workshop shop;
-  // Enough in common that dwz finds it worth sharing.
-  std::string common = "struct Base { virtual int f(int); int a, b, c; };\n";
-  for (int i = 0; i < 60; ++i) {
-    const std::string name = "S" + std::to_string(i);
-    common += "struct " + name + " { int first, second; struct " + name + "* next; };\n";
-  }
-  common += "static inline __attribute__((always_inline)) int shared_inline(int x) {\n  volatile int y = x;\n  return y * 3;\n}\n";
-  shop.write("common.h", common);
-  std::string uses;
-  for (int i = 0; i < 60; ++i) uses += "S" + std::to_string(i) + " s" + std::to_string(i) + ";\n";
-  shop.write("one.cc", "#include \"common.h\"\n" + uses + "int one(int x) { return shared_inline(x) + 1; }\n");
-  shop.write("two.cc", "#include \"common.h\"\n" + uses + "int two(int x) { return shared_inline(x) + 2; }\n");
-  shop.run("for n in one two; do g++ -O1 -g -gdwarf-4 -shared -fPIC -Wl,--build-id $n.cc -o $n.so; done; dwz -m common.dwz one.so two.so");
+  share_parts(shop, "-m common.dwz");
   const auto image = shop.open("one.so");
   REQUIRE(image->section(".gnu_debugaltlink") != nullptr);
   const Vaddr inlined = address_of(*image, "_Z3onei") + 4;
@@ -207,6 +216,57 @@ TEST_CASE("parts that dwz shared between files are found, and missed with a word
   shop.run("cp two.so common.dwz");
   CHECK(problems_of(alone(), *image, inlined).at(0).starts_with(shop.path("common.dwz") + ": refused as the shared debug file of " +
                                                                 shop.path("one.so") + ": its build-id is "));
+}
+
+TEST_CASE("the path of shared parts leads into debug directories or below the file's own folder, and nowhere else") {
+  if (!Workshop::has_tool("dwz")) return;
+  const Workshop shop;
+  // As Debian's dh_dwz does it: an absolute path below the debug directory. The image is in a folder of its own.
+  shop.run("mkdir -p debug/.dwz own/.dwz elsewhere");
+  share_parts(shop, "-m debug/.dwz/common.debug -M " + shop.path("debug/.dwz/common.debug"));
+  shop.run("mv one.so own/one.so");
+  const Vaddr inlined = address_of(*shop.open("own/one.so"), "_Z3onei") + 4;
+  const Lines both{"shared_inline common.h:64 <inlined>", "one(int) one.cc:62"};
+  CHECK(resolve_one(with_directory(shop.path("debug")), *shop.open("own/one.so"), inlined) == both);
+  CHECK(resolve_one(with_directory(shop.path("debug") + "/"), *shop.open("own/one.so"), inlined) == both);
+
+  // The very file, at places that the image may not choose.
+  shop.run(
+      "objcopy --dump-section .gnu_debugaltlink=link own/one.so && tail -c 20 link > id && cp debug/.dwz/common.debug "
+      "elsewhere/common.debug");
+  const auto linked = [&](const std::string& path) {
+    shop.run(
+        "printf '" + path +
+        "\\0' > link && cat id >> link && objcopy --update-section .gnu_debugaltlink=link own/one.so own/linked.so");
+    return shop.open("own/linked.so");
+  };
+  for (const std::string& path :
+       {shop.path("elsewhere/common.debug"), shop.path("debug/../elsewhere/common.debug"),
+        shop.path("debugger/common.debug"), std::string("../elsewhere/common.debug"), std::string("/proc/kmsg")}) {
+    CAPTURE(path);
+    const auto image = linked(path);
+    CHECK(resolve_one(with_directory(shop.path("debug")), *image, inlined) == Lines{"one(int)"});
+    const auto problems = problems_of(with_directory(shop.path("debug")), *image, inlined);
+    REQUIRE(problems.size() == 1);
+    CHECK(problems[0].starts_with(shop.path("own/linked.so") +
+                                  ": no lines or inlined functions: its shared debug file " + path + " (build-id "));
+    CHECK(problems[0].ends_with(") is outside of the debug directories and of its own folder"));
+  }
+  // Relative, as `dwz -r` and Fedora's files have it.
+  CHECK(resolve_one(with_directory(shop.path("debug")), *linked("../debug/.dwz/common.debug"), inlined) == both);
+  shop.run("cp debug/.dwz/common.debug own/.dwz/common.debug");
+  CHECK(resolve_one(alone(), *linked(".dwz/common.debug"), inlined) == both);
+  // In an allowed place, no other kind of file is opened, and none of another build is believed.
+  shop.run("mkfifo own/.dwz/pipe && cp own/one.so own/.dwz/other");
+  CHECK(problems_of(alone(), *linked(".dwz/pipe"), inlined).at(0) ==
+        shop.path("own/.dwz/pipe") + ": a pipe, not a regular file");
+  shop.run("objcopy --add-section .gnu_debugaltlink=link own/.dwz/common.debug own/.dwz/chain");
+  CHECK(problems_of(alone(), *linked(".dwz/chain"), inlined) ==
+        Lines{shop.path("own/.dwz/chain") + ": refused as the shared debug file of " + shop.path("own/linked.so") +
+              ": it names another one itself"});
+  CHECK(problems_of(alone(), *linked(".dwz/other"), inlined)
+            .at(0)
+            .starts_with(shop.path("own/.dwz/other") + ": refused as the shared debug file of "));
 }
 
 }  // namespace rankstacks

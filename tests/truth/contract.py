@@ -135,6 +135,78 @@ def case_output_file(folder):
         fixture.check_unharmed()
 
 
+def case_a_report_is_its_owners(folder):
+    """A new file is of mode 0600 whatever the umask says; one that is there keeps its mode; pipes and devices are
+    written to as they are."""
+    path = os.path.join(folder, "report")
+    with native("chain") as fixture:
+        for umask, command in ((0o000, "attach"), (0o022, "attach"), (0o022, "doctor")):
+            run_tool(command, "--pids", fixture.pid, "-o", path, preexec_fn=lambda: os.umask(umask))
+            mode = os.stat(path).st_mode & 0o777
+            check(mode == 0o600, "%s under umask %03o: mode %03o" % (command, umask, mode))
+            os.unlink(path)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write("x" * 1000000)
+        os.chmod(path, 0o664)
+        check(run_tool("attach", "--pids", fixture.pid, "-o", path)[0] == 0, "no report")
+        check(os.stat(path).st_mode & 0o777 == 0o664, "an existing file's mode: %03o" % (os.stat(path).st_mode & 0o777))
+        check(0 < os.path.getsize(path) < 1000000, "it was not written anew")
+        check(run_tool("attach", "--pids", fixture.pid, "-o", "/dev/null")[0] == 0, "/dev/null")
+        status, out, _ = run_tool("attach", "--pids", fixture.pid, "-o", "/dev/stdout")
+        check(status == 0 and str(fixture.pid).encode() in out, "/dev/stdout: %d %r" % (status, out))
+        fifo = os.path.join(folder, "fifo")
+        os.mkfifo(fifo)
+        process = subprocess.Popen([tool(), "attach", "--pids", str(fixture.pid), "-o", fifo])
+        with open(fifo, "rb") as stream:
+            check(str(fixture.pid).encode() in stream.read(), "nothing came through the pipe")
+        check(process.wait(timeout=60) == 0, "a pipe: status %d" % process.returncode)
+
+
+def case_json_does_nothing_to_a_terminal(folder):
+    """DEL, C1 controls and direction marks that a process has in its arguments: their values are in the JSON, the
+    characters are not."""
+    raw = "\x7f\x80\x9b\x9f\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"
+    process = subprocess.Popen(["/bin/sh", "-c", "read line", raw], stdin=subprocess.PIPE)
+    try:
+        for command in ("attach", "doctor"):
+            _, out, _ = run_tool(command, "--pids", process.pid, "--format", "json")
+            text = out.decode("utf-8")
+            bad = re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]", text)
+            check(not bad, "%s: raw in the JSON: %r" % (command, bad and text[max(0, bad.start() - 30):bad.end() + 30]))
+            if command == "attach":
+                arguments = only_rank(json.loads(text), process.pid)["command"]
+                check(arguments[-1] == raw, "the argument: %r" % arguments)
+    finally:
+        process.communicate(b"\n")
+
+
+def case_many_processes_and_few_descriptors(folder):
+    """200 processes, their 200 saved reports, and what the doctor says of them, under a limit of 128 open files."""
+    few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+    processes = [subprocess.Popen(["sleep", "1000"]) for _ in range(200)]
+    try:
+        pids = ",".join(str(process.pid) for process in processes)
+        report = json_report("attach", "--pids", pids, preexec_fn=few)
+        whole = [rank for rank in report["ranks"] if rank["status"] == "complete" and rank["threads"][0]["frames"]]
+        problems = [rank["problems"] for rank in report["ranks"] if rank["problems"]]
+        check(len(whole) == 200 == len(report["ranks"]), "%d whole ranks: %r" % (len(whole), problems[:3]))
+        status, out, err = run_tool("doctor", "--pids", pids, "--format", "json", preexec_fn=few)
+        opened = [finding for finding in json.loads(out)["findings"]
+                  if finding["subject"] == "process" and finding["check"] == "files" and finding["status"] == "ok"]
+        check(len(opened) == 200, "the doctor: %d, %d processes: %r" % (status, len(opened), err[-500:]))
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+    saved = []
+    for rank in report["ranks"]:
+        saved.append(os.path.join(folder, "report-%d.json" % rank["pid"]))
+        with open(saved[-1], "w", encoding="utf-8") as stream:
+            json.dump(dict(report, ranks=[rank]), stream)
+    check(len(json_report("report", *saved, preexec_fn=few)["ranks"]) == 200, "not all saved reports were read")
+
+
 def case_a_limit_of_file_size_is_said(folder):
     with native("chain") as fixture:
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))

@@ -107,6 +107,35 @@ def case_several_cores(folder):
     check(main_clusters == [[0, 1, 2]], "main threads cluster as %r" % main_clusters)
 
 
+def few_descriptors():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+
+
+def case_many_cores_and_few_descriptors(folder):
+    """200 cores under a limit of 128 open files: all are read, as they are without the limit, plain and compressed."""
+    with python("recursion") as one, native("threads") as two:
+        cores = []
+        for number, fixture in enumerate((one, two)):
+            debugger.write_core(fixture.pid, os.path.join(folder, "made-%d" % number))
+        subprocess.run(["gzip", "-1", "--keep", os.path.join(folder, "made-1")], check=True)
+        for number in range(200):
+            made = ("made-0", "made-1", "made-1.gz")[number % 50 if number % 50 < 3 else 1]
+            cores.append(os.path.join(folder, "core.%d" % number))
+            os.link(os.path.join(folder, made), cores[-1])
+        report = json_report("core", *cores, preexec_fn=few_descriptors)
+        seen = {rank["path"]: rank for rank in report["ranks"]}
+        check(sorted(seen) == sorted(cores), "%d of 200 cores are in the report" % len(seen))
+        for path, rank in seen.items():
+            fixture = one if os.stat(path).st_ino == os.stat(cores[0]).st_ino else two
+            check(rank["status"] == "complete" and rank["pid"] == fixture.pid, "%s: %r" % (path, rank["problems"]))
+            check(all(thread["frames"] for thread in rank["threads"]), "%s: a thread without a stack" % path)
+            check((rank["python"] is None) == (fixture is two), "%s: its Python: %r" % (path, rank["python"]))
+        status, out, err = run_tool("doctor", *cores, "--format", "json", preexec_fn=few_descriptors)
+        findings = [finding for finding in json.loads(out)["findings"] if finding["check"] == "core"]
+        whole = [finding for finding in findings if finding["status"] == "ok"]
+        check(len(whole) == 200, "the doctor: %d, %d cores: %r" % (status, len(whole), err[-500:]))
+
+
 def case_cut_off(folder):
     """What a truncated core holds is told, and that it is truncated; never more."""
     with native("threads") as fixture:

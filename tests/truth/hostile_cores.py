@@ -1,11 +1,14 @@
 """Cores and libraries that are damaged on purpose: each ends within 10 s and 1 GB, says what is wrong, and leaves the good core beside it whole."""
+import glob
 import json
 import mmap
 import os
 import random
+import re
 import resource
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import tempfile
@@ -14,7 +17,7 @@ import threading
 import cases
 import debugger
 from contract import FIXTURES, native, python
-from processes import Fixture, Skip, check
+from processes import Fixture, Opened, Skip, check
 from truth_native import compare
 from truth_python import only_rank
 
@@ -303,6 +306,49 @@ def case_hostile_symbols_of_the_right_build(folder):
             _, report, _ = run_bounded("core", core)
             rank = only_rank(report, pid)
             check(rank["threads"] and rank["threads"][0]["frames"], "no stack at all")
+
+
+def case_names_of_what_is_no_file(folder):
+    """A core may name anything as a file that was mapped: of /proc, /sys and devices nothing is opened, and the rank
+    says what it is."""
+    truth, core = good_core(folder)
+    with open(core, "rb") as stream:
+        content = stream.read()
+    library = max((path for path in re.findall(rb"/[\x21-\x7e]+/libc\.so\.6", content)), key=len)
+    fifo, device, link = ("/tmp/%s%d" % (letter, os.getpid()) for letter in "fdl")
+    child = subprocess.Popen(["sleep", "1000"])
+    try:
+        os.mkfifo(fifo)
+        places = [("/proc/%d/limits" % child.pid, "a file of procfs"), ("/sys/kernel/notes", "a file of sysfs"),
+                  (fifo, "a pipe")]
+        resources = sorted(glob.glob("/sys/bus/pci/devices/*/resource"))
+        if resources:
+            os.symlink(resources[0], link)           # beside it are those whose bytes are a device's registers
+            places.append((link, "a file of sysfs"))
+        if os.geteuid() == 0:
+            os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+            places.append((device, "a device"))
+        for place, kind in places:
+            if not os.path.exists(place) or len(place) > len(library):
+                print("not on this machine: %s" % place)
+                continue
+            name = place.encode()
+            name = b"/" * (len(library) - len(name)) + name
+            bad = os.path.join(folder, "bad")
+            with open(bad, "wb") as stream:
+                stream.write(content.replace(library + b"\0", name + b"\0"))
+            watch = Opened(place)
+            rank = beside_a_good_one(truth, core, bad)
+            told = [problem["message"] for problem in rank["problems"]]
+            watch.check_never_opened("core %s" % kind)
+            watch.close()
+            check(any("%s, not a regular file" % kind in message for message in told), "%s: %r" % (place, told))
+    finally:
+        child.kill()
+        child.wait()
+        for path in (fifo, device, link):
+            if os.path.lexists(path):
+                os.unlink(path)
 
 
 def case_cut_while_it_is_read(folder):

@@ -22,12 +22,36 @@ def a_libnccl(folder):
 
 
 class Ras:
-    """Answers VERBOSE STATUS with one document after the other; the last one again and again."""
+    """What the first of the ranks, which plays NCCL's RAS thread as well, answers to VERBOSE STATUS: one document after
+    the other; the last one again and again."""
 
-    def __init__(self, *documents, set_format=b"OK\n"):
-        self.documents = [document if isinstance(document, bytes) else json.dumps(document).encode() for document in documents]
+    def __init__(self, folder, *documents, set_format="OK\n"):
         self.set_format = set_format
-        self.asked = 0
+        self.path = os.path.join(folder, "answers-%d.json" % len(os.listdir(folder)))
+        self.answer(*documents)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+
+    def answer(self, *documents):
+        texts = [text.decode("latin-1") if isinstance(text, bytes) else json.dumps(text) for text in documents]
+        with open(self.path, "w", encoding="utf-8") as file:
+            json.dump({"set_format": self.set_format, "documents": texts}, file)
+
+    @property
+    def asked(self):
+        try:
+            with open(self.path + ".asked", encoding="utf-8") as file:
+                return int(file.read())
+        except FileNotFoundError:
+            return 0
+
+
+class Stranger:
+    """A program that is no rank, at the address of RAS: it answers as RAS does, and keeps what it was told."""
+
+    def __init__(self, document):
+        self.document = json.dumps(document).encode()
+        self.connections, self.lines = 0, []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.thread = threading.Thread(target=self._serve)
@@ -47,31 +71,38 @@ class Ras:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
-            with connection, contextlib.suppress(OSError):
-                self._answer(connection.makefile("rwb"))
-
-    def _answer(self, stream):
-        for line in stream:
-            if line.startswith(b"CLIENT PROTOCOL "):
-                stream.write(b"SERVER PROTOCOL 2\n")
-            elif line.startswith(b"TIMEOUT "):
-                stream.write(b"OK\n")
-            elif line == b"SET FORMAT json\n":
-                stream.write(self.set_format)
-            elif line == b"VERBOSE STATUS\n":
-                stream.write(self.documents[min(self.asked, len(self.documents) - 1)])
-                self.asked += 1
-                stream.flush()
-                return
-            stream.flush()
+            self.connections += 1
+            with connection, contextlib.suppress(OSError), connection.makefile("rwb") as stream:
+                for line in stream:
+                    self.lines.append(line)
+                    last = line == b"VERBOSE STATUS\n"
+                    greeting = line.startswith(b"CLIENT PROTOCOL ")
+                    stream.write(self.document if last else b"SERVER PROTOCOL 2\n" if greeting else b"OK\n")
+                    stream.flush()
+                    if last:
+                        break
 
 
 @contextlib.contextmanager
-def two_ranks(folder, address):
+def two_ranks(folder, address, answers=None, listener=None):
+    """Two ranks, the first of which has the listener, and accepts connections where there are answers to give."""
     library = a_libnccl(folder)
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(Fixture(["/usr/bin/python3", PROGRAM, library],
-                                           env=dict(os.environ, RANK=str(rank), WORLD_SIZE="2", NCCL_RAS_ADDR=address, PYTHONDONTWRITEBYTECODE="1"))) for rank in (0, 1)]
+        ranks = []
+        for rank in (0, 1):
+            plays = [answers, str(listener.fileno())] if rank == 0 and answers else []
+            keeps = [listener.fileno()] if rank == 0 and listener else []
+            variables = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", NCCL_RAS_ADDR=address)
+            command = ["/usr/bin/python3", PROGRAM, library] + plays
+            ranks.append(stack.enter_context(Fixture(command, pass_fds=keeps, env=variables)))
+        yield ranks
+
+
+@contextlib.contextmanager
+def ranks_with(folder, ras):
+    with two_ranks(folder, ras.address, ras.path, ras.listener) as ranks:
+        ras.listener.close()          # the rank's alone from now on
+        yield ranks
 
 
 def member(rank, pid, count, host="127.0.0.1"):
@@ -90,13 +121,12 @@ def attach(ranks, *arguments, **options):
 
 
 def case_counts_of_two_ranks(folder):
-    ras = Ras(b"")
-    with two_ranks(folder, ras.address) as ranks:
+    ras = Ras(folder, b"")
+    with ranks_with(folder, ras) as ranks:
         pids = [rank.pid for rank in ranks]
         lost = {"rank": 2, "host": "192.0.2.7", "pid": 5, "status": {"unresponsive": True, "considered_dead": False}}
-        ras.documents = [json.dumps(document(member(0, pids[0], 4), member(1, pids[1], count), missing=[lost])).encode() for count in (3, 5)]
-        with ras:
-            report = attach(ranks, "--samples", "2")
+        ras.answer(*[document(member(0, pids[0], 4), member(1, pids[1], count), missing=[lost]) for count in (3, 5)])
+        report = attach(ranks, "--samples", "2")
         check(ras.asked == 2, "it was asked %d times" % ras.asked)
         nccl = report["nccl"]
         check((nccl["version"], nccl["answers"]) == ("2.28.9", 2), "%r" % nccl)
@@ -118,19 +148,64 @@ def case_counts_of_two_ranks(folder):
 
 
 def case_one_look_asks_once(folder):
-    ras = Ras(b"")
-    with two_ranks(folder, ras.address) as ranks:
-        ras.documents = [json.dumps(document(member(0, ranks[0].pid, 4))).encode()]
-        with ras:
-            report = attach(ranks, "--samples", "1")
+    ras = Ras(folder, b"")
+    with ranks_with(folder, ras) as ranks:
+        ras.answer(document(member(0, ranks[0].pid, 4)))
+        report = attach(ranks, "--samples", "1")
         check(ras.asked == 1 and report["nccl"]["answers"] == 1, "asked %d times: %r" % (ras.asked, report.get("nccl")))
 
 
 def case_ras_of_another_job(folder):
-    with Ras(document(member(0, 1, 4), member(1, os.getpid(), 4))) as ras, two_ranks(folder, ras.address) as ranks:
+    """One that tells of other processes alone."""
+    ras = Ras(folder, document(member(0, 1, 4, host="192.0.2.7"), member(1, 2, 4, host="192.0.2.7")))
+    with ranks_with(folder, ras) as ranks:
         report = attach(ranks)
         check(ras.asked > 0, "it was not asked")
         check("nccl" not in report and not any(rank["problems"] for rank in report["ranks"]), "%r" % report.get("nccl"))
+
+
+def case_a_stranger_is_not_asked(folder):
+    """Who listens at RAS's address, and is no rank, is not even connected to; what it would say of the ranks is not in
+    the report."""
+    with Stranger(document(member(0, 1, 4))) as stranger, two_ranks(folder, stranger.address) as ranks:
+        stranger.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
+        report = attach(ranks)
+        check(stranger.connections == 0, "it was connected to %d times" % stranger.connections)
+        check("nccl" not in report, "believed: %r" % report.get("nccl"))
+        check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % report["ranks"])
+
+
+def case_a_stranger_who_answers_for_a_rank(folder):
+    """A rank listens, and another process takes the connection: its socket is no rank's, and it is asked nothing."""
+    with Stranger(document(member(0, 1, 4))) as stranger, \
+            two_ranks(folder, stranger.address, listener=stranger.listener) as ranks:
+        stranger.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
+        report = attach(ranks)
+        check(stranger.connections > 0, "nobody connected")
+        check(set(stranger.lines) == {b"CLIENT PROTOCOL 2\n"}, "it was told %r" % stranger.lines)
+        check("nccl" not in report, "believed: %r" % report.get("nccl"))
+        check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % report["ranks"])
+
+
+def case_answers_that_contradict_the_machine(folder):
+    """A rank that tells of processes that are not there, of some without NCCL, of ranks that cannot be: said, and not
+    believed."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for wrong, said in ((member(1, gone.pid, 4), "pid %d on this machine, which no process has" % gone.pid),
+                        (member(1, os.getpid(), 4), "pid %d on this machine, which has no NCCL loaded" % os.getpid()),
+                        (member(5, 1, 4, host="192.0.2.7"), "rank 5 of communicator 0xafc, which has 2 ranks"),
+                        (member(0, 1, 4, host="192.0.2.7"), "rank 0 of communicator 0xafc twice")):
+        ras = Ras(folder, b"")
+        with ranks_with(folder, ras) as ranks:
+            ras.answer(document(member(0, ranks[0].pid, 4), wrong))
+            report = attach(ranks)
+            problems = [rank["problems"] for rank in report["ranks"]]
+            check("nccl" not in report, "believed: %r" % report.get("nccl"))
+            message = "NCCL's RAS at %s: its answer is not believed: it names %s" % (ras.address, said)
+            check([problem["message"] for problem in problems[0]] == [message] and problems[1] == [], "%r" % problems)
+            check(problems[0][0]["hint"], "no hint")
+            check(all(rank["status"] == "complete" for rank in report["ranks"]), "the ranks: %r" % report["ranks"])
 
 
 def case_nobody_listens(folder):
@@ -143,13 +218,17 @@ def case_nobody_listens(folder):
 
 
 def case_a_rank_without_nccl_is_not_asked(folder):
-    with Ras(document(member(0, 1, 4))) as ras, Fixture([os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain")], env={"RANK": "0", "NCCL_RAS_ADDR": ras.address}) as rank:
+    chain = os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain")
+    with Stranger(document(member(0, 1, 4))) as stranger, \
+            Fixture([chain], pass_fds=[stranger.listener.fileno()],
+                    env={"RANK": "0", "NCCL_RAS_ADDR": stranger.address}) as rank:
         attach([rank])
-        check(ras.asked == 0, "it was asked")
+        check(stranger.connections == 0, "it was asked")
 
 
 def case_old_ras_is_a_problem_of_the_first_rank(folder):
-    with Ras(b"", set_format=b"ERROR: Unknown command SET FORMAT json\n") as ras, two_ranks(folder, ras.address) as ranks:
+    ras = Ras(folder, b"", set_format="ERROR: Unknown command SET FORMAT json\n")
+    with ranks_with(folder, ras) as ranks:
         report = attach(ranks)
         problems = [rank["problems"] for rank in report["ranks"]]
         check(len(problems[0]) == 1 and problems[1] == [], "problems: %r" % problems)
@@ -159,7 +238,8 @@ def case_old_ras_is_a_problem_of_the_first_rank(folder):
 
 def case_hostile_ras(folder):
     for answer in (b"[" * 100000, b'{"communicators": [{"hash": "a", "ranks": [{}]}]}', b"\xff\xfe", b'{"communicators"', b""):
-        with Ras(answer) as ras, two_ranks(folder, ras.address) as ranks:
+        ras = Ras(folder, answer)
+        with ranks_with(folder, ras) as ranks:
             report = attach(ranks)
             check("nccl" not in report and len(report["ranks"][0]["problems"]) == 1, "%r: %r" % (answer[:40], report["ranks"][0]["problems"]))
 
@@ -173,7 +253,7 @@ def case_container_with_a_network_of_its_own(folder):
         raise Skip("this machine refuses new namespaces")
     template = os.path.join(folder, "answer.json")
     with open(template, "w", encoding="utf-8") as file:
-        json.dump(document(member(0, "PID", 7)), file)
+        json.dump({"set_format": "OK\n", "documents": [json.dumps(document(member(0, "PID", 7)))]}, file)
     environment = {name: value for name, value in os.environ.items() if name != "NCCL_RAS_ADDR"}
     process = subprocess.Popen(unshare + ["/usr/bin/python3", PROGRAM, a_libnccl(folder), template], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     try:

@@ -4,13 +4,14 @@ import os
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 
 import cases
 import interpreters
 from contract import native, text_of
-from processes import Fixture, Skip, check, json_report, run_tool, state_of, task_states, tool, wait_until
+from processes import Fixture, Opened, Skip, check, json_report, run_tool, state_of, task_states, tool, wait_until
 from truth_native import compare
 from truth_python import compare as compare_python
 from truth_python import only_rank
@@ -20,6 +21,44 @@ NOBODY = 65534
 
 def problems_of(rank):
     return " ".join(problem["message"] + " " + (problem["hint"] or "") for problem in rank["problems"])
+
+
+MAPS_A_DEVICE = """
+import ctypes, json, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+for number, path in enumerate(sys.argv[1:]):
+    file = os.open(path, os.O_RDONLY)
+    for protection in (1, 5):
+        address = 0x100000 + 0x10000 * (16 * number + protection)      # below the program: the first mapping there is
+        if libc.mmap(address, 4096, protection, 0x12, file, 0) != address:      # private, fixed
+            print(json.dumps({"skip": "%s cannot be mapped: %s" % (path, os.strerror(ctypes.get_errno()))}), flush=True)
+            sys.exit()
+    os.close(file)
+print(json.dumps({"pid": os.getpid()}), flush=True)
+for line in sys.stdin:
+    print("alive", flush=True)
+"""
+
+
+def case_maps_a_device(folder):
+    """Of a process that has a device mapped, nobody opens the device: neither attach nor the doctor."""
+    if os.geteuid() != 0:
+        raise Skip("a device's node needs root")
+    device = os.path.join(folder, "device")
+    os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+    with Fixture(["/usr/bin/python3", "-c", MAPS_A_DEVICE, device]) as fixture:
+        with open("/proc/%d/maps" % fixture.pid, encoding="utf-8") as maps:
+            check(any(line.rstrip().endswith(device) for line in maps), "the kernel does not show the device as mapped")
+        watch = Opened(device)
+        for command in (["attach", "--format", "json"], ["doctor", "--format", "json"]):
+            run_tool(command[0], "--pids", fixture.pid, *command[1:])
+            watch.check_never_opened(command[0])
+        watch.close()
+        rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
+        check(rank["status"] == "complete", "%s: %r" % (rank["status"], rank["problems"]))
+        fixture.check_unharmed()
 
 
 def case_zombie(folder):

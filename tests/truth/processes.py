@@ -1,4 +1,5 @@
 """Fixture programs as processes: started, waited for, looked at through /proc, ended."""
+import ctypes
 import json
 import os
 import select
@@ -139,6 +140,33 @@ class Fixture:
         self.process.stdout.close()
         for folder in getattr(self, "ready", {}).get("remove", []):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+class Opened:
+    """Whether a file is opened, by whatever name, from now on: the kernel tells. A look with O_PATH opens nothing."""
+    IN_OPEN = 0x20
+
+    def __init__(self, path):
+        self.path = path
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.events = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        watched = libc.inotify_add_watch(self.events, path.encode(), self.IN_OPEN)
+        check(watched >= 0, "inotify: %s: %s" % (path, os.strerror(ctypes.get_errno())))
+
+    def opened(self):
+        try:
+            return bool(os.read(self.events, 4096))
+        except BlockingIOError:
+            return False
+
+    def check_never_opened(self, what):
+        """And that the watch would have told."""
+        check(not self.opened(), "%s: %s was opened" % (what, self.path))
+        os.close(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK))
+        check(self.opened(), "the watch of %s sees nothing" % self.path)
+
+    def close(self):
+        os.close(self.events)
 
 
 def tool():

@@ -1,0 +1,72 @@
+#include "base/regular_file.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <fcntl.h>
+#include <sys/vfs.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace rankstacks {
+namespace {
+
+struct KernelsOwn {
+  std::uint32_t magic;
+  const char* name;
+};
+
+// File systems whose files are made by code of the kernel or of a driver at the moment of the call. Numbers from
+// Linux 6.12: include/uapi/linux/magic.h, and where the file system itself states it, that file.
+constexpr std::array kKernelsOwn = {
+    KernelsOwn{0x00009fa0, "procfs"},       KernelsOwn{0x62656572, "sysfs"},     KernelsOwn{0x64626720, "debugfs"},
+    KernelsOwn{0x74726163, "tracefs"},      KernelsOwn{0x0027e0eb, "cgroup"},    KernelsOwn{0x63677270, "cgroup2"},
+    KernelsOwn{0x73636673, "securityfs"},   KernelsOwn{0xf97cff8c, "selinuxfs"}, KernelsOwn{0x43415d53, "smackfs"},
+    KernelsOwn{0x5a3c69f0, "apparmorfs"},   KernelsOwn{0x6165676c, "pstore"},    KernelsOwn{0xde5e81e4, "efivarfs"},
+    KernelsOwn{0xcafe4a11, "bpf"},          KernelsOwn{0x62656570, "configfs"},  KernelsOwn{0x42494e4d, "binfmt_misc"},
+    KernelsOwn{0x65735543, "fusectl"},      KernelsOwn{0x19800202, "mqueue"},    KernelsOwn{0x6e736673, "nsfs"},
+    KernelsOwn{0x50494446, "pidfs"},        KernelsOwn{0x534f434b, "sockfs"},    KernelsOwn{0x50495045, "pipefs"},
+    KernelsOwn{0x09041934, "anon_inodefs"}, KernelsOwn{0x444d4142, "dma-buf"},   KernelsOwn{0x5345434d, "secretmem"},
+    KernelsOwn{0x474d454d, "guest_memfd"},  KernelsOwn{0x07655821, "resctrl"},   KernelsOwn{0xabba1974, "xenfs"},
+    KernelsOwn{0x00009fa1, "openpromfs"},   KernelsOwn{0x00009fa2, "usbdevfs"},  KernelsOwn{0x0a647361, "functionfs"},
+    KernelsOwn{0x67596969, "rpc_pipefs"},   KernelsOwn{0x6e667364, "nfsd"},      KernelsOwn{0x00000187, "autofs"},
+    KernelsOwn{0x00001cd1, "devpts"},       KernelsOwn{0x6c6f6f70, "binderfs"},
+};
+
+std::string kind_of(const struct stat& status) {
+  if (S_ISDIR(status.st_mode)) return "a folder";
+  if (S_ISFIFO(status.st_mode)) return "a pipe";
+  if (S_ISSOCK(status.st_mode)) return "a socket";
+  return S_ISREG(status.st_mode) ? "" : "a device";
+}
+
+}  // namespace
+
+tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path) {
+  const auto failed = [](int why) { return tl::unexpected(NotRegular{.os_errno = why, .kind = "", .hint = ""}); };
+  const auto other_kind = [](std::string kind) {
+    return tl::unexpected(NotRegular{.os_errno = 0, .kind = std::move(kind), .hint = ""});
+  };
+  const FileDescriptor place(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  RegularFile file;
+  if (!place.is_open() || fstat(place.get(), &file.status) != 0) return failed(errno);
+  if (std::string kind = kind_of(file.status); !kind.empty()) return other_kind(std::move(kind));
+  struct statfs system {};
+  if (fstatfs(place.get(), &system) != 0) return failed(errno);
+  for (const KernelsOwn& own : kKernelsOwn)
+    if (own.magic == static_cast<std::uint32_t>(system.f_type))
+      return other_kind(fmt::format("a file of {}", own.name));
+  // O_NONBLOCK: a lease that somebody holds on the file is not waited for (fcntl(2), F_SETLEASE).
+  file.descriptor = FileDescriptor(
+      ::open(fmt::format("/proc/self/fd/{}", place.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file.descriptor.is_open()) return file;
+  const int why = errno;
+  // The descriptor is there, so it is /proc that is not.
+  if (why == ENOENT)
+    return tl::unexpected(
+        NotRegular{.os_errno = why, .kind = "", .hint = "mount /proc: files are opened through /proc/self/fd"});
+  return failed(why);
+}
+
+}  // namespace rankstacks

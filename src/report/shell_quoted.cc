@@ -1,0 +1,38 @@
+#include "report/shell_quoted.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "report/sanitize.h"
+
+namespace rankstacks {
+namespace {
+
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_@%+=:,./-").find(c) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::string shell_quoted(std::string_view text) {
+  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  std::string out;
+  if (sanitize(text) != text) {
+    // Three digits each: what follows may be a digit itself.
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte < 0x20 || byte >= 0x7f || c == '\'' || c == '\\') out += fmt::format("\\{:03o}", byte);
+      else out += c;
+    }
+    return "$'" + out + "'";
+  }
+  for (const char c : text) {
+    if (c == '\'') out += "'\\''";
+    else out += c;
+  }
+  return "'" + out + "'";
+}
+
+}  // namespace rankstacks
