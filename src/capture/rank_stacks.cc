@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/workers.h"
+#include "capture/exception_cause.h"
 #include "target/limited_target.h"
 #include "target/syscalls.h"
 
@@ -427,7 +428,10 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
       }
     }
     if (i < rank.futex_owners.size() && rank.futex_owners[i] != 0 && locks_mutex(table, thread.frames)) thread.lock_owner = rank.futex_owners[i];
-    if (i < rank.exceptions.size() && rank.exceptions[i] && terminates(table, thread.frames)) thread.exception = CxxException{type_name(rank.exceptions[i]->type), rank.exceptions[i]->what};
+    if (i < rank.exceptions.size() && rank.exceptions[i] && terminates(table, thread.frames)) {
+      const HeldException& held = *rank.exceptions[i];
+      thread.exception = CxxException{type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};
+    }
     if (rank.python && info.registers) {
       const auto futex = futex_address(target, *info.registers);
       const bool on_gil = futex && std::any_of(rank.python->gil_ranges.begin(), rank.python->gil_ranges.end(), [&](const Range& r) { return r.contains(*futex); });
