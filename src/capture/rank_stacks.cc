@@ -227,7 +227,10 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       if (finished || (other.end == stack.end && other.frames.size() > stack.frames.size())) stack = std::move(other);
     }
     if (target.gave_up() && stack.end == StackEnd::kNoUnwindInfo) stack.end = StackEnd::kMemoryUnavailable;   // what it lacks was not looked for
-    if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() && lacks_stack(*rank.target, stack.frames.back().sp)) ++not_held;
+    if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() &&
+        !rank.lost_stacks.contains(thread.tid) && lacks_stack(*rank.target, stack.frames.back().sp)) {
+      ++not_held;
+    }
     frames += stack.frames.size();
     unwound += stack.frames.size() + (stack.omitted ? stack.omitted->count : 0);
     rank.stacks.push_back(std::move(stack));
