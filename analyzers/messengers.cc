@@ -27,7 +27,24 @@ std::optional<std::size_t> ending_frame(const JobSnapshot& job, const ThreadSnap
 
 }  // namespace
 
-bool is_messenger(Role role) { return role == Role::kNcclWatchdog || role == Role::kNcclHeartbeat || role == Role::kNcclMonitor; }
+bool is_messenger(Role role, const ThreadSnapshot& thread) {
+  if (thread.exception && thread.exception->cause == ExceptionCause::kOwnGpu) return false;
+  return role == Role::kNcclWatchdog || role == Role::kNcclHeartbeat || role == Role::kNcclMonitor;
+}
+
+std::vector<Evidence> find_gpu_failures(const JobSnapshot& job) {
+  std::vector<Evidence> failures;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankSnapshot& rank = job.ranks[r];
+    if (rank.kind != RankKind::kRank) continue;
+    for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+      const ThreadSnapshot& thread = rank.threads[t];
+      if (!thread.exception || thread.exception->cause != ExceptionCause::kOwnGpu) continue;
+      if (const auto frame = ending_frame(job, thread)) failures.push_back({r, t, *frame});
+    }
+  }
+  return failures;
+}
 
 std::vector<Evidence> find_messengers(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) {
   std::vector<Evidence> messengers;
@@ -35,7 +52,7 @@ std::vector<Evidence> find_messengers(const JobSnapshot& job, const std::vector<
     const RankSnapshot& rank = job.ranks[r];
     if (rank.kind != RankKind::kRank) continue;
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
-      if (!is_messenger(roles[r][t])) continue;
+      if (!is_messenger(roles[r][t], rank.threads[t])) continue;
       const auto frame = ending_frame(job, rank.threads[t]);
       const bool got_signal = rank.signal && rank.signal->number == SIGABRT && rank.signal->tid == rank.threads[t].tid && !rank.threads[t].frames.empty();
       if (frame || got_signal) messengers.push_back({r, t, frame.value_or(0)});

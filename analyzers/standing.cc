@@ -476,7 +476,7 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
     if (rank.signal->number != SIGABRT) continue;
     bool by_messenger = false;   // NCCL's watchdog aborts its process because of what another rank did
     for (std::size_t t = 0; t < rank.threads.size(); ++t)
-      if (rank.threads[t].tid == rank.signal->tid) by_messenger = is_messenger(roles[r][t]);
+      if (rank.threads[t].tid == rank.signal->tid) by_messenger = is_messenger(roles[r][t], rank.threads[t]);
     if (!by_messenger) aborts.push_back(r);
   }
   // A signal that every rank shares tells nobody apart; a single core shares it with no one.

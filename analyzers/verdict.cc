@@ -13,6 +13,8 @@
 //      symmetric; else undecided.
 //
 // Whatever it is: a watchdog that ends its process is named as what it is, the messenger (messengers.h), with what it carries.
+// One that carries an error of its own process's GPU work is none: its rank has `crashed`, or, while it lives, is on its way
+// to its end by that `exception`, which counts after 1.
 //
 // Confidence: 0.90 where a frame or the state told, 0.75 where the system call or a lock did, 0.60 for the program's own code; 0.70 for a
 // missing rank, 0.65 for a mismatch (0.80 where groups or peers are known, 0.40 between equal sides); by what its GPU runs 0.85 for a kernel,
@@ -132,6 +134,7 @@ class Judge {
       return undecided(fmt::format("{} there more than once: these are processes of several jobs, or of one job at several times; name those of one (--pids, or its cores)", twice));
     if (auto faults = of_gpu_faults()) return *faults;
     if (const auto crashed = crashed_ranks(job_, roles_); !crashed.empty()) return of_crashed(crashed);
+    if (auto failed = of_gpu_failures()) return *failed;
     if (tally_.gpu_only.size() + tally_.failed.size() + tally_.ended.size() == compared_) return of_gpus_alone();
     if (several_looks_)
       if (auto healthy = of_progress()) return *healthy;
@@ -239,21 +242,58 @@ class Judge {
 
   Verdict of_crashed(const std::vector<std::size_t>& crashed) const {
     std::vector<Suspect> suspects;
+    std::vector<Standing> others;
     for (const Standing& s : standings_) {
-      if (std::find(crashed.begin(), crashed.end(), s.rank) == crashed.end()) continue;
+      if (std::find(crashed.begin(), crashed.end(), s.rank) == crashed.end()) {
+        others.push_back(s);
+        continue;
+      }
       const RankSnapshot& rank = job_.ranks[s.rank];
       Suspect one;
       one.rank = s.rank;
       one.reason = "crashed";
       one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, "crashed"));
-      one.advice = advice_for("crashed");
+      one.advice = fails_on_gpu(rank) ? advice_for_gpu_failure() : advice_for("crashed");
       one.confidence = bounded(compared_ > 1 ? 0.90 : 0.60);
       for (std::size_t t = 0; t < rank.threads.size(); ++t)
         if (rank.threads[t].tid == rank.signal->tid && !rank.threads[t].frames.empty())
           one.evidence.push_back({s.rank, t, telling_frame(job_, rank.threads[t]).value_or(0)});
       suspects.push_back(std::move(one));
     }
-    return culprits(std::move(suspects), describe_waiting(job_, standings_));
+    return culprits(std::move(suspects), describe_waiting(job_, others));
+  }
+
+  // A rank that lives, or whose core was taken while it did, on its way to its end because its own GPU work failed.
+  // What all ranks share tells nobody apart.
+  std::optional<Verdict> of_gpu_failures() const {
+    const std::vector<Evidence> failures = find_gpu_failures(job_);
+    std::vector<Suspect> suspects;
+    std::vector<Standing> others;
+    for (const Standing& s : standings_) {
+      Suspect one;
+      std::copy_if(failures.begin(), failures.end(), std::back_inserter(one.evidence),
+                   [&](const Evidence& e) { return e.rank == s.rank; });
+      if (one.evidence.empty() || s.stranger) {
+        others.push_back(s);
+        continue;
+      }
+      one.rank = s.rank;
+      one.reason = "exception";
+      const ThreadSnapshot& thread = job_.ranks[s.rank].threads[one.evidence.front().thread];
+      one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_gpu_failure(thread));
+      one.advice = advice_for_gpu_failure();
+      one.confidence = bounded(compared_ > 1 ? 0.90 : 0.60);
+      suspects.push_back(std::move(one));
+    }
+    if (suspects.empty() || (compared_ > 1 && suspects.size() == compared_)) return std::nullopt;
+    return culprits(std::move(suspects), describe_waiting(job_, others));
+  }
+
+  // The thread that got the rank's signal dies of an error of the rank's own GPU work.
+  static bool fails_on_gpu(const RankSnapshot& rank) {
+    return std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
+      return thread.tid == rank.signal->tid && thread.exception && thread.exception->cause == ExceptionCause::kOwnGpu;
+    });
   }
 
   // "ranks 0-3": those that moved between the looks.

@@ -51,6 +51,10 @@ constexpr std::string_view kKernelAdvice = "look again: if this kernel is still 
 constexpr std::string_view kIdleGpuAdvice = "no kernel is there to wait for: look at what its stream waits for (a copy, an event, a host function), and for Xid errors in the kernel log";
 constexpr std::string_view kGpuFaultAdvice = "start with this kernel and thread: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to see who launches it";
 
+constexpr std::string_view kGpuFailureAdvice =
+    "the text is of this rank's own GPU work: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to "
+    "see which kernel it is; look for Xid errors (ECC, a lost GPU) in the kernel log";
+
 const Words* words_of(std::string_view reason) {
   for (const Words& words : kWords)
     if (words.reason == reason) return &words;
@@ -165,6 +169,13 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, s
   }
   const std::string other = reason == "python-lock" && !verb.ends_with("processes") && rank.status == Status::kComplete ? describe_other_thread(job, rank, thread) : "";
   return verb + in_brackets(describe_place(job, thread), block) + other;
+}
+
+std::string advice_for_gpu_failure() { return std::string(kGpuFailureAdvice); }
+
+std::string describe_gpu_failure(const ThreadSnapshot& thread) {
+  return "ends by an error of its own GPU work" +
+         in_brackets("", thread.exception ? describe_exception(*thread.exception) : "");
 }
 
 std::string describe_waiting(const JobSnapshot& job, const std::vector<Standing>& standings) {

@@ -17,6 +17,10 @@ std::string advice_for(const JobSnapshot& job, const Standing& standing, std::st
 // "is in its data pipeline (Blocked.__getitem__ at train.py:9, blocked in read(fd 5 -> pipe:[123]))"
 std::string describe_suspect(const JobSnapshot& job, const Standing& standing, std::string_view reason);
 
+// "ends by an error of its own GPU work (c10::DistBackendError: ... CUDA error: an illegal memory access ...)"
+std::string describe_gpu_failure(const ThreadSnapshot& thread);
+std::string advice_for_gpu_failure();
+
 // "ranks 0-1,3-7 wait in all_reduce"; empty where nobody waits.
 std::string describe_waiting(const JobSnapshot& job, const std::vector<Standing>& standings);
 

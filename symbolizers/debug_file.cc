@@ -38,18 +38,25 @@ std::span<const std::byte> section_bytes(const elf::Image& image, std::string_vi
 // /proc/PID/map_files/... and a bare name say nothing of where the file lies.
 bool names_a_folder(const std::string& path) { return path.starts_with('/') && path.find("/map_files/") == std::string::npos; }
 
-// The folders a file lies in, by every name it has: as opened, as the target calls it, and without links (/lib is /usr/lib).
-std::vector<std::string> folders_of(const elf::Image& image) {
-  std::vector<std::string> folders;
+// The full names that a file has: as opened, as the target calls it, and without links (/lib is /usr/lib).
+std::vector<std::string> names_of(const elf::Image& image) {
+  std::vector<std::string> names;
   const auto add = [&](const std::string& path) {
-    if (!names_a_folder(path)) return;
-    std::string folder = fs::path(path).parent_path().string();
-    if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(std::move(folder));
+    if (names_a_folder(path) && std::find(names.begin(), names.end(), path) == names.end()) names.push_back(path);
   };
   add(image.path());
   add(image.name());
   std::error_code ignored;
   if (names_a_folder(image.path())) add(fs::canonical(image.path(), ignored).string());
+  return names;
+}
+
+std::vector<std::string> folders_of_names(const std::vector<std::string>& names) {
+  std::vector<std::string> folders;
+  for (const std::string& name : names) {
+    std::string folder = fs::path(name).parent_path().string();
+    if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(std::move(folder));
+  }
   return folders;
 }
 
@@ -62,6 +69,19 @@ std::optional<std::string> below(const std::vector<std::string>& folders, const 
     if (plain.size() > prefix.size() && plain.starts_with(prefix)) return plain;
   }
   return std::nullopt;
+}
+
+std::vector<std::string> folders_of(const elf::Image& image) { return folders_of_names(names_of(image)); }
+
+// There is no such file, which is nobody's mistake.
+bool is_absent(const Error& error) {
+  return error.code == ErrorCode::kNotFound || error.os_errno == ENOTDIR || error.os_errno == ENAMETOOLONG;
+}
+
+// A path that stays below the folder that it is put behind.
+bool stays_below(const fs::path& path) {
+  return path.is_relative() && !path.empty() &&
+         std::none_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
 }
 
 }  // namespace
@@ -79,7 +99,7 @@ std::vector<std::string> DebugFiles::roots() const {
 std::shared_ptr<const elf::Image> DebugFiles::open_if_there(const std::string& path) {
   auto opened = elf::Image::open(path, path);
   if (opened) return *opened;
-  if (opened.error().code != ErrorCode::kNotFound && opened.error().os_errno != ENOTDIR && opened.error().os_errno != ENAMETOOLONG) {
+  if (!is_absent(opened.error())) {
     problems_.push_back(opened.error().message());
   }
   return nullptr;
@@ -218,6 +238,99 @@ std::shared_ptr<const elf::Image> DebugFiles::mini_debug_info(const elf::Image& 
   auto unpacked = elf::Image::from_bytes(std::move(bytes), image.name() + " (.gnu_debugdata)");
   if (!unpacked) return refuse(unpacked.error().what);
   return *unpacked;
+}
+
+// Both are asked for their names when there is a split unit: that takes system calls.
+SplitFiles::SplitFiles(DebugFiles& files, const elf::Image& image, const elf::Image& stripped)
+    : files_(files), image_(image), stripped_(stripped) {}
+
+std::shared_ptr<const SplitFile> SplitFiles::open(const std::string& path, bool must_be_owners, Refusals& refusals) {
+  auto image = elf::Image::open(path, path);
+  if (!image) {
+    if (!is_absent(image.error())) refusals.push_back(image.error().message());
+    return nullptr;
+  }
+  if (must_be_owners && (*image)->owner() != image_.owner()) {
+    refusals.push_back(
+        fmt::format("{}: refused as split debug information of {}: the two have different owners, and this path is "
+                    "only named in the file",
+                    path, image_.name()));
+    return nullptr;
+  }
+  auto split = SplitFile::open(std::move(*image));
+  if (split) return *split;
+  refusals.push_back(split.error().message());
+  return nullptr;
+}
+
+void SplitFiles::find_package() {
+  looked_for_package_ = true;
+  names_ = names_of(stripped_);
+  for (std::string& name : names_of(image_)) {
+    if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.push_back(std::move(name));
+  }
+  folders_ = folders_of_names(names_);
+  std::vector<std::string> candidates;
+  for (const std::string& name : names_) {
+    candidates.push_back(name + ".dwp");
+    if (!files_.options_.sysroot.empty()) candidates.push_back(files_.options_.sysroot + name + ".dwp");
+  }
+  for (const std::string& root : files_.roots()) {
+    for (const std::string& name : names_) candidates.push_back(root + name + ".dwp");
+  }
+  for (const std::string& candidate : candidates) {
+    package_ = open(candidate, false, files_.problems_);
+    if (package_) return;
+  }
+}
+
+bool SplitFiles::find(const DwarfUnit::SplitName& unit, const std::function<bool(const SplitFile&)>& use) {
+  if (!looked_for_package_) find_package();
+  if (package_ && use(*package_)) return true;
+
+  const fs::path named(unit.path);
+  Refusals refusals;
+  std::vector<std::string> tried;  // a folder of the file may be the compiler's
+  const auto take = [&](const std::string& path, bool must_be_owners) {
+    if (std::find(tried.begin(), tried.end(), path) != tried.end()) return false;
+    tried.push_back(path);
+    if (current_path_ != path || !current_) {
+      current_ = open(path, must_be_owners, refusals);
+      current_path_ = path;
+    }
+    if (!current_) return false;
+    if (use(*current_)) return true;
+    refusals.push_back(fmt::format("{}: refused as split debug information of {}: it has no unit with the id {:016x}",
+                                   path, image_.name(), unit.id));
+    return false;
+  };
+  const std::string& sysroot = files_.options_.sysroot;
+  const auto take_below = [&](const std::string& folder, const fs::path& name) {
+    if (!stays_below(name)) return false;
+    return (!sysroot.empty() && take(fs::path(sysroot + folder) / name, false)) || take(fs::path(folder) / name, false);
+  };
+  for (const std::string& folder : folders_) {
+    if (take_below(folder, named)) return true;
+    if (named.has_parent_path() && take_below(folder, named.filename())) return true;
+  }
+  const fs::path full = named.empty() ? named : fs::path(unit.folder) / named;  // `named` alone where it is absolute
+  if (full.is_absolute() && ((!sysroot.empty() && take(sysroot + full.string(), true)) || take(full, true)))
+    return true;
+
+  constexpr std::size_t kMostTold = 4;  // a program can have thousands of units
+  for (std::string& refusal : refusals) {
+    if (told_++ < kMostTold) files_.problems_.push_back(std::move(refusal));
+  }
+  if (missing_++ == 0) first_missing_ = unit.path;
+  return false;
+}
+
+void SplitFiles::tell_missing() {
+  if (missing_ == 0) return;
+  files_.problems_.push_back(
+      fmt::format("{}: no inlined functions of {} of its compilation units: their split debug information is not there "
+                  "(neither {}.dwp nor {})",
+                  image_.name(), missing_, fs::path(image_.name()).filename().string(), first_missing_));
 }
 
 }  // namespace rankstacks

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "elf/image.h"
+#include "symbolizers/split_file.h"
 #include "symbolizers/symbolizer.h"
 
 namespace rankstacks {
@@ -29,6 +30,7 @@ class DebugFiles {
   std::shared_ptr<const elf::Image> mini_debug_info(const elf::Image& image);
 
  private:
+  friend class SplitFiles;
   std::vector<std::string> roots() const;
   std::shared_ptr<const elf::Image> by_build_id(const BuildId& id, const std::string& wanted_by);
   std::shared_ptr<const elf::Image> open_if_there(const std::string& path);
@@ -36,6 +38,43 @@ class DebugFiles {
 
   const SymbolizerOptions& options_;
   std::vector<std::string>& problems_;
+};
+
+// The files of an image's split units: FILE.dwp beside it, where debug links are looked for as well, then the .dwo of
+// each unit.
+//
+// A unit names its .dwo by the path that it was compiled to, which a hostile file can make any path. So it is looked
+// for in the image's own folders, by the part of the path below the compiler's folder and by the name alone; at the
+// very path that is named, only a file that belongs to the image's owner is taken, who needs nobody's rights to read
+// it. In all of them a unit counts by its id.
+class SplitFiles : public SplitSource {
+ public:
+  // `stripped` is the file that the process runs, or `image` itself, which has the skeletons. All are borrowed.
+  SplitFiles(DebugFiles& files, const elf::Image& image, const elf::Image& stripped);
+
+  // The file that a call gives lives until the next one.
+  bool find(const DwarfUnit::SplitName& unit, const std::function<bool(const SplitFile&)>& use) override;
+
+  // Adds to the problems what was not found.
+  void tell_missing();
+
+ private:
+  using Refusals = std::vector<std::string>;
+  std::shared_ptr<const SplitFile> open(const std::string& path, bool must_be_owners, Refusals& refusals);
+  void find_package();
+
+  DebugFiles& files_;
+  const elf::Image& image_;
+  const elf::Image& stripped_;
+  std::vector<std::string> names_;  // of both files, in full
+  std::vector<std::string> folders_;
+  bool looked_for_package_ = false;
+  std::shared_ptr<const SplitFile> package_;
+  std::string current_path_;
+  std::shared_ptr<const SplitFile> current_;  // the last .dwo: after link time optimization several units lie in one
+  std::size_t missing_ = 0;
+  std::string first_missing_;
+  std::size_t told_ = 0;  // refusals
 };
 
 }  // namespace rankstacks

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <new>
 
+#include "symbolizers/debug_elf.h"
+#include "symbolizers/dwarf_unit.h"
 #include "symbolizers/line_program.h"
 #include "symbolizers/scope_walk.h"
 #include "symbolizers/symbolizer.h"
@@ -68,34 +70,59 @@ std::span<const std::byte> section_bytes(const elf::Image& image, std::string_vi
   return section == nullptr ? std::span<const std::byte>{} : image.contents(*section);
 }
 
+// The whole unit that a skeleton stands for.
+struct SplitUnit {
+  std::shared_ptr<const elf::Image> image;  // its own two sections
+  OpenDwarf dwarf;                          // borrows them
+  Dwarf_Die die;
+  SplitSections sections;  // of the file that the SplitSource holds
+};
+
+// The unit with this id among those of a .dwo: there is one as a rule, and several after link time optimization.
+std::optional<Dwarf_Die> unit_with_id(Dwarf* dwarf, std::uint64_t wanted, DeadlineCheck& deadline) {
+  constexpr int kMostUnits = 4096;
+  Dwarf_CU* unit = nullptr;
+  Dwarf_Die die;
+  std::uint8_t type = 0;
+  for (int i = 0;
+       i < kMostUnits && !deadline.passed() && dwarf_get_units(dwarf, unit, &unit, nullptr, &type, &die, nullptr) == 0;
+       ++i) {
+    std::uint64_t id = 0;
+    if (type == DW_UT_split_compile &&
+        dwarf_cu_info(unit, nullptr, nullptr, nullptr, nullptr, &id, nullptr, nullptr) == 0 && id == wanted)
+      return die;
+  }
+  return std::nullopt;
+}
+
 // A compilation unit and which of the addresses (by index, ascending) are in it.
 struct Unit {
   Dwarf_Die die;
   std::vector<std::size_t> members;
 };
 
-std::optional<std::string> to_text(const char* text) {
-  if (text == nullptr) return std::nullopt;
-  return std::string(text);
-}
-
-std::optional<std::string> function_name(Dwarf_Die& die) {
-  Dwarf_Attribute attribute;
-  for (const unsigned name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
-    if (dwarf_attr_integrate(&die, name, &attribute) == nullptr) continue;
-    if (const char* mangled = dwarf_formstring(&attribute)) return demangle(mangled);
+// The name that an entry has itself, or of the function whose code it is.
+std::optional<std::string> function_name(const DwarfUnit& unit, Dwarf_Die die) {
+  constexpr int kMostOrigins = 16;  // two are usual: an inlined copy, the function, its declaration in a class
+  std::optional<std::string> plain;
+  for (int i = 0; i < kMostOrigins; ++i) {
+    Dwarf_Attribute attribute;
+    for (const unsigned name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
+      if (dwarf_attr(&die, name, &attribute) == nullptr) continue;
+      if (const auto mangled = unit.text(attribute)) return demangle(*mangled);
+    }
+    if (!plain && dwarf_attr(&die, DW_AT_name, &attribute) != nullptr) plain = unit.text(attribute);
+    if (dwarf_attr(&die, DW_AT_abstract_origin, &attribute) == nullptr &&
+        dwarf_attr(&die, DW_AT_specification, &attribute) == nullptr)
+      break;
+    Dwarf_Die origin;
+    if (dwarf_formref_die(&attribute, &origin) == nullptr) break;
+    die = origin;
   }
-  return to_text(dwarf_diename(&die));
+  return plain;
 }
 
-std::optional<Dwarf_Word> number_of(Dwarf_Die& die, unsigned name) {
-  Dwarf_Attribute attribute;
-  Dwarf_Word value = 0;
-  if (dwarf_attr(&die, name, &attribute) == nullptr || dwarf_formudata(&attribute, &value) != 0) return std::nullopt;
-  return value;
-}
-
-std::optional<int> to_line(std::optional<Dwarf_Word> number) {
+std::optional<int> to_line(std::optional<std::uint64_t> number) {
   if (!number || *number == 0 || *number > 0x7fffffff) return std::nullopt;
   return static_cast<int>(*number);
 }
@@ -106,16 +133,22 @@ struct DwarfLines::Impl {
   OpenDwarf alt;    // borrowed by `main`
   OpenDwarf main;
   LineSections sections;
+  AddressSections address_sections;
+  SplitSource* split = nullptr;
+  mutable std::uint64_t copied = 0;  // of split units, in bytes
 
   std::vector<Unit> units_of(std::span<const Vaddr> addresses, DeadlineCheck& deadline) const;
   std::optional<LineProgram> lines_of(Dwarf_Die& unit) const;
+  std::optional<SplitUnit> split_unit_of(DwarfUnit& unit, DeadlineCheck& deadline) const;
 };
 
 DwarfLines::DwarfLines(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DwarfLines::~DwarfLines() = default;
 
-Result<std::unique_ptr<DwarfLines>> DwarfLines::open(const elf::Image& image, const elf::Image* alt) {
+Result<std::unique_ptr<DwarfLines>> DwarfLines::open(const elf::Image& image, const elf::Image* alt,
+                                                     SplitSource* split) {
   auto impl = std::make_unique<Impl>();
+  impl->split = split;
   if (alt != nullptr) {
     auto opened = open_dwarf(*alt);
     if (!opened) return fail(opened.error());
@@ -126,6 +159,8 @@ Result<std::unique_ptr<DwarfLines>> DwarfLines::open(const elf::Image& image, co
   impl->main = std::move(*opened);
   const elf::Image& plain = *impl->main.image;
   impl->sections = {section_bytes(plain, ".debug_line"), section_bytes(plain, ".debug_line_str"), section_bytes(plain, ".debug_str")};
+  impl->address_sections = {section_bytes(plain, ".debug_addr"), section_bytes(plain, ".debug_ranges"),
+                            section_bytes(plain, ".debug_rnglists")};
   // Where none is set, libdw looks for the file that a .gnu_debugaltlink names by itself, and opens it: so each has
   // one. dwz makes no chain of them.
   Dwarf* const shared = alt != nullptr ? impl->alt.dwarf.get() : impl->main.dwarf.get();
@@ -167,10 +202,12 @@ std::vector<Unit> DwarfLines::Impl::units_of(std::span<const Vaddr> addresses, D
   // Without a place for the split unit's entry: asking for that would make libdw open the .dwo path that the file names.
   while (!missing.empty() && !deadline.passed() && dwarf_get_units(dwarf, unit, &unit, nullptr, nullptr, &die, nullptr) == 0) {
     std::vector<std::size_t> found;
-    for_each_range(die, [&](Vaddr low, Vaddr high) {
+    const DwarfUnit of_die(die, address_sections);
+    RangeReader ranges = of_die.ranges(die);
+    for (Vaddr low = 0, high = 0; ranges.next(low, high);) {
       auto i = std::lower_bound(missing.begin(), missing.end(), low, [&](std::size_t a, Vaddr v) { return addresses[a] < v; });
       for (; i != missing.end() && addresses[*i] < high; ++i) found.push_back(*i);
-    });
+    }
     if (found.empty()) continue;
     std::sort(found.begin(), found.end());
     found.erase(std::unique(found.begin(), found.end()), found.end());
@@ -189,12 +226,45 @@ std::vector<Unit> DwarfLines::Impl::units_of(std::span<const Vaddr> addresses, D
 }
 
 std::optional<LineProgram> DwarfLines::Impl::lines_of(Dwarf_Die& unit) const {
-  const auto offset = number_of(unit, DW_AT_stmt_list);
+  const auto offset = DwarfUnit::number(unit, DW_AT_stmt_list);
   if (!offset) return std::nullopt;
   Dwarf_Attribute attribute;
   const char* folder = nullptr;
   if (dwarf_attr(&unit, DW_AT_comp_dir, &attribute) != nullptr) folder = dwarf_formstring(&attribute);
   return LineProgram::parse(sections, *offset, folder == nullptr ? "" : folder);
+}
+
+// libdw would look for the file of a split unit on its own, by the path that the skeleton names. It is given the unit's
+// entries as a file of theirs instead, and DwarfUnit has the rest.
+std::optional<SplitUnit> DwarfLines::Impl::split_unit_of(DwarfUnit& unit, DeadlineCheck& deadline) const {
+  constexpr std::uint64_t kMostOfUnit = std::uint64_t{512} << 20;  // Chromium's largest have 60 MB
+  constexpr std::uint64_t kMostCopied = std::uint64_t{4} << 30;    // for one file, one unit at a time
+  if (split == nullptr) return std::nullopt;
+  const auto name = unit.split_name();
+  if (!name) return std::nullopt;
+  std::optional<SplitUnit> found;
+  split->find(*name, [&](const SplitFile& file) {
+    const auto own = file.sections_of(name->id);
+    if (!own) return false;
+    const std::uint64_t size = own->info.size() + own->abbrev.size();
+    if (size > kMostOfUnit || size > kMostCopied - copied) return false;
+    copied += size;
+    DebugElf elf;
+    elf.add(".debug_info", own->info.size());
+    elf.add(".debug_abbrev", own->abbrev.size());
+    elf.lay_out(ET_REL);
+    std::copy(own->info.begin(), own->info.end(), elf.contents(0).begin());
+    std::copy(own->abbrev.begin(), own->abbrev.end(), elf.contents(1).begin());
+    auto image = elf::Image::from_bytes(elf.take(), file.image().name());
+    if (!image) return false;
+    auto dwarf = open_dwarf(**image);
+    if (!dwarf) return false;
+    const auto die = unit_with_id(dwarf->dwarf.get(), name->id, deadline);
+    if (!die) return false;
+    found = SplitUnit{std::move(*image), std::move(*dwarf), *die, *own};
+    return true;
+  });
+  return found;
 }
 
 std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> addresses, bool functions, DeadlineCheck& deadline) const {
@@ -204,7 +274,11 @@ std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> 
     std::vector<Vaddr> inside;
     for (const std::size_t i : unit.members) inside.push_back(addresses[i]);
     std::vector<ScopeChain> scopes(inside.size());
-    if (functions) scopes = find_scopes(unit.die, inside, deadline);
+    DwarfUnit own(unit.die, impl_->address_sections);
+    std::optional<SplitUnit> split;
+    if (functions) split = impl_->split_unit_of(own, deadline);
+    DwarfUnit whole = split ? DwarfUnit(split->die, own, split->sections) : own;
+    if (functions) scopes = find_scopes(whole, inside, deadline);
 
     const auto lines = impl_->lines_of(unit.die);
     std::vector<std::optional<LineRow>> rows(inside.size());
@@ -218,12 +292,12 @@ std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> 
         place.line = to_line(rows[n]->line);
       }
       for (auto scope = scopes[n].rbegin(); scope != scopes[n].rend(); ++scope) {
-        place.function = function_name(*scope);
+        place.function = function_name(whole, *scope);
         out.push_back(std::move(place));
         place = {};
-        const auto call_file = number_of(*scope, DW_AT_call_file);
+        const auto call_file = DwarfUnit::number(*scope, DW_AT_call_file);
         if (call_file && lines) place.file = lines->path(*call_file);
-        place.line = to_line(number_of(*scope, DW_AT_call_line));
+        place.line = to_line(DwarfUnit::number(*scope, DW_AT_call_line));
       }
       if (scopes[n].empty() && place.file) out.push_back(std::move(place));
     }

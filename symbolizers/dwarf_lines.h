@@ -9,6 +9,7 @@
 
 #include "base/deadline.h"
 #include "elf/image.h"
+#include "symbolizers/split_file.h"
 
 namespace rankstacks {
 
@@ -22,9 +23,11 @@ struct DwarfFrame {
 // Not for use by several threads at once: libdw keeps what it has read in its handles.
 class DwarfLines {
  public:
-  // `image` has a .debug_info, and `alt` (or nullptr) is the file that dwz moved shared parts of it to. Both must outlive the
-  // result. Fails where it is broken or libdw cannot use it.
-  static Result<std::unique_ptr<DwarfLines>> open(const elf::Image& image, const elf::Image* alt);
+  // `image` has a .debug_info, and `alt` (or nullptr) is the file that dwz moved shared parts of it to. `split` (or
+  // nullptr) finds the files that its split units are in. All must outlive the result. Fails where it is broken or
+  // libdw cannot use it.
+  static Result<std::unique_ptr<DwarfLines>> open(const elf::Image& image, const elf::Image* alt,
+                                                  SplitSource* split = nullptr);
   ~DwarfLines();
 
   // Parallel to `addresses` (sorted, unique): innermost first, the last is the function itself; empty where nothing is known. Without

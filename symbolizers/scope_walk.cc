@@ -13,7 +13,8 @@ using Selection = std::vector<std::uint32_t>;   // ascending indices of addresse
 
 class Walk {
  public:
-  Walk(std::span<const Vaddr> addresses, DeadlineCheck& deadline) : addresses_(addresses), chains_(addresses.size()), deadline_(deadline) {}
+  Walk(const DwarfUnit& unit, std::span<const Vaddr> addresses, DeadlineCheck& deadline)
+      : unit_(unit), addresses_(addresses), chains_(addresses.size()), deadline_(deadline) {}
 
   // `inlined_depth` is the length of the chains of the selected addresses: a longer one has found its place already.
   void children_of(Dwarf_Die& parent, const Selection& selected, std::size_t inlined_depth, int depth) {
@@ -78,17 +79,20 @@ class Walk {
 
   Selection in_ranges(Dwarf_Die& die, const Selection& selected, std::size_t inlined_depth, bool& has_code) const {
     Selection inside;
-    has_code = for_each_range(die, [&](Vaddr low, Vaddr high) {
+    RangeReader ranges = unit_.ranges(die);
+    has_code = ranges.has_code();
+    for (Vaddr low = 0, high = 0; ranges.next(low, high);) {
       auto i = std::lower_bound(selected.begin(), selected.end(), low, [&](std::uint32_t a, Vaddr v) { return addresses_[a] < v; });
       for (; i != selected.end() && addresses_[*i] < high; ++i) {
         if (chains_[*i].size() == inlined_depth) inside.push_back(*i);
       }
-    });
+    }
     std::sort(inside.begin(), inside.end());
     inside.erase(std::unique(inside.begin(), inside.end()), inside.end());
     return inside;
   }
 
+  const DwarfUnit& unit_;
   std::span<const Vaddr> addresses_;
   std::vector<ScopeChain> chains_;
   DeadlineCheck& deadline_;
@@ -98,11 +102,11 @@ class Walk {
 
 }  // namespace
 
-std::vector<ScopeChain> find_scopes(Dwarf_Die& unit, std::span<const Vaddr> addresses, DeadlineCheck& deadline) {
-  Walk walk(addresses, deadline);
+std::vector<ScopeChain> find_scopes(DwarfUnit& unit, std::span<const Vaddr> addresses, DeadlineCheck& deadline) {
+  Walk walk(unit, addresses, deadline);
   Selection all(addresses.size());
   for (std::uint32_t i = 0; i < all.size(); ++i) all[i] = i;
-  walk.children_of(unit, all, 0, 0);
+  walk.children_of(unit.die(), all, 0, 0);
 
   Selection missing;
   for (const std::uint32_t i : all) {
@@ -110,7 +114,7 @@ std::vector<ScopeChain> find_scopes(Dwarf_Die& unit, std::span<const Vaddr> addr
   }
   if (!missing.empty()) {
     walk.enter_abstract();
-    walk.children_of(unit, missing, 0, 0);
+    walk.children_of(unit.die(), missing, 0, 0);
   }
   return std::move(walk.chains());
 }

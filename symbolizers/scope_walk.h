@@ -13,6 +13,7 @@
 
 #include "base/deadline.h"
 #include "base/types.h"
+#include "symbolizers/dwarf_unit.h"
 
 namespace rankstacks {
 
@@ -20,23 +21,6 @@ namespace rankstacks {
 using ScopeChain = std::vector<Dwarf_Die>;
 
 // Parallel to `addresses` (sorted).
-std::vector<ScopeChain> find_scopes(Dwarf_Die& unit, std::span<const Vaddr> addresses, DeadlineCheck& deadline);
-
-// Calls `use(low, high)` for each range of the entry's code. Returns false when it has none. A function that the linker dropped
-// keeps its entry, at address 0, where no image has code.
-template <class Use>
-bool for_each_range(Dwarf_Die& die, Use use) {
-  constexpr int kMostRanges = 1 << 20;   // a broken list that does not end
-  Dwarf_Addr base = 0;
-  Dwarf_Addr low = 0;
-  Dwarf_Addr high = 0;
-  std::ptrdiff_t next = 0;
-  bool any = false;
-  for (int i = 0; i < kMostRanges && (next = dwarf_ranges(&die, next, &base, &low, &high)) > 0; ++i) {
-    any = true;
-    if (low != 0 && low < high) use(low, high);
-  }
-  return any;
-}
+std::vector<ScopeChain> find_scopes(DwarfUnit& unit, std::span<const Vaddr> addresses, DeadlineCheck& deadline);
 
 }  // namespace rankstacks

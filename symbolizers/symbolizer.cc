@@ -72,10 +72,12 @@ SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vad
     const bool needs_alt = dwarf_image->section(".gnu_debugaltlink") != nullptr;
     const auto alt = needs_alt ? files.alt_file(*dwarf_image) : nullptr;
     if (alt || !needs_alt) {
-      const auto dwarf = DwarfLines::open(*dwarf_image, alt.get());
+      SplitFiles split(files, *dwarf_image, image);
+      const auto dwarf = DwarfLines::open(*dwarf_image, alt.get(), &split);
       // Names that the symbols lack are worth the walk too.
       if (dwarf) {
         dwarf_frames = (*dwarf)->resolve(addresses, options_.inlines || !symbols.all_covered(), deadline);
+        split.tell_missing();
       } else {
         const Error& error = dwarf.error();
         result.problems.push_back(fmt::format("{}: no lines or inlined functions: {}", error.subject, error.what));

@@ -9,6 +9,7 @@
 
 #include "base/workers.h"
 #include "elf/bytes.h"
+#include "symbolizers/debug_elf.h"
 
 namespace rankstacks {
 namespace {
@@ -29,10 +30,16 @@ struct Packed {
 
 bool is_debug(const elf::Section& section) { return section.name.starts_with(".debug_") || section.name.starts_with(".zdebug_"); }
 
-// What lines and scopes are read from. Where variables lie (.debug_loclists, a seventh of libc's), macros and indexes of names are not.
+// What lines and scopes are read from, in split units (.debug_info.dwo) too. Where variables lie (.debug_loclists, a
+// seventh of libc's), macros and indexes of names are not.
 bool is_read(const elf::Section& section) {
-  constexpr std::array<std::string_view, 11> kRead = {"info", "types", "abbrev", "aranges", "line", "line_str", "str", "str_offsets", "addr", "ranges", "rnglists"};
-  return is_debug(section) && std::find(kRead.begin(), kRead.end(), section.name.substr(section.name.find('_') + 1)) != kRead.end();
+  constexpr std::array<std::string_view, 12> kRead = {"info", "types",    "abbrev",   "aranges",
+                                                      "line", "line_str", "str",      "str_offsets",
+                                                      "addr", "ranges",   "rnglists", "cu_index"};
+  if (!is_debug(section)) return false;
+  std::string_view kind = section.name.substr(section.name.find('_') + 1);
+  if (kind.ends_with(".dwo")) kind.remove_suffix(4);
+  return std::find(kRead.begin(), kRead.end(), kind) != kRead.end();
 }
 
 Packed parse(const elf::Image& image, const elf::Section& section) {
@@ -62,13 +69,6 @@ bool unpack(const Packed& packed, std::byte* into) {
   return ZSTD_decompress(into, packed.size, packed.bytes.data(), packed.bytes.size()) == packed.size;
 }
 
-std::uint64_t aligned(std::uint64_t offset) { return (offset + 15) & ~std::uint64_t{15}; }
-
-template <class T>
-void put(std::vector<std::byte>& bytes, std::uint64_t offset, const T& value) {
-  std::memcpy(bytes.data() + offset, &value, sizeof value);
-}
-
 }  // namespace
 
 bool has_packed_debug(const elf::Image& image) {
@@ -85,63 +85,26 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
     error.what = std::move(what);
     return fail(std::move(error));
   };
-  // Laid out as: header, the sections' bytes, their names, the table of section headers.
   std::vector<Packed> contents;
-  std::vector<Elf64_Shdr> headers(1);   // section 0 is none
-  std::string names(1, '\0');
-  std::uint64_t size = sizeof(Elf64_Ehdr);
-  const auto add = [&](const std::string& name, std::uint32_t type, std::uint64_t length) {
-    Elf64_Shdr header{};
-    header.sh_name = static_cast<Elf64_Word>(names.size());
-    header.sh_type = type;
-    header.sh_offset = aligned(size);
-    header.sh_size = length;
-    header.sh_addralign = 1;
-    headers.push_back(header);
-    names += name + '\0';
-    size = header.sh_offset + length;
-  };
+  std::vector<std::string_view> names;
+  DebugElf plain;
   for (const elf::Section& section : image.sections()) {
     if (!is_read(section) || image.contents(section).empty()) continue;
     const Packed packed = parse(image, section);
     if (packed.method != 0 && packed.method != kZlib && packed.method != kZstd) {
       return malformed(fmt::format("{} is compressed by an unknown method ({})", section.name, packed.method));
     }
-    if ((packed.size > kAlwaysAllowed && packed.size / kBestRatio > packed.bytes.size()) || packed.size > kMostUnpacked - std::min(size, kMostUnpacked)) {
+    if ((packed.size > kAlwaysAllowed && packed.size / kBestRatio > packed.bytes.size()) ||
+        packed.size > kMostUnpacked - std::min(plain.size(), kMostUnpacked)) {
       return malformed(fmt::format("{} cannot unpack to {} bytes", section.name, packed.size));
     }
     const bool old_name = section.name.starts_with(".zdebug_");
-    add(old_name ? "." + std::string(section.name.substr(2)) : std::string(section.name), SHT_PROGBITS, packed.size);
+    plain.add(old_name ? "." + std::string(section.name.substr(2)) : std::string(section.name), packed.size);
     contents.push_back(packed);
+    names.push_back(section.name);
+    if (contents.size() > DebugElf::kMostSections) return malformed("too many debug sections");
   }
-  names += ".shstrtab";   // its final 0 is the string's own
-  names.push_back('\0');
-  const std::size_t names_at = names.size() - sizeof ".shstrtab";
-  Elf64_Shdr names_header{};
-  names_header.sh_name = static_cast<Elf64_Word>(names_at);
-  names_header.sh_type = SHT_STRTAB;
-  names_header.sh_offset = aligned(size);
-  names_header.sh_size = names.size();
-  names_header.sh_addralign = 1;
-  headers.push_back(names_header);
-  if (headers.size() >= SHN_LORESERVE) return malformed("too many debug sections");
-
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_ident[EI_DATA] = ELFDATA2LSB;
-  header.e_ident[EI_VERSION] = EV_CURRENT;
-  header.e_type = image.type();
-  header.e_machine = EM_X86_64;
-  header.e_version = EV_CURRENT;
-  header.e_shoff = aligned(names_header.sh_offset + names.size());
-  header.e_ehsize = sizeof(Elf64_Ehdr);
-  header.e_shentsize = sizeof(Elf64_Shdr);
-  header.e_shnum = static_cast<Elf64_Half>(headers.size());
-  header.e_shstrndx = static_cast<Elf64_Half>(headers.size() - 1);
-
-  std::vector<std::byte> bytes(header.e_shoff + headers.size() * sizeof(Elf64_Shdr));
-  put(bytes, 0, header);
+  plain.lay_out(image.type());
   // The largest first: .debug_info alone is more than half of them.
   std::vector<std::size_t> order(contents.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -149,14 +112,12 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
   std::vector<char> unpacked(contents.size());
   run_side_by_side(contents.size(), [&](std::size_t turn) {
     const std::size_t i = order[turn];
-    unpacked[i] = unpack(contents[i], bytes.data() + headers[i + 1].sh_offset);
+    unpacked[i] = unpack(contents[i], plain.contents(i).data());
   });
   if (const auto bad = std::find(unpacked.begin(), unpacked.end(), 0); bad != unpacked.end()) {
-    return malformed(fmt::format("{} does not unpack", names.c_str() + headers[static_cast<std::size_t>(bad - unpacked.begin()) + 1].sh_name));
+    return malformed(fmt::format("{} does not unpack", names[static_cast<std::size_t>(bad - unpacked.begin())]));
   }
-  std::memcpy(bytes.data() + names_header.sh_offset, names.data(), names.size());
-  for (std::size_t i = 0; i < headers.size(); ++i) put(bytes, header.e_shoff + i * sizeof(Elf64_Shdr), headers[i]);
-  return elf::Image::from_bytes(std::move(bytes), image.name());
+  return elf::Image::from_bytes(plain.take(), image.name());
 }
 
 }  // namespace rankstacks

@@ -55,6 +55,7 @@ void read_core(RankStacks& rank, const std::string& path, const CoreOptions& cor
   snapshot.problems = core.problems();
   if (core.partial()) snapshot.status = Status::kPartial;
   if (core.threads().empty()) snapshot.status = Status::kFailed;   // its problems say so; what remains has no stack
+  rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
   rank.target = std::move(*opened);
   read_python(rank, python::find_python_runtime(*rank.target), deadline);
   read_syscalls(rank);

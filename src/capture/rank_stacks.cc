@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/workers.h"
+#include "capture/exception_cause.h"
 #include "target/limited_target.h"
 #include "target/syscalls.h"
 
@@ -226,7 +227,10 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       if (finished || (other.end == stack.end && other.frames.size() > stack.frames.size())) stack = std::move(other);
     }
     if (target.gave_up() && stack.end == StackEnd::kNoUnwindInfo) stack.end = StackEnd::kMemoryUnavailable;   // what it lacks was not looked for
-    if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() && lacks_stack(*rank.target, stack.frames.back().sp)) ++not_held;
+    if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() &&
+        !rank.lost_stacks.contains(thread.tid) && lacks_stack(*rank.target, stack.frames.back().sp)) {
+      ++not_held;
+    }
     frames += stack.frames.size();
     unwound += stack.frames.size() + (stack.omitted ? stack.omitted->count : 0);
     rank.stacks.push_back(std::move(stack));
@@ -427,7 +431,10 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
       }
     }
     if (i < rank.futex_owners.size() && rank.futex_owners[i] != 0 && locks_mutex(table, thread.frames)) thread.lock_owner = rank.futex_owners[i];
-    if (i < rank.exceptions.size() && rank.exceptions[i] && terminates(table, thread.frames)) thread.exception = CxxException{type_name(rank.exceptions[i]->type), rank.exceptions[i]->what};
+    if (i < rank.exceptions.size() && rank.exceptions[i] && terminates(table, thread.frames)) {
+      const HeldException& held = *rank.exceptions[i];
+      thread.exception = CxxException{type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};
+    }
     if (rank.python && info.registers) {
       const auto futex = futex_address(target, *info.registers);
       const bool on_gil = futex && std::any_of(rank.python->gil_ranges.begin(), rank.python->gil_ranges.end(), [&](const Range& r) { return r.contains(*futex); });

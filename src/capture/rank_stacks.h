@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -26,6 +27,7 @@ enum class UnwinderChoice { kAuto, kLibunwind, kLibdwfl };   // kAuto: libunwind
 // One rank on its way. Owned by the capture of the job until its snapshot is built.
 struct RankStacks {
   std::unique_ptr<Target> target;                       // nullptr: failed; the snapshot says why
+  std::set<Tid> lost_stacks;                            // of a core: their absence is among its problems already
   std::optional<python::State> python;
   std::vector<std::optional<SyscallInfo>> syscalls;     // parallel to target->threads()
   std::vector<Tid> futex_owners;                        // parallel to target->threads(): whom the futex's memory would name if it were a mutex's; 0: nobody

@@ -190,6 +190,7 @@ Result<std::shared_ptr<const Image>> Image::map(const OpenedFile& file, const st
   auto impl = std::make_unique<Impl>();
   impl->name = shown_name;
   impl->path = path;
+  impl->owner = file.status.st_uid;
   if (file.status.st_size > 0) {
     auto mapped = MappedFile::map(file.descriptor.get(), static_cast<std::size_t>(file.status.st_size));
     if (!mapped) return fail(unreadable(shown_name, "cannot map", errno));
@@ -278,6 +279,7 @@ Image::~Image() = default;
 
 const std::string& Image::name() const { return impl_->name; }
 const std::string& Image::path() const { return impl_->path; }
+std::optional<std::uint32_t> Image::owner() const { return impl_->owner; }
 const BuildId& Image::build_id() const { return impl_->build_id; }
 std::uint16_t Image::type() const { return impl_->type; }
 std::span<const Elf64_Phdr> Image::segments() const { return impl_->segments; }

@@ -57,6 +57,7 @@ class Image {
 
   const std::string& name() const;          // shown_name
   const std::string& path() const;          // the path that was opened; empty for from_bytes and from_memory
+  std::optional<std::uint32_t> owner() const;  // the opened file's user; nothing for from_bytes and from_memory
   const BuildId& build_id() const;          // empty: the file has none
   std::uint16_t type() const;               // ET_EXEC, ET_DYN, ...
   std::span<const Elf64_Phdr> segments() const;

@@ -29,6 +29,7 @@ struct Image::Impl {
 
   std::string name;
   std::string path;
+  std::optional<std::uint32_t> owner;
   BuildId build_id;
   std::uint16_t type = ET_NONE;
   std::vector<Elf64_Phdr> segments;

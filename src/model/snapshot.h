@@ -118,10 +118,18 @@ struct Motion {
   bool operator==(const Motion&) const = default;
 };
 
+// What an exception speaks of, where its text is one that is known.
+enum class ExceptionCause {
+  kOwnGpu,   // the GPU work of its own process has failed
+  kTimeout,  // a collective has not ended: other ranks
+  kPeer,     // the other end of a connection
+};
+
 // A C++ exception that ends its process: that nobody caught, or that a thread handled when it called std::terminate.
 struct CxxException {
   std::string type;                        // "std::runtime_error", "c10::DistBackendError"
   std::optional<std::string> what;         // its text, cut at 4,096 bytes; nothing: its type is not one whose text can be found
+  std::optional<ExceptionCause> cause = {};
   bool operator==(const CxxException&) const = default;
 };
 

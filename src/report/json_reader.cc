@@ -149,6 +149,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
     CxxException exception;
     n.required("type", [&](const Node& v) { exception.type = v.text(); });
     n.optional("what", [&](const Node& v) { exception.what = v.text(); });
+    n.optional("cause", [&](const Node& v) { exception.cause = v.word(kExceptionCauseWords); });
     thread.exception = std::move(exception);
   });
   node.optional("lock_owner", [&](const Node& n) { thread.lock_owner = n.int32(0); });

@@ -278,6 +278,8 @@ class Writer {
       json_.open('{');
       json_.field("type", thread.exception->type);
       json_.field("what", thread.exception->what);
+      if (thread.exception->cause)
+        json_.field("cause", std::string(word_of(kExceptionCauseWords, *thread.exception->cause)));
       json_.close();
     }
     if (thread.lock_owner) json_.key("lock_owner"), json_.number(*thread.lock_owner);

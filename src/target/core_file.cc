@@ -302,6 +302,29 @@ Address CoreFile::next_segment(Address a) const {
   return it == segments_.end() ? ~Address{0} : it->range.start;
 }
 
+bool CoreFile::has_notes_last() const {
+  std::uint64_t end_of_memory = 0;
+  for (const CoreSegment& s : segments_) {
+    if (!s.bytes.empty())
+      end_of_memory = std::max<std::uint64_t>(
+          end_of_memory, static_cast<std::uint64_t>(s.bytes.data() - bytes_.data()) + s.bytes.size());
+  }
+  return !notes_.empty() &&
+         std::all_of(notes_.begin(), notes_.end(), [&](const CoreNoteSegment& n) { return n.offset >= end_of_memory; });
+}
+
+std::uint64_t CoreFile::drop_from(Address from) {
+  auto it = std::upper_bound(segments_.begin(), segments_.end(), from,
+                             [](Address x, const CoreSegment& s) { return x < s.range.start; });
+  if (it == segments_.begin()) return 0;
+  --it;
+  const std::uint64_t at = from - it->range.start;
+  if (at >= it->bytes.size()) return 0;
+  const std::uint64_t dropped = it->bytes.size() - at;
+  it->bytes = it->bytes.first(at);
+  return dropped;
+}
+
 std::span<const std::byte> CoreFile::view(Address a) const {
   const CoreSegment* segment = find(a);
   if (segment == nullptr || a - segment->range.start >= segment->bytes.size()) return {};

@@ -58,6 +58,11 @@ class CoreFile {
   std::size_t read(Address address, std::span<std::byte> into) const noexcept;   // across segments; as Target::read
   bool read_exact(Address address, std::span<std::byte> into) const noexcept { return read(address, into) == into.size(); }
 
+  // The notes lie behind the memory, as gdb's gcore writes them.
+  bool has_notes_last() const;
+  // What the segment of `from` holds from there on is none of the process's memory. Returns how many bytes that were.
+  std::uint64_t drop_from(Address from);
+
   // Every byte that the program headers speak of was there.
   bool is_complete() const { return complete_; }
   // It became shorter, or its disk failed, since it was opened. read() gives nothing of what is lost; views into it have zeros there.

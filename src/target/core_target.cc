@@ -9,6 +9,7 @@
 #include "target/core_modules.h"
 #include "target/core_notes.h"
 #include "target/environment_block.h"
+#include "target/gcore_gaps.h"
 #include "target/initial_block.h"
 
 namespace rankstacks {
@@ -38,6 +39,7 @@ struct CoreTarget::Impl {
   std::map<std::string, std::string> environment;
   Pid pid = 0;
   std::vector<Problem> problems;
+  std::vector<Tid> lost_stacks;
   bool partial = false;
 
   // Where the main thread's stack is: what the kernel put at its top, else its stack pointer.
@@ -106,6 +108,12 @@ Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, co
   impl->notes = parse_notes(impl->file->notes());
   impl->problems.insert(impl->problems.end(), impl->notes.problems.begin(), impl->notes.problems.end());
   impl->partial = !impl->file->is_complete() || !impl->notes.problems.empty();
+  GcoreGaps gaps = drop_gcore_gaps(*impl->file, impl->notes.threads);
+  if (auto problem = describe(gaps)) {
+    impl->problems.push_back(std::move(*problem));
+    impl->partial = true;
+  }
+  impl->lost_stacks = std::move(gaps.threads);
   if (impl->notes.threads.empty()) {
     impl->problems.push_back({"no thread's registers (NT_PRSTATUS) are in it", "its memory alone shows no stack; take the core again"});
     impl->partial = true;
@@ -153,6 +161,7 @@ const std::vector<std::string>& CoreTarget::command() const { return impl_->comm
 const std::map<std::string, std::string>& CoreTarget::environment() const { return impl_->environment; }
 std::optional<std::uint64_t> CoreTarget::auxv(std::uint64_t type) const { return value_of(impl_->notes.auxv, type); }
 const std::vector<Problem>& CoreTarget::problems() const { return impl_->problems; }
+std::span<const Tid> CoreTarget::lost_stacks() const { return impl_->lost_stacks; }
 bool CoreTarget::partial() const { return impl_->partial; }
 
 std::vector<Problem> CoreTarget::damage() const {

@@ -47,6 +47,7 @@ class CoreTarget final : public Target {
   const std::map<std::string, std::string>& environment() const;   // the initial block at the top of the main stack; may be empty
   std::optional<std::uint64_t> auxv(std::uint64_t type) const;     // AT_*
   const std::vector<Problem>& problems() const;
+  std::span<const Tid> lost_stacks() const;  // threads whose stacks gcore has left out, which is in problems()
   bool partial() const;                                     // something that belongs to the core could not be read
 
  private:

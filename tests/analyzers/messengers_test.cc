@@ -91,6 +91,84 @@ TEST_CASE("an exception that nobody caught is part of what crashed") {
   CHECK(has(v.suspects[0].summary, "std::runtime_error: no such file: shard-7"));
 }
 
+namespace {
+
+constexpr const char* kIllegalAccess =
+    "[PG ID 0 PG GUID 0(default_pg) Rank 1] Process group watchdog thread terminated with exception: "
+    "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be";
+
+// All ranks wait in all_reduce, also rank 1, whose watchdog throws its own GPU's error again.
+LiteralJob gpu_failed(bool core) {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(r, 4, waits_in_all_reduce());
+    if (!core) continue;
+    rank.source = Source::kCore;
+    rank.threads[0].state.reset();
+  }
+  literal.thread(literal.job.ranks[1], 900, "pt_nccl_watchdg", kEnds).exception =
+      CxxException{"c10::DistBackendError", kIllegalAccess, ExceptionCause::kOwnGpu};
+  if (core) literal.job.ranks[1].signal = SignalInfo{6, "SIGABRT", 900, -6, {}};
+  return literal;
+}
+
+}  // namespace
+
+TEST_CASE("a watchdog that dies of its own process's GPU error is no messenger: that rank crashed") {
+  LiteralJob literal = gpu_failed(true);
+  const Verdict v = analyze(literal.job).verdict;
+  REQUIRE(v.status == "culprit");
+  REQUIRE(v.suspects.size() == 1);
+  CHECK(v.suspects[0].reason == "crashed");
+  CHECK(literal.job.ranks[v.suspects[0].rank].rank == 1);
+  CHECK(has(v.suspects[0].summary, "crashed with SIGABRT"));
+  CHECK(has(v.suspects[0].summary, "CUDA error: an illegal memory access was encountered"));
+  CHECK(has(v.suspects[0].advice, "compute-sanitizer"));
+  CHECK(has(v.summary, "while ranks 0,2-3 wait in all_reduce"));
+  CHECK(!has(v.summary, "messenger"));
+
+  // The others' watchdogs have timed out since: they stay messengers.
+  for (const std::size_t r : {0, 2, 3}) {
+    literal.thread(literal.job.ranks[r], 900, "pt_nccl_watchdg", kEnds).exception = CxxException{
+        "c10::DistBackendError", "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)",
+        ExceptionCause::kTimeout};
+    literal.job.ranks[r].signal = SignalInfo{6, "SIGABRT", 900, -6, {}};
+  }
+  const Verdict all = analyze(literal.job).verdict;
+  REQUIRE(all.suspects.size() == 1);
+  CHECK(literal.job.ranks[all.suspects[0].rank].rank == 1);
+  CHECK(has(all.summary,
+            "the watchdog that ends ranks 0,2-3 is only the messenger, with c10::DistBackendError: [Rank 0] Watchdog "
+            "caught"));
+}
+
+TEST_CASE("while it lives, such a rank has raised an exception") {
+  const Verdict v = analyze(gpu_failed(false).job).verdict;
+  REQUIRE(v.status == "culprit");
+  REQUIRE(v.suspects.size() == 1);
+  CHECK(v.suspects[0].reason == "exception");
+  CHECK(v.suspects[0].summary ==
+        "rank 1 ends by an error of its own GPU work (c10::DistBackendError: [PG ID 0 PG GUID 0(default_pg) Rank 1] "
+        "Process group watchdog "
+        "thread terminated with exception: CUDA error: an illegal memory access was encountered)");
+  REQUIRE(v.suspects[0].evidence.size() == 1);
+  CHECK(v.suspects[0].evidence[0].thread == 1);
+  CHECK(v.suspects[0].evidence[0].frame == 2);
+}
+
+TEST_CASE("a report saved before causes were told still names the messenger, and what all ranks share accuses none") {
+  LiteralJob literal = gpu_failed(true);
+  literal.job.ranks[1].threads[1].exception->cause.reset();
+  CHECK(has(analyze(literal.job).verdict.summary, "the watchdog that ends rank 1 is only the messenger"));
+
+  LiteralJob shared = gpu_failed(false);
+  for (const std::size_t r : {0, 2, 3}) {
+    shared.thread(shared.job.ranks[r], 900, "pt_nccl_watchdg", kEnds).exception =
+        CxxException{"c10::DistBackendError", kIllegalAccess, ExceptionCause::kOwnGpu};
+  }
+  CHECK(analyze(shared.job).verdict.suspects.empty());
+}
+
 TEST_CASE("texts are cut to a line, between characters") {
   CHECK(describe_exception({"std::bad_alloc", {}}) == "std::bad_alloc");
   CHECK(describe_exception({"E", "one\r\ntwo"}) == "E: one");

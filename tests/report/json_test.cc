@@ -52,6 +52,8 @@ LiteralJob everything() {
   core.signal = SignalInfo{11, "SIGSEGV", 101, 1, 0xdeadbeef};
   literal.thread(core, 101, "app", {nat("crash")}).exception = CxxException{"std::runtime_error", "no such \"file\"\n\u00fc"};
   literal.thread(core, 102, "app", {nat("crash")}).exception = CxxException{"std::bad_alloc", {}};
+  literal.thread(core, 103, "app", {nat("crash")}).exception =
+      CxxException{"c10::Error", "CUDA error: unknown error", ExceptionCause::kOwnGpu};
 
   RankSnapshot& child = literal.child(100, {});
   child.status = Status::kFailed;

@@ -147,14 +147,6 @@ TEST_CASE("files are named in full") {
   CHECK(all.locations[0][0].file == shop.path("sub/f.c"));
 }
 
-TEST_CASE("split DWARF gives names and lines from what the file itself holds, and opens no .dwo") {
-  const Workshop shop;
-  shop.write("s.cc", kInlines);
-  shop.run("g++ -O1 -g -gsplit-dwarf -shared -fPIC s.cc -o s.so && rm -f *.dwo && mkfifo s.dwo s.so-s.dwo");
-  const auto image = shop.open("s.so");
-  for (const Lines& lines : all_of(*image, "_Z5entryi")) CHECK(lines.front().starts_with("entry(int)"));
-}
-
 TEST_CASE("sections packed with zstd are read") {
   const Workshop shop;
   shop.write("i.cc", kInlines);

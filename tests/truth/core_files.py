@@ -1,4 +1,5 @@
 """Core files: of kernels and of gcore, compressed, cut off, without their files, and files that are no cores."""
+import fcntl
 import json
 import os
 import resource
@@ -26,15 +27,15 @@ def core_of(fixture, folder, name="core"):
     return path
 
 
-def kernel_core(folder, name, *arguments):
-    """(truth, core's path) of a fixture that dies, its core written by the kernel."""
+def kernel_core(folder, name, *arguments, command=None):
+    """(truth, core's path) of a fixture that dies, its core written by the kernel; `command` starts it another way."""
     with open("/proc/sys/kernel/core_pattern", encoding="ascii") as stream:
         pattern = stream.read().strip()
     if pattern.startswith("|") or "/" in pattern:
         raise Skip("this machine's cores go to %r" % pattern)
     unlimited = lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     try:
-        fixture = native(name, *arguments, cwd=folder, preexec_fn=unlimited)
+        fixture = Fixture(command or [os.path.join(FIXTURES, name)] + list(arguments), cwd=folder, preexec_fn=unlimited)
     except subprocess.SubprocessError:
         raise Skip("the limit on the size of cores cannot be raised")
     with fixture:
@@ -184,6 +185,61 @@ def case_without_stacks(folder):
         for thread in rank["threads"]:
             check(thread["stack_end"] == "memory-unavailable", "%s: tid %d: %s" % (unwinder, thread["tid"], thread["stack_end"]))
             check(thread["frames"] == whole[thread["tid"]][:len(thread["frames"])] and thread["frames"], "%s: tid %d: %r" % (unwinder, thread["tid"], thread["frames"]))
+
+
+def with_glibc_of_sid(name):
+    """A fixture's command under the C library of Debian unstable, which has its stack guards inside of mappings."""
+    place = os.path.join(os.path.dirname(FIXTURES), "glibc-sid")
+    with open(os.path.dirname(FIXTURES) + "/glibc-sid.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        fetched = subprocess.run([os.path.join(SOURCE, "scripts/fetch-glibc"), "sid", place],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if fetched.returncode != 0:
+        raise Skip(fetched.stderr.decode(errors="replace").strip())
+    libraries = os.path.join(place, "root/lib/x86_64-linux-gnu")
+    return [os.path.join(libraries, "ld-linux-x86-64.so.2"), "--library-path", libraries, os.path.join(FIXTURES, name)]
+
+
+def case_stacks_that_gcore_leaves_out(folder):
+    """glibc 2.42's stack guards make gcore give up the mapping that they lie in."""
+    command = with_glibc_of_sid("threads")
+    with Fixture(command) as fixture:
+        tids = set(int(tid) for tid in os.listdir("/proc/%d/task" % fixture.pid))
+        with open("/proc/%d/smaps" % fixture.pid, encoding="ascii") as stream:
+            if not any(line.startswith("VmFlags") and " gu " in line for line in stream):
+                raise Skip("the kernel has no guards inside of mappings (Linux 6.13 and later), or does not tell")
+        core = os.path.join(folder, "core")
+        debugger.write_core(fixture.pid, core)
+        live = only_rank(json_report("attach", "--pids", str(fixture.pid)), fixture.pid)
+    check(live["status"] == "complete", "live: %r" % live["problems"])
+    others = tids - {fixture.pid}
+    for name, make in (("plain", None), ("zstd", ["zstd", "-q", "-1", core, "-o", core + ".zst"])):
+        if make and not shutil.which(make[0]):
+            continue
+        if make:
+            subprocess.run(make, check=True)
+        path = core + ".zst" if make else core
+        rank = only_rank(json_report("core", path, expect=1), fixture.pid)
+        check(rank["status"] == "partial", "%s: the rank is %s" % (name, rank["status"]))
+        said = "gcore has left out the stacks of %d threads" % len(others)
+        told = [problem for problem in rank["problems"] if problem["message"].startswith(said)]
+        check(len(told) == 1 and all(str(tid) in told[0]["message"] for tid in others)
+              and "kernel's core" in told[0]["hint"], "%s: %r" % (name, rank["problems"]))
+        check(not any("coredump_filter" in (problem["hint"] or "") for problem in rank["problems"]),
+              "%s: the cause is told twice: %r" % (name, rank["problems"]))
+        for thread in rank["threads"]:
+            check((thread["stack_end"] == "memory-unavailable") == (thread["tid"] in others),
+                  "%s: tid %d: %s" % (name, thread["tid"], thread["stack_end"]))
+    status, out, _ = run_tool("doctor", core)
+    check(status == 1 and "gcore has left out" in " ".join(out.decode().split()), "doctor: %r" % out)
+
+
+def case_the_kernels_core_has_what_gcore_leaves_out(folder):
+    truth, core = kernel_core(folder, "abort_in_thread", command=with_glibc_of_sid("abort_in_thread"))
+    rank = only_rank(json_report("core", core), truth["pid"])
+    ends = [thread["stack_end"] for thread in rank["threads"]]
+    check(rank["status"] == "complete" and set(ends) == {"complete"}, "%r, %r" % (ends, rank["problems"]))
+    compare(truth, rank, "core")
 
 
 def case_without_the_end_of_a_stack(folder):

@@ -11,7 +11,12 @@ from truth_native import compare
 from truth_python import only_rank
 
 RUNTIME = {"type": "std::runtime_error", "what": "NCCL communicator was aborted on rank 3"}
-WATCHDOG = {"type": "c10::DistBackendError", "what": "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE)\nand more"}
+WATCHDOG = {"type": "c10::DistBackendError",
+            "what": "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE)\nand more",
+            "cause": "timeout"}
+OWN_GPU = {"type": "c10::DistBackendError", "cause": "own-gpu",
+           "what": "[PG ID 0 PG GUID 0(default_pg) Rank 3] Process group watchdog thread terminated with exception: "
+                   "CUDA error: an illegal memory access was encountered\nand more"}
 MESSENGER = "is only the messenger"
 
 
@@ -61,6 +66,32 @@ def case_kernel_core(folder):
     rank = check_rank(report, truth, WATCHDOG, "core")
     check(rank["signal"] and rank["signal"]["name"] == "SIGABRT" and rank["signal"]["tid"] == truth["watchdog"], "the signal: %r" % rank["signal"])
     check(not report["verdict"]["suspects"], "the watchdog is accused: %r" % report["verdict"]["suspects"])
+
+
+def check_own_gpu(report, truth, reason, source):
+    rank = only_rank(report, truth["pid"])
+    found = [thread["exception"] for thread in rank["threads"] if "exception" in thread]
+    check(found == [OWN_GPU], "%s: %r" % (source, found))
+    suspects = report["verdict"]["suspects"]
+    accused = [(suspect["rank"], suspect["reason"]) for suspect in suspects]
+    check(accused == [(3, reason)], "%s: suspects %r" % (source, suspects))
+    summary = report["verdict"]["summary"]
+    check(MESSENGER not in summary and "an illegal memory access" in summary, "%s: %r" % (source, summary))
+
+
+def case_error_of_its_own_gpu(folder):
+    """The watchdog throws the error of its own process's GPU work again: this rank is the one that failed."""
+    rank = {"RANK": "3", "WORLD_SIZE": "4"}
+    with native("terminates", "gpu", stderr=subprocess.DEVNULL, env=dict(os.environ, **rank)) as fixture:
+        check_own_gpu(json_report("attach", "--pids", str(fixture.pid)), fixture.ready, "exception", "live")
+        fixture.check_unharmed()
+    os.environ.update(rank)
+    try:
+        truth, core = kernel_core(folder, "terminates", "gpu", "dies")
+    finally:
+        for name in rank:
+            del os.environ[name]
+    check_own_gpu(json_report("core", core), truth, "crashed", "core")
 
 
 def case_in_words(folder):

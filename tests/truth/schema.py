@@ -70,6 +70,7 @@ PROBLEM = {"message": text, "hint": or_null(text)}
 SIGNAL = {"number": number, "name": text, "tid": number}
 THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZXIPWKx")), "role": text, "cluster": number, "gil": one_of("holds", "waits", None),
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}
+CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
 SYSCALL = {"name": text, "number": number, "fd": or_null(number), "fd_target": or_null(text)}
 NATIVE = {"function": or_null(text), "module": or_null(text), "file": or_null(text), "line": or_null(number), "address": hexadecimal,
@@ -160,6 +161,8 @@ class Checker:
                 continue
             if "exception" in thread:
                 self.object(thread["exception"], EXCEPTION, place + ".exception")
+                if isinstance(thread["exception"], dict) and "cause" in thread["exception"]:
+                    self.object(thread["exception"], CAUSE, place + ".exception")
             if thread["tid"] in tids:
                 self.errors.append("%s stands there twice" % place)
             tids.add(thread["tid"])

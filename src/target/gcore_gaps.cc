@@ -1,0 +1,66 @@
+#include "target/gcore_gaps.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace rankstacks {
+namespace {
+
+constexpr std::uint64_t kPiece = 1 << 20;       // gdb's MAX_COPY_BYTES
+constexpr std::uint64_t kStackLookedAt = 4096;  // from the stack pointer on: a function's frame has a return address
+
+bool is_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{}; });
+}
+
+// The stack from `sp` on is zeros, and so is the thread's own block above it (its first word points to itself), where
+// both are of one mapping as glibc makes it. The main thread's block is elsewhere, and its stack has no guard inside.
+bool is_lost(const CoreSegment& segment, const Registers& registers) {
+  constexpr std::uint64_t kWord = sizeof(Address);
+  const std::uint64_t at = registers.sp() - segment.range.start;
+  const std::uint64_t block = registers.fs_base - segment.range.start;
+  const std::uint64_t size = segment.bytes.size();
+  if (at >= size || registers.fs_base < registers.sp() || block >= size || size - block < kWord) return false;
+  return is_zero(segment.bytes.subspan(at, std::min(kStackLookedAt, block - at))) &&
+         is_zero(segment.bytes.subspan(block, kWord));
+}
+
+}  // namespace
+
+GcoreGaps drop_gcore_gaps(CoreFile& file, std::span<const ThreadInfo> threads) {
+  GcoreGaps gaps;
+  if (!file.has_notes_last()) return gaps;  // the kernel's
+  std::vector<Address> lost;                // where pieces with lost stacks begin
+  for (const ThreadInfo& thread : threads) {
+    if (!thread.registers) continue;
+    const CoreSegment* segment = file.find(thread.registers->sp());
+    if (segment == nullptr || !is_lost(*segment, *thread.registers)) continue;
+    const std::uint64_t at = thread.registers->sp() - segment->range.start;
+    lost.push_back(segment->range.start + at / kPiece * kPiece);
+    gaps.threads.push_back(thread.tid);
+  }
+  // Only now: a mapping with several stacks is cut at the lowest, from which on all is lost.
+  std::sort(lost.begin(), lost.end());
+  for (const Address from : lost) gaps.bytes += file.drop_from(from);
+  return gaps;
+}
+
+std::optional<Problem> describe(const GcoreGaps& gaps) {
+  if (gaps.threads.empty()) return std::nullopt;
+  constexpr std::size_t kMostTold = 16;
+  std::string tids;
+  for (std::size_t i = 0; i < std::min(gaps.threads.size(), kMostTold); ++i)
+    tids += fmt::format("{}{}", i == 0 ? "" : ", ", gaps.threads[i]);
+  if (gaps.threads.size() > kMostTold) tids += ", ...";
+  const bool one = gaps.threads.size() == 1;
+  return Problem{
+      fmt::format("gcore has left out the stack{} of {} thread{} (tid {}), {} MiB in all: it gives up a mapping at the "
+                  "first page that cannot be "
+                  "read, such as the stack guards that glibc 2.42 and newer place inside of mappings",
+                  one ? "" : "s", gaps.threads.size(), one ? "" : "s", tids, (gaps.bytes + (1 << 20) - 1) >> 20),
+      "take the kernel's core, which holds them: prlimit --pid PID --core=unlimited, then kill -ABRT PID, which ends "
+      "the process; or look at it "
+      "live: rankstacks attach --pids PID"};
+}
+
+}  // namespace rankstacks

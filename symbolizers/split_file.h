@@ -1,0 +1,51 @@
+// A file of split debug information: a .dwo, which holds one unit (or a few), or a .dwp package, which holds those of a
+// whole program.
+//
+//     .debug_cu_index of a .dwp: dwo id -> row; a row says where the unit's part of each section begins and ends
+//
+//       columns    info            abbrev     str_offsets     ...
+//       row 1      0x000 +0x1c0    0 +0x90    0x00 +0x28
+//       row 2      0x1c0 +0x300    0x90 +..   0x28 +..
+//
+// Version 2 of the index is GNU's, for DWARF 4 (gcc.gnu.org/wiki/DebugFissionDWP); version 5 is DWARF 5's, 7.3.5.
+//
+// Everything in it is a stranger's word: each part lies in its section, or is none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "elf/image.h"
+#include "symbolizers/dwarf_unit.h"
+
+namespace rankstacks {
+
+class SplitFile {
+ public:
+  // Fails where the file has no .debug_info.dwo, or its sections do not unpack.
+  static Result<std::shared_ptr<const SplitFile>> open(std::shared_ptr<const elf::Image> file);
+
+  // The sections that the unit with this id is in. Of a .dwo all that it has, whatever the id: its units have to be
+  // looked at.
+  std::optional<SplitSections> sections_of(std::uint64_t id) const;
+
+  const elf::Image& image() const { return *file_; }
+
+ private:
+  std::shared_ptr<const elf::Image> file_;
+  std::shared_ptr<const elf::Image> unpacked_;  // where its sections are compressed
+  SplitSections all_;
+  std::span<const std::byte> index_;  // .debug_cu_index; empty: a .dwo
+};
+
+// Where files of split debug information come from.
+class SplitSource {
+ public:
+  virtual ~SplitSource() = default;
+  // Calls `use` with each file that may hold the unit, until one does, which `use` says. False: none did.
+  virtual bool find(const DwarfUnit::SplitName& unit, const std::function<bool(const SplitFile&)>& use) = 0;
+};
+
+}  // namespace rankstacks
