@@ -1,5 +1,6 @@
 #include <iostream>
 
+#include "base/unattended.h"
 #include "cli/run.h"
 #include "cli/start.h"
 #include "cli/sudden_end.h"
@@ -13,5 +14,11 @@ int main(int argc, char** argv) {
   rankstacks::end_at_once_without_memory();
   rankstacks::gpu::run_nvml_helper_if_asked(argc, argv);
   rankstacks::gpu::run_session_helper_if_asked(argc, argv);
-  return rankstacks::run(argc, argv, std::cout, std::cerr);
+  const int status = rankstacks::run(argc, argv, std::cout, std::cerr);
+  // What has not come back may do so while this process ends: nothing that it uses is destroyed before.
+  if (rankstacks::any_given_up()) {
+    std::cout.flush();
+    rankstacks::end_at_once(status);
+  }
+  return status;
 }

@@ -78,14 +78,10 @@ class Walk {
 
   Selection in_ranges(Dwarf_Die& die, const Selection& selected, std::size_t inlined_depth, bool& has_code) const {
     Selection inside;
-    has_code = for_each_range(die, [&](Vaddr low, Vaddr high) {
-      auto i = std::lower_bound(selected.begin(), selected.end(), low, [&](std::uint32_t a, Vaddr v) { return addresses_[a] < v; });
-      for (; i != selected.end() && addresses_[*i] < high; ++i) {
-        if (chains_[*i].size() == inlined_depth) inside.push_back(*i);
-      }
-    });
-    std::sort(inside.begin(), inside.end());
-    inside.erase(std::unique(inside.begin(), inside.end()), inside.end());
+    const auto address_at = [&](std::size_t place) { return addresses_[selected[place]]; };
+    for (const std::size_t place : places_in_ranges(die, deadline_, selected.size(), address_at, has_code)) {
+      if (chains_[selected[place]].size() == inlined_depth) inside.push_back(selected[place]);
+    }
     return inside;
   }
 
