@@ -132,6 +132,12 @@ bool start_worker(const std::shared_ptr<Batch>& batch) {
 
 }  // namespace
 
+Unattended::Duration Unattended::beyond(Duration deadline) {
+  constexpr int kShare = 4;
+  const auto more = std::max<Duration>(deadline / kShare, kLeastPatience);
+  return deadline > Duration::max() - more ? Duration::max() : deadline + more;
+}
+
 std::vector<Outcome> Unattended::run(std::size_t count) const {
   std::vector<Outcome> outcomes(count);
   if (count == 0) return outcomes;

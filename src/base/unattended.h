@@ -26,6 +26,9 @@
 
 namespace rankstacks {
 
+// Whatever the command line says: a sound file is read in milliseconds, on a machine with more work than processors in a second.
+inline constexpr std::chrono::seconds kLeastPatience{2};
+
 // What became of one piece.
 struct Outcome {
   bool came_back = false;
@@ -34,6 +37,9 @@ struct Outcome {
 
 struct Unattended {
   using Duration = std::chrono::steady_clock::duration;
+  // The limit for work that looks at the clock itself and ends at `deadline` with what it has: it is to have the time for that.
+  static Duration beyond(Duration deadline);
+
   std::function<void(std::size_t)> work;             // owns what it uses; copied
   Duration limit = Duration::max();                  // for each piece, from when its turn comes
   std::function<void(std::size_t, const Outcome&)> given_up = {};   // called in the caller's thread, at once: later pieces can be told

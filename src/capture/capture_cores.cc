@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
 #include <memory>
@@ -79,15 +80,15 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptio
     std::vector<std::optional<WallClock::time_point>> times;
   };
   constexpr int kFilesShare = 4;   // of the time: waiting for a file that another rank's reading does not come back from
-  const auto work = std::shared_ptr<Work>(new Work{paths, core_options, options.timeout, elf::ImageCache(options.timeout / kFilesShare), std::vector<RankStacks>(paths.size()),
+  const auto work = std::shared_ptr<Work>(new Work{paths, core_options, options.timeout, elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kLeastPatience)), std::vector<RankStacks>(paths.size()),
                                                    std::vector<std::optional<OpenedGpuCore>>(paths.size()), std::vector<std::optional<WallClock::time_point>>(paths.size())});
-  constexpr std::chrono::seconds kGrace{1};   // what looks at the clock itself ends before, with what it has
+  // What looks at the clock itself ends before, with what it has.
   const auto outcomes = Unattended{[work](std::size_t i) {
                                      reading_now(work->paths[i]);
                                      work->times[i] = written_at(work->paths[i]);
                                      if (auto core = gpu::read_gpu_core(work->paths[i], Deadline::after(work->timeout))) work->gpu_cores[i] = OpenedGpuCore{work->paths[i], std::move(*core)};
                                      else read_core(work->ranks[i], work->paths[i], work->core_options, work->images, work->timeout);
-                                   }, options.timeout + kGrace}.run(paths.size());
+                                   }, Unattended::beyond(options.timeout)}.run(paths.size());
   std::vector<RankStacks> ranks(paths.size());
   std::vector<std::optional<OpenedGpuCore>> gpu_cores(paths.size());
   std::vector<std::optional<WallClock::time_point>> times(paths.size());

@@ -273,7 +273,7 @@ class LaterLooks {
       const auto timeout = options_.timeout;
       const auto outcomes = Unattended{[work, timeout](std::size_t i) {
                                          if (work->targets[i] && !work->glances[i].empty()) unwind_glances(work->ranks[i], std::move(work->targets[i]), std::move(work->glances[i]), timeout);
-                                       }, timeout}.run(processes_.size());
+                                       }, std::max<Deadline::Clock::duration>(timeout, kLeastPatience)}.run(processes_.size());
       std::vector<RankStacks> ranks;
       for (std::size_t i = 0; i < processes_.size(); ++i) {
         if (!outcomes[i].came_back || !work->ranks[i].target) continue;
@@ -353,8 +353,9 @@ class LaterLooks {
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options) {
   const auto started = std::chrono::steady_clock::now();
   const ProcessTable table = ProcessTable::scan();
-  Preparer preparer(table, options.timeout);
-  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid); }, [&](Pid pid) { return preparer.can_train(pid); }};
+  Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kLeastPatience));
+  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid); },
+                           [&](Pid pid) { return preparer.can_train(pid); }, [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
   preparer.read_ahead(asked_processes(request, table));
   std::vector<PlannedTarget> plan = request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid());
   if (request.whole_job) {

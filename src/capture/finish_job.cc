@@ -51,11 +51,10 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
     rank = RankStacks();
   }
   // The walk looks at the clock itself, and ends with what it has; beyond that, it does not end by itself.
-  constexpr std::chrono::seconds kGrace{1};
   const auto outcomes = Unattended{[work, choice = options.unwinder](std::size_t n) {
                                      RankStacks& rank = (*work)[n];
                                      unwind_threads(rank, choice, Deadline::after(rank.time_left));
-                                   }, limit > Deadline::Clock::duration::max() - kGrace ? limit : limit + kGrace}.run(unread.size());
+                                   }, Unattended::beyond(limit)}.run(unread.size());
   for (std::size_t n = 0; n < unread.size(); ++n) {
     RankStacks& rank = ranks[unread[n]];
     if (outcomes[n].came_back) {

@@ -1,5 +1,6 @@
 #include "capture/prepare_targets.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <set>
 
@@ -19,7 +20,6 @@ struct Work {
   std::vector<PreparedTarget> prepared;
   std::vector<FileToOpen> files;
   std::vector<std::size_t> asked_by;                 // parallel to `files`: the process through which it is opened
-  std::vector<std::optional<Problem>> problems;      // likewise
 
   void look_at(std::size_t i) {
     auto target = LiveTarget::look_at(processes[i], images);
@@ -41,21 +41,44 @@ struct Work {
     if (const auto variable = find_environ_variable(p.target->modules())) p.environment = read_current_environment(*p.target, *variable);
   }
 
-  // Of several processes one, the first.
+  // The files that nobody has opened, each by one process that has it mapped and was not tried yet: one may end meanwhile, and another still have it.
   void collect_files() {
-    std::set<std::pair<std::uint64_t, std::uint64_t>> met;
+    using Inode = std::pair<std::uint64_t, std::uint64_t>;
+    std::set<Inode> met;
+    files.clear();
+    asked_by.clear();
     for (std::size_t i = 0; i < prepared.size(); ++i) {
       if (!prepared[i].target) continue;
       for (FileToOpen& file : prepared[i].target->unopened_files()) {
-        const Mapping& first = file.file.parts.front();
-        if (!met.emplace(first.device, first.inode).second) continue;
+        const Inode inode(file.file.parts.front().device, file.file.parts.front().inode);
+        if (met.contains(inode) || !tried.emplace(i, inode).second) continue;
+        met.insert(inode);
         files.push_back(std::move(file));
         asked_by.push_back(i);
       }
     }
-    problems.resize(files.size());
   }
+
+  std::set<std::pair<std::size_t, std::pair<std::uint64_t, std::uint64_t>>> tried;   // through which process, which inode
 };
+
+void open_files(const std::shared_ptr<Work>& work, std::chrono::steady_clock::duration limit) {
+  for (work->collect_files(); !work->files.empty(); work->collect_files()) {
+    // What a worker that is given up works on is not touched again.
+    struct Round {
+      LiveImages images;
+      std::vector<FileToOpen> files;
+      std::vector<std::optional<Problem>> problems;
+    };
+    const auto round = std::make_shared<Round>(Round{work->images, work->files, std::vector<std::optional<Problem>>(work->files.size())});
+    LiveImages opened = work->images;
+    const auto outcomes = Unattended{[round, limit](std::size_t i) { round->problems[i] = round->images.open(round->files[i], Deadline::after(limit)); }, limit,
+                                     [&](std::size_t i, const Outcome&) { opened.give_up(work->files[i]); }}
+                              .run(work->files.size());
+    for (std::size_t i = 0; i < outcomes.size(); ++i)
+      if (outcomes[i].came_back && round->problems[i]) work->prepared[work->asked_by[i]].target->add_problem(std::move(*round->problems[i]));
+  }
+}
 
 }  // namespace
 
@@ -67,8 +90,9 @@ Error silent_process(Pid pid, const std::string& what, const std::string& file, 
                               "where it waits itself; give it more time with --timeout", pid, pid)};
 }
 
-std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const LiveImages& images, Preparing what, std::chrono::steady_clock::duration limit) {
+std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const LiveImages& images, Preparing what, std::chrono::steady_clock::duration timeout) {
   constexpr int kFilesShare = 4;   // one file is less than a rank: its names are missing, and the rest is there
+  const auto limit = std::max<std::chrono::steady_clock::duration>(timeout, kLeastPatience);
   const auto work = std::make_shared<Work>(pids, images, what);
   std::vector<std::optional<Error>> given_up(pids.size());
   const auto note = [&](const std::vector<std::size_t>& of, const std::vector<Outcome>& outcomes) {
@@ -84,20 +108,11 @@ std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const 
   const auto rest = std::make_shared<Work>(pids, images, what);
   for (std::size_t i = 0; i < pids.size(); ++i)
     if (!given_up[i]) rest->prepared[i] = std::move(work->prepared[i]);
-  rest->collect_files();
-  if (!rest->files.empty()) {
-    const auto file_limit = limit / kFilesShare;
-    LiveImages opened = images;
-    const auto outcomes = Unattended{[rest, file_limit](std::size_t i) { rest->problems[i] = rest->images.open(rest->files[i], Deadline::after(file_limit)); }, file_limit,
-                                     [&](std::size_t i, const Outcome&) { opened.give_up(rest->files[i]); }}
-                              .run(rest->files.size());
-    for (std::size_t i = 0; i < outcomes.size(); ++i)
-      if (outcomes[i].came_back && rest->problems[i]) rest->prepared[rest->asked_by[i]].target->add_problem(std::move(*rest->problems[i]));
-    std::vector<std::size_t> unfinished;
-    for (std::size_t i = 0; i < pids.size(); ++i)
-      if (rest->prepared[i].target && rest->prepared[i].target->modules().all().empty()) unfinished.push_back(i);
-    note(unfinished, Unattended{[rest, unfinished](std::size_t n) { rest->finish(unfinished[n]); }, limit}.run(unfinished.size()));
-  }
+  open_files(rest, std::max<std::chrono::steady_clock::duration>(timeout / kFilesShare, kLeastPatience));
+  std::vector<std::size_t> unfinished;
+  for (std::size_t i = 0; i < pids.size(); ++i)
+    if (rest->prepared[i].target && rest->prepared[i].target->modules().all().empty()) unfinished.push_back(i);
+  note(unfinished, Unattended{[rest, unfinished](std::size_t n) { rest->finish(unfinished[n]); }, limit}.run(unfinished.size()));
   std::vector<PreparedTarget> prepared(pids.size());
   for (std::size_t i = 0; i < pids.size(); ++i) {
     if (given_up[i]) prepared[i].error = given_up[i];

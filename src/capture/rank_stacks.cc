@@ -303,12 +303,11 @@ void SymbolBatch::resolve(const std::shared_ptr<const Symbolizer>& symbolizer, D
     work->push_back(file);
   }
   // The lookup looks at the clock itself, and ends with what it has; where it waits for a file, it does not end by itself.
-  constexpr std::chrono::seconds kGrace{1};
   const auto outcomes = Unattended{[work, symbolizer, timeout](std::size_t i) {
                                      File& file = (*work)[i];
                                      reading_now(file.image->name());
                                      file.symbols = symbolizer->resolve(*file.image, file.addresses, Deadline::after(timeout));
-                                   }, timeout > Deadline::Clock::duration::max() - kGrace ? timeout : timeout + kGrace}.run(files.size());
+                                   }, Unattended::beyond(timeout)}.run(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
     File& file = *files[i];
     if (outcomes[i].came_back) {
