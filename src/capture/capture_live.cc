@@ -42,6 +42,7 @@ class Preparer {
     std::vector<Pid> fresh;
     for (const Pid pid : pids)
       if (!initial_.contains(pid) && !silent_.contains(pid)) fresh.push_back(pid);
+    if (fresh.empty()) return;
     struct Environments {
       std::vector<Pid> pids;
       std::vector<std::map<std::string, std::string>> read;
