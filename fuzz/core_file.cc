@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(rank.stacks.size() == rank.target->threads().size(), "one stack for each thread");
   SymbolBatch symbols;
   symbols.add(rank);
-  symbols.resolve(Symbolizer(SymbolizerOptions{.debug_directories = {}}));
+  symbols.resolve(std::make_shared<const Symbolizer>(SymbolizerOptions{.debug_directories = {}}));
   FrameTable frames;
   build_threads(rank, symbols, frames);
   fuzz::require(rank.snapshot.threads.size() == rank.target->threads().size(), "one thread in the report for each in the core");

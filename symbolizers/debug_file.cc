@@ -18,6 +18,10 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMostUnpacked = std::uint64_t{256} << 20;
 constexpr std::uint64_t kBestRatio = 32;               // symbols pack 3 to 5 times
 constexpr std::uint64_t kAlwaysAllowed = 16 << 20;
+// A file's CRC is that of all its bytes, and a sparse file of terabytes takes no room. Debug files this large (4 s to read from memory) have build-ids.
+constexpr std::uint64_t kMostForCrc = std::uint64_t{4} << 30;
+constexpr std::size_t kCrcStep = 4 << 20;
+
 constexpr std::uint64_t kMostDictionary = std::uint64_t{128} << 20;
 
 constexpr std::size_t kLongestName = 255;   // NAME_MAX
@@ -122,6 +126,26 @@ std::shared_ptr<const elf::Image> DebugFiles::by_build_id(const BuildId& id, con
   return nullptr;
 }
 
+// Nothing: the file is too long for it, or the time for the image was over; that is said.
+std::optional<std::uint32_t> DebugFiles::crc_of(const elf::Image& file) {
+  auto rest = file.bytes();
+  if (rest.size() > kMostForCrc) {
+    problems_.push_back(fmt::format("{}: refused as a debug file: it has no build-id, and is too long ({} GiB) for its CRC to be taken", file.name(), rest.size() >> 30));
+    return std::nullopt;
+  }
+  uLong crc = 0;
+  while (!rest.empty()) {
+    if (until_.passed()) {
+      problems_.push_back(fmt::format("{}: not used as a debug file: the time was over before its CRC was known", file.name()));
+      return std::nullopt;
+    }
+    const auto step = rest.first(std::min(rest.size(), kCrcStep));
+    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(step.data()), step.size());
+    rest = rest.subspan(step.size());
+  }
+  return static_cast<std::uint32_t>(crc);
+}
+
 std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& image) {
   if (auto found = by_build_id(image.build_id(), image.name())) return found;
 
@@ -156,11 +180,11 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
       if (accept_id(*found, image.build_id(), image.name(), "debug file")) return found;
       continue;
     }
-    const auto bytes = found->bytes();
-    const auto actual = crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
-    if (actual == *crc) return found;
+    const auto actual = crc_of(*found);
+    if (!actual) continue;
+    if (*actual == *crc) return found;
     problems_.push_back(fmt::format("{}: refused as the debug file of {}: its CRC is {:08x}, {:08x} is expected", candidate, image.name(),
-                                    actual, *crc));
+                                    *actual, *crc));
   }
   return nullptr;
 }

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "elf/image.h"
 #include "symbolizers/split_file.h"
 #include "symbolizers/symbolizer.h"
@@ -16,8 +18,9 @@ namespace rankstacks {
 
 class DebugFiles {
  public:
-  // Both are borrowed. Refusals are added to `problems`.
-  DebugFiles(const SymbolizerOptions& options, std::vector<std::string>& problems) : options_(options), problems_(problems) {}
+  // Both are borrowed. Refusals are added to `problems`. `until`: what takes long is given up then.
+  DebugFiles(const SymbolizerOptions& options, std::vector<std::string>& problems, const Deadline& until = Deadline::never())
+      : options_(options), problems_(problems), until_(until) {}
 
   // By build-id under the debug directories, then by .gnu_debuglink; nullptr: there is none, or it was refused.
   std::shared_ptr<const elf::Image> separate_file(const elf::Image& image);
@@ -33,11 +36,13 @@ class DebugFiles {
   friend class SplitFiles;
   std::vector<std::string> roots() const;
   std::shared_ptr<const elf::Image> by_build_id(const BuildId& id, const std::string& wanted_by);
+  std::optional<std::uint32_t> crc_of(const elf::Image& file);
   std::shared_ptr<const elf::Image> open_if_there(const std::string& path);
   bool accept_id(const elf::Image& found, const BuildId& wanted, const std::string& wanted_by, const char* kind);
 
   const SymbolizerOptions& options_;
   std::vector<std::string>& problems_;
+  Deadline until_;
 };
 
 // The files of an image's split units: FILE.dwp beside it, where debug links are looked for as well, then the .dwo of

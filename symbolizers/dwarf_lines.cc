@@ -101,6 +101,9 @@ struct Unit {
   std::vector<std::size_t> members;
 };
 
+// Names and paths of one file's frames: a broken file may give each of them the same text of megabytes.
+constexpr std::size_t kMostText = 256 << 20;
+
 // The name that an entry has itself, or of the function whose code it is.
 std::optional<std::string> function_name(const DwarfUnit& unit, Dwarf_Die die) {
   constexpr int kMostOrigins = 16;  // two are usual: an inlined copy, the function, its declaration in a class
@@ -201,16 +204,12 @@ std::vector<Unit> DwarfLines::Impl::units_of(std::span<const Vaddr> addresses, D
   Dwarf_Die die;
   // Without a place for the split unit's entry: asking for that would make libdw open the .dwo path that the file names.
   while (!missing.empty() && !deadline.passed() && dwarf_get_units(dwarf, unit, &unit, nullptr, nullptr, &die, nullptr) == 0) {
-    std::vector<std::size_t> found;
     const DwarfUnit of_die(die, address_sections);
     RangeReader ranges = of_die.ranges(die);
-    for (Vaddr low = 0, high = 0; ranges.next(low, high);) {
-      auto i = std::lower_bound(missing.begin(), missing.end(), low, [&](std::size_t a, Vaddr v) { return addresses[a] < v; });
-      for (; i != missing.end() && addresses[*i] < high; ++i) found.push_back(*i);
-    }
+    std::vector<std::size_t> found =
+        places_in_ranges(ranges, deadline, missing.size(), [&](std::size_t place) { return addresses[missing[place]]; });
     if (found.empty()) continue;
-    std::sort(found.begin(), found.end());
-    found.erase(std::unique(found.begin(), found.end()), found.end());
+    for (std::size_t& i : found) i = missing[i];
     for (const std::size_t i : found) put(die, i);
     std::vector<std::size_t> left;
     std::set_difference(missing.begin(), missing.end(), found.begin(), found.end(), std::back_inserter(left));
@@ -267,8 +266,15 @@ std::optional<SplitUnit> DwarfLines::Impl::split_unit_of(DwarfUnit& unit, Deadli
   return found;
 }
 
-std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> addresses, bool functions, DeadlineCheck& deadline) const {
+std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> addresses, bool functions, DeadlineCheck& deadline, bool& too_much_text) const {
   std::vector<std::vector<DwarfFrame>> frames(addresses.size());
+  std::size_t text_left = kMostText;
+  const auto take_text = [&](const DwarfFrame& frame) {
+    const std::size_t size = (frame.function ? frame.function->size() : 0) + (frame.file ? frame.file->size() : 0);
+    text_left -= std::min(size, text_left);
+    too_much_text = text_left == 0;
+    return !too_much_text;
+  };
   for (Unit& unit : impl_->units_of(addresses, deadline)) {
     if (deadline.passed()) break;
     std::vector<Vaddr> inside;
@@ -284,7 +290,7 @@ std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> 
     std::vector<std::optional<LineRow>> rows(inside.size());
     if (lines) rows = lines->find(inside, deadline);
 
-    for (std::size_t n = 0; n < inside.size(); ++n) {
+    for (std::size_t n = 0; n < inside.size() && text_left > 0 && !deadline.passed(); ++n) {
       std::vector<DwarfFrame>& out = frames[unit.members[n]];
       DwarfFrame place;   // the place in the frame being looked at: at first the line table's, then that of the call
       if (rows[n]) {
@@ -293,6 +299,7 @@ std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> 
       }
       for (auto scope = scopes[n].rbegin(); scope != scopes[n].rend(); ++scope) {
         place.function = function_name(whole, *scope);
+        if (!take_text(place)) break;
         out.push_back(std::move(place));
         place = {};
         const auto call_file = DwarfUnit::number(*scope, DW_AT_call_file);

@@ -31,8 +31,9 @@ class DwarfLines {
   ~DwarfLines();
 
   // Parallel to `addresses` (sorted, unique): innermost first, the last is the function itself; empty where nothing is known. Without
-  // `functions`: at most one each, with file and line alone. At the deadline the units that are left are left out.
-  std::vector<std::vector<DwarfFrame>> resolve(std::span<const Vaddr> addresses, bool functions, DeadlineCheck& deadline) const;
+  // `functions`: at most one each, with file and line alone. At the deadline the units that are left are left out, and
+  // where names and paths have more than 256 MiB in all, which sets `too_much_text`.
+  std::vector<std::vector<DwarfFrame>> resolve(std::span<const Vaddr> addresses, bool functions, DeadlineCheck& deadline, bool& too_much_text) const;
 
  private:
   struct Impl;

@@ -8,10 +8,13 @@
 namespace rankstacks {
 namespace {
 
-std::string_view c_string_at(std::span<const std::byte> bytes, std::uint64_t offset) {
+// As long as a path may be (PATH_MAX). Each of a million files may name the rest of a large string table.
+constexpr std::size_t kLongestPath = 4096;
+
+std::string_view c_string_at(std::span<const std::byte> bytes, std::uint64_t offset, std::size_t longest = kLongestPath) {
   if (offset >= bytes.size()) return {};
   const auto* start = reinterpret_cast<const char*>(bytes.data()) + offset;
-  const auto* end = static_cast<const char*>(std::memchr(start, 0, bytes.size() - offset));
+  const auto* end = static_cast<const char*>(std::memchr(start, 0, std::min<std::size_t>(bytes.size() - offset, longest)));
   return end == nullptr ? std::string_view{} : std::string_view(start, static_cast<std::size_t>(end - start));
 }
 
@@ -59,7 +62,7 @@ struct LineProgram::Reader {
     return 0;
   }
   std::string_view c_string() {
-    const std::string_view text = c_string_at(bytes, at);
+    const std::string_view text = c_string_at(bytes, at, bytes.size());
     if (text.data() == nullptr) good = false;
     at += text.size() + 1;
     return text;

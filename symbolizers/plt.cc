@@ -1,11 +1,15 @@
 #include "symbolizers/plt.h"
 
 #include <unordered_map>
+#include <utility>
 
 #include "elf/bytes.h"
 
 namespace rankstacks {
 namespace {
+
+// A file has one of each of the four kinds.
+constexpr std::size_t kMostTables = 16;
 
 struct Entry {
   std::optional<Vaddr> slot;             // the GOT slot it jumps through
@@ -47,8 +51,10 @@ std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& 
   std::vector<std::optional<std::string_view>> names(addresses.size());
   std::unordered_map<Vaddr, std::vector<std::size_t>> wanted_slots;   // the addresses that jump through each
   std::vector<std::pair<std::uint32_t, std::size_t>> wanted_numbers;
+  std::size_t tables = 0;
   for (const elf::Section& section : image.sections()) {
     if (!is_plt(section)) continue;
+    if (++tables > kMostTables) break;
     const Elf64_Shdr& h = section.header;
     const auto code = image.contents(section);
     const std::uint64_t entry_size = h.sh_entsize == 8 || h.sh_entsize == 16 ? h.sh_entsize : 16;
@@ -63,24 +69,30 @@ std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& 
   if (wanted_slots.empty() && wanted_numbers.empty()) return names;
 
   const elf::SymbolTable& symbols = image.dynamic_symbols();
+  const auto give = [&](const Elf64_Rela& relocation, std::span<const std::size_t> to) {
+    const auto name = name_of(symbols, relocation);
+    if (name.empty()) return false;
+    for (const std::size_t address : to) names[address] = name;
+    return true;
+  };
+  // No byte of a sound file is in two tables: together they are no longer than it.
+  std::uint64_t bytes_left = image.bytes().size();
   for (const elf::Section& section : image.sections()) {
     if (section.header.sh_type != SHT_RELA) continue;
-    const auto relocations = image.contents(section);
-    for (const auto& [number, address] : wanted_numbers) {
-      const auto relocation = elf::load<Elf64_Rela>(relocations, std::uint64_t{number} * sizeof(Elf64_Rela));
-      if (section.name != ".rela.plt" || !relocation) continue;
-      const auto name = name_of(symbols, *relocation);
-      if (!name.empty()) names[address] = name;
+    const auto relocations = elf::clip(image.contents(section), 0, bytes_left);
+    bytes_left -= relocations.size();
+    if (section.name == ".rela.plt") {
+      for (const auto& [number, address] : std::exchange(wanted_numbers, {})) {
+        if (const auto relocation = elf::load<Elf64_Rela>(relocations, std::uint64_t{number} * sizeof(Elf64_Rela))) give(*relocation, {&address, 1});
+      }
     }
-    if (wanted_slots.empty()) continue;
-    for (std::uint64_t at = 0; const auto relocation = elf::load<Elf64_Rela>(relocations, at); at += sizeof(Elf64_Rela)) {
+    for (std::uint64_t at = 0; !wanted_slots.empty(); at += sizeof(Elf64_Rela)) {
+      const auto relocation = elf::load<Elf64_Rela>(relocations, at);
+      if (!relocation) break;
       const auto type = ELF64_R_TYPE(relocation->r_info);
       if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
       const auto slot = wanted_slots.find(relocation->r_offset);
-      if (slot == wanted_slots.end()) continue;
-      const auto name = name_of(symbols, *relocation);
-      if (name.empty()) continue;
-      for (const std::size_t address : slot->second) names[address] = name;
+      if (slot != wanted_slots.end() && give(*relocation, slot->second)) wanted_slots.erase(slot);
     }
   }
   return names;

@@ -81,14 +81,10 @@ class Walk {
     Selection inside;
     RangeReader ranges = unit_.ranges(die);
     has_code = ranges.has_code();
-    for (Vaddr low = 0, high = 0; ranges.next(low, high);) {
-      auto i = std::lower_bound(selected.begin(), selected.end(), low, [&](std::uint32_t a, Vaddr v) { return addresses_[a] < v; });
-      for (; i != selected.end() && addresses_[*i] < high; ++i) {
-        if (chains_[*i].size() == inlined_depth) inside.push_back(*i);
-      }
+    const auto address_at = [&](std::size_t place) { return addresses_[selected[place]]; };
+    for (const std::size_t place : places_in_ranges(ranges, deadline_, selected.size(), address_at)) {
+      if (chains_[selected[place]].size() == inlined_depth) inside.push_back(selected[place]);
     }
-    std::sort(inside.begin(), inside.end());
-    inside.erase(std::unique(inside.begin(), inside.end()), inside.end());
     return inside;
   }
 

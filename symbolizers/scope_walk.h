@@ -6,9 +6,11 @@
 //          `-- namespace n --- subprogram n::g [a2]                  chain of a1: main, helper, leaf
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <elfutils/libdw.h>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -22,5 +24,30 @@ using ScopeChain = std::vector<Dwarf_Die>;
 
 // Parallel to `addresses` (sorted).
 std::vector<ScopeChain> find_scopes(DwarfUnit& unit, std::span<const Vaddr> addresses, DeadlineCheck& deadline);
+
+// Which of some sorted addresses the entry's ranges hold, each once: ranges may overlap, as often as a broken file likes.
+template <class AddressAt>
+std::vector<std::size_t> places_in_ranges(RangeReader& ranges, DeadlineCheck& deadline, std::size_t count, AddressAt address_at) {
+  std::vector<std::pair<std::size_t, std::size_t>> held;   // first place, place behind the last
+  const auto place_of = [&](Vaddr v) {
+    std::size_t low = 0, high = count;
+    while (low < high) {
+      const std::size_t middle = (low + high) / 2;
+      if (address_at(middle) < v) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+  for (Vaddr low = 0, high = 0; !deadline.passed() && ranges.next(low, high);) {
+    const std::size_t from = place_of(low);
+    if (from < count && address_at(from) < high) held.emplace_back(from, place_of(high));
+  }
+  std::sort(held.begin(), held.end());
+  std::vector<std::size_t> places;
+  std::size_t next = 0;
+  for (const auto& [from, end] : held)
+    for (next = std::max(next, from); next < end; ++next) places.push_back(next);
+  return places;
+}
 
 }  // namespace rankstacks

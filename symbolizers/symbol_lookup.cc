@@ -20,30 +20,28 @@ int rank_of_bind(unsigned char bind) {
   return bind == STB_WEAK ? 1 : 0;
 }
 
-bool is_code(const Elf64_Phdr& segment, Vaddr v) {
-  return segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 && v >= segment.p_vaddr && v - segment.p_vaddr < segment.p_memsz;
-}
+bool is_code(const Elf64_Phdr& segment) { return (segment.p_flags & PF_X) != 0; }
 
 bool holds_code(const elf::Image& owner, std::optional<std::uint32_t> section, Vaddr value) {
   if (section && *section < owner.sections().size()) return (owner.sections()[*section].header.sh_flags & SHF_EXECINSTR) != 0;
-  for (const Elf64_Phdr& segment : owner.segments()) {
-    if (is_code(segment, value)) return true;
-  }
-  return false;
+  const Elf64_Phdr* segment = owner.load_of(value);
+  return segment != nullptr && is_code(*segment);
 }
 
-// The start of the code section that `pc` is in, of its segment where there are no sections; nothing: it is in none.
-std::optional<Vaddr> start_of_code_around(const elf::Image& image, Vaddr pc) {
+// Sorted, so that each address finds its own in few steps; of those that overlap the one that begins first.
+std::vector<Range> code_sections_of(const elf::Image& image) {
+  std::vector<Range> code;
   for (const elf::Section& section : image.sections()) {
     constexpr std::uint64_t kCode = SHF_ALLOC | SHF_EXECINSTR;
     const Elf64_Shdr& h = section.header;
-    if ((h.sh_flags & kCode) == kCode && pc >= h.sh_addr && pc - h.sh_addr < h.sh_size) return h.sh_addr;
+    if ((h.sh_flags & kCode) == kCode && h.sh_size > 0 && h.sh_size <= std::numeric_limits<Vaddr>::max() - h.sh_addr) code.push_back({h.sh_addr, h.sh_addr + h.sh_size});
   }
-  if (!image.sections().empty()) return std::nullopt;
-  for (const Elf64_Phdr& segment : image.segments()) {
-    if (is_code(segment, pc)) return segment.p_vaddr;
-  }
-  return std::nullopt;
+  std::stable_sort(code.begin(), code.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
+  std::size_t kept = 0;
+  for (const Range& range : code)
+    if (kept == 0 || range.start >= code[kept - 1].end) code[kept++] = range;
+  code.resize(kept);
+  return code;
 }
 
 }  // namespace
@@ -139,19 +137,36 @@ std::optional<std::string_view> SymbolLookup::sized(std::size_t i) const {
   return best_[i].name;
 }
 
-std::optional<std::string_view> SymbolLookup::sizeless(std::size_t i) const {
-  const Vaddr pc = addresses_[i];
-  const auto code_start = start_of_code_around(image_, pc);
-  if (!code_start) return std::nullopt;
-  Candidate label;
-  Vaddr function_end = 0;
-  for (std::size_t g = i + 1; g-- > 0;) {
-    function_end = std::max(function_end, gaps_[g].function_end);
-    if (!label.there) label = gaps_[g].label;
-    if (label.there || addresses_[g] < *code_start) break;
+// The start of the code section that `pc` is in, of its segment where there are no sections; nothing: it is in none.
+std::optional<Vaddr> SymbolLookup::start_of_code_around(Vaddr pc) const {
+  if (image_.sections().empty()) {
+    const Elf64_Phdr* segment = image_.load_of(pc);
+    return segment != nullptr && is_code(*segment) ? std::optional(segment->p_vaddr) : std::nullopt;
   }
+  const auto after = std::upper_bound(code_.begin(), code_.end(), pc, [](Vaddr v, const Range& r) { return v < r.start; });
+  if (after == code_.begin() || !std::prev(after)->contains(pc)) return std::nullopt;
+  return std::prev(after)->start;
+}
+
+void SymbolLookup::prepare_labels() {
+  if (!labels_.empty()) return;
+  code_ = code_sections_of(image_);
+  labels_.resize(gaps_.size());
+  for (std::size_t g = 0; g < gaps_.size(); ++g) {
+    const Gap& gap = gaps_[g];
+    if (gap.label.there) labels_[g] = {g, true, gap.function_end};
+    else if (g > 0) labels_[g] = {labels_[g - 1].gap, labels_[g - 1].there, std::max(labels_[g - 1].function_end, gap.function_end)};
+  }
+}
+
+std::optional<std::string_view> SymbolLookup::sizeless(std::size_t i) {
+  prepare_labels();
+  const Vaddr pc = addresses_[i];
+  const auto code_start = start_of_code_around(pc);
+  if (!code_start || !labels_[i].there) return std::nullopt;
+  const Candidate& label = gaps_[labels_[i].gap].label;
   // A function that begins after the label ends after it too, and a label inside a function does not reach out of it.
-  if (!label.there || label.start < *code_start || function_end > label.start) return std::nullopt;
+  if (label.start < *code_start || labels_[i].function_end > label.start) return std::nullopt;
   // Unwind information that begins after the label is another function's, one whose symbol was stripped.
   const auto frame_start = frame_start_before(pc);
   if (frame_start && *frame_start > label.start) return std::nullopt;

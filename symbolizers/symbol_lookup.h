@@ -40,7 +40,8 @@ class SymbolLookup {
   std::optional<std::string_view> sized(std::size_t i) const;
 
   // The symbol without a size (assembly) that address `i` follows in its section with no function in between.
-  std::optional<std::string_view> sizeless(std::size_t i) const;
+  // Once all tables are added.
+  std::optional<std::string_view> sizeless(std::size_t i);
 
   // True when the overlaps in a (broken) table were too many to look at all of them.
   bool exhausted() const { return work_left_ == 0; }
@@ -60,7 +61,16 @@ class SymbolLookup {
     Vaddr function_end = 0;  // the highest end of a sized symbol
   };
 
+  // What sizeless() goes back to from an address: the nearest gap with a label, and the highest end of a function from there on.
+  struct NearestLabel {
+    std::size_t gap = 0;
+    bool there = false;
+    Vaddr function_end = 0;
+  };
+
   std::size_t first_at_or_after(Vaddr v) const;
+  void prepare_labels();
+  std::optional<Vaddr> start_of_code_around(Vaddr pc) const;
   static bool better(const Candidate& a, const Candidate& b);
   std::optional<Vaddr> frame_start_before(Vaddr pc) const;
 
@@ -68,6 +78,8 @@ class SymbolLookup {
   std::span<const Vaddr> addresses_;
   std::vector<Candidate> best_;    // parallel to the addresses
   std::vector<Gap> gaps_;          // likewise: the gap before each
+  std::vector<NearestLabel> labels_;   // likewise, made when first asked for
+  std::vector<Range> code_;              // the sections of code, by address
   std::vector<std::uint32_t> buckets_;   // index of the first address at or after the start of each bucket
   unsigned bucket_shift_ = 0;
   std::size_t covered_ = 0;

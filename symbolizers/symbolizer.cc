@@ -40,7 +40,7 @@ SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vad
   DeadlineCheck deadline(until);
 
   // The images that symbol names point into: they live until the end.
-  DebugFiles files(options_, result.problems);
+  DebugFiles files(options_, result.problems, until);
   const bool image_has_dwarf = has_dwarf(image);
   const bool wants_dwarf = options_.lines || options_.inlines;
   std::shared_ptr<const elf::Image> debug;
@@ -76,7 +76,9 @@ SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vad
       const auto dwarf = DwarfLines::open(*dwarf_image, alt.get(), &split);
       // Names that the symbols lack are worth the walk too.
       if (dwarf) {
-        dwarf_frames = (*dwarf)->resolve(addresses, options_.inlines || !symbols.all_covered(), deadline);
+        bool too_much_text = false;
+        dwarf_frames = (*dwarf)->resolve(addresses, options_.inlines || !symbols.all_covered(), deadline, too_much_text);
+        if (too_much_text) result.problems.push_back(fmt::format("{}: names and paths of more than 256 MiB: some lines are left out", image.name()));
         split.tell_missing();
       } else {
         const Error& error = dwarf.error();

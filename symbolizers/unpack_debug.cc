@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <set>
 #include <fmt/format.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -88,8 +89,9 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
   std::vector<Packed> contents;
   std::vector<std::string_view> names;
   DebugElf plain;
+  std::set<std::string_view> known;   // the first of each name: many sections may be of the same packed bytes
   for (const elf::Section& section : image.sections()) {
-    if (!is_read(section) || image.contents(section).empty()) continue;
+    if (!is_read(section) || image.contents(section).empty() || !known.insert(section.name).second) continue;
     const Packed packed = parse(image, section);
     if (packed.method != 0 && packed.method != kZlib && packed.method != kZstd) {
       return malformed(fmt::format("{} is compressed by an unknown method ({})", section.name, packed.method));

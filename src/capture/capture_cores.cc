@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <memory>
 #include <sys/stat.h>
 
-#include "base/workers.h"
+#include "base/unattended.h"
 #include "capture/capture_job.h"
 #include "capture/core_families.h"
 #include "capture/finish_job.h"
@@ -68,16 +70,43 @@ void read_core(RankStacks& rank, const std::string& path, const CoreOptions& cor
 
 JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptions& core_options, const CaptureOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  elf::ImageCache images;
+  // Cores, and the files that they name, may lie where nobody answers any more: each is read by whoever can be given up.
+  struct Work {
+    std::vector<std::string> paths;
+    CoreOptions core_options;
+    Deadline::Clock::duration timeout;
+    elf::ImageCache images;
+    std::vector<RankStacks> ranks;
+    std::vector<std::optional<OpenedGpuCore>> gpu_cores;
+    std::vector<std::optional<WallClock::time_point>> times;
+  };
+  constexpr int kFilesShare = 4;   // of the time: waiting for a file that another rank's reading does not come back from
+  const auto work = std::shared_ptr<Work>(new Work{paths, core_options, options.timeout, elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kLeastPatience)), std::vector<RankStacks>(paths.size()),
+                                                   std::vector<std::optional<OpenedGpuCore>>(paths.size()), std::vector<std::optional<WallClock::time_point>>(paths.size())});
+  // What looks at the clock itself ends before, with what it has.
+  const auto outcomes = Unattended{[work](std::size_t i) {
+                                     reading_now(work->paths[i]);
+                                     work->times[i] = written_at(work->paths[i]);
+                                     if (auto core = gpu::read_gpu_core(work->paths[i], Deadline::after(work->timeout))) work->gpu_cores[i] = OpenedGpuCore{work->paths[i], std::move(*core)};
+                                     else read_core(work->ranks[i], work->paths[i], work->core_options, work->images, work->timeout);
+                                   }, Unattended::beyond(options.timeout)}.run(paths.size());
   std::vector<RankStacks> ranks(paths.size());
   std::vector<std::optional<OpenedGpuCore>> gpu_cores(paths.size());
-  run_side_by_side(paths.size(), [&](std::size_t i) {
-    if (auto core = gpu::read_gpu_core(paths[i], Deadline::after(options.timeout))) {
-      gpu_cores[i] = OpenedGpuCore{paths[i], std::move(*core)};
-    } else {
-      read_core(ranks[i], paths[i], core_options, images, options.timeout);
+  std::vector<std::optional<WallClock::time_point>> times(paths.size());
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (outcomes[i].came_back) {
+      ranks[i] = std::move(work->ranks[i]);
+      gpu_cores[i] = std::move(work->gpu_cores[i]);
+      times[i] = work->times[i];
+      continue;
     }
-  });
+    ranks[i].snapshot.source = Source::kCore;
+    ranks[i].snapshot.path = paths[i];
+    ranks[i].snapshot.host = "unknown";
+    ranks[i].snapshot.rank = rank_from_file_name(paths[i]);
+    fail_rank(ranks[i], {.code = ErrorCode::kTimeout, .subject = paths[i], .what = fmt::format("reading it was given up: {} does not answer", outcomes[i].file),
+                         .hint = "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more time with --timeout"});
+  }
   const GpuCoresOfJob gpus = join_gpu_cores(ranks, std::move(gpu_cores));
   std::vector<CoreProcess> processes;
   for (RankStacks& rank : ranks)
@@ -87,7 +116,7 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptio
   const auto note_time = [&](std::optional<WallClock::time_point> at) {
     if (at && (!first || *at < *first)) first = at;
   };
-  for (const std::string& path : paths) note_time(gpus.written_at(path) ? gpus.written_at(path) : written_at(path));
+  for (std::size_t i = 0; i < paths.size(); ++i) note_time(gpus.written_at(paths[i]) ? gpus.written_at(paths[i]) : times[i]);
   JobSnapshot job = finish_job(std::move(ranks), {}, options, first.value_or(WallClock::now()), started).job;
   gpus.add_to(job);
   return job;

@@ -4,9 +4,12 @@
 #include <ctime>
 #include <fmt/format.h>
 #include <map>
+#include <memory>
+#include <set>
 #include <thread>
 #include <unistd.h>
 
+#include "base/unattended.h"
 #include "base/workers.h"
 #include "capture/capture_job.h"
 #include "capture/finish_job.h"
@@ -15,7 +18,7 @@
 #include "capture/nccl_counts.h"
 #include "capture/no_suspension.h"
 #include "capture/parallel_layout.h"
-#include "target/environment_block.h"
+#include "capture/prepare_targets.h"
 #include "target/glances.h"
 #include "target/limited_target.h"
 #include "target/live_target.h"
@@ -28,67 +31,105 @@ namespace {
 
 using WallClock = std::chrono::system_clock;
 
-// Everything known of one process before it is stopped. Made once, when first asked for.
-struct Prepared {
-  std::unique_ptr<LiveTarget> target;
-  std::optional<Error> error;
-  std::vector<python::RuntimeCandidate> interpreters;
-  std::map<std::string, std::string> environment;
-};
-
+// What is known of processes before they are stopped. Each is asked once, by workers that can be given up: reading another process's memory, which is where
+// the kernel has its command and its environment from, may wait for whatever that process waits for.
 class Preparer {
  public:
+  Preparer(const ProcessTable& table, Deadline::Clock::duration limit) : table_(table), limit_(limit) {}
+
+  // Asks these side by side, where one after the other each that does not answer would cost the whole limit.
+  void read_ahead(const std::vector<Pid>& pids) {
+    std::vector<Pid> fresh;
+    for (const Pid pid : pids)
+      if (!initial_.contains(pid) && !silent_.contains(pid)) fresh.push_back(pid);
+    if (fresh.empty()) return;
+    struct Environments {
+      std::vector<Pid> pids;
+      std::vector<std::map<std::string, std::string>> read;
+    };
+    const auto work = std::make_shared<Environments>(Environments{fresh, std::vector<std::map<std::string, std::string>>(fresh.size())});
+    const auto outcomes = Unattended{[work](std::size_t i) { work->read[i] = initial_environment(work->pids[i]); }, limit_}.run(fresh.size());
+    std::vector<Pid> deeper;
+    for (std::size_t i = 0; i < fresh.size(); ++i) {
+      if (outcomes[i].came_back) initial_.emplace(fresh[i], std::move(work->read[i]));
+      else silent_.emplace(fresh[i], silent_process(fresh[i], "reading its environment", outcomes[i].file, limit_));
+      if (outcomes[i].came_back && may_differ(fresh[i])) deeper.push_back(fresh[i]);
+    }
+    prepare(deeper);
+  }
+
   // The environment as the process was started with it, overlaid by what it has now: os.environ["RANK"] = ... is how
   // multiprocessing.spawn's children learn theirs, and shows in libc's `environ` alone.
   std::map<std::string, std::string> environment(Pid pid) {
-    auto initial = initial_environment(pid);
-    if (identity_from_environment(initial).precedence >= 0 && !is_python(pid)) return initial;
-    if (!may_differ(pid)) return initial;
-    Prepared& p = prepare(pid);
-    return p.environment.empty() ? initial : p.environment;
+    read_ahead({pid});
+    const auto initial = initial_.find(pid);
+    if (initial == initial_.end()) return {};
+    const auto now = prepared_.find(pid);
+    if (now == prepared_.end()) return initial->second;
+    auto all = initial->second;
+    for (const auto& [name, value] : now->second.environment) all[name] = value;
+    return all;
   }
 
-  bool is_wrapper(Pid pid, const ProcessTable& table) {
-    const ProcessEntry* entry = table.find(pid);
-    if (entry == nullptr || entry->threads != 1 || table.children(pid).size() != 1 || is_python(pid)) return false;
-    const auto call = proc::read_file(fmt::format("/proc/{}/syscall", pid));
+  bool is_wrapper(Pid pid) {
+    const ProcessEntry* entry = table_.find(pid);
+    if (entry == nullptr || entry->threads != 1 || table_.children(pid).size() != 1 || is_python(pid)) return false;
+    const auto call = read(fmt::format("/proc/{}/syscall", pid));
     // wait4, waitid, rt_sigsuspend: how shells and wrappers wait for their child.
     return call && (call->starts_with("61 ") || call->starts_with("247 ") || call->starts_with("130 "));
   }
 
   // It has a library loaded by which ranks talk to each other.
-  static bool can_train(Pid pid) {
-    const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid));
+  bool can_train(Pid pid) {
+    const auto maps = read(fmt::format("/proc/{}/maps", pid));
     return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos || maps->find("/libnccl") != std::string::npos ||
                     maps->find("/jaxlib/") != std::string::npos || maps->find("/libtensorflow") != std::string::npos || maps->find("/libpaddle") != std::string::npos ||
                     maps->find("/libcuda.so") != std::string::npos);
   }
 
-  Prepared& prepare(Pid pid) {
-    auto it = prepared_.find(pid);
-    if (it != prepared_.end()) return it->second;
-    Prepared& p = prepared_[pid];
-    if ((p.error = not_a_target(pid))) return p;
-    auto target = LiveTarget::prepare(pid, images_);
-    if (!target) {
-      p.error = target.error();
-      return p;
+  void prepare(const std::vector<Pid>& pids) {
+    std::vector<Pid> fresh;
+    for (const Pid pid : pids) {
+      if (prepared_.contains(pid)) continue;
+      PreparedTarget& p = prepared_[pid];
+      if (const auto silent = silent_.find(pid); silent != silent_.end()) p.error = silent->second;
+      else if (!(p.error = not_a_target(pid))) fresh.push_back(pid);
     }
-    p.target = std::move(*target);
-    p.interpreters = python::find_python_runtime(*p.target);
-    p.environment = initial_environment(pid);
-    if (const auto variable = find_environ_variable(p.target->modules())) {
-      for (auto& [name, value] : read_current_environment(*p.target, *variable)) p.environment[name] = value;
-    }
-    return p;
+    auto prepared = prepare_targets(fresh, images_, Preparing::kEverything, limit_);
+    for (std::size_t i = 0; i < fresh.size(); ++i) prepared_[fresh[i]] = std::move(prepared[i]);
+  }
+  PreparedTarget& prepared(Pid pid) {
+    prepare({pid});
+    return prepared_.at(pid);
   }
 
-  LiveImages& images() { return images_; }
+  // Processes that could be of this plan, for all that is known: of a rank's name, and without an answer to what their environment is.
+  std::vector<PlannedTarget> silent_ranks(const std::vector<PlannedTarget>& plan) const {
+    std::set<std::string> names;
+    std::set<Pid> planned;
+    for (const PlannedTarget& target : plan) {
+      planned.insert(target.pid);
+      const ProcessEntry* entry = table_.find(target.pid);
+      if (entry != nullptr && target.kind == RankKind::kRank) names.insert(entry->name);
+    }
+    std::vector<PlannedTarget> silent;
+    for (const auto& [pid, why] : silent_) {
+      const ProcessEntry* entry = table_.find(pid);
+      if (entry != nullptr && names.contains(entry->name) && !planned.contains(pid)) silent.push_back({pid, RankKind::kRank, std::nullopt, {}});
+    }
+    return silent;
+  }
+
+  const LiveImages& images() { return images_; }
 
  private:
   static std::map<std::string, std::string> initial_environment(Pid pid) {
     const auto text = proc::read_file(fmt::format("/proc/{}/environ", pid));
     return text ? proc::parse_environment(proc::split_nul(*text)) : std::map<std::string, std::string>{};
+  }
+  std::optional<std::string> read(const std::string& path) const {
+    const auto text = unattended<Result<std::string>>([path] { return proc::read_file(path); }, limit_);
+    return text && *text ? std::optional(std::move(**text)) : std::nullopt;
   }
   static bool is_python(Pid pid) {
     const auto exe = proc::read_link(fmt::format("/proc/{}/exe", pid));
@@ -97,9 +138,32 @@ class Preparer {
   // Only a program that sets its own environment is worth the deeper look: Python's multiprocessing, in practice.
   static bool may_differ(Pid pid) { return is_python(pid); }
 
+  const ProcessTable& table_;
+  Deadline::Clock::duration limit_;
   LiveImages images_;
-  std::map<Pid, Prepared> prepared_;
+  std::map<Pid, std::map<std::string, std::string>> initial_;
+  std::map<Pid, Error> silent_;
+  std::map<Pid, PreparedTarget> prepared_;
 };
+
+// Whom the plan will ask: everybody, or what was named and what is below.
+std::vector<Pid> asked_processes(const LiveRequest& request, const ProcessTable& table) {
+  std::vector<Pid> asked;
+  if (request.whole_job) {
+    for (const auto& [pid, entry] : table.all())
+      if (!entry.kernel_thread && entry.state != 'Z') asked.push_back(pid);
+    return asked;
+  }
+  std::set<Pid> met;
+  const auto add = [&](Pid pid) {
+    const ProcessEntry* entry = table.find(pid);
+    if (entry != nullptr && !entry->kernel_thread && pid != getpid() && met.insert(pid).second) asked.push_back(pid);
+  };
+  for (const Pid pid : request.pids) add(pid);
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    for (const Pid child : table.children(asked[i])) add(child);
+  return asked;
+}
 
 std::string host_name() {
   char name[256] = "";
@@ -125,8 +189,9 @@ bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python:
   }
   snapshot.stopped_ms = target.stopped_ms();
   // The process runs again: these read /proc, and its descriptors are what they were unless it moved on meanwhile.
+  proc::Descriptors descriptors(target.pid());
   for (auto& call : rank.syscalls)
-    if (call && call->fd) call->fd_target = proc::describe_fd(target.pid(), *call->fd);
+    if (call && call->fd) call->fd_target = descriptors.describe(*call->fd);
   return true;
 }
 
@@ -138,10 +203,18 @@ void capture_side_by_side(std::vector<RankStacks>& ranks, std::vector<LiveTarget
   });
 }
 
+// What was copied of a process that is unwound can go. One whose unwinding was given up belongs to whoever may still be at it.
+void forget_copies(const std::vector<RankStacks>& ranks, std::vector<LiveTarget*>& targets) {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (ranks[i].target == nullptr) targets[i] = nullptr;
+    if (targets[i] != nullptr) targets[i]->forget_copy();
+  }
+}
+
 // The first look's processes, looked at again and again.
 class LaterLooks {
  public:
-  LaterLooks(const std::vector<LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, LiveImages& images, const CaptureOptions& options,
+  LaterLooks(const std::vector<LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, const LiveImages& images, const CaptureOptions& options,
              bool glances)
       : images_(images), options_(options), with_glances_(glances) {
     for (std::size_t i = 0; i < first.size(); ++i)
@@ -170,42 +243,43 @@ class LaterLooks {
     std::vector<RankStacks> ranks(processes_.size());
     std::vector<LiveTarget*> targets(processes_.size());
     std::vector<const std::vector<python::RuntimeCandidate>*> interpreters(processes_.size());
+    auto prepared = prepare_again();
     for (std::size_t i = 0; i < processes_.size(); ++i) {
       ranks[i].time_left = options_.timeout;
       ranks[i].snapshot.pid = processes_[i].pid;
-      auto target = LiveTarget::prepare(processes_[i].pid, images_);
-      if (!target || (*target)->start_ticks() != processes_[i].start_ticks) continue;
-      targets[i] = target->get();
+      if (!prepared[i]) continue;
+      targets[i] = prepared[i].get();
       interpreters[i] = processes_[i].interpreters;
-      ranks[i].target = std::move(*target);
+      ranks[i].target = std::move(prepared[i]);
     }
     capture_side_by_side(ranks, targets, interpreters);
     unwind_ranks(ranks, options_);
-    for (LiveTarget* target : targets)
-      if (target != nullptr) target->forget_copy();
+    forget_copies(ranks, targets);
     looks.push_back(std::move(ranks));
   }
 
   // What was glanced at between the looks, as more of them: stacks that were walked to their end alone.
   void add_glances() {
     for (std::size_t n = 0; n < Glances::kMostPlaces && !glances_.empty(); ++n) {
+      struct Work {
+        std::vector<std::vector<Glance>> glances;
+        std::vector<std::unique_ptr<LiveTarget>> targets;
+        std::vector<RankStacks> ranks;
+      };
+      const auto work = std::make_shared<Work>();
+      for (const Process& process : processes_) work->glances.push_back(glances_.of(process.pid, n));
+      if (std::all_of(work->glances.begin(), work->glances.end(), [](const auto& of_process) { return of_process.empty(); })) continue;
+      work->targets = prepare_again();
+      work->ranks.resize(processes_.size());
+      const auto timeout = options_.timeout;
+      const auto outcomes = Unattended{[work, timeout](std::size_t i) {
+                                         if (work->targets[i] && !work->glances[i].empty()) unwind_glances(work->ranks[i], std::move(work->targets[i]), std::move(work->glances[i]), timeout);
+                                       }, std::max<Deadline::Clock::duration>(timeout, kLeastPatience)}.run(processes_.size());
       std::vector<RankStacks> ranks;
-      for (const Process& process : processes_) {
-        auto target = glanced(process, n);
-        if (!target) continue;
-        RankStacks& rank = ranks.emplace_back();
-        rank.snapshot.pid = process.pid;
-        const LimitedTarget limited(*target, Deadline::after(options_.timeout));
-        for (std::size_t i = 0; i < target->threads().size();) {
-          if (auto stack = unwind_glance(limited, *target->threads()[i].registers)) {
-            rank.stacks.push_back(std::move(*stack));
-            ++i;
-          } else {
-            target->leave_out(i);
-          }
-        }
-        rank.target = std::move(target);
-        read_syscalls(rank);
+      for (std::size_t i = 0; i < processes_.size(); ++i) {
+        if (!outcomes[i].came_back || !work->ranks[i].target) continue;
+        ranks.push_back(std::move(work->ranks[i]));
+        ranks.back().snapshot.pid = processes_[i].pid;
       }
       if (!ranks.empty()) looks.push_back(std::move(ranks));
     }
@@ -221,6 +295,21 @@ class LaterLooks {
     std::uint64_t start_ticks;
     const std::vector<python::RuntimeCandidate>* interpreters;
   };
+
+  static void unwind_glances(RankStacks& rank, std::unique_ptr<LiveTarget> process, std::vector<Glance> glances, Deadline::Clock::duration timeout) {
+    auto target = std::make_unique<GlancedTarget>(std::move(process), std::move(glances));
+    const LimitedTarget limited(*target, Deadline::after(timeout));
+    for (std::size_t i = 0; i < target->threads().size();) {
+      if (auto stack = unwind_glance(limited, *target->threads()[i].registers)) {
+        rank.stacks.push_back(std::move(*stack));
+        ++i;
+      } else {
+        target->leave_out(i);
+      }
+    }
+    rank.target = std::move(target);
+    read_syscalls(rank);
+  }
 
   std::unordered_map<Tid, RunTime> run_times() const {
     std::unordered_map<Tid, RunTime> times;
@@ -243,15 +332,18 @@ class LaterLooks {
     }
   }
 
-  std::unique_ptr<GlancedTarget> glanced(const Process& process, std::size_t n) {
-    std::vector<Glance> glances = glances_.of(process.pid, n);
-    if (glances.empty()) return nullptr;
-    auto target = LiveTarget::prepare(process.pid, images_);
-    if (!target || (*target)->start_ticks() != process.start_ticks) return nullptr;
-    return std::make_unique<GlancedTarget>(std::move(*target), std::move(glances));
+  // Of those that are still the same processes. nullptr: it is not, or cannot be looked at any more.
+  std::vector<std::unique_ptr<LiveTarget>> prepare_again() const {
+    std::vector<Pid> pids;
+    for (const Process& process : processes_) pids.push_back(process.pid);
+    auto prepared = prepare_targets(pids, images_, Preparing::kModules, options_.timeout);
+    std::vector<std::unique_ptr<LiveTarget>> targets(pids.size());
+    for (std::size_t i = 0; i < pids.size(); ++i)
+      if (prepared[i].target && prepared[i].target->start_ticks() == processes_[i].start_ticks) targets[i] = std::move(prepared[i].target);
+    return targets;
   }
 
-  LiveImages& images_;
+  LiveImages images_;
   const CaptureOptions& options_;
   const bool with_glances_;
   Glances glances_;
@@ -262,9 +354,18 @@ class LaterLooks {
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options) {
   const auto started = std::chrono::steady_clock::now();
   const ProcessTable table = ProcessTable::scan();
-  Preparer preparer;
-  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid, table); }, Preparer::can_train};
-  const std::vector<PlannedTarget> plan = request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid());
+  Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kLeastPatience));
+  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid); },
+                           [&](Pid pid) { return preparer.can_train(pid); }, [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
+  preparer.read_ahead(asked_processes(request, table));
+  std::vector<PlannedTarget> plan = request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid());
+  if (request.whole_job) {
+    const auto silent = preparer.silent_ranks(plan);
+    plan.insert(plan.end(), silent.begin(), silent.end());
+  }
+  std::vector<Pid> planned;
+  for (const PlannedTarget& target : plan) planned.push_back(target.pid);
+  preparer.prepare(planned);
 
   const std::string host = host_name();
   std::vector<RankStacks> ranks(plan.size());
@@ -274,7 +375,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   NcclCounts nccl;
   GpuHealthQuestion gpu_health(request.nvml);
   for (std::size_t i = 0; i < plan.size(); ++i) {
-    Prepared& prepared = preparer.prepare(plan[i].pid);
+    PreparedTarget& prepared = preparer.prepared(plan[i].pid);
     RankSnapshot& snapshot = ranks[i].snapshot;
     snapshot.kind = plan[i].kind;
     snapshot.parent = plan[i].parent;
@@ -291,15 +392,16 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
       fail_rank(ranks[i], *prepared.error);
       continue;
     }
+    const auto environment = preparer.environment(plan[i].pid);
     targets[i] = prepared.target.get();
     snapshot.start_ticks = targets[i]->start_ticks();
     interpreters[i] = &prepared.interpreters;
     if (!targets[i]->executable().empty()) snapshot.executable = targets[i]->executable();
     snapshot.command = targets[i]->command();
-    if (snapshot.kind == RankKind::kRank) snapshot.coordinates = coordinates_of(snapshot.command, prepared.environment, snapshot.rank, snapshot.world_size);
-    if (snapshot.kind == RankKind::kRank) nccl.add(*targets[i], host, prepared.environment);
+    if (snapshot.kind == RankKind::kRank) snapshot.coordinates = coordinates_of(snapshot.command, environment, snapshot.rank, snapshot.world_size);
+    if (snapshot.kind == RankKind::kRank) nccl.add(*targets[i], host, environment);
     ranks[i].target = std::move(prepared.target);
-    ranks[i].cxx = find_cxx_runtime(ranks[i].target->modules());
+    ranks[i].cxx = prepared.cxx;
   }
 
   gpu_health.ask();
@@ -324,8 +426,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   LaterLooks later(targets, interpreters, preparer.images(), options, request.glances);
   if (request.samples > 1) {
     unwind_ranks(ranks, options);
-    for (LiveTarget* target : targets)
-      if (target != nullptr) target->forget_copy();
+    forget_copies(ranks, targets);
     for (int n = 1; n < request.samples; ++n) later.look(first_look + n * request.interval);
     later.add_glances();
     nccl.ask_again();

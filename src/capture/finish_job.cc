@@ -1,10 +1,12 @@
 #include "capture/finish_job.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <memory>
 
-#include "base/workers.h"
+#include "base/unattended.h"
 #include "model/rank_order.h"
 
 namespace rankstacks {
@@ -34,9 +36,36 @@ void fail_rank(RankStacks& rank, const Error& error) {
 }
 
 void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options) {
-  run_side_by_side(ranks.size(), [&](std::size_t i) {
-    if (ranks[i].stacks.empty()) unwind_threads(ranks[i], options.unwinder, Deadline::after(ranks[i].time_left));
-  });
+  std::vector<std::size_t> unread;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i].target && ranks[i].stacks.empty()) unread.push_back(i);
+  // Unwind tables are read from mapped files: who does that may never come back.
+  const auto work = std::make_shared<std::vector<RankStacks>>(unread.size());
+  std::vector<RankSnapshot> identities;
+  auto limit = Deadline::Clock::duration::zero();
+  for (std::size_t n = 0; n < unread.size(); ++n) {
+    RankStacks& rank = ranks[unread[n]];
+    identities.push_back(rank.snapshot);
+    limit = std::max(limit, rank.time_left);
+    (*work)[n] = std::move(rank);
+    rank = RankStacks();
+  }
+  // The walk looks at the clock itself, and ends with what it has; beyond that, it does not end by itself.
+  const auto outcomes = Unattended{[work, choice = options.unwinder](std::size_t n) {
+                                     RankStacks& rank = (*work)[n];
+                                     unwind_threads(rank, choice, Deadline::after(rank.time_left));
+                                   }, Unattended::beyond(limit)}.run(unread.size());
+  for (std::size_t n = 0; n < unread.size(); ++n) {
+    RankStacks& rank = ranks[unread[n]];
+    if (outcomes[n].came_back) {
+      rank = std::move((*work)[n]);
+      continue;
+    }
+    rank.snapshot = std::move(identities[n]);
+    fail_rank(rank, {.code = ErrorCode::kTimeout, .subject = rank.snapshot.path.value_or(fmt::format("pid {}", rank.snapshot.pid)),
+                     .what = "unwinding was given up: a file that it needs for that does not answer",
+                     .hint = "the server of a file system (NFS, FUSE) that it has files of is gone or slow; give it more time with --timeout"});
+  }
 }
 
 FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later, const CaptureOptions& options,
@@ -48,8 +77,7 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
   for (const RankStacks& rank : ranks) symbols.add(rank);
   for (const auto& look : later)
     for (const RankStacks& rank : look) symbols.add(rank);
-  const Symbolizer symbolizer(options.symbols);
-  symbols.resolve(symbolizer, options.timeout);
+  symbols.resolve(std::make_shared<const Symbolizer>(options.symbols), options.timeout);
 
   FinishedJob finished;
   JobSnapshot& job = finished.job;

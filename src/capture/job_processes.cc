@@ -248,9 +248,12 @@ std::vector<UnseenRank> find_unseen(const std::vector<PlannedTarget>& plan, cons
     return port == environment.end() ? std::string() : port->second;
   };
   const std::string port = port_of(facts.environment(model->pid));
+  std::vector<Pid> namesakes;
+  for (const auto& [pid, entry] : table.all())
+    if (pid != self && !entry.kernel_thread && entry.state != 'Z' && !pids.contains(pid) && entry.name == program->name) namesakes.push_back(pid);
+  if (facts.read_ahead) facts.read_ahead(namesakes);
   std::vector<UnseenRank> unseen;
-  for (const auto& [pid, entry] : table.all()) {
-    if (pid == self || entry.kernel_thread || entry.state == 'Z' || pids.contains(pid) || entry.name != program->name) continue;
+  for (const Pid pid : namesakes) {
     const auto environment = facts.environment(pid);
     const RankIdentity identity = identity_from_environment(environment);
     if (!identity.rank || identity.world_size != world || port_of(environment) != port) continue;

@@ -50,6 +50,7 @@ struct ProcessFacts {
   std::function<std::map<std::string, std::string>(Pid)> environment;
   std::function<bool(Pid)> is_wrapper;      // a shell or the like that does nothing but wait for its only child
   std::function<bool(Pid)> can_train = {};  // it has loaded a library by which ranks talk to each other; none: not known of any
+  std::function<void(const std::vector<Pid>&)> read_ahead = {};   // these environments are about to be asked for, one after the other
 };
 
 // Explicit pids: each stands for itself, a launcher (torchrun, mpirun, a spawning parent) for its ranks, a wrapper for what it wraps; children

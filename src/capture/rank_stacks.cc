@@ -1,10 +1,11 @@
 #include "capture/rank_stacks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 #include <unordered_map>
 
-#include "base/workers.h"
+#include "base/unattended.h"
 #include "capture/exception_cause.h"
 #include "target/limited_target.h"
 #include "target/syscalls.h"
@@ -40,22 +41,42 @@ UnwoundStack innermost_only(const Registers& registers, StackEnd end) {
   return stack;
 }
 
-// Does a core lack part of the stack that `sp` points into? Not where no readable memory is mapped: a wild stack pointer, or a stack that overflowed.
-bool lacks_stack(const Target& target, Address sp) {
-  constexpr std::size_t kStep = 64u << 10;
-  constexpr std::uint64_t kMost = 64u << 20;   // as much of a stack as a live process's is looked at
-  const auto mappings = target.mappings();
-  const auto mapping = std::find_if(mappings.begin(), mappings.end(), [sp](const Mapping& m) { return m.range.contains(sp); });
-  if (mapping == mappings.end() || !mapping->readable) return false;
-  std::vector<std::byte> bytes(kStep);
-  const Address end = std::min(mapping->range.end, sp + std::min(kMost, mapping->range.end - sp));
-  for (Address at = sp; at < end;) {
-    const std::size_t n = std::min<std::uint64_t>(kStep, end - at);
-    if (!target.read_exact(at, std::span(bytes).first(n))) return true;
-    at += n;
+// Does a core lack part of the stack that a stack pointer leads into? Not where no readable memory is mapped: a wild stack pointer, or a stack that
+// overflowed. Each stack is read once, however many threads claim it.
+class CoreStacks {
+ public:
+  explicit CoreStacks(const Target& target) : target_(target) {}
+
+  bool lacks(Address sp) {
+    constexpr std::uint64_t kMost = 64u << 20;   // as much of a stack as a live process's is looked at
+    const auto mappings = target_.mappings();
+    const auto after = std::upper_bound(mappings.begin(), mappings.end(), sp, [](Address a, const Mapping& m) { return a < m.range.start; });
+    if (after == mappings.begin() || !std::prev(after)->range.contains(sp) || !std::prev(after)->readable) return false;
+    const Range& stack = std::prev(after)->range;
+    Seen& seen = seen_.try_emplace(stack.start, Seen{stack.end, stack.end}).first->second;
+    const Address end = std::min(stack.end, sp + std::min(kMost, stack.end - sp));
+    // What is between here and what was seen. What was found missing is missing below as well.
+    if (seen.missing < stack.end && sp <= seen.missing && seen.missing < end) return true;
+    for (Address at = sp; at < std::min(end, seen.from);) {
+      const std::size_t n = std::min<std::uint64_t>(bytes_.size(), std::min(end, seen.from) - at);
+      if (!target_.read_exact(at, std::span(bytes_).first(n))) {
+        seen.missing = at;
+        return true;
+      }
+      at += n;
+    }
+    if (end >= seen.from) seen.from = std::min(seen.from, sp);
+    return false;
   }
-  return false;
-}
+
+ private:
+  struct Seen {
+    Address from, missing;   // from there to the end all is held; the last place that is not, or the end
+  };
+  const Target& target_;
+  std::map<Address, Seen> seen_;   // by where the mapping begins
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(64u << 10);
+};
 
 // One line for many threads with the same trouble.
 class ThreadTroubles {
@@ -151,10 +172,12 @@ void read_futex_owners(RankStacks& rank) {
   const Target& target = *rank.target;
   const auto threads = target.threads();
   rank.futex_owners.assign(threads.size(), 0);
+  rank.futexes.assign(threads.size(), std::nullopt);
   std::vector<std::pair<std::size_t, Address>> futexes;
-  for (std::size_t i = 0; i < threads.size() && futexes.size() < kMostFutexes; ++i) {
+  for (std::size_t i = 0; i < threads.size(); ++i) {
     if (!threads[i].registers) continue;
-    if (const auto address = futex_address(target, *threads[i].registers); address && *address < ~Address{0} - sizeof(MutexHead)) futexes.emplace_back(i, *address);
+    const auto& address = rank.futexes[i] = futex_address(target, *threads[i].registers);
+    if (address && *address < ~Address{0} - sizeof(MutexHead) && futexes.size() < kMostFutexes) futexes.emplace_back(i, *address);
   }
   std::vector<Range> ranges;
   for (const auto& [i, address] : futexes) ranges.push_back({address, address + sizeof(MutexHead)});
@@ -208,6 +231,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
   const LimitedTarget target(*rank.target, deadline);
   const auto first = choice == UnwinderChoice::kLibdwfl ? make_libdwfl_unwinder(target) : make_libunwind_unwinder(target);
   std::size_t frames = 0, unwound = 0, not_held = 0;
+  CoreStacks core_stacks(target);
   std::unique_ptr<Unwinder> second;   // made for the first thread that needs it: reporting every module to libdwfl is not free
   for (const ThreadInfo& thread : rank.target->threads()) {
     if (!thread.registers) {
@@ -228,9 +252,8 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
     }
     if (target.gave_up() && stack.end == StackEnd::kNoUnwindInfo) stack.end = StackEnd::kMemoryUnavailable;   // what it lacks was not looked for
     if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() &&
-        !rank.lost_stacks.contains(thread.tid) && lacks_stack(*rank.target, stack.frames.back().sp)) {
+        !rank.lost_stacks.contains(thread.tid) && core_stacks.lacks(stack.frames.back().sp) && !target.gave_up())
       ++not_held;
-    }
     frames += stack.frames.size();
     unwound += stack.frames.size() + (stack.omitted ? stack.omitted->count : 0);
     rank.stacks.push_back(std::move(stack));
@@ -273,15 +296,32 @@ void SymbolBatch::add(const RankStacks& rank) {
   }
 }
 
-void SymbolBatch::resolve(const Symbolizer& symbolizer, Deadline::Clock::duration timeout) {
+void SymbolBatch::resolve(const std::shared_ptr<const Symbolizer>& symbolizer, Deadline::Clock::duration timeout) {
   std::vector<File*> files;
+  const auto work = std::make_shared<std::vector<File>>();
   for (auto& [name, file] : files_) {
     std::sort(file.addresses.begin(), file.addresses.end());
     file.addresses.erase(std::unique(file.addresses.begin(), file.addresses.end()), file.addresses.end());
     files.push_back(&file);
+    work->push_back(file);
   }
-  run_side_by_side(files.size(), [&](std::size_t i) { files[i]->symbols = symbolizer.resolve(*files[i]->image, files[i]->addresses, Deadline::after(timeout)); });
-  for (const File* file : files) problems_.insert(problems_.end(), file->symbols.problems.begin(), file->symbols.problems.end());
+  // The lookup looks at the clock itself, and ends with what it has; where it waits for a file, it does not end by itself.
+  const auto outcomes = Unattended{[work, symbolizer, timeout](std::size_t i) {
+                                     File& file = (*work)[i];
+                                     reading_now(file.image->name());
+                                     file.symbols = symbolizer->resolve(*file.image, file.addresses, Deadline::after(timeout));
+                                   }, Unattended::beyond(timeout)}.run(files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    File& file = *files[i];
+    if (outcomes[i].came_back) {
+      file.symbols = std::move((*work)[i].symbols);
+    } else {
+      file.symbols.locations.resize(file.addresses.size());
+      file.symbols.gave_up = true;
+      file.symbols.problems.push_back(fmt::format("{}: no functions of it: {} does not answer", file.image->name(), outcomes[i].file));
+    }
+    problems_.insert(problems_.end(), file.symbols.problems.begin(), file.symbols.problems.end());
+  }
 }
 
 bool SymbolBatch::gave_up(const Module& module) const {
@@ -371,6 +411,11 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
     if (rank.python->partial) worsen(snapshot, Status::kPartial);
   }
 
+  std::optional<bool> finalizing;   // looked for in all stacks, once
+  const auto finalizes = [&] {
+    if (!finalizing) finalizing = is_finalizing(target, rank.stacks, symbols);
+    return *finalizing;
+  };
   ThreadTroubles troubles;
   for (std::size_t i = 0; i < infos.size(); ++i) {
     const ThreadInfo& info = infos[i];
@@ -400,7 +445,7 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
     const std::vector<const python::ThreadState*>& states = python_threads[i];
     if (states.empty()) {
       for (const UnwoundFrame& frame : stack.frames) append_native(target, frame, symbols, table, thread.frames);
-      if (rank.python && names_threads(*rank.python) && runs_unknown_loop(target, stack, symbols) && !is_finalizing(target, rank.stacks, symbols)) {
+      if (rank.python && names_threads(*rank.python) && runs_unknown_loop(target, stack, symbols) && !finalizes()) {
         troubles.add("it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are missing", info.tid);
         worsen(snapshot, Status::kPartial);
       }
@@ -436,7 +481,7 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
       thread.exception = CxxException{type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};
     }
     if (rank.python && info.registers) {
-      const auto futex = futex_address(target, *info.registers);
+      const auto futex = i < rank.futexes.size() ? rank.futexes[i] : std::nullopt;
       const bool on_gil = futex && std::any_of(rank.python->gil_ranges.begin(), rank.python->gil_ranges.end(), [&](const Range& r) { return r.contains(*futex); });
       if (on_gil) thread.gil = Gil::kWaits;
     }

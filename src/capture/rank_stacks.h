@@ -30,6 +30,7 @@ struct RankStacks {
   std::set<Tid> lost_stacks;                            // of a core: their absence is among its problems already
   std::optional<python::State> python;
   std::vector<std::optional<SyscallInfo>> syscalls;     // parallel to target->threads()
+  std::vector<std::optional<Address>> futexes;          // parallel to target->threads(): what a futex call waits on
   std::vector<Tid> futex_owners;                        // parallel to target->threads(): whom the futex's memory would name if it were a mutex's; 0: nobody
   std::optional<CxxRuntime> cxx;                        // first look only: where its threads keep C++ exceptions
   std::vector<std::optional<HeldException>> exceptions; // parallel to target->threads(), or empty
@@ -62,7 +63,7 @@ class SymbolBatch {
  public:
   void add(const RankStacks& rank);
   // Files side by side, each with this much time.
-  void resolve(const Symbolizer& symbolizer, Deadline::Clock::duration timeout = Deadline::Clock::duration::max());
+  void resolve(const std::shared_ptr<const Symbolizer>& symbolizer, Deadline::Clock::duration timeout = Deadline::Clock::duration::max());
   bool gave_up(const Module& module) const;             // its file took longer
   // Locations of the address in the module's image; nullptr: it was not asked for, or the module has no image.
   const std::vector<SourceLocation>* find(const Module& module, Vaddr vaddr) const;

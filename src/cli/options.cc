@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <fmt/format.h>
 #include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/unattended.h"
 #include "report/sanitize.h"
 
 namespace rankstacks {
@@ -60,10 +62,19 @@ CLI::Validator a_number() {
 // Of a file or folder that the user names for cores: a misspelt one would only show as names that are missing.
 CLI::Validator is_there(bool folder) {
   return {[folder](std::string& path) {
-            struct stat st{};
+            constexpr std::chrono::seconds kLongestLook{10};   // --timeout may stand behind it
+            struct Looked {
+              int error = 0;
+              mode_t mode = 0;
+            };
             const std::string name = path.empty() ? "\"\"" : sanitize(path);
-            if (stat(path.c_str(), &st) != 0) return fmt::format("{}: {}", name, std::strerror(errno));
-            return (S_ISDIR(st.st_mode) != 0) == folder ? std::string() : fmt::format("{}: {}", name, folder ? "not a folder" : "a folder, not a file");
+            const auto looked = unattended<Looked>([path] {
+              struct stat st{};
+              return stat(path.c_str(), &st) != 0 ? Looked{errno, 0} : Looked{0, st.st_mode};
+            }, kLongestLook);
+            if (!looked) return fmt::format("{}: its file system does not answer", name);
+            if (looked->error != 0) return fmt::format("{}: {}", name, std::strerror(looked->error));
+            return (S_ISDIR(looked->mode) != 0) == folder ? std::string() : fmt::format("{}: {}", name, folder ? "not a folder" : "a folder, not a file");
           },
           ""};
 }
@@ -110,17 +121,20 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
     sub->add_option("--threads", threads, "all: show every thread of every rank in full (text)")->check(CLI::IsMember({"all", "clusters"}));
     sub->add_option("--rank", options.ranks, "show these ranks' threads in full (text): a number, host:pid or pid; may be repeated")->type_name("RANK")->delimiter(',');
   };
+  const auto limiting = [&](CLI::App* sub) {
+    sub->add_option("--timeout", timeout, "give up on a rank, on what it waits for, or on a file's functions, after this long, and on a file that does not answer after a fourth of it; the report has what was read by then")
+        ->type_name("SECONDS")
+        ->check(a_number())
+        ->check(CLI::Range(0.001, 86400.0))
+        ->capture_default_str();
+  };
   const auto capturing = [&](CLI::App* sub) {
     common(sub);
     sub->add_flag("--no-inlines", no_inlines, "leave out inlined frames");
     sub->add_option("--unwinder", unwinder, "auto: libunwind, and libdwfl for threads that it does not finish; or one of both alone")
         ->check(CLI::IsMember({"auto", "libunwind", "libdwfl"}))
         ->capture_default_str();
-    sub->add_option("--timeout", timeout, "give up on a rank, or on a file's functions, after this long; what was read by then is shown")
-        ->type_name("SECONDS")
-        ->check(a_number())
-        ->check(CLI::Range(0.001, 86400.0))
-        ->capture_default_str();
+    limiting(sub);
   };
 
   CLI::App* attach = app.add_subcommand("attach", "look at running processes: stopped for milliseconds, copied, resumed");
@@ -145,6 +159,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   CLI::App* report = app.add_subcommand("report", "show saved JSON reports again, several as one job");
   report->add_option("SNAPSHOT", options.paths, "files written with --format json; - for the standard input")->required();
   common(report);
+  limiting(report);
   report->footer("\nExample: rankstacks report hang.json --threads all");
 
   CLI::App* doctor = app.add_subcommand("doctor", "say what would stop an attach or a core from working here, each with what mends it");

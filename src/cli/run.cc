@@ -8,11 +8,15 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <sstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "analyzers/analysis.h"
 #include "analyzers/motion.h"
+#include "base/unattended.h"
 #include "capture/capture_job.h"
 #include "capture/job_processes.h"
 #include "cli/options.h"
@@ -40,12 +44,34 @@ void tell_no_rank(const char* command, std::ostream& err) {
               geteuid() == 0 ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`" : "run rankstacks as root, or as the user whose job it is");
 }
 
-Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::ostream& err, bool& all_read) {
+// Pipes are waited for as long as it takes; a file may lie where nobody answers any more.
+std::vector<Result<std::string>> read_reports(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit) {
+  struct Work {
+    std::vector<std::string> paths;
+    std::vector<std::optional<Result<std::string>>> texts;   // nothing: not a regular file
+  };
+  const auto work = std::make_shared<Work>(Work{paths, std::vector<std::optional<Result<std::string>>>(paths.size())});
+  const auto outcomes = Unattended{[work](std::size_t i) {
+                                     struct stat status {};
+                                     const std::string& path = work->paths[i];
+                                     if (path != "-" && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) work->texts[i] = read_report_file(path);
+                                   }, std::max<std::chrono::steady_clock::duration>(limit, kLeastPatience)}.run(paths.size());
+  std::vector<Result<std::string>> texts;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (!outcomes[i].came_back) texts.push_back(fail({.code = ErrorCode::kTimeout, .subject = paths[i], .what = "does not answer", .hint = "the server of that file system (NFS, FUSE) is gone or slow"}));
+    else if (work->texts[i]) texts.push_back(std::move(*work->texts[i]));
+    else texts.push_back(read_report_file(paths[i]));
+  }
+  return texts;
+}
+
+Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit, std::ostream& err, bool& all_read) {
   std::vector<JobSnapshot> snapshots;
   std::optional<Error> first;
-  for (const std::string& path : paths) {
-    const std::string subject = path == "-" ? "standard input" : path;
-    auto text = read_report_file(path);
+  std::vector<Result<std::string>> texts = read_reports(paths, limit);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const std::string subject = paths[i] == "-" ? "standard input" : paths[i];
+    auto& text = texts[i];
     auto snapshot = text ? read_json_report(*text, subject) : Result<JobSnapshot>(fail(text.error()));
     if (snapshot && snapshot->ranks.empty()) snapshot = fail({.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
     if (snapshot) {
@@ -204,7 +230,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
       break;
     case Options::Command::kCore: job = capture_cores(options.paths, options.core, options.capture); break;
     case Options::Command::kReport: {
-      auto read = read_snapshots(options.paths, err, all_read);
+      auto read = read_snapshots(options.paths, options.capture.timeout, err, all_read);
       if (!read) return 2;
       job = std::move(*read);
       break;

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "base/unattended.h"
 #include "cli/run.h"
 #include "cli/start.h"
 #include "cli/sudden_end.h"
@@ -17,7 +18,13 @@ int run_tool(int argc, const char* const* argv, const gpu::Machine& machine) {
   end_at_once_without_memory();
   gpu::run_nvml_helper_if_asked(argc, argv, machine);
   gpu::run_session_helper_if_asked(argc, argv, machine);
-  return run(argc, argv, std::cout, std::cerr, machine);
+  const int status = run(argc, argv, std::cout, std::cerr, machine);
+  // What has not come back may do so while this process ends: nothing that it uses is destroyed before.
+  if (any_given_up()) {
+    std::cout.flush();
+    end_at_once(status);
+  }
+  return status;
 }
 
 }  // namespace rankstacks

@@ -1,8 +1,10 @@
 #include "doctor/target_facts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 
+#include "base/unattended.h"
 #include "gpu/attach_point.h"
 #include "python/python.h"
 #include "symbolizers/debug_file.h"
@@ -70,9 +72,7 @@ TargetFacts facts_of(const Target& target, const std::string& executable, const 
   return facts;
 }
 
-}  // namespace
-
-Result<TargetFacts> facts_of_process(Pid pid) {
+Result<TargetFacts> read_process(Pid pid) {
   LiveImages images;
   const auto target = LiveTarget::prepare(pid, images);
   if (!target) return fail(target.error());
@@ -83,7 +83,7 @@ Result<TargetFacts> facts_of_process(Pid pid) {
   return facts;
 }
 
-Result<TargetFacts> facts_of_core(const std::string& path, const CoreOptions& options) {
+Result<TargetFacts> read_core(const std::string& path, const CoreOptions& options) {
   elf::ImageCache images;
   const auto core = CoreTarget::open(path, options, images);
   if (!core) return fail(core.error());
@@ -94,6 +94,28 @@ Result<TargetFacts> facts_of_core(const std::string& path, const CoreOptions& op
   facts.problems = (*core)->problems();
   facts.partial = (*core)->partial();
   return facts;
+}
+
+// Its files, and those that it names, may lie where nobody answers any more.
+constexpr std::chrono::seconds kLongestLook{60};
+
+Error silent(std::string subject) {
+  return {.code = ErrorCode::kTimeout, .subject = std::move(subject), .what = fmt::format("looking at it did not come back within {} s", kLongestLook.count()),
+          .hint = "a file system whose server is gone (NFS, FUSE), or memory that nobody fills in, holds whoever touches it: an attach leaves out what does not answer"};
+}
+
+}  // namespace
+
+Result<TargetFacts> facts_of_process(Pid pid) {
+  auto facts = unattended<Result<TargetFacts>>([pid] { return read_process(pid); }, kLongestLook);
+  if (!facts) return fail(silent(fmt::format("pid {}", pid)));
+  return std::move(*facts);
+}
+
+Result<TargetFacts> facts_of_core(const std::string& path, const CoreOptions& options) {
+  auto facts = unattended<Result<TargetFacts>>([path, options] { return read_core(path, options); }, kLongestLook);
+  if (!facts) return fail(silent(path));
+  return std::move(*facts);
 }
 
 }  // namespace rankstacks::doctor

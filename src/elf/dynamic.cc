@@ -10,6 +10,8 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr int kMostBiases = 1 << 20;   // pages of a 4 GiB image
 constexpr int kMostCounts = 64;        // of the biases tried, how many may look right enough to have their hash walked
+// Of all these walks together: a library of 600,000 symbols has a million words of hash.
+constexpr std::uint64_t kMostHashWords = std::uint64_t{1} << 27;
 
 struct Pointers {
   std::uint64_t symbols = 0;
@@ -37,7 +39,7 @@ Pointers read_pointers(std::span<const std::byte> dynamic) {
 
 // The table if the pointers, moved down by `bias`, lead to one: the null symbol is all zeros, the string table begins and ends with
 // 0, a hash gives the number of symbols, and all of them are there.
-SymbolTable table_at(const Pointers& p, const VaddrView& at, std::uint64_t bias, int& counts_left) {
+SymbolTable table_at(const Pointers& p, const VaddrView& at, std::uint64_t bias, int& counts_left, std::uint64_t& hash_words_left) {
   SymbolTable table;
   const auto symbols = at(p.symbols - bias);
   const auto null_symbol = exactly(symbols, 0, sizeof(Elf64_Sym));
@@ -47,7 +49,7 @@ SymbolTable table_at(const Pointers& p, const VaddrView& at, std::uint64_t bias,
   if (p.gnu_hash != 0) table.gnu_hash = at(p.gnu_hash - bias);
   if (p.sysv_hash != 0) table.sysv_hash = at(p.sysv_hash - bias);
   if (counts_left-- <= 0) return {};
-  const std::size_t count = count_symbols(table);
+  const std::size_t count = count_symbols(table, hash_words_left);
   table.symbols = exactly(symbols, 0, std::uint64_t{count} * sizeof(Elf64_Sym));
   for (std::size_t i = 1; i < std::min<std::size_t>(table.size(), 16); ++i) {
     if (table.at(i).st_name >= table.strings.size()) return {};
@@ -63,8 +65,9 @@ SymbolTable find_dynamic_symbols(std::span<const std::byte> dynamic, const Vaddr
   // In a file, in the vdso and under musl they are in the file's view. glibc adds the load bias in the memory of a running process
   // (elf/get-dynamic-info.h), and a picture of that memory does not say the bias: it is the multiple of a page that makes them fit.
   int counts_left = kMostCounts;
+  std::uint64_t hash_words_left = kMostHashWords;
   if (p.symbols >= low && p.symbols < high) {
-    SymbolTable table = table_at(p, at, 0, counts_left);
+    SymbolTable table = table_at(p, at, 0, counts_left, hash_words_left);
     if (!table.symbols.empty()) return table;
   }
   const std::uint64_t lowest = std::min(p.symbols, p.strings);
@@ -72,7 +75,7 @@ SymbolTable find_dynamic_symbols(std::span<const std::byte> dynamic, const Vaddr
   if (highest - lowest >= high - low || lowest < low) return {};
   std::uint64_t bias = (lowest - low) & ~(kPage - 1);
   for (int i = 0; i < kMostBiases && bias != 0 && highest - bias < high; ++i, bias -= kPage) {
-    SymbolTable table = table_at(p, at, bias, counts_left);
+    SymbolTable table = table_at(p, at, bias, counts_left, hash_words_left);
     if (!table.symbols.empty()) return table;
   }
   return {};

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/unattended.h"
 #include "elf/bytes.h"
 #include "elf/dynamic.h"
 #include "elf/image_impl.h"
@@ -16,6 +17,13 @@ namespace {
 
 constexpr std::size_t kChunk = 1 << 20;
 constexpr std::size_t kPage = 4096;
+
+// Linux runs no program of more than 64 KiB of program headers (fs/binfmt_elf.c), and a header without section 0 counts up to 65,534.
+constexpr std::uint64_t kMostSegments = 1 << 16;
+// Names are compared with literals, and shown: beyond this one is none. Many sections may all have the rest of a large string table as their name.
+constexpr std::size_t kLongestSectionName = 4096;
+// Of all note areas of one file, which may be the same one under many headers. A library has some hundred bytes, with probes some tens of KiB.
+constexpr std::uint64_t kMostNotes = 16 << 20;
 
 Error malformed(const std::string& subject, std::string what, std::optional<std::uint64_t> where = {}) {
   return Error{.code = ErrorCode::kMalformed, .subject = subject, .what = std::move(what), .where = where};
@@ -92,7 +100,8 @@ Result<SectionTable> parse_sections(std::span<const std::byte> bytes, const Elf6
     section.header = *load<Elf64_Shdr>(bytes, header.e_shoff + i * sizeof(Elf64_Shdr));
     if (section.header.sh_name < names.size()) {
       const auto* start = reinterpret_cast<const char*>(names.data()) + section.header.sh_name;
-      const auto* end = static_cast<const char*>(std::memchr(start, 0, names.size() - section.header.sh_name));
+      const std::size_t most = std::min<std::size_t>(names.size() - section.header.sh_name, kLongestSectionName);
+      const auto* end = static_cast<const char*>(std::memchr(start, 0, most));
       if (end != nullptr) section.name = {start, static_cast<std::size_t>(end - start)};
     }
     table.sections.push_back(section);
@@ -104,6 +113,7 @@ Result<std::vector<Elf64_Phdr>> parse_segments(std::span<const std::byte> bytes,
                                                const std::string& subject) {
   std::vector<Elf64_Phdr> segments;
   if (count == 0) return segments;
+  if (count > kMostSegments) return fail(unsupported(subject, fmt::format("{} program headers, more than any loader takes", count), offsetof(Elf64_Ehdr, e_phnum)));
   if (header.e_phentsize != sizeof(Elf64_Phdr)) {
     return fail(malformed(subject, fmt::format("program headers of {} bytes where {} are expected", header.e_phentsize, sizeof(Elf64_Phdr)),
                           offsetof(Elf64_Ehdr, e_phentsize)));
@@ -118,29 +128,63 @@ Result<std::vector<Elf64_Phdr>> parse_segments(std::span<const std::byte> bytes,
 
 }  // namespace
 
-// Everything that needs the segments: the table of what is loaded, the build-id, the symbol tables.
-void Image::Impl::index_contents(const Image& image) {
+// Sorted by address, without overlaps: of two that overlap the one that begins first stays. Every loader wants them so; a file that has them otherwise is
+// made by hand.
+void Image::Impl::index_loads() {
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type == PT_LOAD) loads.push_back(segment);
+    has_interpreter = has_interpreter || segment.p_type == PT_INTERP;
   }
-  const auto contents_of = [&](std::uint32_t index) {
-    return index < sections.size() ? image.contents(sections[index]) : std::span<const std::byte>{};
+  std::stable_sort(loads.begin(), loads.end(), [](const Elf64_Phdr& a, const Elf64_Phdr& b) { return a.p_vaddr < b.p_vaddr; });
+  std::size_t kept = 0;
+  Vaddr end = 0;
+  for (const Elf64_Phdr& load : loads) {
+    const std::uint64_t size = std::max(load.p_filesz, load.p_memsz);
+    if (size == 0 || (kept > 0 && load.p_vaddr < end)) continue;
+    end = size > std::numeric_limits<Vaddr>::max() - load.p_vaddr ? std::numeric_limits<Vaddr>::max() : load.p_vaddr + size;
+    loads[kept++] = load;
+  }
+  loads.resize(kept);
+  std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.start < b.start; });
+}
+
+// Each table once: the first of its kind that holds something, then what belongs to the two that were found.
+void Image::Impl::index_symbol_tables(const Image& image) {
+  constexpr std::size_t kNone = 0;   // section 0 is none
+  std::size_t static_at = kNone, dynamic_at = kNone;
+  for (std::size_t i = 1; i < sections.size(); ++i) {
+    const Elf64_Shdr& header = sections[i].header;
+    if (header.sh_entsize != sizeof(Elf64_Sym) || (header.sh_type != SHT_SYMTAB && header.sh_type != SHT_DYNSYM)) continue;
+    std::size_t& at = header.sh_type == SHT_SYMTAB ? static_at : dynamic_at;
+    if (at == kNone && !image.contents(sections[i]).empty()) at = i;
+  }
+  for (const auto& [at, table] : {std::pair(static_at, &static_symbols), {dynamic_at, &dynamic_symbols}}) {
+    if (at == kNone) continue;
+    table->symbols = image.contents(sections[at]);
+    const std::uint32_t strings = sections[at].header.sh_link;
+    if (strings < sections.size()) table->strings = image.contents(sections[strings]);
+  }
+  for (const Section& section : sections) {
+    if (section.header.sh_link == kNone || (section.header.sh_link != static_at && section.header.sh_link != dynamic_at)) continue;
+    SymbolTable& table = section.header.sh_link == static_at ? static_symbols : dynamic_symbols;
+    if (section.header.sh_type == SHT_SYMTAB_SHNDX) table.section_indices = image.contents(section);
+    if (section.header.sh_type == SHT_GNU_HASH) table.gnu_hash = image.contents(section);
+    if (section.header.sh_type == SHT_HASH) table.sysv_hash = image.contents(section);
+  }
+}
+
+// Everything that needs the segments: the table of what is loaded, the build-id, the symbol tables.
+void Image::Impl::index_contents(const Image& image) {
+  index_loads();
+  index_symbol_tables(image);
+  std::uint64_t notes_left = kMostNotes;
+  const auto look_for_id = [&](std::span<const std::byte> notes, std::uint64_t alignment) {
+    notes = clip(notes, 0, notes_left);
+    notes_left -= notes.size();
+    build_id = build_id_of_notes(notes, alignment);
   };
-  for (std::size_t i = 0; i < sections.size(); ++i) {
-    const Section& section = sections[i];
-    const std::uint32_t kind = section.header.sh_type;
-    if (kind == SHT_NOTE && build_id.empty()) build_id = build_id_of_notes(image.contents(section), section.header.sh_addralign);
-    if (kind != SHT_SYMTAB && kind != SHT_DYNSYM) continue;
-    SymbolTable& table = kind == SHT_SYMTAB ? static_symbols : dynamic_symbols;
-    if (!table.symbols.empty() || section.header.sh_entsize != sizeof(Elf64_Sym)) continue;
-    table.symbols = image.contents(section);
-    table.strings = contents_of(section.header.sh_link);
-    for (const Section& other : sections) {
-      if (other.header.sh_link != i) continue;
-      if (other.header.sh_type == SHT_SYMTAB_SHNDX) table.section_indices = image.contents(other);
-      if (other.header.sh_type == SHT_GNU_HASH) table.gnu_hash = image.contents(other);
-      if (other.header.sh_type == SHT_HASH) table.sysv_hash = image.contents(other);
-    }
+  for (const Section& section : sections) {
+    if (section.header.sh_type == SHT_NOTE && build_id.empty()) look_for_id(image.contents(section), section.header.sh_addralign);
   }
   Vaddr low = std::numeric_limits<Vaddr>::max();
   Vaddr high = 0;
@@ -148,14 +192,15 @@ void Image::Impl::index_contents(const Image& image) {
     low = std::min(low, load.p_vaddr);
     if (load.p_filesz <= std::numeric_limits<Vaddr>::max() - load.p_vaddr) high = std::max(high, load.p_vaddr + load.p_filesz);
   }
+  bool dynamic_seen = false;   // a file has one: what it leads to is searched for at many addresses
   for (const Elf64_Phdr& segment : segments) {
-    const auto there = clip(image.at(segment.p_vaddr), 0, segment.p_filesz);
     // A debug file made by eu-strip keeps the program headers of the stripped file, whose offsets mean nothing in it: notes of
     // sections come first.
-    if (segment.p_type == PT_NOTE && build_id.empty()) build_id = build_id_of_notes(there, segment.p_align);
-    if (segment.p_type == PT_DYNAMIC && sections.empty() && dynamic_symbols.symbols.empty()) {
-      dynamic_symbols = find_dynamic_symbols(there, [&image](Vaddr v) { return image.at(v); }, low, high);
-    }
+    if (segment.p_type == PT_NOTE && build_id.empty()) look_for_id(clip(image.at(segment.p_vaddr), 0, segment.p_filesz), segment.p_align);
+    if (segment.p_type != PT_DYNAMIC || dynamic_seen || !sections.empty() || !dynamic_symbols.symbols.empty()) continue;
+    const auto dynamic = clip(image.at(segment.p_vaddr), 0, segment.p_filesz);
+    dynamic_seen = !dynamic.empty();
+    dynamic_symbols = find_dynamic_symbols(dynamic, [&image](Vaddr v) { return image.at(v); }, low, high);
   }
 }
 
@@ -175,6 +220,7 @@ Result<std::shared_ptr<const Image>> Image::parse(std::unique_ptr<Impl> impl) {
 }
 
 Result<OpenedFile> open_regular(const std::string& path, const std::string& shown_name) {
+  reading_now(shown_name);
   auto file = open_regular_file(path);
   if (file) return OpenedFile{std::move(*file)};
   const NotRegular& why = file.error();
@@ -299,21 +345,32 @@ std::span<const std::byte> Image::contents(const Section& s) const {
   return exactly(impl_->bytes, s.header.sh_offset, s.header.sh_size);
 }
 
+std::span<const Elf64_Phdr> Image::loads() const { return impl_->loads; }
+
+const Elf64_Phdr* Image::load_of(Vaddr vaddr) const {
+  const auto& loads = impl_->loads;
+  const auto after = std::upper_bound(loads.begin(), loads.end(), vaddr, [](Vaddr v, const Elf64_Phdr& p) { return v < p.p_vaddr; });
+  if (after == loads.begin()) return nullptr;
+  const Elf64_Phdr& load = *std::prev(after);
+  return vaddr - load.p_vaddr < std::max(load.p_filesz, load.p_memsz) ? &load : nullptr;
+}
+
 std::span<const std::byte> Image::at(Vaddr vaddr) const {
   if (impl_->bytes.empty()) {
-    for (const Impl::Run& run : impl_->runs) {
-      if (vaddr >= run.start && vaddr - run.start < run.bytes.size()) return clip(run.bytes, vaddr - run.start, run.bytes.size());
-    }
-    return {};
+    const auto& runs = impl_->runs;
+    const auto after = std::upper_bound(runs.begin(), runs.end(), vaddr, [](Vaddr v, const Impl::Run& run) { return v < run.start; });
+    if (after == runs.begin()) return {};
+    const Impl::Run& run = *std::prev(after);
+    return clip(run.bytes, vaddr - run.start, run.bytes.size());
   }
-  for (const Elf64_Phdr& load : impl_->loads) {
-    if (vaddr < load.p_vaddr || vaddr - load.p_vaddr >= load.p_filesz) continue;
-    const std::uint64_t skip = vaddr - load.p_vaddr;
-    if (load.p_offset > std::numeric_limits<std::uint64_t>::max() - skip) return {};
-    return clip(impl_->bytes, load.p_offset + skip, load.p_filesz - skip);
-  }
-  return {};
+  const Elf64_Phdr* load = load_of(vaddr);
+  if (load == nullptr || vaddr - load->p_vaddr >= load->p_filesz) return {};
+  const std::uint64_t skip = vaddr - load->p_vaddr;
+  if (load->p_offset > std::numeric_limits<std::uint64_t>::max() - skip) return {};
+  return clip(impl_->bytes, load->p_offset + skip, load->p_filesz - skip);
 }
+
+bool Image::has_interpreter() const { return impl_->has_interpreter; }
 
 std::optional<Vaddr> Image::eh_frame_hdr() const {
   for (const Elf64_Phdr& segment : impl_->segments) {

@@ -8,6 +8,7 @@
 //     +-------------+
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <elf.h>
 #include <functional>
@@ -71,6 +72,14 @@ class Image {
   // Bytes of the loaded view at `vaddr`, as far as they come from the file (p_filesz, never p_memsz). Empty: not in the file.
   std::span<const std::byte> at(Vaddr vaddr) const;
 
+  // The PT_LOADs that have a size, by address; of two that overlap the one that begins first.
+  std::span<const Elf64_Phdr> loads() const;
+  // The PT_LOAD that holds `vaddr`, in the file or behind what the file has of it; nullptr: none does. Logarithmic, as at() is.
+  const Elf64_Phdr* load_of(Vaddr vaddr) const;
+
+  // It names a loader (PT_INTERP), as programs do and libraries do not, but for libc itself.
+  bool has_interpreter() const;
+
   // The PT_GNU_EH_FRAME segment's address, or nothing.
   std::optional<Vaddr> eh_frame_hdr() const;
 
@@ -99,10 +108,11 @@ std::string to_string(const BuildId& id);
 // Images by file identity, so that each library is opened and parsed once for all ranks. Thread-safe.
 class ImageCache {
  public:
-  // Opens `path` unless a file with the same device, inode, size and mtime is here already. Failures are cached too.
+  // Opens `path` unless a file with the same device, inode, size and mtime is here already. Failures are cached too. A file that another thread is
+  // opening is waited for, for `longest_wait`; then it fails (kTimeout).
   Result<std::shared_ptr<const Image>> open(const std::string& path, const std::string& shown_name);
 
-  ImageCache();
+  explicit ImageCache(std::chrono::steady_clock::duration longest_wait = std::chrono::steady_clock::duration::max());
   ~ImageCache();
 
  private:

@@ -26,6 +26,8 @@ struct Image::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   void index_contents(const Image& image);
+  void index_loads();
+  void index_symbol_tables(const Image& image);
 
   std::string name;
   std::string path;
@@ -33,14 +35,15 @@ struct Image::Impl {
   BuildId build_id;
   std::uint16_t type = ET_NONE;
   std::vector<Elf64_Phdr> segments;
-  std::vector<Elf64_Phdr> loads;     // the PT_LOADs of `segments`
+  std::vector<Elf64_Phdr> loads;     // the PT_LOADs of `segments` that have a size, by address, without overlaps
+  bool has_interpreter = false;
   std::vector<Section> sections;
   SymbolTable static_symbols;
   SymbolTable dynamic_symbols;
   std::span<const std::byte> bytes;  // of `mapped` or `owned`; empty for from_memory
   MappedFile mapped;
   std::vector<std::byte> owned;
-  std::vector<Run> runs;
+  std::vector<Run> runs;             // by address
   mutable std::mutex found_mutex;
   mutable std::map<std::string, std::optional<Symbol>, std::less<>> found;   // answers of find_symbol() from static_symbols
 };

@@ -7,6 +7,13 @@
 namespace rankstacks::elf {
 namespace {
 
+// As long as the longest demangled name. Many symbols may all have the rest of a large string table as their name.
+constexpr std::size_t kLongestName = 64 << 10;
+// Linkers make as many buckets as symbols, or a fourth: a chain so long is made to be walked. The vdso, with one bucket or three, has some twenty symbols.
+constexpr std::size_t kLongestChain = 4096;
+// Without a hash table each symbol is looked at: 50 times as many as the largest library has.
+constexpr std::size_t kMostLookedAt = std::size_t{1} << 25;
+
 std::uint32_t gnu_hash_of(std::string_view name) {
   std::uint32_t h = 5381;
   for (const char c : name) h = h * 33 + static_cast<unsigned char>(c);
@@ -60,7 +67,7 @@ std::optional<Symbol> defined(const SymbolTable& table, std::uint64_t index, std
 std::string_view SymbolTable::name(const Elf64_Sym& symbol) const {
   if (symbol.st_name >= strings.size()) return {};
   const char* start = reinterpret_cast<const char*>(strings.data()) + symbol.st_name;
-  const auto* end = static_cast<const char*>(std::memchr(start, 0, strings.size() - symbol.st_name));
+  const auto* end = static_cast<const char*>(std::memchr(start, 0, std::min<std::size_t>(strings.size() - symbol.st_name, kLongestName)));
   return end == nullptr ? std::string_view{} : std::string_view(start, static_cast<std::size_t>(end - start));
 }
 
@@ -82,7 +89,7 @@ std::optional<Symbol> SymbolTable::find(std::string_view wanted) const {
     const std::uint32_t h = gnu_hash_of(wanted);
     std::uint64_t index = load<std::uint32_t>(gnu_hash, hash->buckets_at + std::uint64_t{h % hash->buckets} * 4).value_or(0);
     if (index < hash->first_symbol) return std::nullopt;
-    for (; index < size(); ++index) {
+    for (std::size_t steps = 0; index < size() && steps < kLongestChain; ++index, ++steps) {
       const auto link = load<std::uint32_t>(gnu_hash, hash->chain_at + (index - hash->first_symbol) * 4);
       if (!link) return std::nullopt;
       if ((*link | 1U) == (h | 1U)) {
@@ -97,31 +104,38 @@ std::optional<Symbol> SymbolTable::find(std::string_view wanted) const {
   if (buckets && chains && *buckets != 0) {
     std::uint64_t index = load<std::uint32_t>(sysv_hash, 8 + std::uint64_t{sysv_hash_of(wanted) % *buckets} * 4).value_or(0);
     // A chain in a broken file can be a cycle: no chain is longer than the table.
-    for (std::size_t steps = 0; index != 0 && steps <= size(); ++steps) {
+    for (std::size_t steps = 0; index != 0 && steps <= std::min(size(), kLongestChain); ++steps) {
       if (auto found = defined(*this, index, wanted)) return found;
       index = load<std::uint32_t>(sysv_hash, 8 + (std::uint64_t{*buckets} + index) * 4).value_or(0);
     }
     return std::nullopt;
   }
-  for (std::size_t i = 1; i < size(); ++i) {
+  for (std::size_t i = 1; i < std::min(size(), kMostLookedAt); ++i) {
     if (auto found = defined(*this, i, wanted)) return found;
   }
   return std::nullopt;
 }
 
-std::size_t count_symbols(const SymbolTable& table) {
+std::size_t count_symbols(const SymbolTable& table, std::uint64_t& words_left) {
+  const auto take_words = [&](std::uint64_t n) {
+    const bool there = n <= words_left;
+    words_left -= std::min(n, words_left);
+    return there;
+  };
   if (const auto hash = parse_gnu_hash(table.gnu_hash)) {
+    if (!take_words(hash->buckets)) return 0;
     std::uint64_t last = 0;
     for (std::uint64_t i = 0; i < hash->buckets; ++i) {
       last = std::max<std::uint64_t>(last, load<std::uint32_t>(table.gnu_hash, hash->buckets_at + i * 4).value_or(0));
     }
     if (last < hash->first_symbol) return hash->first_symbol;   // nothing hashed: only undefined symbols
-    while (true) {
+    while (take_words(1)) {
       const auto link = load<std::uint32_t>(table.gnu_hash, hash->chain_at + (last - hash->first_symbol) * 4);
       if (!link) return 0;
       ++last;
       if ((*link & 1U) != 0) return last;
     }
+    return 0;
   }
   return load<std::uint32_t>(table.sysv_hash, 4).value_or(0);   // nchain: one for each symbol
 }

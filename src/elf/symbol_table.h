@@ -34,7 +34,7 @@ struct SymbolTable {
     std::memcpy(&symbol, symbols.data() + index * sizeof(Elf64_Sym), sizeof symbol);
     return symbol;
   }
-  std::string_view name(const Elf64_Sym& symbol) const;   // empty where it is not in the string table to its 0
+  std::string_view name(const Elf64_Sym& symbol) const;   // empty where it is not in the string table to its 0, or is longer than 64 KiB
   // name(symbol) == wanted, without measuring the name: what a search over a large table compares with.
   bool is_named(const Elf64_Sym& symbol, std::string_view wanted) const;
 
@@ -45,7 +45,8 @@ struct SymbolTable {
   std::optional<Symbol> find(std::string_view wanted) const;
 };
 
-// How many symbols a table has whose end nothing states (DT_SYMTAB has no size): from its hash. 0: the hash is broken or missing.
-std::size_t count_symbols(const SymbolTable& table);
+// How many symbols a table has whose end nothing states (DT_SYMTAB has no size): from its hash. 0: the hash is broken or missing, or has more words than
+// are left of `words_left`, from which those looked at are taken.
+std::size_t count_symbols(const SymbolTable& table, std::uint64_t& words_left);
 
 }  // namespace rankstacks::elf

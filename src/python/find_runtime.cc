@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 
 #include "python/layouts.h"
 
@@ -10,6 +11,10 @@ namespace rankstacks::python {
 namespace {
 
 using elf::Image;
+
+// Strings are looked for in this much of a file: the largest interpreter seen, one linked with all of its modules, has 60 MB. A hostile file is as long as
+// it says, and holds nothing.
+constexpr std::size_t kMostText = 256 << 20;
 
 std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
@@ -66,7 +71,7 @@ std::optional<Version> version_literal(std::string_view text, int minor) {
 
 // Up to 3.10 nothing but strings tells the version.
 std::optional<Version> version_by_strings(const Image& image, const std::string& path) {
-  const std::string_view text = as_text(image.bytes());
+  const std::string_view text = as_text(image.bytes().first(std::min(image.bytes().size(), kMostText)));
   auto minor = minor_by_cache_tag(text);
   if (!minor) minor = minor_in_name(path);
   if (!minor) return std::nullopt;
@@ -97,7 +102,20 @@ std::optional<Vaddr> interp_head_by_code(const Image& image) {
   return at + kMovSize + static_cast<std::int64_t>(displacement);
 }
 
-std::optional<RuntimeCandidate> candidate_of_3_6(const Module& module) {
+// A process may map one file many times: what its strings say is found once.
+class VersionsByStrings {
+ public:
+  std::optional<Version> operator()(const Module& module) {
+    const auto [known, fresh] = known_.try_emplace(module.image.get());
+    if (fresh) known->second = version_by_strings(*module.image, module.path);
+    return known->second;
+  }
+
+ private:
+  std::map<const Image*, std::optional<Version>> known_;
+};
+
+std::optional<RuntimeCandidate> candidate_of_3_6(const Module& module, VersionsByStrings& by_strings) {
   const Image& image = *module.image;
   const auto current = image.find_symbol("_PyThreadState_Current");
   if (!current) return std::nullopt;
@@ -112,23 +130,26 @@ std::optional<RuntimeCandidate> candidate_of_3_6(const Module& module) {
   }
   candidate.tstate_current = module.to_address(current->value);
   if (const auto secret = image.find_symbol("_Py_HashSecret")) candidate.hash_secret = module.to_address(secret->value);
-  candidate.version = version_by_strings(image, module.path);
+  candidate.version = by_strings(module);
   return candidate;
 }
 
 }  // namespace
 
 std::vector<RuntimeCandidate> find_python_runtime(const Target& target) {
+  // A program with plug-ins may hold a few interpreters.
+  constexpr std::size_t kMostCandidates = 64;
   std::vector<RuntimeCandidate> found;
+  VersionsByStrings by_strings;
   for (const Module& module : target.modules().all()) {
+    if (found.size() == kMostCandidates) break;
     if (!module.image) continue;
     const Image& image = *module.image;
     RuntimeCandidate candidate{.module = module.path};
     Vaddr runtime = 0;
     // Interpreters export their runtime; only an executable, or a library that says so by its name, is worth a search of its whole .symtab
     // (620,000 symbols in a libtorch_cpu).
-    const bool executable = std::any_of(image.segments().begin(), image.segments().end(), [](const Elf64_Phdr& p) { return p.p_type == PT_INTERP; }) ||
-                            image.type() == ET_EXEC;
+    const bool executable = image.has_interpreter() || image.type() == ET_EXEC;
     const bool search_all = executable || module.path.substr(module.path.rfind('/') + 1).find("python") != std::string::npos;
     const auto find = [&](std::string_view name) { return search_all ? image.find_symbol(name) : image.find_exported(name); };
     if (const auto symbol = find("_PyRuntime")) {
@@ -139,7 +160,7 @@ std::vector<RuntimeCandidate> find_python_runtime(const Target& target) {
       candidate.how = "section .PyRuntime";
     } else {
       if (!find("_PyThreadState_Current")) continue;
-      if (auto old = candidate_of_3_6(module)) found.push_back(std::move(*old));
+      if (auto old = candidate_of_3_6(module, by_strings)) found.push_back(std::move(*old));
       continue;
     }
     candidate.runtime = module.to_address(runtime);
@@ -148,7 +169,7 @@ std::vector<RuntimeCandidate> find_python_runtime(const Target& target) {
     if (!candidate.version) {
       if (const auto header = decode_debug_offsets_header(image.at(runtime))) candidate.version = header->version;
     }
-    if (!candidate.version) candidate.version = version_by_strings(image, module.path);
+    if (!candidate.version) candidate.version = by_strings(module);
     found.push_back(std::move(candidate));
   }
   return found;

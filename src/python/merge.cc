@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <set>
+#include <unordered_map>
 
 #include "python/python.h"
 
@@ -255,7 +256,7 @@ class Merger {
         // The instructions' functions of a tail-calling loop (3.14) stand inside of the call.
         std::size_t call = *at / 2;
         empty.insert(call);
-        while (call-- > 0 && loops_[call]) empty.insert(call);
+        while (call-- > 0 && loops_[call] && empty.insert(call).second) {}   // what was reached before has led on already
       }
     }
     if (!items_.empty() && !left_out) return;
@@ -307,12 +308,15 @@ MergedStack merge(const State& state, std::span<const ThreadState* const> thread
 }
 
 std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, std::span<const NativeThread> threads) {
+  // A process has a state for each thread; a damaged one may have 65,536 of them, and each is held against each thread's stack.
+  constexpr std::size_t kMostComparisons = std::size_t{1} << 24;
+  std::size_t comparisons = 0;
   // The thread in one of whose frames the anchor lies: frames of a known extent only, unless `any`. An outermost frame of unknown extent seems to
   // hold everything above it, so the narrowest frame counts here too.
   const auto by_anchor = [&](Address anchor, bool any) {
     std::optional<std::size_t> best;
     std::uint64_t best_width = 0;
-    for (std::size_t i = 0; i < threads.size(); ++i) {
+    for (std::size_t i = 0; i < threads.size() && comparisons < kMostComparisons; ++i, ++comparisons) {
       const auto at = threads[i].stack ? position_of(*threads[i].stack, anchor) : std::nullopt;
       if (!at || (!any && *at % 2 == 1 && threads[i].stack->frames[*at / 2].cfa == 0)) continue;
       const std::uint64_t w = *at % 2 == 1 ? width(threads[i].stack->frames[*at / 2]) : 0;
@@ -323,12 +327,13 @@ std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, 
     }
     return best;
   };
+  std::unordered_map<Address, std::size_t> by_pthread_id;   // the first of each
+  for (std::size_t i = 0; i < threads.size(); ++i)
+    if (threads[i].pthread_id != 0) by_pthread_id.try_emplace(threads[i].pthread_id, i);
   std::vector<std::vector<const ThreadState*>> assigned(threads.size());
   for (const ThreadState& state_of_thread : state.threads) {
     std::optional<std::size_t> owner, by_id;
-    for (std::size_t i = 0; i < threads.size() && !by_id; ++i) {
-      if (threads[i].pthread_id != 0 && threads[i].pthread_id == state_of_thread.pthread_id) by_id = i;
-    }
+    if (const auto found = by_pthread_id.find(state_of_thread.pthread_id); found != by_pthread_id.end()) by_id = found->second;
     const auto anchored = std::find_if(state_of_thread.runs.begin(), state_of_thread.runs.end(), [](const Run& r) { return r.anchor.has_value(); });
     if (anchored != state_of_thread.runs.end()) owner = by_anchor(*anchored->anchor, false);
     if (!owner) owner = by_id;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/unattended.h"
 #include "target/live_target.h"
 
 namespace rankstacks {
@@ -19,7 +20,7 @@ std::optional<Error> not_a_target(Pid pid) {
   Error e{.code = ErrorCode::kUsage, .subject = fmt::format("pid {}", pid)};
   const auto process = proc::process_of(pid);
   if (!process) return std::nullopt;
-  if (*process == getpid()) {
+  if (*process == tool_pid()) {
     e.what = "this is rankstacks itself, which cannot look at itself";
     e.hint = "name the processes of the job: --pids, or --job";
     return e;
@@ -49,7 +50,7 @@ Error attach_error(Pid pid, int os_errno) {
     return e;
   }
   // This tool's own threads trace it while it is looked at: that they do explains nothing.
-  if (const auto tracer = proc::status_number(pid, "TracerPid"); tracer && *tracer != 0 && proc::process_of(static_cast<Tid>(*tracer)) != getpid()) {
+  if (const auto tracer = proc::status_number(pid, "TracerPid"); tracer && *tracer != 0 && proc::process_of(static_cast<Tid>(*tracer)) != tool_pid()) {
     e.code = ErrorCode::kPermission;
     e.what = fmt::format("already traced by pid {} ({})", *tracer, command_name(static_cast<Pid>(*tracer)));
     e.hint = "only one tracer is possible: end or detach that one first";

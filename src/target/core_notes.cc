@@ -132,7 +132,8 @@ class NoteParser {
   void parse_auxv(std::span<const std::byte> body) {
     notes_.auxv.clear();
     for (std::size_t at = 0; const auto entry = elf::load<Elf64_auxv_t>(body, at); at += sizeof(Elf64_auxv_t)) {
-      if (entry->a_type == AT_NULL) return;
+      constexpr std::size_t kMostEntries = 256;   // the kernel writes 23; it is searched for in the stack word by word
+      if (entry->a_type == AT_NULL || notes_.auxv.size() == kMostEntries) return;
       notes_.auxv.emplace_back(entry->a_type, entry->a_un.a_val);
     }
   }

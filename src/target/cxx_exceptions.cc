@@ -61,10 +61,7 @@ bool is_text(std::string& text, bool cut) {
   return true;
 }
 
-bool is_program(const elf::Image& image) {
-  const auto segments = image.segments();
-  return image.type() == ET_EXEC || std::any_of(segments.begin(), segments.end(), [](const Elf64_Phdr& p) { return p.p_type == PT_INTERP; });
-}
+bool is_program(const elf::Image& image) { return image.type() == ET_EXEC || image.has_interpreter(); }
 
 class Reader {
  public:

@@ -24,9 +24,7 @@ bool is_libc(const Module& module) {
 
 // Libraries have no PT_INTERP, but for libc itself; programs have one, but for static ones.
 bool is_program(const elf::Image& image) {
-  if (image.type() == ET_EXEC) return true;
-  const auto segments = image.segments();
-  return std::any_of(segments.begin(), segments.end(), [](const Elf64_Phdr& p) { return p.p_type == PT_INTERP; });
+  return image.type() == ET_EXEC || image.has_interpreter();
 }
 
 std::optional<Address> environ_of(const Module& module) {

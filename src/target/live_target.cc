@@ -8,13 +8,15 @@
 #include <elf.h>
 #include <fmt/format.h>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <set>
+#include <sys/auxv.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 #include <unordered_set>
 
-#include "base/regular_file.h"
 #include "target/module_list.h"
 #include "target/stopped_process.h"
 
@@ -36,33 +38,126 @@ std::size_t usual_copy(std::size_t threads) {
   return kOther + python * kPython + (threads - python) * kNative;
 }
 
+// While the process stands still: for the files together that were mapped since it was prepared.
+constexpr std::chrono::milliseconds kLongestOpening{500};
+
 constexpr int kUninterruptibleLooks = 5;   // a millisecond apart
 
-// Whether the file that a process runs is a 32-bit one. False where it cannot be read.
-bool runs_32_bit(const std::string& executable) {
-  std::array<char, EI_NIDENT> start{};
-  const auto file = open_regular_file(executable);
-  return file && pread(file->descriptor.get(), start.data(), start.size(), 0) == static_cast<ssize_t>(start.size()) &&
-         std::memcmp(start.data(), ELFMAG, SELFMAG) == 0 && start[EI_CLASS] == ELFCLASS32;
+// Whether the process runs a 32-bit program, by the vector that the kernel gave to it: the size of a program header. The kernel has a copy of its own, so
+// neither the file nor the process's memory is touched. False where it cannot be read.
+bool runs_32_bit(const std::string& task_dir) {
+  const auto vector = proc::read_file(task_dir + "/auxv");
+  if (!vector) return false;
+  std::array<std::uint32_t, 2> entry{};
+  for (std::size_t at = 0; at + sizeof entry <= vector->size(); at += sizeof entry) {
+    std::memcpy(&entry, vector->data() + at, sizeof entry);
+    if (entry[0] == AT_PHENT && entry[1] == sizeof(Elf32_Phdr)) return true;
+    if (entry[0] == AT_PHENT && entry[1] == 0) return false;   // of a 64-bit one: the number's upper half
+  }
+  return false;
+}
+
+bool read_memory(Tid tid, Address at, std::span<std::byte> into) {
+  iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(at), into.size()};
+  return process_vm_readv(tid, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(into.size());
 }
 
 }  // namespace
 
-LiveImages::Opened LiveImages::find_or(std::uint64_t device, std::uint64_t inode, const std::function<Opened()>& open) {
-  const std::lock_guard lock(mutex_);
-  auto& inodes = by_inode_[device];
-  auto it = inodes.find(inode);
-  if (it != inodes.end()) return it->second;
-  Opened opened = open();
-  if (!opened && opened.error().code == ErrorCode::kGone) return opened;
-  return inodes.emplace(inode, std::move(opened)).first->second;
+struct LiveImages::Shared {
+  std::mutex mutex;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Opened> by_inode;
+  std::set<std::uint64_t> silent_devices;
+  elf::ImageCache files;
+};
+
+LiveImages::LiveImages() : shared_(std::make_shared<Shared>()) {}
+
+bool LiveImages::is_known(std::uint64_t device, std::uint64_t inode) const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->by_inode.contains({device, inode});
 }
 
-LiveTarget::LiveTarget(Pid pid, LiveImages& images) : pid_(pid), memory_tid_(pid), images_(images), subject_(fmt::format("pid {}", pid)) {}
+LiveImages::Opened LiveImages::find_or(std::uint64_t device, std::uint64_t inode, const std::function<Opened()>& open) {
+  const std::pair key(device, inode);
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (const auto it = shared_->by_inode.find(key); it != shared_->by_inode.end()) return it->second;
+    if (shared_->silent_devices.contains(device)) return fail({.code = ErrorCode::kTimeout, .what = "does not answer, as another file of its file system"});
+  }
+  Opened opened = open();
+  const std::lock_guard lock(shared_->mutex);
+  const auto it = shared_->by_inode.find(key);
+  if (it != shared_->by_inode.end()) return it->second;
+  if (!opened && opened.error().code == ErrorCode::kGone) return opened;
+  return shared_->by_inode.emplace(key, std::move(opened)).first->second;
+}
+
+std::optional<Problem> LiveImages::open(const FileToOpen& wanted, const Deadline& deadline) {
+  const Mapping& first = wanted.file.parts.front();
+  std::optional<Problem> problem;
+  (void)find_or(first.device, first.inode, [&] { return open_mapped(wanted, deadline, problem); });
+  return problem;
+}
+
+void LiveImages::give_up(const FileToOpen& wanted) {
+  const Mapping& first = wanted.file.parts.front();
+  const std::lock_guard lock(shared_->mutex);
+  shared_->silent_devices.insert(first.device);
+  shared_->by_inode.try_emplace({first.device, first.inode}, fail({.code = ErrorCode::kTimeout, .subject = wanted.file.path, .what = "does not answer"}));
+}
+
+// map_files leads to the very inode that is mapped, deleted or in another mount namespace; it needs CAP_SYS_ADMIN or
+// CAP_CHECKPOINT_RESTORE. Else the path as the process sees it, believed only when its build-id is the one in memory.
+LiveImages::Opened LiveImages::open_mapped(const FileToOpen& wanted, const Deadline& deadline, std::optional<Problem>& problem) {
+  const FileMappings& file = wanted.file;
+  const Mapping& first = file.parts.front();
+  // In memory the header's own address is the base: an image of what the loader mapped, by addresses relative to it (or absolute, ET_EXEC).
+  const auto from_memory = [&]() -> Opened {
+    if (first.file_offset != 0) return fail({.code = ErrorCode::kNotFound, .subject = file.path, .what = "its ELF header is not mapped"});
+    Elf64_Ehdr header{};
+    const bool absolute = read_memory(wanted.tid, first.range.start, std::as_writable_bytes(std::span(&header, 1))) && header.e_type == ET_EXEC;
+    const Address base = absolute ? 0 : first.range.start;
+    const auto read = [&](Vaddr v, std::span<std::byte> into) {
+      // Its program headers may claim any place.
+      const Address at = v + base;
+      return at >= file.range.start && at < file.range.end && into.size() <= file.range.end - at && !deadline.passed() && read_memory(wanted.tid, at, into);
+    };
+    return elf::Image::from_memory(read, first.range.start - base, file.path);
+  };
+  const std::string mapped = fmt::format("/proc/{}/map_files/{:x}-{:x}", wanted.pid, first.range.start, first.range.end);
+  if (auto image = shared_->files.open(mapped, file.path); image || image.error().code == ErrorCode::kMalformed || image.error().code == ErrorCode::kUnsupported) return image;
+  auto in_memory = from_memory();
+  const auto on_disk = shared_->files.open(fmt::format("/proc/{}/task/{}/root{}", wanted.pid, wanted.tid, file.path), file.path);
+  // What a process that is just ending lets be read says nothing of the file, which others may have mapped too.
+  if (const auto stat = proc::stat_of(wanted.pid, wanted.tid); !stat || stat->ends())
+    return fail({.code = ErrorCode::kGone, .subject = file.path, .what = "its process ended while it was opened"});
+  if (on_disk && !first.deleted && (!in_memory || (*on_disk)->build_id() == (*in_memory)->build_id())) return on_disk;
+  if (in_memory) {
+    problem = Problem{fmt::format("{}: {}: names come from its dynamic symbols in memory", file.path,
+                                  first.deleted ? "deleted while mapped"
+                                  : on_disk     ? fmt::format("the file has build-id {}, the process has {}", elf::to_string((*on_disk)->build_id()), elf::to_string((*in_memory)->build_id()))
+                                                : on_disk.error().message()),
+                      "as root, the mapped file itself can be read"};
+  }
+  return in_memory ? in_memory : on_disk;
+}
+
+LiveTarget::LiveTarget(Pid pid, LiveImages images) : pid_(pid), memory_tid_(pid), images_(std::move(images)), subject_(fmt::format("pid {}", pid)) {}
 
 std::string LiveTarget::task_dir() const { return fmt::format("/proc/{}/task/{}", pid_, memory_tid_); }
 
-Result<std::unique_ptr<LiveTarget>> LiveTarget::prepare(Pid pid, LiveImages& images) {
+Result<std::unique_ptr<LiveTarget>> LiveTarget::prepare(Pid pid, const LiveImages& images) {
+  auto target = look_at(pid, images);
+  if (!target) return target;
+  LiveImages opener = images;
+  for (const FileToOpen& file : (*target)->unopened_files())
+    if (auto problem = opener.open(file)) (*target)->add_problem(std::move(*problem));
+  (*target)->add_modules();
+  return target;
+}
+
+Result<std::unique_ptr<LiveTarget>> LiveTarget::look_at(Pid pid, const LiveImages& images) {
   std::unique_ptr<LiveTarget> target(new LiveTarget(pid, images));
   const auto stat = proc::stat_of(pid);
   if (!stat) return fail(attach_error(pid, ESRCH));
@@ -78,12 +173,11 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::prepare(Pid pid, LiveImages& ima
     if (alive == tasks.end()) return fail(attach_error(pid, 0));
     target->memory_tid_ = *alive;
   }
-  if (runs_32_bit(target->task_dir() + "/exe")) {
+  if (runs_32_bit(target->task_dir())) {
     return fail({.code = ErrorCode::kUnsupported, .subject = target->subject_, .what = "a 32-bit process",
                  .hint = "only 64-bit x86-64 processes are read; use gdb for this one"});
   }
   if (auto read = target->read_mappings(); !read) return fail(read.error());
-  target->memory_.open(target->memory_tid_);
   target->executable_ = proc::read_link(target->task_dir() + "/exe").value_or("");
   constexpr std::string_view kDeleted = " (deleted)";
   if (target->executable_.ends_with(kDeleted)) target->executable_.resize(target->executable_.size() - kDeleted.size());
@@ -95,14 +189,30 @@ Result<void> LiveTarget::read_mappings() {
   const auto text = proc::read_file(task_dir() + "/maps");
   if (!text) return fail(attach_error(pid_, text.error().os_errno));
   mappings_ = proc::parse_maps(*text);
+  files_ = group_mappings(mappings_);
+  return {};
+}
+
+std::vector<FileToOpen> LiveTarget::unopened_files() const {
+  std::vector<FileToOpen> unopened;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> met;
+  for (const FileMappings& file : files_) {
+    const Mapping& first = file.parts.front();
+    if (met.emplace(first.device, first.inode).second && !images_.is_known(first.device, first.inode)) unopened.push_back({pid_, memory_tid_, file});
+  }
+  return unopened;
+}
+
+void LiveTarget::add_modules() {
+  memory_.open(memory_tid_);
+  silent_files_.clear();
   std::vector<Module> modules;
-  for (const MappedFile& file : group_mappings(mappings_)) modules.push_back(make_module(file));
+  for (const FileMappings& file : files_) modules.push_back(make_module(file));
   for (const Mapping& m : mappings_) {
     if (m.path != "[vdso]") continue;
     Module vdso{.path = m.path, .range = m.range};
     std::vector<std::byte> bytes(m.range.size());
-    iovec local{bytes.data(), bytes.size()}, remote{reinterpret_cast<void*>(m.range.start), bytes.size()};
-    if (process_vm_readv(memory_tid_, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes.size())) {
+    if (read_memory(memory_tid_, m.range.start, bytes)) {
       if (auto image = elf::Image::from_bytes(std::move(bytes), "[vdso]")) {
         vdso.image = *image;
         vdso.build_id = (*image)->build_id();
@@ -112,48 +222,17 @@ Result<void> LiveTarget::read_mappings() {
     modules.push_back(std::move(vdso));
   }
   modules_ = ModuleMap(std::move(modules));
-  return {};
 }
 
-Module LiveTarget::make_module(const MappedFile& file) {
+Module LiveTarget::make_module(const FileMappings& file) {
   const Mapping& first = file.parts.front();
   Module module{.path = file.path, .range = file.range};
-
-  const auto read_memory = [this](Address at, std::span<std::byte> into) {
-    iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(at), into.size()};
-    return process_vm_readv(memory_tid_, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(into.size());
-  };
-  // In memory the header's own address is the base: an image of what the loader mapped, by addresses relative to it (or absolute, ET_EXEC).
-  const auto from_memory = [&]() -> LiveImages::Opened {
-    if (first.file_offset != 0) return fail({.code = ErrorCode::kNotFound, .subject = file.path, .what = "its ELF header is not mapped"});
-    const auto header = read_value<Elf64_Ehdr>(first.range.start);
-    const bool absolute = header && header->e_type == ET_EXEC;
-    const Address base = absolute ? 0 : first.range.start;
-    return elf::Image::from_memory([&](Vaddr v, std::span<std::byte> into) { return read_memory(v + base, into); }, first.range.start - base, file.path);
-  };
-
-  // map_files leads to the very inode that is mapped, deleted or in another mount namespace; it needs CAP_SYS_ADMIN or
-  // CAP_CHECKPOINT_RESTORE. Else the path as the process sees it, believed only when its build-id is the one in memory.
-  LiveImages::Opened opened = images_.find_or(first.device, first.inode, [&]() -> LiveImages::Opened {
-    const std::string mapped = fmt::format("{}/map_files/{:x}-{:x}", fmt::format("/proc/{}", pid_), first.range.start, first.range.end);
-    if (auto image = images_.files().open(mapped, file.path); image || image.error().code == ErrorCode::kMalformed || image.error().code == ErrorCode::kUnsupported) return image;
-    memory_.open(memory_tid_);
-    auto in_memory = from_memory();
-    const auto on_disk = images_.files().open(task_dir() + "/root" + file.path, file.path);
-    // What a process that is just ending lets be read says nothing of the file, which others may have mapped too.
-    if (const auto stat = proc::stat_of(pid_, memory_tid_); !stat || stat->ends())
-      return fail({.code = ErrorCode::kGone, .subject = file.path, .what = "its process ended while it was opened"});
-    if (on_disk && !first.deleted && (!in_memory || (*on_disk)->build_id() == (*in_memory)->build_id())) return on_disk;
-    if (in_memory) {
-      problems_.push_back({fmt::format("{}: {}: names come from its dynamic symbols in memory", file.path,
-                                       first.deleted ? "deleted while mapped" : on_disk ? fmt::format("the file has build-id {}, the process has {}", elf::to_string((*on_disk)->build_id()), elf::to_string((*in_memory)->build_id()))
-                                                                                        : on_disk.error().message()),
-                           "as root, the mapped file itself can be read"});
-    }
-    return in_memory ? in_memory : on_disk;
+  const LiveImages::Opened opened = images_.find_or(first.device, first.inode, [&]() -> LiveImages::Opened {
+    return fail({.code = ErrorCode::kGone, .subject = file.path, .what = "it was not opened: its process ended meanwhile"});
   });
   if (!opened) {
     module.why_no_image = opened.error().message();
+    if (opened.error().code == ErrorCode::kTimeout) silent_files_.push_back(file.path);
     return module;
   }
   const auto bias = load_bias(**opened, file);
@@ -165,6 +244,17 @@ Module LiveTarget::make_module(const MappedFile& file) {
   module.bias = *bias;
   module.build_id = (*opened)->build_id();
   return module;
+}
+
+std::vector<Problem> LiveTarget::damage() const {
+  std::vector<Problem> problems;
+  if (unreadable_) problems.push_back(*unreadable_);
+  if (!silent_files_.empty()) {
+    const std::string others = silent_files_.size() == 1 ? "" : fmt::format(" and {} more of its files", silent_files_.size() - 1);
+    problems.push_back({fmt::format("{}{} did not answer in time: what runs in there has no names, and callers may be missing", silent_files_.front(), others),
+                        "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more time with --timeout"});
+  }
+  return problems;
 }
 
 void LiveTarget::read_threads() {
@@ -347,6 +437,9 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped) {
   // A library loaded or a thread's stack mapped since prepare(). A wild pc or sp costs this once more, for nothing.
   if (!mappings_fit) {
     if (auto again = read_mappings(); !again) problems_.push_back({again.error().message(), std::nullopt});
+    for (const FileToOpen& file : unopened_files())
+      if (auto problem = images_.open(file, Deadline::after(kLongestOpening))) problems_.push_back(std::move(*problem));
+    add_modules();
   }
   // It may be seized, and yet not be read: a system call filter that refuses one call alone.
   if (const auto any = std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.readable && m.inode != 0; }); any != mappings_.end()) {
@@ -371,13 +464,8 @@ std::size_t LiveTarget::read(Address address, std::span<std::byte> into) const n
     // What never changes comes from the file: segments that are not writable. (Relocated read-only data is in a writable segment.)
     if (const Module* module = modules_.find(a); module != nullptr && module->image) {
       const Vaddr v = module->to_vaddr(a);
-      const auto segments = module->image->segments();
-      const auto segment = std::find_if(segments.begin(), segments.end(), [v](const Elf64_Phdr& p) {
-        return p.p_type == PT_LOAD && !(p.p_flags & PF_W) && v >= p.p_vaddr && v - p.p_vaddr < p.p_filesz;
-      });
-      if (segment != segments.end()) {
-        auto bytes = module->image->at(v);
-        bytes = bytes.first(std::min<std::size_t>(bytes.size(), segment->p_vaddr + segment->p_filesz - v));
+      if (const Elf64_Phdr* segment = module->image->load_of(v); segment != nullptr && (segment->p_flags & PF_W) == 0) {
+        const auto bytes = module->image->at(v);
         if (!bytes.empty()) {
           const std::size_t n = std::min(bytes.size(), into.size() - done);
           std::copy_n(bytes.begin(), n, into.begin() + static_cast<std::ptrdiff_t>(done));

@@ -8,39 +8,63 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/result.h"
 #include "elf/image.h"
 #include "model/snapshot.h"
 #include "target/copied_memory.h"
+#include "target/module_list.h"
 #include "target/proc.h"
 #include "target/target.h"
 
 namespace rankstacks {
 
+// A file that a process has mapped, to be opened through that process.
+struct FileToOpen {
+  Pid pid = 0;
+  Tid tid = 0;       // a thread whose /proc entries and memory can be read
+  FileMappings file;   // its first mapping names the inode
+};
+
 // The ELF files of the processes on this machine. A mapped inode stays the same file as long as anyone maps it, so (device, inode) names it
-// across processes. Thread-safe. That it could not be opened is kept too, but for kGone: the process through which it was tried has ended, and another
-// may have it.
+// across processes. Thread-safe; copies share what is known. That a file could not be opened is kept too, but for kGone: the process through which it was
+// tried has ended, and another may have it.
 class LiveImages {
  public:
   using Opened = Result<std::shared_ptr<const elf::Image>>;
+  LiveImages();
+
+  // What is known of it; else open(), by this thread and with nothing locked: it may not come back.
   Opened find_or(std::uint64_t device, std::uint64_t inode, const std::function<Opened()>& open);
-  elf::ImageCache& files() { return files_; }
+  bool is_known(std::uint64_t device, std::uint64_t inode) const;
+
+  // Opens the file and keeps it, or why it could not be opened. What a person should know of that: how its names come about.
+  std::optional<Problem> open(const FileToOpen& wanted, const Deadline& deadline = Deadline::never());
+
+  // The file has not answered in time: nobody is to wait for it again, nor for others on its device.
+  void give_up(const FileToOpen& wanted);
 
  private:
-  std::mutex mutex_;
-  std::unordered_map<std::uint64_t, std::unordered_map<std::uint64_t, Opened>> by_inode_;
-  elf::ImageCache files_;
+  struct Shared;
+  Opened open_mapped(const FileToOpen& wanted, const Deadline& deadline, std::optional<Problem>& problem);
+  std::shared_ptr<Shared> shared_;
 };
 
 class LiveTarget final : public Target {
  public:
   // Errors name what keeps the process from being looked at (gone, a zombie, a kernel thread, another user's, traced by someone), with a hint.
-  static Result<std::unique_ptr<LiveTarget>> prepare(Pid pid, LiveImages& images);
+  static Result<std::unique_ptr<LiveTarget>> prepare(Pid pid, const LiveImages& images);
+
+  // The same in three steps, for whoever does not want to wait for files: the process by itself; those of its files that nobody has opened yet, for
+  // LiveImages::open(); its modules, of the files that were opened meanwhile.
+  static Result<std::unique_ptr<LiveTarget>> look_at(Pid pid, const LiveImages& images);
+  std::vector<FileToOpen> unopened_files() const;
+  void add_modules();
+  void add_problem(Problem problem) { problems_.push_back(std::move(problem)); }
 
   // `while_stopped` runs with all threads stopped and read() open: keep it short. Call on a thread of its own, which ends right after
   // (StoppedProcess says why).
@@ -61,14 +85,14 @@ class LiveTarget final : public Target {
   const std::vector<std::string>& command() const { return command_; }
   std::uint64_t start_ticks() const { return start_ticks_; }
   const std::vector<Problem>& problems() const { return problems_; }
-  std::vector<Problem> damage() const override { return unreadable_ ? std::vector<Problem>{*unreadable_} : std::vector<Problem>{}; }   // memory that may not be read
+  std::vector<Problem> damage() const override;   // memory that may not be read, files that do not answer
   double stopped_ms() const { return stopped_ms_; }
   std::chrono::system_clock::time_point captured_at() const { return captured_at_; }
 
  private:
-  LiveTarget(Pid pid, LiveImages& images);
+  LiveTarget(Pid pid, LiveImages images);
   Result<void> read_mappings();
-  Module make_module(const struct MappedFile& file);
+  Module make_module(const FileMappings& file);
   void read_threads();
   void add_uninterruptible(ThreadInfo& thread);
   std::vector<Range> used_stack(const ThreadInfo& thread) const;
@@ -79,12 +103,14 @@ class LiveTarget final : public Target {
 
   Pid pid_;
   Tid memory_tid_;                       // a thread whose /proc entries and memory can be read: not an ended main thread
-  LiveImages& images_;
+  LiveImages images_;
   std::string subject_, executable_;
   std::vector<std::string> command_;
   std::uint64_t start_ticks_ = 0;
   std::vector<ThreadInfo> threads_;
   std::vector<Mapping> mappings_;
+  std::vector<FileMappings> files_;        // the mappings of code, by file
+  std::vector<std::string> silent_files_;
   ModuleMap modules_;
   std::vector<Problem> problems_;
   std::optional<Problem> unreadable_;

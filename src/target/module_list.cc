@@ -16,8 +16,8 @@ bool goes_on(const Mapping& last, const Mapping& m) {
 
 }  // namespace
 
-std::vector<MappedFile> group_mappings(std::span<const Mapping> mappings) {
-  std::vector<MappedFile> files;
+std::vector<FileMappings> group_mappings(std::span<const Mapping> mappings) {
+  std::vector<FileMappings> files;
   bool open = false;
   for (const Mapping& m : mappings) {
     if (m.path.empty() || m.path.front() == '[') continue;   // bss and heap between or behind a file's mappings
@@ -29,16 +29,19 @@ std::vector<MappedFile> group_mappings(std::span<const Mapping> mappings) {
     files.back().range.end = m.range.end;
     files.back().parts.push_back(m);
   }
-  std::erase_if(files, [](const MappedFile& f) {
+  std::erase_if(files, [](const FileMappings& f) {
     return std::none_of(f.parts.begin(), f.parts.end(), [](const Mapping& m) { return m.executable; });
   });
   return files;
 }
 
-std::optional<Address> load_bias(const elf::Image& image, const MappedFile& file) {
-  for (const Mapping& m : file.parts) {
-    for (const Elf64_Phdr& p : image.segments()) {
-      if (p.p_type != PT_LOAD || p.p_filesz == 0) continue;
+std::optional<Address> load_bias(const elf::Image& image, const FileMappings& file) {
+  // Loaders make one mapping of a segment, or two, and linkers a dozen segments at most: what has more of both is made to be compared.
+  constexpr std::size_t kMostParts = 64, kMostLoads = 4096;
+  const auto loads = image.loads();
+  for (const Mapping& m : std::span(file.parts).first(std::min(file.parts.size(), kMostParts))) {
+    for (const Elf64_Phdr& p : loads.first(std::min(loads.size(), kMostLoads))) {
+      if (p.p_filesz == 0) continue;
       const std::uint64_t first = p.p_offset & ~std::uint64_t{0xfff};
       if (m.file_offset < first || m.file_offset >= p.p_offset + p.p_filesz) continue;
       if (((p.p_flags & PF_X) != 0) != m.executable) continue;

@@ -1,6 +1,7 @@
 #include "target/proc.h"
 
 #include <algorithm>
+#include <array>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <charconv>
@@ -65,28 +66,6 @@ std::string socket_address(std::string_view hex) {
   return fmt::format("[{}]:{}", shown, port);
 }
 
-// The line of /proc/PID/net/<table> whose field number `inode_field` is `inode`.
-std::optional<std::vector<std::string>> socket_line(Pid pid, const char* table, std::size_t inode_field, const std::string& inode) {
-  const auto text = read_file(fmt::format("/proc/{}/net/{}", pid, table));
-  if (!text) return std::nullopt;
-  std::size_t at = 0;
-  while (at < text->size()) {
-    std::size_t end = text->find('\n', at);
-    if (end == std::string::npos) end = text->size();
-    std::vector<std::string> fields;
-    for (std::size_t i = at; i < end;) {
-      while (i < end && (*text)[i] == ' ') ++i;
-      std::size_t stop = i;
-      while (stop < end && (*text)[stop] != ' ') ++stop;
-      if (stop > i) fields.emplace_back(*text, i, stop - i);
-      i = stop;
-    }
-    if (fields.size() > inode_field && fields[inode_field] == inode) return fields;
-    at = end + 1;
-  }
-  return std::nullopt;
-}
-
 // The states of include/net/tcp_states.h that say something to a reader.
 std::string tcp_state(const std::string& hex) {
   if (hex == "0A") return " (listening)";
@@ -95,16 +74,11 @@ std::string tcp_state(const std::string& hex) {
   return "";
 }
 
-std::optional<std::string> describe_socket(Pid pid, const std::string& inode) {
-  for (const char* table : {"tcp", "tcp6", "udp", "udp6"}) {
-    if (auto f = socket_line(pid, table, 9, inode)) {
-      const bool listening = (*f)[3] == "0A";
-      const std::string peer = listening ? "" : " -> " + socket_address((*f)[2]);
-      return fmt::format("{} {}{}{}", table, socket_address((*f)[1]), peer, table[0] == 't' ? tcp_state((*f)[3]) : "");
-    }
-  }
-  if (auto f = socket_line(pid, "unix", 6, inode)) return fmt::format("unix {}", f->size() > 7 ? (*f)[7] : fmt::format("socket:[{}]", inode));
-  return std::nullopt;
+std::string describe_socket(const char* table, const std::vector<std::string_view>& fields, const std::string& inode) {
+  if (std::string_view(table) == "unix") return fmt::format("unix {}", fields.size() > 7 ? fields[7] : fmt::format("socket:[{}]", inode));
+  const std::string state(fields[3]);
+  const std::string peer = state == "0A" ? "" : " -> " + socket_address(fields[2]);
+  return fmt::format("{} {}{}{}", table, socket_address(fields[1]), peer, table[0] == 't' ? tcp_state(state) : "");
 }
 
 }  // namespace
@@ -291,13 +265,42 @@ std::optional<Pid> tracer_of(Pid pid, Tid tid) {
   return static_cast<Pid>(*tracer);
 }
 
-std::optional<std::string> describe_fd(Pid pid, int fd) {
-  auto link = read_link(fmt::format("/proc/{}/fd/{}", pid, fd));
-  if (!link) return std::nullopt;
-  if (link->starts_with("socket:[") && link->ends_with("]")) {
-    if (auto socket = describe_socket(pid, link->substr(8, link->size() - 9))) return socket;
+void Descriptors::read_table(const char* table, std::size_t inode_field) {
+  const auto text = read_file(fmt::format("/proc/{}/net/{}", pid_, table));
+  if (!text) return;
+  std::vector<std::string_view> fields;
+  for (std::string_view rest = *text; !rest.empty();) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    fields.clear();
+    while (!line.empty()) {
+      line.remove_prefix(std::min(line.size(), line.find_first_not_of(' ')));
+      const std::string_view word = line.substr(0, line.find(' '));
+      if (!word.empty()) fields.push_back(word);
+      line.remove_prefix(word.size());
+    }
+    if (fields.size() <= inode_field) continue;
+    const std::string inode(fields[inode_field]);
+    if (!sockets_.contains(inode)) sockets_.emplace(inode, describe_socket(table, fields, inode));
   }
-  return link;
+}
+
+std::optional<std::string> Descriptors::describe(int fd) {
+  auto link = read_link(fmt::format("/proc/{}/fd/{}", pid_, fd));
+  if (!link || !link->starts_with("socket:[") || !link->ends_with("]")) return link;
+  const std::string inode = link->substr(8, link->size() - 9);
+  // The tables in the order in which a job's sockets are most likely there; no more of them than needed.
+  struct Table {
+    const char* name;
+    std::size_t inode_field;
+  };
+  constexpr std::array<Table, 5> kTables{{{"tcp", 9}, {"tcp6", 9}, {"udp", 9}, {"udp6", 9}, {"unix", 6}}};
+  while (true) {
+    if (const auto found = sockets_.find(inode); found != sockets_.end()) return found->second;
+    if (tables_read_ == kTables.size()) return link;
+    const Table& table = kTables[tables_read_++];
+    read_table(table.name, table.inode_field);
+  }
 }
 
 }  // namespace rankstacks::proc

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <string_view>
 #include <vector>
 
@@ -62,7 +63,19 @@ std::optional<Registers> waiting_registers(Pid pid, Tid tid);
 // The thread that traces this thread (ptrace(2): the tracer is a thread; process_of() tells whose), or nothing.
 std::optional<Pid> tracer_of(Pid pid, Tid tid);
 
-// What file descriptor `fd` is: a path, "pipe:[12]", "tcp 10.0.0.1:4 -> 10.0.0.2:5", "unix /run/x". Sockets by /proc/PID/net.
-std::optional<std::string> describe_fd(Pid pid, int fd);
+// What the file descriptors of a process are: a path, "pipe:[12]", "tcp 10.0.0.1:4 -> 10.0.0.2:5", "unix /run/x". Sockets by the tables of /proc/PID/net, each of
+// which is read once: a thousand threads may wait in sockets, and a machine have a million of those.
+class Descriptors {
+ public:
+  explicit Descriptors(Pid pid) : pid_(pid) {}
+  std::optional<std::string> describe(int fd);
+
+ private:
+  void read_table(const char* table, std::size_t inode_field);
+
+  Pid pid_;
+  std::size_t tables_read_ = 0;
+  std::unordered_map<std::string, std::string> sockets_;   // by inode
+};
 
 }  // namespace rankstacks::proc

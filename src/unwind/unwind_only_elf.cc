@@ -27,9 +27,14 @@ std::optional<UnwindOnlyElf> UnwindOnlyElf::copy_of(const elf::Image& image) {
   void* memory = mmap(nullptr, from.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return std::nullopt;
   UnwindOnlyElf made({static_cast<std::byte*>(memory), from.size()});
+  // No byte of a sound file is in two sections; tables and names of the largest library seen, libtorch_cuda, have 200 MB.
+  constexpr std::uint64_t kMostTaken = std::uint64_t{1} << 30;
+  std::uint64_t left = std::min<std::uint64_t>(2 * from.size(), kMostTaken);
   const auto take = [&](std::uint64_t offset, std::uint64_t size) {
     if (offset >= from.size()) return;
-    std::memcpy(made.bytes_.data() + offset, from.data() + offset, std::min<std::uint64_t>(size, from.size() - offset));
+    const std::uint64_t n = std::min({size, from.size() - offset, left});
+    std::memcpy(made.bytes_.data() + offset, from.data() + offset, n);
+    left -= n;
   };
 
   Elf64_Ehdr header;

@@ -19,7 +19,7 @@ class ProcTarget : public Target {
     memory_ = ::open((base + "/mem").c_str(), O_RDONLY | O_CLOEXEC);
     if (const auto maps = proc::read_file(base + "/maps")) mappings_ = proc::parse_maps(*maps);
     std::vector<Module> modules;
-    for (const MappedFile& file : group_mappings(mappings_)) {
+    for (const FileMappings& file : group_mappings(mappings_)) {
       Module module;
       module.path = file.path;
       module.range = file.range;

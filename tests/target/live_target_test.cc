@@ -86,7 +86,7 @@ TEST_CASE("a captured process: its threads, the call they wait in, and its memor
   REQUIRE(call);
   CHECK(call->name == "read");
   REQUIRE(call->fd);
-  CHECK(proc::describe_fd(child.pid(), *call->fd)->starts_with("pipe:["));
+  CHECK(proc::Descriptors(child.pid()).describe(*call->fd)->starts_with("pipe:["));
   CHECK(target->stopped_ms() > 0);
   CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
   // What was not copied while it stood still is not there afterwards.
@@ -436,7 +436,7 @@ TEST_CASE("the mappings of one load belong together, those of another do not") {
   const auto ranges = [](const char* maps) {
     std::string all;
     const auto mappings = proc::parse_maps(maps);
-    for (const MappedFile& f : group_mappings(mappings)) all += fmt::format("{:x}-{:x} ", f.range.start, f.range.end);
+    for (const FileMappings& f : group_mappings(mappings)) all += fmt::format("{:x}-{:x} ", f.range.start, f.range.end);
     return all;
   };
   SECTION("a file whose parts lie at offsets of their own, mapped twice, side by side") {

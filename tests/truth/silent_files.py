@@ -1,0 +1,177 @@
+"""A file system that stops answering, and memory that is never filled in: each costs its own rank, or its names, and nobody else anything. The tool ends in time,
+although what it has asked never comes back: a request that a FUSE server has taken holds whoever made it, and no signal ends that."""
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import cases
+from contract import FIXTURES, native
+from processes import Fixture, Skip, check, tool
+from truth_native import compare
+from truth_python import only_rank
+
+TIMEOUT = 4              # of the tool, in seconds
+PATIENCE = 120           # of the test: the tool's steps, each with its own limit, on a busy machine
+
+
+class SilentFileSystem:
+    def __init__(self, folder):
+        program = os.path.join(FIXTURES, "silent_fs")
+        if not os.path.exists(program):
+            raise Skip("the fixture silent_fs is not built: libfuse3-dev is missing")
+        if not os.path.exists("/dev/fuse"):
+            raise Skip("there is no /dev/fuse")
+        if os.geteuid() != 0:
+            raise Skip("mounting needs root")
+        self.source, self.place = os.path.join(folder, "source"), os.path.join(folder, "mounted")
+        os.mkdir(self.source)
+        os.mkdir(self.place)
+        self.process = subprocess.Popen([program, self.source, self.place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        line = self.process.stdout.readline()
+        if not line:
+            raise Skip("FUSE cannot be mounted here: %s" % self.process.communicate()[1].decode(errors="replace").strip())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.process.kill()            # what waits for it fails, and goes on
+        self.process.wait()
+        subprocess.run(["umount", "-l", self.place], check=False, stderr=subprocess.DEVNULL)
+
+    def add(self, path, name=None):
+        shutil.copy(path, os.path.join(self.source, name or os.path.basename(path)))
+        return os.path.join(self.place, name or os.path.basename(path))
+
+    def be_silent(self, how):
+        self.process.stdin.write(how)
+        self.process.stdin.flush()
+        check(self.process.stdout.read(1) == how, "the file system does not listen")
+
+
+def report_in_time(*arguments):
+    """The tool's report and its exit status; it has to end by itself."""
+    start = time.monotonic()
+    process = subprocess.Popen([tool()] + [str(a) for a in arguments] + ["--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.stdout.close()
+        process.stderr.close()
+        check(False, "the tool has not ended after %d s" % PATIENCE)
+    check(out, "no report (status %d): %s" % (process.returncode, err.decode(errors="replace")))
+    return json.loads(out), process.returncode, time.monotonic() - start
+
+
+def told(rank):
+    return " ".join(problem["message"] + " " + (problem["hint"] or "") for problem in rank["problems"])
+
+
+def padded_program(folder):
+    """A program whose symbols lie far behind what the kernel reads to run it."""
+    program, padding = os.path.join(folder, "padded"), os.path.join(folder, "padding")
+    with open(padding, "wb") as file:
+        file.truncate(16 << 20)
+    subprocess.run(["objcopy", "--add-section", ".padding=" + padding, os.path.join(FIXTURES, "threads"), program], check=True)
+    return program
+
+
+def check_live(folder, how):
+    with SilentFileSystem(folder) as fs:
+        program = fs.add(padded_program(folder))
+        with Fixture([program]) as stuck, native("threads") as well, native("chain") as other:
+            fs.be_silent(how)
+            report, status, _ = report_in_time("attach", "--samples", 1, "--timeout", TIMEOUT, "--pids", "%d,%d,%d" % (well.pid, stuck.pid, other.pid))
+            check(status == 1, "exit status %d" % status)
+            rank = only_rank(report, stuck.pid)
+            check(rank["status"] in ("partial", "failed"), "the rank on the silent file system is %s" % rank["status"])
+            check(program in told(rank) and "--timeout" in told(rank), "its problems name neither the file nor what to do: %s" % told(rank))
+            for fixture in (well, other):
+                rank = only_rank(report, fixture.pid)
+                check(rank["status"] == "complete", "a rank beside it is %s: %s" % (rank["status"], told(rank)))
+                compare(fixture.ready, rank, "beside a silent file system")
+
+
+def case_live_all_is_silent(folder):
+    check_live(folder, b"a")
+
+
+def case_live_reads_are_silent(folder):
+    check_live(folder, b"r")
+
+
+def case_several_looks(folder):
+    with SilentFileSystem(folder) as fs:
+        program = fs.add(os.path.join(FIXTURES, "threads"))
+        with Fixture([program]) as stuck, native("threads") as well:
+            fs.be_silent(b"a")
+            report, status, _ = report_in_time("attach", "--timeout", TIMEOUT, "--pids", "%d,%d" % (well.pid, stuck.pid))
+            check(status == 1, "exit status %d" % status)
+            check(only_rank(report, well.pid)["status"] == "complete", "the rank beside it: %r" % told(only_rank(report, well.pid)))
+
+
+def core_of(fixture, path):
+    subprocess.run(["gcore", "-o", path, str(fixture.pid)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return "%s.%d" % (path, fixture.pid)
+
+
+def case_core_on_it(folder):
+    with SilentFileSystem(folder) as fs, native("threads") as one, native("chain") as two:
+        good = core_of(one, os.path.join(folder, "core"))
+        stuck = fs.add(core_of(two, os.path.join(folder, "core")))
+        fs.be_silent(b"a")
+        report, status, _ = report_in_time("core", "--timeout", TIMEOUT, good, stuck)
+        check(status == 1, "exit status %d" % status)
+        ranks = {rank["path"]: rank for rank in report["ranks"]}
+        check(ranks[good]["status"] == "complete", "the core beside it is %s: %s" % (ranks[good]["status"], told(ranks[good])))
+        check(ranks[stuck]["status"] == "failed" and stuck in told(ranks[stuck]), "the core on it: %r" % told(ranks[stuck]))
+
+
+def case_cores_name_a_file_on_it(folder):
+    with SilentFileSystem(folder) as fs:
+        program = fs.add(os.path.join(FIXTURES, "threads"))
+        with Fixture([program]) as one, native("threads") as two:
+            stuck, good = core_of(one, os.path.join(folder, "core")), core_of(two, os.path.join(folder, "core"))
+        fs.be_silent(b"a")
+        report, status, _ = report_in_time("core", "--timeout", TIMEOUT, good, stuck)
+        check(status == 1, "exit status %d" % status)
+        ranks = {rank["path"]: rank for rank in report["ranks"]}
+        check(ranks[good]["status"] == "complete", "the core beside it is %s: %s" % (ranks[good]["status"], told(ranks[good])))
+        check(program in told(ranks[stuck]), "the core that names a file on it: %r" % told(ranks[stuck]))
+
+
+def case_saved_report_on_it(folder):
+    with SilentFileSystem(folder) as fs, native("chain") as fixture:
+        saved = os.path.join(folder, "saved.json")
+        subprocess.run([tool(), "attach", "--samples", "1", "--pids", str(fixture.pid), "--format", "json", "-o", saved], check=True)
+        stuck = fs.add(saved)
+        fs.be_silent(b"a")
+        report, status, _ = report_in_time("report", "--timeout", TIMEOUT, saved, stuck)
+        check(status == 1 and len(report["ranks"]) == 1, "exit status %d, %d ranks" % (status, len(report["ranks"])))
+
+
+def check_memory(which):
+    with native("silent_memory", which) as stuck, native("threads") as well:
+        report, status, _ = report_in_time("attach", "--samples", 1, "--timeout", TIMEOUT, "--pids", "%d,%d" % (stuck.pid, well.pid))
+        rank = only_rank(report, well.pid)
+        check(rank["status"] == "complete", "the rank beside it is %s: %s" % (rank["status"], told(rank)))
+        compare(well.ready, rank, "beside silent memory")
+        return only_rank(report, stuck.pid), status
+
+
+def case_environment_never_filled_in(folder):
+    rank, status = check_memory("environ")
+    check(status == 1 and rank["status"] == "failed", "status %d, the rank is %s" % (status, rank["status"]))
+    check("pid %d" % rank["pid"] in told(rank) and "--timeout" in told(rank), "its problems: %r" % told(rank))
+
+
+def case_arguments_never_filled_in(folder):
+    # Whether the kernel waits here, or says that they cannot be read, depends on it; the report has the others either way.
+    check_memory("arguments")
+
+
+if __name__ == "__main__":
+    cases.run(globals(), "silent")
