@@ -7,6 +7,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "base/memory_limit.h"
 #include "base/workers.h"
 #include "elf/bytes.h"
 
@@ -140,6 +141,10 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
   header.e_shnum = static_cast<Elf64_Half>(headers.size());
   header.e_shstrndx = static_cast<Elf64_Half>(headers.size() - 1);
 
+  if (!take_memory(MemoryUse::kSections, header.e_shoff)) {
+    return fail({.code = ErrorCode::kLimit, .subject = image.name(), .what = fmt::format("its debug sections would take {} MiB of memory: more than is left for such", header.e_shoff >> 20),
+                 .hint = "where memory is to be had, give it more with --memory"});
+  }
   std::vector<std::byte> bytes(header.e_shoff + headers.size() * sizeof(Elf64_Shdr));
   put(bytes, 0, header);
   // The largest first: .debug_info alone is more than half of them.

@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "base/memory_limit.h"
 #include "base/workers.h"
 #include "model/rank_order.h"
 
@@ -34,8 +35,10 @@ void fail_rank(RankStacks& rank, const Error& error) {
 }
 
 void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options) {
+  const std::size_t of_each = share_of_memory(options.memory, MemoryUse::kFrames) / kBytesOfFrame / std::max<std::size_t>(1, ranks.size());
+  const std::size_t most = std::clamp(of_each, kLeastFramesOfRank, kMostFramesOfRank);
   run_side_by_side(ranks.size(), [&](std::size_t i) {
-    if (ranks[i].stacks.empty()) unwind_threads(ranks[i], options.unwinder, Deadline::after(ranks[i].time_left));
+    if (ranks[i].stacks.empty()) unwind_threads(ranks[i], options.unwinder, Deadline::after(ranks[i].time_left), most);
   });
 }
 

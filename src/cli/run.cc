@@ -14,6 +14,7 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/motion.h"
+#include "base/memory_limit.h"
 #include "capture/capture_job.h"
 #include "capture/job_processes.h"
 #include "cli/options.h"
@@ -192,6 +193,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
   const Options& options = std::get<Options>(parsed);
 
   if (options.command == Options::Command::kDoctor) return run_doctor(options, out, err);
+  enforce_memory_limit(options.capture.memory);
   JobSnapshot job;
   std::optional<Analysis> analyzed;
   bool all_read = true;

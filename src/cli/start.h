@@ -13,4 +13,8 @@ void raise_limit_of_files();
 // A limit on the size of files ends a write with an error, which is said, instead of the process (setrlimit(2), RLIMIT_FSIZE).
 void outlive_limit_of_file_size();
 
+// _exit(), for where something of the tool was left behind in the kernel, which shares its memory and its descriptors: nothing is destroyed that it may
+// use, and the descriptors are closed first, so that a pipe ends for who reads it.
+[[noreturn]] void leave_at_once(int status);
+
 }  // namespace rankstacks
