@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -38,6 +39,14 @@ std::size_t usual_copy(std::size_t threads) {
 }
 
 Range at_most(Range range, std::uint64_t bytes) { return {range.start, std::min(range.end, range.start + bytes)}; }
+
+// Lets the calling thread's heap grow: a mebibyte in it is free afterwards, as long as what is returned keeps it from being given back.
+std::vector<std::byte> warm_heap() {
+  constexpr std::size_t kPieces = 16, kPiece = 64u << 10, kLast = 64;
+  std::array<std::vector<std::byte>, kPieces> pieces;
+  for (auto& piece : pieces) piece.resize(kPiece);
+  return std::vector<std::byte>(kLast);
+}
 
 constexpr int kUninterruptibleLooks = 5;   // a millisecond apart
 
@@ -438,7 +447,16 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
 
   memory_.clear(limits);   // what was read while it ran: only the still picture counts
   memory_.reserve(usual_copy(threads_.size()));
-  LeavableThread reader([] { hurry(); });
+  // The reader is at its post before the process stands still: it has a processor, its class, and memory that needs no growing (copy_arena.h says why).
+  std::atomic<int> is_ready{0};
+  std::vector<std::byte> held;
+  LeavableThread reader([&] {
+    hurry();
+    held = warm_heap();
+    is_ready = 1;
+    is_ready.notify_one();
+  });
+  is_ready.wait(0);
   auto stopped = StoppedProcess::stop(pid_, start_ticks_, uninterruptible);
   if (!stopped) {
     if (stopped.error().os_errno == 0) return fail(stopped.error());
@@ -455,8 +473,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   reader.start([&] {
     read_still_process(reader);
     while_stopped();
-    hurry_no_more();
-  });
+  });   // and ends, in a hurry: in its former class it might not get to say that it is done
   const bool in_time = reader.wait_until(end);
   if (!in_time) memory_.end_fetching();
   // An exec needs a thread that runs.

@@ -3,6 +3,8 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
+#include "base/hurry.h"
+
 namespace rankstacks {
 namespace {
 
@@ -37,6 +39,7 @@ void StopWatcher::is_seized() {
 }
 
 void StopWatcher::watch() {
+  hurry();   // else, on a busy machine, the thread that stops the process would wait for this one with the mutex in its hands
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kPause, [this] { return quits_; })) {
     if (seizes_ && Clock::now() >= end_) calls_.end();
