@@ -8,6 +8,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "base/memory_limit.h"
 #include "base/workers.h"
 #include "elf/bytes.h"
 #include "symbolizers/debug_elf.h"
@@ -105,6 +106,10 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
     contents.push_back(packed);
     names.push_back(section.name);
     if (contents.size() > DebugElf::kMostSections) return malformed("too many debug sections");
+  }
+  if (!take_memory(MemoryUse::kSections, plain.size())) {
+    return fail({.code = ErrorCode::kLimit, .subject = image.name(), .what = fmt::format("its debug sections would take {} MiB of memory: more than is left for such", plain.size() >> 20),
+                 .hint = "where memory is to be had, give it more with --memory"});
   }
   plain.lay_out(image.type());
   // The largest first: .debug_info alone is more than half of them.

@@ -19,6 +19,8 @@ class Deadline {
     return Deadline(span > Clock::time_point::max() - now ? Clock::time_point::max() : now + span);
   }
 
+  static Deadline at(Clock::time_point end) { return Deadline(end); }
+
   bool passed() const noexcept { return end_ != Clock::time_point::max() && Clock::now() >= end_; }
 
   // What is left of it, to be counted on later: work on one rank rests while others have their turn.

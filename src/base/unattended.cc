@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <pthread.h>
-#include <sched.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
+
+#include "base/sibling_process.h"
 
 namespace rankstacks {
 namespace {
@@ -44,9 +42,7 @@ struct Batch {
 
 struct Worker {
   std::shared_ptr<Batch> batch;
-  pid_t tool = getpid();
   std::optional<std::size_t> piece;
-  bool ended_well = false;
   bool given_up = false;   // its last piece was, and another worker has its place
 };
 thread_local Worker* this_worker = nullptr;
@@ -72,40 +68,10 @@ void take_turns(Worker& worker) {
   }
 }
 
-int worker_process(void* argument) noexcept {
-  Worker& worker = *static_cast<Worker*>(argument);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == worker.tool) take_turns(worker);   // else the tool has ended already
-  worker.ended_well = true;
-  _exit(0);
-}
-
-// A process beside this one that shares all but the thread group, while this thread waits: the two use the same stack and the same thread-local
-// variables, which belong to one at a time.
-void work_in_process_of_its_own(Worker& worker) {
-  // This thread's own frames go on below here until the other has ended: in what is left free between the two.
-  constexpr std::uintptr_t kKeptForThisThread = 64u << 10;
-  auto* top = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - kKeptForThisThread) & ~std::uintptr_t{63});
-  const pid_t process = clone(&worker_process, top, CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS | CLONE_SIGHAND, &worker);
-  if (process < 0) {   // a limit of processes, or a system call filter: then by the thread itself
-    take_turns(worker);
-    return;
-  }
-  int status = 0;
-  const bool known = waitpid(process, &status, __WALL) == process;
-  if (worker.ended_well) return;
-  // It ended the tool, or crashed: so does the tool.
-  if (known && WIFSIGNALED(status)) {
-    std::signal(WTERMSIG(status), SIG_DFL);
-    raise(WTERMSIG(status));
-  }
-  _exit(known && WIFEXITED(status) ? WEXITSTATUS(status) : 2);
-}
-
 void* worker_thread(void* argument) {
   const std::unique_ptr<Worker> worker(static_cast<Worker*>(argument));
   this_worker = worker.get();
-  work_in_process_of_its_own(*worker);
+  in_sibling_process([&] { take_turns(*worker); });
   const std::lock_guard lock(worker->batch->mutex);
   if (!worker->given_up) --worker->batch->workers;
   worker->batch->changed.notify_all();
@@ -114,7 +80,7 @@ void* worker_thread(void* argument) {
 
 // False: no thread is to be had.
 bool start_worker(const std::shared_ptr<Batch>& batch) {
-  constexpr std::size_t kStack = 9u << 20;   // the usual 8 MiB of a thread, and what work_in_process_of_its_own() leaves free
+  constexpr std::size_t kStack = 9u << 20;   // the usual 8 MiB of a thread, and what in_sibling_process() leaves free
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -198,6 +164,8 @@ void reading_now(const std::string& what) {
 }
 
 bool any_given_up() { return something_given_up; }
+
+void note_given_up() { something_given_up = true; }
 
 void end_at_once(int status) {
   // Not above the usual ones: a worker that still runs may open others, and none of those is anybody's pipe.

@@ -61,6 +61,7 @@ void reading_now(const std::string& what);
 
 // Whether something was given up and may still be under way: then the tool must end by end_at_once(), as nothing that it may use can be destroyed.
 bool any_given_up();
+void note_given_up();   // by others that leave something behind (leavable_thread.h)
 
 // _exit, with everything closed first: what was given up shares the descriptors, and would keep a pipe open.
 [[noreturn]] void end_at_once(int status);

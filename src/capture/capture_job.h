@@ -22,6 +22,8 @@ struct CaptureOptions {
   // --timeout: for reading and unwinding one rank, and for looking up the functions of one file. What it cuts short is said, and the rank is partial.
   std::chrono::steady_clock::duration timeout = kDefaultTimeout;
   static constexpr std::chrono::seconds kDefaultTimeout{60};
+  std::size_t memory = kDefaultMemory;     // --memory: of the whole tool. What does not fit is left out and said, and the ranks are partial
+  static constexpr std::size_t kDefaultMemory = std::size_t{4} << 30;   // where nobody has asked how much the machine has
 };
 
 struct LiveRequest {

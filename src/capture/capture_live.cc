@@ -9,6 +9,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "base/workers.h"
 #include "capture/capture_job.h"
@@ -171,21 +172,25 @@ std::string host_name() {
   return name;
 }
 
-// A process does not stand still for longer, whatever its memory looks like; a sound one is read in milliseconds.
-constexpr std::chrono::seconds kLongestStop{2};
-
 // False: it could not be captured, and the rank says why.
-bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python::RuntimeCandidate>& interpreters) {
-  const auto captured = target.capture([&] {
+bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python::RuntimeCandidate>& interpreters, const CopyLimits& limits) {
+  const auto copied = [&] {
     read_syscalls(rank);
     read_exceptions(rank);
-    read_python(rank, interpreters, Deadline::after(kLongestStop), "2 s of standing still");
-  });
+    const auto still = target.stands_still();
+    if (still) read_python(rank, interpreters, *still, "2 s of standing still");
+    else read_python(rank, interpreters, Deadline::after(rank.time_left));
+  };
+  const auto captured = target.capture(copied, limits);
   RankSnapshot& snapshot = rank.snapshot;
   snapshot.problems.insert(snapshot.problems.begin(), target.problems().begin(), target.problems().end());
   if (!captured) {
     fail_rank(rank, captured.error());
     return false;
+  }
+  for (const Problem& cut : target.cuts()) {
+    snapshot.problems.push_back(cut);
+    snapshot.status = Status::kPartial;
   }
   snapshot.stopped_ms = target.stopped_ms();
   // The process runs again: these read /proc, and its descriptors are what they were unless it moved on meanwhile.
@@ -196,10 +201,14 @@ bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python:
 }
 
 // Everything is stopped, copied and resumed. Afterwards targets[i] is nullptr where that failed, and the rank says why.
-void capture_side_by_side(std::vector<RankStacks>& ranks, std::vector<LiveTarget*>& targets, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters) {
+void capture_side_by_side(std::vector<RankStacks>& ranks, std::vector<LiveTarget*>& targets, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
+                          std::size_t memory) {
   const NoSuspension none_is_left_stopped;
+  const std::size_t copies = share_of_memory(memory, MemoryUse::kCopies);
+  const auto pool = std::make_shared<CopyPool>(copies / 2);
+  const CopyLimits limits = CopyLimits::share(copies, ranks.size(), pool);
   run_on_fresh_threads(ranks.size(), [&](std::size_t i) {
-    if (targets[i] != nullptr && !capture_one(ranks[i], *targets[i], *interpreters[i])) targets[i] = nullptr;
+    if (targets[i] != nullptr && !capture_one(ranks[i], *targets[i], *interpreters[i], limits)) targets[i] = nullptr;
   });
 }
 
@@ -218,7 +227,7 @@ class LaterLooks {
              bool glances)
       : images_(images), options_(options), with_glances_(glances) {
     for (std::size_t i = 0; i < first.size(); ++i)
-      if (first[i] != nullptr) processes_.push_back({first[i]->pid(), first[i]->start_ticks(), interpreters[i]});
+      if (first[i] != nullptr && !first[i]->does_not_answer()) processes_.push_back({first[i]->pid(), first[i]->start_ticks(), interpreters[i]});
   }
 
   // A look is unwound at once: there is time until the next, and what was copied for it can go.
@@ -252,8 +261,10 @@ class LaterLooks {
       interpreters[i] = processes_[i].interpreters;
       ranks[i].target = std::move(prepared[i]);
     }
-    capture_side_by_side(ranks, targets, interpreters);
+    capture_side_by_side(ranks, targets, interpreters, options_.memory);
     unwind_ranks(ranks, options_);
+    for (const LiveTarget* target : targets)
+      if (target != nullptr && target->does_not_answer()) std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
     forget_copies(ranks, targets);
     looks.push_back(std::move(ranks));
   }
@@ -410,7 +421,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
     if (nccl.problem && rank.snapshot.pid == nccl.troubled) rank.snapshot.problems.push_back(*nccl.problem);
 
   const auto first_look = std::chrono::steady_clock::now();
-  capture_side_by_side(ranks, targets, interpreters);
+  capture_side_by_side(ranks, targets, interpreters, options.memory);
 
   WallClock::time_point first = WallClock::time_point::max();
   for (const LiveTarget* target : targets)

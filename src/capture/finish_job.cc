@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <memory>
 
+#include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "model/rank_order.h"
 
@@ -36,6 +37,8 @@ void fail_rank(RankStacks& rank, const Error& error) {
 }
 
 void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options) {
+  const std::size_t of_each = share_of_memory(options.memory, MemoryUse::kFrames) / kBytesOfFrame / std::max<std::size_t>(1, ranks.size());
+  const std::size_t most = std::clamp(of_each, kLeastFramesOfRank, kMostFramesOfRank);
   std::vector<std::size_t> unread;
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i].target && ranks[i].stacks.empty()) unread.push_back(i);
@@ -51,9 +54,9 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
     rank = RankStacks();
   }
   // The walk looks at the clock itself, and ends with what it has; beyond that, it does not end by itself.
-  const auto outcomes = Unattended{[work, choice = options.unwinder](std::size_t n) {
+  const auto outcomes = Unattended{[work, most, choice = options.unwinder](std::size_t n) {
                                      RankStacks& rank = (*work)[n];
-                                     unwind_threads(rank, choice, Deadline::after(rank.time_left));
+                                     unwind_threads(rank, choice, Deadline::after(rank.time_left), most);
                                    }, Unattended::beyond(limit)}.run(unread.size());
   for (std::size_t n = 0; n < unread.size(); ++n) {
     RankStacks& rank = ranks[unread[n]];

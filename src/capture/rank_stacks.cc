@@ -222,11 +222,12 @@ void read_exceptions(RankStacks& rank) {
 }
 
 void read_syscalls(RankStacks& rank) {
+  rank.syscalls.clear();
   for (const ThreadInfo& t : rank.target->threads()) rank.syscalls.push_back(t.registers ? blocked_syscall(*rank.target, *t.registers) : std::nullopt);
   read_futex_owners(rank);
 }
 
-void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline) {
+void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline, std::size_t most_frames) {
   if (!rank.target) return;
   const LimitedTarget target(*rank.target, deadline);
   const auto first = choice == UnwinderChoice::kLibdwfl ? make_libdwfl_unwinder(target) : make_libunwind_unwinder(target);
@@ -238,7 +239,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       rank.stacks.push_back({.end = StackEnd::kMemoryUnavailable});
       continue;
     }
-    const bool too_many = frames >= kMostFramesOfRank || unwound >= kMostUnwoundOfRank;
+    const bool too_many = frames >= most_frames || unwound >= kMostUnwoundOfRank;
     if (target.gave_up() || too_many) {
       rank.stacks.push_back(innermost_only(*thread.registers, target.gave_up() ? StackEnd::kMemoryUnavailable : StackEnd::kDepthLimit));
       continue;
@@ -264,7 +265,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
                                       "it is cut off, or was taken without private memory: see ulimit -c and bit 0 of /proc/PID/coredump_filter, and take it again"});
     worsen(rank.snapshot, Status::kPartial);
   }
-  if (frames >= kMostFramesOfRank || unwound >= kMostUnwoundOfRank) {
+  if (frames >= most_frames || unwound >= kMostUnwoundOfRank) {
     rank.snapshot.problems.push_back({fmt::format("{} frames in all: threads after that are shown with their innermost frame alone", unwound), std::nullopt});
     worsen(rank.snapshot, Status::kPartial);
   }

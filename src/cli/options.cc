@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "report/sanitize.h"
 
@@ -79,6 +80,17 @@ CLI::Validator is_there(bool folder) {
           ""};
 }
 
+// Less than the tool itself takes, with a few threads, would only end it at once.
+CLI::Validator a_size() {
+  return {[](std::string& word) {
+            constexpr std::size_t kLeast = 128u << 20;
+            const auto bytes = parse_size(word);
+            if (!bytes) return fmt::format("expected a size as 512M or 2G, found \"{}\"", sanitize(word));
+            return *bytes >= kLeast ? std::string() : fmt::format("expected at least 128M, found \"{}\"", sanitize(word));
+          },
+          ""};
+}
+
 CLI::Validator not_empty() {
   return {[](std::string& path) { return path.empty() ? std::string("expected a file's name, found none") : std::string(); }, ""};
 }
@@ -100,7 +112,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   double interval = std::chrono::duration<double>(LiveRequest().interval).count();
   double timeout = std::chrono::duration<double>(CaptureOptions::kDefaultTimeout).count();
   std::vector<std::string> pid_words;
-  std::string nvml_folder, gpu_core;
+  std::string nvml_folder, gpu_core, memory;
   int gpu_core_limit = 1024;
 
   const auto writing = [&](CLI::App* sub) {
@@ -118,6 +130,9 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   };
   const auto common = [&](CLI::App* sub) {
     writing(sub);
+    sub->add_option("--memory", memory, "the most that the tool takes, as 512M or 2G; what does not fit is left out, and said (default: half of the machine's, or of the container's)")
+        ->type_name("SIZE")
+        ->check(a_size());
     sub->add_option("--threads", threads, "all: show every thread of every rank in full (text)")->check(CLI::IsMember({"all", "clusters"}));
     sub->add_option("--rank", options.ranks, "show these ranks' threads in full (text): a number, host:pid or pid; may be repeated")->type_name("RANK")->delimiter(',');
   };
@@ -211,6 +226,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   options.looks_as_needed = attach->parsed() && samples->count() == 0 && pause->count() == 0;
   options.live.interval = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval));
   options.capture.timeout = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(timeout));
+  options.capture.memory = memory.empty() ? default_memory_limit() : parse_size(memory).value_or(default_memory_limit());
   options.capture.symbols.sysroot = options.core.sysroot;
   // A folder named for libraries may hold their debug files as well, as .build-id trees.
   options.capture.symbols.debug_directories.insert(options.capture.symbols.debug_directories.begin(), options.core.search.begin(), options.core.search.end());

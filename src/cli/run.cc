@@ -16,6 +16,7 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/motion.h"
+#include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "capture/capture_job.h"
 #include "capture/job_processes.h"
@@ -217,6 +218,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   options.live.nvml.machine = options.gpu.machine = machine;
 
   if (options.command == Options::Command::kDoctor) return run_doctor(options, out, err);
+  enforce_memory_limit(options.capture.memory);
   JobSnapshot job;
   std::optional<Analysis> analyzed;
   bool all_read = true;

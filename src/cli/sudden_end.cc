@@ -16,7 +16,7 @@ namespace {
 void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.size()); }
 
 [[noreturn]] void out_of_memory() {
-  say("rankstacks: out of memory\nhint: a limit on this shell (ulimit -v) or on this container leaves too little; look at fewer ranks at once\n");
+  say("rankstacks: out of memory\nhint: --memory, a limit on this shell (ulimit -v) or on this container leaves too little; look at fewer ranks at once\n");
   _exit(2);
 }
 
@@ -54,7 +54,7 @@ void aborted(int signal, siginfo_t* info, void*) {
     return;
   }
   say("rankstacks: cannot go on: a library has called abort(); what it says of that is above\n"
-      "hint: \"Unexpected error\" and failed assertions are how one runs out of memory: a limit on this shell (ulimit -v) or on this container leaves too little\n");
+      "hint: \"Unexpected error\" and failed assertions are how one runs out of memory: --memory, a limit on this shell (ulimit -v) or on this container leaves too little\n");
   _exit(2);
 }
 

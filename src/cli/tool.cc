@@ -1,7 +1,9 @@
 #include "cli/tool.h"
 
 #include <iostream>
+#include <string_view>
 
+#include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "cli/run.h"
 #include "cli/start.h"
@@ -16,6 +18,7 @@ int run_tool(int argc, const char* const* argv, const gpu::Machine& machine) {
   raise_limit_of_files();
   outlive_limit_of_file_size();
   end_at_once_without_memory();
+  if (argc > 1 && std::string_view(argv[1]).starts_with("--internal-")) lift_memory_limit();   // the tool's own, not the driver's in a helper
   gpu::run_nvml_helper_if_asked(argc, argv, machine);
   gpu::run_session_helper_if_asked(argc, argv, machine);
   const int status = run(argc, argv, std::cout, std::cerr, machine);

@@ -162,10 +162,12 @@ class Borrowed {
   ~Borrowed() { let_go(); }
 
   Attempt call(const Candidate& candidate, ProcessCode& code, Address function, Address trampoline,
-               std::chrono::milliseconds limit) {
+               std::chrono::milliseconds limit, const std::function<bool()>& about_to_call) {
     call_ = candidate.call;
     if (auto refused = seize(); refused || error_) return {std::move(refused), outcome()};
     if (auto refused = refusal(candidate.wait, code); refused || error_) return {std::move(refused), outcome()};
+    if (about_to_call && !about_to_call())
+      return {std::nullopt, fail(error(ErrorCode::kGone, "it is not called: whoever asked for it has ended"))};
     if (auto done = begin(function, trampoline); !done) return {std::nullopt, std::move(done)};
     return {std::nullopt, run(limit)};
   }
@@ -528,7 +530,8 @@ using LookedAt = std::map<Tid, std::pair<Wait, Refused>>;
 
 // Every thread once, and the call on the first that can be borrowed. Nothing: all were refused.
 std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::optional<Tid> only, Address function,
-                                             std::chrono::milliseconds limit, LookedAt& looked_at,
+                                             std::chrono::milliseconds limit,
+                                             const std::function<bool()>& about_to_call, LookedAt& looked_at,
                                              std::map<Tid, Refused>& refused) {
   if (auto same = process.check(); !same) return fail(same.error());
   auto code = ProcessCode::read(process.pid);
@@ -549,7 +552,7 @@ std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::opti
     Attempt attempt;
     {
       Borrowed thread(process, candidate.tid);
-      attempt = thread.call(candidate, *code, function, *trampoline, limit);
+      attempt = thread.call(candidate, *code, function, *trampoline, limit, about_to_call);
     }
     if (attempt.refused) {
       refused[candidate.tid] = *attempt.refused;
@@ -571,11 +574,11 @@ auto on_a_thread_of_its_own(const F& work) {
 }
 
 Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, Address function,
-                            std::chrono::milliseconds limit) {
+                            std::chrono::milliseconds limit, const std::function<bool()>& about_to_call) {
   LookedAt looked_at;
   std::map<Tid, Refused> refused;
   for (const auto start = Clock::now(); Clock::now() - start < kChoicePatience; std::this_thread::sleep_for(kPause)) {
-    if (auto done = one_pass(process, only, function, limit, looked_at, refused)) return std::move(*done);
+    if (auto done = one_pass(process, only, function, limit, about_to_call, looked_at, refused)) return std::move(*done);
     if (only) std::erase_if(refused, [&](const auto& r) { return r.first != *only; });
     if (std::none_of(refused.begin(), refused.end(), [](const auto& r) { return is_passing(r.second.why); })) break;
   }
@@ -592,12 +595,13 @@ Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, A
 
 }   // namespace
 
-Result<BorrowedCall> borrow_and_call(const ProcessId& process, Address function, std::chrono::milliseconds limit) {
-  return on_a_thread_of_its_own([&] { return borrow(process, std::nullopt, function, limit); });
+Result<BorrowedCall> borrow_and_call(const ProcessId& process, Address function, std::chrono::milliseconds limit,
+                                     const std::function<bool()>& about_to_call) {
+  return on_a_thread_of_its_own([&] { return borrow(process, std::nullopt, function, limit, about_to_call); });
 }
 
 Result<BorrowedCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit) {
-  return on_a_thread_of_its_own([&] { return borrow(process, tid, function, limit); });
+  return on_a_thread_of_its_own([&] { return borrow(process, tid, function, limit, {}); });
 }
 
 }   // namespace rankstacks::gpu

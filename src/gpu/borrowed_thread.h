@@ -24,6 +24,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 
 #include "base/result.h"
 #include "base/types.h"
@@ -37,11 +38,13 @@ struct BorrowedCall {
 };
 
 // Chooses a thread and calls `function` on it. Threads are tried in the order of their suitability, and what is refused
-// gives way to the next; once the call has begun on one, no other is tried. Errors: kUnsupported: no thread of it can
+// gives way to the next; once the call has begun on one, no other is tried. `about_to_call` is asked when a thread stands
+// ready: if it says no, nobody is called, and the error is kGone. Errors: kUnsupported: no thread of it can
 // be borrowed (how many, and why), or it has no signal trampoline; kPermission; kGone: it has ended, or the pid is
 // another process's; kTimeout: after `limit` the call was given up, and the thread put back where it was; kUnreadable:
 // the function ended by a signal of its own, and the thread was put back as well.
-Result<BorrowedCall> borrow_and_call(const ProcessId& process, Address function, std::chrono::milliseconds limit);
+Result<BorrowedCall> borrow_and_call(const ProcessId& process, Address function, std::chrono::milliseconds limit,
+                                     const std::function<bool()>& about_to_call = {});
 
 // The same on this one thread, or the reason against it.
 Result<BorrowedCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit);

@@ -63,6 +63,7 @@ class Watchdog {
   void entered(Phase phase) {
     phase_ = phase;
     trace(trace_, fmt::format("phase {}", static_cast<int>(phase)), std::chrono::duration<double, std::milli>(Clock::now() - started_).count());
+    if (phase == Phase::kTriggered) return;    // the broker tells that, as it asks
     const char byte = static_cast<char>(phase);
     tell('p', {&byte, 1});
   }
@@ -120,12 +121,21 @@ void close_others(const std::vector<int>& kept) {
   for (const int fd : others) ::close(fd);
 }
 
-Result<void> enter(const std::vector<FileDescriptor>& namespaces, Pid pid) {
-  for (const FileDescriptor& fd : namespaces)
-    if (setns(fd.get(), 0) != 0)
-      return fail({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", pid), .what = "its namespaces cannot be entered", .where = {}, .os_errno = errno,
-                   .hint = "run rankstacks as root of the machine, or inside of the container"});
-  if (chdir("/") != 0) return fail({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", pid), .what = "its root directory cannot be entered", .where = {}, .os_errno = errno, .hint = {}});
+bool is_own_root(const FileDescriptor& root) {
+  struct stat own{}, theirs{};
+  return stat("/", &own) == 0 && fstat(root.get(), &theirs) == 0 && own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino;
+}
+
+Result<void> enter(const ClientSurroundings& surroundings) {
+  const auto refuse = [&](const char* what) {
+    return fail({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", surroundings.point.pid()), .what = what, .where = {}, .os_errno = errno,
+                 .hint = "run rankstacks as root of the machine, or inside of the container"});
+  };
+  for (const FileDescriptor& fd : surroundings.namespaces)
+    if (setns(fd.get(), 0) != 0) return refuse("its namespaces cannot be entered");
+  // An ordinary user may not, and need not: the process has the same root then.
+  if ((fchdir(surroundings.root.get()) != 0 || chroot(".") != 0) && (errno != EPERM || !is_own_root(surroundings.root))) return refuse("its root directory cannot be entered");
+  if (chdir("/") != 0) return refuse("its root directory cannot be entered");
   return {};
 }
 
@@ -168,11 +178,11 @@ bool run(const ClientTask& task, const ClientSurroundings& surroundings, const T
   const auto library = load(surroundings.point.driver());
   if (!library) return refused(library.error());
   if (const auto engine = load_debug_engine(surroundings.point, surroundings.machine); !engine) return refused(engine.error());
-  std::vector<int> kept{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, task.core, task.trace}, doors{surroundings.rights.user_namespace.get()};
+  std::vector<int> kept{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, task.core, task.trace}, doors{surroundings.rights.user_namespace.get(), surroundings.root.get()};
   for (const FileDescriptor& fd : surroundings.namespaces) doors.push_back(fd.get());
   kept.insert(kept.end(), doors.begin(), doors.end());
   close_others(kept);                      // the process's memory among them
-  if (auto entered = enter(surroundings.namespaces, surroundings.point.pid()); !entered) return refused(entered.error());
+  if (auto entered = enter(surroundings); !entered) return refused(entered.error());
   if (auto taken = take_on(surroundings.rights); !taken) return refused(taken.error());
   for (const int fd : doors) ::close(fd);
   prctl(PR_SET_PDEATHSIG, SIGKILL);        // again: a change of user ids clears it

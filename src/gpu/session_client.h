@@ -5,7 +5,7 @@
 //     loaded       libcuda and libcudadebugger, by descriptors of the machine's own files, in the tool's mount namespace: what the driver asks the loader for by these
 //                  names later is there already
 //     closed       every descriptor but the pipe to the tool, the socket to the broker, the trace, the memory file of a core
-//     entered      the process's net and mount namespaces; its pid namespace by birth: the driver finds its client by pid, by sockets and by paths
+//     entered      the process's net and mount namespaces and its root directory; its pid namespace by birth: the driver finds its client by pid, by sockets and by paths
 //     taken on     the process's rights
 //     run          one session, or the release of a process from a dead one
 //
@@ -42,6 +42,7 @@ struct ClientSurroundings {
   const Machine& machine;
   const TargetRights& rights;
   std::vector<FileDescriptor> namespaces;  // to enter, in this order
+  const FileDescriptor& root;              // the process's root directory
 };
 
 // Exit statuses of a client that was not killed.

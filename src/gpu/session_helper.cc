@@ -176,10 +176,15 @@ Result<ClientOutcome> hold(const Order& order, const ClientSurroundings& surroun
     run_client(order.task, surroundings, clients.get());
   }
   clients = FileDescriptor();
-  const ClientEnd end = serve(own.get(), surroundings.point, [&]() -> Result<void> {
+  const auto keep = [&]() -> Result<void> {
     if (order.task.core < 0 || !order.core_path) return fail(failed(order, ErrorCode::kMalformed, "no GPU core was asked for", 0));
     return keep_core(order);
-  });
+  };
+  const auto asked = [] {
+    const auto phase = static_cast<std::uint8_t>(Phase::kTriggered);
+    send(STDOUT_FILENO, 'p', {&phase, 1});
+  };
+  const ClientEnd end = serve(own.get(), surroundings.point, {keep, asked});
   if (end.hung) kill(client, SIGKILL);
   return ClientOutcome{end.hung, end_of(client, end.hung.has_value())};
 }
@@ -209,7 +214,9 @@ bool run(Order& order, const Machine& machine) {
     if (!core.is_open()) return refused(failed(order, ErrorCode::kUnreadable, "no memory file for its GPU core", errno));
     order.task.core = core.get();
   }
-  const ClientSurroundings surroundings{.point = *point, .machine = machine, .rights = *rights, .namespaces = std::move(namespaces->others)};
+  const FileDescriptor root(::open(fmt::format("/proc/{}/root", order.process.pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root.is_open()) return refused(failed(order, ErrorCode::kPermission, "its root directory cannot be opened", errno, "run rankstacks as root of the machine, or inside of the container"));
+  const ClientSurroundings surroundings{.point = *point, .machine = machine, .rights = *rights, .namespaces = std::move(namespaces->others), .root = root};
   auto held = hold(order, surroundings, namespaces->of_pids);
   if (held && held->hung && !order.task.release) {
     // Whom the process waits for stands in its own memory, by the number that it knows.

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <poll.h>
 #include <span>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -81,7 +82,13 @@ void answer(int socket, const Result<Reply>& result) {
   (void)send_packet(socket, parts);    // a client that has gone is noticed by the next request
 }
 
-Result<Reply> carry_out(const Request& request, const AttachPoint& point, const CoreKeeper& keep_core) {
+// The other side has closed its end of the pair, as whoever ends does.
+bool has_ended(int socket) {
+  pollfd end{socket, POLLIN, 0};
+  return poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+Result<Reply> carry_out(int socket, const Request& request, const AttachPoint& point, const BrokerDuties& duties) {
   const auto refuse = [](ErrorCode code, const char* what) { return fail({.code = code, .subject = "GPU session", .what = what, .where = {}, .os_errno = 0, .hint = {}}); };
   switch (request.kind) {
     case Kind::kRead: {
@@ -100,17 +107,24 @@ Result<Reply> carry_out(const Request& request, const AttachPoint& point, const 
       if (request.which >= kEntryPoints) break;
       const auto function = point.address(static_cast<EntryPoint>(request.which));
       if (!function) return refuse(ErrorCode::kUnsupported, "the driver has no such function");
-      const auto called = borrow_and_call(point.process(), *function, kCallLimit);
+      const auto about_to_call = [&] {
+        if (has_ended(socket)) return false;
+        if (static_cast<EntryPoint>(request.which) == EntryPoint::kAttach) duties.asked();
+        return true;
+      };
+      const auto called = borrow_and_call(point.process(), *function, kCallLimit, about_to_call);
       if (!called) return fail(called.error());
       return Reply{.there = 1, .held_ms = called->held_ms};
     }
     case Kind::kAskByDescriptor: {
+      if (has_ended(socket)) break;
+      duties.asked();
       const auto asked = point.ask_by_descriptor();
       if (!asked) return fail(asked.error());
       return Reply{.there = *asked};
     }
     case Kind::kKeepCore: {
-      if (auto kept = keep_core(); !kept) return fail(kept.error());
+      if (auto kept = duties.keep_core(); !kept) return fail(kept.error());
       return Reply{.there = 1};
     }
     case Kind::kHangs: break;
@@ -156,14 +170,14 @@ void TargetProxy::hangs_in(Phase phase) const {
   (void)send_packet(socket_, std::span(&part, 1));
 }
 
-ClientEnd serve(int socket, const AttachPoint& point, const CoreKeeper& keep_core) {
+ClientEnd serve(int socket, const AttachPoint& point, const BrokerDuties& duties) {
   while (true) {
     Request request;
     const std::size_t n = receive_packet(socket, std::as_writable_bytes(std::span(&request, 1)));
     if (n == 0) return {};
     if (n != sizeof request) request = {.kind = Kind::kHangs, .which = 0xff};
     if (request.kind == Kind::kHangs && request.which <= static_cast<std::uint8_t>(Phase::kReleased)) return {static_cast<Phase>(request.which)};
-    answer(socket, carry_out(request, point, keep_core));
+    answer(socket, carry_out(socket, request, point, duties));
   }
 }
 

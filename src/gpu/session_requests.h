@@ -41,8 +41,11 @@ class TargetProxy {
 struct ClientEnd {
   std::optional<Phase> hung;               // it asked to be ended; else it has ended
 };
-using CoreKeeper = std::function<Result<void>()>;
-// Answers requests until the client has ended or hangs.
-ClientEnd serve(int socket, const AttachPoint& point, const CoreKeeper& keep_core);
+struct BrokerDuties {
+  std::function<Result<void>()> keep_core;
+  std::function<void()> asked;             // the driver in the process is about to be asked to let the client in: from here on the process may wait for it
+};
+// Answers requests until the client has ended or hangs. A client that has ended is not let in any more.
+ClientEnd serve(int socket, const AttachPoint& point, const BrokerDuties& duties);
 
 }  // namespace rankstacks::gpu

@@ -8,29 +8,85 @@ namespace rankstacks {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kMaxBatch = 512;   // iovecs a call; the kernel takes 1024 (UIO_MAXIOV)
+// Of one call: iovecs (the kernel takes 1024, UIO_MAXIOV), and bytes: a millisecond of copying, after which the time is looked at again.
+constexpr std::size_t kMaxBatch = 512, kMostOfCall = 4u << 20;
 // A pointer chain that leads into a page is likely to go on in the next ones: Python's frames and objects are allocated in arenas.
 constexpr std::size_t kReadAhead = 2;
+// Of each stack, before more is taken of any. Nearly all threads have less than the first in use, and are read by one call.
+constexpr std::size_t kFirstOfStack = 32u << 10, kMostOfTurn = 1u << 20;
 
-struct Piece {
-  Range range;
-  std::byte* into;
-};
+// The next turn of one stack: to a page's border, so that what lies in one page is read once.
+std::size_t turn_after(std::size_t done) { return std::min(std::max(kFirstOfStack, 3 * done), kMostOfTurn); }
+Address end_of_turn(const Range& stack, Address from, std::size_t turn) {
+  return stack.end - from <= turn + kPage ? stack.end : ((from + turn) & ~Address{kPage - 1});
+}
+
+}  // namespace
+
+void CopiedMemory::clear(CopyLimits limits) {
+  close();
+  if (limits_.pool) limits_.pool->give_back(of_pool_);
+  limits_ = std::move(limits);
+  taken_ = of_pool_ = 0;
+  regions_ = {};
+  pages_ = {};
+  arena_ = CopyArena();
+  stacks_left_out_ = 0;
+  pages_left_out_ = false;
+}
+
+void CopiedMemory::open(Tid tid, LeavableThread* reader) {
+  tid_ = tid;
+  reader_ = reader;
+  fetches_ = true;
+}
+
+void CopiedMemory::close() {
+  tid_ = 0;
+  reader_ = nullptr;
+  fetches_ = false;
+  missing_ = {};
+}
+
+std::size_t CopiedMemory::allow(std::size_t bytes) {
+  bytes = std::min(bytes, CopyLimits::kMost - std::min(CopyLimits::kMost, taken_));
+  const std::size_t own_left = limits_.own - std::min(limits_.own, taken_ - of_pool_);
+  const std::size_t of_own = std::min(bytes, own_left);
+  const std::size_t of_pool = bytes > of_own && limits_.pool ? limits_.pool->take(bytes - of_own) : 0;
+  taken_ += of_own + of_pool;
+  of_pool_ += of_pool;
+  return of_own + of_pool;
+}
+
+void CopiedMemory::give_back(std::size_t bytes) {
+  const std::size_t to_pool = std::min(bytes, of_pool_);
+  if (to_pool > 0) limits_.pool->give_back(to_pool);
+  of_pool_ -= to_pool;
+  taken_ -= bytes;
+}
 
 // process_vm_readv() stops at the first piece that faults and copies what comes before in full (a piece may be cut at a page border): the
-// rest is asked for again, without the piece. Returns the bytes copied of each piece.
-std::vector<std::size_t> read_pieces(Tid tid, std::span<const Piece> pieces) {
+// rest is asked for again, without the piece.
+std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces) {
   std::vector<std::size_t> copied(pieces.size(), 0);
+  std::vector<iovec> local, remote;
   std::size_t first = 0;
-  while (first < pieces.size()) {
-    const std::size_t count = std::min(kMaxBatch, pieces.size() - first);
-    std::vector<iovec> local(count), remote(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      const Piece& p = pieces[first + i];
-      local[i] = {p.into, p.range.size()};
-      remote[i] = {reinterpret_cast<void*>(p.range.start), p.range.size()};
+  while (first < pieces.size() && fetches_) {
+    local.clear();
+    remote.clear();
+    std::size_t bytes = 0;
+    for (std::size_t i = first; i < pieces.size() && local.size() < kMaxBatch && (i == first || bytes + pieces[i].range.size() <= kMostOfCall); ++i) {
+      const Piece& p = pieces[i];
+      local.push_back({p.into, p.range.size()});
+      remote.push_back({reinterpret_cast<void*>(p.range.start), p.range.size()});
+      bytes += p.range.size();
     }
-    const ssize_t n = process_vm_readv(tid, local.data(), count, remote.data(), count, 0);
+    const std::size_t count = local.size();
+    ssize_t n = 0;
+    const auto call = [&] { n = process_vm_readv(tid_, local.data(), count, remote.data(), count, 0); };
+    if (reader_ != nullptr) reader_->blocking(call);
+    else call();
+    if (!fetches_) break;   // ended meanwhile: the process may run again, and what was read is no still picture
     std::size_t left = n < 0 ? 0 : static_cast<std::size_t>(n);
     std::size_t i = 0;
     for (; i < count && left >= pieces[first + i].range.size(); ++i) {
@@ -47,47 +103,98 @@ std::vector<std::size_t> read_pieces(Tid tid, std::span<const Piece> pieces) {
   return copied;
 }
 
-}  // namespace
-
-void CopiedMemory::copy_regions(std::span<const Range> ranges) {
+void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared) {
   if (tid_ == 0) return;
-  std::vector<Range> sorted(ranges.begin(), ranges.end());
-  std::sort(sorted.begin(), sorted.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
-  std::vector<Range> merged;
-  for (const Range& r : sorted) {
-    if (r.size() == 0) continue;
-    if (!merged.empty() && r.start <= merged.back().end) merged.back().end = std::max(merged.back().end, r.end);
-    else merged.push_back(r);
+  spared = allow(std::min(spared, limits_.own / 2));
+  std::vector<Range> all;
+  for (const Range& r : stacks)
+    if (r.start < r.end) all.push_back(r);
+  std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
+  // Where one reaches into the next, that one takes over: the innermost end of each stays a beginning.
+  std::vector<Range> apart;
+  for (const Range& r : all) {
+    if (apart.empty() || apart.back().end <= r.start) {
+      apart.push_back(r);
+      continue;
+    }
+    const Address end = std::max(apart.back().end, r.end);
+    if (apart.back().start == r.start) apart.pop_back();
+    else apart.back().end = r.start;
+    apart.push_back({r.start, end});
   }
-  std::vector<Piece> pieces;
-  std::vector<Region> fresh;
-  for (const Range& r : merged) {
-    fresh.push_back({r, arena_.take(r.size())});
-    pieces.push_back({r, fresh.back().bytes});
+
+  struct Rest {
+    Range stack;
+    Address at;
+  };
+  std::vector<Rest> rests;
+  const auto add = [&](Address start, Address end) {
+    if (start < end) rests.push_back({{start, end}, start});
+  };
+  for (const Range& r : apart) {   // without what an earlier call has copied: regions do not overlap
+    Address at = r.start;
+    auto there = std::upper_bound(regions_.begin(), regions_.end(), at, [](Address a, const Region& x) { return a < x.range.end; });
+    for (; there != regions_.end() && there->range.start < r.end; ++there) {
+      add(at, there->range.start);
+      at = std::max(at, there->range.end);
+    }
+    add(at, r.end);
   }
-  const std::vector<std::size_t> copied = read_pieces(tid_, pieces);
-  for (std::size_t i = 0; i < fresh.size(); ++i) {
-    if (copied[i] == 0) continue;
-    fresh[i].range.end = fresh[i].range.start + copied[i];
-    regions_.push_back(fresh[i]);
+  bool exhausted = false;
+  while (!rests.empty() && !exhausted && fetches_) {
+    std::vector<Range> turn;
+    std::size_t wanted = 0;
+    for (const Rest& r : rests) {
+      turn.push_back({r.at, end_of_turn(r.stack, r.at, turn_after(r.at - r.stack.start))});
+      wanted += turn.back().size();
+    }
+    if (const std::size_t allowed = allow(wanted); allowed < wanted) {
+      exhausted = true;
+      // The same number of pages of each; where there are not that many, one of each as far as they go.
+      const std::size_t each = std::max(kPage, (allowed / turn.size()) & ~(kPage - 1));
+      std::size_t left = allowed;
+      for (Range& r : turn) {
+        const std::size_t of_this = std::min({r.size(), each, left});
+        r.end = r.start + of_this;
+        left -= of_this;
+      }
+      give_back(left);
+    }
+    std::vector<Piece> pieces;
+    for (const Range& r : turn) pieces.push_back({r, r.size() == 0 ? nullptr : arena_.take(r.size())});
+    const std::vector<std::size_t> copied = read_pieces(pieces);
+    std::vector<Rest> more;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      if (copied[i] > 0) regions_.push_back({{turn[i].start, turn[i].start + copied[i]}, pieces[i].into});
+      const bool is_readable = copied[i] == turn[i].size() || !fetches_;
+      const Address end = turn[i].start + copied[i];
+      if (is_readable && end < rests[i].stack.end) more.push_back({rests[i].stack, end});
+    }
+    rests = std::move(more);
   }
+  for (const Rest& r : rests) stacks_left_out_ += r.stack.end - r.at;
+  give_back(spared);
   std::sort(regions_.begin(), regions_.end(), [](const Region& a, const Region& b) { return a.range.start < b.range.start; });
 }
 
 void CopiedMemory::fetch_pages(std::span<const Range> ranges) {
-  if (tid_ == 0) return;
+  if (tid_ == 0 || !fetches_) return;
   std::vector<Address> wanted;
   for (const Range& r : ranges) {
     if (r.end <= r.start) continue;
-    for (Address page = r.start & ~(kPage - 1); page < r.end; page += kPage)
+    for (Address page = r.start & ~(kPage - 1); page < r.end && wanted.size() < CopyLimits::kMost / kPage; page += kPage)
       if (!pages_.contains(page) && !missing_.contains(page) && at(page).size() < kPage) wanted.push_back(page);
   }
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  if (const std::size_t allowed = allow(wanted.size() * kPage) / kPage; allowed < wanted.size()) {
+    wanted.resize(allowed);
+    pages_left_out_ = true;
+  }
   std::vector<Piece> pieces;
   pieces.reserve(wanted.size());
   for (const Address page : wanted) pieces.push_back({{page, page + kPage}, arena_.take(kPage)});
-  const std::vector<std::size_t> copied = read_pieces(tid_, pieces);
+  const std::vector<std::size_t> copied = read_pieces(pieces);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (copied[i] == kPage) pages_.emplace(wanted[i], pieces[i].into);
     else missing_.insert(wanted[i]);
@@ -114,7 +221,7 @@ std::size_t CopiedMemory::read(Address address, std::span<std::byte> into) {
     if (a < address) break;   // wrapped around
     std::span<const std::byte> bytes = at(a);
     if (bytes.empty()) {
-      if (tid_ == 0) break;
+      if (tid_ == 0 || !fetches_) break;
       const Address page = a & ~(kPage - 1);
       if (missing_.contains(page)) break;
       const Range ahead{page, page + kPage * std::max(kReadAhead, (into.size() - done) / kPage + 2)};
@@ -129,10 +236,15 @@ std::size_t CopiedMemory::read(Address address, std::span<std::byte> into) {
   return done;
 }
 
-std::size_t CopiedMemory::bytes_copied() const {
-  std::size_t total = pages_.size() * kPage;
-  for (const Region& r : regions_) total += r.range.size();
-  return total;
+void CopiedMemory::copy_from_file(std::span<const std::byte> bytes, std::byte* into) const {
+  if (reader_ == nullptr) {
+    std::memcpy(into, bytes.data(), bytes.size());
+    return;
+  }
+  // Into what is the call's own: `into` belongs to others once the reader was left behind.
+  std::vector<std::byte> own(bytes.size());
+  reader_->blocking([&] { std::memcpy(own.data(), bytes.data(), own.size()); });
+  std::memcpy(into, own.data(), own.size());
 }
 
 }  // namespace rankstacks

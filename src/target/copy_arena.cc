@@ -14,7 +14,13 @@ constexpr std::size_t kPopulated = 64u << 20;
 
 }  // namespace
 
-void CopyArena::Unmap::operator()(std::byte* p) const { munmap(p, size); }
+void CopyArena::Unmap::operator()(std::byte* p) const {
+  if (!keeps) munmap(p, size);
+}
+
+void CopyArena::keep_for_ever() {
+  for (auto& chunk : chunks_) chunk.get_deleter().keeps = true;
+}
 
 void CopyArena::add_chunk(std::size_t size) {
   void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (size <= kPopulated ? MAP_POPULATE : 0), -1, 0);

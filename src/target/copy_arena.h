@@ -13,12 +13,16 @@ class CopyArena {
   // Makes sure that the next `bytes` bytes of take() need no system call.
   void reserve(std::size_t bytes);
 
+  // What was taken so far stays when the arena goes: the kernel may still write to it.
+  void keep_for_ever();
+
   // Never nullptr; lives as long as the arena. Throws std::bad_alloc.
   std::byte* take(std::size_t bytes);
 
  private:
   struct Unmap {
     std::size_t size = 0;
+    bool keeps = false;
     void operator()(std::byte* p) const;
   };
   void add_chunk(std::size_t size);

@@ -17,10 +17,20 @@ constexpr std::chrono::milliseconds kPause{1};
 constexpr std::size_t kRedZone = 128;         // System V ABI: below rsp, a leaf function's own
 constexpr std::size_t kMostStack = 32u << 10;
 
-std::size_t copy(Pid pid, Address from, std::span<std::byte> into) {
+// How long a glance may take: it has microseconds of work.
+constexpr std::chrono::milliseconds kReturnPatience{250};
+
+std::size_t copy(Pid pid, Address from, std::span<std::byte> into, LeavableThread& reader) {
   iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(from), into.size()};
-  const ssize_t copied = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+  ssize_t copied = 0;
+  reader.blocking([&] { copied = process_vm_readv(pid, &local, 1, &remote, 1, 0); });
   return copied < 0 ? 0 : static_cast<std::size_t>(copied);
+}
+
+std::optional<Registers> registers_of(Pid pid, Tid tid, LeavableThread& reader) {
+  std::optional<Registers> registers;
+  reader.blocking([&] { registers = proc::waiting_registers(pid, tid); });
+  return registers;
 }
 
 }  // namespace
@@ -36,10 +46,10 @@ void Glances::follow(Pid pid, Tid tid) {
   }
 }
 
-std::vector<Address> Glances::place_of(Pid pid, const Registers& registers) const {
+std::vector<Address> Glances::place_of(Pid pid, const Registers& registers, LeavableThread& reader) const {
   std::vector<Address> place = {static_cast<Address>(registers.orig_rax), registers.sp(), registers.pc()};
   std::array<Address, 64> top;
-  const std::size_t words = copy(pid, registers.sp(), std::as_writable_bytes(std::span(top))) / sizeof(Address);
+  const std::size_t words = copy(pid, registers.sp(), std::as_writable_bytes(std::span(top)), reader) / sizeof(Address);
   const std::vector<Range>& code = code_.at(pid);
   for (std::size_t i = 0; i < words; ++i) {
     const auto after = std::upper_bound(code.begin(), code.end(), top[i], [](Address a, const Range& r) { return a < r.start; });
@@ -48,28 +58,33 @@ std::vector<Address> Glances::place_of(Pid pid, const Registers& registers) cons
   return place;
 }
 
-void Glances::glance(Followed& thread) {
+void Glances::glance(Followed& thread, LeavableThread& reader) {
   if (thread.glances.size() == kMostPlaces) return;
-  const auto registers = proc::waiting_registers(thread.pid, thread.tid);
+  const auto registers = registers_of(thread.pid, thread.tid, reader);
   if (!registers) return;
-  std::vector<Address> place = place_of(thread.pid, *registers);
+  std::vector<Address> place = place_of(thread.pid, *registers, reader);
   if (thread.places.contains(place)) return;
   const auto alike = std::count_if(thread.glances.begin(), thread.glances.end(), [&](const Glance& g) { return g.registers.sp() == registers->sp() && g.registers.pc() == registers->pc(); });
   if (alike >= kMostAlike) return;
   Glance glance{.tid = thread.tid, .registers = *registers, .stack_start = registers->sp() - kRedZone};
   glance.stack.resize(kMostStack);
-  glance.stack.resize(copy(thread.pid, glance.stack_start, glance.stack));
-  const auto after = proc::waiting_registers(thread.pid, thread.tid);
-  if (!after || place_of(thread.pid, *after) != place) return;
+  glance.stack.resize(copy(thread.pid, glance.stack_start, glance.stack, reader));
+  const auto after = registers_of(thread.pid, thread.tid, reader);
+  if (!after || place_of(thread.pid, *after, reader) != place) return;
   thread.places.insert(std::move(place));
   thread.glances.push_back(std::move(glance));
 }
 
 void Glances::glance_until(std::chrono::steady_clock::time_point when) {
-  while (std::chrono::steady_clock::now() < when) {
-    for (Followed& thread : threads_) glance(thread);
-    std::this_thread::sleep_until(std::min(when, std::chrono::steady_clock::now() + kPause));
-  }
+  if (has_stuck_) return;
+  LeavableThread reader;
+  reader.start([&] {
+    while (std::chrono::steady_clock::now() < when) {
+      for (Followed& thread : threads_) glance(thread, reader);
+      std::this_thread::sleep_until(std::min(when, std::chrono::steady_clock::now() + kPause));
+    }
+  });
+  while (!has_stuck_ && !reader.wait_until(std::max(when, std::chrono::steady_clock::now()) + kReturnPatience)) has_stuck_ = reader.leave_behind();
 }
 
 std::vector<Glance> Glances::of(Pid pid, std::size_t n) const {

@@ -13,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "base/leavable_thread.h"
 #include "target/live_target.h"
 
 namespace rankstacks {
@@ -34,6 +35,7 @@ class Glances {
 
   bool empty() const { return threads_.empty(); }
   void follow(Pid pid, Tid tid);                    // those beyond kMostThreads are not
+  // On a thread that is left behind where some memory does not answer; then no more is glanced at, and what was found by then stays.
   void glance_until(std::chrono::steady_clock::time_point when);
 
   // The nth places of the threads of one process, one a thread. Empty: none has so many.
@@ -46,9 +48,10 @@ class Glances {
     std::set<std::vector<Address>> places;
     std::vector<Glance> glances;
   };
-  void glance(Followed& thread);
-  std::vector<Address> place_of(Pid pid, const Registers& registers) const;
+  void glance(Followed& thread, LeavableThread& reader);
+  std::vector<Address> place_of(Pid pid, const Registers& registers, LeavableThread& reader) const;
 
+  bool has_stuck_ = false;
   std::vector<Followed> threads_;
   std::map<Pid, std::vector<Range>> code_;          // what was executable when the first thread was followed, sorted
 };

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <elf.h>
 #include <fmt/format.h>
@@ -17,6 +19,8 @@
 #include <unistd.h>
 #include <unordered_set>
 
+#include "base/hurry.h"
+#include "base/unattended.h"
 #include "target/module_list.h"
 #include "target/stopped_process.h"
 
@@ -38,10 +42,23 @@ std::size_t usual_copy(std::size_t threads) {
   return kOther + python * kPython + (threads - python) * kNative;
 }
 
-// While the process stands still: for the files together that were mapped since it was prepared.
-constexpr std::chrono::milliseconds kLongestOpening{500};
+// For one of the files that were mapped since the process was prepared: its names are of less worth than its time.
+constexpr std::chrono::seconds kLongestOpening{2};
+
+Range at_most(Range range, std::uint64_t bytes) { return {range.start, std::min(range.end, range.start + bytes)}; }
+
+// Lets the calling thread's heap grow: a mebibyte in it is free afterwards, as long as what is returned keeps it from being given back.
+std::vector<std::byte> warm_heap() {
+  constexpr std::size_t kPieces = 16, kPiece = 64u << 10, kLast = 64;
+  std::array<std::vector<std::byte>, kPieces> pieces;
+  for (auto& piece : pieces) piece.resize(kPiece);
+  return std::vector<std::byte>(kLast);
+}
 
 constexpr int kUninterruptibleLooks = 5;   // a millisecond apart
+
+// How long a reader has, once nothing more is read, to notice that: the kernel copies 4 MiB within milliseconds.
+constexpr std::chrono::milliseconds kReturnPatience{250};
 
 // Whether the process runs a 32-bit program, by the vector that the kernel gave to it: the size of a program header. The kernel has a copy of its own, so
 // neither the file nor the process's memory is touched. False where it cannot be read.
@@ -163,6 +180,7 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::look_at(Pid pid, const LiveImage
   if (!stat) return fail(attach_error(pid, ESRCH));
   if (stat->kernel_thread()) return fail(attach_error(pid, 0));
   target->start_ticks_ = stat->start_ticks;
+  target->program_ = *stat;
   if (stat->state == 'Z' || stat->state == 'X') {
     // The main thread may have ended before the others (pthread_exit): the process goes on, seen through them.
     const auto tasks = proc::tasks_of(pid);
@@ -172,6 +190,7 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::look_at(Pid pid, const LiveImage
     });
     if (alive == tasks.end()) return fail(attach_error(pid, 0));
     target->memory_tid_ = *alive;
+    target->program_ = proc::stat_of(pid, *alive).value_or(*stat);
   }
   if (runs_32_bit(target->task_dir())) {
     return fail({.code = ErrorCode::kUnsupported, .subject = target->subject_, .what = "a 32-bit process",
@@ -203,8 +222,22 @@ std::vector<FileToOpen> LiveTarget::unopened_files() const {
   return unopened;
 }
 
+// Those that were mapped since the process was prepared, when it runs again.
+void LiveTarget::open_new_files() {
+  files_ = group_mappings(mappings_);
+  for (const FileToOpen& file : unopened_files()) {
+    const auto problem = unattended<std::optional<Problem>>([images = images_, file]() mutable { return images.open(file, Deadline::after(kLongestOpening)); }, kLongestOpening);
+    if (!problem) images_.give_up(file);
+    else if (*problem) problems_.push_back(**problem);
+  }
+}
+
 void LiveTarget::add_modules() {
   memory_.open(memory_tid_);
+  make_modules();
+}
+
+void LiveTarget::make_modules() {
   silent_files_.clear();
   std::vector<Module> modules;
   for (const FileMappings& file : files_) modules.push_back(make_module(file));
@@ -222,6 +255,7 @@ void LiveTarget::add_modules() {
     modules.push_back(std::move(vdso));
   }
   modules_ = ModuleMap(std::move(modules));
+  modules_fit_ = true;
 }
 
 Module LiveTarget::make_module(const FileMappings& file) {
@@ -266,11 +300,19 @@ void LiveTarget::read_threads() {
   }
 }
 
-// What the kernel tells of a thread that cannot be stopped.
-void LiveTarget::add_uninterruptible(ThreadInfo& thread) {
+// What the kernel tells of a thread that cannot be stopped. Before Linux 5.7 it waits there for an exec of the process.
+void LiveTarget::add_uninterruptible(ThreadInfo& thread, LeavableThread& reader) {
   const std::string dir = fmt::format("/proc/{}/task/{}/", pid_, thread.tid);
-  thread.wchan = proc::read_file(dir + "wchan").value_or("");
-  if (auto stack = proc::read_file(dir + "stack")) {
+  Result<std::string> wchan, stack;
+  std::optional<Registers> registers;
+  reader.blocking([&] {
+    wchan = proc::read_file(dir + "wchan");
+    stack = proc::read_file(dir + "stack");
+    registers = proc::waiting_registers(pid_, thread.tid);
+  });
+  thread.wchan = wchan.value_or("");
+  thread.registers = registers;
+  if (stack) {
     std::string_view rest = *stack;
     while (!rest.empty()) {
       std::string_view line = rest.substr(0, rest.find('\n'));
@@ -279,7 +321,6 @@ void LiveTarget::add_uninterruptible(ThreadInfo& thread) {
       if (!line.empty()) thread.kernel_stack.emplace_back(line);
     }
   }
-  thread.registers = proc::waiting_registers(pid_, thread.tid);
 }
 
 const Mapping* LiveTarget::mapping_of(Address a) const {
@@ -289,64 +330,88 @@ const Mapping* LiveTarget::mapping_of(Address a) const {
   return it->range.contains(a) ? &*it : nullptr;
 }
 
-// From below rsp to the stack's first frame. A thread that is not on its own stack (a signal handler on an alternate stack, a coroutine) gets
-// its own stack copied too, from the lowest address that the foreign one points to: a frame's caller is never below.
-std::vector<Range> LiveTarget::used_stack(const ThreadInfo& thread) const {
-  std::vector<Range> ranges;
-  if (!thread.registers) return ranges;
-  const Registers& r = *thread.registers;
-  const Mapping* at = mapping_of(r.sp());
+// Where a thread's own stack lies, and where its first frame begins.
+LiveTarget::Home LiveTarget::home_of(const ThreadInfo& thread) const {
   const Mapping* home = nullptr;
   if (thread.tid == pid_) {
     const auto it = std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.path == "[stack]"; });
     if (it != mappings_.end()) home = &*it;
-  } else if (r.fs_base != 0) {
-    home = mapping_of(r.fs_base);
+  } else if (thread.registers->fs_base != 0) {
+    home = mapping_of(thread.registers->fs_base);
   }
+  if (home == nullptr) return {};
   // glibc keeps the static TLS and struct pthread at the top of a thread's stack, above its first frame; fs_base is between the two.
-  const Address home_end = home == nullptr ? 0 : home->range.contains(r.fs_base) ? r.fs_base : home->range.end;
-  const auto clipped = [](Address start, Address end) { return Range{start, std::min(end, start + kMaxStack)}; };
-  if (at != nullptr && at == home && r.sp() < home_end) {
-    ranges.push_back(clipped(std::max(at->range.start, r.sp() - kRedZone), home_end));
-    return ranges;
-  }
-  if (at == nullptr) return ranges;
-  const bool main_stack = at->path == "[stack]";
-  const Range foreign = clipped(std::max(at->range.start, r.sp() - kRedZone), main_stack ? at->range.end : std::min(at->range.end, r.sp() + kForeignStack));
-  ranges.push_back(foreign);
-  if (home == nullptr) return ranges;
+  return {home, home->range.contains(thread.registers->fs_base) ? thread.registers->fs_base : home->range.end};
+}
+
+// From below rsp to the stack's first frame; nothing: the thread is not on its own stack.
+std::optional<Range> LiveTarget::own_stack(const ThreadInfo& thread) const {
+  const Home home = home_of(thread);
+  const Address sp = thread.registers->sp();
+  if (home.mapping == nullptr || !home.mapping->range.contains(sp) || sp >= home.end) return std::nullopt;
+  return at_most({std::max(home.mapping->range.start, sp - kRedZone), home.end}, kMaxStack);
+}
+
+// What a thread stands on that is not on its own stack: in a signal handler on an alternate one, in a coroutine.
+std::optional<Range> LiveTarget::foreign_stack(const ThreadInfo& thread) const {
+  const Address sp = thread.registers->sp();
+  const Mapping* at = mapping_of(sp);
+  if (at == nullptr) return std::nullopt;
+  const Address start = std::max(at->range.start, sp - kRedZone);
+  if (at->path == "[stack]") return at_most({start, at->range.end}, kMaxStack);
+  return Range{start, std::min(at->range.end, sp + kForeignStack)};
+}
+
+// Its own one, from the lowest address that the foreign one, which was copied, points to: a frame's caller is never below.
+std::optional<Range> LiveTarget::stack_below(const ThreadInfo& thread, const Range& foreign) const {
+  const Home home = home_of(thread);
+  if (home.mapping == nullptr) return std::nullopt;
+  const Range& range = home.mapping->range;
   std::vector<Address> words(foreign.size() / sizeof(Address));
-  const std::size_t n = read(foreign.start & ~Address{7}, std::as_writable_bytes(std::span(words)));
+  const std::size_t n = memory_.read(foreign.start & ~Address{7}, std::as_writable_bytes(std::span(words)));
   // A thread that has overflowed its stack left it below its end: in a guard page, or in the 1 MiB that the kernel keeps free there.
   constexpr std::uint64_t kGuard = 1u << 20;
   const auto in_guard = [&](Address a) {
-    if (a >= home->range.start || home->range.start - a > kGuard) return false;
+    if (a >= range.start || range.start - a > kGuard) return false;
     const Mapping* below = mapping_of(a);
     return below == nullptr || !below->readable;
   };
-  Address lowest = home_end;
+  Address lowest = home.end;
   for (std::size_t i = 0; i < n / sizeof(Address); ++i) {
-    if (words[i] >= home->range.start && words[i] < lowest) lowest = words[i];
-    else if (in_guard(words[i])) lowest = home->range.start;
+    if (words[i] >= range.start && words[i] < lowest) lowest = words[i];
+    else if (in_guard(words[i])) lowest = range.start;
   }
-  if (lowest < home_end) ranges.push_back(clipped(std::max(home->range.start, (lowest & ~Address{7}) - kRedZone), home_end));
-  return ranges;
+  if (lowest >= home.end) return std::nullopt;
+  return at_most({std::max(range.start, (lowest & ~Address{7}) - kRedZone), home.end}, kMaxStack);
 }
 
+// Threads that stand on their own stacks first. What other memory is, a stack pointer does not tell: it may be that of a file that does not answer,
+// and what comes after it is then missing as well.
 void LiveTarget::copy_stacks() {
-  std::vector<Range> ranges;
+  std::vector<Range> own, foreign, below;
+  std::vector<const ThreadInfo*> elsewhere;
   for (const ThreadInfo& t : threads_) {
-    const auto used = used_stack(t);
-    ranges.insert(ranges.end(), used.begin(), used.end());
+    if (!t.registers) continue;
+    if (const auto stack = own_stack(t)) {
+      own.push_back(*stack);
+    } else if (const auto other = foreign_stack(t)) {
+      foreign.push_back(*other);
+      elsewhere.push_back(&t);
+    }
   }
-  memory_.copy_regions(ranges);
-  copy_generated_code(ranges);
+  memory_.copy_stacks(own, foreign.size() * kForeignStack);
+  if (foreign.empty()) return copy_generated_code();
+  memory_.copy_stacks(foreign);
+  for (std::size_t i = 0; i < foreign.size(); ++i)
+    if (const auto stack = stack_below(*elsewhere[i], foreign[i])) below.push_back(*stack);
+  memory_.copy_stacks(below);
+  copy_generated_code();
 }
 
 // Code in anonymous memory (a JIT compiler's) has no file to be read from later, and a return address into it is believed only where the bytes
 // before it are a call: the pages that words on the stacks and program counters point to, and some before, where the function says whether it keeps a frame
 // pointer.
-void LiveTarget::copy_generated_code(std::span<const Range> stacks) {
+void LiveTarget::copy_generated_code() {
   std::vector<Range> generated;
   for (const Mapping& m : mappings_)
     if (m.executable && m.path.empty()) generated.push_back(m.range);
@@ -365,23 +430,112 @@ void LiveTarget::copy_generated_code(std::span<const Range> stacks) {
   };
   for (const ThreadInfo& t : threads_)
     if (t.registers) add(t.registers->pc() + 1);
-  std::vector<Address> words;
-  for (const Range& stack : stacks) {
-    const Address start = (stack.start + 7) & ~Address{7};
-    if (start >= stack.end) continue;
-    words.resize((stack.end - start) / sizeof(Address));
-    const std::size_t n = memory_.read(start, std::as_writable_bytes(std::span(words))) / sizeof(Address);
-    for (std::size_t i = 0; i < n && pages.size() < kMostPages; ++i) add(words[i]);
-  }
+  memory_.for_each_stack_piece([&](const Range& piece, std::span<const std::byte> bytes) {
+    for (std::size_t at = -piece.start & 7; at + sizeof(Address) <= bytes.size() && pages.size() < kMostPages; at += sizeof(Address)) {
+      Address word = 0;
+      std::memcpy(&word, bytes.data() + at, sizeof word);
+      add(word);
+    }
+  });
   std::vector<Range> wanted;
   for (const Address page : pages) wanted.push_back({page, page + 4096});
   memory_.fetch_pages(wanted);
 }
 
-Result<void> LiveTarget::capture(const std::function<void()>& while_stopped) {
+// The threads as they were stopped, with their registers.
+void LiveTarget::add_threads(const StoppedProcess& stopped) {
+  std::unordered_map<Tid, std::size_t> index;
+  for (std::size_t i = 0; i < threads_.size(); ++i) index.emplace(threads_[i].tid, i);
+  std::unordered_set<Tid> met;
+  for (const auto& s : stopped.threads()) {
+    met.insert(s.tid);
+    auto it = index.find(s.tid);
+    if (it == index.end()) {
+      const auto born = proc::stat_of(pid_, s.tid);
+      it = index.emplace(s.tid, threads_.size()).first;
+      threads_.push_back({.tid = s.tid, .name = born ? born->name : "", .state = 'R', .cpu_ms = born ? std::optional(born->cpu_ms) : std::nullopt});
+    }
+    ThreadInfo& thread = threads_[it->second];
+    if (!s.stopped) {
+      const bool has_ended = thread.state == 'Z' || thread.state == 'X';
+      thread.problem = has_ended ? "it has ended; the process goes on in its other threads" : s.problem;
+      continue;
+    }
+    if (auto registers = stopped.registers(s.tid)) thread.registers = *registers;
+    else thread.problem = registers.error().what;
+  }
+  // What ended meanwhile, or was listed and is no more. Of threads that have ended, the main thread alone stays one of the process. Before anything is
+  // read of the threads: that is kept in their order.
+  std::erase_if(threads_, [&](const ThreadInfo& t) { return t.problem == "it ended" || !met.contains(t.tid) || (t.tid != pid_ && (t.state == 'Z' || t.state == 'X')); });
+}
+
+bool LiveTarget::mappings_fit() const {
+  return std::all_of(threads_.begin(), threads_.end(), [&](const ThreadInfo& t) {
+    return !t.registers || (mapping_of(t.registers->sp()) != nullptr && mapping_of(t.registers->pc()) != nullptr);
+  });
+}
+
+// On the reader's thread. Whatever may wait for another process's sake is asked for inside of blocking(), into locals.
+void LiveTarget::read_still_process(LeavableThread& reader) {
+  for (ThreadInfo& t : threads_)
+    if (!t.registers && !t.problem.empty() && t.state != 'Z' && t.state != 'X') add_uninterruptible(t, reader);
+  // A library loaded or a thread's stack mapped since prepare(). A wild pc or sp costs this once more, for nothing. Files are opened when the process
+  // runs again; until then all is read from memory.
+  if (!mappings_fit()) {
+    Result<std::string> text;
+    reader.blocking([&] { text = proc::read_file(task_dir() + "/maps"); });
+    if (text) {
+      mappings_ = proc::parse_maps(*text);
+      modules_fit_ = false;
+    } else {
+      problems_.push_back({attach_error(pid_, text.error().os_errno).message(), std::nullopt});
+    }
+  }
+  // It may be seized, and yet not be read: a system call filter that refuses one call alone.
+  if (const auto any = std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.readable && m.inode != 0; }); any != mappings_.end()) {
+    char byte = 0;
+    iovec local{&byte, 1}, remote{reinterpret_cast<void*>(any->range.start), 1};
+    int refused = 0;
+    reader.blocking([&] {
+      if (process_vm_readv(memory_tid_, &local, 1, &remote, 1, 0) < 0) refused = errno;
+    });
+    if (refused == EPERM || refused == ENOSYS) {
+      unreadable_ = Problem{fmt::format("its memory cannot be read, so there are no callers and no Python: process_vm_readv: {}", std::strerror(refused)),
+                            fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` tells", pid_)};
+    }
+  }
+  copy_stacks();
+}
+
+void LiveTarget::tell_cuts(const StoppedProcess& stopped, bool in_time) {
+  constexpr double kMiB = 1u << 20;
+  if (stopped.is_unsettled())
+    cuts_.push_back({"its threads are born faster than they can be stopped: some ran on meanwhile, and are not shown", std::nullopt});
+  if (does_not_answer_) {
+    cuts_.push_back({fmt::format("its memory does not answer: it was let go after {:.1f} s in the middle of a read, and what was not read by then is missing", stopped_ms_ / 1000),
+                     fmt::format("part of it may be a file of a file system that does not answer, see /proc/{}/maps, or a userfaultfd that nobody serves", pid_)});
+  } else if (!in_time) {
+    cuts_.push_back({fmt::format("it was let go after {:.1f} s of standing still: what was not read by then is missing", stopped_ms_ / 1000), std::nullopt});
+  }
+  if (const std::size_t left_out = memory_.stack_bytes_left_out(); left_out > 0 && in_time) {
+    cuts_.push_back({fmt::format("the limit of what is copied of a process is reached: {:.0f} MiB of its stacks, the outermost parts, are left out", std::ceil(static_cast<double>(left_out) / kMiB)),
+                     "where memory is to be had, give it more with --memory"});
+  } else if (memory_.is_cut() && in_time) {
+    cuts_.push_back({"the limit of what is copied of a process is reached: part of what its stacks and its Python refer to is left out",
+                     "where memory is to be had, give it more with --memory"});
+  }
+}
+
+Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, const CopyLimits& limits) {
   // A pid is reused: the start time tells whether this is still the process that was prepared.
-  const auto stat = proc::stat_of(pid_);
-  if (!stat || stat->start_ticks != start_ticks_) return fail({.code = ErrorCode::kGone, .subject = subject_, .what = "it ended before it could be stopped"});
+  const auto stat = proc::stat_of(pid_, memory_tid_);
+  const auto leader = memory_tid_ == pid_ ? stat : proc::stat_of(pid_);
+  if (!stat || !leader || leader->start_ticks != start_ticks_) return fail({.code = ErrorCode::kGone, .subject = subject_, .what = "it ended before it could be stopped"});
+  if (!stat->same_program(program_)) {
+    program_ = *stat;
+    if (auto again = read_mappings(); !again) return fail(again.error());
+    modules_fit_ = false;
+  }
   read_threads();
   std::vector<Tid> uninterruptible;
   for (ThreadInfo& t : threads_) {
@@ -395,65 +549,57 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped) {
     if (t.state == 'D' || t.state == 'Z' || t.state == 'X') uninterruptible.push_back(t.tid);
   }
 
-  memory_.close();   // forget what was read while it ran: only the still picture counts
-  memory_ = CopiedMemory();
+  memory_.clear(limits);   // what was read while it ran: only the still picture counts
   memory_.reserve(usual_copy(threads_.size()));
-  memory_.open(memory_tid_);
+  // The reader is at its post before the process stands still: it has a processor, its class, and memory that needs no growing (copy_arena.h says why).
+  std::atomic<int> is_ready{0};
+  std::vector<std::byte> held;
+  LeavableThread reader([&] {
+    hurry();
+    held = warm_heap();
+    is_ready = 1;
+    is_ready.notify_one();
+  });
+  is_ready.wait(0);
   auto stopped = StoppedProcess::stop(pid_, start_ticks_, uninterruptible);
   if (!stopped) {
-    memory_.close();
     if (stopped.error().os_errno == 0) return fail(stopped.error());
     return fail(attach_error(pid_, stopped.error().os_errno));
   }
   // All of its threads may be in state D: it was looked at as well.
-  captured_at_ = stopped->stopped_at_wall() != decltype(captured_at_){} ? stopped->stopped_at_wall() : std::chrono::system_clock::now();
+  const bool any = stopped->stopped_at_wall() != decltype(captured_at_){};
+  captured_at_ = any ? stopped->stopped_at_wall() : std::chrono::system_clock::now();
+  const auto end = (any ? stopped->stopped_at() : std::chrono::steady_clock::now()) + limits.longest;
+  add_threads(*stopped);
 
-  std::unordered_map<Tid, std::size_t> index;
-  for (std::size_t i = 0; i < threads_.size(); ++i) index.emplace(threads_[i].tid, i);
-  bool mappings_fit = true;
-  std::unordered_set<Tid> met;
-  for (const auto& s : stopped->threads()) {
-    met.insert(s.tid);
-    auto it = index.find(s.tid);
-    if (it == index.end()) {
-      const auto born = proc::stat_of(pid_, s.tid);
-      it = index.emplace(s.tid, threads_.size()).first;
-      threads_.push_back({.tid = s.tid, .name = born ? born->name : "", .state = 'R', .cpu_ms = born ? std::optional(born->cpu_ms) : std::nullopt});
-    }
-    ThreadInfo& thread = threads_[it->second];
-    if (!s.stopped) {
-      thread.problem = s.problem;
-      if (thread.state == 'Z' || thread.state == 'X') thread.problem = "it has ended; the process goes on in its other threads";
-      else add_uninterruptible(thread);
-      continue;
-    }
-    if (auto registers = stopped->registers(s.tid)) thread.registers = *registers;
-    else thread.problem = registers.error().what;
-    if (thread.registers && (mapping_of(thread.registers->sp()) == nullptr || mapping_of(thread.registers->pc()) == nullptr)) mappings_fit = false;
-  }
-  // What ended meanwhile, or was listed and is no more. Of threads that have ended, the main thread alone stays one of the process. Before anything is
-  // read of the threads: that is kept in their order.
-  std::erase_if(threads_, [&](const ThreadInfo& t) { return t.problem == "it ended" || !met.contains(t.tid) || (t.tid != pid_ && (t.state == 'Z' || t.state == 'X')); });
-  // A library loaded or a thread's stack mapped since prepare(). A wild pc or sp costs this once more, for nothing.
-  if (!mappings_fit) {
-    if (auto again = read_mappings(); !again) problems_.push_back({again.error().message(), std::nullopt});
-    for (const FileToOpen& file : unopened_files())
-      if (auto problem = images_.open(file, Deadline::after(kLongestOpening))) problems_.push_back(std::move(*problem));
-    add_modules();
-  }
-  // It may be seized, and yet not be read: a system call filter that refuses one call alone.
-  if (const auto any = std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.readable && m.inode != 0; }); any != mappings_.end()) {
-    char byte = 0;
-    iovec local{&byte, 1}, remote{reinterpret_cast<void*>(any->range.start), 1};
-    if (process_vm_readv(memory_tid_, &local, 1, &remote, 1, 0) < 0 && (errno == EPERM || errno == ENOSYS)) {
-      unreadable_ = Problem{fmt::format("its memory cannot be read, so there are no callers and no Python: process_vm_readv: {}", std::strerror(errno)),
-                            fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` tells", pid_)};
-    }
-  }
-  copy_stacks();
-  while_stopped();
-  memory_.close();
+  memory_.open(memory_tid_, &reader);
+  stands_still_ = Deadline::at(end);
+  reader.start([&] {
+    read_still_process(reader);
+    while_stopped();
+  });   // and ends, in a hurry: in its former class it might not get to say that it is done
+  const bool in_time = reader.wait_until(end);
+  if (!in_time) memory_.end_fetching();
+  // An exec needs a thread that runs.
+  const bool all_stood_still = std::all_of(threads_.begin(), threads_.end(), [](const ThreadInfo& t) { return t.problem.empty(); });
+  const auto after = all_stood_still ? stat : proc::stat_of(pid_, memory_tid_);
   stopped_ms_ = stopped->resume();
+  // Without memory to read it comes to its end, unless the kernel does not come back from a read.
+  while (!in_time && !does_not_answer_ && !reader.wait_until(std::chrono::steady_clock::now() + kReturnPatience)) does_not_answer_ = reader.leave_behind();
+  if (does_not_answer_) memory_.abandon_read();
+  memory_.close();
+  stands_still_.reset();
+  if (!after || !after->same_program(*stat)) {
+    return fail({.code = ErrorCode::kGone, .subject = subject_,
+                 .what = after ? "it has executed another program (exec) while it was looked at" : "it has ended while it was looked at",
+                 .hint = after ? "look again" : ""});
+  }
+  tell_cuts(*stopped, in_time);
+  if (!modules_fit_) {
+    open_new_files();
+    make_modules();
+  }
+  if (does_not_answer_) while_stopped();
   return {};
 }
 
@@ -462,13 +608,13 @@ std::size_t LiveTarget::read(Address address, std::span<std::byte> into) const n
   while (done < into.size()) {
     const Address a = address + done;
     // What never changes comes from the file: segments that are not writable. (Relocated read-only data is in a writable segment.)
-    if (const Module* module = modules_.find(a); module != nullptr && module->image) {
+    if (const Module* module = modules_fit_ ? modules_.find(a) : nullptr; module != nullptr && module->image) {
       const Vaddr v = module->to_vaddr(a);
       if (const Elf64_Phdr* segment = module->image->load_of(v); segment != nullptr && (segment->p_flags & PF_W) == 0) {
         const auto bytes = module->image->at(v);
         if (!bytes.empty()) {
           const std::size_t n = std::min(bytes.size(), into.size() - done);
-          std::copy_n(bytes.begin(), n, into.begin() + static_cast<std::ptrdiff_t>(done));
+          memory_.copy_from_file(bytes.first(n), into.data() + done);
           done += n;
           continue;
         }

@@ -1,7 +1,7 @@
 // A running process as a Target: prepared from /proc, then stopped, copied and resumed; what follows works on the copy.
 //
 //     prepare()    /proc only: mappings, modules (each file opened once for all processes). The process runs.
-//     capture()    stop all threads, copy registers and the used part of every stack, run `while_stopped`, resume.
+//     capture()    stop all threads, copy registers and the used part of every stack, run `while_stopped`, resume: within limits of bytes and time.
 //     read()       before and during capture: the process itself; after: the copy and the files, nothing else.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/leavable_thread.h"
 #include "base/result.h"
 #include "elf/image.h"
 #include "model/snapshot.h"
@@ -22,6 +23,8 @@
 #include "target/target.h"
 
 namespace rankstacks {
+
+class StoppedProcess;
 
 // A file that a process has mapped, to be opened through that process.
 struct FileToOpen {
@@ -66,9 +69,19 @@ class LiveTarget final : public Target {
   void add_modules();
   void add_problem(Problem problem) { problems_.push_back(std::move(problem)); }
 
-  // `while_stopped` runs with all threads stopped and read() open: keep it short. Call on a thread of its own, which ends right after
-  // (StoppedProcess says why).
-  Result<void> capture(const std::function<void()>& while_stopped);
+  // `while_stopped` runs with all threads stopped and read() open: keep it short. It runs on another thread of the tool than the one that holds the
+  // process, as a read may never come back: then the process is let go all the same, that thread is left behind in the middle of its read, and
+  // `while_stopped` is run once more, from its beginning, on what was copied. Call on a thread of its own, which ends right after (StoppedProcess says why).
+  Result<void> capture(const std::function<void()>& while_stopped, const CopyLimits& limits = {});
+
+  // For `while_stopped`: until when the process stands still; nothing: it runs again, and only what was copied can be read.
+  std::optional<Deadline> stands_still() const { return stands_still_; }
+
+  // Whether a reader of the capture was left behind: it, and what was copied by then, stay for ever. Not to be captured again.
+  bool does_not_answer() const { return does_not_answer_; }
+
+  // What the limits of the capture have cut off: the rank is partial.
+  const std::vector<Problem>& cuts() const { return cuts_; }
 
   const std::string& subject() const override { return subject_; }
   std::span<const ThreadInfo> threads() const override { return threads_; }
@@ -78,7 +91,7 @@ class LiveTarget final : public Target {
   void prefetch(std::span<const Range> ranges) const noexcept override;
 
   // What was copied goes; threads, registers and modules stay. For a target whose stacks are unwound.
-  void forget_copy() { memory_ = CopiedMemory(); }
+  void forget_copy() { memory_.clear(); }
 
   Pid pid() const { return pid_; }
   const std::string& executable() const { return executable_; }
@@ -93,11 +106,24 @@ class LiveTarget final : public Target {
   LiveTarget(Pid pid, LiveImages images);
   Result<void> read_mappings();
   Module make_module(const FileMappings& file);
+  void open_new_files();
+  void make_modules();
   void read_threads();
-  void add_uninterruptible(ThreadInfo& thread);
-  std::vector<Range> used_stack(const ThreadInfo& thread) const;
+  void add_uninterruptible(ThreadInfo& thread, LeavableThread& reader);
+  void add_threads(const StoppedProcess& stopped);
+  bool mappings_fit() const;
+  void read_still_process(LeavableThread& reader);
+  void tell_cuts(const StoppedProcess& stopped, bool in_time);
+  struct Home {
+    const Mapping* mapping = nullptr;    // nullptr: not known
+    Address end = 0;
+  };
+  Home home_of(const ThreadInfo& thread) const;
+  std::optional<Range> own_stack(const ThreadInfo& thread) const;
+  std::optional<Range> foreign_stack(const ThreadInfo& thread) const;
+  std::optional<Range> stack_below(const ThreadInfo& thread, const Range& foreign) const;
   void copy_stacks();
-  void copy_generated_code(std::span<const Range> stacks);
+  void copy_generated_code();
   const Mapping* mapping_of(Address a) const;
   std::string task_dir() const;
 
@@ -107,13 +133,17 @@ class LiveTarget final : public Target {
   std::string subject_, executable_;
   std::vector<std::string> command_;
   std::uint64_t start_ticks_ = 0;
+  proc::Stat program_;                   // as of when its mappings were read
   std::vector<ThreadInfo> threads_;
   std::vector<Mapping> mappings_;
   std::vector<FileMappings> files_;        // the mappings of code, by file
   std::vector<std::string> silent_files_;
   ModuleMap modules_;
-  std::vector<Problem> problems_;
+  bool modules_fit_ = true;              // to the mappings
+  bool does_not_answer_ = false;
+  std::vector<Problem> problems_, cuts_;
   std::optional<Problem> unreadable_;
+  std::optional<Deadline> stands_still_;
   mutable CopiedMemory memory_;
   double stopped_ms_ = 0;
   std::chrono::system_clock::time_point captured_at_{};

@@ -124,10 +124,10 @@ std::optional<Stat> parse_stat(std::string_view text) {
   Stat s;
   s.name = std::string(text.substr(open_at + 1, close_at - open_at - 1));
   std::string_view rest = text.substr(close_at + 1);
-  // Fields from 3 on (proc(5)): 3 state, 4 ppid, 9 flags, 14 utime, 15 stime, 20 num_threads, 22 starttime.
+  // Fields from 3 on (proc(5)): 3 state, 4 ppid, 9 flags, 14 utime, 15 stime, 20 num_threads, 22 starttime, 26 startcode, 28 startstack.
   int field = 3;
   std::uint64_t ticks = 0;
-  while (take(rest, ' ') && field <= 22) {
+  while (take(rest, ' ') && field <= 28) {
     const std::string_view word = rest.substr(0, rest.find_first_of(" \n"));
     std::uint64_t n = 0;
     std::from_chars(word.data(), word.data() + word.size(), n);
@@ -137,6 +137,8 @@ std::optional<Stat> parse_stat(std::string_view text) {
     if (field == 14 || field == 15) ticks += n;
     if (field == 20) s.threads = static_cast<int>(n);
     if (field == 22) s.start_ticks = n;
+    if (field == 26) s.code_start = n;
+    if (field == 28) s.stack_start = n;
     rest.remove_prefix(word.size());
     ++field;
   }

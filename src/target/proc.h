@@ -30,6 +30,9 @@ struct Stat {
   int threads = 1;
   double cpu_ms = 0;                // utime + stime; the kernel counts in ticks of 10 ms
   std::uint64_t start_ticks = 0;    // since boot: with the pid, the process's identity
+  // Where its program's code and its stack begin; they change, all but certainly, when it executes another one. 0 or 1: not permitted to be known.
+  Address code_start = 0, stack_start = 0;
+  bool same_program(const Stat& other) const { return code_start == other.code_start && stack_start == other.stack_start; }
   bool kernel_thread() const { return flags & 0x00200000u; }   // PF_KTHREAD, include/linux/sched.h
   bool ends() const { return (flags & 0x00000004u) || state == 'Z' || state == 'X'; }   // PF_EXITING: its memory may be gone before it is a zombie
 };

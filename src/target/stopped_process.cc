@@ -7,7 +7,6 @@
 #include <elf.h>
 #include <fmt/format.h>
 #include <optional>
-#include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -16,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hurry.h"
 #include "target/proc.h"
 
 namespace rankstacks {
@@ -28,8 +28,10 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kStopPatience = std::chrono::milliseconds(500);
 constexpr auto kUninterruptiblePatience = std::chrono::milliseconds(20);
 constexpr auto kLatePause = std::chrono::milliseconds(5);
-// Threads that are born while we stop their siblings: a handful of rounds is what fork bombs need; real programs need two.
+// Threads that are born while we stop their siblings: a handful of rounds is what fork bombs need; real programs need two. Nor does it take longer
+// than a second from the first seizure on, whatever the process does meanwhile; thousands of threads need a tenth of it.
 constexpr int kMaxRounds = 64;
+constexpr std::chrono::seconds kLongestStopping{1};
 // How long another tracer is waited for: another run of this tool is through in a tenth of that.
 constexpr auto kTracerPatience = std::chrono::milliseconds(200);
 constexpr int kUnexplainedRefusals = 8;
@@ -41,18 +43,14 @@ void pause_for(std::chrono::nanoseconds time) {
   nanosleep(&pause, nullptr);
 }
 
-// Of the calling thread alone. Needs CAP_SYS_NICE or an RLIMIT_RTPRIO; without, the class stays what it is.
-bool set_class(int from, int to) {
-  if (sched_getscheduler(0) != from) return false;
-  const sched_param lowest{.sched_priority = to == SCHED_FIFO ? sched_get_priority_min(SCHED_FIFO) : 0};
-  return sched_setscheduler(0, to, &lowest) == 0;
-}
-
 }  // namespace
 
+StoppedProcess::StoppedProcess(Pid pid) : pid_(pid), watcher_(std::make_unique<StopWatcher>(pid, Clock::now() + kLongestStopping)) {}
+
 StoppedProcess::StoppedProcess(StoppedProcess&& o) noexcept
-    : pid_(o.pid_), threads_(std::move(o.threads_)), index_(std::move(o.index_)), waiting_(std::move(o.waiting_)), first_errno_(o.first_errno_),
-      resumed_(o.resumed_), hurries_(o.hurries_), started_(o.started_), started_wall_(o.started_wall_) {
+    : pid_(o.pid_), threads_(std::move(o.threads_)), index_(std::move(o.index_)), waiting_(std::move(o.waiting_)), watcher_(std::move(o.watcher_)),
+      first_errno_(o.first_errno_), seizing_ended_(o.seizing_ended_), unsettled_(o.unsettled_), resumed_(o.resumed_), hurries_(o.hurries_),
+      started_(o.started_), started_wall_(o.started_wall_) {
   o.resumed_ = true;
 }
 
@@ -71,13 +69,18 @@ void StoppedProcess::seize(Tid tid) {
   int saved = 0;
   int unexplained = 0;
   while (true) {
-    if (ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) == 0) {
+    if (watcher_->seize(tid) == 0) {
       // What is not ours is not interrupted; it is let go when the calling thread ends, and runs until then.
       if (seized_is_ours(tid)) waiting_.push_back(threads_.size() - 1);
       else thread.problem = kEnded;
       return;
     }
     saved = errno;
+    if (saved == EINTR) {
+      seizing_ended_ = true;
+      thread.problem = "could not be seized: its process executes a program";
+      return;
+    }
     if (saved != EPERM) break;
     tracer = proc::tracer_of(pid_, tid);
     // A look like this one lets go within milliseconds. All begin with the main thread and end with it: who holds it has the others to himself.
@@ -104,7 +107,7 @@ void StoppedProcess::seize(Tid tid) {
 
 void StoppedProcess::interrupt_seized() {
   if (started_ == Clock::time_point{} && !waiting_.empty()) {
-    hurries_ = set_class(SCHED_OTHER, SCHED_FIFO);
+    hurries_ = hurry();
     started_ = Clock::now();
     started_wall_ = std::chrono::system_clock::now();
   }
@@ -147,6 +150,7 @@ void StoppedProcess::await_stops() {
     std::erase_if(waiting_, [&](std::size_t i) {
       const auto stat = proc::stat_of(pid_, threads_[i].tid);
       if (stat && stat->state != 'D' && waited < kStopPatience) return false;
+      if (stat && stat->state == 't' && look_at(threads_[i])) return true;   // it has stopped since
       threads_[i].problem = kEnded;
       if (stat) {
         const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
@@ -177,11 +181,22 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
     p.index_.emplace(tid, p.threads_.size());
     p.threads_.push_back({.tid = tid, .problem = "in an uninterruptible wait (state D): not stopped"});
   }
-  for (int round = 0; round < kMaxRounds; ++round) {
+  const auto end = Clock::now() + kLongestStopping;
+  p.unsettled_ = true;
+  for (int round = 0; round < kMaxRounds && (round == 0 || Clock::now() < end); ++round) {
     const std::size_t before = p.threads_.size();
-    for (const Tid tid : proc::tasks_of(pid))
+    for (const Tid tid : proc::tasks_of(pid)) {
       if (!p.index_.contains(tid)) p.seize(tid);
-    if (p.threads_.size() == before) break;
+      if (p.seizing_ended_) {
+        return fail({.code = ErrorCode::kTimeout, .subject = fmt::format("pid {}", pid),
+                     .what = fmt::format("it is executing another program (exec), and that was not done within {} s", kLongestStopping.count()),
+                     .hint = fmt::format("the program's file may be in a file system that does not answer: see /proc/{}/task/*/stack; else look again", pid)});
+      }
+    }
+    if (p.threads_.size() == before) {
+      p.unsettled_ = false;
+      break;
+    }
     if (round == 0) {
       const auto stat = proc::stat_of(pid);
       if (!stat || stat->start_ticks != start_ticks) {
@@ -191,8 +206,12 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
     }
     p.interrupt_seized();
     p.await_stops();
-    if (p.all_stand_still()) break;
+    if (p.all_stand_still()) {
+      p.unsettled_ = false;
+      break;
+    }
   }
+  p.watcher_->is_seized();
   const bool any = std::any_of(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.stopped; });
   if (!any && uninterruptible.empty()) {
     // Seized and interrupted, and none came to its stop: threads that get no processor, or that wait in the kernel where no signal
@@ -235,7 +254,8 @@ double StoppedProcess::resume() {
     t->stopped = false;
   }
   const auto ended = Clock::now();
-  if (hurries_) set_class(SCHED_FIFO, SCHED_OTHER);
+  watcher_.reset();
+  if (hurries_) hurry_no_more();
   if (started_ == Clock::time_point{}) return 0;
   return std::chrono::duration<double, std::milli>(ended - started_).count();
 }

@@ -1,0 +1,158 @@
+#include "base/memory_limit.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <fcntl.h>
+#include <limits>
+#include <string>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+#include <vector>
+
+namespace rankstacks {
+namespace {
+
+std::atomic<std::size_t> limit_in_force{std::numeric_limits<std::size_t>::max()};
+std::array<std::atomic<std::size_t>, 3> taken{};   // by MemoryUse
+
+std::string text_of(const std::string& path) {
+  std::string text;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return text;
+  char buffer[4096];
+  for (ssize_t n = 0; (n = read(file, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
+  close(file);
+  return text;
+}
+
+std::vector<std::string_view> words_of(std::string_view text, std::string_view between) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const std::size_t begin = text.find_first_not_of(between);
+    if (begin == std::string_view::npos) return words;
+    text.remove_prefix(begin);
+    words.push_back(text.substr(0, text.find_first_of(between)));
+    text.remove_prefix(words.back().size());
+  }
+}
+
+std::optional<std::size_t> number_of(std::string_view text) {
+  std::size_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc() || end == text.data()) return std::nullopt;
+  return n;
+}
+
+// A mounted hierarchy: "ID PARENT DEVICE ROOT POINT OPTIONS ... - TYPE SOURCE SUPER" (proc(5), mountinfo).
+struct Hierarchy {
+  std::string_view root, point;
+};
+std::optional<Hierarchy> hierarchy(std::string_view mountinfo, bool v2) {
+  for (const std::string_view line : words_of(mountinfo, "\n")) {
+    const auto words = words_of(line, " ");
+    const auto dash = std::find(words.begin(), words.end(), "-");
+    if (words.size() < 6 || words.end() - dash < 4) continue;
+    const auto options = words_of(dash[3], ",");
+    const bool is_it = v2 ? dash[1] == "cgroup2" : dash[1] == "cgroup" && std::find(options.begin(), options.end(), "memory") != options.end();
+    if (is_it) return Hierarchy{words[3], words[4]};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::size_t share_of_memory(std::size_t limit, MemoryUse use) {
+  switch (use) {
+    case MemoryUse::kCopies: return limit / 4;
+    case MemoryUse::kFrames: return limit / 8;
+    case MemoryUse::kSections: return limit / 4;
+  }
+  return 0;
+}
+
+std::optional<std::size_t> control_group_limit(std::string_view proc_cgroup, std::string_view mountinfo) {
+  std::optional<std::size_t> least;
+  for (const std::string_view line : words_of(proc_cgroup, "\n")) {
+    // "4:memory:/a/b", "0::/a/b" (cgroups(7)).
+    const std::size_t first = line.find(':'), second = first == line.npos ? first : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const auto controllers = words_of(line.substr(first + 1, second - first - 1), ",");
+    const bool v2 = line.substr(0, first) == "0" && controllers.empty();
+    if (!v2 && std::find(controllers.begin(), controllers.end(), "memory") == controllers.end()) continue;
+    const auto mounted = hierarchy(mountinfo, v2);
+    if (!mounted) continue;
+    // In a container the group that is mounted is not the root, and the path may be told from outside of it.
+    std::string group(line.substr(second + 1));
+    if (mounted->root != "/" && group.starts_with(mounted->root)) group.erase(0, mounted->root.size());
+    if (group.find("..") != group.npos) group.clear();
+    while (true) {
+      while (group.ends_with('/')) group.pop_back();
+      const std::string text = text_of(std::string(mounted->point) + group + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+      if (const auto bytes = number_of(text)) least = std::min(least.value_or(*bytes), *bytes);   // "max": none
+      if (group.empty()) break;
+      group.resize(group.rfind('/') == group.npos ? 0 : group.rfind('/'));
+    }
+  }
+  return least;
+}
+
+std::size_t default_memory_limit() {
+  struct sysinfo info{};
+  std::size_t all = std::size_t{4} << 30;
+  if (sysinfo(&info) == 0) all = static_cast<std::size_t>(info.totalram) * info.mem_unit;
+  const auto group = control_group_limit(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
+  return std::min(all, group.value_or(all)) / 2;
+}
+
+std::optional<std::size_t> parse_size(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || !(number >= 0)) return std::nullopt;
+  std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  double scale = 1;
+  if (!unit.empty()) {
+    constexpr std::string_view kUnits = "KMGT";
+    const std::size_t at = kUnits.find(static_cast<char>(unit[0] & ~0x20));
+    if (at == kUnits.npos) return std::nullopt;
+    for (std::size_t i = 0; i <= at; ++i) scale *= 1024;
+    unit.remove_prefix(1);
+    if (unit == "iB" || unit == "B") unit = {};
+  }
+  constexpr double kMost = 1ull << 62;
+  if (!unit.empty() || number * scale > kMost) return std::nullopt;
+  return static_cast<std::size_t>(number * scale);
+}
+
+bool take_memory(MemoryUse use, std::size_t bytes) {
+  std::atomic<std::size_t>& taken_of_use = taken[static_cast<std::size_t>(use)];
+  const std::size_t share = share_of_memory(limit_in_force, use);
+  std::size_t before = taken_of_use.load();
+  do {
+    if (bytes > share - std::min(share, before)) return false;
+  } while (!taken_of_use.compare_exchange_weak(before, before + bytes));
+  return true;
+}
+
+void enforce_memory_limit(std::size_t bytes) {
+  limit_in_force = bytes;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)   // their shadow memory counts as data
+  rlimit limit{};
+  if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur <= bytes) return;
+  limit.rlim_cur = bytes;
+  setrlimit(RLIMIT_DATA, &limit);
+#else
+  (void)bytes;
+#endif
+}
+
+void lift_memory_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_DATA, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_DATA, &limit);
+}
+
+}  // namespace rankstacks

@@ -1,0 +1,57 @@
+#include "target/stop_watcher.h"
+
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include "base/hurry.h"
+
+namespace rankstacks {
+namespace {
+
+// Longer than the stop of nearly all processes, so that nothing is done beside these.
+constexpr std::chrono::milliseconds kPause{20};
+
+}  // namespace
+
+// The process's own number is watched from the start: a thread that executes a program goes on under it.
+StopWatcher::StopWatcher(Pid pid, Clock::time_point end) : end_(end), seized_{pid}, thread_([this] { watch(); }) {}
+
+StopWatcher::~StopWatcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    quits_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+long StopWatcher::seize(Tid tid) {
+  {
+    const std::lock_guard lock(mutex_);
+    seized_.push_back(tid);
+  }
+  return calls_.ptrace(PTRACE_SEIZE, tid, nullptr, nullptr);
+}
+
+void StopWatcher::is_seized() {
+  const std::lock_guard lock(mutex_);
+  seizes_ = false;
+}
+
+void StopWatcher::watch() {
+  hurry();   // else, on a busy machine, the thread that stops the process would wait for this one with the mutex in its hands
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kPause, [this] { return quits_; })) {
+    if (seizes_ && Clock::now() >= end_) calls_.end();
+    // With the lock released: a process may have tens of thousands of threads.
+    const std::vector<Tid> seized = seized_;
+    lock.unlock();
+    for (const Tid tid : seized) {
+      siginfo_t info{};
+      waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace rankstacks

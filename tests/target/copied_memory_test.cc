@@ -1,0 +1,164 @@
+#include "target/copied_memory.h"
+
+#include <catch2/catch.hpp>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace rankstacks;
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+// Memory of this process, which it reads as it would another's: word i has its own address.
+class Stacks {
+ public:
+  Stacks(std::size_t count, std::size_t size) : count_(count), size_(size) {
+    memory_ = static_cast<std::byte*>(mmap(nullptr, count * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(memory_ != MAP_FAILED);
+    for (std::size_t at = 0; at < count * size; at += sizeof(Address)) *reinterpret_cast<Address*>(memory_ + at) = reinterpret_cast<Address>(memory_ + at);
+  }
+  ~Stacks() { munmap(memory_, count_ * size_); }
+
+  std::byte* at(std::size_t stack, std::size_t offset) const { return memory_ + stack * size_ + offset; }
+  Range range(std::size_t stack, std::size_t from = 0) const { return {address(stack, from), address(stack, 0) + size_}; }
+  Address address(std::size_t stack, std::size_t offset) const { return reinterpret_cast<Address>(at(stack, offset)); }
+  std::vector<Range> all() const {
+    std::vector<Range> ranges;
+    for (std::size_t i = 0; i < count_; ++i) ranges.push_back(range(i));
+    return ranges;
+  }
+
+ private:
+  std::byte* memory_;
+  std::size_t count_, size_;
+};
+
+bool has(CopiedMemory& memory, Address address) {
+  Address word = 0;
+  return memory.read(address, std::as_writable_bytes(std::span(&word, 1))) == sizeof word && word == address;
+}
+
+}  // namespace
+
+TEST_CASE("stacks are copied whole where there is room") {
+  const Stacks stacks(3, 5u << 20);
+  CopiedMemory memory;
+  memory.open(getpid());
+  const std::vector<Range> ranges{stacks.range(0, 72), stacks.range(1, 3 * kPage + 8), stacks.range(2)};
+  memory.copy_stacks(ranges);
+  memory.close();
+  CHECK_FALSE(memory.is_cut());
+  for (const Range& r : ranges)
+    for (Address at = r.start; at < r.end; at += 8 * 1021) REQUIRE(has(memory, at));
+  std::vector<std::byte> whole(ranges[0].size());
+  CHECK(memory.read(ranges[0].start, whole) == whole.size());
+  CHECK_FALSE(has(memory, stacks.address(1, kPage)));
+}
+
+TEST_CASE("where there is not room for all stacks, each has its innermost part, the same of each") {
+  const std::size_t count = 64, size = 1u << 20;
+  const Stacks stacks(count, size);
+  CopiedMemory memory;
+  memory.clear({.own = 8u << 20});
+  memory.open(getpid());
+  memory.copy_stacks(stacks.all());
+  memory.close();
+  CHECK(memory.is_cut());
+  CHECK(memory.stack_bytes_left_out() == count * size - (8u << 20));
+  for (std::size_t i = 0; i < count; ++i) {
+    CHECK(has(memory, stacks.address(i, 0)));
+    CHECK(has(memory, stacks.address(i, (8u << 20) / count - 8)));
+    CHECK_FALSE(has(memory, stacks.address(i, (8u << 20) / count)));
+  }
+}
+
+TEST_CASE("fewer pages than stacks: as many as there are have one") {
+  const Stacks stacks(64, 16 * kPage);
+  CopiedMemory memory;
+  memory.clear({.own = 10 * kPage});
+  memory.open(getpid());
+  memory.copy_stacks(stacks.all());
+  memory.close();
+  std::size_t with_one = 0;
+  for (std::size_t i = 0; i < 64; ++i) with_one += has(memory, stacks.address(i, 0));
+  CHECK(with_one == 10);
+}
+
+TEST_CASE("stacks that reach into each other are copied once, and none loses its innermost end") {
+  const Stacks stacks(1, 64u << 20);
+  CopiedMemory memory;
+  memory.clear({.own = 1u << 20});
+  memory.open(getpid());
+  const std::vector<Range> ranges{stacks.range(0), stacks.range(0, 40u << 20), stacks.range(0, 20u << 20), stacks.range(0, 20u << 20)};
+  memory.copy_stacks(ranges);
+  memory.close();
+  for (const Range& r : ranges) CHECK(has(memory, r.start));
+  CHECK(memory.stack_bytes_left_out() >= (64u << 20) - (1u << 20));
+  CHECK(memory.stack_bytes_left_out() <= (64u << 20) - (1u << 20) + 3 * kPage);
+}
+
+TEST_CASE("what was copied by an earlier call is not copied again, and all of it is found") {
+  const Stacks stacks(1, 1u << 20);
+  CopiedMemory memory;
+  memory.clear({.own = 1u << 20});
+  memory.open(getpid());
+  memory.copy_stacks(std::vector<Range>{{stacks.address(0, 40 * kPage), stacks.address(0, 60 * kPage)}, {stacks.address(0, 100 * kPage), stacks.address(0, 101 * kPage)}});
+  memory.copy_stacks(stacks.all(), 1u << 20);
+  memory.copy_stacks(stacks.all());
+  memory.close();
+  CHECK(memory.stack_bytes_left_out() > 0);   // of the second call, which spared the half
+  for (std::size_t at = 0; at < 1u << 20; at += kPage) CHECK(has(memory, stacks.address(0, at)));
+}
+
+TEST_CASE("what one process does not need of the pool another one has, and it goes back") {
+  const Stacks stacks(1, 4u << 20);
+  const auto pool = std::make_shared<CopyPool>(3u << 20);
+  CopiedMemory one, other;
+  one.clear({.own = 1u << 20, .pool = pool});
+  other.clear({.own = 1u << 20, .pool = pool});
+  one.open(getpid());
+  one.copy_stacks(stacks.all());
+  CHECK_FALSE(one.is_cut());
+  other.open(getpid());
+  other.copy_stacks(stacks.all());
+  CHECK(other.stack_bytes_left_out() == 3u << 20);
+  one.clear();
+  other.clear({.own = 1u << 20, .pool = pool});
+  other.open(getpid());
+  other.copy_stacks(stacks.all());
+  CHECK_FALSE(other.is_cut());
+}
+
+TEST_CASE("single pages count as well, and an end of the time ends both") {
+  const Stacks stacks(2, 1u << 20);
+  CopiedMemory memory;
+  memory.clear({.own = 4 * kPage});
+  memory.open(getpid());
+  for (std::size_t at = 0; at < 1u << 20; at += 4 * kPage) (void)has(memory, stacks.address(0, at));
+  CHECK(memory.is_cut());
+  std::size_t pages = 0;
+  memory.close();
+  for (std::size_t at = 0; at < 1u << 20; at += kPage) pages += has(memory, stacks.address(0, at));
+  CHECK(pages == 4);
+
+  memory.clear();
+  memory.open(getpid());
+  CHECK(has(memory, stacks.address(0, 0)));
+  memory.end_fetching();
+  memory.copy_stacks(stacks.all());
+  CHECK_FALSE(has(memory, stacks.address(1, 0)));
+  CHECK(has(memory, stacks.address(0, 0)));
+}
+
+TEST_CASE("a stack that can be read in its first part alone is kept as far as it goes") {
+  const Stacks stacks(2, 1u << 20);
+  REQUIRE(mprotect(stacks.at(0, 200 * kPage), 56 * kPage, PROT_NONE) == 0);
+  CopiedMemory memory;
+  memory.open(getpid());
+  memory.copy_stacks(std::vector<Range>{stacks.range(0), stacks.range(1)});
+  CHECK_FALSE(memory.is_cut());
+  CHECK(has(memory, stacks.address(0, 200 * kPage - 8)));
+  CHECK_FALSE(has(memory, stacks.address(0, 200 * kPage)));
+  CHECK(has(memory, stacks.address(1, (1u << 20) - 8)));
+}

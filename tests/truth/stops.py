@@ -1,0 +1,319 @@
+"""Targets that hold up whoever stops them, or that have no end: the tool ends within its limits, says what is missing, and lets them go on."""
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import cases
+from contract import native
+from harmless import check_let_go
+from odd_targets import problems_of
+from processes import DEADLINE, Skip, check, run_tool, state_of, task_states, tool, wait_until
+from truth_python import only_rank
+
+
+def look(pid, *arguments, seconds=60):
+    """The rank in a report, whatever its status; the tool has so many seconds for it."""
+    begin = time.monotonic()
+    process = subprocess.Popen([tool(), "attach", "--pids", str(pid), "--format", "json"] + [str(argument) for argument in arguments],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    check(process.returncode in (0, 1, 2) and out, "status %d after %.1f s: %r" % (process.returncode, time.monotonic() - begin, err[-500:]))
+    rank = only_rank(json.loads(out), pid)
+    if rank["status"] != "complete":
+        check(rank["problems"] or any(thread.get("problem") for thread in rank["threads"]), "%s, and nothing says why" % rank["status"])
+    return rank
+
+
+def check_executes_on(execs):
+    """It answers, and its number grows: it is neither stopped nor waits for anybody."""
+    def programs():
+        execs.write(b"how many?\n")
+        word, number = execs._line().split()
+        check(word == b"alive", "it answered %r" % word)
+        return int(number)
+    before = programs()
+    wait_until(lambda: programs() > before, "it to go on")
+
+
+def execs(by, runs):
+    with native("execs", by, "20") as fixture:
+        for _ in range(runs):
+            look(fixture.pid, "--samples", 40, "--interval", 0.01)
+            check_let_go(fixture.pid, "after forty looks")
+        check_executes_on(fixture)
+
+
+def case_main_thread_executes_again_and_again(folder):
+    execs("main", 3)
+
+
+def case_other_thread_executes_again_and_again(folder):
+    execs("thread", 8)
+
+
+def case_exec_of_a_file_that_does_not_answer(folder):
+    with Stuck("exec") as fixture:
+        rank = look(fixture.pid, "--samples", 1)
+        check(rank["status"] == "failed", "the rank is %s" % rank["status"])
+        check("exec" in problems_of(rank) and any(problem["hint"] for problem in rank["problems"]), "problems: %r" % rank["problems"])
+        fixture.check_unharmed()
+
+
+class Stuck:
+    """fixtures/native/stuck.c, with a folder to mount on."""
+
+    def __init__(self, mode):
+        self.folder = tempfile.mkdtemp(prefix="rankstacks-test-")
+        self.fixture = native("stuck", mode, self.folder)
+
+    def __enter__(self):
+        return self.fixture
+
+    def __exit__(self, *exception):
+        self.fixture.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def memory_does_not_answer(mode):
+    with Stuck(mode) as fixture:
+        for _ in range(2):
+            rank = look(fixture.pid, "--samples", 1)
+            check(rank["status"] == "partial", "the rank is %s: %r" % (rank["status"], rank["problems"]))
+            check("does not answer" in problems_of(rank), "problems: %r" % rank["problems"])
+            check(rank["stopped_ms"] < 10000, "it stood still for %r ms" % rank["stopped_ms"])
+            for thread in rank["threads"]:
+                check(thread["frames"], "a thread without frames: %r" % thread)
+                if thread["tid"] != fixture.ready["stuck"]:     # one thread takes nothing from the others
+                    check(thread["stack_end"] == "complete", "thread %d: %s" % (thread["tid"], thread["stack_end"]))
+            check({thread["tid"] for thread in rank["threads"]} >= {thread["tid"] for thread in fixture.ready["threads"]}, "threads are missing")
+            check_let_go(fixture.pid, mode)
+            fixture.check_unharmed()
+
+
+def case_memory_of_a_userfaultfd_that_nobody_serves(folder):
+    memory_does_not_answer("userfaultfd")
+
+
+def case_memory_of_a_file_system_that_does_not_answer(folder):
+    memory_does_not_answer("file")
+
+
+def case_two_thousand_large_stacks(folder):
+    """125 GiB of stacks: innermost frames of all threads, in the memory that the tool was given."""
+    if "ASAN_OPTIONS" in os.environ:
+        raise Skip("a sanitizer's own memory counts")
+    megabytes = 512
+    with native("big_stacks", "2000", "64") as fixture:
+        begin = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        process = subprocess.Popen([tool(), "attach", "--pids", str(fixture.pid), "--samples", "1", "--memory", "%dM" % megabytes, "--format", "json",
+                                    "-o", os.path.join(folder, "report.json")], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        err = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        process.stderr.close()
+        check(process.returncode == 1, "status %d: %r" % (process.returncode, err[-500:]))
+        check(usage.ru_maxrss <= megabytes * 1024, "the tool took %d MiB of %d" % (usage.ru_maxrss // 1024, megabytes))
+        with open(os.path.join(folder, "report.json"), encoding="utf-8") as stream:
+            rank = only_rank(json.load(stream), fixture.pid)
+        check(rank["status"] == "partial" and "--memory" in problems_of(rank), "the rank: %s, %r" % (rank["status"], rank["problems"]))
+        threads = [thread for thread in rank["threads"] if any("blocks" == (frame.get("function") or "") for frame in thread["frames"])]
+        check(len(threads) == 2000, "%d threads show where they stand" % len(threads))
+        check(all(any("leaves_room" == (frame.get("function") or "") for frame in thread["frames"]) for thread in threads), "callers on the same page are missing")
+        check_let_go(fixture.pid, "after the look")
+        fixture.check_unharmed()
+
+
+def case_too_little_memory(folder):
+    """The limit is there from the start, and where it does not suffice, that is said."""
+    with native("threads") as fixture:
+        status, _, err = run_tool("attach", "--pids", fixture.pid, "--memory", "1M")
+        check(status == 2 and b"--memory" in err, "status %d: %r" % (status, err))
+        status, _, err = run_tool("attach", "--pids", fixture.pid, "--memory", "much")
+        check(status == 2 and b"expected a size" in err, "status %d: %r" % (status, err))
+        status, _, err = run_tool("attach", "--pids", fixture.pid, "--memory", "256M")
+        check(status == 0, "status %d: %r" % (status, err))
+        fixture.check_unharmed()
+
+
+def groups():
+    """Folders in which a control group of the freezer can be made: (version, folder)."""
+    found = []
+    with open("/proc/self/mountinfo", encoding="utf-8") as stream:
+        for line in stream:
+            words = line.split()
+            kind = words[words.index("-") + 1]
+            if kind == "cgroup2":
+                found.append((2, words[4]))
+            elif kind == "cgroup" and "freezer" in words[-1].split(","):
+                found.append((1, words[4]))
+    return found
+
+
+class Frozen:
+    def __init__(self, version, parent, pid):
+        self.folder = os.path.join(parent, "rankstacks-test-%d" % os.getpid())
+        self.file = os.path.join(self.folder, "cgroup.freeze" if version == 2 else "freezer.state")
+        self.parent, self.pid, self.version = parent, pid, version
+
+    def __enter__(self):
+        try:
+            os.mkdir(self.folder)
+            self.put(os.path.join(self.folder, "cgroup.procs"), self.pid)
+            self.put(self.file, "1" if self.version == 2 else "FROZEN")
+        except OSError as error:
+            self.__exit__()
+            raise Skip("no control group can be made here: %s" % error)
+        return self
+
+    @staticmethod
+    def put(path, text):
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(str(text))
+
+    def thaw(self):
+        self.put(self.file, "0" if self.version == 2 else "THAWED")
+
+    def __exit__(self, *exception):
+        if os.path.exists(self.file):
+            self.thaw()
+            self.put(os.path.join(self.parent, "cgroup.procs"), self.pid)
+        if os.path.isdir(self.folder):
+            wait_until(lambda: not open(os.path.join(self.folder, "cgroup.procs"), encoding="utf-8").read(), "the group to be empty")
+            os.rmdir(self.folder)
+
+
+def frozen(version, is_stopped):
+    folders = [folder for kind, folder in groups() if kind == version]
+    if not folders:
+        raise Skip("no freezer of control groups, version %d, is mounted here" % version)
+    with native("threads") as fixture:
+        if is_stopped:
+            os.kill(fixture.pid, signal.SIGSTOP)
+            wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped")
+        with Frozen(version, folders[0], fixture.pid) as group:
+            rank = look(fixture.pid, "--samples", 1)
+            check(len(rank["threads"]) == 18 or rank["status"] == "failed", "the rank: %r" % rank["problems"])
+            wait_until(lambda: state_of(fixture.pid) not in "t", "the fixture to be let go")
+            group.thaw()
+            if is_stopped:
+                wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped as before")
+                os.kill(fixture.pid, signal.SIGCONT)
+            wait_until(lambda: state_of(fixture.pid) == "S", "the fixture to go on")
+            fixture.check_unharmed()
+
+
+def case_frozen_by_version_1(folder):
+    frozen(1, False)
+
+
+def case_frozen_by_version_2(folder):
+    frozen(2, False)
+
+
+def case_stopped_and_frozen_by_version_1(folder):
+    frozen(1, True)
+
+
+def case_stopped_and_frozen_by_version_2(folder):
+    frozen(2, True)
+
+
+DUMPS = """
+import os, resource, sys, threading
+resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+for _ in range(8):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+memory = os.urandom(1 << 20) * 200
+print("ready", flush=True)
+sys.stdin.readline()
+os.abort()
+"""
+
+
+def case_a_core_is_being_written(folder):
+    """From before its beginning to after its end, again and again: the core is whole, and every look ends."""
+    with open("/proc/sys/kernel/core_pattern", encoding="utf-8") as stream:
+        pattern = stream.read().strip()
+    if "/" in pattern or pattern.startswith("|"):
+        raise Skip("cores of this machine go to %s" % pattern)
+    for turn in range(3):
+        victim = subprocess.Popen(["/usr/bin/python3", "-c", DUMPS], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            check(victim.stdout.readline() == b"ready\n", "it did not start")
+            tools = [subprocess.Popen([tool(), "attach", "--pids", str(victim.pid), "--samples", "30", "--interval", "0.01", "--format", "json"],
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+            if turn > 0:
+                select.select([], [], [], 0.1 * turn)     # at another moment of the looks each time; any is right
+            victim.stdin.write(b"now\n")
+            victim.stdin.close()
+            for process in tools:
+                _, err = process.communicate(timeout=DEADLINE)
+                check(process.returncode in (0, 1, 2), "status %d: %r" % (process.returncode, err))
+            check(victim.wait(timeout=DEADLINE) == -signal.SIGABRT, "its status: %r" % victim.returncode)
+        finally:
+            victim.kill()
+            victim.wait()
+            victim.stdout.close()
+        cores = [name for name in os.listdir(folder) if name.startswith("core")]
+        check(len(cores) == 1, "cores: %r" % cores)
+        status, _, err = run_tool("core", os.path.join(folder, cores[0]))
+        check(status in (0, 1) and b"cut off" not in err, "the core: status %d: %r" % (status, err))
+        os.unlink(os.path.join(folder, cores[0]))
+
+
+def case_threads_without_end(folder):
+    """Threads are born and end all the time: a look ends, and shows the threads that stay."""
+    with native("short_lived") as fixture:
+        for _ in range(10):
+            rank = look(fixture.pid, "--samples", 3, "--interval", 0.01)
+            check(rank["status"] != "failed", "the rank: %r" % rank["problems"])
+            check_let_go(fixture.pid, "after a look")
+        fixture.check_unharmed()
+
+
+FORKS = """
+import os, sys, threading
+def forks():
+    while True:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+for _ in range(4):
+    threading.Thread(target=forks, daemon=True).start()
+print("ready", flush=True)
+for line in sys.stdin:
+    print("alive", flush=True)
+"""
+
+
+def case_processes_without_end(folder):
+    """Children are born and end all the time, and none is left traced."""
+    process = subprocess.Popen(["/usr/bin/python3", "-W", "ignore", "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        check(process.stdout.readline() == b"ready\n", "it did not start")
+        for _ in range(5):
+            check(look(process.pid, "--samples", 3, "--interval", 0.01)["status"] != "failed", "it failed")
+            check_let_go(process.pid, "after a look")
+        process.stdin.write(b"are you there?\n")
+        process.stdin.flush()
+        check(process.stdout.readline() == b"alive\n", "it does not go on")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+if __name__ == "__main__":
+    cases.run(globals(), "stops")
