@@ -42,7 +42,7 @@ void in_sibling_process(const std::function<void()>& work) {
   // It ended the tool (out of memory), or crashed: so does the tool.
   if (known && WIFSIGNALED(status)) {
     std::signal(WTERMSIG(status), SIG_DFL);
-    kill(getpid(), WTERMSIG(status));
+    raise(WTERMSIG(status));
   }
   _exit(known && WIFEXITED(status) ? WEXITSTATUS(status) : 2);
 }

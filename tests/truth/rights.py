@@ -168,6 +168,7 @@ def look_at_client(users, folder, pid, seen_as):
         check(theirs["NoNewPrivs"].strip() == "1" and int(theirs["CapInh"], 16) == 0, "no_new_privs %r" % theirs["NoNewPrivs"])
         for kind in ("user", "net", "mnt", "pid"):
             check(os.readlink("/proc/%d/ns/%s" % (client, kind)) == os.readlink("/proc/%d/ns/%s" % (pid, kind)), "another %s namespace" % kind)
+        check(os.readlink("/proc/%d/root" % client) == os.readlink("/proc/%d/root" % pid), "another root directory")
         # Not dumpable: its files in /proc are root's, and its user may not read or trace it.
         check(os.stat("/proc/%d/environ" % client).st_uid == 0, "it is dumpable")
         for helper in helpers:
@@ -195,6 +196,24 @@ def case_the_client_of_a_session_is_in_the_processs_namespaces(folder):
         process, pid, inside = in_namespaces(users, "--user", "--map-root-user", "--pid", "--fork", "--mount", "--mount-proc", "--net")
         try:
             look_at_client(users, folder, pid, inside)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            process.wait()
+
+
+def case_the_client_of_a_session_has_the_processs_root(folder):
+    """A process in another root directory, as containers are: the client's paths are the process's."""
+    with Users(folder) as users:
+        root = os.path.join(users.folder, "root")
+        os.mkdir(root)
+        script = "mount --rbind / {0} && mount -t proc proc {0}/proc && exec chroot {0} /usr/bin/python3 {1} {2}".format(root, users.program, users.library)
+        process = subprocess.Popen(["unshare", "--pid", "--fork", "--mount", "sh", "-c", script], env=users.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/")
+        line = process.stdout.readline()
+        if not line:
+            raise Skip("no namespaces here: %s" % process.stderr.read().decode(errors="replace").strip())
+        (pid,) = children(process.pid)
+        try:
+            look_at_client(users, folder, pid, json.loads(line)["pid"])
         finally:
             os.kill(pid, signal.SIGKILL)
             process.wait()
