@@ -349,8 +349,8 @@ TEST_CASE("a FIFO, a device or another file in a .dwo's place neither blocks nor
     REQUIRE(problems.size() == 2);
     return problems[0];
   };
-  CHECK(with("mkfifo obj/first.dwo") == at + ": not a regular file");
-  CHECK(with("ln -s /dev/zero obj/first.dwo") == at + ": not a regular file");
+  CHECK(with("mkfifo obj/first.dwo") == at + ": a pipe, not a regular file");
+  CHECK(with("ln -s /dev/zero obj/first.dwo") == at + ": a device, not a regular file");
   CHECK(with("cp first.cc obj/first.dwo").starts_with(at + ": "));
   CHECK(with("cp plain obj/first.dwo") == at + ": no .debug_info.dwo in it");
 }
