@@ -7,6 +7,7 @@
 // The versions that are bound with .symver are still in every new glibc, as it keeps old executables running.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 // GLIBC_2.32 to 2.34: libpthread became part of libc, and its functions got new versions. The executable also names libpthread.so.0, where an
@@ -25,6 +27,7 @@
 
 OLD_VERSION(int, pthread_create, (pthread_t * thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument),
             (thread, attributes, start, argument))
+OLD_VERSION(int, pthread_attr_setstacksize, (pthread_attr_t * attributes, size_t size), (attributes, size))
 OLD_VERSION(int, pthread_detach, (pthread_t thread), (thread))
 OLD_VERSION(int, pthread_join, (pthread_t thread, void** result), (thread, result))
 OLD_VERSION(int, pthread_once, (pthread_once_t * once, void (*routine)(void)), (once, routine))
@@ -40,6 +43,21 @@ OLD_VERSION(int, pthread_rwlock_rdlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_tryrdlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_wrlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_unlock, (pthread_rwlock_t * lock), (lock))
+
+// GLIBC_2.30: a condition that is waited for by a clock of one's choice. Before, it is by the one that the condition was made with, the time of day: as far away from now.
+// Who waits looks at his own clock again, so that a leap of that one only wakes him too early, or as late as it is wide.
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* until) {
+  struct timespec now, day, target = *until;
+  if (clock != CLOCK_REALTIME) {
+    if (clock_gettime(clock, &now) != 0 || clock_gettime(CLOCK_REALTIME, &day) != 0) return EINVAL;
+    target.tv_sec = until->tv_sec - now.tv_sec + day.tv_sec;
+    target.tv_nsec = until->tv_nsec - now.tv_nsec + day.tv_nsec;
+    for (; target.tv_nsec < 0; --target.tv_sec) target.tv_nsec += 1000000000;
+    for (; target.tv_nsec >= 1000000000; ++target.tv_sec) target.tv_nsec -= 1000000000;
+    if (target.tv_sec < 0) target.tv_sec = target.tv_nsec = 0;
+  }
+  return pthread_cond_timedwait(condition, mutex, &target);
+}
 
 // The same of libdl, which became part of libc too: libdl.so.2 is named for an older glibc.
 OLD_VERSION(void*, dlopen, (const char* file, int mode), (file, mode))
