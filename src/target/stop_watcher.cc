@@ -1,5 +1,6 @@
 #include "target/stop_watcher.h"
 
+#include <csignal>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
@@ -10,6 +11,14 @@ namespace {
 
 // Longer than the stop of nearly all processes, so that nothing is done beside these.
 constexpr std::chrono::milliseconds kPause{20};
+
+// A tracer's wait reports a stop whatever it was asked for (Linux kernel/exit.c, wait_task_stopped), and takes it, with the signal that is on its way to the
+// thread. So it is looked at first, and taken only where it is an end: an ended thread does not stop any more.
+void reap_if_ended(Tid tid) {
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 || info.si_pid == 0) return;
+  if (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
+}
 
 }  // namespace
 
@@ -46,10 +55,7 @@ void StopWatcher::watch() {
     // With the lock released: a process may have tens of thousands of threads.
     const std::vector<Tid> seized = seized_;
     lock.unlock();
-    for (const Tid tid : seized) {
-      siginfo_t info{};
-      waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
-    }
+    for (const Tid tid : seized) reap_if_ended(tid);
     lock.lock();
   }
 }

@@ -145,7 +145,7 @@ def killed(pids, number, delay):
     select.select([], [], [], delay)          # at a different moment each time; any is right
     process.send_signal(number)
     process.wait(timeout=DEADLINE)
-    wait_until(lambda: processes_of_group(process.pid) == [], "the end of the tool's helpers", seconds=2)
+    wait_until(lambda: processes_of_group(process.pid) == [], "the end of the tool's helpers", seconds=20)
     return process
 
 
