@@ -262,9 +262,9 @@ class LaterLooks {
       ranks[i].target = std::move(prepared[i]);
     }
     capture_side_by_side(ranks, targets, interpreters, options_.memory);
-    unwind_ranks(ranks, options_);
     for (const LiveTarget* target : targets)
       if (target != nullptr && target->does_not_answer()) std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
+    unwind_ranks(ranks, options_);
     forget_copies(ranks, targets);
     looks.push_back(std::move(ranks));
   }

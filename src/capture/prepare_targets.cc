@@ -72,7 +72,7 @@ void open_files(const std::shared_ptr<Work>& work, std::chrono::steady_clock::du
     };
     const auto round = std::make_shared<Round>(Round{work->images, work->files, std::vector<std::optional<Problem>>(work->files.size())});
     LiveImages opened = work->images;
-    const auto outcomes = Unattended{[round, limit](std::size_t i) { round->problems[i] = round->images.open(round->files[i], Deadline::after(limit)); }, limit,
+    const auto outcomes = Unattended{[round, limit](std::size_t i) { round->problems[i] = round->images.open(round->files[i], Deadline::after(limit)); }, Unattended::beyond(limit),
                                      [&](std::size_t i, const Outcome&) { opened.give_up(work->files[i]); }}
                               .run(work->files.size());
     for (std::size_t i = 0; i < outcomes.size(); ++i)

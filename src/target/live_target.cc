@@ -226,7 +226,7 @@ std::vector<FileToOpen> LiveTarget::unopened_files() const {
 void LiveTarget::open_new_files() {
   files_ = group_mappings(mappings_);
   for (const FileToOpen& file : unopened_files()) {
-    const auto problem = unattended<std::optional<Problem>>([images = images_, file]() mutable { return images.open(file, Deadline::after(kLongestOpening)); }, kLongestOpening);
+    const auto problem = unattended<std::optional<Problem>>([images = images_, file]() mutable { return images.open(file, Deadline::after(kLongestOpening)); }, Unattended::beyond(kLongestOpening));
     if (!problem) images_.give_up(file);
     else if (*problem) problems_.push_back(**problem);
   }
@@ -303,12 +303,14 @@ void LiveTarget::read_threads() {
 // What the kernel tells of a thread that cannot be stopped. Before Linux 5.7 it waits there for an exec of the process.
 void LiveTarget::add_uninterruptible(ThreadInfo& thread, LeavableThread& reader) {
   const std::string dir = fmt::format("/proc/{}/task/{}/", pid_, thread.tid);
+  const Pid pid = pid_;
+  const Tid tid = thread.tid;
   Result<std::string> wchan, stack;
   std::optional<Registers> registers;
-  reader.blocking([&] {
+  reader.blocking([&] {                      // of this function's own alone: it may come back when the target is gone
     wchan = proc::read_file(dir + "wchan");
     stack = proc::read_file(dir + "stack");
-    registers = proc::waiting_registers(pid_, thread.tid);
+    registers = proc::waiting_registers(pid, tid);
   });
   thread.wchan = wchan.value_or("");
   thread.registers = registers;
@@ -580,9 +582,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   });   // and ends, in a hurry: in its former class it might not get to say that it is done
   const bool in_time = reader.wait_until(end);
   if (!in_time) memory_.end_fetching();
-  // An exec needs a thread that runs.
-  const bool all_stood_still = std::all_of(threads_.begin(), threads_.end(), [](const ThreadInfo& t) { return t.problem.empty(); });
-  const auto after = all_stood_still ? stat : proc::stat_of(pid_, memory_tid_);
+  const auto after = proc::stat_of(pid_, memory_tid_);
   stopped_ms_ = stopped->resume();
   // Without memory to read it comes to its end, unless the kernel does not come back from a read.
   while (!in_time && !does_not_answer_ && !reader.wait_until(std::chrono::steady_clock::now() + kReturnPatience)) does_not_answer_ = reader.leave_behind();
@@ -599,7 +599,15 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
     open_new_files();
     make_modules();
   }
-  if (does_not_answer_) while_stopped();
+  // On what was copied. What has left the reader behind may be a page of a mapped file, which this touches too.
+  if (does_not_answer_) {
+    LeavableThread again;
+    memory_.open(0, &again);
+    again.start(while_stopped);
+    bool done = again.wait_until(std::chrono::steady_clock::now() + limits.longest);
+    while (!done && !again.leave_behind()) done = again.wait_until(std::chrono::steady_clock::now() + kReturnPatience);
+    memory_.close();
+  }
   return {};
 }
 
