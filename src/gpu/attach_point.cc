@@ -99,6 +99,7 @@ Result<AttachPoint> AttachPoint::find(const ProcessId& process, const Machine& m
 
   AttachPoint point;
   point.process_ = process;
+  point.mapped_at_ = mapping->range.start;
   const auto image = elf::Image::open(fmt::format("/proc/self/fd/{}", library->file.get()), library->path);
   if (!image) return fail(image.error());
   Vaddr first = 0;
@@ -121,6 +122,14 @@ Result<AttachPoint> AttachPoint::find(const ProcessId& process, const Machine& m
   // What was opened is the memory of whatever had this number just then.
   if (auto same = process.check(); !same) return fail(same.error());
   return point;
+}
+
+bool AttachPoint::is_still_mapped() const {
+  const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid()));
+  if (!maps) return false;
+  for (const Mapping& mapping : proc::parse_maps(*maps))
+    if (mapping.range.start == mapped_at_ && mapping.file_offset == 0) return is_mapped_from(pid(), mapping, driver_) && process_.check().has_value();
+  return false;
 }
 
 std::optional<Address> AttachPoint::address(EntryPoint function) const { return functions_[static_cast<std::size_t>(function)]; }
@@ -163,6 +172,7 @@ Result<bool> AttachPoint::ask_by_descriptor() const {
   const FileDescriptor pipe(static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), **number, 0)));
   if (!pipe.is_open())
     return refuse(ErrorCode::kPermission, "the driver cannot be asked to let a debugger in", errno, errno == ENOSYS ? "this needs Linux 5.6" : "");
+  if (!is_still_mapped()) return fail(attach_error(pid(), ESRCH));
   struct stat file{};
   const int flags = fcntl(pipe.get(), F_GETFL);
   const bool writes = flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY;

@@ -51,6 +51,10 @@ class AttachPoint {
   const MachineLibrary& driver() const { return driver_; }
   std::optional<Address> address(EntryPoint function) const;   // nothing: this driver has no such function
 
+  // Whether this very driver is still mapped where it was found: a program that the process has executed meanwhile (exec keeps pid and start time) has other code
+  // there. Holds on for as long as a thread of the process stands still.
+  bool is_still_mapped() const;
+
   // Nothing where the driver has no such word; errors of memory as kGone.
   Result<std::optional<std::uint32_t>> read(Word word) const;
   // True: written. False: this driver has no such word.
@@ -70,6 +74,7 @@ class AttachPoint {
   AttachPoint() = default;
   ProcessId process_;
   MachineLibrary driver_;
+  Address mapped_at_ = 0;
   FileDescriptor memory_;                  // of this very process: its pid may become another's
   std::array<std::optional<Address>, kWords> words_;
   std::array<std::optional<Address>, kEntryPoints> functions_;

@@ -167,7 +167,7 @@ class Borrowed {
     if (auto refused = seize(); refused || error_) return {std::move(refused), outcome()};
     if (auto refused = refusal(candidate.wait, code); refused || error_) return {std::move(refused), outcome()};
     if (about_to_call && !about_to_call())
-      return {std::nullopt, fail(error(ErrorCode::kGone, "it is not called: whoever asked for it has ended"))};
+      return {std::nullopt, fail(error(ErrorCode::kGone, "it is not called: whoever asked for it has ended, or it runs another program by now"))};
     if (auto done = begin(function, trampoline); !done) return {std::nullopt, std::move(done)};
     return {std::nullopt, run(limit)};
   }

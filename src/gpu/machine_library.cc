@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <sys/stat.h>
 
@@ -22,23 +23,28 @@ constexpr std::array kDirectories{"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/u
                                   "/run/nvidia/driver/usr/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/home/kubernetes/bin/nvidia/lib64", "/usr/local/cuda/compat"};
 constexpr std::size_t kMaxCache = 16u << 20;
 
-// In a user namespace the machine's root may have no number; its files then belong to the overflow id, which no process in there can have.
-// The first line of uid_map covers all ids where there is no such namespace.
-bool unmapped_ids_are_of_outside() {
-  static const bool inside = [] {
-    const auto map = proc::read_file("/proc/self/uid_map");
-    return map && map->find("4294967295") == std::string::npos;
-  }();
-  return inside;
-}
+// In a user namespace the machine's root may have no number; its files then belong to the overflow id, as do those of all others that have none in there. It counts as
+// root's only where no process in there can have that id itself: no line of uid_map covers it.
 constexpr uid_t kOverflowId = 65534;
+bool unmapped_ids_are_of_outside() {
+  static const bool outside = [] {
+    const auto map = proc::read_file("/proc/self/uid_map");
+    if (!map) return false;
+    std::istringstream lines(*map);
+    for (std::uint64_t inner = 0, outer = 0, count = 0; lines >> inner >> outer >> count;)
+      if (inner <= kOverflowId && kOverflowId - inner < count) return false;
+    return true;
+  }();
+  return outside;
+}
 
 // Empty: only root can write it. Else who can.
 std::string writable_by(const struct stat& file) {
-  const auto is_root = [](uid_t id) { return id == 0 || (id == kOverflowId && unmapped_ids_are_of_outside()); };
-  if (!is_root(file.st_uid)) return fmt::format("belongs to uid {}", file.st_uid);
+  const bool of_root = file.st_uid == 0 || (file.st_uid == kOverflowId && unmapped_ids_are_of_outside());
+  if (!of_root) return fmt::format("belongs to uid {}", file.st_uid);
   if ((file.st_mode & S_IWOTH) != 0) return "may be written by everybody";
-  if ((file.st_mode & S_IWGRP) != 0 && !is_root(file.st_gid)) return fmt::format("may be written by gid {}", file.st_gid);
+  // Group 0 is not root, and with an access control list these bits stand for all whom it names.
+  if ((file.st_mode & S_IWGRP) != 0) return fmt::format("may be written by gid {}", file.st_gid);
   return "";
 }
 

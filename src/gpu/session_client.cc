@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <thread>
 #include <time.h>
 #include <unistd.h>
@@ -169,27 +170,46 @@ Result<SessionAnswer> look(const TargetProxy& target, const Driver& driver, cons
 
 // True: the process is as it was.
 bool run(const ClientTask& task, const ClientSurroundings& surroundings, const TargetProxy& target, int socket) {
-  const auto refused = [](const Error& error) {
+  const auto refused = [&](const Error& error) {
     refuse(error);
-    return true;
+    return !task.release;                  // what was to be freed is not
   };
-  const Pid own = getpid();
-  tell('c', {reinterpret_cast<const char*>(&own), sizeof own});
   const auto library = load(surroundings.point.driver());
   if (!library) return refused(library.error());
   if (const auto engine = load_debug_engine(surroundings.point, surroundings.machine); !engine) return refused(engine.error());
-  std::vector<int> kept{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, task.core, task.trace}, doors{surroundings.rights.user_namespace.get(), surroundings.root.get()};
+  std::vector<int> kept{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, task.core, task.trace}, doors{surroundings.rights.user_namespace.get(), surroundings.of_pids.get(), surroundings.root.get()};
   for (const FileDescriptor& fd : surroundings.namespaces) doors.push_back(fd.get());
   kept.insert(kept.end(), doors.begin(), doors.end());
   close_others(kept);                      // the process's memory among them
   if (auto entered = enter(surroundings); !entered) return refused(entered.error());
+  // For the children of this process; it can have no threads from here on.
+  if (surroundings.of_pids.is_open() && setns(surroundings.of_pids.get(), CLONE_NEWPID) != 0)
+    return refused({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", surroundings.point.pid()), .what = "its pid namespace cannot be entered", .where = {}, .os_errno = errno,
+                    .hint = "run rankstacks as root of the machine, or inside of the container"});
   if (auto taken = take_on(surroundings.rights); !taken) return refused(taken.error());
   for (const int fd : doors) ::close(fd);
+  if (surroundings.of_pids.is_open()) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const pid_t inside = fork();
+    if (inside < 0)
+      return refused({.code = ErrorCode::kUnreadable, .subject = fmt::format("pid {}", surroundings.point.pid()), .what = "no process for its pid namespace", .where = {}, .os_errno = errno, .hint = {}});
+    if (inside > 0) {
+      ::close(socket);                     // the broker learns of the client's end by it
+      int status = 0;
+      while (waitpid(inside, &status, 0) < 0 && errno == EINTR) continue;
+      end_like(status);
+    }
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);        // again: a change of user ids clears it
   if (task.core >= 0) {
     const rlimit most{task.core_limit, task.core_limit};
     setrlimit(RLIMIT_FSIZE, &most);
   }
+
+  // Whoever has begun this may have ended before the line above.
+  if (target.is_alone()) return false;
+  const Pid own = getpid();
+  tell('c', {reinterpret_cast<const char*>(&own), sizeof own});
 
   static Watchdog watchdog(target, task.trace);
   auto driver = Driver::of(*library, surroundings.point.driver().path, watchdog.watch());
@@ -206,6 +226,14 @@ bool run(const ClientTask& task, const ClientSurroundings& surroundings, const T
 }
 
 }  // namespace
+
+void end_like(int status) {
+  if (WIFSIGNALED(status)) {
+    signal(WTERMSIG(status), SIG_DFL);
+    raise(WTERMSIG(status));
+  }
+  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : kClientFailed);
+}
 
 void run_client(const ClientTask& task, const ClientSurroundings& surroundings, int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -5,8 +5,10 @@
 //     loaded       libcuda and libcudadebugger, by descriptors of the machine's own files, in the tool's mount namespace: what the driver asks the loader for by these
 //                  names later is there already
 //     closed       every descriptor but the pipe to the tool, the socket to the broker, the trace, the memory file of a core
-//     entered      the process's net and mount namespaces and its root directory; its pid namespace by birth: the driver finds its client by pid, by sockets and by paths
+//     entered      the process's net and mount namespaces and its root directory: the driver finds its client by pid, by sockets and by paths
 //     taken on     the process's rights
+//     born         into the process's pid namespace, where that is another: only now, as whoever is root in there sees it and may trace it from here on. The one that
+//                  has forked it stays outside, waits, and ends like it
 //     run          one session, or the release of a process from a dead one
 //
 // It tells the tool what it sees through its stdout (session_answer.h). A watchdog stands beside each call into the driver; one that does not come back is told to both,
@@ -42,12 +44,16 @@ struct ClientSurroundings {
   const Machine& machine;
   const TargetRights& rights;
   std::vector<FileDescriptor> namespaces;  // to enter, in this order
+  const FileDescriptor& of_pids;           // its pid namespace; not open: the tool's own
   const FileDescriptor& root;              // the process's root directory
 };
 
 // Exit statuses of a client that was not killed.
 inline constexpr int kClientDone = 0;      // the process is as before; an answer or an error was told
 inline constexpr int kClientFailed = 3;    // release: it could not be freed
+
+// This process ends as that one did.
+[[noreturn]] void end_like(int status);
 
 // In the child, after the fork. `socket`: to the broker.
 [[noreturn]] void run_client(const ClientTask& task, const ClientSurroundings& surroundings, int socket);

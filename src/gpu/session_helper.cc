@@ -97,38 +97,16 @@ Result<Namespaces> open_namespaces(const Order& order) {
   return namespaces;
 }
 
-[[noreturn]] void end_like(int status) {
-  if (WIFSIGNALED(status)) {
-    signal(WTERMSIG(status), SIG_DFL);
-    raise(WTERMSIG(status));
-  }
-  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : kClientFailed);
-}
-
-// A process is in a pid namespace by birth: whoever enters it gets children in there, and can have no threads any more, which the broker needs for its calls. So it is
-// entered by a process between the two, which ends like the client, and with which the client ends.
-void be_born_in(const FileDescriptor& of_pids, const Order& order, FileDescriptor& socket) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const pid_t client = setns(of_pids.get(), CLONE_NEWPID) == 0 ? fork() : -1;
-  if (client < 0) {
-    refuse(failed(order, ErrorCode::kPermission, "its pid namespace cannot be entered", errno, "run rankstacks as root of the machine, or inside of the container"));
-    _exit(kClientDone);
-  }
-  if (client == 0) return;
-  socket = FileDescriptor();               // the broker learns of the client's end by it
-  int status = 0;
-  while (waitpid(client, &status, 0) < 0 && errno == EINTR) continue;
-  end_like(status);
-}
-
 // Copies the core that the client has written into the memory file to where the tool was told to.
 Result<void> keep_core(const Order& order) {
   struct stat written{};
   if (fstat(order.task.core, &written) != 0 || static_cast<std::uint64_t>(written.st_size) > order.task.core_limit)
     return fail({.code = ErrorCode::kLimit, .subject = *order.core_path, .what = "the GPU core is larger than allowed, and was not kept", .where = {}, .os_errno = 0, .hint = "--gpu-core-limit"});
   const auto cannot = [&](int code) { return fail({.code = ErrorCode::kPermission, .subject = *order.core_path, .what = "cannot be written", .where = {}, .os_errno = code, .hint = {}}); };
-  const FileDescriptor file(::open(order.core_path->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600));
-  if (!file.is_open()) return cannot(errno);
+  const FileDescriptor file(::open(order.core_path->c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK, 0600));
+  struct stat there{};
+  if (!file.is_open() || fstat(file.get(), &there) != 0) return cannot(errno);
+  if (!S_ISREG(there.st_mode) || ftruncate(file.get(), 0) != 0) return cannot(EINVAL);
   std::vector<char> piece(1u << 20);
   for (off_t at = 0; at < written.st_size;) {
     const ssize_t n = pread(order.task.core, piece.data(), std::min<std::size_t>(piece.size(), static_cast<std::size_t>(written.st_size - at)), at);
@@ -164,7 +142,7 @@ struct ClientOutcome {
   std::optional<int> status;               // of its end; nothing: it does not end
 };
 
-Result<ClientOutcome> hold(const Order& order, const ClientSurroundings& surroundings, const FileDescriptor& of_pids) {
+Result<ClientOutcome> hold(const Order& order, const ClientSurroundings& surroundings) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return fail(failed(order, ErrorCode::kUnreadable, "no socket for its session", errno));
   FileDescriptor own(ends[0]), clients(ends[1]);
@@ -172,7 +150,6 @@ Result<ClientOutcome> hold(const Order& order, const ClientSurroundings& surroun
   if (client < 0) return fail(failed(order, ErrorCode::kUnreadable, "no process for its session", errno));
   if (client == 0) {
     own = FileDescriptor();
-    if (of_pids.is_open()) be_born_in(of_pids, order, clients);
     run_client(order.task, surroundings, clients.get());
   }
   clients = FileDescriptor();
@@ -191,9 +168,9 @@ Result<ClientOutcome> hold(const Order& order, const ClientSurroundings& surroun
 
 // True: the process is as it was.
 bool run(Order& order, const Machine& machine) {
-  const auto refused = [](const Error& error) {
+  const auto refused = [&](const Error& error) {
     refuse(error);
-    return true;
+    return !order.task.release;            // what was to be freed is not
   };
   const auto point = AttachPoint::find(order.process, machine);
   if (!point) return refused(point.error());
@@ -216,17 +193,20 @@ bool run(Order& order, const Machine& machine) {
   }
   const FileDescriptor root(::open(fmt::format("/proc/{}/root", order.process.pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root.is_open()) return refused(failed(order, ErrorCode::kPermission, "its root directory cannot be opened", errno, "run rankstacks as root of the machine, or inside of the container"));
-  const ClientSurroundings surroundings{.point = *point, .machine = machine, .rights = *rights, .namespaces = std::move(namespaces->others), .root = root};
-  auto held = hold(order, surroundings, namespaces->of_pids);
+  // All of it was of one process with one program: neither a setuid program that it executes nor another process under its number has a part in it.
+  const auto again = rights_of(order.process.pid);
+  if (!again || !again->are_the_same(*rights) || !point->is_still_mapped()) return refused(failed(order, ErrorCode::kGone, "it runs another program by now, or has ended", 0, "look again"));
+  const ClientSurroundings surroundings{.point = *point, .machine = machine, .rights = *rights, .namespaces = std::move(namespaces->others), .of_pids = namespaces->of_pids, .root = root};
+  auto held = hold(order, surroundings);
   if (held && held->hung && !order.task.release) {
     // Whom the process waits for stands in its own memory, by the number that it knows.
     const auto client = point->read(Word::kApiClientPid);
     order.task = {.release = true, .died_in = held->hung, .dead_client = client && *client ? static_cast<Pid>(**client) : 0, .trace = order.task.trace};
-    held = hold(order, surroundings, namespaces->of_pids);
+    held = hold(order, surroundings);
   }
   if (!held) return refused(held.error());
   if (held->hung || !held->status) return false;
-  if (WIFSIGNALED(*held->status)) end_like(*held->status);   // the tool tells it by how this process ends, and frees the other
+  if (WIFSIGNALED(*held->status)) end_like(*held->status);  // the tool tells it by how this process ends, and frees the other
   return WIFEXITED(*held->status) && WEXITSTATUS(*held->status) == kClientDone;
 }
 

@@ -55,6 +55,12 @@ std::size_t receive_packet(int socket, std::span<std::byte> into) {
   return n <= 0 ? 0 : static_cast<std::size_t>(n);
 }
 
+// The other side has closed its end of the pair, as whoever ends does.
+bool has_ended(int socket) {
+  pollfd end{socket, POLLIN, 0};
+  return poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 Result<Reply> ask(int socket, const Request& request) {
   const auto gone = [] { return fail({.code = ErrorCode::kGone, .subject = "GPU session", .what = "its broker has ended", .where = {}, .os_errno = 0, .hint = {}}); };
   const iovec part{const_cast<Request*>(&request), sizeof request};
@@ -82,12 +88,6 @@ void answer(int socket, const Result<Reply>& result) {
   (void)send_packet(socket, parts);    // a client that has gone is noticed by the next request
 }
 
-// The other side has closed its end of the pair, as whoever ends does.
-bool has_ended(int socket) {
-  pollfd end{socket, POLLIN, 0};
-  return poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;
-}
-
 Result<Reply> carry_out(int socket, const Request& request, const AttachPoint& point, const BrokerDuties& duties) {
   const auto refuse = [](ErrorCode code, const char* what) { return fail({.code = code, .subject = "GPU session", .what = what, .where = {}, .os_errno = 0, .hint = {}}); };
   switch (request.kind) {
@@ -108,7 +108,7 @@ Result<Reply> carry_out(int socket, const Request& request, const AttachPoint& p
       const auto function = point.address(static_cast<EntryPoint>(request.which));
       if (!function) return refuse(ErrorCode::kUnsupported, "the driver has no such function");
       const auto about_to_call = [&] {
-        if (has_ended(socket)) return false;
+        if (has_ended(socket) || !point.is_still_mapped()) return false;
         if (static_cast<EntryPoint>(request.which) == EntryPoint::kAttach) duties.asked();
         return true;
       };
@@ -169,6 +169,8 @@ void TargetProxy::hangs_in(Phase phase) const {
   const iovec part{const_cast<Request*>(&request), sizeof request};
   (void)send_packet(socket_, std::span(&part, 1));
 }
+
+bool TargetProxy::is_alone() const { return has_ended(socket_); }
 
 ClientEnd serve(int socket, const AttachPoint& point, const BrokerDuties& duties) {
   while (true) {

@@ -32,6 +32,8 @@ class TargetProxy {
   Result<void> keep_core() const;
   // A call into the driver does not come back: the broker ends this process, and sees to it that the other one is freed. No reply.
   void hangs_in(Phase phase) const;
+  // The broker has ended.
+  bool is_alone() const;
 
  private:
   int socket_;

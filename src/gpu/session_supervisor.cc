@@ -62,11 +62,20 @@ Result<void> start(Helper& helper, int trace) {
   posix_spawn_file_actions_adddup2(&actions, into.get(), STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);   // what a driver prints is not ours to print
   if (trace >= 0) posix_spawn_file_actions_adddup2(&actions, trace, kTraceDescriptor);
+  // A caller that ignores SIGCHLD would leave the helper without the ends of its own children.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t reset;
+  sigemptyset(&reset);
+  sigaddset(&reset, SIGCHLD);
+  posix_spawnattr_setsigdefault(&attributes, &reset);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   std::vector<char*> arguments;
   for (std::string& argument : helper.arguments) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   char* const no_environment[] = {nullptr};
-  const int failed = posix_spawn(&helper.process, "/proc/self/exe", &actions, nullptr, arguments.data(), no_environment);
+  const int failed = posix_spawn(&helper.process, "/proc/self/exe", &actions, &attributes, arguments.data(), no_environment);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return refuse("no helper process", failed);
   helper.running = true;
@@ -89,11 +98,21 @@ void take(Helper& helper, const Message& message) {
   }
 }
 
+// One that the kernel does not let go, though it was killed, is left behind.
 void end(Helper& helper) {
-  int status = 0;
-  while (waitpid(helper.process, &status, 0) < 0 && errno == EINTR) continue;
+  constexpr std::chrono::seconds kEndLimit{2};
   helper.running = false;
   helper.from = FileDescriptor();
+  int status = 0;
+  for (const auto until = Clock::now() + kEndLimit;;) {
+    const pid_t got = waitpid(helper.process, &status, WNOHANG);
+    if (got == helper.process) break;
+    if ((got < 0 && errno != EINTR) || Clock::now() > until) {
+      helper.ended = "late, or was waited for by another";
+      return;
+    }
+    poll(nullptr, 0, 1);
+  }
   if (WIFSIGNALED(status)) helper.ended = fmt::format("by signal {}", WTERMSIG(status));
   else if (WEXITSTATUS(status) != 0) helper.ended = fmt::format("with status {}", WEXITSTATUS(status));
 }
@@ -203,7 +222,7 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
   for (std::size_t r = 0; r < rescuers.size(); ++r) {
     const Helper& rescuer = rescuers[r];
     SessionOutcome& outcome = outcomes[rescued[r]];
-    if (rescuer.done) outcome.problems.push_back({"the process was freed from that session", std::nullopt});
+    if (rescuer.done && !rescuer.error) outcome.problems.push_back({"the process was freed from that session", std::nullopt});
     else outcome.problems.push_back({fmt::format("the process could not be freed from that session: {}", rescuer.error ? rescuer.error->message() : "the helper " + (rescuer.ended.empty() ? "told nothing" : "ended " + rescuer.ended)),
                                      "rankstacks attach --gpu on it once more, else cuda-gdb -p and detach"});
   }

@@ -86,6 +86,14 @@ Error cannot(const char* what, int os_errno) {
 
 }  // namespace
 
+bool TargetRights::are_the_same(const TargetRights& other) const {
+  struct stat own{}, others{};
+  const bool namespaces = user_namespace.is_open() == other.user_namespace.is_open() &&
+                          (!user_namespace.is_open() || (fstat(user_namespace.get(), &own) == 0 && fstat(other.user_namespace.get(), &others) == 0 && own.st_ino == others.st_ino));
+  return namespaces && real_uid == other.real_uid && effective_uid == other.effective_uid && saved_uid == other.saved_uid && real_gid == other.real_gid &&
+         effective_gid == other.effective_gid && saved_gid == other.saved_gid && groups == other.groups && permitted == other.permitted && effective == other.effective && bounding == other.bounding;
+}
+
 std::optional<TargetRights> parse_rights(std::string_view status) {
   TargetRights rights;
   const auto ids = [&](const char* name, auto& real, auto& effective, auto& saved) {

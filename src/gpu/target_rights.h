@@ -29,6 +29,8 @@ struct TargetRights {
   std::vector<gid_t> groups;               // ascending
   std::uint64_t permitted = 0, effective = 0, bounding = 0;   // capabilities, as bits
   FileDescriptor user_namespace;           // open where it is not the tool's own
+
+  bool are_the_same(const TargetRights& other) const;
 };
 
 // Of the text of /proc/PID/status; nothing where a line is missing or is no list of numbers.

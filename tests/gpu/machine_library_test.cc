@@ -86,6 +86,8 @@ TEST_CASE("what somebody else could have written is not the machine's") {
     CHECK(place.refused().empty());
     chmod(place.library.c_str(), 0664);
     CHECK(place.refused() == place.library + ": is not loaded: it may be written by gid 1000");
+    REQUIRE(chown(place.library.c_str(), 0, 0) == 0);
+    CHECK(place.refused() == place.library + ": is not loaded: it may be written by gid 0");
   }
   SECTION("a file that everybody may write") {
     chmod(place.library.c_str(), 0666);
