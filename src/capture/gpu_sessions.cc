@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <memory>
 
+#include "base/unattended.h"
+#include "capture/prepare_targets.h"
 #include "gpu/attach_point.h"
 #include "gpu/session_supervisor.h"
 #include "target/proc.h"
@@ -34,26 +37,58 @@ void join(RankSnapshot& rank, GpuSnapshot gpu) {
   else known->execution = std::move(gpu.execution);
 }
 
-std::string core_path(const std::string& base, const RankSnapshot& rank) {
-  if (rank.rank && rank.kind == RankKind::kRank) return fmt::format("{}.rank{}", base, *rank.rank);
+// Two processes that both say that they are rank 3 (two jobs; one that lies) do not write one file.
+std::string core_path(const std::string& base, const JobSnapshot& job, const RankSnapshot& rank) {
+  const auto has_its_name = [&](const RankSnapshot& other) { return other.kind == RankKind::kRank && other.rank == rank.rank; };
+  if (rank.rank && rank.kind == RankKind::kRank && std::count_if(job.ranks.begin(), job.ranks.end(), has_its_name) == 1) return fmt::format("{}.rank{}", base, *rank.rank);
   return fmt::format("{}.{}.{}", base, rank.host, rank.pid);
+}
+
+// Where a process lets a debugger in, as far as it matters for the plan. Its words are its memory, which may never answer.
+struct Asked {
+  std::optional<Error> error;
+  bool has_descriptor = false;
+};
+
+Asked ask(const ProcessId& process, const gpu::Machine& machine) {
+  const auto point = gpu::AttachPoint::find(process, machine);
+  if (!point) return {.error = point.error()};
+  const auto descriptor = point->attach_descriptor();
+  return {.error = {}, .has_descriptor = descriptor && *descriptor};
+}
+
+std::vector<Asked> ask_all(const std::vector<ProcessId>& processes, const GpuRequest& request) {
+  const auto limit = std::max<Unattended::Duration>(request.timeout, kLeastPatience);
+  const auto asked = std::make_shared<std::vector<Asked>>(processes.size());
+  const auto outcomes = Unattended{[asked, processes, machine = request.machine](std::size_t i) { (*asked)[i] = ask(processes[i], machine); }, limit}.run(processes.size());
+  std::vector<Asked> answers(processes.size());
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    if (outcomes[i].came_back) answers[i] = (*asked)[i];
+    else answers[i].error = silent_process(processes[i].pid, "looking at its CUDA driver", outcomes[i].file, limit);
+  }
+  return answers;
 }
 
 }  // namespace
 
-GpuPlan plan_gpu_sessions(JobSnapshot& job, const gpu::Machine& machine) {
+GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
   GpuPlan plan;
+  std::vector<std::size_t> meant;
+  std::vector<ProcessId> processes;
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
-    RankSnapshot& rank = job.ranks[i];
+    const RankSnapshot& rank = job.ranks[i];
     if (rank.source != Source::kLive || rank.status == Status::kFailed || !has_event_handler(rank.pid)) continue;
-    const auto point = gpu::AttachPoint::find({rank.pid, rank.start_ticks}, machine);
-    if (!point) {
-      add_problem(rank, problem_of(point.error()));
+    meant.push_back(i);
+    processes.push_back({rank.pid, rank.start_ticks});
+  }
+  const std::vector<Asked> answers = ask_all(processes, request);
+  for (std::size_t n = 0; n < meant.size(); ++n) {
+    if (answers[n].error) {
+      add_problem(job.ranks[meant[n]], problem_of(*answers[n].error));
       continue;
     }
-    const auto descriptor = point->attach_descriptor();
-    if (!descriptor || !*descriptor) plan.borrows_threads = true;
-    plan.ranks.push_back(i);
+    if (!answers[n].has_descriptor) plan.borrows_threads = true;
+    plan.ranks.push_back(meant[n]);
   }
   if (plan.ranks.empty() && !job.ranks.empty() && std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& r) { return has_event_handler(r.pid); }))
     job.ranks.front().problems.push_back({"--gpu: no process of the job has a CUDA context", std::nullopt});
@@ -61,14 +96,19 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const gpu::Machine& machine) {
 }
 
 void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& request) {
+  // A session takes 0.1 to 1.5 s; one that is ended on the way has to be cleared away by another.
+  constexpr std::chrono::seconds kLeast{10};
+  constexpr int kCoreFactor = 5;           // a core of 1 GiB takes a minute
+  constexpr std::chrono::hours kMost{1};
+  const auto limit = std::clamp<Unattended::Duration>(request.timeout, kLeast, kMost);
   std::vector<gpu::SessionTarget> targets;
   for (const std::size_t i : plan.ranks) {
     gpu::SessionTarget& target = targets.emplace_back();
     target.process = {job.ranks[i].pid, job.ranks[i].start_ticks};
-    if (request.core) target.core_path = core_path(*request.core, job.ranks[i]);
+    if (request.core) target.core_path = core_path(*request.core, job, job.ranks[i]);
     target.core_limit = request.core_limit;
   }
-  auto outcomes = gpu::hold_sessions(targets, request.machine, request.core ? std::chrono::seconds(300) : std::chrono::seconds(90));
+  auto outcomes = gpu::hold_sessions(targets, request.machine, request.core ? kCoreFactor * limit : limit);
   for (std::size_t t = 0; t < outcomes.size(); ++t) {
     RankSnapshot& rank = job.ranks[plan.ranks[t]];
     gpu::SessionOutcome& outcome = outcomes[t];

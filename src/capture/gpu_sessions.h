@@ -1,6 +1,7 @@
 // `attach --gpu`: what runs on the GPUs of the ranks, asked of each rank's driver, after the stacks were taken (a session adds a thread and frames).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@ struct GpuRequest {
   bool sessions = false;                   // --gpu
   std::optional<std::string> core;         // --gpu-core: a lightweight GPU core of each rank, at this path and its rank: FILE.rank3
   std::uint64_t core_limit = std::uint64_t{1} << 30;   // --gpu-core-limit, bytes for one core
+  std::chrono::steady_clock::duration timeout = std::chrono::seconds(60);   // --timeout: for all sessions, which are held at once; five times that with a core
 };
 
 struct GpuPlan {
@@ -24,7 +26,7 @@ struct GpuPlan {
 };
 
 // Which processes will be asked. Ranks that cannot be get a problem, where they were meant: a job without any GPU says so once.
-GpuPlan plan_gpu_sessions(JobSnapshot& job, const gpu::Machine& machine);
+GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request);
 
 // All of them side by side. Fills RankSnapshot::gpus; what went wrong is a problem of that rank, which is partial then.
 void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& request);

@@ -226,6 +226,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   options.looks_as_needed = attach->parsed() && samples->count() == 0 && pause->count() == 0;
   options.live.interval = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval));
   options.capture.timeout = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(timeout));
+  options.gpu.timeout = options.capture.timeout;
   options.capture.memory = memory.empty() ? default_memory_limit() : parse_size(memory).value_or(default_memory_limit());
   options.capture.symbols.sysroot = options.core.sysroot;
   // A folder named for libraries may hold their debug files as well, as .build-id trees.

@@ -181,7 +181,7 @@ JobSnapshot look_as_needed(const Options& options, std::optional<Analysis>& anal
 // What it costs is said before it is done.
 void add_gpu_state(const GpuRequest& request, JobSnapshot& job, std::ostream& err) {
   const auto start = std::chrono::steady_clock::now();
-  const GpuPlan plan = plan_gpu_sessions(job, request.machine);
+  const GpuPlan plan = plan_gpu_sessions(job, request);
   if (plan.borrows_threads)
     err << "rankstacks: --gpu: this driver (before 590) has to be called inside of the ranks: one thread of each is borrowed for milliseconds, a training step may take 1.5 s longer, "
            "and about 125 MB of memory and 80 MiB of GPU memory stay in use in each\n"

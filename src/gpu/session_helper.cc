@@ -224,6 +224,7 @@ void run_session_helper_if_asked(int argc, const char* const* argv, const Machin
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGQUIT, SIGTSTP, SIGXFSZ}) std::signal(signal, SIG_IGN);
   setsid();
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  prctl(PR_SET_NAME, "rankstacks");        // else the number of the descriptor that it was executed by
   umask(077);
   clearenv();
   be_spared_of_oom();

@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/unattended.h"
 #include "gpu/attach_point.h"
+#include "gpu/sealed_program.h"
 #include "gpu/session.h"
 #include "gpu/session_helper.h"
 #include "target/file_descriptor.h"
@@ -50,7 +52,7 @@ struct Helper {
 };
 
 // Nothing of the environment goes along, and no path that is opened in there.
-Result<void> start(Helper& helper, int trace) {
+Result<void> start(Helper& helper, const SealedProgram& program, int trace) {
   int ends[2];
   const auto refuse = [](const char* what, int code) { return fail({.code = ErrorCode::kUnreadable, .subject = "GPU session", .what = what, .where = {}, .os_errno = code, .hint = {}}); };
   if (pipe2(ends, O_CLOEXEC) != 0) return refuse("no pipe", errno);
@@ -74,7 +76,7 @@ Result<void> start(Helper& helper, int trace) {
   for (std::string& argument : helper.arguments) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   char* const no_environment[] = {nullptr};
-  const int failed = posix_spawn(&helper.process, "/proc/self/exe", &actions, &attributes, arguments.data(), no_environment);
+  const int failed = posix_spawn(&helper.process, program.path().c_str(), &actions, &attributes, arguments.data(), no_environment);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return refuse("no helper process", failed);
@@ -118,9 +120,9 @@ void end(Helper& helper) {
 }
 
 // Until all of them have ended, or are ended at the deadline.
-void run_all(std::vector<Helper>& helpers, Clock::time_point deadline, int trace) {
+void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::time_point deadline, int trace) {
   for (Helper& helper : helpers)
-    if (auto started = start(helper, trace); !started) helper.error = started.error();
+    if (auto started = start(helper, program, trace); !started) helper.error = started.error();
   std::vector<std::uint8_t> buffer(1u << 20);
   while (true) {
     std::vector<pollfd> waiting;
@@ -161,8 +163,8 @@ void run_all(std::vector<Helper>& helpers, Clock::time_point deadline, int trace
 }
 
 // Whatever it had written into the process before it asked for anything.
-void take_back_words(const SessionTarget& target, Pid client, const Machine& machine) {
-  const auto point = AttachPoint::find(target.process, machine);
+void take_back_words(const ProcessId& process, Pid client, const Machine& machine) {
+  const auto point = AttachPoint::find(process, machine);
   if (!point || client == 0) return;
   const auto owner = point->read(Word::kApiClientPid);
   if (!owner || *owner != static_cast<std::uint32_t>(client)) return;
@@ -188,14 +190,16 @@ std::vector<std::string> command_of(const char* what, const SessionTarget& targe
 
 }  // namespace
 
-std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine, std::chrono::seconds limit) {
+std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine, Clock::duration limit) {
+  if (targets.empty()) return {};
   const FileDescriptor trace = open_trace();
   std::vector<Helper> helpers(targets.size());
   for (std::size_t i = 0; i < targets.size(); ++i) {
     helpers[i].arguments = command_of("look", targets[i], machine, trace);
     if (targets[i].core_path) helpers[i].arguments.insert(helpers[i].arguments.end(), {*targets[i].core_path, std::to_string(targets[i].core_limit)});
   }
-  run_all(helpers, Clock::now() + limit, trace.get());
+  const SealedProgram program;
+  run_all(helpers, program, Clock::now() + limit, trace.get());
 
   std::vector<SessionOutcome> outcomes(targets.size());
   std::vector<Helper> rescuers;
@@ -210,7 +214,8 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     outcome.problems.push_back({fmt::format("GPU session: its helper process ended {} {}", helper.ended.empty() ? "early" : helper.ended, word_for(helper.phase)), std::nullopt});
     if (helper.phase == Phase::kReleased) continue;
     if (helper.phase == Phase::kNothing) {
-      take_back_words(targets[i], helper.client, machine);
+      // Beside this one: its memory may never answer.
+      (void)unattended<bool>([process = targets[i].process, client = helper.client, machine] { return take_back_words(process, client, machine), true; }, kLeastPatience);
       continue;
     }
     Helper& rescuer = rescuers.emplace_back();
@@ -218,7 +223,7 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     rescuer.arguments.insert(rescuer.arguments.end(), {std::to_string(static_cast<int>(helper.phase)), std::to_string(helper.client)});
     rescued.push_back(i);
   }
-  run_all(rescuers, Clock::now() + limit, trace.get());
+  run_all(rescuers, program, Clock::now() + kFreeingLimit, trace.get());
   for (std::size_t r = 0; r < rescuers.size(); ++r) {
     const Helper& rescuer = rescuers[r];
     SessionOutcome& outcome = outcomes[rescued[r]];

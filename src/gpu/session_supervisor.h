@@ -25,7 +25,9 @@ struct SessionOutcome {
   std::vector<Problem> problems;           // of the session itself: killed, hung, freed
 };
 
-// One for each target, in their order. A session takes 0.1 to 1.5 s; `limit` is when a helper is ended that says nothing more.
-std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine, std::chrono::seconds limit = std::chrono::seconds(90));
+// One for each target, in their order. A session takes 0.1 to 1.5 s; after `limit` those still under way are ended, and their processes freed (in at most
+// kFreeingLimit more).
+inline constexpr std::chrono::seconds kFreeingLimit{30};
+std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine, std::chrono::steady_clock::duration limit);
 
 }  // namespace rankstacks::gpu
