@@ -3,8 +3,7 @@
 //     what                                    taken on                             from
 //     user and group ids, groups              the same                             /proc/PID/status
 //     user namespace                          entered, if it is another            /proc/PID/ns/user
-//     capabilities                            none                                 the driver needs none of them
-//     bounding set                            no more than its own                 /proc/PID/status
+//     capabilities, bounding set              no more than its own                 /proc/PID/status
 //     no_new_privs                            always set
 //     being traced or read                    only by who may trace the tool       not dumpable
 //     keys                                    none of the tool's                   a session keyring of its own

@@ -1,10 +1,10 @@
 // A CUDA driver that is none: the debugger API's table and the words of the attach protocol, for tests of sessions. As real drivers' it is loaded twice: into the
-// process that is looked at (fixtures/gpu/cuda_session.py) and into the client that attaches; as the kernel's driver does for real ones, a file that both
-// have mapped holds what the two know of each other. A folder tells it what to do and keeps what was done:
+// process that is looked at (fixtures/gpu/cuda_session.py), whose state it keeps, and into the helper that attaches, which reaches that state through
+// the process's memory. A folder tells it what to do and keeps what was done:
 //
 //     scenario   lines "word value": devices N, warps N, lock N (attaching is refused so often), error CALL CODE, hang CALL, kill CALL (once), no-context,
 //                no-handler, attach-ms N, exception CODE, same-pci, version MAJOR MINOR REVISION, descriptor, image-bytes N
-//     state      what both sides share
+//     target     the process and the address of its state
 //     log        one line a call: the pid, the call
 //     rights     one line when it is loaded and one line a call: "loaded" or "called", pid, real and effective uid, effective capabilities
 #include <array>
@@ -23,8 +23,7 @@
 #include <pthread.h>
 #include <sstream>
 #include <string>
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include <vector>
 
@@ -50,11 +49,13 @@ namespace {
 constexpr std::uint32_t kSms = 132;
 constexpr std::uint64_t kCode = 0x7f00'0000'1000;   // of the kernel `spin`; inner() at +0x100
 
+// In the process that is looked at.
 struct State {
   std::uint32_t waits_for_client, connected, detaching, refused;
   std::uint32_t suspended[8];
   std::uint32_t client;
 };
+volatile State state;
 
 // Where this file lies. Asked for as it is loaded: its name may be a descriptor's (/proc/self/fd/N), which is closed later.
 const std::string& folder() {
@@ -67,17 +68,7 @@ const std::string& folder() {
   }();
   return kFolder;
 }
-
-// Mapped as this is loaded, when its folder is still in sight. Anybody's, as a GPU's device file is.
-volatile State& state = [] () -> volatile State& {
-  const int fd = open((folder() + "state").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  (void)fchmod(fd, 0666);                  // who did not make it may not
-  if (fd < 0 || ftruncate(fd, sizeof(State)) != 0) std::abort();
-  void* mapped = mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (mapped == MAP_FAILED) std::abort();
-  close(fd);
-  return *static_cast<volatile State*>(mapped);
-}();
+[[maybe_unused]] const std::string& kAskedAtOnce = folder();
 
 // What follows `word` in the scenario; nothing: it is not there.
 bool scenario(const std::string& word, std::string& rest) {
@@ -146,6 +137,32 @@ api::Result enter(const char* call) {
   return api::kSuccess;
 }
 
+// The other side's state.
+struct Target {
+  pid_t pid = 0;
+  std::uint64_t at = 0;
+};
+Target target() {
+  Target t;
+  std::ifstream(folder() + "target") >> t.pid >> t.at;
+  return t;
+}
+void* remote_of(const volatile void* ours) {
+  // The two copies of this library differ only by where they are loaded.
+  const Target t = target();
+  return reinterpret_cast<void*>(t.at + reinterpret_cast<std::uint64_t>(ours) - reinterpret_cast<std::uint64_t>(&state));
+}
+std::uint32_t get(const volatile std::uint32_t& ours) {
+  std::uint32_t value = 0;
+  const iovec local{&value, sizeof value}, remote{remote_of(&ours), sizeof value};
+  if (process_vm_readv(target().pid, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(sizeof value)) std::abort();
+  return value;
+}
+void put(const volatile std::uint32_t& ours, std::uint32_t value) {
+  const iovec local{&value, sizeof value}, remote{remote_of(&ours), sizeof value};
+  if (process_vm_writev(target().pid, &local, 1, &remote, 1, 0) != static_cast<ssize_t>(sizeof value)) std::abort();
+}
+
 std::uint32_t devices() { return number("devices", 1); }
 
 const Bytes& image() {
@@ -173,11 +190,11 @@ void add_context(std::uint32_t device) {
 
 api::Result initialize() {
   if (const auto code = enter("initialize")) return code;
-  is_ours = state.client == cudbgApiClientPid;   // whoever else calls succeeds too, and hears nothing
+  is_ours = get(state.client) == cudbgApiClientPid;   // whoever else calls succeeds too, and hears nothing
   if (!is_ours) return api::kSuccess;
-  state.waits_for_client = 0;
-  state.connected = 1;
-  for (auto& suspended : state.suspended) suspended = 0;
+  put(state.waits_for_client, 0);
+  put(state.connected, 1);
+  for (const auto& suspended : state.suspended) put(suspended, 0);
   if (is("no-context")) return api::kSuccess;
   for (std::uint32_t device = 0; device < devices(); ++device) add_context(device);
   events.push_back({.kind = api::EventKind::kAttachComplete, .room = {}});
@@ -217,13 +234,13 @@ api::Result pci(std::uint32_t device, std::uint32_t* bus, std::uint32_t* slot) {
 }
 api::Result suspend(std::uint32_t device) {
   if (const auto code = enter("suspendDevice")) return code;
-  if (state.suspended[device] != 0) return 0x0f;
-  state.suspended[device] = 1;
+  if (get(state.suspended[device]) != 0) return 0x0f;
+  put(state.suspended[device], 1);
   return api::kSuccess;
 }
 api::Result resume(std::uint32_t device) {
   if (const auto code = enter("resumeDevice")) return code;
-  state.suspended[device] = 0;
+  put(state.suspended[device], 0);
   return api::kSuccess;
 }
 // Larger than this project knows them, as a newer driver's may be.
@@ -405,7 +422,7 @@ static void* handle_events(void* pipe_end) {
 EXPORTED void fake_cuda_begin() {
   int ends[2];
   if (pipe(ends) != 0) std::abort();
-  std::memset(const_cast<State*>(&state), 0, sizeof(State));
+  std::ofstream(folder() + "target") << getpid() << ' ' << reinterpret_cast<std::uint64_t>(&state) << '\n';
   pthread_t thread;
   pthread_create(&thread, nullptr, &handle_events, reinterpret_cast<void*>(static_cast<std::intptr_t>(ends[0])));
   cudbgAttachHandlerAvailable = is("no-handler") ? 0 : 1;
