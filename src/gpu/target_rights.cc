@@ -157,9 +157,10 @@ Result<void> take_on(const TargetRights& rights) {
   for (int capability = 0; capability <= kMaxCapability; ++capability)
     if ((rights.bounding >> capability & 1) == 0) prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  // Not none: the driver reads the process's memory, which the kernel lets nobody who has less (580.159 without any crashed, and the process with it).
+  // Neither less than the process has: driver 580.159 in a client without root's capabilities crashed, and root's process with it.
   const auto kept = own_capabilities();
-  const std::uint64_t permitted = kept ? kept->permitted & rights.permitted & rights.bounding : 0;
+  const std::uint64_t permitted = kept ? kept->permitted & rights.permitted : 0;
+  if (permitted != rights.permitted) return fail(cannot("it has capabilities that this tool lacks", 0));
   if (!set_capabilities(permitted & rights.effective, permitted)) return fail(cannot("its capabilities", errno));
   if (prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail(cannot("no_new_privs", errno));
   if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return fail(cannot("it stays dumpable", errno));

@@ -3,7 +3,8 @@
 //     what                                    taken on                             from
 //     user and group ids, groups              the same                             /proc/PID/status
 //     user namespace                          entered, if it is another            /proc/PID/ns/user
-//     capabilities, bounding set              no more than its own                 /proc/PID/status
+//     capabilities                            the same                             /proc/PID/status
+//     bounding set                            no more than its own                 /proc/PID/status
 //     no_new_privs                            always set
 //     being traced or read                    only by who may trace the tool       not dumpable
 //     keys                                    none of the tool's                   a session keyring of its own

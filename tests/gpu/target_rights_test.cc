@@ -148,6 +148,20 @@ TEST_CASE("a container's capabilities are taken on, and its bounding set") {
   CHECK(line_of(taken.status(), "CapBnd") == line_of(container.status(), "CapBnd"));
 }
 
+TEST_CASE("less than the process has is not taken on either") {
+  if (skipped()) return;
+  const Child root([] { return true; });
+  const Child other([&] {
+    const auto rights = rights_of(root.pid);
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct data[2]{};
+    if (!rights || syscall(SYS_capget, &header, data) != 0) return false;
+    for (auto* set : {&data[0].effective, &data[0].permitted, &data[0].inheritable}) *set &= ~(1u << CAP_NET_RAW);
+    return syscall(SYS_capset, &header, data) == 0 && !take_on(*rights);
+  });
+  CHECK(other.began);
+}
+
 TEST_CASE("who may not take them on does not go on") {
   if (skipped()) return;
   const Child user([] { return setresgid(kSomebody, kSomebody, kSomebody) == 0 && setresuid(kSomebody, kSomebody, kSomebody) == 0; });

@@ -30,8 +30,8 @@ class Job:
         with open(os.path.join(self.folder, "scenario"), "w", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in scenario))
 
-    def rank(self, **environment):
-        return Fixture(["/usr/bin/python3", PROGRAM, os.path.join(self.folder, "libcuda.so.1")], env=dict(os.environ, RANK="0", WORLD_SIZE="1", PYTHONDONTWRITEBYTECODE="1", **environment))
+    def rank(self, *arguments, **environment):
+        return Fixture(["/usr/bin/python3", PROGRAM, os.path.join(self.folder, "libcuda.so.1"), *arguments], env=dict(os.environ, RANK="0", WORLD_SIZE="1", PYTHONDONTWRITEBYTECODE="1", **environment))
 
     def calls(self):
         try:
@@ -368,6 +368,20 @@ def case_without_any_gpu(folder):
         rank = only_rank(json.loads(out), process.pid)
         check(status == 0 and told(rank) == "--gpu: no process of the job has a CUDA context" and len(rank["threads"]) == 18, "%d: %s" % (status, told(rank)))
         process.check_unharmed()
+
+
+def case_words_that_never_answer(folder):
+    """The driver's words are memory of the process's: it can promise them and never fill them in. That costs its own GPU's state, whoever reads them first."""
+    for library, word in (("libfake_cuda.so", "cudbgApiClientPid"), ("libfake_cuda_new.so", "cudbgInitiateDebuggerAttachProcedureFd")):
+        job = Job(folder, library=library)
+        with job.rank("--silent", word) as process, Fixture([os.path.join(FIXTURES, "threads")]) as well:
+            status, out, err = run_tool("attach", "--pids", "%d,%d" % (process.pid, well.pid), "--gpu", "--timeout", 3, "--format", "json", machine=folder)
+            report = json.loads(out)
+            rank = only_rank(report, process.pid)
+            check(status == 1 and rank["status"] == "partial" and not rank.get("gpus"), "%s: status %d, rank %s: %s" % (library, status, rank["status"], told(rank)))
+            check("did not come back within" in told(rank) or "its helper process ended" in told(rank), "%s: %s" % (library, told(rank)))
+            check(only_rank(report, well.pid)["status"] == "complete", "%s: the rank beside it: %s" % (library, told(only_rank(report, well.pid))))
+            well.check_unharmed()
 
 
 def case_in_a_namespace_of_its_own(folder):
