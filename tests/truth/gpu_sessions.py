@@ -370,20 +370,6 @@ def case_without_any_gpu(folder):
         process.check_unharmed()
 
 
-def case_words_that_never_answer(folder):
-    """The driver's words are memory of the process's: it can promise them and never fill them in. That costs its own GPU's state, whoever reads them first."""
-    for library, word in (("libfake_cuda.so", "cudbgApiClientPid"), ("libfake_cuda_new.so", "cudbgInitiateDebuggerAttachProcedureFd")):
-        job = Job(folder, library=library)
-        with job.rank("--silent", word) as process, Fixture([os.path.join(FIXTURES, "threads")]) as well:
-            status, out, err = run_tool("attach", "--pids", "%d,%d" % (process.pid, well.pid), "--gpu", "--timeout", 3, "--format", "json", machine=folder)
-            report = json.loads(out)
-            rank = only_rank(report, process.pid)
-            check(status == 1 and rank["status"] == "partial" and not rank.get("gpus"), "%s: status %d, rank %s: %s" % (library, status, rank["status"], told(rank)))
-            check("GPU: " in told(rank), "%s: %s" % (library, told(rank)))
-            check(only_rank(report, well.pid)["status"] == "complete", "%s: the rank beside it: %s" % (library, told(only_rank(report, well.pid))))
-            well.check_unharmed()
-
-
 def case_in_a_namespace_of_its_own(folder):
     """A container's process: the session enters its namespaces, as the driver knows its client by the pid that the process sees."""
     if os.geteuid() != 0:

@@ -8,7 +8,8 @@ import time
 
 import cases
 from contract import FIXTURES, native
-from processes import Fixture, Skip, check, tool
+from gpu_sessions import Job
+from processes import Fixture, Skip, check, command_of_tool, tool
 from truth_native import compare
 from truth_python import only_rank
 
@@ -51,10 +52,10 @@ class SilentFileSystem:
         check(self.process.stdout.read(1) == how, "the file system does not listen")
 
 
-def report_in_time(*arguments):
+def report_in_time(*arguments, machine=None):
     """The tool's report and its exit status; it has to end by itself."""
     start = time.monotonic()
-    process = subprocess.Popen([tool()] + [str(a) for a in arguments] + ["--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(command_of_tool(machine) + [str(a) for a in arguments] + ["--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
         out, err = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
@@ -151,6 +152,29 @@ def case_saved_report_on_it(folder):
         fs.be_silent(b"a")
         report, status, _ = report_in_time("report", "--timeout", TIMEOUT, saved, stuck)
         check(status == 1 and len(report["ranks"]) == 1, "exit status %d, %d ranks" % (status, len(report["ranks"])))
+
+
+def check_drivers_words(folder, library, word):
+    """A driver's words are memory of the process's, which can map there what it likes. That costs its own GPU's state, whoever reads them first."""
+    job = Job(folder, library=library)
+    with SilentFileSystem(folder) as fs:
+        page = fs.add(os.path.join(FIXTURES, "threads"), "page")
+        with job.rank("--mapped", "%s:%s" % (word, page)) as stuck, native("threads") as well:
+            fs.be_silent(b"a")
+            report, status, _ = report_in_time("attach", "--samples", 1, "--gpu", "--timeout", TIMEOUT, "--pids", "%d,%d" % (well.pid, stuck.pid), machine=folder)
+            rank = only_rank(report, stuck.pid)
+            check(status == 1 and rank["status"] == "partial" and not rank.get("gpus") and "GPU: " in told(rank), "status %d, %s: %s" % (status, rank["status"], told(rank)))
+            rank = only_rank(report, well.pid)
+            check(rank["status"] == "complete", "a rank beside it is %s: %s" % (rank["status"], told(rank)))
+            compare(well.ready, rank, "beside a silent driver's words")
+
+
+def case_the_drivers_words_as_the_tool_reads_them(folder):
+    check_drivers_words(folder, "libfake_cuda_new.so", "cudbgInitiateDebuggerAttachProcedureFd")
+
+
+def case_the_drivers_words_as_the_helper_reads_them(folder):
+    check_drivers_words(folder, "libfake_cuda.so", "cudbgApiClientPid")
 
 
 def check_memory(which):
