@@ -34,14 +34,19 @@ namespace api = rankstacks::gpu::api;
 using rankstacks::testing::Bytes;
 
 #define EXPORTED __attribute__((visibility("default")))
+// In a page of their own: a process that maps something else there goes on.
+#define WORD EXPORTED __attribute__((section("driver_words"))) volatile
 
 extern "C" {
-EXPORTED volatile std::uint32_t cudbgApiClientPid, cudbgApiClientRevision, cudbgSessionId, cudbgRpcEnabled, cudbgIpcFlag, cudbgDebuggerCapabilities;
-EXPORTED volatile std::uint32_t cudbgDebuggerInitialized, cudbgAttachHandlerAvailable, cudbgResumeForAttachDetach;
-EXPORTED volatile std::uint64_t cudbgReportedDriverInternalErrorCode;
+constexpr std::size_t kPage = 4096;
+__attribute__((section("driver_words"), aligned(kPage), used)) char before_the_words[kPage] = {1};
+WORD std::uint32_t cudbgApiClientPid = 0, cudbgApiClientRevision = 0, cudbgSessionId = 0, cudbgRpcEnabled = 0, cudbgIpcFlag = 0, cudbgDebuggerCapabilities = 0;
+WORD std::uint32_t cudbgDebuggerInitialized = 0, cudbgAttachHandlerAvailable = 0, cudbgResumeForAttachDetach = 0;
+WORD std::uint64_t cudbgReportedDriverInternalErrorCode = 0;
 #ifdef NEW_DRIVER
-EXPORTED volatile std::int32_t cudbgInitiateDebuggerAttachProcedureFd = -1;
+WORD std::int32_t cudbgInitiateDebuggerAttachProcedureFd = -1;
 #endif
+__attribute__((section("driver_words"), aligned(kPage), used)) char behind_the_words[kPage] = {1};
 }
 
 namespace {
