@@ -228,12 +228,30 @@ bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
   });
 }
 
-std::string operation_name(const ActivityRule& rule, const Frame& frame) {
-  if (!rule.label.empty()) return std::string(rule.label);
+std::string called_function(const Frame& frame) {
   if (frame.function->starts_with("PMPI_")) return frame.function->substr(1);
   std::string name = frame.kind == FrameKind::kPython ? *frame.function : short_function(*frame.function);
   if (const std::size_t bracket = name.rfind('('); bracket != std::string::npos && bracket > 0 && name.ends_with(')')) name.resize(bracket);
   return name;
+}
+
+OperationKind kind_of(Activity activity) {
+  switch (activity) {
+    case Activity::kCollective: return OperationKind::kCollective;
+    case Activity::kPointToPoint: return OperationKind::kMessage;
+    case Activity::kStoreWait: return OperationKind::kStore;
+    default: return OperationKind::kNone;
+  }
+}
+
+Operation operation_of(const ActivityRule& rule, const Frame& frame) {
+  const NamedOperation& named = rule.operation;
+  const OperationKind kind = named.kind != OperationKind::kNone ? named.kind : kind_of(rule.activity);
+  if (kind == OperationKind::kNone) return {};
+  Operation operation = operation_of_call(kind, named.call.empty() ? called_function(frame) : std::string(named.call), std::string(named.name));
+  if (named.collective != Collective::kUnknown) operation.collective = named.collective;
+  operation.generic = named.generic;
+  return operation;
 }
 
 // What the system call, the state and the innermost frames tell where no rule did.
@@ -257,12 +275,12 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   if (thread.gil == Gil::kWaits) return doing.activity = Activity::kPythonLock, doing;
   if (waits_for_database(job, thread)) {
     doing.activity = Activity::kFileIo;
-    doing.operation = kLockedDatabase;
+    doing.operation = operation_of_kind(OperationKind::kLockedDatabase, "a locked SQLite database");
     return doing;
   }
   if (waits_in_event_loop(job, thread)) {
     doing.activity = Activity::kNetworkIo;
-    doing.operation = kEventLoop;
+    doing.operation = operation_of_kind(OperationKind::kEventLoop, "its event loop");
     return doing;
   }
   if (const auto frame = python_lock_frame(job, thread)) {
@@ -284,23 +302,23 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
 
 }  // namespace
 
-std::string_view reason_of(Activity activity) {
+Reason reason_of(Activity activity) {
   switch (activity) {
-    case Activity::kDataLoading: return "data-loading";
-    case Activity::kCheckpointIo: return "checkpoint-io";
-    case Activity::kFileIo: return "file-io";
-    case Activity::kNetworkIo: return "network-io";
-    case Activity::kSubprocess: return "subprocess";
-    case Activity::kDebugger: return "debugger";
-    case Activity::kStopped: return "stopped";
-    case Activity::kCompiling: return "compiling";
-    case Activity::kGpuWait: return "gpu-wait";
-    case Activity::kGarbageCollection: return "garbage-collection";
-    case Activity::kException: return "exception";
-    case Activity::kPythonLock: return "python-lock";
-    case Activity::kNativeLock: return "native-lock";
-    case Activity::kUserCode: return "user-code";
-    default: return "";
+    case Activity::kDataLoading: return Reason::kDataLoading;
+    case Activity::kCheckpointIo: return Reason::kCheckpointIo;
+    case Activity::kFileIo: return Reason::kFileIo;
+    case Activity::kNetworkIo: return Reason::kNetworkIo;
+    case Activity::kSubprocess: return Reason::kSubprocess;
+    case Activity::kDebugger: return Reason::kDebugger;
+    case Activity::kStopped: return Reason::kStopped;
+    case Activity::kCompiling: return Reason::kCompiling;
+    case Activity::kGpuWait: return Reason::kGpuWait;
+    case Activity::kGarbageCollection: return Reason::kGarbageCollection;
+    case Activity::kException: return Reason::kException;
+    case Activity::kPythonLock: return Reason::kPythonLock;
+    case Activity::kNativeLock: return Reason::kNativeLock;
+    case Activity::kUserCode: return Reason::kUserCode;
+    default: return Reason::kNone;
   }
 }
 
@@ -349,7 +367,7 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
       if (!inner_is_wait_for_gpu && !waits_for_ranks(best->activity)) break;
       if (best && waits_for_ranks(best->activity)) {
         if (best->activity == Activity::kStoreWait) break;
-        const bool names_better = job_.frames[thread.frames[i]].kind == FrameKind::kPython || best->generic;
+        const bool names_better = job_.frames[thread.frames[i]].kind == FrameKind::kPython || best->operation.generic;
         if (!names_better || rule->activity == Activity::kStoreWait) continue;
       }
       best = rule;
@@ -368,13 +386,7 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
   if (best) {
     doing.activity = best->activity;
     doing.by_frame = true;
-    if (waits_for_ranks(best->activity)) {
-      doing.operation = operation_name(*best, job_.frames[thread.frames[doing.frame]]);
-      doing.generic = best->generic;
-    }
-    else if (!best->label.empty()) {
-      doing.operation = best->label;
-    }
+    doing.operation = operation_of(*best, job_.frames[thread.frames[doing.frame]]);
     return doing;
   }
   return by_leaf(job_, job_.ranks[rank], thread, doing);
@@ -390,7 +402,7 @@ Doing Activities::of_rank(std::size_t rank) {
 
   // A main thread that waits for threads of its own process: they tell. Of several, one that waits for ranks last, since a watchdog-like
   // helper may always do so.
-  const bool by_autograd = doing.activity == Activity::kAutograd, in_event_loop = doing.operation == kEventLoop;
+  const bool by_autograd = doing.activity == Activity::kAutograd, in_event_loop = doing.operation.kind == OperationKind::kEventLoop;
   if (doing.by_frame && waits_for_ranks(doing.activity) && contains(job_.frames[r.threads[main].frames[doing.frame]].file.value_or(""), "torch/distributed/rpc/")) {
     // It waits for the others' calls to end; they may wait for one that this rank serves.
     for (std::size_t t = 0; t < r.threads.size(); ++t) {
@@ -493,20 +505,31 @@ std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread)
   return fmt::format("{} at {}:{}", name, base_name(frame.file.value_or("?")), frame.line ? std::to_string(*frame.line) : "?");
 }
 
+Stand stand_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.state == 'T') return Stand::kStopped;
+  if (thread.state == 't') return Stand::kTraced;
+  if (thread.state == 'Z' || thread.state == 'X') return Stand::kDead;
+  if (const SyscallInfo* call = syscall_of(thread)) return is_one_of(call->name, kSleepCalls) ? Stand::kSleeping : Stand::kInCall;
+  if (thread.state == 'R') return Stand::kRunning;
+  if (is_one_of(blocking_call(job, thread), kSleepCalls)) return Stand::kSleeping;
+  return thread.state == 'D' ? Stand::kUninterruptible : Stand::kUnknown;
+}
+
 std::string describe_block(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  if (thread.state == 'T') return "stopped";
-  if (thread.state == 't') return "stopped by a tracer";
-  if (thread.state == 'Z' || thread.state == 'X') return "dead";
-  if (const SyscallInfo* call = syscall_of(thread)) {
-    if (is_one_of(call->name, kSleepCalls)) return "sleeping";
-    if (call->fd && call->fd_target) return fmt::format("blocked in {}(fd {} -> {})", call->name, *call->fd, *call->fd_target);
-    if (call->fd) return fmt::format("blocked in {}(fd {})", call->name, *call->fd);
-    return "blocked in " + call->name;
+  switch (stand_of(job, thread)) {
+    case Stand::kUnknown: return "";
+    case Stand::kStopped: return "stopped";
+    case Stand::kTraced: return "stopped by a tracer";
+    case Stand::kDead: return "dead";
+    case Stand::kSleeping: return "sleeping";
+    case Stand::kRunning: return "running";
+    case Stand::kUninterruptible: return "in uninterruptible sleep";
+    case Stand::kInCall: break;
   }
-  if (thread.state == 'R') return "running";
-  const std::string name = blocking_call(job, thread);
-  if (is_one_of(name, kSleepCalls)) return "sleeping";
-  return thread.state == 'D' ? "in uninterruptible sleep" : "";
+  const SyscallInfo& call = *syscall_of(thread);
+  if (call.fd && call.fd_target) return fmt::format("blocked in {}(fd {} -> {})", call.name, *call.fd, *call.fd_target);
+  if (call.fd) return fmt::format("blocked in {}(fd {})", call.name, *call.fd);
+  return "blocked in " + call.name;
 }
 
 }  // namespace rankstacks

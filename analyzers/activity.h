@@ -12,24 +12,18 @@
 
 namespace rankstacks {
 
-// The contract's word for a suspect that does this; "" where the activity is none (unknown, a wait for others).
-std::string_view reason_of(Activity activity);
+// The reason of a suspect that does this; kNone where the activity is none (unknown, a wait for others).
+Reason reason_of(Activity activity);
 
 // A wait for other ranks.
 inline bool waits_for_ranks(Activity a) { return a == Activity::kCollective || a == Activity::kPointToPoint || a == Activity::kStoreWait || a == Activity::kPeerWait; }
-
-// Doing::operation of a thread whose event loop (asyncio) has nothing to do.
-constexpr std::string_view kEventLoop = "its event loop";
-// Doing::operation of a thread that waits for another process to leave an SQLite database.
-constexpr std::string_view kLockedDatabase = "a locked SQLite database";
 
 struct Doing {
   Activity activity = Activity::kUnknown;
   std::size_t thread = 0;              // index of the thread that told
   std::size_t frame = 0;               // index of the frame that told (0 where the system call or state did)
   bool by_frame = false;               // a frame of the table told, rather than the system call or what was left over
-  std::string operation;               // "all_reduce", "Work::wait": of a wait for ranks
-  bool generic = false;                // the operation is one that many share: which collective it is, is not known
+  Operation operation;                 // none: only the activity is known
 };
 
 // The rule of each frame, looked up once. Ranks share their native functions, under other addresses. The table of frames must outlive it, and
@@ -76,6 +70,10 @@ bool writes_output(const ThreadSnapshot& thread);
 
 // "Blocked.__getitem__ at train.py:9"
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread);
+// How a thread stands, by its state and system call.
+enum class Stand { kUnknown, kStopped, kTraced, kDead, kSleeping, kInCall, kRunning, kUninterruptible };
+Stand stand_of(const JobSnapshot& job, const ThreadSnapshot& thread);
+
 // "blocked in read(fd 5 -> pipe:[123])", "sleeping", "running"; "" where nothing is known.
 std::string describe_block(const JobSnapshot& job, const ThreadSnapshot& thread);
 

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "analyzers/operation.h"
 #include "model/snapshot.h"
 
 namespace rankstacks {
@@ -38,13 +39,21 @@ enum class ActivityMatch {
   kPythonFile,    // any Python function of a file that contains `file`
 };
 
+// What stands in the frame, where the function's own name is not what the library's interface or a person calls it.
+struct NamedOperation {
+  std::string_view call = {};                    // Operation::call; empty: the function's own name
+  std::string_view name = {};                    // Operation::name; empty: `call`
+  Collective collective = Collective::kUnknown;  // kUnknown: by `call`
+  OperationKind kind = OperationKind::kNone;     // kNone: by the activity
+  bool generic = false;                          // many operations share it: a native frame further out names the operation better
+};
+
 struct ActivityRule {
   ActivityMatch match;
   std::string_view what;
   std::string_view file;
   Activity activity;
-  std::string_view label = {};   // what a person calls the operation; empty: the function's own name
-  bool generic = false;          // a wait that many operations share: a native frame further out names the operation better
+  NamedOperation operation = {};
 };
 
 // The first rule that holds; null: none.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzers/reason.h"
 #include "model/snapshot.h"
 
 namespace rankstacks {
@@ -46,7 +47,7 @@ struct RankActivity {
 struct Suspect {
   std::size_t rank = 0;                 // index into JobSnapshot::ranks; SIZE_MAX: a missing rank, then `missing_rank`
   int missing_rank = -1;
-  std::string reason;                   // a word of the contract's table
+  Reason reason = Reason::kNone;
   double confidence = 0;                // 0..1
   std::string summary, advice;
   std::vector<Evidence> evidence;
@@ -59,7 +60,7 @@ inline constexpr const char* kInferredFromStacks = "inferred from the stacks: mo
 inline constexpr const char* kFromLaunches = "NCCL's communicators";
 
 struct Verdict {
-  std::string status;                   // "culprit" | "symmetric" | "healthy" | "undecided"
+  VerdictStatus status = VerdictStatus::kUndecided;
   std::string summary;
   std::vector<Suspect> suspects;
   std::string reference;                // how it is known which ranks should be alike: one of kFromGroups ..., "": nothing was compared

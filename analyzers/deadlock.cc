@@ -53,7 +53,7 @@ class Explanation {
     if (waits_for_gpu())
       return Deadlock{{}, told_by_gpus() ? "the kernels on their GPUs are of one collective: whether of the same call, their names do not tell" : "the kernels that run on the GPUs would tell", false, ""};
     if (auto found = within_stages()) return found;
-    return with_reference(between_sides("collective-mismatch", kByPlace), waits_.all_certain() ? kFromGroups : kInferredFromStacks);
+    return with_reference(between_sides(Reason::kCollectiveMismatch, kByPlace), waits_.all_certain() ? kFromGroups : kInferredFromStacks);
   }
 
  private:
@@ -85,10 +85,10 @@ class Explanation {
     for (auto& [stage, sides] : by_stage) {
       if (sides.size() == 1) continue;
       sides_ = std::move(sides);
-      Deadlock found = between_sides("collective-mismatch", kByPlace);
+      Deadlock found = between_sides(Reason::kCollectiveMismatch, kByPlace);
       if (found.suspects.empty()) continue;
       for (Blame& blame : found.suspects)
-        if (is_p2p(blame.standing)) blame.reason = "unmatched-p2p";
+        if (is_p2p(blame.standing)) blame.reason = Reason::kUnmatchedP2p;
       found.explanation += found.sides_are_equal ? fmt::format(", all of pipeline stage {}", stage) : fmt::format(", as the others of pipeline stage {} do", stage);
       std::optional<Deadlock>& into = found.sides_are_equal ? equal : decided;
       if (!into) {
@@ -119,7 +119,7 @@ class Explanation {
   }
   // Of having launched nothing that the others wait for, while its GPU runs a collective.
   bool accuses_a_collective_kernel(const Deadlock& found) const {
-    return std::any_of(found.suspects.begin(), found.suspects.end(), [&](const Blame& blame) { return blame.reason == "gpu-wait" && standings_[blame.standing].gpu.in_collective(); });
+    return std::any_of(found.suspects.begin(), found.suspects.end(), [&](const Blame& blame) { return blame.reason == Reason::kGpuWait && standings_[blame.standing].gpu.in_collective(); });
   }
 
   // All at one place, some of them at another step: a counter with two values, of which one has the majority. Counters with more values count
@@ -155,7 +155,7 @@ class Explanation {
     return std::none_of(b.begin(), b.end(), [&](std::size_t i) { return stages.contains(stage_of[standings_[i].rank]); });
   }
 
-  Deadlock accuse(const std::vector<std::size_t>& members, const std::string& reason, double confidence) const {
+  Deadlock accuse(const std::vector<std::size_t>& members, Reason reason, double confidence) const {
     Deadlock found;
     const std::set<std::size_t> accused(members.begin(), members.end());
     for (const std::size_t i : accused) found.suspects.push_back({i, reason, confidence});
@@ -179,18 +179,18 @@ class Explanation {
       if (&into == &in_circle && !c.in_cycle) continue;
       into.insert(into.end(), c.members.begin(), c.members.end());
     }
-    if (!direct.empty()) return accuse(direct, "unmatched-p2p", kPartnersKnown);
-    if (!in_circle.empty()) return accuse(in_circle, "unmatched-p2p", kPartnersKnown);
+    if (!direct.empty()) return accuse(direct, Reason::kUnmatchedP2p, kPartnersKnown);
+    if (!in_circle.empty()) return accuse(in_circle, Reason::kUnmatchedP2p, kPartnersKnown);
     if (p2p == 0) return std::nullopt;
     if (auto found = within_stages()) return found;   // a stage that receives from another does what pipelines do
     // Peers unknown: where all of them receive, nobody sends.
-    const auto all = [&](bool (*does)(const Standing&), bool (*does_not)(const Standing&)) {
-      return std::all_of(guessed.begin(), guessed.end(), [&](std::size_t i) { return does(standings_[i]) && !does_not(standings_[i]); });
+    const auto all = [&](bool Operation::*does, bool Operation::*does_not) {
+      return std::all_of(guessed.begin(), guessed.end(), [&](std::size_t i) { return standings_[i].doing.operation.*does && !(standings_[i].doing.operation.*does_not); });
     };
-    const bool one_way = all(receives_message, sends_message) || all(sends_message, receives_message);
+    const bool one_way = all(&Operation::receives, &Operation::sends) || all(&Operation::sends, &Operation::receives);
     if (!guessed.empty() && (p2p * 2 < ranks_ || (p2p * 2 == ranks_ && one_way))) {
       guessed_ = true;
-      return accuse(guessed, "unmatched-p2p", kPartnersGuessed);
+      return accuse(guessed, Reason::kUnmatchedP2p, kPartnersGuessed);
     }
     return Deadlock{{}, "some of them in sends or receives: who waits for whom is not in these frames", false, ""};
   }
@@ -213,12 +213,12 @@ class Explanation {
       std::sort(side.begin(), side.end());
       sides_.push_back(std::move(side));
     }
-    if (all_ranks) return between_sides("collective-mismatch", kPartnersKnown);
-    Deadlock found = between_sides("process-group-order", kPartnersKnown);
+    if (all_ranks) return between_sides(Reason::kCollectiveMismatch, kPartnersKnown);
+    Deadlock found = between_sides(Reason::kProcessGroupOrder, kPartnersKnown);
     if (!found.suspects.empty()) return found;
     std::vector<std::size_t> all;   // each waits for the next: none is the odd one
     for (const Side& side : sides_) all.insert(all.end(), side.begin(), side.end());
-    found = accuse(all, "process-group-order", kEqualSides);
+    found = accuse(all, Reason::kProcessGroupOrder, kEqualSides);
     found.explanation = in_words();
     found.sides_are_equal = true;
     return found;
@@ -230,15 +230,15 @@ class Explanation {
     return text;
   }
 
-  Deadlock between_sides(const std::string& reason, double confidence) const {
+  Deadlock between_sides(Reason reason, double confidence) const {
     const auto largest = std::max_element(sides_.begin(), sides_.end(), [](const Side& a, const Side& b) { return a.size() < b.size(); });
     const auto how_many = std::count_if(sides_.begin(), sides_.end(), [&](const Side& side) { return side.size() == largest->size(); });
     std::size_t ranks = 0;
     for (const Side& side : sides_) ranks += side.size();
     const bool majority = how_many == 1 && largest->size() * 2 > ranks;
-    const auto reason_of_side = [&](const Side& side, const Side& other) -> std::string {
-      if (in_store(side.front())) return "store-wait";
-      return reason == "collective-mismatch" && parting_of(standings_[side.front()], standings_[other.front()]).a_is_behind() ? "behind" : reason;
+    const auto reason_of_side = [&](const Side& side, const Side& other) -> Reason {
+      if (in_store(side.front())) return Reason::kStoreWait;
+      return reason == Reason::kCollectiveMismatch && parting_of(standings_[side.front()], standings_[other.front()]).a_is_behind() ? Reason::kBehind : reason;
     };
     if (majority) {
       Deadlock found;
@@ -252,9 +252,9 @@ class Explanation {
     }
     if (sides_.size() != 2) return {{}, fmt::format("they wait in {} different places, none with a majority", sides_.size()), false, ""};
     const Side &a = sides_[0], &b = sides_[1];
-    const std::string reason_a = reason_of_side(a, b), reason_b = reason_of_side(b, a);
-    if (reason_a == "behind") return accuse(a, reason_a, kByPlace);
-    if (reason_b == "behind") return accuse(b, reason_b, kByPlace);
+    const Reason reason_a = reason_of_side(a, b), reason_b = reason_of_side(b, a);
+    if (reason_a == Reason::kBehind) return accuse(a, reason_a, kByPlace);
+    if (reason_b == Reason::kBehind) return accuse(b, reason_b, kByPlace);
     Deadlock found = accuse(a, reason_a, kEqualSides);
     const Deadlock other = accuse(b, reason_b, kEqualSides);
     found.suspects.insert(found.suspects.end(), other.suspects.begin(), other.suspects.end());

@@ -21,7 +21,7 @@ namespace rankstacks {
 
 struct Blame {
   std::size_t standing = 0;
-  std::string reason;
+  Reason reason = Reason::kNone;
   double confidence = 0;
 };
 

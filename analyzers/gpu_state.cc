@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -13,7 +15,16 @@ namespace rankstacks {
 namespace {
 
 // NCCL and RCCL: longer names first, since the older ones run on ("ncclReduceScatterRingLLKernel_sum_f32").
-constexpr std::string_view kOperations[] = {"AllReduce", "AllGather", "AllToAll", "AlltoAll", "ReduceScatter", "Broadcast", "SendRecv", "Reduce", "Gather", "Scatter"};
+constexpr std::pair<std::string_view, Collective> kOperations[] = {
+    {"AllReduce", Collective::kAllReduce},   {"AllGather", Collective::kAllGather}, {"AllToAll", Collective::kAllToAll}, {"AlltoAll", Collective::kAllToAll}, {"ReduceScatter", Collective::kReduceScatter},
+    {"Broadcast", Collective::kBroadcast},   {"SendRecv", Collective::kSendRecv},   {"Reduce", Collective::kReduce},     {"Gather", Collective::kGather},     {"Scatter", Collective::kScatter}};
+
+// Of a name's rest, "AllReduce_Sum_f32_RING_LL".
+std::optional<Collective> operation_at(std::string_view rest) {
+  for (const auto& [name, operation] : kOperations)
+    if (rest.starts_with(name)) return operation;
+  return std::nullopt;
+}
 
 // What stands before the operation. ncclDevKernel_ from 2.19 (src/device/generate.py), ncclKernel_ before (src/collectives/device/common.h); of
 // symmetric memory ncclSymDevKernel_ (2.27) and ncclSymkDevKernel_ (2.28; src/device/symmetric/generate.py). RCCL has NCCL's.
@@ -21,55 +32,47 @@ constexpr std::string_view kNcclPrefixes[] = {"ncclDevKernel", "ncclKernel", "nc
 
 // Kernels of others that poll until the other ranks have arrived.
 struct OtherCollective {
-  std::string_view part, operation;
+  std::string_view part;
+  Collective operation;
 };
 constexpr OtherCollective kOthers[] = {
-    {"cross_device_reduce_", "AllReduce"},          // vLLM, SGLang: csrc/custom_all_reduce.cuh
-    {"one_shot_all_reduce_kernel", "AllReduce"},    // PyTorch: torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu
-    {"two_shot_all_reduce_kernel", "AllReduce"},
-    {"multimem_all_reduce_kernel", "AllReduce"},
-    {"multimem_one_shot_all_reduce_kernel", "AllReduce"},
-    {"multimem_all_gather_kernel", "AllGather"},
-    {"allreduce_fusion_kernel", "AllReduce"},       // FlashInfer, TensorRT-LLM
-    {"deep_ep::", ""},                              // DeepEP: dispatch, combine, barriers
-    {"msccl", ""},                                  // RCCL's and Microsoft's MSCCL, MSCCL++
-    {"nvshmemi_", ""},                              // NVSHMEM: barriers and collectives on a stream
+    {"cross_device_reduce_", Collective::kAllReduce},          // vLLM, SGLang: csrc/custom_all_reduce.cuh
+    {"one_shot_all_reduce_kernel", Collective::kAllReduce},    // PyTorch: torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu
+    {"two_shot_all_reduce_kernel", Collective::kAllReduce},
+    {"multimem_all_reduce_kernel", Collective::kAllReduce},
+    {"multimem_one_shot_all_reduce_kernel", Collective::kAllReduce},
+    {"multimem_all_gather_kernel", Collective::kAllGather},
+    {"allreduce_fusion_kernel", Collective::kAllReduce},       // FlashInfer, TensorRT-LLM
+    {"deep_ep::", Collective::kUnknown},                              // DeepEP: dispatch, combine, barriers
+    {"msccl", Collective::kUnknown},                                  // RCCL's and Microsoft's MSCCL, MSCCL++
+    {"nvshmemi_", Collective::kUnknown},                              // NVSHMEM: barriers and collectives on a stream
 };
 
-std::optional<std::string> nccl_operation(std::string_view name) {
+std::optional<Collective> nccl_operation(std::string_view name) {
   if (!name.starts_with("nccl")) return std::nullopt;
-  const auto operation_at = [&](std::string_view rest) -> std::string {
-    for (const std::string_view operation : kOperations)
-      if (rest.starts_with(operation)) return operation == "AlltoAll" ? "AllToAll" : std::string(operation);
-    return "";
-  };
   for (const std::string_view prefix : kNcclPrefixes) {
     if (!name.starts_with(prefix)) continue;
     const std::size_t at = name.find('_');
-    return at == std::string_view::npos ? "" : operation_at(name.substr(at + 1));
+    return at == std::string_view::npos ? Collective::kUnknown : operation_at(name.substr(at + 1)).value_or(Collective::kUnknown);
   }
   // Before 2.8: ncclAllReduceRingLLKernel_sum_f32.
-  const std::string operation = operation_at(name.substr(4));
-  if (!operation.empty() && name.find("Kernel_") != std::string_view::npos) return operation;
+  const auto operation = operation_at(name.substr(4));
+  if (operation && name.find("Kernel_") != std::string_view::npos) return operation;
   return std::nullopt;
 }
 
 // What the warps of a kernel that serves several are in: the kernel calls ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE() and its like.
-std::string operation_within(const FrameTable& frames, const GpuKernel& kernel) {
+Collective operation_within(const FrameTable& frames, const GpuKernel& kernel) {
   constexpr std::string_view kFunction = "ncclDevFunc_";
-  std::string found;
+  std::set<Collective> found;
   const auto look_at = [&](FrameId id) {
     const std::string name = frames[id].function.value_or("");
-    for (const std::string_view operation : kOperations)
-      if (name.starts_with(kFunction) && std::string_view(name).substr(kFunction.size()).starts_with(operation)) {
-        const bool another = !found.empty() && found != operation;
-        found = another || found == "several" ? "several" : std::string(operation);
-        return;
-      }
+    if (!name.starts_with(kFunction)) return;
+    if (const auto operation = operation_at(std::string_view(name).substr(kFunction.size()))) found.insert(*operation);
   };
   for (const GpuPlace& place : kernel.places) look_at(place.frame);
   for (const FrameId id : kernel.frames) look_at(id);
-  return found == "several" ? "" : found;
+  return found.size() == 1 ? *found.begin() : Collective::kUnknown;
 }
 
 std::string extent(const GpuDim& dim) { return dim.y == 1 && dim.z == 1 ? std::to_string(dim.x) : fmt::format("({},{},{})", dim.x, dim.y, dim.z); }
@@ -91,11 +94,11 @@ std::string kernel_name(std::string_view function) {
   return plain.append(name, from);
 }
 
-std::optional<std::string> collective_of(std::string_view function) {
+std::optional<Collective> collective_of(std::string_view function) {
   const std::string name = kernel_name(function);
   if (auto operation = nccl_operation(name)) return operation;
   for (const OtherCollective& other : kOthers)
-    if (name.find(other.part) != std::string::npos) return std::string(other.operation);
+    if (name.find(other.part) != std::string::npos) return other.operation;
   return std::nullopt;
 }
 
@@ -112,7 +115,7 @@ GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {
       const auto collective = kernel.function ? collective_of(*kernel.function) : std::nullopt;
       if (collective) {
         if (!state.kernel) state.kernel = &kernel;
-        state.collectives.push_back(collective->empty() ? operation_within(frames, kernel) : *collective);
+        state.collectives.push_back(*collective == Collective::kUnknown ? operation_within(frames, kernel) : *collective);
       } else if (!kernel.function) {
         nameless = &kernel;
       } else if (!other) {
@@ -149,7 +152,7 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job) {
     }
     return 5;
   };
-  std::map<std::tuple<int, std::vector<std::string>, std::string>, GpuCluster> clusters;
+  std::map<std::tuple<int, std::vector<Collective>, std::string>, GpuCluster> clusters;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
     const bool looked_at = std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
@@ -169,7 +172,7 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job) {
 
 bool may_be_same_collective(const GpuState& a, const GpuState& b) {
   if (!a.named() || !b.named()) return true;
-  std::vector<std::string> both;
+  std::vector<Collective> both;
   std::set_intersection(a.collectives.begin(), a.collectives.end(), b.collectives.begin(), b.collectives.end(), std::back_inserter(both));
   return !both.empty();
 }
@@ -177,7 +180,7 @@ bool may_be_same_collective(const GpuState& a, const GpuState& b) {
 std::string name_collectives(const GpuState& state) {
   if (!state.named()) return "a collective";
   std::string text;
-  for (const std::string& name : state.collectives) text += (text.empty() ? "" : " and ") + name;
+  for (const Collective collective : state.collectives) text += fmt::format("{}{}", text.empty() ? "" : " and ", to_string(collective));
   return text;
 }
 

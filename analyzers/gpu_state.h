@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzers/operation.h"
 #include "model/snapshot.h"
 
 namespace rankstacks {
@@ -21,8 +22,8 @@ enum class GpuActivity {
   kException,
 };
 
-// "AllReduce" of ncclDevKernel_AllReduce_Sum_f32_RING_LL(...), "SendRecv"; "" of a kernel that serves several; nothing: it is no collective.
-std::optional<std::string> collective_of(std::string_view function);
+// kAllReduce of ncclDevKernel_AllReduce_Sum_f32_RING_LL(...); kUnknown of a kernel that serves several; nothing: it is no collective.
+std::optional<Collective> collective_of(std::string_view function);
 
 // For people: no arguments, no template arguments. "at::native::vectorized_elementwise_kernel". Not sanitized.
 std::string kernel_name(std::string_view function);
@@ -30,15 +31,15 @@ std::string kernel_name(std::string_view function);
 // Points into the snapshot.
 struct GpuState {
   GpuActivity activity = GpuActivity::kUnknown;
-  std::vector<std::string> collectives;           // ascending, unique; kCollective only
+  std::vector<Collective> collectives;            // ascending, unique; kCollective only
   const GpuKernel* kernel = nullptr;              // that tells: kCollective, kKernel
   const GpuException* exception = nullptr;
 
   bool in_collective() const { return activity == GpuActivity::kCollective; }
   // Which collective it is, is known.
-  bool named() const { return in_collective() && !collectives.front().empty(); }
+  bool named() const { return in_collective() && collectives.front() != Collective::kUnknown; }
   // Sends and receives alone: of the ranks only its peers are needed.
-  bool only_messages() const { return collectives.size() == 1 && collectives.front() == "SendRecv"; }
+  bool only_messages() const { return collectives.size() == 1 && collectives.front() == Collective::kSendRecv; }
 };
 
 // `frames`: the job's. A kernel that serves several collectives is told by the function that its warps are in (ncclDevFunc_AllReduce_...).

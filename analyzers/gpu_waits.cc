@@ -1,7 +1,6 @@
 #include "analyzers/gpu_waits.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include <fmt/format.h>
 
@@ -10,31 +9,21 @@ namespace {
 
 constexpr double kBusy = 90, kAtRest = 10;   // percent
 
-// "all_reduce", "DDP's gradient all-reduce", "MPI_Allreduce" -> letters only, small
-std::string letters(std::string_view text) {
-  std::string out;
-  for (const unsigned char c : text)
-    if (std::isalpha(c)) out += static_cast<char>(std::tolower(c));
-  return out;
-}
-
 // Whether the kernel may be what the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and all-to-all are sends and receives.
 bool may_be_kernel_of(const Standing& s) {
-  if (s.doing.generic || !s.gpu.named()) return true;
-  const std::string call = letters(s.doing.operation);
-  const auto says = [&](std::string_view word) { return call.find(word) != std::string::npos; };
-  return std::any_of(s.gpu.collectives.begin(), s.gpu.collectives.end(), [&](const std::string& collective) {
-    if (collective == "AllReduce") return says("allreduce") || says("barrier");
-    if (collective == "SendRecv") return says("send") || says("recv") || says("alltoall") || says("scatter") || (says("gather") && !says("allgather"));
-    if (collective == "Reduce") return says("reduce") && !says("allreduce") && !says("reducescatter");
-    return says(letters(collective));
+  const Operation& call = s.doing.operation;
+  if (call.generic || !s.gpu.named()) return true;
+  return std::any_of(s.gpu.collectives.begin(), s.gpu.collectives.end(), [&](Collective kernel) {
+    if (kernel == Collective::kAllReduce && call.collective == Collective::kBarrier) return true;
+    if (kernel == Collective::kSendRecv)
+      return call.sends || call.receives || call.collective == Collective::kAllToAll || call.collective == Collective::kGather || call.collective == Collective::kScatter;
+    return call.collective != Collective::kUnknown && kernel == call.collective;
   });
 }
 
 void stand_elsewhere(Standing& s) {
   s.doing.activity = Activity::kGpuWait;
-  s.doing.operation.clear();
-  s.doing.generic = false;
+  s.doing.operation = {};
   s.gpu_wait_may_be_collective = false;
   s.told_by_gpu = true;
   s.group.reset();
@@ -45,9 +34,12 @@ void stand_elsewhere(Standing& s) {
 bool cpu_names_kernel(const Standing& s) { return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && may_be_kernel_of(s); }
 
 void wait_in_kernel(Standing& s) {
-  s.doing.activity = s.gpu.only_messages() ? Activity::kPointToPoint : Activity::kCollective;
-  s.doing.operation = name_collectives(s.gpu);
-  s.doing.generic = false;
+  const bool messages = s.gpu.only_messages();
+  s.doing.activity = messages ? Activity::kPointToPoint : Activity::kCollective;
+  s.doing.operation = operation_of_kind(messages ? OperationKind::kMessage : OperationKind::kCollective, name_collectives(s.gpu));
+  s.doing.operation.call = s.doing.operation.name;   // several kernels may be there at once
+  if (s.gpu.collectives.size() == 1) s.doing.operation.collective = s.gpu.collectives.front();
+  s.doing.operation.sends = s.doing.operation.receives = messages;
   s.gpu_wait_may_be_collective = false;
   s.told_by_gpu = s.named_by_gpu = true;
   s.group.reset();
@@ -94,7 +86,7 @@ class GpuTells {
   bool waits_alike(const Standing& s) const {
     return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
              const Doing& doing = before_[i].doing;
-             return doing.activity == s.doing.activity && doing.operation == s.doing.operation && may_be_kernel_of(before_[i]);
+             return doing.activity == s.doing.activity && same_call(doing.operation, s.doing.operation) && may_be_kernel_of(before_[i]);
            });
   }
 
@@ -118,7 +110,7 @@ class GpuTells {
     const Standing& first = standings_[polling_.front()];
     const bool all_named = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return standings_[i].gpu.named(); });
     const bool differ = all_named && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return !may_be_same_collective(first.gpu, standings_[i].gpu); });
-    const bool cpus_name_them = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return cpu_names_kernel(standings_[i]) && !standings_[i].doing.generic; });
+    const bool cpus_name_them = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return cpu_names_kernel(standings_[i]) && !standings_[i].doing.operation.generic; });
     for (const std::size_t i : polling_) {
       Standing& s = standings_[i];
       if (differ && !cpus_name_them) wait_in_kernel(s);

@@ -77,7 +77,7 @@ class Launches {
     return both;
   }
 
-  Deadlock accuse(const std::vector<std::size_t>& members, const char* reason, std::string explanation, bool equal) const {
+  Deadlock accuse(const std::vector<std::size_t>& members, Reason reason, std::string explanation, bool equal) const {
     Deadlock found;
     for (const std::size_t i : members) found.suspects.push_back({i, reason, equal ? 0.45 : 0.80});
     found.explanation = std::move(explanation);
@@ -97,7 +97,7 @@ class Launches {
         if (!crossed) continue;
         bool equal = false;
         const auto suspects = smaller(in_a, in_b, equal);
-        return accuse(suspects, "process-group-order", fmt::format("by NCCL's counts {} and {} launched in different communicators, each of which needs the other", name(in_a), name(in_b)), equal);
+        return accuse(suspects, Reason::kProcessGroupOrder, fmt::format("by NCCL's counts {} and {} launched in different communicators, each of which needs the other", name(in_a), name(in_b)), equal);
       }
     return std::nullopt;
   }
@@ -111,7 +111,7 @@ class Launches {
       const auto &first = *sides.begin(), &second = *sides.rbegin();
       bool equal = false;
       const auto suspects = smaller(first.second, second.second, equal);
-      return accuse(suspects, "collective-mismatch",
+      return accuse(suspects, Reason::kCollectiveMismatch,
                     fmt::format("by NCCL's counts {} launched {}, and {} launched {}", name(first.second), text(first.first), name(second.second), text(second.first)), equal);
     }
     return std::nullopt;
@@ -125,7 +125,7 @@ class Launches {
       const bool messages = std::any_of(communicators_.begin(), communicators_.end(), [&](const Seen& pair) {
         return pair.counts.size() == 2 && std::all_of(pair.counts.begin(), pair.counts.end(), [&](const auto& one) { return total(one.second) == 0 && seen.laggards.contains(one.first); });
       });
-      return accuse(late, messages ? "unmatched-p2p" : "gpu-wait", fmt::format("by NCCL's counts {} not launched what the others wait for", late.size() == 1 ? "it has" : name(late) + " have"), false);
+      return accuse(late, messages ? Reason::kUnmatchedP2p : Reason::kGpuWait, fmt::format("by NCCL's counts {} not launched what the others wait for", late.size() == 1 ? "it has" : name(late) + " have"), false);
     }
     return std::nullopt;
   }

@@ -93,8 +93,9 @@ void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& cluster
     Doing& doing = standings[i].doing;
     if (waits_for_ranks(doing.activity)) continue;
     doing.activity = Activity::kPeerWait;
-    const auto place = telling_frame(job, job.ranks[standings[i].rank].threads[doing.thread]);
-    doing.operation = place ? short_function(*job.frames[job.ranks[standings[i].rank].threads[doing.thread].frames[*place]].function) : "a wait";
+    const ThreadSnapshot& thread = job.ranks[standings[i].rank].threads[doing.thread];
+    const auto place = telling_frame(job, thread);
+    doing.operation = operation_of_call(OperationKind::kUnnamed, place ? short_function(*job.frames[thread.frames[*place]].function) : "", place ? "" : "a wait");
     doing.by_frame = false;
     standings[i].inferred = true;
   }

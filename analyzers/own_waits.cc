@@ -10,22 +10,22 @@ constexpr std::string_view kNobodyHolds = "nobody holds it, another thread of th
 constexpr std::string_view kOtherThread = "find what that thread or task does: --threads all --rank shows every thread of this rank";
 constexpr std::string_view kImport = "find the thread that imports this module and what keeps it: --threads all --rank shows every thread of this rank";
 
-constexpr OwnWait kQueueGet{"waits for a queue to be filled", kNobodyHolds};
-constexpr OwnWait kQueuePut{"waits for room in a queue", kNobodyHolds};
-constexpr OwnWait kQueueJoin{"waits for a queue's tasks to be done", kNobodyHolds};
-constexpr OwnWait kBarrier{"waits at a barrier of its own threads", kNobodyHolds};
-constexpr OwnWait kEvent{"waits for an event of its own threads", kNobodyHolds};
-constexpr OwnWait kCondition{"waits for a condition of its own threads", kNobodyHolds};
-constexpr OwnWait kSemaphore{"waits for a semaphore of its own threads", kNobodyHolds};
-constexpr OwnWait kThreadEnd{"waits for a thread to end", kOtherThread};
-constexpr OwnWait kTask{"waits for a task's result", kOtherThread};
-constexpr OwnWait kProcessLock{"waits for a lock between processes", "find the process that holds it: it may have ended without a release; look at the children of this rank"};
-constexpr OwnWait kPool{"waits for its pool of processes", "look at the pool's workers, children of this rank: one that has died or hangs never answers"};
-constexpr OwnWait kModule{"waits for another thread's import", kImport};
-constexpr OwnWait kFileLock{"waits for a file lock", "find the process that holds the lock: lslocks, or fuser on the path shown"};
-constexpr OwnWait kDatabase{"waits for a locked SQLite database", "another process holds a transaction open: fuser on the database's file shows which have it open"};
-constexpr OwnWait kOutput{"cannot write its output", "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a parent process), or let the terminal go on (Ctrl-Q)"};
-constexpr OwnWait kLoop{"waits in its event loop", "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets (ss -tnp) and their timeouts"};
+constexpr OwnWait kQueueGet{OwnWaitKind::kQueue, "waits for a queue to be filled", kNobodyHolds};
+constexpr OwnWait kQueuePut{OwnWaitKind::kQueue, "waits for room in a queue", kNobodyHolds};
+constexpr OwnWait kQueueJoin{OwnWaitKind::kQueue, "waits for a queue's tasks to be done", kNobodyHolds};
+constexpr OwnWait kBarrier{OwnWaitKind::kBarrier, "waits at a barrier of its own threads", kNobodyHolds};
+constexpr OwnWait kEvent{OwnWaitKind::kEvent, "waits for an event of its own threads", kNobodyHolds};
+constexpr OwnWait kCondition{OwnWaitKind::kCondition, "waits for a condition of its own threads", kNobodyHolds};
+constexpr OwnWait kSemaphore{OwnWaitKind::kSemaphore, "waits for a semaphore of its own threads", kNobodyHolds};
+constexpr OwnWait kThreadEnd{OwnWaitKind::kThreadEnd, "waits for a thread to end", kOtherThread};
+constexpr OwnWait kTask{OwnWaitKind::kTask, "waits for a task's result", kOtherThread};
+constexpr OwnWait kProcessLock{OwnWaitKind::kProcessLock, "waits for a lock between processes", "find the process that holds it: it may have ended without a release; look at the children of this rank"};
+constexpr OwnWait kPool{OwnWaitKind::kPool, "waits for its pool of processes", "look at the pool's workers, children of this rank: one that has died or hangs never answers"};
+constexpr OwnWait kModule{OwnWaitKind::kImport, "waits for another thread's import", kImport};
+constexpr OwnWait kFileLock{OwnWaitKind::kFileLock, "waits for a file lock", "find the process that holds the lock: lslocks, or fuser on the path shown"};
+constexpr OwnWait kDatabase{OwnWaitKind::kDatabase, "waits for a locked SQLite database", "another process holds a transaction open: fuser on the database's file shows which have it open"};
+constexpr OwnWait kOutput{OwnWaitKind::kOutput, "cannot write its output", "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a parent process), or let the terminal go on (Ctrl-Q)"};
+constexpr OwnWait kLoop{OwnWaitKind::kEventLoop, "waits in its event loop", "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets (ss -tnp) and their timeouts"};
 
 // Of a wait in threading, queue or concurrent.futures: what stands outermost of these on the way out to the caller. CPython 3.6 to 3.15.
 std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -42,7 +42,7 @@ std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot&
       if (function == "join") found = kQueueJoin;
     } else if (file.ends_with("/threading.py")) {
       if (function == "wait" && waits++ == 0) found = kCondition;
-      else if (function == "wait" && found && found->verb == kCondition.verb) found = kEvent;
+      else if (function == "wait" && found && found->kind == OwnWaitKind::kCondition) found = kEvent;
       if (function == "_wait" || function == "_enter") found = kBarrier;
       if (function == "acquire") found = kSemaphore;
       if (function == "join" || function == "_wait_for_tstate_lock") found = kThreadEnd;
@@ -61,13 +61,13 @@ std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot&
 
 }  // namespace
 
-std::optional<OwnWait> own_wait_of(const JobSnapshot& job, const Standing& standing, std::string_view reason) {
+std::optional<OwnWait> own_wait_of(const JobSnapshot& job, const Standing& standing, Reason reason) {
   if (standing.gpu_only || standing.told_by_child || standing.dead_child) return std::nullopt;
   const ThreadSnapshot& thread = job.ranks[standing.rank].threads[standing.doing.thread];
-  if (reason == "network-io" && standing.doing.operation == kEventLoop) return kLoop;
-  if (reason == "python-lock") return python_wait(job, thread);
-  if (reason != "file-io") return std::nullopt;
-  if (standing.doing.operation == kLockedDatabase) return kDatabase;
+  if (reason == Reason::kNetworkIo && standing.doing.operation.kind == OperationKind::kEventLoop) return kLoop;
+  if (reason == Reason::kPythonLock) return python_wait(job, thread);
+  if (reason != Reason::kFileIo) return std::nullopt;
+  if (standing.doing.operation.kind == OperationKind::kLockedDatabase) return kDatabase;
   if (writes_output(thread)) return kOutput;
   const std::string call = blocking_call(job, thread);
   if (call == "flock" || call == "fcntl" || call == "lockf") return kFileLock;

@@ -8,11 +8,17 @@
 
 namespace rankstacks {
 
+enum class OwnWaitKind { kQueue, kBarrier, kEvent, kCondition, kSemaphore, kThreadEnd, kTask, kImport, kEventLoop, kProcessLock, kPool, kFileLock, kDatabase, kOutput };
+
 struct OwnWait {
+  OwnWaitKind kind;
   std::string_view verb, advice;   // as in the table of words by reason
 };
 
+// Another process has to come, and no thread of this one.
+constexpr bool is_between_processes(OwnWaitKind kind) { return kind == OwnWaitKind::kProcessLock || kind == OwnWaitKind::kPool; }
+
 // Nothing: the words of the reason are all there is to say.
-std::optional<OwnWait> own_wait_of(const JobSnapshot& job, const Standing& standing, std::string_view reason);
+std::optional<OwnWait> own_wait_of(const JobSnapshot& job, const Standing& standing, Reason reason);
 
 }  // namespace rankstacks

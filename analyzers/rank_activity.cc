@@ -24,7 +24,7 @@ bool is_idle(const JobSnapshot& job, const Standing& s) {
 std::string kind_of(const JobSnapshot& job, const Standing& s) {
   if (s.dead_child) return "worker-dead";
   switch (s.doing.activity) {
-    case Activity::kCollective: return s.doing.operation.find("arrier") != std::string::npos ? "in-barrier" : "in-collective";
+    case Activity::kCollective: return s.doing.operation.collective == Collective::kBarrier ? "in-barrier" : "in-collective";
     case Activity::kPointToPoint:
     case Activity::kPeerWait: return "in-p2p";
     case Activity::kStoreWait: return "in-store-wait";
@@ -33,7 +33,7 @@ std::string kind_of(const JobSnapshot& job, const Standing& s) {
   if (is_idle(job, s)) return "idle";
   const bool runs = s.pace == Pace::kUnknown ? job.ranks[s.rank].threads[s.doing.thread].state == 'R' : s.active();
   if (s.doing.activity == Activity::kUserCode && runs) return "computing";
-  return std::string(reason_of(s.doing.activity));
+  return std::string(to_string(reason_of(s.doing.activity)));
 }
 
 }  // namespace
@@ -46,13 +46,13 @@ std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, c
     activity.kind = kind_of(job, s);
     const ThreadSnapshot& thread = job.ranks[s.rank].threads[s.doing.thread];
     if (waits_for_ranks(s.doing.activity)) {
-      activity.operation = s.doing.operation;
+      activity.operation = s.doing.operation.name;
       if (s.group) activity.group = s.group->name;
       activity.peer = s.peer;
       const std::string place = describe_place(job, thread);
       activity.summary = "waits " + describe_wait(s, static_cast<std::size_t>(job.ranks[s.rank].world_size.value_or(0))) + (place.empty() ? "" : " (" + place + ")");
     } else {
-      activity.summary = describe_suspect(job, s, s.dead_child ? "worker-dead" : reason_of(s.doing.activity));
+      activity.summary = describe_suspect(job, s, s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity));
     }
     if (s.pace != Pace::kUnknown) activity.moves = s.active();
     activity.evidence = {s.rank, s.doing.thread, s.doing.frame};

@@ -20,7 +20,7 @@ namespace {
 bool is_child_of(const RankSnapshot& child, const RankSnapshot& rank) { return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host; }
 
 bool is_dead(const RankSnapshot& process) {
-  const auto ended = [](const Problem& p) { return p.message.find("zombie") != std::string::npos || p.message.find("no such process") != std::string::npos; };
+  const auto ended = [](const Problem& p) { return p.code == ProblemCode::kEnded; };
   // With a living thread left, a main thread that has ended is no end of the process.
   if (process.status != Status::kFailed) return process.threads.size() == 1 && (process.threads.front().state == 'Z' || process.threads.front().state == 'X');
   return process.threads.empty() && std::any_of(process.problems.begin(), process.problems.end(), ended);
@@ -136,24 +136,27 @@ bool gloo_moves(const RankSnapshot& rank, const std::vector<Role>& roles, const 
   return false;
 }
 
-// Of plain multiprocessing, whose processes no launcher has numbered: a queue, pipe or lock that another of them fills or holds.
-bool waits_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread, std::string& what) {
+// Of plain multiprocessing, whose processes no launcher has numbered: a queue, pipe or lock that another of them fills or holds. None: no such wait.
+Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  const auto queue = operation_of_kind(OperationKind::kProcessQueue, "a multiprocessing queue"), pipe = operation_of_kind(OperationKind::kProcessPipe, "a multiprocessing pipe"),
+             lock = operation_of_kind(OperationKind::kProcessLock, "a multiprocessing lock");
+  Operation found;
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) {
-      if (is_process_lock(frame)) return what = "a multiprocessing lock", true;
+      if (is_process_lock(frame)) return lock;
       continue;
     }
     const std::string file = frame.file.value_or("");
-    if (file.ends_with("multiprocessing/queues.py")) return what = "a multiprocessing queue", frame.function == "get" || frame.function == "put";
+    if (file.ends_with("multiprocessing/queues.py")) return frame.function == "get" || frame.function == "put" ? queue : Operation();
     if (file.ends_with("multiprocessing/connection.py")) {
-      what = "a multiprocessing pipe";
+      found = pipe;
       continue;   // a queue may be around it
     }
-    if (file.ends_with("multiprocessing/synchronize.py")) return what = "a multiprocessing lock", true;
-    return !what.empty();
+    if (file.ends_with("multiprocessing/synchronize.py")) return lock;
+    return found;
   }
-  return false;
+  return {};
 }
 
 // Where a thread's own code begins: the outermost Python function of the user's, which may lie elsewhere on another machine. "": it has none.
@@ -169,7 +172,7 @@ std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
 std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
   if (waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != Activity::kPythonLock) || (main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
   // A call that waits for anything to happen, rather than for an answer or in an exchange of its own.
-  const bool waits = doing.operation == kEventLoop || waits_for_events(job, main);
+  const bool waits = doing.operation.kind == OperationKind::kEventLoop || waits_for_events(job, main);
   if (doing.activity != Activity::kPythonLock && !((doing.activity == Activity::kUserCode || doing.activity == Activity::kNetworkIo) && waits)) return std::nullopt;
   const auto place = telling_frame(job, main);
   if (!place) return std::nullopt;
@@ -256,11 +259,11 @@ void find_peer_waits(const JobSnapshot& job, std::vector<Standing>& standings) {
   const auto may = [&](const Standing& s) { return s.readable && !s.stranger && !job.ranks[s.rank].rank; };
   if (std::count_if(standings.begin(), standings.end(), may) < 2) return;
   for (Standing& s : standings) {
-    std::string what;
     if (!may(s) || waits_for_ranks(s.doing.activity) || s.dead_child || s.doing.activity == Activity::kStopped) continue;
-    if (!waits_for_peer(job, job.ranks[s.rank].threads[s.doing.thread], what)) continue;
+    Operation wait = wait_for_peer(job, job.ranks[s.rank].threads[s.doing.thread]);
+    if (wait.is_none()) continue;
     s.doing.activity = Activity::kPeerWait;
-    s.doing.operation = what;
+    s.doing.operation = std::move(wait);
   }
 }
 
@@ -405,8 +408,8 @@ std::vector<Standing> standings_of(const JobSnapshot& job, const std::vector<std
 }
 
 std::string place_key(const JobSnapshot& job, const Standing& standing) {
-  if (standing.named_by_gpu) return "on the GPU|" + standing.doing.operation;   // the CPU may be further on
-  std::string key = standing.doing.operation;
+  if (standing.named_by_gpu) return "on the GPU|" + standing.doing.operation.key();   // the CPU may be further on
+  std::string key = standing.doing.operation.key();
   if (const ThreadSnapshot* leading = leading_thread(job, standing)) {
     const ThreadSnapshot& thread = *leading;
     bool user_code = false;

@@ -57,7 +57,7 @@ struct Tally {
 
 const ThreadSnapshot& thread_that_told(const JobSnapshot& job, const Standing& s) { return job.ranks[s.rank].threads[s.doing.thread]; }
 
-std::string reason_for(const Standing& s) { return s.dead_child ? "worker-dead" : std::string(reason_of(s.doing.activity)); }
+Reason reason_for(const Standing& s) { return s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity); }
 
 std::vector<Evidence> evidence_for(const JobSnapshot& job, const Standing& s) {
   std::vector<Evidence> evidence;
@@ -153,16 +153,16 @@ class Judge {
     return fmt::format("{} {} {}", twice.size() == 1 ? "rank" : "ranks", format_numbers({twice.begin(), twice.end()}), twice.size() == 1 ? "is" : "are");
   }
 
-  Verdict make(std::string status, std::string summary) const {
+  Verdict make(VerdictStatus status, std::string summary) const {
     if (!tally_.strangers.empty())
       summary += fmt::format("; {} {} not of this job", pids_of(tally_.strangers), tally_.strangers.size() == 1 ? "is" : "are");
     if (!tally_.failed.empty() && tally_.failed.size() < compared_) summary += fmt::format("; {} could not be read", name_ranks(job_, tally_.failed));
     if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < compared_) summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
     if (!tally_.partial.empty()) summary += fmt::format("; {} {} read only in part", name_ranks(job_, tally_.partial), tally_.partial.size() == 1 ? "was" : "were");
     if (const std::string told = describe_messengers(job_, messengers_); !told.empty()) summary += "; " + told;
-    return {std::move(status), std::move(summary), {}, ""};
+    return {status, std::move(summary), {}, ""};
   }
-  Verdict undecided(std::string summary) const { return make("undecided", std::move(summary)); }
+  Verdict undecided(std::string summary) const { return make(VerdictStatus::kUndecided, std::move(summary)); }
 
   std::vector<std::size_t> ranks_of(const std::vector<std::size_t>& standings) const {
     std::vector<std::size_t> ranks;
@@ -182,14 +182,14 @@ class Judge {
       like_first.push_back(suspects.front().rank);
       if (const std::string stages = whole_stages(job_, like_first); !stages.empty()) text += fmt::format(" ({})", stages);
     }
-    std::map<std::string, std::vector<std::size_t>> by_reason;
+    std::map<Reason, std::vector<std::size_t>> by_reason;
     for (const Suspect& s : suspects)
       if (s.reason != suspects.front().reason) by_reason[s.reason].push_back(s.rank);
-    for (const auto& [reason, ranks] : by_reason) text += fmt::format("; also {} ({})", name_ranks(job_, ranks), reason);
+    for (const auto& [reason, ranks] : by_reason) text += fmt::format("; also {} ({})", name_ranks(job_, ranks), to_string(reason));
     return text;
   }
 
-  Suspect suspect(const Standing& s, std::string reason, double confidence) const {
+  Suspect suspect(const Standing& s, Reason reason, double confidence) const {
     Suspect one;
     one.rank = s.rank;
     one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, reason));
@@ -197,13 +197,13 @@ class Judge {
     one.confidence = confidence;
     if (!job_.ranks[s.rank].threads.empty()) one.evidence = evidence_for(job_, s);
     std::copy_if(messengers_.begin(), messengers_.end(), std::back_inserter(one.evidence), [&](const Evidence& m) { return m.rank == s.rank; });
-    one.reason = std::move(reason);
+    one.reason = reason;
     return one;
   }
 
   Verdict culprits(std::vector<Suspect> suspects, const std::string& waiting) const {
     std::stable_sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) { return a.confidence > b.confidence; });
-    Verdict verdict = make("culprit", sentence(suspects, waiting));
+    Verdict verdict = make(VerdictStatus::kCulprit, sentence(suspects, waiting));
     verdict.suspects = std::move(suspects);
     return verdict;
   }
@@ -213,7 +213,7 @@ class Judge {
     std::vector<Suspect> suspects;
     std::vector<Standing> others;
     for (const Standing& s : standings_) {
-      if (s.gpu.exception && !s.stranger) suspects.push_back(suspect(s, "crashed", bounded(0.90)));
+      if (s.gpu.exception && !s.stranger) suspects.push_back(suspect(s, Reason::kCrashed, bounded(0.90)));
       else others.push_back(s);
     }
     if (suspects.empty()) return std::nullopt;
@@ -230,7 +230,7 @@ class Judge {
       const Standing& s = standings_[i];
       const std::string state = s.gpu.activity == GpuActivity::kKernel ? "runs " + describe_kernel(*s.gpu.kernel) : s.gpu.activity == GpuActivity::kIdle ? "is idle" : "runs a kernel without a name";
       if (text.empty()) text = fmt::format("the GPU of {} {}", name_ranks(job_, {s.rank}), state);
-      if (s.gpu.activity == GpuActivity::kKernel && !polling.empty()) suspects.push_back(suspect(s, "gpu-wait", bounded(0.65)));
+      if (s.gpu.activity == GpuActivity::kKernel && !polling.empty()) suspects.push_back(suspect(s, Reason::kGpuWait, bounded(0.65)));
     }
     std::string waiting;
     if (!polling.empty())
@@ -251,9 +251,9 @@ class Judge {
       const RankSnapshot& rank = job_.ranks[s.rank];
       Suspect one;
       one.rank = s.rank;
-      one.reason = "crashed";
-      one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, "crashed"));
-      one.advice = fails_on_gpu(rank) ? advice_for_gpu_failure() : advice_for("crashed");
+      one.reason = Reason::kCrashed;
+      one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, Reason::kCrashed));
+      one.advice = fails_on_gpu(rank) ? advice_for_gpu_failure() : advice_for(Reason::kCrashed);
       one.confidence = bounded(compared_ > 1 ? 0.90 : 0.60);
       for (std::size_t t = 0; t < rank.threads.size(); ++t)
         if (rank.threads[t].tid == rank.signal->tid && !rank.threads[t].frames.empty())
@@ -278,7 +278,7 @@ class Judge {
         continue;
       }
       one.rank = s.rank;
-      one.reason = "exception";
+      one.reason = Reason::kException;
       const ThreadSnapshot& thread = job_.ranks[s.rank].threads[one.evidence.front().thread];
       one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_gpu_failure(thread));
       one.advice = advice_for_gpu_failure();
@@ -320,21 +320,21 @@ class Judge {
         if (has_own_reason(standings_[i])) still.push_back(i);
       std::string text = fmt::format("nothing is stuck: {} moved between the looks", moving());
       if (!still.empty()) text += fmt::format("; {} {}", name_ranks(job_, {standings_[still.front()].rank}), describe_suspect(job_, standings_[still.front()], reason_for(standings_[still.front()])));
-      return make("healthy", text);
+      return make(VerdictStatus::kHealthy, text);
     }
     // Those that are waited for count on: slower than the others, and not stuck.
     const std::vector<std::size_t>& counting = tally_.needed;
     if (!counting.empty() && tally_.unknown.empty() && tally_.failed.empty() &&
         std::all_of(counting.begin(), counting.end(), [&](std::size_t i) { return standings_[i].counts && !has_own_reason(standings_[i]); })) {
       const Standing& s = standings_[counting.front()];
-      return make("healthy", fmt::format("nothing is stuck: {} {} slower than the others, which wait for {}, and {} on between the looks ({})", name_ranks(job_, ranks_of(counting)),
+      return make(VerdictStatus::kHealthy, fmt::format("nothing is stuck: {} {} slower than the others, which wait for {}, and {} on between the looks ({})", name_ranks(job_, ranks_of(counting)),
                                          counting.size() == 1 ? "is" : "are", counting.size() == 1 ? "it" : "them", counting.size() == 1 ? "counts" : "count", describe_suspect(job_, s, reason_for(s))));
     }
     // Rank 0 evaluates, logs or saves while the others wait for it: its duty, as long as it moves.
     if (!tally_.waiting.empty() && tally_.elsewhere.size() == 1 && tally_.unknown.empty() && tally_.failed.empty()) {
       const Standing& s = standings_[tally_.elsewhere.front()];
       if (job_.ranks[s.rank].rank == 0 && compared_ > 2 && (s.travels || s.counts) && !has_own_reason(s))
-        return make("healthy", fmt::format("nothing is stuck at this moment: rank 0 moves ({}), and {}; look again if that takes longer than it should", describe_suspect(job_, s, reason_for(s)),
+        return make(VerdictStatus::kHealthy, fmt::format("nothing is stuck at this moment: rank 0 moves ({}), and {}; look again if that takes longer than it should", describe_suspect(job_, s, reason_for(s)),
                                            describe_waiting(job_, standings_)));
     }
     return std::nullopt;
@@ -374,9 +374,9 @@ class Judge {
     std::vector<Suspect> suspects = ended_ranks();
     for (const std::size_t i : needed) {
       const Standing& s = standings_[i];
-      std::string reason = reason_for(s);
+      Reason reason = reason_for(s);
       // It moves, and those that wait for it are further on in the same code.
-      if (s.doing.activity == Activity::kUserCode && s.moves() && is_behind_all(s)) reason = "behind";
+      if (s.doing.activity == Activity::kUserCode && s.moves() && is_behind_all(s)) reason = Reason::kBehind;
       suspects.push_back(suspect(s, reason, confidence_for(job_, s, tally_, compared_, base_confidence(s))));
     }
     Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, standings_));
@@ -401,9 +401,9 @@ class Judge {
     for (const std::size_t r : tally_.ended) {
       Suspect one;
       one.rank = r;
-      one.reason = "missing";
+      one.reason = Reason::kMissing;
       one.summary = fmt::format("rank {} has ended", rank_label(job_.ranks[r]));
-      one.advice = advice_for("missing");
+      one.advice = advice_for(Reason::kMissing);
       one.confidence = bounded(0.70);
       suspects.push_back(std::move(one));
     }
@@ -411,7 +411,7 @@ class Judge {
   }
 
   Verdict of_ended() const {
-    Verdict verdict = make("culprit", fmt::format("{} {} ended while {}", name_ranks(job_, tally_.ended), tally_.ended.size() == 1 ? "has" : "have", describe_waiting(job_, standings_)));
+    Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} ended while {}", name_ranks(job_, tally_.ended), tally_.ended.size() == 1 ? "has" : "have", describe_waiting(job_, standings_)));
     verdict.suspects = ended_ranks();
     return verdict;
   }
@@ -424,14 +424,14 @@ class Judge {
       Suspect one;
       one.rank = SIZE_MAX;
       one.missing_rank = number;
-      one.reason = "missing";
+      one.reason = Reason::kMissing;
       one.summary = fmt::format("rank {} is not there", number);
-      one.advice = advice_for("missing");
+      one.advice = advice_for(Reason::kMissing);
       one.confidence = bounded(0.70);
       suspects.push_back(std::move(one));
     }
     const std::string why = tally_.ended.empty() ? "ended, never started, or not looked at" : fmt::format("{} {} ended", pids_of(tally_.ended), tally_.ended.size() == 1 ? "has" : "have");
-    Verdict verdict = make("culprit", fmt::format("{} {} {} not there ({}) while {}", missing.size() == 1 ? "rank" : "ranks", format_numbers(missing), missing.size() == 1 ? "is" : "are", why,
+    Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} {} not there ({}) while {}", missing.size() == 1 ? "rank" : "ranks", format_numbers(missing), missing.size() == 1 ? "is" : "are", why,
                                                   describe_waiting(job_, standings_)));
     verdict.suspects = std::move(suspects);
     return verdict;
@@ -454,7 +454,7 @@ class Judge {
       // The ranks have met already, and only cores of some are at hand: that a core is not there says nothing of its rank.
       const bool have_met = std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
         const Doing& doing = standings_[i].doing;
-        return doing.activity != Activity::kStoreWait && doing.operation.find("set-up") == std::string::npos && job_.ranks[standings_[i].rank].source == Source::kCore;
+        return doing.activity != Activity::kStoreWait && doing.operation.kind != OperationKind::kSetUp && job_.ranks[standings_[i].rank].source == Source::kCore;
       });
       if (have_met) return undecided(fmt::format("{}; the cores of ranks {} are not among these: where those stand would tell", waiting, format_numbers(missing.certain)));
       return of_missing(missing.certain);
@@ -471,17 +471,17 @@ class Judge {
       return undecided(fmt::format("{} at the same place, and their gloo threads are at work: {}", waiting, too_few_looks()));
     if (!deadlock && told_by_gpus()) {
       const std::string differences = describe_gpu_differences(job_);
-      return make("symmetric", fmt::format("no rank differs: {} at the same place, and each GPU runs {}, waiting for the others; the cause lies below these frames: {}", waiting,
+      return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place, and each GPU runs {}, waiting for the others; the cause lies below these frames: {}", waiting,
                                            name_collectives(standings_[tally_.waiting.front()].gpu),
                                            differences.empty() ? "the network (NICs, switches), NVLink, or a call that differs in size or group" : differences));
     }
-    if (!deadlock) return make("symmetric", fmt::format("no rank differs: {} at the same place; the cause lies below these frames (network, GPU) or in a rank's other threads", waiting));
+    if (!deadlock) return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these frames (network, GPU) or in a rank's other threads", waiting));
     if (deadlock->suspects.empty()) return undecided(fmt::format("{} at different places; {}", waiting, deadlock->explanation));
     std::vector<Suspect> suspects;
     for (const Blame& blame : deadlock->suspects) suspects.push_back(suspect(standings_[blame.standing], blame.reason, bounded(blame.confidence)));
     Verdict verdict = culprits(std::move(suspects), deadlock->sides_are_equal ? "" : deadlock->explanation);
     verdict.reference = deadlock->reference;
-    if (deadlock->sides_are_equal) verdict.summary = make("", deadlock->explanation + ": both cannot be right, and the stacks do not tell which is").summary;
+    if (deadlock->sides_are_equal) verdict.summary = make(VerdictStatus::kCulprit, deadlock->explanation + ": both cannot be right, and the stacks do not tell which is").summary;
     return verdict;
   }
 
@@ -523,10 +523,10 @@ class Judge {
       running += one.pace == Pace::kUnknown ? thread_that_told(job_, one).state == 'R' : one.pace != Pace::kStill;
       places[place_key(job_, standings_[i])].push_back(i);
     }
-    if (running == tally_.elsewhere.size() && tally_.failed.empty()) return make("healthy", several_looks_ ? "nothing is stuck: every rank moves, none waits for another" : "nothing is stuck at this moment: every rank is running, none waits for another");
+    if (running == tally_.elsewhere.size() && tally_.failed.empty()) return make(VerdictStatus::kHealthy, several_looks_ ? "nothing is stuck: every rank moves, none waits for another" : "nothing is stuck at this moment: every rank is running, none waits for another");
     if (places.size() == 1 && running == 0 && tally_.failed.empty()) {
       const Standing& s = standings_[tally_.elsewhere.front()];
-      return make("symmetric", fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
+      return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
     }
     const auto largest = std::max_element(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
     if (active == 0 && places.size() == 2 && largest->second.size() * 2 > tally_.elsewhere.size()) {

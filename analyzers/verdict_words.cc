@@ -18,32 +18,33 @@ namespace rankstacks {
 namespace {
 
 struct Words {
-  std::string_view reason, verb, advice;
+  Reason reason;
+  std::string_view verb, advice;
 };
 
 constexpr Words kWords[] = {
-    {"data-loading", "is in its data pipeline", "look at what this rank reads: its storage, this sample, its loader workers; the others only wait for it"},
-    {"checkpoint-io", "saves or loads a checkpoint", "it may still finish: look at the file system before killing; a barrier around rank-0 work, or a longer timeout, keeps the others waiting in order"},
-    {"file-io", "is blocked in file I/O", "look at the file system of the path shown (mount, quota, server); in state D the kernel log says more"},
-    {"network-io", "waits for the network", "look at the other end of the connection; give the call a timeout"},
-    {"user-code", "runs its own code", "look at the line shown: does only this rank take that branch, or does it have more work than the others?"},
-    {"python-lock", "waits for a Python lock", "find the thread that holds it: --threads all --rank shows every thread of this rank, and who holds the GIL"},
-    {"native-lock", "waits for a lock in native code", "find the thread that holds it: --threads all --rank shows every thread of this rank"},
-    {"subprocess", "waits for a child process", "look at that child process: it may wait for input, a lock or the disk"},
-    {"debugger", "sits at a prompt", "somebody left a breakpoint() or input() there: continue it or take it out"},
-    {"stopped", "is stopped", "continue it (kill -CONT PID), or let go of it in the debugger that holds it"},
-    {"compiling", "is compiling", "it may still finish; warm up all ranks alike, and look for a stale build lock if it stays"},
-    {"gpu-wait", "waits for its GPU", "look at that GPU (nvidia-smi, Xid errors in the kernel log) and at the kernels it runs"},
-    {"garbage-collection", "is in Python's garbage collector", "look at the finalizer shown, if any; gc.freeze() or collecting on all ranks at the same step keeps ranks together"},
-    {"exception", "has raised an exception or is shutting down", "read this rank's own error output: its exception came first, the others only wait"},
-    {"crashed", "crashed", "start with this core: the signal's thread and its top frames"},
-    {"worker-dead", "has lost a worker process", "find out why the worker died: out of memory (kernel log), /dev/shm full, a crash in the data set"},
-    {"collective-mismatch", "calls another collective", "compare the two call sites: a branch that depends on the rank, or one rank an iteration ahead"},
-    {"process-group-order", "waits in a group out of turn", "let all ranks use their groups in the same order; the call sites are in the two stacks"},
-    {"unmatched-p2p", "waits for a message that nobody sends or takes", "compare the two call sites: the peer does no such send or receive at this point"},
-    {"behind", "is behind the others", "look at what this rank did in the steps that the others have finished: less or more data, a skipped or a repeated call"},
-    {"store-wait", "waits in the rendezvous store", "find the rank that has not arrived at this point, and check MASTER_ADDR and MASTER_PORT"},
-    {"missing", "is not there", "look for its process, its log and its machine: it has ended, never started, or was not looked at"},
+    {Reason::kDataLoading, "is in its data pipeline", "look at what this rank reads: its storage, this sample, its loader workers; the others only wait for it"},
+    {Reason::kCheckpointIo, "saves or loads a checkpoint", "it may still finish: look at the file system before killing; a barrier around rank-0 work, or a longer timeout, keeps the others waiting in order"},
+    {Reason::kFileIo, "is blocked in file I/O", "look at the file system of the path shown (mount, quota, server); in state D the kernel log says more"},
+    {Reason::kNetworkIo, "waits for the network", "look at the other end of the connection; give the call a timeout"},
+    {Reason::kUserCode, "runs its own code", "look at the line shown: does only this rank take that branch, or does it have more work than the others?"},
+    {Reason::kPythonLock, "waits for a Python lock", "find the thread that holds it: --threads all --rank shows every thread of this rank, and who holds the GIL"},
+    {Reason::kNativeLock, "waits for a lock in native code", "find the thread that holds it: --threads all --rank shows every thread of this rank"},
+    {Reason::kSubprocess, "waits for a child process", "look at that child process: it may wait for input, a lock or the disk"},
+    {Reason::kDebugger, "sits at a prompt", "somebody left a breakpoint() or input() there: continue it or take it out"},
+    {Reason::kStopped, "is stopped", "continue it (kill -CONT PID), or let go of it in the debugger that holds it"},
+    {Reason::kCompiling, "is compiling", "it may still finish; warm up all ranks alike, and look for a stale build lock if it stays"},
+    {Reason::kGpuWait, "waits for its GPU", "look at that GPU (nvidia-smi, Xid errors in the kernel log) and at the kernels it runs"},
+    {Reason::kGarbageCollection, "is in Python's garbage collector", "look at the finalizer shown, if any; gc.freeze() or collecting on all ranks at the same step keeps ranks together"},
+    {Reason::kException, "has raised an exception or is shutting down", "read this rank's own error output: its exception came first, the others only wait"},
+    {Reason::kCrashed, Reason::kCrashed, "start with this core: the signal's thread and its top frames"},
+    {Reason::kWorkerDead, "has lost a worker process", "find out why the worker died: out of memory (kernel log), /dev/shm full, a crash in the data set"},
+    {Reason::kCollectiveMismatch, "calls another collective", "compare the two call sites: a branch that depends on the rank, or one rank an iteration ahead"},
+    {Reason::kProcessGroupOrder, "waits in a group out of turn", "let all ranks use their groups in the same order; the call sites are in the two stacks"},
+    {Reason::kUnmatchedP2p, "waits for a message that nobody sends or takes", "compare the two call sites: the peer does no such send or receive at this point"},
+    {Reason::kBehind, "is behind the others", "look at what this rank did in the steps that the others have finished: less or more data, a skipped or a repeated call"},
+    {Reason::kStoreWait, "waits in the rendezvous store", "find the rank that has not arrived at this point, and check MASTER_ADDR and MASTER_PORT"},
+    {Reason::kMissing, "is not there", "look for its process, its log and its machine: it has ended, never started, or was not looked at"},
 };
 
 // Where GPUs tell more. Sources: CUDA programming guide, "Asynchronous Concurrent Execution"; compute-sanitizer's and cuda-gdb's manuals.
@@ -55,7 +56,7 @@ constexpr std::string_view kGpuFailureAdvice =
     "the text is of this rank's own GPU work: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to "
     "see which kernel it is; look for Xid errors (ECC, a lost GPU) in the kernel log";
 
-const Words* words_of(std::string_view reason) {
+const Words* words_of(Reason reason) {
   for (const Words& words : kWords)
     if (words.reason == reason) return &words;
   return nullptr;
@@ -111,35 +112,35 @@ std::string describe_child(const JobSnapshot& job, std::size_t index) {
 
 }  // namespace
 
-std::string advice_for(std::string_view reason) {
+std::string advice_for(Reason reason) {
   const Words* words = words_of(reason);
   return words ? std::string(words->advice) : "";
 }
 
-std::string advice_for(const JobSnapshot& job, const Standing& standing, std::string_view reason) {
-  if (reason == "crashed" && standing.gpu.exception) return std::string(kGpuFaultAdvice);
-  if (reason == "gpu-wait" && standing.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
-  if (reason == "gpu-wait" && standing.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
+std::string advice_for(const JobSnapshot& job, const Standing& standing, Reason reason) {
+  if (reason == Reason::kCrashed && standing.gpu.exception) return std::string(kGpuFaultAdvice);
+  if (reason == Reason::kGpuWait && standing.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
+  if (reason == Reason::kGpuWait && standing.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
   if (const auto wait = own_wait_of(job, standing, reason)) return std::string(wait->advice);
   return advice_for(reason);
 }
 
-std::string describe_suspect(const JobSnapshot& job, const Standing& standing, std::string_view reason) {
+std::string describe_suspect(const JobSnapshot& job, const Standing& standing, Reason reason) {
   const RankSnapshot& rank = job.ranks[standing.rank];
   const Words* words = words_of(reason);
   std::string verb(words ? words->verb : "stands elsewhere");
-  if (reason == "crashed" && standing.gpu.exception) return fmt::format("{} on its GPU: {}", verb, describe_exception(*standing.gpu.exception));
-  if (reason == "gpu-wait")
+  if (reason == Reason::kCrashed && standing.gpu.exception) return fmt::format("{} on its GPU: {}", verb, describe_exception(*standing.gpu.exception));
+  if (reason == Reason::kGpuWait)
     if (std::string told = describe_gpu_wait(standing); !told.empty()) verb = std::move(told);
   if (standing.gpu_only) return verb;
-  if (reason == "worker-dead" && standing.dead_child) verb += fmt::format(" (pid {})", job.ranks[*standing.dead_child].pid);
-  if (reason == "crashed" && rank.signal) {
+  if (reason == Reason::kWorkerDead && standing.dead_child) verb += fmt::format(" (pid {})", job.ranks[*standing.dead_child].pid);
+  if (reason == Reason::kCrashed && rank.signal) {
     verb += fmt::format(" with {}", rank.signal->name);
     for (const ThreadSnapshot& thread : rank.threads)
       if (thread.tid == rank.signal->tid) return verb + in_brackets(describe_place(job, thread), thread.exception ? describe_exception(*thread.exception) : "");
     return verb;
   }
-  const bool waits = reason == "collective-mismatch" || reason == "store-wait" || reason == "process-group-order" || reason == "unmatched-p2p" || (reason == "behind" && standing.waits());
+  const bool waits = reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait || reason == Reason::kProcessGroupOrder || reason == Reason::kUnmatchedP2p || (reason == Reason::kBehind && standing.waits());
   if (waits) verb = fmt::format("waits {}", describe_wait(standing, static_cast<std::size_t>(rank.world_size.value_or(0))));
   const ThreadSnapshot& thread = rank.threads[standing.doing.thread];
   if (standing.told_by_child) {
@@ -148,26 +149,28 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, s
     return fmt::format("waits for its data pipeline: its loader worker, pid {}, is in {}", child.pid, describe_place(job, worker)) + in_brackets("", describe_block(job, worker));
   }
   std::string block = describe_block(job, thread);
-  if (const auto wait = own_wait_of(job, standing, reason)) verb = wait->verb;
-  if (reason == "subprocess" && standing.child) verb += describe_child(job, *standing.child);
-  if (reason == "user-code" && block == "sleeping") {
+  const auto own_wait = own_wait_of(job, standing, reason);
+  if (own_wait) verb = own_wait->verb;
+  if (reason == Reason::kSubprocess && standing.child) verb += describe_child(job, *standing.child);
+  const Stand stand = stand_of(job, thread);
+  if (reason == Reason::kUserCode && stand == Stand::kSleeping) {
     verb = "sleeps in its own code";
     block.clear();
-  } else if (reason == "user-code" && block.starts_with("blocked")) {
+  } else if (reason == Reason::kUserCode && stand == Stand::kInCall) {
     verb = "stands in its own code";
   }
-  if (reason == "stopped" || waits) block.clear();
-  if (reason == "exception" && thread.exception) block = describe_exception(*thread.exception);
-  if (reason == "native-lock" && thread.lock_owner) {
+  if (reason == Reason::kStopped || waits) block.clear();
+  if (reason == Reason::kException && thread.exception) block = describe_exception(*thread.exception);
+  if (reason == Reason::kNativeLock && thread.lock_owner) {
     verb += *thread.lock_owner == thread.tid ? " that it holds itself" : fmt::format(" held by thread {}", *thread.lock_owner);
     for (const ThreadSnapshot& owner : rank.threads)
       if (owner.tid == *thread.lock_owner && owner.tid != thread.tid) verb += in_brackets(describe_place(job, owner), describe_block(job, owner));
   }
-  if (waits || reason == "behind") {
+  if (waits || reason == Reason::kBehind) {
     const std::string counter = describe_counter(standing);
     if (!counter.empty()) block += (block.empty() ? "" : ", ") + counter;
   }
-  const std::string other = reason == "python-lock" && !verb.ends_with("processes") && rank.status == Status::kComplete ? describe_other_thread(job, rank, thread) : "";
+  const std::string other = reason == Reason::kPythonLock && !(own_wait && is_between_processes(own_wait->kind)) && rank.status == Status::kComplete ? describe_other_thread(job, rank, thread) : "";
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 
@@ -184,7 +187,7 @@ std::string describe_waiting(const JobSnapshot& job, const std::vector<Standing>
   for (const Standing& s : standings) {
     if (!s.waits()) continue;
     ranks.push_back(s.rank);
-    operations.insert(s.gpu_wait_may_be_collective ? "their GPU" : s.named_by_gpu ? s.doing.operation + " on the GPU" : s.doing.operation);
+    operations.insert(s.gpu_wait_may_be_collective ? "their GPU" : s.named_by_gpu ? s.doing.operation.name + " on the GPU" : s.doing.operation.name);
   }
   if (ranks.empty()) return "";
   std::string text = name_ranks(job, ranks) + (ranks.size() == 1 ? " waits " : " wait ");

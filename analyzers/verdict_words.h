@@ -9,13 +9,13 @@
 namespace rankstacks {
 
 // What to do about a suspect with that reason.
-std::string advice_for(std::string_view reason);
+std::string advice_for(Reason reason);
 
 // The same, with what its GPUs and the kind of its wait tell.
-std::string advice_for(const JobSnapshot& job, const Standing& standing, std::string_view reason);
+std::string advice_for(const JobSnapshot& job, const Standing& standing, Reason reason);
 
 // "is in its data pipeline (Blocked.__getitem__ at train.py:9, blocked in read(fd 5 -> pipe:[123]))"
-std::string describe_suspect(const JobSnapshot& job, const Standing& standing, std::string_view reason);
+std::string describe_suspect(const JobSnapshot& job, const Standing& standing, Reason reason);
 
 // "ends by an error of its own GPU work (c10::DistBackendError: ... CUDA error: an illegal memory access ...)"
 std::string describe_gpu_failure(const ThreadSnapshot& thread);

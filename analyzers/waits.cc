@@ -24,17 +24,11 @@ bool same_group(const Standing& a, const Standing& b) { return !a.group || !b.gr
 // Which collective it is, as far as known: where it is one that many share, the place has to tell.
 bool same_operation(const Standing& a, const Standing& b, const std::string& place_a, const std::string& place_b) {
   if (a.told_by_gpu && b.told_by_gpu) return may_be_same_collective(a.gpu, b.gpu);
-  if (a.doing.generic || b.doing.generic || a.gpu_wait_may_be_collective || b.gpu_wait_may_be_collective) return place_a == place_b;
-  return a.doing.operation == b.doing.operation;
+  if (a.doing.operation.generic || b.doing.operation.generic || a.gpu_wait_may_be_collective || b.gpu_wait_may_be_collective) return place_a == place_b;
+  return same_call(a.doing.operation, b.doing.operation);
 }
 
 }  // namespace
-
-bool sends_message(const Standing& s) { return s.doing.operation.find("send") != std::string::npos || s.doing.operation.find("Send") != std::string::npos; }
-bool receives_message(const Standing& s) {
-  const std::string& name = s.doing.operation;
-  return name.find("recv") != std::string::npos || name.find("Recv") != std::string::npos || name.find("robe") != std::string::npos;   // MPI_Probe, MPI_Mprobe
-}
 
 Waits::Waits(const JobSnapshot& job, const std::vector<Standing>& standings) : needed_(standings.size(), false) {
   struct Key {
@@ -80,7 +74,8 @@ Waits::Waits(const JobSnapshot& job, const std::vector<Standing>& standings) : n
     const auto has_arrived = [&](std::size_t other) {
       const Standing& o = standings[classes_[other].members.front()];
       if (kind == Kind::kPointToPoint) {
-        const bool opposite = kind_of(o) == Kind::kPointToPoint && ((sends_message(s) && receives_message(o)) || (receives_message(s) && sends_message(o)));
+        const Operation &own = s.doing.operation, &others = o.doing.operation;
+        const bool opposite = kind_of(o) == Kind::kPointToPoint && ((own.sends && others.receives) || (own.receives && others.sends));
         const auto own_number = job.ranks[s.rank].rank;
         return opposite && (!o.peer || !own_number || *o.peer == *own_number);
       }
@@ -153,10 +148,11 @@ void Waits::find_cycles() {
 }
 
 std::string describe_wait(const Standing& standing, std::size_t ranks_in_all) {
-  if (standing.doing.operation.empty()) return standing.gpu_wait_may_be_collective ? "for the GPU" : "for the other ranks";
-  std::string text = "in " + standing.doing.operation;
+  const Operation& operation = standing.doing.operation;
+  if (operation.is_none()) return standing.gpu_wait_may_be_collective ? "for the GPU" : "for the other ranks";
+  std::string text = "in " + operation.name;
   if (standing.named_by_gpu) text += " on the GPU";
-  if (standing.peer) text += fmt::format(" {} rank {}", sends_message(standing) ? "to" : "from", *standing.peer);
+  if (standing.peer) text += fmt::format(" {} rank {}", operation.sends ? "to" : "from", *standing.peer);
   if (!standing.group) return text;
   const bool some_ranks = !standing.group->ranks.empty() && standing.group->ranks.size() < ranks_in_all;
   if (standing.group->name != kDefaultGroup || some_ranks) text += fmt::format(" of group {}", standing.group->name);

@@ -50,10 +50,6 @@ class Waits {
   std::vector<bool> needed_;
 };
 
-// Of a wait for a message: which way it goes. A send-and-receive does both; of a Work or a request neither is known.
-bool sends_message(const Standing& standing);
-bool receives_message(const Standing& standing);
-
 // torch.distributed numbers its groups; this is the one of all ranks.
 inline constexpr std::string_view kDefaultGroup = "0";
 

@@ -33,7 +33,7 @@ void fail_rank(RankStacks& rank, const Error& error) {
   rank.target.reset();
   rank.snapshot.status = Status::kFailed;
   rank.snapshot.threads.clear();
-  rank.snapshot.problems.push_back({error.message(), error.hint.empty() ? std::nullopt : std::optional(error.hint)});
+  rank.snapshot.problems.push_back(problem_of(error));
 }
 
 void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options) {

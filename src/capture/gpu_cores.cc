@@ -151,7 +151,7 @@ void add_gpus(const OpenedGpuCore& gpu_core, RankSnapshot& rank, FrameTable& fra
   };
   if (!gpu_core.core) {
     const Error& error = gpu_core.core.error();
-    rank.problems.push_back({error.message(), error.hint.empty() ? std::nullopt : std::optional(error.hint)});
+    rank.problems.push_back(problem_of(error));
     rank.status = is_own ? Status::kFailed : std::max(rank.status, Status::kPartial);
     return;
   }

@@ -27,7 +27,11 @@ void add_problem(RankSnapshot& rank, Problem problem) {
   if (rank.status == Status::kComplete) rank.status = Status::kPartial;
 }
 
-Problem problem_of(const Error& error) { return {"GPU: " + error.message(), error.hint.empty() ? std::nullopt : std::optional<std::string>(error.hint)}; }
+Problem gpu_problem(Problem problem) {
+  problem.message.insert(0, "GPU: ");
+  if (problem.code == ProblemCode::kOther) problem.code = ProblemCode::kGpu;
+  return problem;
+}
 
 // A device that NVML has described already gets what runs on it.
 void join(RankSnapshot& rank, GpuSnapshot gpu) {
@@ -84,14 +88,14 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
   const std::vector<Asked> answers = ask_all(processes, request);
   for (std::size_t n = 0; n < meant.size(); ++n) {
     if (answers[n].error) {
-      add_problem(job.ranks[meant[n]], problem_of(*answers[n].error));
+      add_problem(job.ranks[meant[n]], gpu_problem(problem_of(*answers[n].error)));
       continue;
     }
     if (!answers[n].has_descriptor) plan.borrows_threads = true;
     plan.ranks.push_back(meant[n]);
   }
   if (plan.ranks.empty() && !job.ranks.empty() && std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& r) { return has_event_handler(r.pid); }))
-    job.ranks.front().problems.push_back({"--gpu: no process of the job has a CUDA context", std::nullopt});
+    job.ranks.front().problems.push_back({"--gpu: no process of the job has a CUDA context", std::nullopt, ProblemCode::kGpu});
   return plan;
 }
 
@@ -114,11 +118,11 @@ void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& 
     gpu::SessionOutcome& outcome = outcomes[t];
     for (Problem& problem : outcome.problems) add_problem(rank, std::move(problem));
     if (!outcome.answer) {
-      add_problem(rank, problem_of(*outcome.error));
+      add_problem(rank, gpu_problem(problem_of(*outcome.error)));
       continue;
     }
     gpu::SessionAnswer& answer = *outcome.answer;
-    for (Problem& problem : answer.problems) add_problem(rank, {"GPU: " + problem.message, problem.hint});
+    for (Problem& problem : answer.problems) add_problem(rank, gpu_problem(std::move(problem)));
     std::vector<FrameId> ids;
     for (Frame& frame : answer.frames) ids.push_back(job.frames.intern(std::move(frame)));
     for (GpuSnapshot& gpu : answer.gpus) {

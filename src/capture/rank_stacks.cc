@@ -30,7 +30,7 @@ void worsen(RankSnapshot& snapshot, Status status) {
 
 void give_up(RankSnapshot& snapshot, std::string_view what, std::string_view limit = kTimeoutOption) {
   const auto hint = limit == kTimeoutOption ? std::optional<std::string>("give it more time with --timeout") : std::nullopt;
-  snapshot.problems.push_back({fmt::format("{} was given up, as the time for it ({}) was over: the rest is missing", what, limit), hint});
+  snapshot.problems.push_back({fmt::format("{} was given up, as the time for it ({}) was over: the rest is missing", what, limit), hint, ProblemCode::kTimeout});
   worsen(snapshot, Status::kPartial);
 }
 
@@ -147,7 +147,7 @@ void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> can
   if (target.gave_up()) give_up(rank.snapshot, "reading Python's state", limit);
   if (!state) {
     if (candidates.empty() && state.error().code == ErrorCode::kNotFound) return;   // it is simply no Python
-    rank.snapshot.problems.push_back({state.error().message(), state.error().hint.empty() ? std::nullopt : std::optional(state.error().hint)});
+    rank.snapshot.problems.push_back(problem_of(state.error()));
     if (state.error().code != ErrorCode::kNotFound) {   // there is one, and its frames are missing
       rank.snapshot.python_version.emplace();
       worsen(rank.snapshot, Status::kPartial);
@@ -266,7 +266,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
     worsen(rank.snapshot, Status::kPartial);
   }
   if (frames >= most_frames || unwound >= kMostUnwoundOfRank) {
-    rank.snapshot.problems.push_back({fmt::format("{} frames in all: threads after that are shown with their innermost frame alone", unwound), std::nullopt});
+    rank.snapshot.problems.push_back({fmt::format("{} frames in all: threads after that are shown with their innermost frame alone", unwound), std::nullopt, ProblemCode::kLimit});
     worsen(rank.snapshot, Status::kPartial);
   }
 }
@@ -491,7 +491,7 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
   for (const Module& module : target.modules().all()) {
     if (symbols.gave_up(module)) give_up(snapshot, fmt::format("{}: looking up its functions and lines", module.path));
     if (!module.image || !module.image->has_lost_pages()) continue;
-    snapshot.problems.push_back({fmt::format("{}: it became shorter, or its disk failed, while it was read: frames and names may be missing", module.path), std::nullopt});
+    snapshot.problems.push_back({fmt::format("{}: it became shorter, or its disk failed, while it was read: frames and names may be missing", module.path), std::nullopt, ProblemCode::kUnreadable});
     worsen(snapshot, Status::kPartial);
   }
   for (Problem& p : target.damage()) {

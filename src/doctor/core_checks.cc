@@ -12,20 +12,25 @@ namespace {
 constexpr Area kArea = Area::kCores;
 const std::string kOtherFiles = "give the files of the machine where it was taken: --sysroot DIR or --search DIR";
 
-// What was said of a module's file when it was looked for: "module PATH: the core has build-id A, FILE has B".
+bool is_about(const Problem& problem, const FileFacts& file) {
+  return (problem.code == ProblemCode::kFileMismatch || problem.code == ProblemCode::kModuleOverlap) && problem.subject == file.path;
+}
+
+// What was said of a module's file when it was looked for, without its name: "the core has build-id A, FILE has B".
 std::string said_of(const TargetFacts& facts, const FileFacts& file) {
-  const std::string start = fmt::format("module {}: ", file.path);
-  for (const Problem& p : facts.problems)
-    if (p.message.starts_with(start)) return p.message.substr(start.size());
-  return "";
+  const auto found = std::find_if(facts.problems.begin(), facts.problems.end(), [&](const Problem& p) { return is_about(p, file); });
+  if (found == facts.problems.end()) return "";
+  const std::string name = fmt::format("module {}: ", file.path);
+  return found->message.starts_with(name) ? found->message.substr(name.size()) : found->message;
 }
 
 // What check_executable() and check_libraries() say of it.
 bool is_of_a_file(const TargetFacts& facts, const Problem& p) {
-  if (p.message.find("missing on this machine") != std::string::npos) return true;
-  return std::any_of(facts.files.begin(), facts.files.end(),
-                     [&](const FileFacts& f) { return !f.opened && p.message.starts_with(fmt::format("module {}: ", f.path)); });
+  return p.code == ProblemCode::kFileMissing || std::any_of(facts.files.begin(), facts.files.end(), [&](const FileFacts& f) { return !f.opened && is_about(p, f); });
 }
+
+// A file that the core does not vouch for is a doubt; that something of the core is not there is a loss.
+bool is_loss(const Problem& p) { return p.code != ProblemCode::kFileMismatch && p.code != ProblemCode::kModuleOverlap && p.code != ProblemCode::kFileUnverified; }
 
 Finding check_executable(const TargetFacts& facts) {
   const auto program = std::find_if(facts.files.begin(), facts.files.end(), [](const FileFacts& f) { return f.main_program; });
@@ -72,8 +77,7 @@ Section check_core(const System& system, const std::string& path, const CoreOpti
   bool damaged = false;
   for (const Problem& p : facts->problems) {
     if (is_of_a_file(*facts, p)) continue;
-    // A file that the core does not vouch for is a doubt; that something of the core is not there is a loss.
-    const bool loss = facts->partial && !p.message.starts_with("module ") && p.message.find("could not be checked") == std::string::npos;
+    const bool loss = facts->partial && is_loss(p);
     damaged = damaged || loss;
     const std::vector<std::string> mends = p.hint ? std::vector<std::string>{*p.hint}
                                            : loss ? std::vector<std::string>{"take the core again"}

@@ -147,7 +147,7 @@ class Session {
   }
 
   static void note(SessionResult& result, const Result<void>& done) {
-    if (!done) result.problems.push_back({done.error().message(), done.error().hint.empty() ? std::nullopt : std::optional<std::string>(done.error().hint)});
+    if (!done) result.problems.push_back(problem_of(done.error()));
   }
 
   Result<void> set(Word word, std::uint32_t value) {

@@ -154,7 +154,7 @@ Result<SessionAnswer> look(const TargetProxy& target, const Driver& driver, cons
   if (session->core_bytes)
     if (const auto kept = target.keep_core(); !kept) {
       session->core_bytes.reset();
-      session->problems.push_back({kept.error().message(), kept.error().hint.empty() ? std::nullopt : std::optional<std::string>(kept.error().hint)});
+      session->problems.push_back(problem_of(kept.error()));
     }
   SessionAnswer answer{.driver = session->driver, .thread_held_ms = session->thread_held_ms, .attach_ms = session->attach_ms, .core_bytes = session->core_bytes, .problems = std::move(problems)};
   answer.problems.insert(answer.problems.end(), session->problems.begin(), session->problems.end());

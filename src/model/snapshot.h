@@ -21,6 +21,7 @@
 
 #include "base/types.h"
 #include "model/gpu.h"
+#include "model/problem.h"
 
 namespace rankstacks {
 
@@ -68,12 +69,6 @@ enum class Gil { kHolds, kWaits };
 enum class Source { kLive, kCore };
 enum class RankKind { kRank, kChild };
 enum class Status { kComplete, kPartial, kFailed };
-
-struct Problem {
-  std::string message;
-  std::optional<std::string> hint;
-  bool operator==(const Problem&) const = default;
-};
 
 struct SyscallInfo {
   std::string name;                        // "futex"; "syscall_999" for a number without a name

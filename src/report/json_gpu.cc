@@ -290,8 +290,9 @@ void write_gpu_clusters(JsonText& json, const std::vector<GpuCluster>& clusters,
   for (const GpuCluster& cluster : clusters) {
     json.open('{');
     json.field("state", std::string(word_of(kWords, cluster.state.activity)));
-    std::vector<std::string> named = cluster.state.collectives;
-    std::erase(named, "");
+    std::vector<std::string> named;
+    for (const Collective collective : cluster.state.collectives)
+      if (collective != Collective::kUnknown) named.emplace_back(to_string(collective));
     Known known(json);
     known("collectives", named);
     if (cluster.state.kernel && cluster.state.activity != GpuActivity::kException) known("kernel", cluster.state.kernel->function);

@@ -180,11 +180,20 @@ SignalInfo read_signal(const Node& node) {
   return signal;
 }
 
+// Reports of earlier builds have no codes. The one that something follows from is told by the words that those builds had.
+ProblemCode code_by_words(const std::string& message) {
+  const bool ended = message.find("a zombie") != std::string::npos || message.find("no such process") != std::string::npos;
+  return ended ? ProblemCode::kEnded : ProblemCode::kOther;
+}
+
 Problem read_problem(const Node& node) {
   node.require_object();
   Problem problem;
+  std::optional<std::string> code;
   node.required("message", [&](const Node& n) { problem.message = n.text(); });
   node.optional("hint", [&](const Node& n) { problem.hint = n.text(); });
+  node.optional("code", [&](const Node& n) { code = n.text(); });
+  problem.code = code ? value_of(kProblemCodeWords, *code).value_or(ProblemCode::kOther) : code_by_words(problem.message);   // one of a later version: other
   return problem;
 }
 

@@ -24,6 +24,22 @@ inline constexpr WordTable<Gil, 2> kGilWords = {{{Gil::kHolds, "holds"}, {Gil::k
 inline constexpr WordTable<Source, 2> kSourceWords = {{{Source::kLive, "live"}, {Source::kCore, "core"}}};
 inline constexpr WordTable<RankKind, 2> kRankKindWords = {{{RankKind::kRank, "rank"}, {RankKind::kChild, "child"}}};
 inline constexpr WordTable<Status, 3> kStatusWords = {{{Status::kComplete, "complete"}, {Status::kPartial, "partial"}, {Status::kFailed, "failed"}}};
+inline constexpr WordTable<ProblemCode, 16> kProblemCodeWords = {{{ProblemCode::kOther, "other"},
+                                                                  {ProblemCode::kEnded, "ended"},
+                                                                  {ProblemCode::kNotFound, "not-found"},
+                                                                  {ProblemCode::kPermission, "permission"},
+                                                                  {ProblemCode::kUnreadable, "unreadable"},
+                                                                  {ProblemCode::kMalformed, "malformed"},
+                                                                  {ProblemCode::kUnsupported, "unsupported"},
+                                                                  {ProblemCode::kMismatch, "mismatch"},
+                                                                  {ProblemCode::kTimeout, "timeout"},
+                                                                  {ProblemCode::kLimit, "limit"},
+                                                                  {ProblemCode::kIncomplete, "incomplete"},
+                                                                  {ProblemCode::kFileMissing, "file-missing"},
+                                                                  {ProblemCode::kFileMismatch, "file-mismatch"},
+                                                                  {ProblemCode::kFileUnverified, "file-unverified"},
+                                                                  {ProblemCode::kModuleOverlap, "module-overlap"},
+                                                                  {ProblemCode::kGpu, "gpu"}}};
 inline constexpr WordTable<FrameKind, 3> kFrameKindWords = {{{FrameKind::kNative, "native"}, {FrameKind::kPython, "python"}, {FrameKind::kGpu, "gpu"}}};
 inline constexpr WordTable<GpuSource, 2> kGpuSourceWords = {{{GpuSource::kDebugger, "debugger"}, {GpuSource::kCore, "core"}}};
 inline constexpr WordTable<FrameOrigin, 4> kFrameOriginWords = {

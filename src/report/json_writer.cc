@@ -122,6 +122,7 @@ class Writer {
     json_.open('[', true);
     for (const Problem& problem : rank.problems) {
       json_.open('{');
+      json_.field("code", std::string(word_of(kProblemCodeWords, problem.code)));
       json_.field("message", problem.message);
       json_.field("hint", problem.hint);
       json_.close();
@@ -365,7 +366,7 @@ class Writer {
   void verdict() {
     const Verdict& verdict = analysis_.verdict;
     json_.open('{', true);
-    json_.field("status", verdict.status);
+    json_.field("status", std::string(to_string(verdict.status)));
     json_.field("summary", verdict.summary);
     json_.key("reference");
     verdict.reference.empty() ? json_.null() : json_.string(verdict.reference);
@@ -375,7 +376,7 @@ class Writer {
       json_.open('{', true);
       json_.key("rank");
       suspect.rank == SIZE_MAX ? json_.number(suspect.missing_rank) : label(suspect.rank);
-      json_.field("reason", suspect.reason);
+      json_.field("reason", std::string(to_string(suspect.reason)));
       json_.key("confidence"), json_.number(suspect.confidence);
       json_.field("summary", suspect.summary);
       json_.field("advice", suspect.advice);

@@ -107,7 +107,7 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
       const auto [it, is_new] = seen.try_emplace({rank.host, rank.pid, rank.source, where}, ranks.size());
       if (!is_new) {
         ranks[it->second].problems.push_back(
-            {fmt::format("{}:{} stands in more than one of the merged reports; the first is shown", rank.host, rank.pid), "name each machine's report once"});
+            {fmt::format("{}:{} stands in more than one of the merged reports; the first is shown", rank.host, rank.pid), "name each machine's report once", ProblemCode::kMismatch});
         continue;
       }
       for_each_frame_of(rank, [&](FrameId& id) {

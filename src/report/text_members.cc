@@ -31,7 +31,7 @@ std::string describe_members(const JobSnapshot& job, const std::vector<std::pair
     std::string block = describe_block(job, thread);
     holds += thread.gil == Gil::kHolds;
     waits += thread.gil == Gil::kWaits;
-    calls.insert(thread.syscall && block.starts_with("blocked in ") ? "blocked in " + thread.syscall->name : block);
+    calls.insert(stand_of(job, thread) == Stand::kInCall ? "blocked in " + thread.syscall->name : block);
     blocks.insert(std::move(block));
   }
   std::string text;

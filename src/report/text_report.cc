@@ -94,10 +94,10 @@ std::string totals(const JobSnapshot& job) {
 }
 
 Lines headline(const JobSnapshot& job, const Verdict& verdict, const TextStyle& style, std::size_t width) {
-  std::string status = verdict.status;
+  std::string status(to_string(verdict.status));
   std::transform(status.begin(), status.end(), status.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   Lines lines = wrap(status + ": " + sanitize(verdict.summary) + ".", width, 2);
-  lines.front().replace(0, status.size(), verdict.status == "culprit" ? style.alarm(status) : verdict.status == "healthy" ? style.good(status) : style.strong(status));
+  lines.front().replace(0, status.size(), verdict.status == VerdictStatus::kCulprit ? style.alarm(status) : verdict.status == VerdictStatus::kHealthy ? style.good(status) : style.strong(status));
   if (!verdict.suspects.empty()) {
     const Suspect& first = verdict.suspects.front();
     // Groups and peers are in the stacks shown; that ranks are compared by their stage, or for want of anything better by their number, is not.

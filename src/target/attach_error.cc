@@ -36,7 +36,7 @@ Error attach_error(Pid pid, int os_errno) {
   Error e{.code = ErrorCode::kUnreadable, .subject = fmt::format("pid {}", pid), .what = "cannot be attached to", .os_errno = os_errno};
   const auto stat = proc::stat_of(pid);
   if (!stat) {
-    e.code = ErrorCode::kNotFound;
+    e.code = ErrorCode::kGone;
     e.what = "no such process";
     e.os_errno = 0;
     e.hint = "it may have ended, or the pid belongs to another pid namespace (a container): use the number that `ps` shows on this machine";

@@ -65,8 +65,7 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
                                          : "give the files that were loaded with --sysroot or --search";
   const auto refuse = [&](const Candidate& candidate, std::string reason) {
     if (why.empty()) why = reason;
-    Problem problem{fmt::format("module {}: {}", wanted.path, reason), hint};
-    (candidate.asked_for ? refused_ : refused).push_back(std::move(problem));
+    (candidate.asked_for ? refused_ : refused).push_back({fmt::format("module {}: {}", wanted.path, reason), hint, ProblemCode::kFileMismatch, wanted.path});
   };
   for (const Candidate& candidate : candidates(wanted)) {
     auto image = cache_.open(candidate.path, wanted.path);
@@ -105,16 +104,16 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
 std::vector<Problem> CoreImages::problems() const {
   std::vector<Problem> problems(refused_.begin(), refused_.begin() + static_cast<std::ptrdiff_t>(std::min(refused_.size(), kMostRefusals)));
   if (refused_.size() > kMostRefusals) {
-    problems.push_back({fmt::format("{} more files refused likewise", refused_.size() - kMostRefusals), std::nullopt});
+    problems.push_back({fmt::format("{} more files refused likewise", refused_.size() - kMostRefusals), std::nullopt, ProblemCode::kFileMismatch});
   }
   if (!missing_.empty()) {
     problems.push_back({fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(), missing_.size() == 1 ? "" : "s", list(missing_)),
-                        "give them with --sysroot or --search, or open the core on the machine where it was taken"});
+                        "give them with --sysroot or --search, or open the core on the machine where it was taken", ProblemCode::kFileMissing});
   }
   if (!unverified_.empty()) {
     problems.push_back({fmt::format("{} file{} could not be checked, as the core holds no build-id of {}: {}", unverified_.size(), unverified_.size() == 1 ? "" : "s",
                                     unverified_.size() == 1 ? "it" : "them", list(unverified_)),
-                        "frames may be wrong if they changed since; coredump_filter's bit 4 makes the kernel write the pages with build-ids"});
+                        "frames may be wrong if they changed since; coredump_filter's bit 4 makes the kernel write the pages with build-ids", ProblemCode::kFileUnverified});
   }
   return problems;
 }

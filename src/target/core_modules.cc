@@ -96,7 +96,7 @@ class ModuleFinder {
       if (deadline_.passed()) {
         found_.gave_up = true;
         found_.problems.push_back({fmt::format("looking for modules was given up at {} of {} mapped files, as the time for it (--timeout) was over", i, notes_.files.size()),
-                                   "give it more time with --timeout"});
+                                   "give it more time with --timeout", ProblemCode::kTimeout});
         break;
       }
       start_module(i);
@@ -266,7 +266,7 @@ class ModuleFinder {
     std::vector<Module> kept;
     for (Module& module : modules) {
       if (!kept.empty() && module.range.start < kept.back().range.end) {
-        found_.problems.push_back({fmt::format("module {}: left out, as it lies inside {} (at {:#x})", module.path, kept.back().path, module.range.start), std::nullopt});
+        found_.problems.push_back({fmt::format("module {}: left out, as it lies inside {} (at {:#x})", module.path, kept.back().path, module.range.start), std::nullopt, ProblemCode::kModuleOverlap, module.path});
         continue;
       }
       kept.push_back(std::move(module));

@@ -286,7 +286,7 @@ std::vector<Problem> LiveTarget::damage() const {
   if (!silent_files_.empty()) {
     const std::string others = silent_files_.size() == 1 ? "" : fmt::format(" and {} more of its files", silent_files_.size() - 1);
     problems.push_back({fmt::format("{}{} did not answer in time: what runs in there has no names, and callers may be missing", silent_files_.front(), others),
-                        "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more time with --timeout"});
+                        "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more time with --timeout", ProblemCode::kTimeout});
   }
   return problems;
 }

@@ -34,7 +34,7 @@ Stack in_collective(const std::string& function, int line) {
 
 std::map<int, std::string> accused(const LiteralJob& literal) {
   std::map<int, std::string> reasons;
-  for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[*literal.job.ranks.at(s.rank).rank] = s.reason;
+  for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[*literal.job.ranks.at(s.rank).rank] = to_string(s.reason);
   return reasons;
 }
 using Accused = std::map<int, std::string>;
@@ -55,7 +55,7 @@ TEST_CASE("a rank that stands apart within its stage") {
   CHECK(v.summary == "rank 5 (pp 1, dp 0, tp 1) waits in all_gather (main at train.py:25) while ranks 4,6-7 wait in all_reduce (main at train.py:20), as the others of pipeline stage 1 do");
   SECTION("without coordinates it cannot be told: no side has the majority") {
     CHECK(accused(grid(stacks, false)).empty());
-    CHECK(analyze(grid(stacks, false).job).verdict.status == "undecided");
+    CHECK(analyze(grid(stacks, false).job).verdict.status == VerdictStatus::kUndecided);
   }
   SECTION("in the tree it is odd, and named by its place; the stages are not") {
     std::map<std::size_t, bool> odd;   // by size of the cluster
@@ -69,7 +69,7 @@ TEST_CASE("stages that differ by design") {
   SECTION("alike within each: nobody is accused, and it is said why") {
     for (int r = 0; r < 8; ++r) stacks[r] = in_collective(r < 4 ? "all_reduce" : "all_gather", r < 4 ? 10 : 20);
     const Verdict v = analyze(grid(stacks).job).verdict;
-    CHECK(v.status == "undecided");
+    CHECK(v.status == VerdictStatus::kUndecided);
     CHECK(v.suspects.empty());
     CHECK(has(v.summary, "stages differ by design"));
     CHECK(has(v.summary, "Megatron, from the command line"));
@@ -115,7 +115,7 @@ TEST_CASE("a whole stage") {
       rank.coordinates = Coordinates{"DeepSpeed, from the command line", {{"pp", r / 2}, {"dp", r % 2}, {"tp", 0}}};
     }
     const Verdict v = analyze(literal.job).verdict;
-    CHECK(v.status == "undecided");
+    CHECK(v.status == VerdictStatus::kUndecided);
     CHECK(has(v.summary, "all ranks of pipeline stage 2 are running their own code"));
     SECTION("one rank of it does not") {
       literal.job.ranks[4].threads[0] = literal.job.ranks[0].threads[0];

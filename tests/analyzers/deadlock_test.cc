@@ -27,7 +27,7 @@ const ProcessGroup kWorld{"0", {0, 1, 2, 3}};
 
 std::map<int, std::string> accused(const LiteralJob& literal) {
   std::map<int, std::string> reasons;
-  for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[s.rank == SIZE_MAX ? s.missing_rank : *literal.job.ranks[s.rank].rank] = s.reason;
+  for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[s.rank == SIZE_MAX ? s.missing_rank : *literal.job.ranks[s.rank].rank] = to_string(s.reason);
   return reasons;
 }
 using Accused = std::map<int, std::string>;
@@ -84,7 +84,7 @@ TEST_CASE("messages without a counterpart") {
   }
   SECTION("all of a ring receive: nobody differs") {
     for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", (r + 3) % 4}});
-    CHECK(analyze(literal.job).verdict.status == "symmetric");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
   SECTION("a chain that leads to a rank elsewhere: that one") {
     for (int r = 0; r < 3; ++r) arguments(literal.rank(r, 4, in_call("recv", 20)), kWorld, {{"src", r + 1}});
@@ -125,7 +125,7 @@ TEST_CASE("the same code at another step") {
   }
   SECTION("a counter of each rank's own tells nothing") {
     for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("all_reduce", 18)), kWorld, {}, 100 * r);
-    CHECK(analyze(literal.job).verdict.status == "symmetric");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("ranks that nobody looked at") {
   SECTION("they run on this machine") {
     literal.job.not_looked_at = {{2, "node-a", 900}, {3, "node-a", 901}};
     const Verdict v = analyze(literal.job).verdict;
-    CHECK(v.status == "undecided");
+    CHECK(v.status == VerdictStatus::kUndecided);
     CHECK(v.summary.find("ranks 2-3 run on this machine") != std::string::npos);
   }
   SECTION("one of them is gone") {
@@ -145,7 +145,7 @@ TEST_CASE("ranks that nobody looked at") {
   SECTION("cores of ranks that have met") {
     literal.rank(2, 4, waits_in_all_reduce());
     for (RankSnapshot& rank : literal.job.ranks) rank.source = Source::kCore;
-    CHECK(analyze(literal.job).verdict.status == "undecided");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
   }
   SECTION("cores of ranks that wait for all to arrive") {
     LiteralJob start;
@@ -173,7 +173,7 @@ TEST_CASE("where no process has a number, those of another program are not of th
   }
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
-  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "data-loading"));
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kDataLoading));
   CHECK(v.summary.find(std::to_string(literal.job.ranks[0].pid) + " is not of this job") != std::string::npos);
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("processes of plain multiprocessing wait for each other in queues and 
   }
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
-  CHECK((v.suspects[0].rank == 1 && v.suspects[0].reason == "user-code"));
+  CHECK((v.suspects[0].rank == 1 && v.suspects[0].reason == Reason::kUserCode));
 }
 
 TEST_CASE("a program of its own, whose main threads all join a pool: the threads that only some ranks have tell") {

@@ -19,7 +19,7 @@ std::string said(const Verdict& v) {
   std::string text = v.status;
   for (const Suspect& s : v.suspects) {
     CHECK_FALSE(s.advice.empty());
-    text += " " + std::to_string(s.rank) + ":" + s.reason;
+    text += " " + std::to_string(s.rank) + ":" + std::string(to_string(s.reason));
   }
   return text;
 }
@@ -44,20 +44,20 @@ void stand_still(LiteralJob& literal) {
 }  // namespace
 
 TEST_CASE("kernels that are collectives, by their names") {
-  CHECK(collective_of(kAllReduce) == "AllReduce");
-  CHECK(collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == "ReduceScatter");
-  CHECK(collective_of("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == "Reduce");
-  CHECK(collective_of("ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == "Broadcast");
-  CHECK(collective_of(kSendRecv) == "SendRecv");
-  CHECK(collective_of("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)") == "");
-  CHECK(collective_of("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)") == "");   // RCCL
-  CHECK(collective_of("ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)") == "AllReduce");
-  CHECK(collective_of("ncclSymkDevKernel_AllGather_LLMC(ncclSymkDevWorkArgs4K)") == "AllGather");
-  CHECK(collective_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)") == "AllReduce");
-  CHECK(collective_of("ncclAllReduceRingLLKernel_sum_f32(ncclColl)") == "AllReduce");
-  CHECK(collective_of("ncclReduceScatterRingLLKernel_sum_f32(ncclColl)") == "ReduceScatter");
-  CHECK(collective_of("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)") == "AllReduce");
-  CHECK(collective_of("void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>(c10::BFloat16**)") == "AllReduce");
+  CHECK(collective_of(kAllReduce) == Collective::kAllReduce);
+  CHECK(collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == Collective::kReduceScatter);
+  CHECK(collective_of("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == Collective::kReduce);
+  CHECK(collective_of("ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == Collective::kBroadcast);
+  CHECK(collective_of(kSendRecv) == Collective::kSendRecv);
+  CHECK(collective_of("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)") == Collective::kUnknown);
+  CHECK(collective_of("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)") == Collective::kUnknown);   // RCCL
+  CHECK(collective_of("ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)") == Collective::kAllReduce);
+  CHECK(collective_of("ncclSymkDevKernel_AllGather_LLMC(ncclSymkDevWorkArgs4K)") == Collective::kAllGather);
+  CHECK(collective_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)") == Collective::kAllReduce);
+  CHECK(collective_of("ncclAllReduceRingLLKernel_sum_f32(ncclColl)") == Collective::kAllReduce);
+  CHECK(collective_of("ncclReduceScatterRingLLKernel_sum_f32(ncclColl)") == Collective::kReduceScatter);
+  CHECK(collective_of("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)") == Collective::kAllReduce);
+  CHECK(collective_of("void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>(c10::BFloat16**)") == Collective::kAllReduce);
   CHECK_FALSE(collective_of(kSpin));
   CHECK_FALSE(collective_of("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(at::native::ReduceOp<float>)"));
   CHECK_FALSE(collective_of("ncclTestKernel(int)"));
@@ -83,11 +83,11 @@ TEST_CASE("what runs on a rank's GPUs") {
   SECTION("one that serves several is told by the function its warps are in") {
     GpuKernel& kernel = runs(literal, literal.job.ranks[2], "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)");
     const auto collectives = [&] { return gpu_state_of(literal.job.frames, literal.job.ranks[2]).collectives; };
-    CHECK(collectives() == std::vector<std::string>{""});
+    CHECK(collectives() == std::vector<Collective>{Collective::kUnknown});
     kernel.frames.insert(kernel.frames.begin(), gpu_frame(literal, "ncclDevFunc_ReduceScatter_Sum_f32_RING_SIMPLE()", 0x10, 0x10));
-    CHECK(collectives() == std::vector<std::string>{"ReduceScatter"});
+    CHECK(collectives() == std::vector<Collective>{Collective::kReduceScatter});
     kernel.places.push_back({gpu_frame(literal, "ncclDevFunc_SendRecv()", 0x20, 0x10), 1});
-    CHECK(collectives() == std::vector<std::string>{""});
+    CHECK(collectives() == std::vector<Collective>{Collective::kUnknown});
   }
   SECTION("a kernel without a name may be one") {
     looked_at(literal.job.ranks[1]).kernels.front().function.reset();
@@ -142,7 +142,7 @@ TEST_CASE("ranks in kernels of different collectives") {
   SECTION("one of several kernels in common") {
     LiteralJob literal = waiting_alike({kAllReduce, kAllGather, kAllReduce});
     runs(literal, literal.job.ranks[1], kAllReduce);
-    CHECK(verdict_of(literal).status == "symmetric");
+    CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
   }
   SECTION("of two ranks the one that sends or receives has no counterpart") { CHECK(said(verdict_of(waiting_alike({kAllReduce, kSendRecv}))) == "culprit 1:unmatched-p2p"); }
   SECTION("the CPUs may be at different places: the kernels decide") {

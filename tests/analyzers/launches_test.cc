@@ -35,7 +35,7 @@ void communicator(LiteralJob& literal, const std::vector<std::pair<std::size_t, 
 
 Accused accused(const LiteralJob& literal) {
   Accused reasons;
-  for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[s.rank] = s.reason;
+  for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[s.rank] = to_string(s.reason);
   return reasons;
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("NCCL's counts tell ranks apart that wait for their GPUs alike") {
   const Counts four = {{"AllGather", 0}, {"AllReduce", 4}}, three = {{"AllGather", 0}, {"AllReduce", 3}}, gathered = {{"AllGather", 1}, {"AllReduce", 3}};
   SECTION("equal") {
     communicator(literal, {{0, four}, {1, four}, {2, four}, {3, four}});
-    CHECK(analyze(literal.job).verdict.status == "symmetric");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
   SECTION("another collective") {
     communicator(literal, {{0, four}, {1, gathered}, {2, four}, {3, four}});
@@ -77,6 +77,6 @@ TEST_CASE("NCCL's counts tell ranks apart that wait for their GPUs alike") {
     for (NcclMember& member : literal.job.nccl->communicators[0].members) member.counts_move = true;
     for (RankSnapshot& rank : literal.job.ranks)
       for (ThreadSnapshot& thread : rank.threads) thread.motion = Motion{.looks = 3, .places = 1, .cpu_ms = 900, .runs = 5, .span_ms = 900};
-    CHECK(analyze(literal.job).verdict.status == "healthy");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
   }
 }

@@ -34,9 +34,9 @@ TEST_CASE("a watchdog that ends its process is the messenger") {
   LiteralJob literal = timed_out();
   literal.job.ranks[0].threads[1].exception = CxxException{"c10::DistBackendError", "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)\nmore"};
   const Verdict v = analyze(literal.job).verdict;
-  REQUIRE(v.status == "culprit");
+  REQUIRE(v.status == VerdictStatus::kCulprit);
   REQUIRE(v.suspects.size() == 1);
-  CHECK(v.suspects[0].reason == "data-loading");
+  CHECK(v.suspects[0].reason == Reason::kDataLoading);
   CHECK(literal.job.ranks[v.suspects[0].rank].rank == 2);
   CHECK(has(v.summary, "; the watchdog that ends rank 0 is only the messenger, with c10::DistBackendError: [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)"));
   CHECK(!has(v.summary, "more"));
@@ -87,7 +87,7 @@ TEST_CASE("an exception that nobody caught is part of what crashed") {
   literal.job.ranks[3].signal = SignalInfo{6, "SIGABRT", 77, -6, {}};
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(!v.suspects.empty());
-  CHECK(v.suspects[0].reason == "crashed");
+  CHECK(v.suspects[0].reason == Reason::kCrashed);
   CHECK(has(v.suspects[0].summary, "std::runtime_error: no such file: shard-7"));
 }
 
@@ -117,9 +117,9 @@ LiteralJob gpu_failed(bool core) {
 TEST_CASE("a watchdog that dies of its own process's GPU error is no messenger: that rank crashed") {
   LiteralJob literal = gpu_failed(true);
   const Verdict v = analyze(literal.job).verdict;
-  REQUIRE(v.status == "culprit");
+  REQUIRE(v.status == VerdictStatus::kCulprit);
   REQUIRE(v.suspects.size() == 1);
-  CHECK(v.suspects[0].reason == "crashed");
+  CHECK(v.suspects[0].reason == Reason::kCrashed);
   CHECK(literal.job.ranks[v.suspects[0].rank].rank == 1);
   CHECK(has(v.suspects[0].summary, "crashed with SIGABRT"));
   CHECK(has(v.suspects[0].summary, "CUDA error: an illegal memory access was encountered"));
@@ -144,9 +144,9 @@ TEST_CASE("a watchdog that dies of its own process's GPU error is no messenger: 
 
 TEST_CASE("while it lives, such a rank has raised an exception") {
   const Verdict v = analyze(gpu_failed(false).job).verdict;
-  REQUIRE(v.status == "culprit");
+  REQUIRE(v.status == VerdictStatus::kCulprit);
   REQUIRE(v.suspects.size() == 1);
-  CHECK(v.suspects[0].reason == "exception");
+  CHECK(v.suspects[0].reason == Reason::kException);
   CHECK(v.suspects[0].summary ==
         "rank 1 ends by an error of its own GPU work (c10::DistBackendError: [PG ID 0 PG GUID 0(default_pg) Rank 1] "
         "Process group watchdog "

@@ -95,11 +95,11 @@ TEST_CASE("of a thread that runs for microseconds at a time only the places wher
 TEST_CASE("all ranks at one place: a late return from a look is no sign of life, waking up again and again is") {
   LiteralJob literal = four(Stack{py("work", "/home/u/train.py", 40)} + in_main(30));
   all_have(literal, {.looks = 20, .places = 1, .span_ms = 1900});
-  CHECK(analyze(literal.job).verdict.status == "symmetric");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   literal.job.ranks[3].threads[0].motion->runs = 2;
-  CHECK(analyze(literal.job).verdict.status == "symmetric");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   literal.job.ranks[3].threads[0].motion->runs = 200;
-  CHECK(analyze(literal.job).verdict.status == "undecided");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
 }
 
 TEST_CASE("a rank that is waited for and counts on is slow, not stuck") {
@@ -108,11 +108,11 @@ TEST_CASE("a rank that is waited for and counts on is slow, not stuck") {
   all_have(literal, still());
   Motion counts = moved();
   literal.job.ranks[2].threads[0].motion = counts;
-  CHECK(analyze(literal.job).verdict.status == "culprit");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kCulprit);
   counts.counted = true;
   literal.job.ranks[2].threads[0].motion = counts;
   const Verdict v = analyze(literal.job).verdict;
-  CHECK(v.status == "healthy");
+  CHECK(v.status == VerdictStatus::kHealthy);
   CHECK(v.summary.find("rank 2 is slower than the others") != std::string::npos);
 }
 
@@ -120,21 +120,21 @@ TEST_CASE("a job whose waits end between the looks is healthy") {
   SECTION("all wait alike, and move") {
     LiteralJob literal = four(waits_in_all_reduce());
     all_have(literal, moved());
-    CHECK(analyze(literal.job).verdict.status == "healthy");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
   }
   SECTION("all wait alike, and stand still") {
     LiteralJob literal = four(waits_in_all_reduce());
     all_have(literal, still());
-    CHECK(analyze(literal.job).verdict.status == "symmetric");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
   SECTION("a rank in its own code beside waits that move is no culprit") {
     LiteralJob literal = four(waits_in_all_reduce());
     literal.job.ranks[2].threads[0].frames.clear();
     for (const Frame& frame : in_main(30)) literal.job.ranks[2].threads[0].frames.push_back(literal.job.frames.intern(frame));
     all_have(literal, moved());
-    CHECK(analyze(literal.job).verdict.status == "healthy");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
     all_have(literal, still());
-    CHECK(analyze(literal.job).verdict.status == "culprit");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kCulprit);
   }
   SECTION("gloo's thread and the one that waits for it both ran: messages came") {
     LiteralJob literal = four(waits_in_all_reduce());
@@ -143,9 +143,9 @@ TEST_CASE("a job whose waits end between the looks is healthy") {
     ran.runs = 40;
     ran.cpu_ms = 4;
     all_have(literal, ran);
-    CHECK(analyze(literal.job).verdict.status == "healthy");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
     for (RankSnapshot& rank : literal.job.ranks) rank.threads[1].motion = still();
-    CHECK(analyze(literal.job).verdict.status == "symmetric");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
 }
 
@@ -157,11 +157,11 @@ TEST_CASE("rank 0 at work that moves is waited for rightly; at a standstill, or 
     literal.job.ranks[static_cast<std::size_t>(which)].threads[0].motion = motion;
     return analyze(literal.job).verdict;
   };
-  CHECK(one_works(0, moved()).status == "healthy");
-  CHECK(one_works(0, still()).suspects.at(0).reason == "user-code");
-  CHECK(one_works(0, loops()).suspects.at(0).reason == "user-code");
-  CHECK(one_works(0, spins()).suspects.at(0).reason == "user-code");
-  CHECK(one_works(2, moved()).suspects.at(0).reason == "user-code");
+  CHECK(one_works(0, moved()).status == VerdictStatus::kHealthy);
+  CHECK(one_works(0, still()).suspects.at(0).reason == Reason::kUserCode);
+  CHECK(one_works(0, loops()).suspects.at(0).reason == Reason::kUserCode);
+  CHECK(one_works(0, spins()).suspects.at(0).reason == Reason::kUserCode);
+  CHECK(one_works(2, moved()).suspects.at(0).reason == Reason::kUserCode);
   CHECK(one_works(2, moved()).suspects.at(0).confidence < one_works(2, still()).suspects.at(0).confidence);
 }
 
@@ -169,11 +169,11 @@ TEST_CASE("a rank at work that was seen to leave a wait: the job moves") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 0 ? waits_in_all_reduce(31) : Stack{py("work", "/home/u/train.py", 40)} + in_main(30), 'R');
   all_have(literal, spins());
-  CHECK(analyze(literal.job).verdict.status == "undecided");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
   Motion left = spins();
   left.moved = left.left_wait = true;
   literal.job.ranks[2].threads[0].motion = left;
-  CHECK(analyze(literal.job).verdict.status == "healthy");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
 }
 
 TEST_CASE("a rank that moves at an earlier step than those that wait for it is behind") {
@@ -186,5 +186,5 @@ TEST_CASE("a rank that moves at an earlier step than those that wait for it is b
   literal.job.ranks[2].threads[0].motion = moved();
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
-  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "behind"));
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kBehind));
 }

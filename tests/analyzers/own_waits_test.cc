@@ -22,8 +22,8 @@ LiteralJob rank_2_in(const Stack& inner, std::optional<SyscallInfo> syscall = {}
 // "file-io: cannot write its output (...)": of rank 2, the only suspect; else what came out.
 std::string told(const LiteralJob& literal) {
   const Verdict v = analyze(literal.job).verdict;
-  if (v.suspects.size() != 1 || v.suspects[0].rank != 2) return v.status + ": " + v.summary;
-  return v.suspects[0].reason + ": " + v.suspects[0].summary.substr(std::string("rank 2 ").size());
+  if (v.suspects.size() != 1 || v.suspects[0].rank != 2) return std::string(to_string(v.status)) + ": " + v.summary;
+  return std::string(to_string(v.suspects[0].reason)) + ": " + v.suspects[0].summary.substr(std::string("rank 2 ").size());
 }
 std::string advice(const LiteralJob& literal) { return analyze(literal.job).verdict.suspects.at(0).advice; }
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -106,7 +106,7 @@ TEST_CASE("an event loop: its pool's threads tell, else it waits for what its ta
   SECTION("all of them in the collective") {
     literal.job.ranks[2].threads.pop_back();
     literal.thread(literal.job.ranks[2], 902, "asyncio_0", collective + pool);
-    CHECK(analyze(literal.job).verdict.status == "symmetric");
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
   SECTION("a thread beside the loop of rank 0 is in the collective, as the main threads of others are") {
     literal.job.ranks[0].threads.pop_back();
@@ -136,7 +136,7 @@ TEST_CASE("remote calls: who serves the call is waited for") {
         call("recvfrom", 8, "tcp a -> b");
     CHECK(has(told(literal), "network-io: waits for the network (step at train.py:8"));
   }
-  SECTION("none: all wait, and the frames do not tell for whom") { CHECK(analyze(literal.job).verdict.status == "undecided"); }
+  SECTION("none: all wait, and the frames do not tell for whom") { CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided); }
 }
 
 TEST_CASE("the child that a rank waits for is named") {
@@ -199,6 +199,6 @@ TEST_CASE("ranks that poll beside one that stands still: it is named, and not ac
     rank.threads[0].motion = r == 2 ? Motion{.looks = 2, .places = 1, .span_ms = 450} : Motion{.looks = 2, .places = 1, .cpu_ms = 0.2, .runs = 4, .span_ms = 450};
   }
   const Verdict v = analyze(literal.job).verdict;
-  CHECK(v.status == "undecided");
+  CHECK(v.status == VerdictStatus::kUndecided);
   CHECK(has(v.summary, "rank 2 stands apart: it waits for the network (download at train.py:7"));
 }

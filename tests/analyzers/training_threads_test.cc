@@ -42,9 +42,9 @@ TEST_CASE("a hang of the training threads, whatever the main threads do meanwhil
     LiteralJob literal = job_of(stands_by, Stack{libc("recv")} + trainer(19));
     literal.job.ranks[2].threads[1].syscall = call("recvfrom", 9, "tcp a -> b");
     const Verdict v = analyze(literal.job).verdict;
-    CHECK(v.status == "culprit");
+    CHECK(v.status == VerdictStatus::kCulprit);
     REQUIRE(v.suspects.size() == 1);
-    CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "network-io"));
+    CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kNetworkIo));
     CHECK(has(v.summary, "train at train.py:19"));
     CHECK(has(v.summary, "while ranks 0-1,3 wait in all_reduce"));
   }
@@ -56,7 +56,7 @@ TEST_CASE("threads beside the training ones that every rank has do not tell") {
     literal.thread(literal.job.ranks[static_cast<std::size_t>(r)], 950 + r, "poller", Stack{libc("recv"), py("readinto", kLib + "socket.py", 7), py("poll", "/home/u/train.py", 9)} + kThreadRoot).motion = kStill;
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
-  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "user-code"));
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kUserCode));
 }
 
 TEST_CASE("threads that always wait for ranks do not outvote the training ones") {
@@ -65,14 +65,14 @@ TEST_CASE("threads that always wait for ranks do not outvote the training ones")
   for (RankSnapshot& rank : literal.job.ranks) literal.thread(rank, rank.pid + 850, "listener", listens).motion = kStill;
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
-  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "user-code"));
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kUserCode));
 }
 
 TEST_CASE("a thread that one rank alone has, and that waits for ranks, accuses nobody") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, kSleeps + in_main(50)).threads[0].motion = kStill;
   literal.thread(literal.job.ranks[0], 950, "listener", kCollective + Stack{py("listen", "/home/u/abort.py", 9)} + kThreadRoot).motion = kStill;
-  CHECK(analyze(literal.job).verdict.status == "symmetric");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
 }
 
 TEST_CASE("threads that wait for messages do not outvote those in a collective, and threads in the store not those that exchange messages") {
@@ -81,7 +81,7 @@ TEST_CASE("threads that wait for messages do not outvote those in a collective, 
   LiteralJob literal = job_of(kPauses, kCollective + trainer(17), kStill);
   for (int r = 0; r < 4; ++r)
     literal.thread(literal.job.ranks[static_cast<std::size_t>(r)], 950 + r, "inbox", (r == 2 ? kSleeps : receives) + Stack{py("inbox", "/home/u/mail.py", 9)} + kThreadRoot).motion = kStill;
-  CHECK(analyze(literal.job).verdict.status == "symmetric");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
 
   LiteralJob exchange = job_of(kPauses, receives + trainer(18), kStill);
   for (int r = 0; r < 4; ++r) {
@@ -97,7 +97,7 @@ TEST_CASE("where half of the ranks have no training thread any more, those in th
   LiteralJob literal = job_of(kPauses, kCollective + trainer(17), kStill);
   for (const std::size_t r : {1U, 2U}) literal.job.ranks[r].threads.pop_back();
   const Verdict v = analyze(literal.job).verdict;
-  CHECK(v.status == "culprit");
+  CHECK(v.status == VerdictStatus::kCulprit);
   REQUIRE(v.suspects.size() == 2);
   CHECK((v.suspects[0].rank == 1 && v.suspects[1].rank == 2));
 }
@@ -133,9 +133,9 @@ TEST_CASE("one training thread in a collective accuses all that are elsewhere") 
     thread.syscall = call("read", 5, "/data/x");
   }
   const Verdict v = analyze(literal.job).verdict;
-  CHECK(v.status == "culprit");
+  CHECK(v.status == VerdictStatus::kCulprit);
   REQUIRE(v.suspects.size() == 3);
-  CHECK(v.suspects[0].reason == "file-io");
+  CHECK(v.suspects[0].reason == Reason::kFileIo);
 }
 
 TEST_CASE("training threads that wait for their GPUs, in processes with NCCL's threads") {
@@ -153,7 +153,7 @@ TEST_CASE("training threads that wait for their GPUs, in processes with NCCL's t
   }
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
-  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "network-io"));
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kNetworkIo));
 }
 
 TEST_CASE("of several training threads that began alike, those that wait for ranks are compared") {
@@ -167,21 +167,21 @@ TEST_CASE("of several training threads that began alike, those that wait for ran
   }
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
-  CHECK((v.suspects[0].rank == 1 && v.suspects[0].reason == "network-io"));
+  CHECK((v.suspects[0].rank == 1 && v.suspects[0].reason == Reason::kNetworkIo));
 }
 
 TEST_CASE("training threads that move are healthy, all at one place symmetric") {
   LiteralJob literal = job_of(kSleeps, kCollective + trainer(17));
-  CHECK(analyze(literal.job).verdict.status == "symmetric");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   for (RankSnapshot& rank : literal.job.ranks) rank.threads[1].motion = kPolls;
-  CHECK(analyze(literal.job).verdict.status == "healthy");
+  CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
 }
 
 TEST_CASE("main threads that differ, or wait for ranks themselves, are what tells") {
   LiteralJob literal = job_of(kSleeps, kCollective + trainer(17), kStill);
   literal.job.ranks[2].threads.erase(literal.job.ranks[2].threads.begin());
   literal.thread(literal.job.ranks[2], 102, "python3", Stack{libc("read"), py("load", "/home/u/data.py", 4)} + in_main(50)).syscall = call("read", 5, "/data/x");
-  CHECK(analyze(literal.job).verdict.status != "symmetric");
+  CHECK(analyze(literal.job).verdict.status != VerdictStatus::kSymmetric);
 
   LiteralJob mixed;
   for (int r = 0; r < 4; ++r) {
@@ -190,18 +190,18 @@ TEST_CASE("main threads that differ, or wait for ranks themselves, are what tell
   }
   const Verdict v = analyze(mixed.job).verdict;
   REQUIRE(v.suspects.size() == 1);
-  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == "user-code"));
+  CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kUserCode));
 }
 
 TEST_CASE("dead children that the waiting ranks have as well are no lost workers") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", kPython)} + in_main(30) : waits_in_all_reduce());
   literal.child(102, {}, 'Z');
-  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == "worker-dead");
+  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == Reason::kWorkerDead);
   for (const Pid parent : {100, 101, 103}) literal.child(parent, {}, 'Z');
-  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == "python-lock");
+  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == Reason::kPythonLock);
   literal.child(102, {}, 'Z');
-  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == "worker-dead");
+  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == Reason::kWorkerDead);
 }
 
 TEST_CASE("who is blocked in waitpid waits for a child that lives") {
@@ -209,7 +209,7 @@ TEST_CASE("who is blocked in waitpid waits for a child that lives") {
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? Stack{libc("wait4"), py("wait", kLib + "subprocess.py", 1)} + in_main(30) : waits_in_all_reduce());
   literal.job.ranks[2].threads[0].syscall = call("wait4");
   literal.child(102, {}, 'Z');
-  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == "subprocess");
+  CHECK(analyze(literal.job).verdict.suspects.at(0).reason == Reason::kSubprocess);
 }
 
 TEST_CASE("a lock of multiprocessing that is taken without Python code") {
@@ -217,6 +217,6 @@ TEST_CASE("a lock of multiprocessing that is taken without Python code") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? Stack{libc("sem_wait"), unknown(module, 0x10)} + in_main(30) : waits_in_all_reduce());
   const Verdict v = analyze(literal.job).verdict;
-  CHECK(v.suspects.at(0).reason == "python-lock");
+  CHECK(v.suspects.at(0).reason == Reason::kPythonLock);
   CHECK(has(v.summary, "rank 2 waits for a lock between processes"));
 }

@@ -25,12 +25,12 @@ Verdict verdict_of(const LiteralJob& literal) { return analyze(literal.job).verd
 // "data-loading" where rank 2 is the only suspect for it; else a description of what came out.
 std::string only_rank_2(const LiteralJob& literal) {
   const Verdict v = verdict_of(literal);
-  if (v.status != "culprit" || v.suspects.size() != 1 || v.suspects[0].rank != 2) return v.status + ": " + v.summary;
+  if (v.status != VerdictStatus::kCulprit || v.suspects.size() != 1 || v.suspects[0].rank != 2) return std::string(to_string(v.status)) + ": " + v.summary;
   CHECK(v.suspects[0].confidence > 0);
   CHECK(v.suspects[0].confidence < 1);
   CHECK_FALSE(v.suspects[0].advice.empty());
   CHECK_FALSE(v.suspects[0].evidence.empty());
-  return v.suspects[0].reason;
+  return std::string(to_string(v.suspects[0].reason));
 }
 
 const Stack kSleep = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("work", "/home/u/train.py", 40)};
@@ -41,11 +41,11 @@ TEST_CASE("one rank in its data pipeline, the others in a collective") {
   LiteralJob literal = one_differs(in_getitem());
   main_of_rank_2(literal).syscall = call("read", 5, "pipe:[123]");
   const Verdict v = verdict_of(literal);
-  CHECK(v.status == "culprit");
+  CHECK(v.status == VerdictStatus::kCulprit);
   CHECK(v.summary ==
         "rank 2 is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123])) while ranks 0-1,3 wait in DDP's gradient all-reduce");
   REQUIRE(v.suspects.size() == 1);
-  CHECK(v.suspects[0].reason == "data-loading");
+  CHECK(v.suspects[0].reason == Reason::kDataLoading);
   CHECK(v.suspects[0].confidence == Approx(0.95));
   REQUIRE(v.suspects[0].evidence.size() == 1);
   CHECK((v.suspects[0].evidence[0].rank == 2 && v.suspects[0].evidence[0].thread == 0 && v.suspects[0].evidence[0].frame == 1));
@@ -166,11 +166,11 @@ TEST_CASE("a main thread that waits for a thread of its own is told by that thre
       literal.thread(literal.job.ranks[r], 100 + r, "python3", waits_for_engine);
       literal.thread(literal.job.ranks[r], 900 + r, "pt_autograd_0", Stack{libc("pthread_cond_wait"), nat("c10d::Reducer::finalize_backward()")} + engine_root);
     }
-    CHECK(verdict_of(literal).status == "symmetric");
+    CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
   }
   SECTION("an idle engine tells nothing") {
     literal.thread(literal.job.ranks[2], 999, "pt_autograd_0", Stack{libc("pthread_cond_wait"), nat("torch::autograd::ReadyQueue::pop()")} + engine_root);
-    CHECK(verdict_of(literal).status == "undecided");
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   }
   SECTION("main joins a thread that saves a checkpoint") {
     LiteralJob other = one_differs(Stack{libc("sem_wait"), py("join", "/usr/lib/python3.11/threading.py", 1)} + in_main(50));
@@ -280,9 +280,9 @@ TEST_CASE("missing ranks") {
   };
   SECTION("one of four") {
     const Verdict v = verdict_of(waiting({0, 1, 3}, 4));
-    REQUIRE(v.status == "culprit");
+    REQUIRE(v.status == VerdictStatus::kCulprit);
     REQUIRE(v.suspects.size() == 1);
-    CHECK(v.suspects[0].reason == "missing");
+    CHECK(v.suspects[0].reason == Reason::kMissing);
     CHECK(v.suspects[0].missing_rank == 2);
     CHECK(v.suspects[0].rank == SIZE_MAX);
     CHECK(v.summary == "rank 2 is not there (ended, never started, or not looked at) while ranks 0-1,3 wait in all_reduce");
@@ -290,7 +290,7 @@ TEST_CASE("missing ranks") {
   SECTION("the last of four") { CHECK(verdict_of(waiting({0, 1, 2}, 4)).suspects.at(0).missing_rank == 3); }
   SECTION("half of the job is another machine") {
     const Verdict v = verdict_of(waiting({0, 1, 2, 3}, 8));
-    CHECK(v.status == "undecided");
+    CHECK(v.status == VerdictStatus::kUndecided);
     CHECK(v.summary.find("ranks 4-7 were not looked at") != std::string::npos);
   }
   SECTION("not when a rank is elsewhere: that one is the reason") {
@@ -309,7 +309,7 @@ TEST_CASE("missing ranks") {
     ended(literal, "pid 103: a zombie: it has ended, and its parent has not collected its exit status");
     const Verdict v = verdict_of(literal);
     REQUIRE(v.suspects.size() == 1);
-    CHECK((v.suspects[0].reason == "missing" && v.suspects[0].missing_rank == 2));
+    CHECK((v.suspects[0].reason == Reason::kMissing && v.suspects[0].missing_rank == 2));
     CHECK(v.summary == "rank 2 is not there (pid 103 has ended) while ranks 0-1,3 wait in all_reduce");
   }
   SECTION("one that is gone, in a job without rank numbers") {
@@ -318,13 +318,13 @@ TEST_CASE("missing ranks") {
     ended(literal, "pid 102: no such process");
     const Verdict v = verdict_of(literal);
     REQUIRE(v.suspects.size() == 1);
-    CHECK((v.suspects[0].reason == "missing" && v.suspects[0].rank == 2));
+    CHECK((v.suspects[0].reason == Reason::kMissing && v.suspects[0].rank == 2));
     CHECK(v.summary == "rank node-a:102 has ended while ranks node-a:100,node-a:101 wait in all_reduce");
   }
   SECTION("one that could not be read for another reason is not known to have ended") {
     LiteralJob literal = waiting({0, 1, 3}, 4);
     ended(literal, "pid 103: traced by pid 7 (gdb)");
-    CHECK(verdict_of(literal).status == "undecided");
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   }
   SECTION("the last one of a job that has ended") {
     LiteralJob literal;
@@ -332,10 +332,10 @@ TEST_CASE("missing ranks") {
     ended(literal, "pid 101: a zombie");
     ended(literal, "pid 102: a zombie");
     const Verdict v = verdict_of(literal);
-    CHECK(v.status == "undecided");
+    CHECK(v.status == VerdictStatus::kUndecided);
     CHECK(v.summary.starts_with("2 of 3 ranks have ended (pids 101,102); rank 0 sleeps in its own code (work at train.py:40); "));
   }
-  SECTION("absurd world sizes") { CHECK(verdict_of(waiting({0, 1}, 2'000'000'000)).status == "symmetric"); }
+  SECTION("absurd world sizes") { CHECK(verdict_of(waiting({0, 1}, 2'000'000'000)).status == VerdictStatus::kSymmetric); }
 }
 
 TEST_CASE("a wait is named by the operation that the program called") {
@@ -346,7 +346,7 @@ TEST_CASE("a wait is named by the operation that the program called") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 0 ? recv : waits_in_all_reduce());
     const Verdict v = verdict_of(literal);
     REQUIRE(v.suspects.size() == 1);
-    CHECK((v.suspects[0].rank == 0 && v.suspects[0].reason == "unmatched-p2p" && v.suspects[0].confidence < 0.5));
+    CHECK((v.suspects[0].rank == 0 && v.suspects[0].reason == Reason::kUnmatchedP2p && v.suspects[0].confidence < 0.5));
   }
   SECTION("DDP's constructor") {
     const Stack verify = Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"), nat("c10d::verify_params_across_processes(int)"),
@@ -369,7 +369,7 @@ TEST_CASE("what MPI does inside of its calls tells nothing: the caller does") {
     rank.python_version.reset();
   }
   const Verdict v = verdict_of(literal);
-  CHECK(v.status == "symmetric");
+  CHECK(v.status == VerdictStatus::kSymmetric);
   CHECK(v.summary.starts_with("no rank differs: ranks 0-3 wait in MPI_Recv at the same place"));
   ThreadSnapshot& thread = main_of_rank_2(literal);
   thread.frames[1] = literal.job.frames.intern(nat("PMPI_Bcast", "/lib/libmpi.so.12"));
@@ -395,7 +395,7 @@ TEST_CASE("one rank apart, and nobody is seen waiting") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? kSleep + in_main(4) : Stack{libc("read"), py("exchange", "/home/u/train.py", 8)} + in_main(5)).threads[0].syscall = call(r == 2 ? "clock_nanosleep" : "read", r == 2 ? std::optional<int>() : 3, r == 2 ? std::optional<std::string>() : "pipe:[1]");
   const Verdict v = verdict_of(literal);
-  CHECK(v.status == "undecided");
+  CHECK(v.status == VerdictStatus::kUndecided);
   CHECK(v.summary ==
         "rank 2 stands apart: it sleeps in its own code (work at train.py:40); of ranks 0-1,3 each stands in its own code (exchange at train.py:8, blocked in read(fd 3 -> pipe:[1])); "
         "whether these wait for it is not in their frames");
@@ -406,7 +406,7 @@ TEST_CASE("a parent of several processes is told how to have them compared") {
   literal.rank(0, 1, Stack{libc("wait4"), py("wait", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 43)} + in_main(5));
   literal.child(100, kSleep);
   literal.child(100, kSleep);
-  CHECK(verdict_of(literal).status == "undecided");
+  CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   CHECK(verdict_of(literal).summary.ends_with("; if its 2 child processes are the ranks, name them with --pids"));
 }
 
@@ -424,25 +424,25 @@ TEST_CASE("what an interpreter calls after its main program has ended") {
 TEST_CASE("gloo's threads at work are no hang") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.thread(literal.rank(r, 4, waits_in_all_reduce()), 900 + r, "x", {libc("recv"), nat("gloo::transport::tcp::Loop::run()")}).state = r == 1 ? 'R' : 'S';
-  CHECK(verdict_of(literal).status == "undecided");
+  CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   literal.job.ranks[1].threads[1].state = 'S';
-  CHECK(verdict_of(literal).status == "symmetric");
+  CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
 }
 
 TEST_CASE("symmetric, healthy") {
   LiteralJob literal;
   SECTION("all wait at one place") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, waits_in_all_reduce());
-    CHECK(verdict_of(literal).status == "symmetric");
+    CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
     CHECK(verdict_of(literal).suspects.empty());
   }
   SECTION("all read at one place") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, in_getitem());
-    CHECK(verdict_of(literal).status == "symmetric");
+    CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
   }
   SECTION("all run") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, in_main(10 + r), 'R');
-    CHECK(verdict_of(literal).status == "healthy");
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
   }
 }
 
@@ -456,7 +456,7 @@ TEST_CASE("two collectives") {
   SECTION("both sides when equal") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r < 2 ? waits_in_all_reduce(21) : waits_in_backward());
     const Verdict v = verdict_of(literal);
-    CHECK(v.status == "culprit");
+    CHECK(v.status == VerdictStatus::kCulprit);
     CHECK(v.suspects.size() == 4);
     CHECK(v.suspects[0].confidence < 0.5);
     CHECK(v.summary ==
@@ -492,7 +492,7 @@ TEST_CASE("a GPU wait under NCCL may be the collective: it waits, it is no suspe
   SECTION("beside a collective nobody is") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? gpu : waits_in_all_reduce());
     with_nccl(literal);
-    CHECK(verdict_of(literal).status == "undecided");
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   }
 }
 
@@ -534,7 +534,7 @@ TEST_CASE("what must not be decided") {
   SECTION("one rank only") { literal.rank(0, 1, kSleep + in_main(1)); }
   SECTION("no ranks") {}
   const Verdict v = verdict_of(literal);
-  CHECK(v.status == "undecided");
+  CHECK(v.status == VerdictStatus::kUndecided);
   CHECK(v.suspects.empty());
   CHECK_FALSE(v.summary.empty());
 }
@@ -545,7 +545,7 @@ TEST_CASE("what could not be read is said, and costs confidence") {
   literal.job.ranks[3].status = Status::kFailed;
   literal.job.ranks[1].status = Status::kPartial;
   const Verdict v = verdict_of(literal);
-  CHECK(v.status == "culprit");
+  CHECK(v.status == VerdictStatus::kCulprit);
   CHECK(v.summary.find("; rank 3 could not be read; rank 1 was read only in part") != std::string::npos);
   CHECK(v.suspects.at(0).confidence == Approx(0.75));
 }

@@ -23,7 +23,7 @@ LiteralJob everything() {
   rank.coordinates = Coordinates{"Megatron, from the command line", {{"pp", 1}, {"dp", 0}, {"tp", 1}}};
   rank.stopped_ms = 1.84;
   rank.status = Status::kPartial;
-  rank.problems = {{"tid 7: vanished", "run it again"}, {"no hint", {}}};
+  rank.problems = {{"tid 7: vanished", "run it again", ProblemCode::kEnded}, {"no hint", {}}};
   ThreadSnapshot& main = rank.threads[0];
   main.cpu_ms = 12.5;
   main.gil = Gil::kHolds;
@@ -122,7 +122,7 @@ TEST_CASE("the contract's fields") {
   rank.erase("threads");
   CHECK(rank == Json::parse(R"x({"rank": 3, "world_size": 8, "local_rank": 3, "coordinates": {"pp": 1, "dp": 0, "tp": 1}, "coordinates_from": "Megatron, from the command line", "kind": "rank", "parent": null, "host": "node-a", "pid": 100, "source": "live",
     "captured_offset_ms": 0.4, "path": null, "executable": "/usr/bin/python3.11", "command": ["python3", "train.py"], "python": {"version": "3.11.2"}, "status": "partial",
-    "problems": [{"message": "tid 7: vanished", "hint": "run it again"}, {"message": "no hint", "hint": null}], "stopped_ms": 1.84, "signal": null,
+    "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "stopped_ms": 1.84, "signal": null,
     "activity": {"kind": "data-loading", "summary": "is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123]))", "operation": null, "group": null, "peer": null,
     "moves": null, "tid": 100, "frame": 2}})x"));
   Json main = threads[0];

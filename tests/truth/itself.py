@@ -83,7 +83,7 @@ def case_a_thread_is_no_process(folder):
         tid = next(thread["tid"] for thread in fixture.ready["threads"] if thread["tid"] != fixture.pid)
         said = "pid %d: a thread of process %d (threads), not a process" % (tid, fixture.pid)
         rank = only_rank(json_report("attach", "--pids", tid, expect=2), tid)
-        check(rank["status"] == "failed" and rank["threads"] == [] and rank["problems"] == [{"message": said, "hint": "name the process: --pids %d" % fixture.pid}], "%r" % rank)
+        check(rank["status"] == "failed" and rank["threads"] == [] and rank["problems"] == [{"code": "other", "message": said, "hint": "name the process: --pids %d" % fixture.pid}], "%r" % rank)
         report = json_report("attach", "--pids", "%d,%d" % (tid, fixture.pid), expect=1)
         check(only_rank(report, tid)["problems"][0]["message"] == said, "%r" % only_rank(report, tid))
         compare(fixture.ready, only_rank(report, fixture.pid), "its process")

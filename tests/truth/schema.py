@@ -66,7 +66,9 @@ ACTIVITY = {"kind": one_of("in-collective", "in-barrier", "in-p2p", "in-store-wa
             "group": or_null(text), "peer": or_null(number), "moves": or_null(boolean), "tid": number, "frame": number}
 MOTION = {"looks": number, "places": number, "moved": boolean, "travelled": boolean, "counted": boolean, "left_wait": boolean, "cpu_ms": real, "runs": number, "span_ms": real}
 VARIABLES = {"frame": number, "numbers": lambda value: isinstance(value, dict) and all(number(n) for n in value.values())}
-PROBLEM = {"message": text, "hint": or_null(text)}
+CODES = ("other", "ended", "not-found", "permission", "unreadable", "malformed", "unsupported", "mismatch", "timeout", "limit", "incomplete", "file-missing", "file-mismatch",
+         "file-unverified", "module-overlap", "gpu")
+PROBLEM = {"code": one_of(*CODES), "message": text, "hint": or_null(text)}
 SIGNAL = {"number": number, "name": text, "tid": number}
 THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZXIPWKx")), "role": text, "cluster": number, "gil": one_of("holds", "waits", None),
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}

@@ -145,6 +145,32 @@ def case_saved_verdicts(folder):
     check(not wrong, "\n".join(wrong))
 
 
+def verdict_in_short(report):
+    verdict = report["verdict"]
+    return {"status": verdict["status"], "suspects": [(one["rank"], one["reason"], one["confidence"]) for one in verdict["suspects"]]}
+
+
+def case_words_decide_nothing(folder):
+    """What was said to people of a rank's problems, in other words: the verdict follows from codes, and stays."""
+    reworded = 0
+    for place in ("verdicts", "gpu_verdicts"):
+        saved = os.path.join(SOURCE, "fixtures", place)
+        for name in sorted(entry for entry in os.listdir(saved) if entry.endswith(".json.gz")):
+            path = os.path.join(folder, name[:-len(".gz")])
+            with gzip.open(os.path.join(saved, name), "rb") as packed, open(path, "wb") as out:
+                out.write(packed.read())
+            report = json.loads(run_tool("report", path, "--format", "json")[1].decode("utf-8"))
+            for rank in report["ranks"]:
+                for problem in rank["problems"]:
+                    problem.update(message="lorem ipsum", hint="dolor sit amet")
+                    reworded += 1
+            with open(path, "w", encoding="utf-8") as out:
+                json.dump(report, out)
+            again = json.loads(run_tool("report", path, "--format", "json")[1].decode("utf-8"))
+            check(verdict_in_short(again) == verdict_in_short(report), "%s: %r, in other words %r" % (name, verdict_in_short(report), verdict_in_short(again)))
+    check(reworded >= 10, "%d problems in all reports" % reworded)
+
+
 def case_gpu_verdicts(folder):
     """Reports of real hangs with what GPUs would have told of them (fixtures/gpu_verdicts/make.py)."""
     saved = os.path.join(SOURCE, "fixtures", "gpu_verdicts")

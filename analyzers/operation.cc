@@ -1,0 +1,87 @@
+#include "analyzers/operation.h"
+
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace rankstacks {
+namespace {
+
+// "all_reduce", "ncclAllReduce", "MPI_Allreduce" -> letters only, small
+std::string letters(std::string_view text) {
+  std::string out;
+  for (const unsigned char c : text)
+    if (std::isalpha(c)) out += static_cast<char>(std::tolower(c));
+  return out;
+}
+
+// The first that the name contains: "reducescatter" before "reduce" and "scatter".
+constexpr std::array<std::pair<std::string_view, Collective>, 11> kCalls{{
+    {"allreduce", Collective::kAllReduce},
+    {"allgather", Collective::kAllGather},
+    {"alltoall", Collective::kAllToAll},
+    {"reducescatter", Collective::kReduceScatter},
+    {"barrier", Collective::kBarrier},
+    {"broadcast", Collective::kBroadcast},
+    {"bcast", Collective::kBroadcast},
+    {"gather", Collective::kGather},
+    {"scatter", Collective::kScatter},
+    {"sendrecv", Collective::kSendRecv},
+    {"reduce", Collective::kReduce},
+}};
+
+}  // namespace
+
+std::string_view to_string(Collective collective) {
+  switch (collective) {
+    case Collective::kUnknown: return "";
+    case Collective::kAllGather: return "AllGather";
+    case Collective::kAllReduce: return "AllReduce";
+    case Collective::kAllToAll: return "AllToAll";
+    case Collective::kBarrier: return "Barrier";
+    case Collective::kBroadcast: return "Broadcast";
+    case Collective::kGather: return "Gather";
+    case Collective::kReduce: return "Reduce";
+    case Collective::kReduceScatter: return "ReduceScatter";
+    case Collective::kScatter: return "Scatter";
+    case Collective::kSendRecv: return "SendRecv";
+  }
+  return "";
+}
+
+Collective collective_of_call(std::string_view function) {
+  const std::string name = letters(function);
+  for (const auto& [part, collective] : kCalls)
+    if (name.find(part) != std::string::npos) return collective;
+  return Collective::kUnknown;
+}
+
+std::string Operation::key() const { return fmt::format("{}|{}|{}", static_cast<int>(kind), static_cast<int>(collective), call); }
+
+bool same_call(const Operation& a, const Operation& b) {
+  return a.kind == b.kind && a.collective == b.collective && a.sends == b.sends && a.receives == b.receives && a.call == b.call;
+}
+
+Operation operation_of_kind(OperationKind kind, std::string name) {
+  Operation operation;
+  operation.kind = kind;
+  operation.name = std::move(name);
+  return operation;
+}
+
+Operation operation_of_call(OperationKind kind, std::string function, std::string name) {
+  Operation operation = operation_of_kind(kind, std::move(name));
+  operation.call = std::move(function);
+  if (operation.name.empty()) operation.name = operation.call;
+  if (kind == OperationKind::kCollective) operation.collective = collective_of_call(operation.call);
+  if (kind == OperationKind::kMessage) {
+    const std::string called = letters(operation.call);
+    operation.sends = called.find("send") != std::string::npos;
+    operation.receives = called.find("recv") != std::string::npos || called.find("probe") != std::string::npos;   // MPI_Probe, MPI_Mprobe
+  }
+  return operation;
+}
+
+}  // namespace rankstacks

@@ -1,0 +1,45 @@
+// Why a rank is suspected, and what a verdict says of the job: as values; their words are those of the JSON report (docs/json.md).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace rankstacks {
+
+enum class VerdictStatus : std::uint8_t {
+  kUndecided,
+  kCulprit,        // some ranks hold up the others
+  kSymmetric,      // nobody moves, and no rank differs
+  kHealthy,        // nothing is stuck
+};
+std::string_view to_string(VerdictStatus status);   // "undecided"
+
+// In the order of their words, which is the order in which a summary lists them.
+enum class Reason : std::uint8_t {
+  kNone,           // "": a wait for the other ranks, or the frames do not tell
+  kBehind,
+  kCheckpointIo,
+  kCollectiveMismatch,
+  kCompiling,
+  kCrashed,
+  kDataLoading,
+  kDebugger,
+  kException,
+  kFileIo,
+  kGarbageCollection,
+  kGpuWait,
+  kMissing,
+  kNativeLock,
+  kNetworkIo,
+  kProcessGroupOrder,
+  kPythonLock,
+  kStopped,
+  kStoreWait,
+  kSubprocess,
+  kUnmatchedP2p,
+  kUserCode,
+  kWorkerDead,
+};
+std::string_view to_string(Reason reason);          // "data-loading"
+
+}  // namespace rankstacks

@@ -1,0 +1,89 @@
+// Operations as values: which collective a call is in any library's spelling, and what makes two calls one.
+#include <catch2/catch.hpp>
+
+#include "analyzers/activity.h"
+#include "analyzers/analysis.h"
+#include "analyzers/operation.h"
+#include "support/literal_job.h"
+
+using namespace rankstacks;
+using namespace rankstacks::testing;
+
+namespace {
+
+Operation in_python(const std::string& function, const std::string& file = "torch/distributed/distributed_c10d.py") {
+  LiteralJob literal;
+  literal.rank(0, 1, {libc("futex"), py(function, kPackages + file, 10), py("step", "/home/u/train.py", 5)});
+  const auto roles = assign_roles(literal.job);
+  return Activities(literal.job, roles).of_thread(0, 0).operation;
+}
+
+Operation in_native(const std::string& function) {
+  LiteralJob literal;
+  literal.rank(0, 1, {libc("futex"), nat(function), nat("main")});
+  const auto roles = assign_roles(literal.job);
+  return Activities(literal.job, roles).of_thread(0, 0).operation;
+}
+
+}  // namespace
+
+TEST_CASE("a call's collective, in any spelling") {
+  CHECK(collective_of_call("all_reduce") == Collective::kAllReduce);
+  CHECK(collective_of_call("ncclAllReduce") == Collective::kAllReduce);
+  CHECK(collective_of_call("MPI_Allreduce") == Collective::kAllReduce);
+  CHECK(collective_of_call("all_gather_into_tensor") == Collective::kAllGather);
+  CHECK(collective_of_call("_allgather_base") == Collective::kAllGather);
+  CHECK(collective_of_call("reduce_scatter_tensor") == Collective::kReduceScatter);
+  CHECK(collective_of_call("MPI_Reduce_scatter_block") == Collective::kReduceScatter);
+  CHECK(collective_of_call("all_to_all_single") == Collective::kAllToAll);
+  CHECK(collective_of_call("MPI_Alltoallv") == Collective::kAllToAll);
+  CHECK(collective_of_call("monitored_barrier") == Collective::kBarrier);
+  CHECK(collective_of_call("ncclBcast") == Collective::kBroadcast);
+  CHECK(collective_of_call("broadcast_object_list") == Collective::kBroadcast);
+  CHECK(collective_of_call("gather_object") == Collective::kGather);
+  CHECK(collective_of_call("scatter") == Collective::kScatter);
+  CHECK(collective_of_call("MPI_Reduce") == Collective::kReduce);
+  CHECK(collective_of_call("wait_tensor") == Collective::kUnknown);
+  CHECK(collective_of_call("") == Collective::kUnknown);
+}
+
+TEST_CASE("a frame's operation") {
+  SECTION("one call by its Python and by its native function") {
+    CHECK(same_call(in_python("all_reduce"), in_native("c10d::ProcessGroupGloo::allreduce(std::vector<at::Tensor>&)")));
+    CHECK(same_call(in_python("_all_gather_base"), in_python("all_gather_into_tensor")));
+    CHECK_FALSE(same_call(in_python("all_gather"), in_python("all_gather_object")));
+    CHECK_FALSE(same_call(in_python("all_reduce"), in_python("reduce")));
+  }
+  SECTION("one that its name for people does not spell") {
+    const Operation reduction = in_native("c10d::Reducer::finalize_backward()");
+    CHECK(reduction.kind == OperationKind::kCollective);
+    CHECK(reduction.collective == Collective::kAllReduce);
+    CHECK(reduction.name == "DDP's gradient all-reduce");
+    CHECK_FALSE(same_call(reduction, in_python("all_reduce")));
+  }
+  SECTION("which way a message goes") {
+    CHECK((in_python("isend").sends && !in_python("isend").receives));
+    CHECK((in_native("MPI_Mprobe").receives && !in_native("MPI_Mprobe").sends));
+    CHECK((in_native("PMPI_Sendrecv").sends && in_native("PMPI_Sendrecv").receives));
+    CHECK((!in_native("MPI_Waitall").sends && !in_native("MPI_Waitall").receives));
+    CHECK(in_native("MPI_Waitall").kind == OperationKind::kMessage);
+  }
+  SECTION("what comes before the first collective") {
+    CHECK(in_native("ncclCommInitRankConfig").kind == OperationKind::kSetUp);
+    CHECK(same_call(in_native("ncclCommInitRankConfig"), in_native("c10d::ProcessGroupNCCL::initNCCLComm(int)")));
+    CHECK(in_native("c10d::TCPStore::get(std::string const&)").kind == OperationKind::kStore);
+  }
+  SECTION("barriers") {
+    CHECK(in_python("monitored_barrier").collective == Collective::kBarrier);
+    CHECK(in_native("MPI_Barrier").collective == Collective::kBarrier);
+    CHECK(in_python("wait_for", "multiprocessing/synchronize.py").collective == Collective::kBarrier);
+  }
+  SECTION("one that many share") {
+    CHECK(in_native("c10d::Work::wait(std::chrono::milliseconds)").generic);
+    CHECK_FALSE(in_python("all_reduce").generic);
+  }
+  SECTION("none") {
+    CHECK(in_python("fit", "lightning/trainer.py").is_none());
+    CHECK(in_python("wait", "subprocess.py").is_none());
+  }
+}
