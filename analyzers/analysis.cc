@@ -1,7 +1,9 @@
 #include "analyzers/analysis.h"
 
+#include "analyzers/candidates.h"
 #include "analyzers/rank_activity.h"
 #include "analyzers/standing.h"
+#include "analyzers/waits.h"
 
 namespace rankstacks {
 
@@ -15,7 +17,11 @@ Analysis analyze(const JobSnapshot& job) {
     for (const auto& [rank, thread] : cluster.members) analysis.cluster_of[rank][thread] = cluster.id;
   const std::vector<Standing> standings = standings_of(job, analysis.roles, analysis.clusters);
   analysis.activities = activities_of(job, standings);
-  analysis.verdict = judge(job, analysis.roles, standings);
+  const Waits waits(job, standings);
+  analysis.verdict = judge(job, analysis.roles, standings, waits);
+  analysis.waits = WaitGraph(job, standings, waits);
+  analysis.verdict.chains = chains_of(analysis.waits, analysis.verdict.suspects);
+  if (analysis.verdict.status == VerdictStatus::kUndecided) analysis.verdict.candidates = candidates_of(job, standings, waits);
   return analysis;
 }
 

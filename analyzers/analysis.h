@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyzers/reason.h"
+#include "analyzers/wait_graph.h"
 #include "model/snapshot.h"
 
 namespace rankstacks {
@@ -59,11 +60,22 @@ inline constexpr const char* kAllRanks = "all ranks, as no groups are known";
 inline constexpr const char* kInferredFromStacks = "inferred from the stacks: most stand alike";
 inline constexpr const char* kFromLaunches = "NCCL's communicators";
 
+// A rank to look at first where the verdict is undecided. It accuses nobody.
+struct Candidate {
+  std::size_t rank = 0;                 // index into JobSnapshot::ranks
+  Reason reason = Reason::kNone;
+  std::string would_decide;             // "--gpu", "a longer look (--samples 20)"
+  std::string summary;
+};
+
 struct Verdict {
   VerdictStatus status = VerdictStatus::kUndecided;
+  Doubt doubt = Doubt::kNone;
   std::string summary;
   std::vector<Suspect> suspects;
-  std::string reference;                // how it is known which ranks should be alike: one of kFromGroups ..., "": nothing was compared
+  std::vector<WaitChain> chains;        // how somebody depends on a suspect, and on what that one waits: one for each of the first suspects
+  std::vector<Candidate> candidates;    // best first; only where the status is undecided
+  std::string reference = {};           // how it is known which ranks should be alike: one of kFromGroups ..., "": nothing was compared
 };
 
 struct Analysis {
@@ -72,6 +84,7 @@ struct Analysis {
   std::vector<Cluster> clusters;
   std::vector<std::optional<RankActivity>> activities;   // [rank index]; nothing: a child, or its frames do not tell
   Verdict verdict;
+  WaitGraph waits;
 };
 
 Analysis analyze(const JobSnapshot& job);
@@ -79,7 +92,6 @@ Analysis analyze(const JobSnapshot& job);
 // The parts, each in its own file.
 std::vector<std::vector<Role>> assign_roles(const JobSnapshot& job);
 std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles);
-struct Standing;   // standing.h
-Verdict judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings);
+Verdict judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings, const Waits& waits);
 
 }  // namespace rankstacks

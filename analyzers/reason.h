@@ -14,6 +14,13 @@ enum class VerdictStatus : std::uint8_t {
 };
 std::string_view to_string(VerdictStatus status);   // "undecided"
 
+// What a verdict that nobody moves, or that all do, rests on, where a longer look may tell otherwise.
+enum class Doubt : std::uint8_t {
+  kNone,
+  kGpuWaits,       // all that is seen is waits for GPUs: a step may be long
+  kLoops,          // all run, each at one place: an endless loop, or a long computation
+};
+
 // In the order of their words, which is the order in which a summary lists them.
 enum class Reason : std::uint8_t {
   kNone,           // "": a wait for the other ranks, or the frames do not tell

@@ -101,8 +101,8 @@ double confidence_for(const JobSnapshot& job, const Standing& s, const Tally& ta
 
 class Judge {
  public:
-  Judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, std::vector<Standing> standings)
-      : job_(job), roles_(roles), standings_(std::move(standings)), waits_(job, standings_), messengers_(find_messengers(job, roles)) {
+  Judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings, const Waits& waits)
+      : job_(job), roles_(roles), standings_(standings), waits_(waits), messengers_(find_messengers(job, roles)) {
     for (std::size_t i = 0; i < standings_.size(); ++i) {
       const Standing& s = standings_[i];
       if (s.stranger) {
@@ -160,7 +160,10 @@ class Judge {
     if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < compared_) summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
     if (!tally_.partial.empty()) summary += fmt::format("; {} {} read only in part", name_ranks(job_, tally_.partial), tally_.partial.size() == 1 ? "was" : "were");
     if (const std::string told = describe_messengers(job_, messengers_); !told.empty()) summary += "; " + told;
-    return {status, std::move(summary), {}, ""};
+    Verdict verdict;
+    verdict.status = status;
+    verdict.summary = std::move(summary);
+    return verdict;
   }
   Verdict undecided(std::string summary) const { return make(VerdictStatus::kUndecided, std::move(summary)); }
 
@@ -475,7 +478,11 @@ class Judge {
                                            name_collectives(standings_[tally_.waiting.front()].gpu),
                                            differences.empty() ? "the network (NICs, switches), NVLink, or a call that differs in size or group" : differences));
     }
-    if (!deadlock) return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these frames (network, GPU) or in a rank's other threads", waiting));
+    if (!deadlock) {
+      Verdict symmetric = make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these frames (network, GPU) or in a rank's other threads", waiting));
+      if (tally_.waits_for_gpu_only && may_look_longer()) symmetric.doubt = Doubt::kGpuWaits;
+      return symmetric;
+    }
     if (deadlock->suspects.empty()) return undecided(fmt::format("{} at different places; {}", waiting, deadlock->explanation));
     std::vector<Suspect> suspects;
     for (const Blame& blame : deadlock->suspects) suspects.push_back(suspect(standings_[blame.standing], blame.reason, bounded(blame.confidence)));
@@ -487,6 +494,21 @@ class Judge {
 
   bool told_by_gpus() const {
     return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return standings_[i].gpu.in_collective(); });
+  }
+
+  // Between the first and the last look, of the thread that was looked at longest.
+  double longest_span_ms() const {
+    double longest = 0;
+    for (const Standing& s : standings_)
+      if (s.readable && !s.stranger)
+        if (const auto& motion = thread_that_told(job_, s).motion) longest = std::max(longest, motion->span_ms);
+    return longest;
+  }
+  bool may_look_longer() const { return several_looks_ && std::all_of(job_.ranks.begin(), job_.ranks.end(), [](const RankSnapshot& rank) { return rank.source == Source::kLive; }); }
+  // Longer than most steps.
+  bool have_looked_long() const { return longest_span_ms() >= 5000; }
+  bool loop_at_one_place() const {
+    return several_looks_ && std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return standings_[i].pace == Pace::kRuns && standings_[i].busy; });
   }
 
   Verdict of_nobody_waits() const {
@@ -523,10 +545,20 @@ class Judge {
       running += one.pace == Pace::kUnknown ? thread_that_told(job_, one).state == 'R' : one.pace != Pace::kStill;
       places[place_key(job_, standings_[i])].push_back(i);
     }
+    if (const bool all_loop = running == tally_.elsewhere.size() && tally_.failed.empty() && places.size() == 1 && loop_at_one_place(); all_loop && have_looked_long())
+      return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; for {:.0f} s none got on: a loop without an end, or one long computation", describe_suspect(job_, standings_[tally_.elsewhere.front()],
+                  reason_for(standings_[tally_.elsewhere.front()])), longest_span_ms() / 1000));
+    else if (all_loop && may_look_longer()) {
+      Verdict healthy = make(VerdictStatus::kHealthy, "nothing is seen to be stuck: every rank runs, each at the same place at every look");
+      healthy.doubt = Doubt::kLoops;
+      return healthy;
+    }
     if (running == tally_.elsewhere.size() && tally_.failed.empty()) return make(VerdictStatus::kHealthy, several_looks_ ? "nothing is stuck: every rank moves, none waits for another" : "nothing is stuck at this moment: every rank is running, none waits for another");
     if (places.size() == 1 && running == 0 && tally_.failed.empty()) {
       const Standing& s = standings_[tally_.elsewhere.front()];
-      return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
+      Verdict symmetric = make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
+      if (s.doing.activity == Activity::kGpuWait && may_look_longer()) symmetric.doubt = Doubt::kGpuWaits;
+      return symmetric;
     }
     const auto largest = std::max_element(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
     if (active == 0 && places.size() == 2 && largest->second.size() * 2 > tally_.elsewhere.size()) {
@@ -541,8 +573,8 @@ class Judge {
 
   const JobSnapshot& job_;
   const std::vector<std::vector<Role>>& roles_;
-  std::vector<Standing> standings_;
-  Waits waits_;
+  const std::vector<Standing>& standings_;
+  const Waits& waits_;
   std::vector<Evidence> messengers_;
   Tally tally_;
   std::size_t compared_ = 0;      // standings that are no strangers
@@ -551,6 +583,8 @@ class Judge {
 
 }  // namespace
 
-Verdict judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings) { return Judge(job, roles, standings).verdict(); }
+Verdict judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings, const Waits& waits) {
+  return Judge(job, roles, standings, waits).verdict();
+}
 
 }  // namespace rankstacks

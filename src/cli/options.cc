@@ -110,6 +110,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   std::string format = "text", color = "auto", threads, unwinder = "auto";
   bool no_inlines = false;
   double interval = std::chrono::duration<double>(LiveRequest().interval).count();
+  double max_wait = std::chrono::duration<double>(Options().max_wait).count();
   double timeout = std::chrono::duration<double>(CaptureOptions::kDefaultTimeout).count();
   std::vector<std::string> pid_words;
   std::string nvml_folder, gpu_core, memory;
@@ -158,6 +159,11 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   pids->excludes(job);
   auto* samples = attach->add_option("--samples", options.live.samples, "looks at the job: several tell what moves from what is stuck; more are taken where the default leaves that open")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();
   auto* pause = attach->add_option("--interval", interval, "from one look to the next")->type_name("SECONDS")->check(a_number())->check(CLI::Range(0.0, 3600.0))->capture_default_str();
+  attach->add_option("--max-wait", max_wait, "look on for so long where all that is seen is waits for GPUs, or loops, which a long step shows as well; not with --samples or --interval")
+      ->type_name("SECONDS")
+      ->check(a_number())
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
   auto* gpu = attach->add_flag("--gpu", options.gpu.sessions,
                                "also what runs on the ranks' GPUs: each GPU stands still for milliseconds, attaching takes about a second; drivers before 590 keep some memory loaded for it");
   attach->add_option("--gpu-core", gpu_core, "write a lightweight GPU core of each rank to FILE.rankN")->type_name("FILE")->needs(gpu);
@@ -223,6 +229,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   options.all_threads = threads == "all";
   options.capture.unwinder = unwinder == "libunwind" ? UnwinderChoice::kLibunwind : unwinder == "libdwfl" ? UnwinderChoice::kLibdwfl : UnwinderChoice::kAuto;
   options.capture.symbols.inlines = !no_inlines;
+  options.max_wait = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(max_wait));
   options.looks_as_needed = attach->parsed() && samples->count() == 0 && pause->count() == 0;
   options.live.interval = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval));
   options.capture.timeout = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(timeout));

@@ -22,6 +22,7 @@ enum class Color { kAuto, kAlways, kNever };
 struct Options {
   enum class Command { kAttach, kCore, kReport, kDoctor } command = Command::kAttach;
   LiveRequest live;
+  std::chrono::steady_clock::duration max_wait = std::chrono::seconds(10);   // --max-wait: for how long a job is looked at that only waits for GPUs, or loops
   bool looks_as_needed = false;            // neither --samples nor --interval was given: more looks where the first few leave it open
   GpuRequest gpu;
   std::vector<std::string> paths;          // cores or snapshots

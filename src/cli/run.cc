@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 #include "analyzers/analysis.h"
-#include "analyzers/motion.h"
 #include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "capture/capture_job.h"
 #include "capture/job_processes.h"
+#include "cli/look_as_needed.h"
 #include "cli/options.h"
 #include "doctor/doctor.h"
 #include "doctor/job_pids.h"
@@ -125,57 +125,6 @@ bool write_report(const Options& options, const std::string& text, std::ostream&
   const int why = write_report_file(options.output, text);
   if (why != 0) print_error(err, sanitize(options.output) + ": cannot be written: " + std::strerror(why), "");
   return why == 0;
-}
-
-// All looks as one snapshot.
-JobSnapshot look_at(const LiveRequest& request, const CaptureOptions& options) {
-  LiveCapture capture = capture_live(request, options);
-  const auto ran = [&](Tid tid) {
-    const auto found = capture.ran.find(tid);
-    return found == capture.ran.end() ? Ran{} : Ran{found->second.cpu_ms, found->second.runs};
-  };
-  fold_looks(capture.job, capture.later, ran, std::chrono::duration<double, std::milli>(capture.between).count());
-  return std::move(capture.job);
-}
-
-// A thread of the program's own that woke up again and again between the looks: a poller, or one that takes short steps.
-bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis) {
-  constexpr double kRunsPerSecond = 20;
-  for (std::size_t r = 0; r < job.ranks.size(); ++r)
-    for (std::size_t t = 0; t < job.ranks[r].threads.size(); ++t) {
-      const auto& motion = job.ranks[r].threads[t].motion;
-      const Role role = analysis.roles[r][t];
-      const bool own = role == Role::kMain || role == Role::kPython || role == Role::kNative;
-      if (own && motion && static_cast<double>(motion->runs) * 1000 > kRunsPerSecond * motion->span_ms) return true;
-    }
-  return false;
-}
-
-// Ranks at work, and nobody seen to get on: a few looks hit the same place by chance.
-bool is_left_open(const JobSnapshot& job, const Analysis& analysis) {
-  if (analysis.verdict.status == VerdictStatus::kSymmetric) return some_own_thread_wakes(job, analysis);
-  if (analysis.verdict.status != VerdictStatus::kUndecided) return false;
-  return std::any_of(analysis.activities.begin(), analysis.activities.end(), [&](const std::optional<RankActivity>& activity) {
-    return activity && (activity->moves.value_or(false) || job.ranks[activity->evidence.rank].threads[activity->evidence.thread].state == 'R');
-  });
-}
-
-// `analysis`: of what is returned, where it was made on the way.
-JobSnapshot look_as_needed(const Options& options, std::optional<Analysis>& analysis) {
-  JobSnapshot job = look_at(options.live, options.capture);
-  if (!options.looks_as_needed || job.ranks.empty()) return job;
-  analysis = analyze(job);
-  if (!is_left_open(job, *analysis)) return job;
-  analysis.reset();
-  LiveRequest more = options.live;
-  // Two seconds of looks: the more of them, the rarer that all hit one place of a job that moves. A look at thousands of threads takes longer.
-  std::size_t threads = 0;
-  for (const RankSnapshot& rank : job.ranks) threads += rank.threads.size();
-  const bool many = threads > 1000;
-  more.samples = many ? 8 : 20;
-  more.interval = std::chrono::milliseconds(many ? 250 : 100);
-  more.glances = true;
-  return look_at(more, options.capture);
 }
 
 // What it costs is said before it is done.

@@ -38,6 +38,8 @@ class Writer {
     if (const auto clusters = gpu_clusters(job_); !clusters.empty()) write_gpu_clusters(json_, clusters, [this](std::size_t rank) { label(rank); });
     json_.key("verdict");
     verdict();
+    json_.key("waits");
+    wait_graph();
     json_.close();
     return json_.take() + "\n";
   }
@@ -375,7 +377,7 @@ class Writer {
     for (const Suspect& suspect : verdict.suspects) {
       json_.open('{', true);
       json_.key("rank");
-      suspect.rank == SIZE_MAX ? json_.number(suspect.missing_rank) : label(suspect.rank);
+      suspect_rank(suspect);
       json_.field("reason", std::string(to_string(suspect.reason)));
       json_.key("confidence"), json_.number(suspect.confidence);
       json_.field("summary", suspect.summary);
@@ -390,6 +392,88 @@ class Writer {
         json_.close();
       }
       json_.close();
+      json_.close();
+    }
+    json_.close();
+    chains(verdict);
+    candidates(verdict);
+    json_.close();
+  }
+
+  void suspect_rank(const Suspect& suspect) { suspect.rank == SIZE_MAX ? json_.number(suspect.missing_rank) : label(suspect.rank); }
+
+  // The members that a node of the graph has, of a chain's link and of the graph alike.
+  void node(const WaitNode& node) {
+    json_.key("rank");
+    if (node.rank) label(*node.rank);
+    else if (node.kind == NodeKind::kMissingRank) json_.number(node.missing_rank);
+    else json_.null();
+    json_.key("tid");
+    if (node.rank && node.thread) json_.number(job_.ranks[*node.rank].threads[*node.thread].tid);
+    else json_.null();
+    json_.field("text", node.text);
+  }
+
+  void chains(const Verdict& verdict) {
+    json_.key("chains");
+    json_.open('[', true);
+    for (const WaitChain& chain : verdict.chains) {
+      json_.open('{', true);
+      json_.key("suspect");
+      suspect_rank(verdict.suspects[chain.suspect]);
+      json_.key("from");
+      chain.from ? label(*chain.from) : json_.null();
+      json_.key("links");
+      json_.open('[', true);
+      for (const WaitChain::Link& link : chain.links) {
+        const WaitNode& of = analysis_.waits.nodes()[link.node];
+        json_.open('{');
+        json_.field("node", std::string(to_string(of.kind)));
+        node(of);
+        json_.key("evidence");
+        link.evidence ? json_.string(std::string(to_string(*link.evidence))) : json_.null();
+        json_.close();
+      }
+      json_.close();
+      json_.close();
+    }
+    json_.close();
+  }
+
+  void candidates(const Verdict& verdict) {
+    json_.key("candidates");
+    json_.open('[', true);
+    for (const Candidate& candidate : verdict.candidates) {
+      json_.open('{');
+      json_.key("rank"), label(candidate.rank);
+      json_.key("reason");
+      candidate.reason == Reason::kNone ? json_.null() : json_.string(std::string(to_string(candidate.reason)));
+      json_.field("would_decide", candidate.would_decide);
+      json_.field("summary", candidate.summary);
+      json_.close();
+    }
+    json_.close();
+  }
+
+  void wait_graph() {
+    json_.open('{', true);
+    json_.key("nodes");
+    json_.open('[', true);
+    for (const WaitNode& one : analysis_.waits.nodes()) {
+      json_.open('{');
+      json_.field("kind", std::string(to_string(one.kind)));
+      node(one);
+      json_.close();
+    }
+    json_.close();
+    json_.key("edges");
+    json_.open('[', true);
+    for (const WaitEdge& edge : analysis_.waits.edges()) {
+      json_.open('{');
+      json_.key("from"), json_.number(edge.from);
+      json_.key("to"), json_.number(edge.to);
+      json_.field("evidence", std::string(to_string(edge.evidence)));
+      json_.field("certainty", std::string(to_string(edge.certainty)));
       json_.close();
     }
     json_.close();

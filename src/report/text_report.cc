@@ -10,6 +10,7 @@
 #include "model/rank_set.h"
 #include "report/report.h"
 #include "report/sanitize.h"
+#include "report/text_chains.h"
 #include "report/text_clusters.h"
 #include "report/text_gpus.h"
 #include "report/text_threads.h"
@@ -93,7 +94,8 @@ std::string totals(const JobSnapshot& job) {
   return figures.empty() ? text : text + "; " + figures;
 }
 
-Lines headline(const JobSnapshot& job, const Verdict& verdict, const TextStyle& style, std::size_t width) {
+Lines headline(const JobSnapshot& job, const Analysis& analysis, const TextStyle& style, std::size_t width) {
+  const Verdict& verdict = analysis.verdict;
   std::string status(to_string(verdict.status));
   std::transform(status.begin(), status.end(), status.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   Lines lines = wrap(status + ": " + sanitize(verdict.summary) + ".", width, 2);
@@ -106,6 +108,8 @@ Lines headline(const JobSnapshot& job, const Verdict& verdict, const TextStyle& 
     const std::string advice = fmt::format("-> {} (confidence {:.2f}{})", sanitize(first.advice), first.confidence, reference);
     for (std::string& line : wrap(advice, width - 2, 3)) lines.push_back("  " + line);
   }
+  for (const std::string& more : {describe_chain(job, analysis), describe_candidates(job, verdict)})
+    for (std::string& line : wrap(more, width - 2, 3)) lines.push_back("  " + line);
   for (std::string& line : wrap(totals(job), width, 2)) lines.push_back(std::move(line));
   return lines;
 }
@@ -141,7 +145,7 @@ std::string text_report(const JobSnapshot& job, const Analysis& analysis, const 
   const NormalizedFrames frames(job.frames);
   const ClusterView view{job, analysis, frames, style, width};
 
-  const Lines head = headline(job, analysis.verdict, style, width);
+  const Lines head = headline(job, analysis, style, width);
   const Lines problems = problem_lines(job, style, width);
   // With everything open the other threads may take what they need; a full screen gives them a third.
   constexpr std::size_t kAll = SIZE_MAX, kOthers = 10, kChildren = 5, kGpus = 6, kLeastClusters = 3;

@@ -56,7 +56,7 @@ def rank_name(value):
 
 
 REPORT = {"schema": one_of(1), "tool": anything, "captured_at": lambda value: re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", value) is not None,
-          "ranks": list_of(anything), "clusters": list_of(anything), "verdict": anything}
+          "ranks": list_of(anything), "clusters": list_of(anything), "verdict": anything, "waits": anything}
 TOOL = {"name": one_of("rankstacks"), "version": text}
 RANK = {"rank": or_null(number), "world_size": or_null(number), "local_rank": or_null(number), "coordinates": or_null(numbers), "kind": one_of("rank", "child"), "parent": or_null(number),
         "host": text, "pid": number, "source": text, "captured_offset_ms": or_null(real), "path": or_null(text), "executable": or_null(text),
@@ -79,7 +79,14 @@ NATIVE = {"function": or_null(text), "module": or_null(text), "file": or_null(te
           "offset": or_null(hexadecimal), "inlined": boolean}
 PYTHON = {"function": text, "qualname": or_null(text), "file": text, "line": or_null(number)}
 CLUSTER = {"id": number, "role": text, "ranks": list_of(rank_name), "threads": number, "odd": boolean, "frames": list_of(anything)}
-VERDICT = {"status": one_of("culprit", "symmetric", "healthy", "undecided"), "summary": text, "reference": or_null(text), "suspects": list_of(anything)}
+VERDICT = {"status": one_of("culprit", "symmetric", "healthy", "undecided"), "summary": text, "reference": or_null(text), "suspects": list_of(anything), "chains": list_of(anything), "candidates": list_of(anything)}
+NODES = ("thread", "process", "operation", "ranks", "missing-rank", "lock", "kernel", "descriptor", "timer")
+WAIT_EVIDENCE = ("frame", "system-call", "state", "memory", "group", "kernel", "process", "others")
+CHAIN = {"suspect": rank_name, "from": or_null(rank_name), "links": list_of(anything)}
+LINK = {"node": one_of(*NODES), "rank": or_null(rank_name), "tid": or_null(number), "text": text, "evidence": one_of(None, *WAIT_EVIDENCE)}
+CANDIDATE = {"rank": rank_name, "reason": one_of(None, *REASONS), "would_decide": text, "summary": text}
+NODE = {"kind": one_of(*NODES), "rank": or_null(rank_name), "tid": or_null(number), "text": text}
+EDGE = {"from": number, "to": number, "evidence": one_of(*WAIT_EVIDENCE), "certainty": one_of("possible", "likely", "certain")}
 SUSPECT = {"rank": rank_name, "reason": one_of(*REASONS), "confidence": real, "summary": text, "advice": text, "evidence": list_of(anything)}
 NCCL = {"version": text, "answers": one_of(1, 2), "communicators": list_of(anything)}
 COMMUNICATOR = {"hash": text, "secondary_hash": text, "size": number, "members": list_of(anything), "missing": list_of(anything)}
@@ -274,6 +281,19 @@ def errors_in(report):
             if checker.object(suspect, SUSPECT, "suspect"):
                 for evidence in suspect["evidence"]:
                     checker.object(evidence, EVIDENCE, "evidence")
+        for chain in report["verdict"]["chains"]:
+            if checker.object(chain, CHAIN, "chain"):
+                for link in chain["links"]:
+                    checker.object(link, LINK, "chain link")
+        for candidate in report["verdict"]["candidates"]:
+            checker.object(candidate, CANDIDATE, "candidate")
+        if report["verdict"]["candidates"] and report["verdict"]["status"] != "undecided":
+            checker.errors.append("verdict %s has candidates" % report["verdict"]["status"])
         if (report["verdict"]["status"] == "culprit") != bool(report["verdict"]["suspects"]):
             checker.errors.append("verdict %s with %d suspects" % (report["verdict"]["status"], len(report["verdict"]["suspects"])))
+    for node in report["waits"]["nodes"]:
+        checker.object(node, NODE, "waits.nodes")
+    for edge in report["waits"]["edges"]:
+        if checker.object(edge, EDGE, "waits.edges") and max(edge["from"], edge["to"]) >= len(report["waits"]["nodes"]):
+            checker.errors.append("an edge to a node that is not there: %r" % edge)
     return checker.errors

@@ -1,0 +1,59 @@
+#include "analyzers/candidates.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "analyzers/verdict_words.h"
+
+namespace rankstacks {
+namespace {
+
+Reason reason_for(const Standing& s) {
+  if (s.dead_child) return Reason::kWorkerDead;
+  return s.readable ? reason_of(s.doing.activity) : Reason::kNone;
+}
+
+std::string would_decide(const JobSnapshot& job, const Standing& s) {
+  const RankSnapshot& rank = job.ranks[s.rank];
+  if (s.gpu_only) return "the core of its process";
+  if (!s.readable) return "its stacks: see what its problems say";
+  if (rank.source == Source::kCore) return "a look at the job while it lives, or the cores of all of its ranks";
+  if (s.doing.activity == Activity::kGpuWait && s.gpu.activity == GpuActivity::kUnknown) return "--gpu";
+  if (s.unknown() && rank.status != Status::kComplete) return "what is missing of its stacks: see its problems";
+  return "a longer look (--samples 40)";
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates_of(const JobSnapshot& job, const std::vector<Standing>& standings, const Waits& waits) {
+  // Of ranks that nobody is seen to need, those at a place of few before those at the place of most.
+  std::map<std::string, std::size_t> at_place;
+  for (const Standing& s : standings)
+    if (s.readable && !s.stranger) ++at_place[place_key(job, s)];
+  struct Rated {
+    std::tuple<bool, bool, bool, bool, std::size_t> rating;   // the smaller, the better
+    std::size_t standing;
+  };
+  std::vector<Rated> rated;
+  for (std::size_t i = 0; i < standings.size(); ++i) {
+    const Standing& s = standings[i];
+    if (s.stranger || s.ended || (s.readable && s.waits() && !waits.is_needed(i))) continue;
+    const bool tells = s.readable && !s.unknown();
+    rated.push_back({{!waits.is_needed(i), s.waits(), !tells, s.active(), s.readable ? at_place[place_key(job, s)] : 0}, i});
+  }
+  // All alike, and nobody who is needed: any of them is as good as the next.
+  if (rated.size() > 1 && std::all_of(rated.begin(), rated.end(), [&](const Rated& one) { return std::get<0>(one.rating) && one.rating == rated.front().rating; })) return {};
+  std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) { return a.rating < b.rating; });
+  if (rated.size() > kMaxCandidates) rated.resize(kMaxCandidates);
+  std::vector<Candidate> candidates;
+  for (const Rated& one : rated) {
+    const Standing& s = standings[one.standing];
+    std::string summary = !s.readable ? "could not be read" : s.unknown() ? "its frames do not tell what it does" : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
+    candidates.push_back({s.rank, reason_for(s), would_decide(job, s), std::move(summary)});
+  }
+  return candidates;
+}
+
+}  // namespace rankstacks

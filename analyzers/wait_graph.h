@@ -1,0 +1,102 @@
+// Who waits for what, down to threads, as one graph: what stands behind a verdict, link by link.
+//
+//     thread 4711 (rank 0) ──frame──> operation: all_reduce of group 0 ──group──> thread 4801 (rank 1)
+//                                                                                    │ memory
+//     timer <──system call── thread 4855 (rank 1), "reporter" <──memory── native lock <┘
+//
+// A node is a thread, or what a thread can wait for; an edge says *waits for*, by which evidence, and how certain that is. A node without an edge out is where a
+// wait ends. The graph has what the analyzers know of a job, in their words; it decides nothing by itself yet: suspects are the verdict's (verdict.cc).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/snapshot.h"
+
+namespace rankstacks {
+
+struct Standing;   // standing.h
+struct Suspect;    // analysis.h
+class Waits;       // waits.h
+
+enum class NodeKind : std::uint8_t {
+  kThread,
+  kProcess,        // as a whole: one that has ended, a child whose threads are not known
+  kOperation,      // a collective, a message, a wait in the store: of all ranks that wait in it alike
+  kRanks,          // several ranks, of which each is needed
+  kMissingRank,    // a rank that is needed, and was not looked at or is not there
+  kLock,
+  kKernel,         // on a GPU of the rank's
+  kDescriptor,     // a file, pipe or socket
+  kTimer,
+};
+std::string_view to_string(NodeKind kind);           // "thread"
+
+enum class WaitEvidence : std::uint8_t {
+  kFrame,          // a frame of a table of rules (activity_rules)
+  kSystemCall,     // the system call and its descriptor
+  kState,          // the kernel's state of a thread or process
+  kMemory,         // a lock's owner, the holder of the GIL
+  kGroup,          // the members of a process group, or the other end of a message
+  kKernel,         // what runs on the GPU
+  kProcess,        // parent and child
+  kOthers,         // what the other ranks or threads do
+};
+std::string_view to_string(WaitEvidence evidence);   // "system-call"
+
+enum class Certainty : std::uint8_t { kPossible, kLikely, kCertain };
+std::string_view to_string(Certainty certainty);
+
+struct WaitNode {
+  NodeKind kind = NodeKind::kThread;
+  std::optional<std::size_t> rank;       // index into JobSnapshot::ranks
+  std::optional<std::size_t> thread;     // index into its threads
+  int missing_rank = -1;                 // kMissingRank
+  std::string text;                      // "in all_reduce (step at train.py:17)"
+};
+
+struct WaitEdge {
+  std::size_t from = 0, to = 0;          // indices of nodes
+  WaitEvidence evidence = WaitEvidence::kFrame;
+  Certainty certainty = Certainty::kLikely;
+};
+
+class WaitGraph {
+ public:
+  WaitGraph() = default;
+  WaitGraph(const JobSnapshot& job, const std::vector<Standing>& standings, const Waits& waits);
+
+  const std::vector<WaitNode>& nodes() const { return nodes_; }
+  const std::vector<WaitEdge>& edges() const { return edges_; }
+  // Indices of the edges that begin there, the most certain first.
+  const std::vector<std::size_t>& edges_from(std::size_t node) const { return out_[node]; }
+  const std::vector<std::size_t>& edges_to(std::size_t node) const { return in_[node]; }
+  // The thread by which a rank is compared with the others; nothing: a child, or one that could not be read.
+  std::optional<std::size_t> node_of_rank(std::size_t rank) const;
+  std::optional<std::size_t> node_of_missing(int rank) const;
+
+ private:
+  friend class WaitGraphBuilder;
+  std::vector<WaitNode> nodes_;
+  std::vector<WaitEdge> edges_;
+  std::vector<std::vector<std::size_t>> out_, in_;
+  std::vector<std::optional<std::size_t>> of_rank_;
+};
+
+// How a suspect holds up somebody: from a rank that depends on it, over the suspect, to where its own wait ends or closes a circle.
+struct WaitChain {
+  struct Link {
+    std::size_t node = 0;
+    std::optional<WaitEvidence> evidence;   // of the edge to the next link; the last has none
+  };
+  std::size_t suspect = 0;                  // index into Verdict::suspects
+  std::optional<std::size_t> from;          // index into JobSnapshot::ranks; nothing: nobody is seen to depend on it
+  std::vector<Link> links;
+};
+std::vector<WaitChain> chains_of(const WaitGraph& graph, const std::vector<Suspect>& suspects);
+
+}  // namespace rankstacks
