@@ -387,6 +387,10 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     doing.activity = best->activity;
     doing.by_frame = true;
     doing.operation = operation_of(*best, job_.frames[thread.frames[doing.frame]]);
+    doing.in_teardown = main_program_ended(job_, job_.ranks[rank], thread) || std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
+                          const ActivityRule* rule = rules_.of(job_.frames, id);
+                          return rule != nullptr && rule->operation.kind == OperationKind::kTeardown;
+                        });
     return doing;
   }
   return by_leaf(job_, job_.ranks[rank], thread, doing);

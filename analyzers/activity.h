@@ -24,6 +24,7 @@ struct Doing {
   std::size_t frame = 0;               // index of the frame that told (0 where the system call or state did)
   bool by_frame = false;               // a frame of the table told, rather than the system call or what was left over
   Operation operation;                 // none: only the activity is known
+  bool in_teardown = false;            // the main program has ended: it does this on its way out
 };
 
 // The rule of each frame, looked up once. Ranks share their native functions, under other addresses. The table of frames must outlive it, and

@@ -12,6 +12,8 @@ using C = Collective;
 using K = OperationKind;
 using M = ActivityMatch;
 
+constexpr NamedOperation kTeardown{.kind = K::kTeardown};   // CPython: Modules/atexitmodule.c, Python/pylifecycle.c; glibc: stdlib/exit.c
+
 // Order matters within one frame only: the first that holds. PyTorch names are from 1.13 to 2.15.
 constexpr ActivityRule kRules[] = {
     // The rendezvous store. torch/csrc/distributed/c10d: TCPStore.cpp, PrefixStore.cpp, FileStore.cpp, HashStore.cpp, socket.cpp
@@ -179,19 +181,19 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "_PyErr_Print", "", A::kException},
     {M::kNativePrefix, "PyErr_Display", "", A::kException},
     {M::kNativePrefix, "_PyErr_Display", "", A::kException},
-    {M::kNativePrefix, "atexit_callfuncs", "", A::kException},
-    {M::kNativePrefix, "_PyAtExit_Call", "", A::kException},
-    {M::kNativePrefix, "Py_Finalize", "", A::kException},
-    {M::kNativePrefix, "Py_Exit", "", A::kException},
-    {M::kNativePrefix, "wait_for_thread_shutdown", "", A::kException},
-    {M::kNativePrefix, "__run_exit_handlers", "", A::kException},
+    {M::kNativePrefix, "atexit_callfuncs", "", A::kException, kTeardown},
+    {M::kNativePrefix, "_PyAtExit_Call", "", A::kException, kTeardown},
+    {M::kNativePrefix, "Py_Finalize", "", A::kException, kTeardown},
+    {M::kNativePrefix, "Py_Exit", "", A::kException, kTeardown},
+    {M::kNativePrefix, "wait_for_thread_shutdown", "", A::kException, kTeardown},
+    {M::kNativePrefix, "__run_exit_handlers", "", A::kException, kTeardown},
     {M::kPython, "print_exception", "/traceback.py", A::kException},
     {M::kPython, "print_exc", "/traceback.py", A::kException},
     {M::kPython, "format_exception", "/traceback.py", A::kException},
     {M::kPython, "format_exc", "/traceback.py", A::kException},
-    {M::kPython, "_shutdown", "/threading.py", A::kException},
-    {M::kPython, "_python_exit", "concurrent/futures/", A::kException},
-    {M::kPython, "_exit_function", "multiprocessing/util.py", A::kException},
+    {M::kPython, "_shutdown", "/threading.py", A::kException, kTeardown},
+    {M::kPython, "_python_exit", "concurrent/futures/", A::kException, kTeardown},
+    {M::kPython, "_exit_function", "multiprocessing/util.py", A::kException, kTeardown},
 
     // Compiling. torch/_dynamo/eval_frame.py and inductor's output_code.py are in every call of compiled code: not listed.
     {M::kPythonFile, "", "torch/_dynamo/convert_frame.py", A::kCompiling},

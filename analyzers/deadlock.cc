@@ -47,6 +47,7 @@ class Explanation {
         return found;
       }
     if (sides_.size() == 1 && !split_by_counter()) return std::nullopt;
+    if (auto found = by_teardown()) return with_reference(std::move(*found), kAllRanks);
     if (auto found = unmatched()) return with_reference(std::move(*found), guessed_ ? kInferredFromStacks : kFromGroups);
     if (auto found = circle_of_groups()) return with_reference(std::move(*found), kFromGroups);
     if (any_side(Activity::kPeerWait)) return Deadlock{{}, "some of them for a lock or a queue between processes: who holds or fills it is not in these frames", false, ""};
@@ -165,6 +166,19 @@ class Explanation {
       if (!others.empty()) found.explanation += (found.explanation.empty() ? "" : ", ") + describe_side(job_, standings_, others);
     }
     return found;
+  }
+
+  // Some call from atexit or the interpreter's end, as after an exception: what they wait for there is no part of what the others are in the middle of.
+  std::optional<Deadlock> by_teardown() const {
+    std::vector<std::size_t> ending;
+    std::size_t all = 0;
+    for (const Side& side : sides_)
+      for (const std::size_t i : side) {
+        ++all;
+        if (standings_[i].doing.in_teardown) ending.push_back(i);
+      }
+    if (ending.empty() || ending.size() * 2 > all) return std::nullopt;
+    return accuse(ending, Reason::kException, kByPlace);
   }
 
   std::optional<Deadlock> unmatched() {

@@ -40,6 +40,7 @@ enum class OperationKind : std::uint8_t {
   kEventLoop,      // an event loop that has nothing to do (asyncio, libuv)
   kLockedDatabase, // another process to leave an SQLite database
   kFileBaton,      // another process's build
+  kTeardown,       // what the interpreter or the C library runs when the main program has ended: atexit's functions, its threads' end
 };
 
 // One operation in two ranks is equal in all but `name`.

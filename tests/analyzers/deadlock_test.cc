@@ -50,6 +50,24 @@ TEST_CASE("groups used in another order") {
   }
 }
 
+TEST_CASE("one that calls a collective on its way out has ended before the others") {
+  LiteralJob literal;
+  const Stack at_exit = Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), py("barrier", kC10d, 2000), py("clean_up", "/home/u/train.py", 70),
+                              nat("atexit_callfuncs", "/usr/bin/python3.11"), nat("Py_FinalizeEx", "/usr/bin/python3.11"), nat("Py_RunMain", "/usr/bin/python3.11")};
+  SECTION("one of four") {
+    for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? at_exit : in_call("all_reduce", 13));
+    CHECK(accused(literal) == Accused{{2, "exception"}});
+  }
+  SECTION("all of them: they wait for something else") {
+    for (int r = 0; r < 4; ++r) literal.rank(r, 4, at_exit);
+    CHECK(accused(literal).empty());
+  }
+  SECTION("three of four: the one that goes on is no less odd") {
+    for (int r = 0; r < 4; ++r) literal.rank(r, 4, r != 2 ? at_exit : in_call("all_reduce", 13));
+    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
+  }
+}
+
 TEST_CASE("what nobody waits for holds up nobody") {
   // 0 and 1 wait for each other's data loader in their own group; 2 and 3 belong to another group and do something else.
   LiteralJob literal;
