@@ -37,7 +37,7 @@ constexpr Words kWords[] = {
     {Reason::kGpuWait, "waits for its GPU", "look at that GPU (nvidia-smi, Xid errors in the kernel log) and at the kernels it runs"},
     {Reason::kGarbageCollection, "is in Python's garbage collector", "look at the finalizer shown, if any; gc.freeze() or collecting on all ranks at the same step keeps ranks together"},
     {Reason::kException, "has raised an exception or is shutting down", "read this rank's own error output: its exception came first, the others only wait"},
-    {Reason::kCrashed, Reason::kCrashed, "start with this core: the signal's thread and its top frames"},
+    {Reason::kCrashed, "crashed", "start with this core: the signal's thread and its top frames"},
     {Reason::kWorkerDead, "has lost a worker process", "find out why the worker died: out of memory (kernel log), /dev/shm full, a crash in the data set"},
     {Reason::kCollectiveMismatch, "calls another collective", "compare the two call sites: a branch that depends on the rank, or one rank an iteration ahead"},
     {Reason::kProcessGroupOrder, "waits in a group out of turn", "let all ranks use their groups in the same order; the call sites are in the two stacks"},

@@ -74,8 +74,8 @@ Waits::Waits(const JobSnapshot& job, const std::vector<Standing>& standings) : n
     const auto has_arrived = [&](std::size_t other) {
       const Standing& o = standings[classes_[other].members.front()];
       if (kind == Kind::kPointToPoint) {
-        const Operation &own = s.doing.operation, &others = o.doing.operation;
-        const bool opposite = kind_of(o) == Kind::kPointToPoint && ((own.sends && others.receives) || (own.receives && others.sends));
+        const Operation &own = s.doing.operation, &opposite_call = o.doing.operation;
+        const bool opposite = kind_of(o) == Kind::kPointToPoint && ((own.sends && opposite_call.receives) || (own.receives && opposite_call.sends));
         const auto own_number = job.ranks[s.rank].rank;
         return opposite && (!o.peer || !own_number || *o.peer == *own_number);
       }

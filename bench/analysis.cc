@@ -76,6 +76,6 @@ int main(int argc, char** argv) {
   measure("analysis in all", [&] { analyze(job); });
   const Analysis analysis = analyze(job);
   measure("text report", [&] { text_report(job, analysis, {}); });
-  fmt::print("verdict: {}: {}\n", analysis.verdict.status, analysis.verdict.summary.substr(0, 160));
+  fmt::print("verdict: {}: {}\n", to_string(analysis.verdict.status), analysis.verdict.summary.substr(0, 160));
   return 0;
 }

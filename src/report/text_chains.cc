@@ -27,11 +27,12 @@ std::string describe_chain(const JobSnapshot& job, const Analysis& analysis) {
   if (verdict.chains.empty() || verdict.chains.front().suspect != 0) return "";
   const WaitChain& chain = verdict.chains.front();
   const auto& nodes = analysis.waits.nodes();
-  const bool more = std::any_of(chain.links.begin(), chain.links.end(), [&](const WaitChain::Link& link) {
+  // One lock with its owner, or one child, is in the summary.
+  const auto steps = std::count_if(chain.links.begin(), chain.links.end(), [&](const WaitChain::Link& link) {
     const NodeKind kind = nodes[link.node].kind;
     return kind == NodeKind::kLock || kind == NodeKind::kProcess || (kind == NodeKind::kThread && job.ranks[*nodes[link.node].rank].kind == RankKind::kChild);
   });
-  if (!more) return "";
+  if (steps < 2) return "";
   std::string text;
   std::optional<std::size_t> rank;
   for (const WaitChain::Link& link : chain.links) {

@@ -16,7 +16,7 @@ Verdict verdict_of(const LiteralJob& literal) { return analyze(literal.job).verd
 
 // "culprit 2:gpu-wait", "symmetric"
 std::string said(const Verdict& v) {
-  std::string text = v.status;
+  std::string text(to_string(v.status));
   for (const Suspect& s : v.suspects) {
     CHECK_FALSE(s.advice.empty());
     text += " " + std::to_string(s.rank) + ":" + std::string(to_string(s.reason));

@@ -79,7 +79,7 @@ TEST_CASE("the loader's worker process tells where the data pipeline stands") {
     RankSnapshot& child = literal.child(102, {});
     child.threads.clear();
     child.status = Status::kFailed;
-    child.problems.push_back({"pid 105: a zombie: it has ended", {}});
+    child.problems.push_back({"pid 105: a zombie: it has ended", {}, ProblemCode::kEnded});
     CHECK(only_rank_2(literal) == "worker-dead");
   }
   SECTION("another rank's dead child tells nothing of this one") {
@@ -301,7 +301,7 @@ TEST_CASE("missing ranks") {
   auto ended = [](LiteralJob& literal, const char* how) -> RankSnapshot& {
     RankSnapshot& rank = literal.process();   // its number ended with its environment
     rank.status = Status::kFailed;
-    rank.problems.push_back({how, {}});
+    rank.problems.push_back({how, {}, ProblemCode::kEnded});
     return rank;
   };
   SECTION("a zombie is the one that is missing") {
@@ -323,7 +323,15 @@ TEST_CASE("missing ranks") {
   }
   SECTION("one that could not be read for another reason is not known to have ended") {
     LiteralJob literal = waiting({0, 1, 3}, 4);
-    ended(literal, "pid 103: traced by pid 7 (gdb)");
+    ended(literal, "pid 103: traced by pid 7 (gdb)").problems.front().code = ProblemCode::kPermission;
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
+  }
+  SECTION("that it has ended is told by the code, whatever the words") {
+    LiteralJob literal = waiting({0, 1, 3}, 4);
+    RankSnapshot& gone = ended(literal, "lorem ipsum");
+    REQUIRE(verdict_of(literal).suspects.size() == 1);
+    CHECK(verdict_of(literal).suspects[0].reason == Reason::kMissing);
+    gone.problems.front() = {"a zombie, no such process", {}, ProblemCode::kPermission};
     CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   }
   SECTION("the last one of a job that has ended") {

@@ -42,9 +42,9 @@ TEST_CASE("another interpreter than the core's, other and missing libraries") {
   LiteralSystem s = with_core();
   TargetFacts& core = s.cores["core.7"];
   core.files[0].opened = core.files[1].opened = core.files[2].opened = false;
-  core.problems = {{"module /usr/bin/python3.11: the core has build-id abcd, /usr/bin/python3.11 has 0123", "give the program"},
-                   {"module /usr/lib/libc.so.6: the core has build-id abcd, /usr/lib/libc.so.6 has 4567", "give the files"},
-                   {"1 file of the process missing on this machine: /opt/libx.so", "give them"}};
+  core.problems = {{"module /usr/bin/python3.11: the core has build-id abcd, /usr/bin/python3.11 has 0123", "give the program", ProblemCode::kFileMismatch, "/usr/bin/python3.11"},
+                   {"module /usr/lib/libc.so.6: the core has build-id abcd, /usr/lib/libc.so.6 has 4567", "give the files", ProblemCode::kFileMismatch, "/usr/lib/libc.so.6"},
+                   {"1 file of the process missing on this machine: /opt/libx.so", "give them", ProblemCode::kFileMissing}};
   CHECK(core_line(s, "core.7", "core") == "ok core: all of it is there, of pid 7");
   CHECK(core_line(s, "core.7", "executable") ==
         "problem executable: /usr/bin/python3.11 is another here: the core has build-id abcd, /usr/bin/python3.11 has 0123 -> give the "
