@@ -1,0 +1,59 @@
+// What stands behind a verdict, in a sentence.
+#include <catch2/catch.hpp>
+
+#include "analyzers/analysis.h"
+#include "report/text_chains.h"
+#include "support/literal_job.h"
+
+using namespace rankstacks;
+using namespace rankstacks::testing;
+
+namespace {
+
+const Stack kWaitsForLock = Stack{libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")} + in_main(20);
+const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("flush", "/home/u/log.py", 3)};
+
+// Rank 1 of three waits for a lock that a thread of its own holds, which waits for one that another holds; the others wait in a collective.
+LiteralJob two_locks() {
+  LiteralJob literal;
+  literal.job.ranks.reserve(3);
+  for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? kWaitsForLock : waits_in_all_reduce());
+  RankSnapshot& rank = literal.job.ranks[1];
+  rank.threads.reserve(3);
+  rank.threads[0].lock_owner = 201;
+  literal.thread(rank, 201, "writer", kWaitsForLock).lock_owner = 202;
+  literal.thread(rank, 202, "reporter", kSleeps);
+  return literal;
+}
+
+}  // namespace
+
+TEST_CASE("a chain of locks is told link by link") {
+  const LiteralJob literal = two_locks();
+  const Analysis analysis = analyze(literal.job);
+  CHECK(describe_chain(literal.job, analysis) ==
+        "chain: rank 0 in main at train.py:17 <- in all_reduce <- rank 1 in main at train.py:20 <- a native lock held by thread 201 <- its thread writer (201) in main at train.py:20 <- "
+        "a native lock held by thread 202 <- its thread reporter (202) in flush at log.py:3, sleeping <- a time that it has set itself");
+}
+
+TEST_CASE("one lock is in the summary already") {
+  LiteralJob literal = two_locks();
+  literal.job.ranks[1].threads[1].lock_owner.reset();
+  CHECK(describe_chain(literal.job, analyze(literal.job)).empty());
+}
+
+TEST_CASE("whom to look at first, where nothing is decided") {
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? Stack{unknown("/opt/engine.so", 0x1234)} : waits_in_all_reduce());
+  const Analysis analysis = analyze(literal.job);
+  REQUIRE(analysis.verdict.status == VerdictStatus::kUndecided);
+  const std::string told = describe_candidates(literal.job, analysis.verdict);
+  CHECK(told.starts_with("if it hangs, look at rank 1 first: "));
+  CHECK(told.find("what would decide: ") != std::string::npos);
+}
+
+TEST_CASE("what a program calls itself does nothing to the terminal of who reads a chain") {
+  LiteralJob literal = two_locks();
+  literal.job.ranks[1].threads[1].name = "\x1b[2J";
+  CHECK(describe_chain(literal.job, analyze(literal.job)).find('\x1b') == std::string::npos);
+}
