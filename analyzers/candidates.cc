@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -20,7 +21,8 @@ std::string would_decide(const JobSnapshot& job, const Standing& s) {
   if (s.gpu_only) return "the core of its process";
   if (!s.readable) return "its stacks: see what its problems say";
   if (rank.source == Source::kCore) return "a look at the job while it lives, or the cores of all of its ranks";
-  if (s.doing.activity == Activity::kGpuWait && s.gpu.activity == GpuActivity::kUnknown) return "--gpu";
+  const bool asked = std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+  if (s.doing.activity == Activity::kGpuWait && !asked) return "--gpu";
   if (s.unknown() && rank.status != Status::kComplete) return "what is missing of its stacks: see its problems";
   return "a longer look (--samples 40)";
 }
@@ -32,6 +34,15 @@ std::vector<Candidate> candidates_of(const JobSnapshot& job, const std::vector<S
   std::map<std::string, std::size_t> at_place;
   for (const Standing& s : standings)
     if (s.readable && !s.stranger) ++at_place[place_key(job, s)];
+  // Of one process, or of several jobs' at once, nobody can be first.
+  std::set<int> numbers;
+  std::size_t compared = 0;
+  for (const Standing& s : standings) {
+    if (s.stranger) continue;
+    ++compared;
+    if (const auto number = job.ranks[s.rank].rank; number && !s.ended && !numbers.insert(*number).second) return {};
+  }
+  if (compared < 2) return {};
   struct Rated {
     std::tuple<bool, bool, bool, bool, std::size_t> rating;   // the smaller, the better
     std::size_t standing;
@@ -39,7 +50,7 @@ std::vector<Candidate> candidates_of(const JobSnapshot& job, const std::vector<S
   std::vector<Rated> rated;
   for (std::size_t i = 0; i < standings.size(); ++i) {
     const Standing& s = standings[i];
-    if (s.stranger || s.ended || (s.readable && s.waits() && !waits.is_needed(i))) continue;
+    if (s.stranger || s.ended || (s.readable && s.waits() && !waits.is_needed(i)) || (s.gpu_only && s.gpu.in_collective())) continue;
     const bool tells = s.readable && !s.unknown();
     rated.push_back({{!waits.is_needed(i), s.waits(), !tells, s.active(), s.readable ? at_place[place_key(job, s)] : 0}, i});
   }
@@ -50,7 +61,7 @@ std::vector<Candidate> candidates_of(const JobSnapshot& job, const std::vector<S
   std::vector<Candidate> candidates;
   for (const Rated& one : rated) {
     const Standing& s = standings[one.standing];
-    std::string summary = !s.readable ? "could not be read" : s.unknown() ? "its frames do not tell what it does" : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
+    std::string summary = s.gpu_only ? "has told the state of its GPU alone" : !s.readable ? "could not be read" : s.unknown() ? "its frames do not tell what it does" : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
     candidates.push_back({s.rank, reason_for(s), would_decide(job, s), std::move(summary)});
   }
   return candidates;

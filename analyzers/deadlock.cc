@@ -47,9 +47,9 @@ class Explanation {
         return found;
       }
     if (sides_.size() == 1 && !split_by_counter()) return std::nullopt;
-    if (auto found = by_teardown()) return with_reference(std::move(*found), kAllRanks);
     if (auto found = unmatched()) return with_reference(std::move(*found), guessed_ ? kInferredFromStacks : kFromGroups);
     if (auto found = circle_of_groups()) return with_reference(std::move(*found), kFromGroups);
+    if (auto found = by_teardown()) return with_reference(std::move(*found), kAllRanks);
     if (any_side(Activity::kPeerWait)) return Deadlock{{}, "some of them for a lock or a queue between processes: who holds or fills it is not in these frames", false, ""};
     if (waits_for_gpu())
       return Deadlock{{}, told_by_gpus() ? "the kernels on their GPUs are of one collective: whether of the same call, their names do not tell" : "the kernels that run on the GPUs would tell", false, ""};
@@ -175,7 +175,7 @@ class Explanation {
     for (const Side& side : sides_)
       for (const std::size_t i : side) {
         ++all;
-        if (standings_[i].doing.in_teardown) ending.push_back(i);
+        if (standings_[i].doing.in_teardown && waits_.is_needed(i)) ending.push_back(i);
       }
     if (ending.empty() || ending.size() * 2 > all) return std::nullopt;
     return accuse(ending, Reason::kException, kByPlace);

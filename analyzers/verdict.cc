@@ -26,6 +26,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -496,17 +497,18 @@ class Judge {
     return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return standings_[i].gpu.in_collective(); });
   }
 
-  // Between the first and the last look, of the thread that was looked at longest.
-  double longest_span_ms() const {
-    double longest = 0;
-    for (const Standing& s : standings_)
-      if (s.readable && !s.stranger)
-        if (const auto& motion = thread_that_told(job_, s).motion) longest = std::max(longest, motion->span_ms);
-    return longest;
+  // For how long each rank was looked at, at least.
+  double span_ms() const {
+    double shortest = std::numeric_limits<double>::infinity();
+    for (const std::size_t i : tally_.elsewhere) {
+      const auto& motion = thread_that_told(job_, standings_[i]).motion;
+      shortest = std::min(shortest, motion ? motion->span_ms : 0);
+    }
+    return shortest;
   }
   bool may_look_longer() const { return several_looks_ && std::all_of(job_.ranks.begin(), job_.ranks.end(), [](const RankSnapshot& rank) { return rank.source == Source::kLive; }); }
   // Longer than most steps.
-  bool have_looked_long() const { return longest_span_ms() >= 5000; }
+  bool have_looked_long() const { return span_ms() >= 4000; }
   bool loop_at_one_place() const {
     return several_looks_ && std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return standings_[i].pace == Pace::kRuns && standings_[i].busy; });
   }
@@ -545,15 +547,16 @@ class Judge {
       running += one.pace == Pace::kUnknown ? thread_that_told(job_, one).state == 'R' : one.pace != Pace::kStill;
       places[place_key(job_, standings_[i])].push_back(i);
     }
-    if (const bool all_loop = running == tally_.elsewhere.size() && tally_.failed.empty() && places.size() == 1 && loop_at_one_place(); all_loop && have_looked_long())
-      return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; for {:.0f} s none got on: a loop without an end, or one long computation", describe_suspect(job_, standings_[tally_.elsewhere.front()],
-                  reason_for(standings_[tally_.elsewhere.front()])), longest_span_ms() / 1000));
-    else if (all_loop && may_look_longer()) {
-      Verdict healthy = make(VerdictStatus::kHealthy, "nothing is seen to be stuck: every rank runs, each at the same place at every look");
-      healthy.doubt = Doubt::kLoops;
-      return healthy;
+    const bool all_run = running == tally_.elsewhere.size() && tally_.failed.empty();
+    if (all_run && places.size() == 1 && loop_at_one_place() && may_look_longer()) {
+      const Standing& s = standings_[tally_.elsewhere.front()];
+      Verdict verdict = have_looked_long() ? make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; for {:.0f} s none got on: a loop without an end, or one long computation",
+                                                                                         describe_suspect(job_, s, reason_for(s)), span_ms() / 1000))
+                                           : make(VerdictStatus::kHealthy, "nothing is seen to be stuck: every rank runs, each at the same place at every look");
+      verdict.doubt = Doubt::kLoops;
+      return verdict;
     }
-    if (running == tally_.elsewhere.size() && tally_.failed.empty()) return make(VerdictStatus::kHealthy, several_looks_ ? "nothing is stuck: every rank moves, none waits for another" : "nothing is stuck at this moment: every rank is running, none waits for another");
+    if (all_run) return make(VerdictStatus::kHealthy, several_looks_ ? "nothing is stuck: every rank moves, none waits for another" : "nothing is stuck at this moment: every rank is running, none waits for another");
     if (places.size() == 1 && running == 0 && tally_.failed.empty()) {
       const Standing& s = standings_[tally_.elsewhere.front()];
       Verdict symmetric = make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -64,9 +65,9 @@ class WaitGraphBuilder {
       if (!s.stranger && s.readable) graph_.of_rank_[s.rank] = thread(s.rank, leading(s));
     std::vector<std::size_t> operation_of(waits_.classes().size());
     for (std::size_t c = 0; c < waits_.classes().size(); ++c) operation_of[c] = operation(waits_.classes()[c]);
-    for (std::size_t c = 0; c < waits_.classes().size(); ++c) add_needs(waits_.classes()[c], operation_of[c], operation_of);
     for (const Standing& s : standings_)
       if (!s.stranger && s.readable && !s.waits()) add_rank(s);
+    for (std::size_t c = 0; c < waits_.classes().size(); ++c) add_needs(waits_.classes()[c], operation_of[c], operation_of);   // most edges, so last
     index();
   }
 
@@ -82,13 +83,17 @@ class WaitGraphBuilder {
   }
 
   const ThreadSnapshot& at(std::size_t rank, std::size_t thread) const { return job_.ranks[rank].threads[thread]; }
-  std::optional<std::size_t> index_of(std::size_t rank, Tid tid) const {
+  std::optional<std::size_t> index_of(std::size_t rank, Tid tid) {
     const auto& threads = job_.ranks[rank].threads;
-    const auto it = std::find_if(threads.begin(), threads.end(), [&](const ThreadSnapshot& t) { return t.tid == tid; });
-    return it == threads.end() ? std::nullopt : std::optional(static_cast<std::size_t>(it - threads.begin()));
+    if (!threads.empty() && threads.front().tid == tid) return 0;   // the main thread, which is what is asked for mostly
+    const auto [of_rank, is_new] = by_tid_.try_emplace(rank);
+    if (is_new)
+      for (std::size_t t = 0; t < threads.size(); ++t) of_rank->second.emplace(threads[t].tid, t);
+    const auto found = of_rank->second.find(tid);
+    return found == of_rank->second.end() ? std::nullopt : std::optional(found->second);
   }
   // The thread that tells for the rank, or its main thread, where that only waits for the one that tells.
-  std::size_t leading(const Standing& s) const {
+  std::size_t leading(const Standing& s) {
     if (s.by_own_thread) return s.doing.thread;
     return index_of(s.rank, job_.ranks[s.rank].pid).value_or(s.doing.thread);
   }
@@ -106,6 +111,12 @@ class WaitGraphBuilder {
   std::size_t missing(int number) {
     const auto [it, is_new] = missing_.try_emplace(number, graph_.nodes_.size());
     if (is_new) add({.kind = NodeKind::kMissingRank, .rank = {}, .thread = {}, .missing_rank = number, .text = fmt::format("rank {} was not seen", number)});
+    return it->second;
+  }
+
+  std::size_t unseen(const std::vector<int>& numbers) {
+    const auto [it, is_new] = unseen_.try_emplace(numbers, graph_.nodes_.size());
+    if (is_new) add({.kind = NodeKind::kRanks, .rank = {}, .thread = {}, .missing_rank = -1, .text = fmt::format("ranks {} were not seen", format_numbers(numbers))});
     return it->second;
   }
 
@@ -134,7 +145,12 @@ class WaitGraphBuilder {
   void add_needs(const WaitClass& waiting, std::size_t node, const std::vector<std::size_t>& operation_of) {
     const WaitEvidence evidence = waiting.certain ? WaitEvidence::kGroup : WaitEvidence::kOthers;
     const Certainty certainty = waiting.certain ? Certainty::kCertain : Certainty::kLikely;
-    for (const int number : waiting.unseen) connect(node, missing(number), evidence, certainty);
+    // Of a job on many machines most ranks were not looked at.
+    constexpr std::size_t kMaxMissing = 64;
+    if (waiting.unseen.size() <= kMaxMissing)
+      for (const int number : waiting.unseen) connect(node, missing(number), evidence, certainty);
+    else
+      connect(node, unseen(waiting.unseen), evidence, certainty);
     for (const std::size_t c : waiting.classes) connect(node, operation_of[c], evidence, certainty);
     // Where nothing names them, all classes need the same ranks: these are one node.
     std::size_t from = node;
@@ -172,36 +188,38 @@ class WaitGraphBuilder {
     }
   }
 
-  // What the kernel and the process's memory tell of a thread's wait.
+  // What the kernel and the process's memory tell of a thread's wait, and of those that it leads to.
   void add_thread(std::size_t rank, std::size_t t) {
-    if (!seen_.insert({rank, t}).second) return;
+    for (std::optional<std::size_t> next = t; next && seen_.insert({rank, *next}).second;) next = add_wait(rank, *next);
+  }
+
+  // The thread that holds what this one waits for; nothing: it holds nothing back, or nobody holds it.
+  std::optional<std::size_t> add_wait(std::size_t rank, std::size_t t) {
     const std::size_t node = thread(rank, t);
     const ThreadSnapshot& waiting = at(rank, t);
     if (waiting.lock_owner) {
-      if (const auto owner = index_of(rank, *waiting.lock_owner)) {
-        const std::size_t lock = add({.kind = NodeKind::kLock, .rank = rank, .thread = {}, .missing_rank = -1, .text = fmt::format("a native lock held by thread {}", *waiting.lock_owner)});
-        connect(node, lock, WaitEvidence::kFrame, Certainty::kCertain);
-        connect(lock, thread(rank, *owner), WaitEvidence::kMemory, Certainty::kCertain);
-        add_thread(rank, *owner);
-      }
-      return;
+      const auto owner = index_of(rank, *waiting.lock_owner);
+      if (owner) connect_lock(rank, node, fmt::format("a native lock held by thread {}", *waiting.lock_owner), WaitEvidence::kFrame, *owner);
+      return owner;
     }
     if (waiting.gil == Gil::kWaits) {
       const auto& threads = job_.ranks[rank].threads;
       const auto holder = std::find_if(threads.begin(), threads.end(), [](const ThreadSnapshot& one) { return one.gil == Gil::kHolds; });
-      if (holder == threads.end()) return;
-      const auto index = static_cast<std::size_t>(holder - threads.begin());
-      const std::size_t lock = add({.kind = NodeKind::kLock, .rank = rank, .thread = {}, .missing_rank = -1, .text = "the GIL"});
-      connect(node, lock, WaitEvidence::kMemory, Certainty::kCertain);
-      connect(lock, thread(rank, index), WaitEvidence::kMemory, Certainty::kCertain);
-      add_thread(rank, index);
-      return;
+      if (holder == threads.end()) return std::nullopt;
+      const auto owner = static_cast<std::size_t>(holder - threads.begin());
+      connect_lock(rank, node, "the GIL", WaitEvidence::kMemory, owner);
+      return owner;
     }
-    if (stand_of(job_, waiting) == Stand::kSleeping) {
+    if (stand_of(job_, waiting) == Stand::kSleeping)
       connect(node, add({.kind = NodeKind::kTimer, .rank = rank, .thread = {}, .missing_rank = -1, .text = "a time that it has set itself"}), WaitEvidence::kSystemCall, Certainty::kCertain);
-    } else if (waiting.syscall && waiting.syscall->fd_target) {
+    else if (waiting.syscall && waiting.syscall->fd_target)
       connect(node, add({.kind = NodeKind::kDescriptor, .rank = rank, .thread = {}, .missing_rank = -1, .text = *waiting.syscall->fd_target}), WaitEvidence::kSystemCall, Certainty::kCertain);
-    }
+    return std::nullopt;
+  }
+  void connect_lock(std::size_t rank, std::size_t waiting, std::string name, WaitEvidence evidence, std::size_t owner) {
+    const std::size_t lock = add({.kind = NodeKind::kLock, .rank = rank, .thread = {}, .missing_rank = -1, .text = std::move(name)});
+    connect(waiting, lock, evidence, Certainty::kCertain);
+    connect(lock, thread(rank, owner), WaitEvidence::kMemory, Certainty::kCertain);
   }
 
   void index() {
@@ -220,8 +238,10 @@ class WaitGraphBuilder {
   const Waits& waits_;
   WaitGraph& graph_;
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> threads_;
+  std::map<std::size_t, std::unordered_map<Tid, std::size_t>> by_tid_;
   std::map<int, std::size_t> missing_;
   std::map<std::vector<std::size_t>, std::size_t> ranks_;
+  std::map<std::vector<int>, std::size_t> unseen_;
   std::set<std::pair<std::size_t, std::size_t>> seen_;
 };
 

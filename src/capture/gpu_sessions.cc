@@ -29,7 +29,7 @@ void add_problem(RankSnapshot& rank, Problem problem) {
 
 Problem gpu_problem(Problem problem) {
   problem.message.insert(0, "GPU: ");
-  if (problem.code == ProblemCode::kOther) problem.code = ProblemCode::kGpu;
+  if (problem.code != ProblemCode::kPermission && problem.code != ProblemCode::kTimeout) problem.code = ProblemCode::kGpu;
   return problem;
 }
 
@@ -57,6 +57,7 @@ struct Asked {
 Asked ask(const ProcessId& process, const gpu::Machine& machine) {
   const auto point = gpu::AttachPoint::find(process, machine);
   if (!point) return {.error = point.error()};
+  reading_now(fmt::format("/proc/{}/mem", process.pid));
   const auto descriptor = point->attach_descriptor();
   return {.error = {}, .has_descriptor = descriptor && *descriptor};
 }
@@ -100,11 +101,13 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
 }
 
 void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& request) {
-  // A session takes 0.1 to 1.5 s; one that is ended on the way has to be cleared away by another.
-  constexpr std::chrono::seconds kLeast{10};
+  // A session takes 0.1 to 1.5 s. One that takes longer ends itself in order, by limits of its own (session.cc, session_requests.cc); to be killed on the way harms the process now and then
+  // (docs/gpu.md), so that comes after these.
+  constexpr std::chrono::seconds kLeast{45}, kLeastWithCore{180};
   constexpr int kCoreFactor = 5;           // a core of 1 GiB takes a minute
   constexpr std::chrono::hours kMost{1};
-  const auto limit = std::clamp<Unattended::Duration>(request.timeout, kLeast, kMost);
+  const auto limit = request.core ? std::clamp<Unattended::Duration>(kCoreFactor * std::min<Unattended::Duration>(request.timeout, kMost), kLeastWithCore, kMost)
+                                  : std::clamp<Unattended::Duration>(request.timeout, kLeast, kMost);
   std::vector<gpu::SessionTarget> targets;
   for (const std::size_t i : plan.ranks) {
     gpu::SessionTarget& target = targets.emplace_back();
@@ -112,11 +115,14 @@ void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& 
     if (request.core) target.core_path = core_path(*request.core, job, job.ranks[i]);
     target.core_limit = request.core_limit;
   }
-  auto outcomes = gpu::hold_sessions(targets, request.machine, request.core ? kCoreFactor * limit : limit);
+  auto outcomes = gpu::hold_sessions(targets, request.machine, limit);
   for (std::size_t t = 0; t < outcomes.size(); ++t) {
     RankSnapshot& rank = job.ranks[plan.ranks[t]];
     gpu::SessionOutcome& outcome = outcomes[t];
-    for (Problem& problem : outcome.problems) add_problem(rank, std::move(problem));
+    for (Problem& problem : outcome.problems) {
+      problem.code = ProblemCode::kGpu;
+      add_problem(rank, std::move(problem));
+    }
     if (!outcome.answer) {
       add_problem(rank, gpu_problem(problem_of(*outcome.error)));
       continue;

@@ -17,7 +17,7 @@ struct GpuRequest {
   bool sessions = false;                   // --gpu
   std::optional<std::string> core;         // --gpu-core: a lightweight GPU core of each rank, at this path and its rank: FILE.rank3
   std::uint64_t core_limit = std::uint64_t{1} << 30;   // --gpu-core-limit, bytes for one core
-  std::chrono::steady_clock::duration timeout = std::chrono::seconds(60);   // --timeout: for all sessions, which are held at once; five times that with a core
+  std::chrono::steady_clock::duration timeout = std::chrono::seconds(60);   // --timeout: for all sessions, which are held at once, 45 s at least; five times that with a core
 };
 
 struct GpuPlan {

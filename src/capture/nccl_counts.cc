@@ -161,7 +161,8 @@ void NcclCounts::ask_first() {
                                "not so, or its processes ended at this moment: look again"
                     : old ? "NCCL's own counts are not in the report; NCCL 2.28.7 and later give them, at the address "
                             "that NCCL_RAS_ADDR names"
-                          : "NCCL's own counts are not in the report; ncclras asks the same of NCCL by hand"};
+                          : "NCCL's own counts are not in the report; ncclras asks the same of NCCL by hand",
+                    code_of(answer.error().code)};
 }
 
 void NcclCounts::ask_again() {

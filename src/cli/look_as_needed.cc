@@ -46,45 +46,85 @@ bool is_left_open(const JobSnapshot& job, const Analysis& analysis) {
   });
 }
 
-LiveRequest longer(const LiveRequest& request, const JobSnapshot& job, int samples, Duration interval) {
+// `samples` looks over that time; fewer of a job with so many threads that a look takes long.
+LiveRequest longer(const LiveRequest& request, const JobSnapshot& job, int samples, Duration span) {
   LiveRequest more = request;
-  // A look at thousands of threads takes longer.
   std::size_t threads = 0;
   for (const RankSnapshot& rank : job.ranks) threads += rank.threads.size();
   constexpr std::size_t kMany = 1000;
-  const bool many = threads > kMany;
-  constexpr int kFewer = 5, kOf = 2;
-  more.samples = many ? std::max(3, samples * kOf / kFewer) : samples;
-  more.interval = many ? interval * kFewer / kOf : interval;
-  more.glances = true;
+  constexpr int kLeast = 4;
+  more.samples = threads > kMany ? std::max(kLeast, samples * 2 / 5) : samples;
+  more.interval = span / (more.samples - 1);
   return more;
+}
+
+// Whether a rank that could be read before is not there any more, or is another process by now: a job that ended, or was begun anew, while it was looked at.
+bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
+  return std::any_of(before.ranks.begin(), before.ranks.end(), [&](const RankSnapshot& rank) {
+    if (rank.kind != RankKind::kRank || rank.status == Status::kFailed) return false;
+    return std::none_of(after.ranks.begin(), after.ranks.end(), [&](const RankSnapshot& other) {
+      return other.pid == rank.pid && other.start_ticks == rank.start_ticks && other.status != Status::kFailed;
+    });
+  });
+}
+
+// The job as it was seen last while all of it was there.
+class Looking {
+ public:
+  Looking(JobSnapshot job, const CaptureOptions& options) : job_(std::move(job)), analysis_(analyze(job_)), options_(options) {}
+
+  const JobSnapshot& job() const { return job_; }
+  const Analysis& analysis() const { return analysis_; }
+  // False: the job is not what it was, and what was seen before stands.
+  bool look_again(const LiveRequest& request) {
+    JobSnapshot again = look_at(request, options_);
+    if (lost_a_rank(job_, again)) return false;
+    job_ = std::move(again);
+    analysis_ = analyze(job_);
+    return true;
+  }
+
+  JobSnapshot take(std::optional<Analysis>& analysis) {
+    analysis = std::move(analysis_);
+    return std::move(job_);
+  }
+
+ private:
+  JobSnapshot job_;
+  Analysis analysis_;
+  const CaptureOptions& options_;
+};
+
+// A step of the job may take longer than all looks before: each time twice as long, until something moved or the time for it is over.
+void look_on(Looking& looking, const Options& options) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kLooks = 8;
+  constexpr std::chrono::seconds kShortest{1};
+  const auto begun = Clock::now();
+  for (Duration span = std::chrono::seconds(3); looking.analysis().verdict.doubt != Doubt::kNone; span *= 2) {
+    const Duration left = options.max_wait - (Clock::now() - begun);
+    if (left < kShortest) return;
+    if (left < 2 * span) span = left;       // what would be left after it is too short to tell anything new
+    if (!looking.look_again(longer(options.live, looking.job(), kLooks, span))) return;
+  }
 }
 
 }  // namespace
 
 JobSnapshot look_as_needed(const Options& options, std::optional<Analysis>& analysis) {
-  JobSnapshot job = look_at(options.live, options.capture);
-  if (!options.looks_as_needed || job.ranks.empty()) return job;
-  analysis = analyze(job);
-  // Two seconds of looks: the more of them, the rarer that all hit one place of a job that moves.
-  constexpr int kLooks = 20;
-  constexpr std::chrono::milliseconds kInterval{100};
-  if (is_left_open(job, *analysis)) {
-    analysis.reset();
-    job = look_at(longer(options.live, job, kLooks, kInterval), options.capture);
-    analysis = analyze(job);
+  JobSnapshot first = look_at(options.live, options.capture);
+  if (!options.looks_as_needed || first.ranks.empty()) return first;
+  Looking looking(std::move(first), options.capture);
+  if (is_left_open(looking.job(), looking.analysis())) {
+    // The more of them, the rarer that all hit one place of a job that moves.
+    constexpr int kLooks = 20;
+    LiveRequest more = longer(options.live, looking.job(), kLooks, std::chrono::milliseconds(1900));
+    more.glances = true;
+    if (!looking.look_again(more)) return looking.take(analysis);
   }
-  // A step of the job may take longer than all of these: each time twice as long, until something moved or the time for it is over.
-  Duration left = options.max_wait, span = std::chrono::seconds(3);
-  constexpr int kLaterLooks = 8;
-  while (analysis->verdict.doubt != Doubt::kNone && left >= std::chrono::seconds(1)) {
-    span = std::min(span, left);
-    job = look_at(longer(options.live, job, kLaterLooks, span / (kLaterLooks - 1)), options.capture);
-    analysis = analyze(job);
-    left -= span;
-    span *= 2;
-  }
-  return job;
+  // With --gpu the GPUs are asked themselves.
+  if (!options.gpu.sessions) look_on(looking, options);
+  return looking.take(analysis);
 }
 
 }  // namespace rankstacks

@@ -166,7 +166,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
       ->capture_default_str();
   auto* gpu = attach->add_flag("--gpu", options.gpu.sessions,
                                "also what runs on the ranks' GPUs: each GPU stands still for milliseconds, attaching takes about a second; drivers before 590 keep some memory loaded for it");
-  attach->add_option("--gpu-core", gpu_core, "write a lightweight GPU core of each rank to FILE.rankN")->type_name("FILE")->needs(gpu);
+  attach->add_option("--gpu-core", gpu_core, "write a lightweight GPU core of each rank to FILE.rankN (FILE.HOST.PID where two processes say that they are one rank)")->type_name("FILE")->needs(gpu);
   attach->add_option("--gpu-core-limit", gpu_core_limit, "a GPU core that would be larger is not written")->type_name("MIB")->check(CLI::Range(1, 1 << 20))->capture_default_str();
   capturing(attach);
   attach->footer("\nExample: rankstacks attach --pids 101,102,103,104");

@@ -175,7 +175,7 @@ HelperText parse_helper_text(std::string_view text) {
 
 NvmlAnswer answer_of(HelperText text, std::string_view waited) {
   NvmlAnswer answer{.outcome = NvmlOutcome::kAnswered, .driver = std::move(text.driver), .devices = std::move(text.devices)};
-  const auto say = [&](std::string message, std::string hint) { answer.problems.push_back({std::move(message), std::move(hint)}); };
+  const auto say = [&](std::string message, std::string hint) { answer.problems.push_back({std::move(message), std::move(hint), ProblemCode::kGpu}); };
   if (text.no_library) {
     answer.outcome = NvmlOutcome::kNoLibrary;
     say(fmt::format("NVML: libnvidia-ml.so.1 cannot be loaded: {}", text.reason),

@@ -109,9 +109,9 @@ class Join {
     const std::string who = fmt::format("NVML: which GPUs pid{} {} use{}: ", unjoined.size() == 1 ? "" : "s", format_numbers(unjoined), unjoined.size() == 1 ? "s is not told" : " is not told");
     if (foreign_ || own_namespace) {
       joined_.problems.push_back({who + "the driver names its processes by numbers of another pid namespace, or not at all",
-                                  "run rankstacks on the host, or in a container with the host's: docker run --pid=host, Kubernetes: hostPID: true"});
+                                  "run rankstacks on the host, or in a container with the host's: docker run --pid=host, Kubernetes: hostPID: true", ProblemCode::kGpu});
     } else {
-      joined_.problems.push_back({who + "the driver gives this user no list of processes", "sudo rankstacks ..."});
+      joined_.problems.push_back({who + "the driver gives this user no list of processes", "sudo rankstacks ...", ProblemCode::kGpu});
     }
   }
 

@@ -12,7 +12,6 @@
 namespace rankstacks::gpu {
 namespace {
 
-constexpr const char* kOwnProgram = "/proc/self/exe";
 constexpr unsigned kExecutable = 0x10;     // MFD_EXEC, include/uapi/linux/memfd.h since Linux 6.3; unknown to kernels before (EINVAL), where all of them are
 constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
@@ -46,6 +45,11 @@ SealedProgram::SealedProgram() {
   constexpr int kFirst = 16;
   copy_ = FileDescriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, kFirst));
   if (copy_.is_open() && access(path().c_str(), X_OK) != 0) copy_ = FileDescriptor();
+}
+
+const SealedProgram& SealedProgram::own() {
+  static const SealedProgram kOwn{FileDescriptor()};
+  return kOwn;
 }
 
 std::string SealedProgram::path() const { return copy_.is_open() ? fmt::format("/proc/self/fd/{}", copy_.get()) : std::string(kOwnProgram); }

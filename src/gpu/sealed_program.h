@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "target/file_descriptor.h"
 
@@ -13,14 +14,19 @@ namespace rankstacks::gpu {
 
 class SealedProgram {
  public:
+  static constexpr const char* kOwnProgram = "/proc/self/exe";
+
   // Where a copy cannot be had or may not be executed (no memory left; vm.memfd_noexec=2), the program's own file stands for it.
   SealedProgram();
+  // That file, and no copy.
+  static const SealedProgram& own();
 
   // To be executed by this process or a child that shares its descriptors.
   std::string path() const;
   bool is_sealed() const { return copy_.is_open(); }
 
  private:
+  explicit SealedProgram(FileDescriptor copy) : copy_(std::move(copy)) {}
   FileDescriptor copy_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
@@ -76,7 +77,9 @@ Result<void> start(Helper& helper, const SealedProgram& program, int trace) {
   for (std::string& argument : helper.arguments) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   char* const no_environment[] = {nullptr};
-  const int failed = posix_spawn(&helper.process, program.path().c_str(), &actions, &attributes, arguments.data(), no_environment);
+  int failed = posix_spawn(&helper.process, program.path().c_str(), &actions, &attributes, arguments.data(), no_environment);
+  // A security module may let nobody execute what lies in memory alone, which nothing tells before.
+  if (failed != 0 && program.is_sealed()) failed = posix_spawn(&helper.process, SealedProgram::kOwnProgram, &actions, &attributes, arguments.data(), no_environment);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return refuse("no helper process", failed);
@@ -100,13 +103,15 @@ void take(Helper& helper, const Message& message) {
   }
 }
 
+// How long what was killed may take to end.
+constexpr std::chrono::seconds kEndLimit{2};
+
 // One that the kernel does not let go, though it was killed, is left behind.
-void end(Helper& helper) {
-  constexpr std::chrono::seconds kEndLimit{2};
+void end(Helper& helper, Clock::time_point until = Clock::now() + kEndLimit) {
   helper.running = false;
   helper.from = FileDescriptor();
   int status = 0;
-  for (const auto until = Clock::now() + kEndLimit;;) {
+  while (true) {
     const pid_t got = waitpid(helper.process, &status, WNOHANG);
     if (got == helper.process) break;
     if ((got < 0 && errno != EINTR) || Clock::now() > until) {
@@ -136,12 +141,13 @@ void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     const int ready = poll(waiting.data(), waiting.size(), static_cast<int>(std::max<long>(left, 0)));
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) {
+    if (ready == 0 || Clock::now() >= deadline) {   // also of one that does not stop to talk
       for (Helper* helper : of) {
         kill(-helper->process, SIGKILL);   // with the part of it that has gone into another namespace
         kill(helper->process, SIGKILL);
-        end(*helper);
       }
+      const auto until = Clock::now() + kEndLimit;
+      for (Helper* helper : of) end(*helper, until);
       return;
     }
     for (std::size_t i = 0; i < waiting.size(); ++i) {
@@ -198,7 +204,9 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     helpers[i].arguments = command_of("look", targets[i], machine, trace);
     if (targets[i].core_path) helpers[i].arguments.insert(helpers[i].arguments.end(), {*targets[i].core_path, std::to_string(targets[i].core_limit)});
   }
-  const SealedProgram program;
+  // Read by a worker: the tool itself may lie where nobody answers any more.
+  const auto sealed = unattended<std::shared_ptr<const SealedProgram>>([] { return std::make_shared<const SealedProgram>(); }, kLeastPatience).value_or(nullptr);
+  const SealedProgram& program = sealed ? *sealed : SealedProgram::own();
   run_all(helpers, program, Clock::now() + limit, trace.get());
 
   std::vector<SessionOutcome> outcomes(targets.size());
@@ -214,8 +222,8 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     outcome.problems.push_back({fmt::format("GPU session: its helper process ended {} {}", helper.ended.empty() ? "early" : helper.ended, word_for(helper.phase)), std::nullopt});
     if (helper.phase == Phase::kReleased) continue;
     if (helper.phase == Phase::kNothing) {
-      // Beside this one: its memory may never answer.
-      (void)unattended<bool>([process = targets[i].process, client = helper.client, machine] { return take_back_words(process, client, machine), true; }, kLeastPatience);
+      // Beside this one: its memory may never answer. Where no client came to be, nothing was written.
+      if (helper.client != 0) (void)unattended<bool>([process = targets[i].process, client = helper.client, machine] { return take_back_words(process, client, machine), true; }, kLeastPatience);
       continue;
     }
     Helper& rescuer = rescuers.emplace_back();

@@ -113,7 +113,7 @@ Result<FileDescriptor> open_regular(const std::string& path) {
 }  // namespace
 
 void CoreFile::report(std::string message, std::string hint) {
-  problems_.push_back({std::move(message), hint.empty() ? std::nullopt : std::optional(std::move(hint))});
+  problems_.push_back({std::move(message), hint.empty() ? std::nullopt : std::optional(std::move(hint)), ProblemCode::kIncomplete});
   complete_ = false;
 }
 

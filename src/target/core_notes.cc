@@ -38,7 +38,7 @@ class NoteParser {
   CoreNotes parse(std::span<const CoreNoteSegment> segments) {
     for (const CoreNoteSegment& segment : segments) parse_segment(segment);
     decide_signal();
-    if (more_problems_ > 0) notes_.problems.push_back({fmt::format("{} more notes are damaged", more_problems_), kDamaged});
+    if (more_problems_ > 0) notes_.problems.push_back({fmt::format("{} more notes are damaged", more_problems_), kDamaged, ProblemCode::kMalformed});
     return std::move(notes_);
   }
 
@@ -50,7 +50,7 @@ class NoteParser {
   };
 
   void problem(std::string message, const char* hint = kDamaged) {
-    if (notes_.problems.size() < kMostProblems) notes_.problems.push_back({std::move(message), hint});
+    if (notes_.problems.size() < kMostProblems) notes_.problems.push_back({std::move(message), hint, ProblemCode::kMalformed});
     else ++more_problems_;
   }
 

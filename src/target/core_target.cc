@@ -115,12 +115,12 @@ Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, co
   }
   impl->lost_stacks = std::move(gaps.threads);
   if (impl->notes.threads.empty()) {
-    impl->problems.push_back({"no thread's registers (NT_PRSTATUS) are in it", "its memory alone shows no stack; take the core again"});
+    impl->problems.push_back({"no thread's registers (NT_PRSTATUS) are in it", "its memory alone shows no stack; take the core again", ProblemCode::kIncomplete});
     impl->partial = true;
   }
   if (!impl->notes.has_files && !impl->notes.threads.empty()) {
     impl->problems.push_back({"it does not say which files were mapped (no NT_FILE): no module is known",
-                              "cores of Linux 3.7 and later have it, unless the process had more mappings than core_file_note_size_limit allows"});
+                              "cores of Linux 3.7 and later have it, unless the process had more mappings than core_file_note_size_limit allows", ProblemCode::kIncomplete});
     impl->partial = true;
   }
   CoreImages finder(options, images);

@@ -60,7 +60,8 @@ std::optional<Problem> describe(const GcoreGaps& gaps) {
                   one ? "" : "s", gaps.threads.size(), one ? "" : "s", tids, (gaps.bytes + (1 << 20) - 1) >> 20),
       "take the kernel's core, which holds them: prlimit --pid PID --core=unlimited, then kill -ABRT PID, which ends "
       "the process; or look at it "
-      "live: rankstacks attach --pids PID"};
+      "live: rankstacks attach --pids PID",
+      ProblemCode::kIncomplete};
 }
 
 }  // namespace rankstacks

@@ -590,7 +590,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   memory_.close();
   stands_still_.reset();
   if (!after || !after->same_program(*stat)) {
-    return fail({.code = ErrorCode::kGone, .subject = subject_,
+    return fail({.code = after ? ErrorCode::kMismatch : ErrorCode::kGone, .subject = subject_,
                  .what = after ? "it has executed another program (exec) while it was looked at" : "it has ended while it was looked at",
                  .hint = after ? "look again" : ""});
   }

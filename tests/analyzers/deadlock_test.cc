@@ -62,6 +62,13 @@ TEST_CASE("one that calls a collective on its way out has ended before the other
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, at_exit);
     CHECK(accused(literal).empty());
   }
+  SECTION("two that nobody needs, beside two that wait for each other") {
+    for (int r = 0; r < 4; ++r) {
+      if (r < 2) literal.rank(r, 4, at_exit);
+      else arguments(literal.rank(r, 4, in_call("recv", 40)), {}, {{"src", r == 2 ? 3 : 2}});
+    }
+    CHECK(accused(literal) == Accused{{2, "unmatched-p2p"}, {3, "unmatched-p2p"}});
+  }
   SECTION("three of four: the one that goes on is no less odd") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r != 2 ? at_exit : in_call("all_reduce", 13));
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
