@@ -10,7 +10,8 @@
 //      counterpart, groups in another order, another collective, the same code at an earlier step. The smaller side, or both when equal.
 //      Where the pipeline's stages are told (coordinates.h) and no group is known, sides are compared within a stage.
 //   5. Nobody waits: stopped, debugger and worker-dead are reasons of their own; all running or moving -> healthy; all still at one place ->
-//      symmetric; else undecided.
+//      symmetric; else undecided. All running at one place at every look: healthy with a doubt, and symmetric once that lasted longer than steps do.
+//   A collective that one rank calls on its way out of the interpreter, where the others need it elsewhere, is that rank's end: `exception`.
 //
 // Whatever it is: a watchdog that ends its process is named as what it is, the messenger (messengers.h), with what it carries.
 // One that carries an error of its own process's GPU work is none: its rank has `crashed`, or, while it lives, is on its way
@@ -510,7 +511,7 @@ class Judge {
   // Longer than most steps.
   bool have_looked_long() const { return span_ms() >= 4000; }
   bool loop_at_one_place() const {
-    return several_looks_ && std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return standings_[i].pace == Pace::kRuns && standings_[i].busy; });
+    return std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return standings_[i].pace == Pace::kRuns && standings_[i].busy; });
   }
 
   Verdict of_nobody_waits() const {

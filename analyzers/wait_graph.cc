@@ -35,7 +35,6 @@ std::string_view to_string(WaitEvidence evidence) {
   switch (evidence) {
     case WaitEvidence::kFrame: return "frame";
     case WaitEvidence::kSystemCall: return "system-call";
-    case WaitEvidence::kState: return "state";
     case WaitEvidence::kMemory: return "memory";
     case WaitEvidence::kGroup: return "group";
     case WaitEvidence::kKernel: return "kernel";

@@ -5,7 +5,7 @@
 //     timer <──system call── thread 4855 (rank 1), "reporter" <──memory── native lock <┘
 //
 // A node is a thread, or what a thread can wait for; an edge says *waits for*, by which evidence, and how certain that is. A node without an edge out is where a
-// wait ends. The graph has what the analyzers know of a job, in their words; it decides nothing by itself yet: suspects are the verdict's (verdict.cc).
+// wait ends. The graph has what the analyzers know of a job, in their words; it explains, and decides nothing: suspects are the verdict's (verdict.cc).
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,6 @@ std::string_view to_string(NodeKind kind);           // "thread"
 enum class WaitEvidence : std::uint8_t {
   kFrame,          // a frame of a table of rules (activity_rules)
   kSystemCall,     // the system call and its descriptor
-  kState,          // the kernel's state of a thread or process
   kMemory,         // a lock's owner, the holder of the GIL
   kGroup,          // the members of a process group, or the other end of a message
   kKernel,         // what runs on the GPU

@@ -7,6 +7,7 @@
 #include "analyzers/motion.h"
 #include "capture/capture_job.h"
 #include "cli/options.h"
+#include "target/proc.h"
 
 namespace rankstacks {
 namespace {
@@ -58,12 +59,18 @@ LiveRequest longer(const LiveRequest& request, const JobSnapshot& job, int sampl
   return more;
 }
 
+bool is_still_there(const RankSnapshot& rank) {
+  const auto stat = proc::stat_of(rank.pid);
+  return stat && !stat->ends() && stat->start_ticks == rank.start_ticks;
+}
+
 // Whether a rank that could be read before is not there any more, or is another process by now: a job that ended, or was begun anew, while it was looked at.
+// Also one that ended amid these looks, of which the first was still of it.
 bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
   return std::any_of(before.ranks.begin(), before.ranks.end(), [&](const RankSnapshot& rank) {
     if (rank.kind != RankKind::kRank || rank.status == Status::kFailed) return false;
     return std::none_of(after.ranks.begin(), after.ranks.end(), [&](const RankSnapshot& other) {
-      return other.pid == rank.pid && other.start_ticks == rank.start_ticks && other.status != Status::kFailed;
+      return other.pid == rank.pid && other.start_ticks == rank.start_ticks && other.status != Status::kFailed && is_still_there(other);
     });
   });
 }

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <memory>
 #include <fmt/format.h>
+#include <memory>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -171,7 +171,7 @@ void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::
 // Whatever it had written into the process before it asked for anything.
 void take_back_words(const ProcessId& process, Pid client, const Machine& machine) {
   const auto point = AttachPoint::find(process, machine);
-  if (!point || client == 0) return;
+  if (!point) return;
   const auto owner = point->read(Word::kApiClientPid);
   if (!owner || *owner != static_cast<std::uint32_t>(client)) return;
   (void)point->write(Word::kDebuggerCapabilities, 0);

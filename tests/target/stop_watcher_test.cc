@@ -34,18 +34,26 @@ std::optional<int> stop_of(pid_t pid) {
   return std::nullopt;
 }
 
-StopWatcher::Clock::time_point in_a_minute() { return StopWatcher::Clock::now() + std::chrono::minutes(1); }
+// A child that waits, and the watcher of it.
+struct Seized {
+  const testing::ChildProcess child{wait_for_ever};
+  StopWatcher watcher{child.pid(), StopWatcher::Clock::now() + std::chrono::minutes(1)};
+
+  // False: skipped, which is said.
+  bool begin() {
+    REQUIRE(child.ready());
+    if (watcher.seize(child.pid()) == 0) return true;
+    WARN("skipped: a process may not trace its own child here");
+    return false;
+  }
+};
 
 }  // namespace
 
 TEST_CASE("a stop that was asked for is left to who asked for it") {
-  const testing::ChildProcess child(wait_for_ever);
-  REQUIRE(child.ready());
-  StopWatcher watcher(child.pid(), in_a_minute());
-  if (watcher.seize(child.pid()) != 0) {
-    WARN("skipped: a process may not trace its own child here");
-    return;
-  }
+  Seized seized;
+  if (!seized.begin()) return;
+  const testing::ChildProcess& child = seized.child;
   REQUIRE(ptrace(PTRACE_INTERRUPT, child.pid(), nullptr, nullptr) == 0);
   poll(nullptr, 0, kSeveralRoundsMs);
   const auto status = stop_of(child.pid());
@@ -55,13 +63,9 @@ TEST_CASE("a stop that was asked for is left to who asked for it") {
 }
 
 TEST_CASE("a signal on its way to a thread is left there") {
-  const testing::ChildProcess child(wait_for_ever);
-  REQUIRE(child.ready());
-  StopWatcher watcher(child.pid(), in_a_minute());
-  if (watcher.seize(child.pid()) != 0) {
-    WARN("skipped: a process may not trace its own child here");
-    return;
-  }
+  Seized seized;
+  if (!seized.begin()) return;
+  const testing::ChildProcess& child = seized.child;
   REQUIRE(kill(child.pid(), SIGUSR1) == 0);
   poll(nullptr, 0, kSeveralRoundsMs);
   const auto status = stop_of(child.pid());
@@ -71,13 +75,9 @@ TEST_CASE("a signal on its way to a thread is left there") {
 }
 
 TEST_CASE("what ended is taken away, so that nobody waits for it") {
-  const testing::ChildProcess child(wait_for_ever);
-  REQUIRE(child.ready());
-  StopWatcher watcher(child.pid(), in_a_minute());
-  if (watcher.seize(child.pid()) != 0) {
-    WARN("skipped: a process may not trace its own child here");
-    return;
-  }
+  Seized seized;
+  if (!seized.begin()) return;
+  const testing::ChildProcess& child = seized.child;
   REQUIRE(kill(child.pid(), SIGKILL) == 0);
   bool gone = false;
   for (int round = 0; round < 1000 && !gone; ++round) {

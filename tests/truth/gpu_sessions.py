@@ -352,6 +352,20 @@ def case_a_gpu_core(folder):
         check_as_before(process)
 
 
+def case_two_processes_that_say_they_are_one_rank(folder):
+    """Each process's core is a file of its own: under its host and pid where its rank's number is not its alone."""
+    job = Job(folder)
+    with job.rank() as process, Fixture(["/usr/bin/python3", os.path.join(SOURCE, "fixtures", "jobs", "spin.py")], env=dict(os.environ, RANK="0", WORLD_SIZE="1")) as other:
+        path = os.path.join(folder, "core")
+        report = json_report("attach", "--pids", "%d,%d" % (process.pid, other.pid), "--gpu", "--gpu-core", path, machine=folder)
+        rank = only_rank(report, process.pid)
+        own = "%s.%s.%d" % (path, os.uname().nodename, process.pid)
+        check(os.path.exists(own) and not os.path.exists(path + ".rank0"), "%r: %s" % (os.listdir(folder), told(rank)))
+        with open(own, encoding="utf-8") as core:
+            check(core.read() == "a core", told(rank))
+        check_as_before(process)
+
+
 def case_a_gpu_core_that_would_be_too_large(folder):
     job = Job(folder, "image-bytes 50000000")
     with job.rank() as process:

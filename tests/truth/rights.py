@@ -1,5 +1,6 @@
 """Whose rights the code of a GPU driver has that is asked for an ordinary user's process: root's tool beside a process that would like to have them. The played driver writes with which
 rights it is loaded and called (tests/gpu/fake_cuda)."""
+import fcntl
 import json
 import os
 import shutil
@@ -169,6 +170,18 @@ def look_at_client(users, folder, pid, seen_as):
         for kind in ("user", "net", "mnt", "pid"):
             check(os.readlink("/proc/%d/ns/%s" % (client, kind)) == os.readlink("/proc/%d/ns/%s" % (pid, kind)), "another %s namespace" % kind)
         check(os.readlink("/proc/%d/root" % client) == os.readlink("/proc/%d/root" % pid), "another root directory")
+        # The program that it runs is a sealed copy in memory: whoever gets at it there cannot write the machine's own file.
+        program = "/proc/%d/exe" % client
+        check(os.readlink(program).startswith("/memfd:rankstacks"), "it runs %s" % os.readlink(program))
+        for flags in (os.O_WRONLY, os.O_RDWR | os.O_TRUNC):
+            try:
+                os.close(os.open(program, flags))
+            except OSError:
+                continue
+            check(False, "its program can be opened for writing")
+        with open(program, "rb") as sealed:
+            seals = fcntl.fcntl(sealed, fcntl.F_GET_SEALS)
+        check(seals & fcntl.F_SEAL_WRITE and seals & fcntl.F_SEAL_SEAL and seals & fcntl.F_SEAL_SHRINK, "seals %#x" % seals)
         # Not dumpable: its files in /proc are root's, and its user may not read or trace it.
         check(os.stat("/proc/%d/environ" % client).st_uid == 0, "it is dumpable")
         for helper in helpers:

@@ -1,0 +1,58 @@
+"""How long a job is looked at where neither --samples nor --interval says so: until it is told whether it moves."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+import cases
+from contract import SOURCE
+from processes import Fixture, check, tool
+from truth_python import only_rank
+
+SPIN = os.path.join(SOURCE, "fixtures", "jobs", "spin.py")
+
+
+def rank(number):
+    return Fixture([sys.executable, SPIN], env=dict(os.environ, RANK=str(number), WORLD_SIZE="2", PYTHONDONTWRITEBYTECODE="1"))
+
+
+def start_attach(*fixtures, max_wait):
+    command = [tool(), "attach", "--pids", ",".join(str(fixture.pid) for fixture in fixtures), "--max-wait", str(max_wait), "--format", "json"]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def report_of(attach):
+    out, err = attach.communicate(timeout=120)
+    check(out, "no report: %s" % err.decode(errors="replace"))
+    return json.loads(out)
+
+
+def looked_for(report):
+    return max(thread["motion"]["span_ms"] for rank in report["ranks"] for thread in rank["threads"] if "motion" in thread)
+
+
+def case_a_loop_without_an_end(folder):
+    """All ranks run at one place: for a second that is what a long step shows as well, for longer than steps take it is not."""
+    with rank(0) as one, rank(1) as other:
+        short = report_of(start_attach(one, other, max_wait=0))
+        check(short["verdict"]["status"] == "healthy" and looked_for(short) < 3000, "%r after %d ms" % (short["verdict"]["summary"], looked_for(short)))
+        long = report_of(start_attach(one, other, max_wait=6))
+        check(long["verdict"]["status"] == "symmetric" and looked_for(long) > 4000, "%r after %d ms" % (long["verdict"]["summary"], looked_for(long)))
+
+
+def case_a_rank_that_ends_meanwhile(folder):
+    """What was seen while all were there stands: the job that ended is no rank that was missing."""
+    with rank(0) as one, rank(1) as other:
+        attach = start_attach(one, other, max_wait=6)
+        time.sleep(4)          # past the first looks, amid the long one: whenever it is, the report is of both
+        other.write(b"end\n")
+        other.process.wait(timeout=60)
+        report = report_of(attach)
+        check(report["verdict"]["status"] == "healthy", "%r" % report["verdict"]["summary"])
+        for fixture in (one, other):
+            check(only_rank(report, fixture.pid)["status"] == "complete", "%r" % only_rank(report, fixture.pid)["problems"])
+
+
+if __name__ == "__main__":
+    cases.run(globals(), "long_looks")
