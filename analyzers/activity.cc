@@ -209,7 +209,7 @@ bool run_by_collector(const JobSnapshot& job, const ThreadSnapshot& thread, std:
   constexpr std::size_t kLeast = 3;   // calling it, finalizing all, collecting
   return native >= kLeast;
 }
-constexpr ActivityRule kFinalizerRule{ActivityMatch::kPython, "__del__", "", Activity::kGarbageCollection};
+constexpr ActivityRule kFinalizerRule{ActivityMatch::kPython, "__del__", "", Activity::kGarbageCollection, "cpython Modules/gcmodule.c"};
 
 // Runs a task of a pool of threads, be it the user's function or a library's.
 bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -364,7 +364,8 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     }
     if (waits_for_ranks(rule->activity)) {
       const bool inner_is_wait_for_gpu = !best || best->activity == Activity::kGpuWait || best->activity == Activity::kAutograd;
-      if (!inner_is_wait_for_gpu && !waits_for_ranks(best->activity)) break;
+      const bool inner_is_transport = best && rule->over_transport && (best->activity == Activity::kNetworkIo || best->activity == Activity::kSubprocess);
+      if (!inner_is_wait_for_gpu && !inner_is_transport && !waits_for_ranks(best->activity)) break;
       if (best && waits_for_ranks(best->activity)) {
         if (best->activity == Activity::kStoreWait) break;
         const bool names_better = job_.frames[thread.frames[i]].kind == FrameKind::kPython || best->operation.generic;

@@ -9,6 +9,7 @@
 
 #include "analyzers/activity_rules.h"
 #include "analyzers/analysis.h"
+#include "analyzers/operation.h"
 
 namespace rankstacks {
 
@@ -38,7 +39,7 @@ class RuleCache {
   std::unordered_map<FrameId, const ActivityRule*> by_frame_;
 };
 
-// Reads a job's stacks against the table in activity_rules.cc. The job must outlive it.
+// Reads a job's stacks against the tables of known/. The job must outlive it.
 class Activities {
  public:
   Activities(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) : job_(job), roles_(roles) {}

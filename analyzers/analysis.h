@@ -8,17 +8,10 @@
 
 #include "analyzers/reason.h"
 #include "analyzers/wait_graph.h"
+#include "known/kinds.h"
 #include "model/snapshot.h"
 
 namespace rankstacks {
-
-// INTERFACE: the names in the JSON report. Kept as strings' owner in roles.cc.
-enum class Role {
-  kMain, kPython, kAutograd, kNcclWatchdog, kNcclHeartbeat, kNcclMonitor, kNcclProxy, kNcclRas, kNcclService, kGlooLoop, kGlooWorker,
-  kTcpStore, kDataLoader, kCheckpoint, kCuda, kOpenmp, kJitCompile, kGrpc, kProfiler, kRpc, kMpi, kXla,
-  kElastic, kLogging, kIdlePool, kNative,
-};
-const char* to_string(Role role);
 
 // Threads of one role whose normalised stacks are equal.
 struct Cluster {

@@ -184,16 +184,4 @@ bool is_mpi_function(std::string_view function) {
   return function.size() > 4 && function.starts_with("MPI_") && function[4] >= 'A' && function[4] <= 'Z';
 }
 
-bool is_library_file(std::string_view file) {
-  if (file.starts_with('<')) return true;
-  if (file.find("/site-packages/") != std::string_view::npos || file.find("/dist-packages/") != std::string_view::npos) return true;
-  // .../lib/python3.11/threading.py, and zipped libraries .../lib/python311.zip/...
-  for (std::size_t at = file.find("/lib"); at != std::string_view::npos; at = file.find("/lib", at + 1)) {
-    std::string_view rest = file.substr(at + 4);
-    if (rest.starts_with("64")) rest.remove_prefix(2);
-    if (rest.starts_with("/python") && rest.size() > 7 && is_digit(rest[7])) return true;
-  }
-  return false;
-}
-
 }  // namespace rankstacks

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "known/known_programs.h"
 #include "model/snapshot.h"
 
 namespace rankstacks {
@@ -37,8 +38,5 @@ bool is_mpi_function(std::string_view function);
 // For people: no parameter list, no template arguments, no return type.
 // "void c10d::Reducer::f<int>(std::vector<int> const&) const" -> "c10d::Reducer::f<...>(...)"
 std::string short_function(std::string_view function);
-
-// Files of libraries rather than of the user: site-packages, dist-packages, the standard library, <frozen ...>.
-bool is_library_file(std::string_view file);
 
 }  // namespace rankstacks

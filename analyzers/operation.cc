@@ -34,23 +34,6 @@ constexpr std::array<std::pair<std::string_view, Collective>, 11> kCalls{{
 
 }  // namespace
 
-std::string_view to_string(Collective collective) {
-  switch (collective) {
-    case Collective::kUnknown: return "";
-    case Collective::kAllGather: return "AllGather";
-    case Collective::kAllReduce: return "AllReduce";
-    case Collective::kAllToAll: return "AllToAll";
-    case Collective::kBarrier: return "Barrier";
-    case Collective::kBroadcast: return "Broadcast";
-    case Collective::kGather: return "Gather";
-    case Collective::kReduce: return "Reduce";
-    case Collective::kReduceScatter: return "ReduceScatter";
-    case Collective::kScatter: return "Scatter";
-    case Collective::kSendRecv: return "SendRecv";
-  }
-  return "";
-}
-
 Collective collective_of_call(std::string_view function) {
   const std::string name = letters(function);
   for (const auto& [part, collective] : kCalls)

@@ -1,9 +1,8 @@
-// What each thread is there for, by the tables of role_rules.cc; and whether it is without work.
+// What each thread is there for, and whether it is without work, by the tables of known/.
 #include "analyzers/roles.h"
 
 #include <algorithm>
-#include <array>
-#include <bitset>
+#include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -13,17 +12,10 @@
 
 #include "analyzers/activity_rules.h"
 #include "analyzers/names.h"
-#include "analyzers/role_rules.h"
+#include "known/known_programs.h"
 
 namespace rankstacks {
 namespace {
-
-constexpr std::array<const char*, 26> kRoleNames = {
-    "main",       "python",     "autograd",    "nccl-watchdog", "nccl-heartbeat", "nccl-monitor", "nccl-proxy", "nccl-ras", "nccl-service",
-    "gloo-loop",  "gloo-worker", "tcp-store",  "data-loader",   "checkpoint",     "cuda",         "openmp",     "jit-compile", "grpc",
-    "profiler",   "rpc",        "mpi",         "xla",           "elastic",        "logging",      "idle-pool",  "native",
-};
-static_assert(kRoleNames.size() == static_cast<std::size_t>(Role::kNative) + 1);
 
 // From so many threads of a process on that wait with one and the same stack they are a pool, whoever's it is.
 constexpr std::size_t kPoolSize = 3;
@@ -32,26 +24,27 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) { return std::find(words.begin(), words.end(), text) != words.end(); }
 
-// One bit per rule: the threads' first, then the children's.
-using RuleSet = std::bitset<kMaxRoleRules>;
+// Rules by their numbers: the threads' first, then the children's.
+using RuleList = std::vector<std::uint32_t>;
 
-std::size_t rule_count() { return thread_role_rules().size() + child_role_rules().size(); }
+std::size_t rule_count() { return known_programs().thread_roles.size() + known_programs().child_roles.size(); }
 
 const RoleRule& rule_at(std::size_t i) {
-  const auto rules = thread_role_rules();
-  return i < rules.size() ? rules[i] : child_role_rules()[i - rules.size()];
+  const KnownPrograms& known = known_programs();
+  return i < known.thread_roles.size() ? known.thread_roles[i] : known.child_roles[i - known.thread_roles.size()];
 }
 
 template <typename Condition>
-RuleSet rules_where(Condition condition) {
-  RuleSet set;
-  for (std::size_t i = 0; i < rule_count(); ++i) set[i] = condition(rule_at(i));
-  return set;
+RuleList rules_where(Condition condition) {
+  RuleList list;
+  for (std::size_t i = 0; i < rule_count(); ++i)
+    if (condition(rule_at(i))) list.push_back(static_cast<std::uint32_t>(i));
+  return list;
 }
 
-RuleSet rules_of(RoleMatch match) {
-  return rules_where([match](const RoleRule& rule) { return rule.match == match; });
-}
+bool is_one_of(RoleMatch match, std::initializer_list<RoleMatch> matches) { return std::find(matches.begin(), matches.end(), match) != matches.end(); }
+bool asks_for_function(RoleMatch match) { return is_one_of(match, {RoleMatch::kFunction, RoleMatch::kEntry, RoleMatch::kInnermost}); }
+bool asks_for_module(RoleMatch match) { return is_one_of(match, {RoleMatch::kEntryModule, RoleMatch::kPolls}); }
 
 std::string_view file_of(const Frame& frame) { return frame.file ? std::string_view(*frame.file) : std::string_view(); }
 
@@ -91,41 +84,36 @@ class FrameRules {
   explicit FrameRules(const FrameTable& frames) : rules_(frames.size()) {
     for (FrameId id = 0; id < frames.size(); ++id) rules_[id] = frames[id].kind == FrameKind::kNative ? of_native(frames[id]) : of_python(frames[id]);
   }
-  const RuleSet& operator[](FrameId id) const { return rules_[id]; }
+  const RuleList& operator[](FrameId id) const { return rules_[id]; }
 
  private:
-  RuleSet of_native(const Frame& frame) {
+  RuleList of_native(const Frame& frame) {
     const auto [module, new_module] = by_module_.try_emplace(frame.module);
-    if (new_module)
-      module->second = rules_where([&](const RoleRule& r) {
-        return (r.match == RoleMatch::kEntryModule || r.match == RoleMatch::kPolls) && base_name(frame.module).starts_with(r.what);
-      });
-    if (!frame.function) return module->second;
+    if (new_module) module->second = rules_where([&](const RoleRule& r) { return asks_for_module(r.match) && base_name(frame.module).starts_with(r.what); });
+    RuleList list = module->second;
+    if (!frame.function) return list;
     const auto [function, new_function] = by_function_.try_emplace(*frame.function);
-    if (new_function)
-      function->second = rules_where([&](const RoleRule& r) {
-        return (r.match == RoleMatch::kFunction || r.match == RoleMatch::kEntry || r.match == RoleMatch::kInnermost) && contains(*frame.function, r.what);
-      });
-    return module->second | function->second;
+    if (new_function) function->second = rules_where([&](const RoleRule& r) { return asks_for_function(r.match) && contains(*frame.function, r.what); });
+    list.insert(list.end(), function->second.begin(), function->second.end());
+    return list;
   }
 
-  RuleSet of_python(const Frame& frame) {
+  RuleList of_python(const Frame& frame) {
     const auto [file, new_file] = by_file_.try_emplace(file_of(frame));
     if (new_file)
       file->second = rules_where([&](const RoleRule& r) {
         if (r.match == RoleMatch::kPython) return file_of(frame).ends_with(r.file);
-        return (r.match == RoleMatch::kPythonFile || r.match == RoleMatch::kPythonEntryFile || r.match == RoleMatch::kPythonWaits) && contains(file_of(frame), r.file);
+        return !asks_for_function(r.match) && !asks_for_module(r.match) && contains(file_of(frame), r.file);
       });
-    const auto [name, new_name] = by_name_.try_emplace(frame.function ? std::string_view(*frame.function) : std::string_view());
-    if (new_name) {
-      const std::string_view text = name->first;
-      name->second = rules_where([text](const RoleRule& r) { return r.what.empty() || r.what == text; });
-    }
-    return file->second & name->second;
+    RuleList list;
+    const std::string_view name = frame.function ? std::string_view(*frame.function) : std::string_view();
+    for (const std::uint32_t i : file->second)
+      if (rule_at(i).what.empty() || rule_at(i).what == name) list.push_back(i);
+    return list;
   }
 
-  std::vector<RuleSet> rules_;
-  std::unordered_map<std::string_view, RuleSet> by_function_, by_module_, by_file_, by_name_;
+  std::vector<RuleList> rules_;
+  std::unordered_map<std::string_view, RuleList> by_function_, by_module_, by_file_;
 };
 
 enum class Block { kNone, kUnknown, kCondition, kPoll, kSleep, kOther };
@@ -215,51 +203,49 @@ class Matcher {
  public:
   explicit Matcher(const FrameTable& frames) : frame_rules_(frames) {}
 
-  RuleSet rules_of_stack(const Stack& stack) const {
-    RuleSet found;
-    for (const FrameId id : stack.thread.frames) found |= frame_rules_[id];
-    found &= anywhere_;
-    if (stack.entry_function) found |= frame_rules_[*stack.entry_function] & entry_;
-    if (stack.python_entry) found |= frame_rules_[*stack.python_entry] & python_entry_;
-    if (stack.python_place) found |= frame_rules_[*stack.python_place] & python_waits_;
-    if (stack.has_python) return found & ~native_pool_;   // a pool's thread with a task in Python: that tells
-    if (stack.entry) found |= frame_rules_[*stack.entry] & entry_module_;
-    if (stack.innermost_own) found |= frame_rules_[*stack.innermost_own] & innermost_;
-    if (stack.own_frames == 1 && !stack.job.frames[*stack.innermost_own].function && (frame_rules_[*stack.innermost_own] & polls_).any() &&
-        block_of(stack.job, stack.thread) == Block::kPoll)
-      found |= frame_rules_[*stack.innermost_own] & polls_;
-    return found;
-  }
-
-  std::optional<Role> first(const RuleSet& found, std::size_t begin, std::size_t end) const {
-    for (std::size_t i = begin; found.any() && i < end; ++i)
-      if (found[i]) return rule_at(i).role;
-    return {};
+  // The first of the rules with these numbers; null: none.
+  const RoleRule* first(const Stack& stack, std::size_t begin, std::size_t end) const {
+    std::size_t best = end;
+    const auto look_at = [&](std::optional<FrameId> id, auto holds) {
+      if (!id) return;
+      for (const std::uint32_t i : frame_rules_[*id])
+        if (i >= begin && i < best && holds(rule_at(i))) best = i;
+    };
+    // A pool's thread with a task in Python: that tells.
+    const auto is_hidden = [&](const RoleRule& r) { return stack.has_python && r.role == Role::kIdlePool && (asks_for_function(r.match) || asks_for_module(r.match)); };
+    const auto of = [&](RoleMatch match) { return [&, match](const RoleRule& r) { return r.match == match && !is_hidden(r); }; };
+    for (const FrameId id : stack.thread.frames)
+      look_at(id, [&](const RoleRule& r) { return is_one_of(r.match, {RoleMatch::kFunction, RoleMatch::kPython, RoleMatch::kPythonFile}) && !is_hidden(r); });
+    look_at(stack.entry_function, of(RoleMatch::kEntry));
+    look_at(stack.python_entry, of(RoleMatch::kPythonEntryFile));
+    look_at(stack.python_place, of(RoleMatch::kPythonWaits));
+    if (!stack.has_python) {
+      look_at(stack.entry, of(RoleMatch::kEntryModule));
+      look_at(stack.innermost_own, of(RoleMatch::kInnermost));
+      if (stack.own_frames == 1 && !stack.job.frames[*stack.innermost_own].function && block_of(stack.job, stack.thread) == Block::kPoll) look_at(stack.innermost_own, of(RoleMatch::kPolls));
+    }
+    return best == end ? nullptr : &rule_at(best);
   }
 
  private:
   FrameRules frame_rules_;
-  RuleSet anywhere_ = rules_of(RoleMatch::kFunction) | rules_of(RoleMatch::kPython) | rules_of(RoleMatch::kPythonFile);
-  RuleSet entry_ = rules_of(RoleMatch::kEntry);
-  RuleSet entry_module_ = rules_of(RoleMatch::kEntryModule);
-  RuleSet innermost_ = rules_of(RoleMatch::kInnermost);
-  RuleSet polls_ = rules_of(RoleMatch::kPolls);
-  RuleSet python_entry_ = rules_of(RoleMatch::kPythonEntryFile);
-  RuleSet python_waits_ = rules_of(RoleMatch::kPythonWaits);
-  RuleSet native_pool_ = rules_where([](const RoleRule& r) { return r.role == Role::kIdlePool && r.match != RoleMatch::kPythonWaits; });
 };
+
+// Of a thread that is not the main thread of a rank.
+const RoleRule* rule_of(const JobSnapshot& job, const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot& thread) {
+  const std::size_t of_threads = known_programs().thread_roles.size();
+  const Stack stack(job, thread);
+  return thread.tid == rank.pid ? matcher.first(stack, of_threads, rule_count()) : matcher.first(stack, 0, of_threads);
+}
 
 Role role_of(const JobSnapshot& job, const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot* main, const ThreadSnapshot& thread) {
   const bool is_main = thread.tid == rank.pid;
   if (is_main && rank.kind != RankKind::kChild) return Role::kMain;
-  const std::size_t of_threads = thread_role_rules().size();
-  const Stack stack(job, thread);
-  const RuleSet found = matcher.rules_of_stack(stack);
-  if (is_main) return matcher.first(found, of_threads, rule_count()).value_or(Role::kMain);
-  if (const auto role = matcher.first(found, 0, of_threads)) return *role;
-  if (stack.has_python) return Role::kPython;
+  if (const RoleRule* rule = rule_of(job, matcher, rank, thread)) return rule->role;
+  if (is_main) return Role::kMain;
+  if (Stack(job, thread).has_python) return Role::kPython;
   if (main == nullptr || main->name != thread.name)   // a name equal to the main thread's is inherited and says nothing
-    for (const NameRule& rule : name_role_rules())
+    for (const NameRule& rule : known_programs().thread_names)
       if (thread.name.starts_with(rule.prefix)) return rule.role;
   return Role::kNative;
 }
@@ -313,19 +299,17 @@ void find_pools(const JobSnapshot& job, const RankSnapshot& rank, std::vector<Ro
 
 // Of a pool that the tables know, only they say whether its thread is idle: one with a task may wait on a condition variable as well.
 bool is_of_known_pool(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  const auto rules = thread_role_rules();
+  const auto& rules = known_programs().thread_roles;
   return std::any_of(rules.begin(), rules.end(), [&](const RoleRule& rule) {
-    if (rule.role != Role::kIdlePool || rule.match == RoleMatch::kPythonWaits) return false;
+    if (rule.role != Role::kIdlePool || (!asks_for_function(rule.match) && !asks_for_module(rule.match))) return false;
     return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
       const Frame& frame = job.frames[id];
-      return rule.match == RoleMatch::kEntryModule ? base_name(frame.module).starts_with(rule.what) : frame.function && contains(*frame.function, rule.what);
+      return asks_for_module(rule.match) ? base_name(frame.module).starts_with(rule.what) : frame.function && contains(*frame.function, rule.what);
     });
   });
 }
 
 }  // namespace
-
-const char* to_string(Role role) { return kRoleNames[static_cast<std::size_t>(role)]; }
 
 std::vector<std::vector<Role>> assign_roles(const JobSnapshot& job) {
   const Matcher matcher(job.frames);
@@ -339,14 +323,24 @@ std::vector<std::vector<Role>> assign_roles(const JobSnapshot& job) {
   return roles;
 }
 
+const RoleRule* role_rule_of(const JobSnapshot& job, std::size_t rank, std::size_t thread) {
+  const RankSnapshot& process = job.ranks[rank];
+  if (process.threads[thread].tid == process.pid && process.kind != RankKind::kChild) return nullptr;
+  return rule_of(job, Matcher(job.frames), process, process.threads[thread]);
+}
+
+const IdleRule* idle_rule_of(const JobSnapshot& job, const ThreadSnapshot& thread, Role role) {
+  const Stack stack(job, thread);
+  const Block block = block_of(job, thread);
+  const auto& rules = known_programs().idle;
+  const auto rule = std::find_if(rules.begin(), rules.end(), [&](const IdleRule& r) { return r.role == role && is_wait(block, r.wait) && holds(stack, r); });
+  return rule == rules.end() ? nullptr : &*rule;
+}
+
 bool is_idle(const JobSnapshot& job, const ThreadSnapshot& thread, Role role) {
   // Stopped, on a disk, with or waiting for the interpreter: no role's idle state.
   if (thread.gil || (thread.state && (*thread.state == 'D' || *thread.state == 'T' || *thread.state == 't'))) return false;
-  const Stack stack(job, thread);
-  const Block block = block_of(job, thread);
-  const auto rules = idle_rules();
-  if (std::any_of(rules.begin(), rules.end(), [&](const IdleRule& rule) { return rule.role == role && is_wait(block, rule.wait) && holds(stack, rule); })) return true;
-  return role == Role::kIdlePool && waits_for_work(job, thread) && !is_of_known_pool(job, thread);
+  return idle_rule_of(job, thread, role) != nullptr || (role == Role::kIdlePool && waits_for_work(job, thread) && !is_of_known_pool(job, thread));
 }
 
 }  // namespace rankstacks

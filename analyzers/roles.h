@@ -2,6 +2,7 @@
 #pragma once
 
 #include "analyzers/analysis.h"
+#include "known/rules.h"
 
 namespace rankstacks {
 
@@ -9,5 +10,9 @@ namespace rankstacks {
 // thread is evidence of nothing. False where that is not known for certain: a watchdog that aborts, a loader's worker in the user's code, any main
 // thread; also a thread that waits for other ranks.
 bool is_idle(const JobSnapshot& job, const ThreadSnapshot& thread, Role role);
+
+// The rule that gave a thread its role, and the first that says of one of this role that it is without work. Null: no rule did.
+const RoleRule* role_rule_of(const JobSnapshot& job, std::size_t rank, std::size_t thread);
+const IdleRule* idle_rule_of(const JobSnapshot& job, const ThreadSnapshot& thread, Role role);
 
 }  // namespace rankstacks

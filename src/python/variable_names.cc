@@ -4,6 +4,8 @@
 #include <iterator>
 #include <string>
 
+#include "known/known_programs.h"
+
 namespace rankstacks::python {
 namespace {
 
@@ -18,21 +20,11 @@ bool is_one_of(const std::string_view (&words)[N], std::string_view word) {
   return std::find(std::begin(words), std::end(words), word) != std::end(words);
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 }  // namespace
 
 bool is_user_file(std::string_view file) {
-  if (file.starts_with("<frozen ")) return false;
-  if (file.find("/site-packages/") != std::string_view::npos || file.find("/dist-packages/") != std::string_view::npos) return false;
-  // .../lib/python3.11/threading.py, .../lib64/python3.9/..., and zipped libraries .../lib/python311.zip/...
-  for (std::size_t at = file.find("/lib"); at != std::string_view::npos; at = file.find("/lib", at + 1)) {
-    std::string_view rest = file.substr(at + 4);
-    if (rest.starts_with("64")) rest.remove_prefix(2);
-    constexpr std::string_view kPython = "/python";
-    if (rest.starts_with(kPython) && rest.size() > kPython.size() && is_digit(rest[kPython.size()])) return false;
-  }
-  return true;
+  if (file.starts_with('<')) return !file.starts_with("<frozen ");
+  return !is_library_file(file);
 }
 
 bool is_c10d_file(std::string_view file) { return file.ends_with("torch/distributed/distributed_c10d.py"); }

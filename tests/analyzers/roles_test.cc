@@ -1,7 +1,6 @@
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
-#include "analyzers/role_rules.h"
 #include "analyzers/roles.h"
 #include "support/literal_job.h"
 
@@ -104,21 +103,6 @@ TEST_CASE("main is the thread whose id is the process's, whatever its frames; a 
   LiteralJob literal;
   literal.rank(0, 1, Stack{libc("poll"), nat("c10d::ProcessGroupGloo::runLoop(int)")});
   CHECK(assign_roles(literal.job)[0][0] == Role::kMain);
-}
-
-TEST_CASE("the tables can be read: every rule says something, has a role, names its source, and none hides behind an earlier one") {
-  for (const auto& rules : {thread_role_rules(), child_role_rules()})
-    for (std::size_t i = 0; i < rules.size(); ++i) {
-      INFO(rules[i].what << " " << rules[i].file);
-      CHECK(!(rules[i].what.empty() && rules[i].file.empty()));
-      CHECK(!rules[i].source.empty());
-      for (std::size_t k = 0; k < i; ++k) {
-        const bool hides = rules[k].match == rules[i].match && rules[i].what.find(rules[k].what) == 0 && rules[i].file.find(rules[k].file) == 0 && rules[i].match != RoleMatch::kPython &&
-                           !(rules[k].what.empty() && !rules[i].what.empty());
-        CHECK(!hides);
-      }
-    }
-  for (const NameRule& rule : name_role_rules()) CHECK((rule.prefix.size() <= 15 && !rule.source.empty()));
 }
 
 TEST_CASE("roles of other runtimes' threads, by frames") {

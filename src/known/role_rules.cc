@@ -1,6 +1,6 @@
 // Frames come first, names second: NCCL's threads are unnamed by default (NCCL_SET_THREAD_NAME=0), and a name is inherited from the creator
 // until the thread sets its own: torch 2.4's `pt_main_thread` stands on every thread that the main thread started, and is never a role.
-#include "analyzers/role_rules.h"
+#include "known/rules.h"
 
 namespace rankstacks {
 namespace {
@@ -192,7 +192,6 @@ constexpr RoleRule kChildRules[] = {
     {M::kPythonFile, "", "torch/_inductor/async_compile.py", R::kJitCompile, "pytorch inductor"},
     {M::kPythonFile, "", "torch/distributed/checkpoint/_async_process_executor.py", R::kCheckpoint, "pytorch distributed/checkpoint, 2.7-"},
 };
-static_assert(std::size(kThreadRules) + std::size(kChildRules) <= kMaxRoleRules);
 
 constexpr NameRule kNameRules[] = {
     {"pt_nccl_watchdg", R::kNcclWatchdog, "pytorch, c10::setThreadName, 2.1-"},
@@ -235,119 +234,10 @@ constexpr NameRule kNameRules[] = {
     {"jemalloc_bg_thd", R::kIdlePool, "jemalloc"},
 };
 
-constexpr IdleRule kIdleRules[] = {
-    // A watchdog that aborts or prints has other frames inside of its loop, or sleeps there.
-    {R::kNcclWatchdog, IdleMatch::kFunction, "ProcessGroupNCCL::Watchdog::run", "", Wait::kCondition},
-    {R::kNcclWatchdog, IdleMatch::kFunction, "nccl2::Watchdog", "", Wait::kCondition},
-    {R::kNcclWatchdog, IdleMatch::kFunction, "ProcessGroupNCCL::ncclCommWatchdog", "", Wait::kCondition},
-    {R::kNcclWatchdog, IdleMatch::kFunction, "ProcessGroupNCCL::watchdogHandler", "", Wait::kCondition},
-    {R::kNcclWatchdog, IdleMatch::kFunction, "ProcessGroupNCCL::workCleanupLoop", "", Wait::kCondition},
-    {R::kNcclHeartbeat, IdleMatch::kFunction, "HeartbeatMonitor::runLoop", "", Wait::kCondition},
-    {R::kNcclHeartbeat, IdleMatch::kFunction, "ProcessGroupNCCL::heartbeatMonitor", "", Wait::kCondition},
-    {R::kNcclMonitor, IdleMatch::kFunction, "ProcessGroupNCCL::runHookLoop", "", Wait::kCondition},
-    {R::kNcclMonitor, IdleMatch::kFunction, "uv__io_poll", "", Wait::kPoll},
-    {R::kNcclMonitor, IdleMatch::kPython, "", "torch/distributed/_watchdog.py", Wait::kBlocks},
-    // NCCL: with operations under way the progress threads do not sleep. bootstrapRoot and asynchronous jobs wait for ranks: never idle.
-    {R::kNcclProxy, IdleMatch::kFunction, "ncclProxyGetPostedOps", "", Wait::kBlocks},
-    {R::kNcclProxy, IdleMatch::kFunction, "ncclProxyProgress", "", Wait::kCondition},
-    {R::kNcclProxy, IdleMatch::kFunction, "ncclGinProgress", "", Wait::kCondition},
-    {R::kNcclProxy, IdleMatch::kFunction, "ncclRmaProxyProgressThread", "", Wait::kCondition},
-    {R::kNcclService, IdleMatch::kFunction, "ncclProxyService", "", Wait::kPoll},
-    {R::kNcclService, IdleMatch::kFunction, "ibv_get_async_event", "", Wait::kPoll},
-    {R::kNcclService, IdleMatch::kFunction, "ncclIbAsyncThreadMain", "", Wait::kPoll},
-    {R::kNcclService, IdleMatch::kFunction, "ncclIbPortRecoveryAsyncThreadMain", "", Wait::kCondition},
-    {R::kNcclService, IdleMatch::kFunction, "persistentSocketThread", "", Wait::kCondition},
-    {R::kNcclRas, IdleMatch::kFunction, "rasThreadMain", "", Wait::kPoll},
-    {R::kGlooLoop, IdleMatch::kFunction, "gloo::transport::tcp::Loop::run", "", Wait::kPoll},
-    {R::kGlooLoop, IdleMatch::kFunction, "uv__io_poll", "", Wait::kPoll},
-    {R::kGlooWorker, IdleMatch::kFunction, "ProcessGroupGloo::runLoop", "", Wait::kCondition},
-    {R::kTcpStore, IdleMatch::kFunction, "TCPStoreMasterDaemon::", "", Wait::kPoll},
-    {R::kTcpStore, IdleMatch::kFunction, "TCPStoreWorkerDaemon::", "", Wait::kPoll},
-    {R::kTcpStore, IdleMatch::kFunction, "uv__io_poll", "", Wait::kPoll},
-    {R::kTcpStore, IdleMatch::kOnly, "libtorch_cpu.so", "", Wait::kPoll},
-    {R::kAutograd, IdleMatch::kFunction, "autograd::ReadyQueue::pop", "", Wait::kCondition},
-    {R::kDataLoader, IdleMatch::kPython, "_worker_loop", "torch/utils/data/_utils/worker.py", Wait::kBlocks},   // of its index queue
-    {R::kDataLoader, IdleMatch::kPython, "", "torch/utils/data/_utils/pin_memory.py", Wait::kBlocks},
-    {R::kJitCompile, IdleMatch::kPython, "", "torch/_inductor/compile_worker/", Wait::kBlocks},
-    {R::kLogging, IdleMatch::kPython, "", "tqdm/_monitor.py", Wait::kBlocks},
-    {R::kLogging, IdleMatch::kPython, "", "-packages/tensorboard", Wait::kCondition},
-    {R::kLogging, IdleMatch::kPython, "", "tensorflow/python/summary/", Wait::kCondition},
-    {R::kLogging, IdleMatch::kPython, "", "-packages/wandb/", Wait::kBlocks},
-    {R::kLogging, IdleMatch::kPython, "", "-packages/mlflow/", Wait::kCondition},
-    {R::kLogging, IdleMatch::kPython, "", "-packages/sentry_sdk/", Wait::kCondition},
-    {R::kLogging, IdleMatch::kPython, "", "-packages/opentelemetry/", Wait::kCondition},
-    {R::kLogging, IdleMatch::kPython, "_monitor", "/logging/handlers.py", Wait::kBlocks},
-    {R::kElastic, IdleMatch::kPython, "", "torch/distributed/elastic/", Wait::kBlocks},
-    {R::kRpc, IdleMatch::kPython, "", "vllm/v1/", Wait::kBlocks},
-    {R::kRpc, IdleMatch::kPython, "", "-packages/ray/_private/", Wait::kBlocks},
-    {R::kRpc, IdleMatch::kPython, "serve_forever", "/socketserver.py", Wait::kPoll},
-    {R::kRpc, IdleMatch::kFunction, "TensorPipeAgent::pollTimeoutRpcs", "", Wait::kCondition},
-    {R::kRpc, IdleMatch::kFunction, "tensorpipe::", "", Wait::kBlocks},
-    {R::kRpc, IdleMatch::kFunction, "uv__io_poll", "", Wait::kPoll},
-    {R::kRpc, IdleMatch::kFunction, "httplib::", "", Wait::kBlocks},
-    {R::kRpc, IdleMatch::kFunction, "zmq::", "", Wait::kPoll},
-    {R::kRpc, IdleMatch::kFunction, "boost::asio::detail::", "", Wait::kBlocks},
-    {R::kRpc, IdleMatch::kOnly, "libzmq", "", Wait::kPoll},
-    {R::kRpc, IdleMatch::kOnly, "_raylet.", "", Wait::kBlocks},
-    {R::kRpc, IdleMatch::kFunction, "oneflow::IOEventPoller", "", Wait::kPoll},
-    // Progress threads wait for descriptors. MPICH's, and those that poll, never do.
-    {R::kMpi, IdleMatch::kFunction, "event_base_loop", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kFunction, "epoll_dispatch", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kFunction, "poll_dispatch", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kFunction, "ucs_event_set_wait", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kFunction, "ucs_async_thread_func", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kModule, "libevent", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kModule, "libucs.so", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kModule, "libpmix", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kModule, "libopen-pal", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kModule, "libopen-rte", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kModule, "mca_", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kModule, "libfabric", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kModule, "libpsm", "", Wait::kPoll},
-    {R::kMpi, IdleMatch::kFunction, "ProcessGroupMPI::runLoop", "", Wait::kCondition},
-    {R::kMpi, IdleMatch::kFunction, "c10d::Comm::progress_loop", "", Wait::kCondition},
-    {R::kMpi, IdleMatch::kFunction, "horovod::common::(anonymous namespace)::BackgroundThreadLoop", "", Wait::kBlocks},
-    {R::kMpi, IdleMatch::kFunction, "horovod::common::(anonymous namespace)::RunLoopOnce", "", Wait::kBlocks},
-    {R::kMpi, IdleMatch::kFunction, "horovod::common::ThreadPool::loop", "", Wait::kCondition},
-    // Pools. XLA's without symbols may as well wait for ranks: never idle.
-    {R::kXla, IdleMatch::kFunction, "Eigen::EventCount::", "", Wait::kCondition},
-    {R::kXla, IdleMatch::kFunction, "Eigen::ThreadPoolTempl<", "", Wait::kCondition},
-    {R::kIdlePool, IdleMatch::kFunction, "Eigen::EventCount::", "", Wait::kCondition},
-    {R::kIdlePool, IdleMatch::kFunction, "Eigen::ThreadPoolTempl<", "", Wait::kCondition},
-    {R::kIdlePool, IdleMatch::kFunction, "c10::ThreadPool::main_loop", "", Wait::kCondition},
-    {R::kIdlePool, IdleMatch::kFunction, "arrow::internal::WorkerLoop", "", Wait::kCondition},
-    {R::kIdlePool, IdleMatch::kFunction, "oneflow::Channel<", "", Wait::kCondition},
-    {R::kIdlePool, IdleMatch::kFunction, "oneflow::Notifier::", "", Wait::kCondition},
-    {R::kIdlePool, IdleMatch::kOnly, "libjemalloc", "", Wait::kCondition},
-    {R::kIdlePool, IdleMatch::kPython, "", "concurrent/futures/", Wait::kBlocks},
-    {R::kIdlePool, IdleMatch::kPython, "", "multiprocessing/pool.py", Wait::kBlocks},
-    {R::kIdlePool, IdleMatch::kPython, "_feed", "multiprocessing/queues.py", Wait::kBlocks},
-    {R::kIdlePool, IdleMatch::kPython, "", "multiprocessing/resource_sharer.py", Wait::kBlocks},
-    {R::kIdlePool, IdleMatch::kPython, "accepter", "multiprocessing/managers.py", Wait::kBlocks},
-    {R::kOpenmp, IdleMatch::kFunction, "blas_thread_server", "", Wait::kAny},
-    {R::kOpenmp, IdleMatch::kOnly, "libgomp", "", Wait::kAny},
-    {R::kOpenmp, IdleMatch::kOnly, "libiomp5", "", Wait::kAny},
-    {R::kOpenmp, IdleMatch::kOnly, "libomp", "", Wait::kAny},
-    {R::kOpenmp, IdleMatch::kOnly, "libtbb", "", Wait::kAny},
-    {R::kOpenmp, IdleMatch::kOnly, "libopenblas", "", Wait::kBlocks},
-    {R::kOpenmp, IdleMatch::kOnly, "libscipy_openblas", "", Wait::kBlocks},
-    {R::kOpenmp, IdleMatch::kOnly, "libmkl_", "", Wait::kBlocks},
-    {R::kCuda, IdleMatch::kOnly, "libcu", "", Wait::kBlocks},
-    {R::kCuda, IdleMatch::kOnly, "libhsa-runtime64", "", Wait::kBlocks},
-    {R::kProfiler, IdleMatch::kFunction, "libkineto::", "", Wait::kBlocks},
-    {R::kProfiler, IdleMatch::kOnly, "libcupti", "", Wait::kBlocks},
-    {R::kGrpc, IdleMatch::kFunction, "gpr_cv_wait", "", Wait::kCondition},
-    {R::kGrpc, IdleMatch::kFunction, "pollset_work", "", Wait::kBlocks},
-    {R::kGrpc, IdleMatch::kFunction, "do_epoll_wait", "", Wait::kPoll},
-    {R::kGrpc, IdleMatch::kFunction, "grpc_event_engine::", "", Wait::kBlocks},
-    {R::kGrpc, IdleMatch::kFunction, "grpc_core::", "", Wait::kBlocks},
-};
-
 }  // namespace
 
-std::span<const RoleRule> thread_role_rules() { return kThreadRules; }
-std::span<const RoleRule> child_role_rules() { return kChildRules; }
-std::span<const NameRule> name_role_rules() { return kNameRules; }
-std::span<const IdleRule> idle_rules() { return kIdleRules; }
+std::span<const RoleRule> built_in_thread_roles() { return kThreadRules; }
+std::span<const RoleRule> built_in_child_roles() { return kChildRules; }
+std::span<const NameRule> built_in_thread_names() { return kNameRules; }
 
 }  // namespace rankstacks

@@ -1,0 +1,17 @@
+#include "known/rules.h"
+
+namespace rankstacks {
+namespace {
+
+using M = FileMatch;
+
+constexpr FileRule kRules[] = {
+    {M::kContains, "/site-packages/", true, "pip, conda, venv"},
+    {M::kContains, "/dist-packages/", true, "debian's and ubuntu's packages"},
+};
+
+}  // namespace
+
+std::span<const FileRule> built_in_files() { return kRules; }
+
+}  // namespace rankstacks

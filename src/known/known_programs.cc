@@ -1,0 +1,88 @@
+#include "known/known_programs.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace rankstacks {
+namespace {
+
+template <class T, class Range>
+void append_to(std::vector<T>& rules, const Range& more) {
+  rules.insert(rules.end(), std::begin(more), std::end(more));
+}
+
+void append_to(KnownPrograms& rules, const KnownPrograms& more) {
+  append_to(rules.thread_roles, more.thread_roles);
+  append_to(rules.child_roles, more.child_roles);
+  append_to(rules.thread_names, more.thread_names);
+  append_to(rules.idle, more.idle);
+  append_to(rules.activities, more.activities);
+  append_to(rules.files, more.files);
+}
+
+KnownPrograms make_built_in() {
+  KnownPrograms rules;
+  append_to(rules.thread_roles, built_in_thread_roles());
+  append_to(rules.child_roles, built_in_child_roles());
+  append_to(rules.thread_names, built_in_thread_names());
+  append_to(rules.idle, built_in_idle());
+  append_to(rules.activities, built_in_waits());
+  append_to(rules.activities, built_in_activities());
+  append_to(rules.files, built_in_files());
+  return rules;
+}
+
+struct Installed {
+  AddedPrograms added;
+  KnownPrograms all = built_in_programs();
+};
+
+// Never destroyed: a thread that was given up may still look at it while the process ends.
+Installed& installed() {
+  static Installed& programs = *new Installed;
+  return programs;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// .../lib/python3.11/threading.py, .../lib64/python3.9/..., and zipped libraries .../lib/python311.zip/...
+bool is_of_standard_library(std::string_view file) {
+  for (std::size_t at = file.find("/lib"); at != std::string_view::npos; at = file.find("/lib", at + 1)) {
+    std::string_view rest = file.substr(at + 4);
+    if (rest.starts_with("64")) rest.remove_prefix(2);
+    constexpr std::string_view kPython = "/python";
+    if (rest.starts_with(kPython) && rest.size() > kPython.size() && is_digit(rest[kPython.size()])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void AddedPrograms::append(AddedPrograms other) {
+  append_to(rules, other.rules);
+  texts.splice(texts.end(), other.texts);
+}
+
+const KnownPrograms& built_in_programs() {
+  static const KnownPrograms& programs = *new KnownPrograms(make_built_in());
+  return programs;
+}
+
+const KnownPrograms& added_programs() { return installed().added.rules; }
+const KnownPrograms& known_programs() { return installed().all; }
+
+void install_added_programs(AddedPrograms added) {
+  Installed& programs = installed();
+  programs.added = std::move(added);
+  programs.all = programs.added.rules;
+  append_to(programs.all, built_in_programs());
+}
+
+bool is_library_file(std::string_view file) {
+  for (const FileRule& rule : known_programs().files)
+    if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : file.find(rule.file) != std::string_view::npos) return rule.library;
+  return file.starts_with('<') || is_of_standard_library(file);
+}
+
+}  // namespace rankstacks

@@ -1,0 +1,160 @@
+// Each rule of the tables has a source, and a stack which no earlier rule takes from it.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "analyzers/activity_rules.h"
+#include "analyzers/roles.h"
+#include "known/known_programs.h"
+#include "support/literal_job.h"
+
+using namespace rankstacks;
+using namespace rankstacks::testing;
+
+namespace {
+
+const std::string kOwnModule = "/x/libown.so";
+
+std::string text(std::string_view view) { return std::string(view); }
+
+// A file that contains `part`: "torch/serialization.py", "/ffcv/", "-packages/wandb/", "/psycopg", "" of any file.
+std::string file_with(std::string_view part) {
+  std::string file = "/opt/x";
+  if (!part.starts_with('/') && !part.starts_with('-')) file += '/';
+  file += part;
+  if (file.ends_with('/')) file += "some";
+  return file.ends_with(".py") ? file : file + "x.py";
+}
+
+// A function that contains `part`, as a demangler writes it: "c10d::Store::" -> "c10d::Store::f(int)".
+std::string function_with(std::string_view part) {
+  std::string function = text(part);
+  if (function.ends_with("::")) function += 'f';
+  if (function.ends_with('<')) function += "int>::f";
+  return function.find('(') == std::string::npos || function.ends_with(')') || function.find("(anonymous") != std::string::npos ? function + "(int)" : function + "::State&)";
+}
+
+Frame frame_of(const ActivityRule& rule) {
+  switch (rule.match) {
+    case ActivityMatch::kNative: return nat(function_with(rule.what), kOwnModule);
+    case ActivityMatch::kNativePrefix: return nat(text(rule.what), kOwnModule);
+    case ActivityMatch::kNativeOp: return nat(text(rule.file) + text(rule.what) + "(int)", kOwnModule);
+    case ActivityMatch::kPython: return py(text(rule.what), file_with(rule.file), 7);
+    case ActivityMatch::kPythonFile: return py("some_function", file_with(rule.file), 7);
+  }
+  return {};
+}
+
+const Stack kStart = {libc("start_thread"), libc("clone3")};
+const Stack kPythonStart = {py("run", "/usr/lib/python3.11/threading.py", 975), py("_bootstrap", "/usr/lib/python3.11/threading.py", 995)};
+
+// A thread that only this rule, or one behind it, can tell: what the rule does not speak of is of nobody's library.
+Stack stack_of(const RoleRule& rule) {
+  const Frame own = nat("some_function()", kOwnModule);
+  switch (rule.match) {
+    case RoleMatch::kFunction: return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
+    case RoleMatch::kEntry: return Stack{libc("pthread_cond_wait"), own, nat(function_with(rule.what), kOwnModule)} + kStart;
+    case RoleMatch::kEntryModule: return Stack{libc("pthread_cond_wait"), own, unknown("/x/" + text(rule.what) + "1", 0x1234)} + kStart;
+    case RoleMatch::kInnermost: return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
+    case RoleMatch::kPolls: return Stack{libc("poll"), unknown("/x/" + text(rule.what), 0x1234)} + kStart;
+    case RoleMatch::kPython: return Stack{libc("read"), py(text(rule.what), file_with(rule.file), 7)} + kPythonStart;
+    case RoleMatch::kPythonFile: return Stack{libc("read"), py("some_function", file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
+    case RoleMatch::kPythonEntryFile: return Stack{libc("read"), py("inner", "/home/u/x.py", 3), py("some_function", file_with(rule.file), 7)} + kPythonStart;
+    case RoleMatch::kPythonWaits: return Stack{libc("sem_wait"), py("wait", "/usr/lib/python3.11/threading.py", 324), py(text(rule.what), file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
+  }
+  return {};
+}
+
+std::string call_of(Wait wait) { return wait == Wait::kPoll ? "poll" : wait == Wait::kAny ? "sched_yield" : "pthread_cond_wait"; }
+
+Stack stack_of(const IdleRule& rule) {
+  const Frame inner = libc(call_of(rule.wait)), own = nat("some_function()", kOwnModule);
+  switch (rule.match) {
+    case IdleMatch::kFunction: return Stack{inner, nat(function_with(rule.what), kOwnModule), own} + kStart;
+    case IdleMatch::kModule: return Stack{inner, unknown("/x/" + text(rule.what) + "1", 0x1234), own} + kStart;
+    case IdleMatch::kOnly: return Stack{inner, unknown("/x/" + text(rule.what) + "1", 0x1234), unknown("/x/" + text(rule.what) + "1", 0x2345)} + kStart;
+    case IdleMatch::kPython:
+      return Stack{inner, py("wait", "/usr/lib/python3.11/threading.py", 324), py(rule.what.empty() ? "some_function" : text(rule.what), file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
+  }
+  return {};
+}
+
+const RoleRule* told(const Stack& stack, bool child) {
+  LiteralJob literal;
+  if (child) {
+    literal.child(1, stack);
+    return role_rule_of(literal.job, 0, 0);
+  }
+  RankSnapshot& rank = literal.rank(0, 1, in_main(1));
+  literal.thread(rank, 999, "python3", stack);
+  return role_rule_of(literal.job, 0, 1);
+}
+
+void check_roles(const std::vector<RoleRule>& rules, bool child) {
+  for (const RoleRule& rule : rules) {
+    INFO((child ? "child: " : "thread: ") << rule.what << " " << rule.file);
+    CHECK_FALSE((rule.what.empty() && rule.file.empty()));
+    CHECK_FALSE(rule.source.empty());
+    const RoleRule* found = told(stack_of(rule), child);
+    INFO("told by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
+    CHECK(found == &rule);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("each rule of activities has a source and a frame of its own") {
+  for (const ActivityRule& rule : known_programs().activities) {
+    INFO(rule.what << " in " << rule.file);
+    CHECK_FALSE(rule.source.empty());
+    CHECK(rule.activity != Activity::kUnknown);
+    const ActivityRule* found = activity_rule_of(frame_of(rule));
+    INFO("told by: " << (found ? text(found->what) + " in " + text(found->file) : "nothing"));
+    CHECK(found == &rule);
+  }
+}
+
+TEST_CASE("each rule of roles has a source and a stack of its own") {
+  check_roles(known_programs().thread_roles, false);
+  check_roles(known_programs().child_roles, true);
+}
+
+TEST_CASE("each name of a thread has a source, fits into the kernel's 15 bytes, and is not told by an earlier one") {
+  for (const NameRule& rule : known_programs().thread_names) {
+    INFO(rule.prefix);
+    CHECK_FALSE(rule.source.empty());
+    CHECK(rule.prefix.size() <= 15);
+    const auto& rules = known_programs().thread_names;
+    CHECK(&*std::find_if(rules.begin(), rules.end(), [&](const NameRule& r) { return rule.prefix.starts_with(r.prefix); }) == &rule);
+    LiteralJob literal;
+    RankSnapshot& rank = literal.rank(0, 1, in_main(1));
+    literal.thread(rank, 999, text(rule.prefix), Stack{libc("poll"), unknown(kOwnModule, 0x1234)} + kStart);
+    CHECK(assign_roles(literal.job)[0][1] == rule.role);
+  }
+}
+
+TEST_CASE("each rule of idle threads has a source and a stack that only this one calls idle") {
+  for (const IdleRule& rule : known_programs().idle) {
+    INFO(to_string(rule.role) << ": " << rule.what << " " << rule.file);
+    CHECK_FALSE(rule.source.empty());
+    LiteralJob literal;
+    RankSnapshot& rank = literal.rank(0, 1, in_main(1));
+    const ThreadSnapshot& thread = literal.thread(rank, 999, "python3", stack_of(rule));
+    const IdleRule* found = idle_rule_of(literal.job, thread, rule.role);
+    INFO("told by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
+    CHECK(found == &rule);
+    CHECK(is_idle(literal.job, thread, rule.role));
+    // The same thread with work: its innermost function is somebody's who calls none of the above.
+    LiteralJob busy;
+    RankSnapshot& other = busy.rank(0, 1, in_main(1));
+    CHECK_FALSE(is_idle(busy.job, busy.thread(other, 999, "python3", Stack{libc("memcpy"), nat("work()", kOwnModule)} + stack_of(rule)), rule.role));
+  }
+}
+
+TEST_CASE("each rule of files has a source and a file of its own") {
+  for (const FileRule& rule : known_programs().files) {
+    INFO(rule.file);
+    CHECK_FALSE(rule.source.empty());
+    CHECK(is_library_file("/opt" + text(rule.file) + "x.py") == rule.library);
+  }
+}
