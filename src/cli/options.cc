@@ -25,6 +25,7 @@ Examples:
   rankstacks core core-python-*                       the same from core files
   rankstacks report node-a.json node-b.json           saved reports of several machines as one
   rankstacks doctor                                   what would stop it from working here, and what mends that
+  rankstacks core core-* --rules acme.json            with what a file of rules says of an in-house framework
 
 Exit status: 0 every target was read completely; 1 the report was made, but some target is partial or failed; 2 nothing could be done.)";
 
@@ -129,8 +130,16 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
     sub->add_option("--sysroot", options.core.sysroot, "folder that holds the other machine's files under their paths")->type_name("DIR")->check(is_there(true));
     sub->add_option("--search", options.core.search, "folder with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all()->check(is_there(true));
   };
+  const auto adding_rules = [&](CLI::App* sub) {
+    sub->add_option("--rules", options.rules, "file of rules (JSON) for programs that the tool does not know, asked before the built-in ones; may be repeated")
+        ->type_name("FILE")
+        ->expected(1)
+        ->take_all()
+        ->check(is_there(false));
+  };
   const auto common = [&](CLI::App* sub) {
     writing(sub);
+    adding_rules(sub);
     sub->add_option("--memory", memory, "the most that the tool takes, as 512M or 2G; what does not fit is left out, and said (default: half of the machine's, or of the container's)")
         ->type_name("SIZE")
         ->check(a_size());
@@ -191,7 +200,12 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   writing(doctor);
   doctor->footer("\nExit status: 0 all is well; 1 something is not; 2 a usage error.\nExample: rankstacks doctor --pids 101,102,103,104");
 
-  for (CLI::App* command : {attach, core, report, doctor}) telling_version(command);
+  CLI::App* rules = app.add_subcommand("rules", "show what is known of other programs: by which frames, names and files threads are told");
+  adding_rules(rules);
+  writing(rules);
+  rules->footer("\nWith --format json in the form that --rules reads (docs/rules.md).\nExample: rankstacks rules --rules acme.json");
+
+  for (CLI::App* command : {attach, core, report, doctor, rules}) telling_version(command);
 
   if (look) {
     look(app);
@@ -199,7 +213,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   }
 
   if (argc > 1 && argv[1][0] != '-' && app.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
-    return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report or doctor\nhint: rankstacks --help\n", sanitize(argv[1])), 2};
+    return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, doctor or rules\nhint: rankstacks --help\n", sanitize(argv[1])), 2};
   std::ostringstream out, err;
   try {
     app.parse(argc, const_cast<char**>(argv));
@@ -221,7 +235,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
     return EarlyExit{fmt::format("rankstacks: {}\nhint: rankstacks --help\n", err.str().substr(0, err.str().find_last_not_of('\n') + 1)), 2};
   }
 
-  options.command = doctor->parsed() ? Options::Command::kDoctor : core->parsed() ? Options::Command::kCore : report->parsed() ? Options::Command::kReport : Options::Command::kAttach;
+  options.command = doctor->parsed() ? Options::Command::kDoctor : rules->parsed() ? Options::Command::kRules : core->parsed() ? Options::Command::kCore : report->parsed() ? Options::Command::kReport : Options::Command::kAttach;
   if (!gpu_core.empty()) options.gpu.core = gpu_core;
   options.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit) << 20;
   options.format = format == "json" ? Format::kJson : Format::kText;

@@ -20,7 +20,7 @@ enum class Format { kText, kJson };
 enum class Color { kAuto, kAlways, kNever };
 
 struct Options {
-  enum class Command { kAttach, kCore, kReport, kDoctor } command = Command::kAttach;
+  enum class Command { kAttach, kCore, kReport, kDoctor, kRules } command = Command::kAttach;
   LiveRequest live;
   std::chrono::steady_clock::duration max_wait = std::chrono::seconds(10);   // --max-wait: for how long a job is looked at that only waits for GPUs, or loops
   bool looks_as_needed = false;            // neither --samples nor --interval was given: more looks where the first few leave it open
@@ -33,6 +33,7 @@ struct Options {
   bool all_threads = false;
   std::vector<std::string> ranks;
   std::string output;                      // -o; empty: stdout
+  std::vector<std::string> rules;          // --rules: files, the first to be asked first
 };
 
 // What to do instead of running: print `text` (on stdout for help and version, on stderr for a usage error) and exit.

@@ -24,8 +24,10 @@
 #include "doctor/doctor.h"
 #include "doctor/job_pids.h"
 #include "doctor/real_system.h"
+#include "known/known_programs.h"
 #include "report/report.h"
 #include "report/report_file.h"
+#include "report/rules_file.h"
 #include "report/sanitize.h"
 #include "report/text_threads.h"
 
@@ -46,22 +48,22 @@ void tell_no_rank(const char* command, std::ostream& err) {
 }
 
 // Pipes are waited for as long as it takes; a file may lie where nobody answers any more.
-std::vector<Result<std::string>> read_reports(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit) {
+std::vector<Result<std::string>> read_files(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit, Result<std::string> (*read)(const std::string&)) {
   struct Work {
     std::vector<std::string> paths;
     std::vector<std::optional<Result<std::string>>> texts;   // nothing: not a regular file
   };
   const auto work = std::make_shared<Work>(Work{paths, std::vector<std::optional<Result<std::string>>>(paths.size())});
-  const auto outcomes = Unattended{[work](std::size_t i) {
+  const auto outcomes = Unattended{[work, read](std::size_t i) {
                                      struct stat status {};
                                      const std::string& path = work->paths[i];
-                                     if (path != "-" && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) work->texts[i] = read_report_file(path);
+                                     if (path != "-" && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) work->texts[i] = read(path);
                                    }, std::max<std::chrono::steady_clock::duration>(limit, kLeastPatience)}.run(paths.size());
   std::vector<Result<std::string>> texts;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (!outcomes[i].came_back) texts.push_back(fail({.code = ErrorCode::kTimeout, .subject = paths[i], .what = "does not answer", .hint = "the server of that file system (NFS, FUSE) is gone or slow"}));
     else if (work->texts[i]) texts.push_back(std::move(*work->texts[i]));
-    else texts.push_back(read_report_file(paths[i]));
+    else texts.push_back(read(paths[i]));
   }
   return texts;
 }
@@ -69,7 +71,7 @@ std::vector<Result<std::string>> read_reports(const std::vector<std::string>& pa
 Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit, std::ostream& err, bool& all_read) {
   std::vector<JobSnapshot> snapshots;
   std::optional<Error> first;
-  std::vector<Result<std::string>> texts = read_reports(paths, limit);
+  std::vector<Result<std::string>> texts = read_files(paths, limit, [](const std::string& path) { return read_report_file(path); });
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const std::string subject = paths[i] == "-" ? "standard input" : paths[i];
     auto& text = texts[i];
@@ -139,6 +141,27 @@ void add_gpu_state(const GpuRequest& request, JobSnapshot& job, std::ostream& er
   if (job.elapsed_ms) *job.elapsed_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
+// False: a file of them cannot be read or is not understood, which was said: a verdict without them would not be what was asked for.
+bool install_rules(const Options& options, std::ostream& err) {
+  const auto texts = read_files(options.rules, options.capture.timeout, read_rules_file);
+  AddedPrograms added;
+  for (std::size_t i = 0; i < options.rules.size(); ++i) {
+    auto rules = texts[i] ? read_rules(*texts[i], options.rules[i]) : Result<AddedPrograms>(fail(texts[i].error()));
+    if (!rules) {
+      print_error(err, sanitize(rules.error().message()), rules.error().hint);
+      return false;
+    }
+    added.append(std::move(*rules));
+  }
+  install_added_programs(std::move(added));
+  return true;
+}
+
+int run_rules(const Options& options, std::ostream& out, std::ostream& err) {
+  const std::string text = options.format == Format::kJson ? json_of_rules(known_programs()) : text_of_rules(added_programs(), built_in_programs(), {.color = use_color(options)});
+  return write_report(options, text, out, err) ? 0 : 2;
+}
+
 int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
   doctor::Request request{.cores = options.paths, .core_options = options.core};
   if (options.live.whole_job || !options.live.pids.empty()) {
@@ -167,6 +190,8 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   options.live.nvml.machine = options.gpu.machine = machine;
 
   if (options.command == Options::Command::kDoctor) return run_doctor(options, out, err);
+  if (!install_rules(options, err)) return 2;
+  if (options.command == Options::Command::kRules) return run_rules(options, out, err);
   enforce_memory_limit(options.capture.memory);
   JobSnapshot job;
   std::optional<Analysis> analyzed;
@@ -186,7 +211,8 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
       job = std::move(*read);
       break;
     }
-    case Options::Command::kDoctor: break;
+    case Options::Command::kDoctor:
+    case Options::Command::kRules: break;
   }
   if (job.ranks.empty()) {
     if (options.live.whole_job) tell_no_rank("attach", err);

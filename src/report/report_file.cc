@@ -9,11 +9,18 @@
 #include <unistd.h>
 
 #include "base/file_descriptor.h"
+#include "report/rules_file.h"
 
 namespace rankstacks {
 
-Result<std::string> read_report_file(const std::string& path, std::size_t limit) {
-  const bool standard_input = path == "-";
+namespace {
+
+// How messages call what is read: "a saved report", and how such a file is made.
+struct Wanted {
+  std::string_view what, hint;
+};
+
+Result<std::string> read_file(const std::string& path, std::size_t limit, const Wanted& wanted, bool standard_input) {
   const std::string subject = standard_input ? "standard input" : path;
   const auto refuse = [&](ErrorCode code, std::string what, std::string hint = "") {
     return fail({.code = code, .subject = subject, .what = std::move(what), .hint = std::move(hint)});
@@ -24,11 +31,11 @@ Result<std::string> read_report_file(const std::string& path, std::size_t limit)
   // Asked before it is opened: opening a device may do something to it.
   struct stat st{};
   if ((standard_input ? fstat(STDIN_FILENO, &st) : stat(path.c_str(), &st)) != 0) return failed("cannot open");
-  if (S_ISDIR(st.st_mode)) return refuse(ErrorCode::kUnsupported, "a folder, not a saved report", "name the files in it");
-  if (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) return refuse(ErrorCode::kUnsupported, "a terminal or another device, not a saved report", "a report is written with --format json -o FILE");
+  if (S_ISDIR(st.st_mode)) return refuse(ErrorCode::kUnsupported, fmt::format("a folder, not {}", wanted.what), "name the files in it");
+  if (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) return refuse(ErrorCode::kUnsupported, fmt::format("a terminal or another device, not {}", wanted.what), std::string(wanted.hint));
   const FileDescriptor file(standard_input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (file.get() < 0) return failed("cannot open");
-  const auto too_large = [&](const std::string& found) { return refuse(ErrorCode::kLimit, fmt::format("too large: {}, a saved report has at most {}", found, limit)); };
+  const auto too_large = [&](const std::string& found) { return refuse(ErrorCode::kLimit, fmt::format("too large: {}, {} has at most {}", found, wanted.what, limit)); };
   if (S_ISREG(st.st_mode) && static_cast<std::uint64_t>(st.st_size) > limit) return too_large(fmt::format("{} bytes", st.st_size));
 
   std::string text;
@@ -49,10 +56,23 @@ Result<std::string> read_report_file(const std::string& path, std::size_t limit)
     if (used > limit) return too_large(fmt::format("more than {} bytes", limit));
   }
   text.resize(used);
-  if (text.starts_with("\x1f\x8b"))
-    return refuse(ErrorCode::kUnsupported, "compressed (gzip), not a JSON report", "unpack it on the way: gzip -dc FILE | rankstacks report -");
   return text;
 }
+
+}  // namespace
+
+Result<std::string> read_report_file(const std::string& path, std::size_t limit) {
+  const bool standard_input = path == "-";
+  auto text = read_file(path, limit, {"a saved report", "a report is written with --format json -o FILE"}, standard_input);
+  if (text && text->starts_with("\x1f\x8b"))
+    return fail({.code = ErrorCode::kUnsupported,
+                 .subject = standard_input ? "standard input" : path,
+                 .what = "compressed (gzip), not a JSON report",
+                 .hint = "unpack it on the way: gzip -dc FILE | rankstacks report -"});
+  return text;
+}
+
+Result<std::string> read_rules_file(const std::string& path) { return read_file(path, kMaxRulesBytes, {"a file of rules", "docs/rules.md describes such a file"}, false); }
 
 int write_report_file(const std::string& path, std::string_view text) {
   // A report holds command lines, paths and variables of processes whose owners may not want others to read them: who

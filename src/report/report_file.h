@@ -17,6 +17,9 @@ inline constexpr std::size_t kMaxReportBytes = std::size_t{1} << 30;
 // folder, or a device, which may have no end; else the errno of what failed.
 Result<std::string> read_report_file(const std::string& path, std::size_t limit = kMaxReportBytes);
 
+// The same of a file of rules, at most kMaxRulesBytes; "-" is a file of that name.
+Result<std::string> read_rules_file(const std::string& path);
+
 // 0, or the errno of what failed. A new file can be read by its owner alone (mode 0600, whatever the umask allows); one
 // that is there is overwritten and keeps its owner and mode. Pipes and devices (/dev/stdout, /dev/null) are written to
 // as they are.

@@ -1,0 +1,27 @@
+// A JSON document written by a person, in which each value knows its line: so that what does not fit can be shown where it stands.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace rankstacks {
+
+struct LinedJson {
+  enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject } kind = Kind::kNull;
+  std::size_t line = 0;                    // of its first character, from 1
+  bool boolean = false;
+  double number = 0;
+  std::string text;
+  std::vector<LinedJson> items;
+  std::vector<std::pair<std::string, LinedJson>> members;   // in the order of the text; no name twice
+};
+
+// kMalformed: the line, what was found and what was expected there. kLimit: nested deeper than `depth`, or more values than `values`.
+Result<LinedJson> read_lined_json(std::string_view text, const std::string& subject, int depth, std::size_t values);
+
+}  // namespace rankstacks

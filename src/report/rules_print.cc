@@ -1,0 +1,176 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "report/rules_file.h"
+#include "report/rules_words.h"
+#include "report/sanitize.h"
+#include "report/text_style.h"
+
+namespace rankstacks {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(std::string_view text) { return std::string(text); }
+
+template <class Rule, class Table>
+Json json_of_match(const Rule& rule, const Table& table) {
+  const auto& match = match_word_of(table, rule.match);
+  Json json;
+  json["match"] = text_of(match.word);
+  if (!rule.what.empty()) json[text_of(match.what_key)] = text_of(rule.what);
+  if (!rule.file.empty()) json[text_of(match.file_key)] = text_of(rule.file);
+  return json;
+}
+
+Json json_of(const NamedOperation& operation) {
+  Json json = Json::object();
+  if (!operation.call.empty()) json["call"] = text_of(operation.call);
+  if (!operation.name.empty()) json["name"] = text_of(operation.name);
+  if (operation.collective != Collective::kUnknown) json["collective"] = text_of(to_string(operation.collective));
+  if (operation.kind != OperationKind::kNone) json["kind"] = text_of(rule_word_of(kOperationKindWords, operation.kind));
+  if (operation.generic) json["generic"] = true;
+  return json;
+}
+
+Json json_of(const ActivityRule& rule) {
+  Json json = json_of_match(rule, kActivityMatchWords);
+  json["activity"] = text_of(rule_word_of(kActivityWords, rule.activity));
+  if (const Json operation = json_of(rule.operation); !operation.empty()) json["operation"] = operation;
+  if (waits_for_other_ranks(rule.activity)) json["over_transport"] = rule.over_transport;
+  json["source"] = text_of(rule.source);
+  return json;
+}
+
+Json json_of(const RoleRule& rule, bool of_child) {
+  Json json = json_of_match(rule, kRoleMatchWords);
+  if (of_child) json["of"] = text_of(rule_word_of(kRoleOfWords, kOfChild));
+  json["role"] = to_string(rule.role);
+  json["source"] = text_of(rule.source);
+  return json;
+}
+
+Json json_of(const NameRule& rule) { return {{"prefix", text_of(rule.prefix)}, {"role", to_string(rule.role)}, {"source", text_of(rule.source)}}; }
+
+Json json_of(const IdleRule& rule) {
+  Json json = json_of_match(rule, kIdleMatchWords);
+  json["role"] = to_string(rule.role);
+  json["wait"] = text_of(rule_word_of(kWaitWords, rule.wait));
+  json["source"] = text_of(rule.source);
+  return json;
+}
+
+Json json_of(const FileRule& rule) { return {{text_of(rule_word_of(kFileMatchKeys, rule.match)), text_of(rule.file)}, {"source", text_of(rule.source)}}; }
+
+// ,\n "activities": [ one rule a line ]
+void append_list(std::string& text, std::string_view key, const std::vector<Json>& rules) {
+  text += fmt::format(",\n  \"{}\": [", key);
+  for (std::size_t i = 0; i < rules.size(); ++i) text += (i == 0 ? "\n    " : ",\n    ") + rules[i].dump();
+  text += rules.empty() ? "]" : "\n  ]";
+}
+
+template <class Rules>
+std::vector<Json> list_of(const Rules& rules) {
+  std::vector<Json> list;
+  for (const auto& rule : rules) list.push_back(json_of(rule));
+  return list;
+}
+
+// What a rule says and what it asks for: "collective", "python all_reduce in torch/distributed/".
+struct Line {
+  std::string says, match, source;
+};
+
+template <class Rule, class Table>
+std::string match_text(const Rule& rule, const Table& table) {
+  std::string text = text_of(match_word_of(table, rule.match).word);
+  if (!rule.what.empty()) text += ' ' + text_of(rule.what);
+  if (!rule.file.empty()) text += (rule.what.empty() ? " " : " in ") + text_of(rule.file);
+  return text;
+}
+
+std::vector<Line> lines_of(const std::vector<ActivityRule>& rules) {
+  std::vector<Line> lines;
+  for (const ActivityRule& rule : rules) {
+    std::string match = match_text(rule, kActivityMatchWords);
+    const std::string_view name = rule.operation.name.empty() ? rule.operation.call : rule.operation.name;
+    if (!name.empty()) match += fmt::format(" as \"{}\"", name);
+    lines.push_back({text_of(rule_word_of(kActivityWords, rule.activity)), std::move(match), text_of(rule.source)});
+  }
+  return lines;
+}
+
+std::vector<Line> lines_of(const std::vector<RoleRule>& rules) {
+  std::vector<Line> lines;
+  for (const RoleRule& rule : rules) lines.push_back({to_string(rule.role), match_text(rule, kRoleMatchWords), text_of(rule.source)});
+  return lines;
+}
+
+std::vector<Line> lines_of(const std::vector<NameRule>& rules) {
+  std::vector<Line> lines;
+  for (const NameRule& rule : rules) lines.push_back({to_string(rule.role), text_of(rule.prefix), text_of(rule.source)});
+  return lines;
+}
+
+std::vector<Line> lines_of(const std::vector<IdleRule>& rules) {
+  std::vector<Line> lines;
+  for (const IdleRule& rule : rules) lines.push_back({to_string(rule.role), match_text(rule, kIdleMatchWords) + ", waits: " + text_of(rule_word_of(kWaitWords, rule.wait)), text_of(rule.source)});
+  return lines;
+}
+
+std::vector<Line> lines_of(const std::vector<FileRule>& rules) {
+  std::vector<Line> lines;
+  for (const FileRule& rule : rules) lines.push_back({rule.library ? "library" : "user", text_of(rule_word_of(kFileMatchKeys, rule.match)) + ' ' + text_of(rule.file), text_of(rule.source)});
+  return lines;
+}
+
+void append_section(std::string& text, const TextStyle& style, std::string_view title, const std::vector<Line>& added, const std::vector<Line>& built_in) {
+  constexpr std::size_t kSays = 18, kMatch = 72;
+  const auto padded = [](const std::string& word, std::size_t columns) {
+    const std::size_t has = columns_of(word);
+    return has < columns ? word + std::string(columns - has, ' ') : word;
+  };
+  const auto append = [&](char mark, const Line& line) {
+    text += fmt::format("{} {} {}  {}\n", mark, padded(line.says, kSays), padded(sanitize(line.match), kMatch), style.faint(sanitize(line.source)));
+  };
+  text += style.strong(title) + '\n';
+  for (const Line& line : added) append('+', line);
+  for (const Line& line : built_in) append(' ', line);
+  text += '\n';
+}
+
+}  // namespace
+
+std::string json_of_rules(const KnownPrograms& rules) {
+  std::string text = fmt::format("{{\n  \"rules\": {}", kRulesVersion);
+  append_list(text, "activities", list_of(rules.activities));
+  std::vector<Json> roles;
+  for (const RoleRule& rule : rules.thread_roles) roles.push_back(json_of(rule, false));
+  for (const RoleRule& rule : rules.child_roles) roles.push_back(json_of(rule, true));
+  append_list(text, "roles", roles);
+  append_list(text, "thread_names", list_of(rules.thread_names));
+  append_list(text, "idle", list_of(rules.idle));
+  for (const bool library : {false, true}) {
+    std::vector<FileRule> files;
+    std::copy_if(rules.files.begin(), rules.files.end(), std::back_inserter(files), [&](const FileRule& r) { return r.library == library; });
+    append_list(text, library ? "library_files" : "user_files", list_of(files));
+  }
+  return escape_in_json(text + "\n}\n");
+}
+
+std::string text_of_rules(const KnownPrograms& added, const KnownPrograms& built_in, const RulesTextOptions& options) {
+  const TextStyle style(options.color);
+  std::string text = fmt::format("{} rules built in, {} added (+). A frame, thread or file is told by the first rule that holds; idle threads by any.\n\n", built_in.size(), added.size());
+  append_section(text, style, "Activities: what a frame says of its thread", lines_of(added.activities), lines_of(built_in.activities));
+  append_section(text, style, "Roles of threads, by their frames", lines_of(added.thread_roles), lines_of(built_in.thread_roles));
+  append_section(text, style, "Roles of child processes, by the frames of their main thread", lines_of(added.child_roles), lines_of(built_in.child_roles));
+  append_section(text, style, "Roles of threads, by their names' beginnings, where no frame tells", lines_of(added.thread_names), lines_of(built_in.thread_names));
+  append_section(text, style, "Idle: how a thread of a role stands that has nothing to do", lines_of(added.idle), lines_of(built_in.idle));
+  append_section(text, style, "Python files: a library's or the user's", lines_of(added.files), lines_of(built_in.files));
+  text.pop_back();
+  return text;
+}
+
+}  // namespace rankstacks

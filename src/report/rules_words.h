@@ -1,0 +1,75 @@
+// The keys and words of a file of rules: one table each, for the reader and the writers.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "known/rules.h"
+
+namespace rankstacks {
+
+// A way to match, and under which keys its texts stand. An empty key: it has no such text.
+template <class E>
+struct MatchWord {
+  E match;
+  std::string_view word;
+  std::string_view what_key;
+  bool needs_what;
+  std::string_view file_key;
+  bool needs_file;
+};
+
+inline constexpr MatchWord<ActivityMatch> kActivityMatchWords[] = {
+    {ActivityMatch::kNative, "native", "function", true, "", false},
+    {ActivityMatch::kNativePrefix, "native-prefix", "function", true, "", false},
+    {ActivityMatch::kNativeOp, "native-op", "function", true, "namespace", true},
+    {ActivityMatch::kPython, "python", "function", true, "file", false},
+    {ActivityMatch::kPythonFile, "python-file", "", false, "file", true},
+};
+
+inline constexpr MatchWord<RoleMatch> kRoleMatchWords[] = {
+    {RoleMatch::kFunction, "function", "function", true, "", false},
+    {RoleMatch::kEntry, "entry", "function", true, "", false},
+    {RoleMatch::kEntryModule, "entry-module", "module", true, "", false},
+    {RoleMatch::kInnermost, "innermost", "function", true, "", false},
+    {RoleMatch::kPolls, "polls", "module", true, "", false},
+    {RoleMatch::kPython, "python", "function", true, "file", true},
+    {RoleMatch::kPythonFile, "python-file", "", false, "file", true},
+    {RoleMatch::kPythonEntryFile, "python-entry-file", "", false, "file", true},
+    {RoleMatch::kPythonWaits, "python-waits", "function", false, "file", true},
+};
+
+inline constexpr MatchWord<IdleMatch> kIdleMatchWords[] = {
+    {IdleMatch::kFunction, "function", "function", true, "", false},
+    {IdleMatch::kModule, "module", "module", true, "", false},
+    {IdleMatch::kOnly, "only", "module", true, "", false},
+    {IdleMatch::kPython, "python", "function", false, "file", true},
+};
+
+inline constexpr RuleWords<Wait, 4> kWaitWords = {{{Wait::kAny, "any"}, {Wait::kCondition, "condition"}, {Wait::kPoll, "poll"}, {Wait::kBlocks, "blocks"}}};
+
+inline constexpr bool kOfThread = false, kOfChild = true;
+inline constexpr RuleWords<bool, 2> kRoleOfWords = {{{kOfThread, "thread"}, {kOfChild, "child"}}};
+
+inline constexpr RuleWords<FileMatch, 2> kFileMatchKeys = {{{FileMatch::kContains, "contains"}, {FileMatch::kSuffix, "suffix"}}};
+
+// The version of the form, under the key "rules".
+inline constexpr int kRulesVersion = 1;
+
+inline bool waits_for_other_ranks(Activity a) { return a == Activity::kCollective || a == Activity::kPointToPoint || a == Activity::kStoreWait || a == Activity::kPeerWait; }
+
+template <class E, std::size_t N>
+std::string_view rule_word_of(const RuleWords<E, N>& table, E value) {
+  for (const auto& [e, word] : table)
+    if (e == value) return word;
+  return "";
+}
+
+template <class E, std::size_t N>
+const MatchWord<E>& match_word_of(const MatchWord<E> (&table)[N], E match) {
+  for (const MatchWord<E>& entry : table)
+    if (entry.match == match) return entry;
+  return table[0];
+}
+
+}  // namespace rankstacks
