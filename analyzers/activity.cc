@@ -80,19 +80,15 @@ bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
     const Frame& frame = job.frames[id];
     if (frame.kind == FrameKind::kNative && frame.function == "uv__io_poll") return true;
     if (frame.kind != FrameKind::kPython) continue;
-    const std::string file = frame.file.value_or("");
-    if (file.ends_with("/selectors.py") && frame.function == "select") continue;
-    return frame.function == "_run_once" && file.ends_with("asyncio/base_events.py") && thread.state != 'R' && !thread.gil;
+    if (is_place(frame, Place::kLoopWait)) continue;
+    return is_place(frame, Place::kEventLoop) && thread.state != 'R' && !thread.gil;
   }
   return false;
 }
 
 // Runs a function that another process has called: torch.distributed.rpc.
 bool serves_remote_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
-    const Frame& frame = job.frames[id];
-    return frame.kind == FrameKind::kPython && frame.function == "_run_function" && contains(frame.file.value_or(""), "torch/distributed/rpc/");
-  });
+  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return is_place(job.frames[id], Place::kRemoteCall); });
 }
 
 bool has_python(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -106,11 +102,7 @@ std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const Threa
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind == FrameKind::kPython) {
-      const std::string file = frame.file.value_or("");
-      const bool waits = file.ends_with("/threading.py") || file.ends_with("/queue.py") || contains(file, "concurrent/futures/") || file.ends_with("multiprocessing/synchronize.py");
-      const bool innermost_call = frame.function == "wait" || frame.function == "acquire" || frame.function == "join" || frame.function == "_wait_for_tstate_lock" || frame.function == "get" ||
-                                  frame.function == "put" || frame.function == "result" || frame.function == "__enter__";
-      if (waits && innermost_call) return i;
+      if (is_place(frame, Place::kLock)) return i;
       return std::nullopt;
     }
     if (frame.function && is_one_of(without_suffixes(*frame.function), kLockFunctions)) return i;
@@ -125,10 +117,8 @@ bool waits_for_tasks(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) continue;
-    const std::string file = frame.file.value_or("");
-    if (!is_library_file(file)) return false;   // the innermost code of the user: what it called is what counts
-    if (file.ends_with("/threading.py") && (frame.function == "join" || frame.function == "_wait_for_tstate_lock")) return true;
-    if (contains(file, "concurrent/futures/") || file.ends_with("multiprocessing/pool.py")) return true;
+    if (!is_library_file(frame.file.value_or(""))) return false;   // the innermost code of the user: what it called is what counts
+    if (is_place(frame, Place::kTask)) return true;
   }
   return false;
 }
@@ -142,9 +132,8 @@ bool works_for_pool(const JobSnapshot& job, const RankSnapshot& process) {
     for (std::size_t i = 0; i < own; ++i) {
       const Frame& frame = job.frames[thread.frames[i]];
       if (frame.kind != FrameKind::kPython) continue;
-      const std::string file = frame.file.value_or("");
-      if (file.ends_with("multiprocessing/queues.py") || file.ends_with("multiprocessing/connection.py")) return false;
-      if (file.ends_with("multiprocessing/pool.py") || file.ends_with("concurrent/futures/process.py")) return inside || frame.function != "worker";
+      if (is_place(frame, Place::kProcessQueue) || is_place(frame, Place::kProcessPipe)) return false;
+      if (is_place(frame, Place::kPoolWorker)) return inside || frame.function != "worker";
       inside = true;
     }
   }
@@ -216,16 +205,12 @@ bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) return false;
-    const std::string file = frame.file.value_or("<unknown>");
-    return !is_library_file(file) || (frame.function == "run" && file.ends_with("concurrent/futures/thread.py"));
+    return !is_library_file(frame.file.value_or("<unknown>")) || is_place(frame, Place::kPoolTask);
   });
 }
 
 bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
-    const Frame& frame = job.frames[id];
-    return frame.kind == FrameKind::kPython && frame.function == "run" && contains(frame.file.value_or(""), "concurrent/futures/thread.py");
-  });
+  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return is_place(job.frames[id], Place::kPoolTask); });
 }
 
 std::string called_function(const Frame& frame) {
@@ -359,7 +344,7 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     if (!rule) {
       // The operation's own frames end at the first Python frame outside of torch.distributed.
       const Frame& frame = job_.frames[thread.frames[i]];
-      if (best && waits_for_ranks(best->activity) && frame.kind == FrameKind::kPython && !contains(frame.file.value_or(""), "torch/distributed/")) break;
+      if (best && waits_for_ranks(best->activity) && frame.kind == FrameKind::kPython && !is_place(frame, Place::kOperation)) break;
       continue;
     }
     if (waits_for_ranks(rule->activity)) {
@@ -408,7 +393,7 @@ Doing Activities::of_rank(std::size_t rank) {
   // A main thread that waits for threads of its own process: they tell. Of several, one that waits for ranks last, since a watchdog-like
   // helper may always do so.
   const bool by_autograd = doing.activity == Activity::kAutograd, in_event_loop = doing.operation.kind == OperationKind::kEventLoop;
-  if (doing.by_frame && waits_for_ranks(doing.activity) && contains(job_.frames[r.threads[main].frames[doing.frame]].file.value_or(""), "torch/distributed/rpc/")) {
+  if (doing.by_frame && waits_for_ranks(doing.activity) && is_place(job_.frames[r.threads[main].frames[doing.frame]], Place::kRemoteCalls)) {
     // It waits for the others' calls to end; they may wait for one that this rank serves.
     for (std::size_t t = 0; t < r.threads.size(); ++t) {
       if (t == main || !serves_remote_call(job_, r.threads[t])) continue;
@@ -458,8 +443,7 @@ Doing Activities::of_rank(std::size_t rank) {
 
 std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread) {
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
-    const Frame& frame = frames[thread.frames[i]];
-    if (frame.kind == FrameKind::kPython && frame.function == "_bootstrap" && frame.file && frame.file->ends_with("multiprocessing/process.py")) return i + 1;
+    if (is_place(frames[thread.frames[i]], Place::kProcessStart)) return i + 1;
   }
   return thread.frames.size();
 }

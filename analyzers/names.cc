@@ -4,6 +4,8 @@
 #include <array>
 #include <cctype>
 
+#include "known/modules.h"
+
 namespace rankstacks {
 namespace {
 
@@ -78,11 +80,9 @@ std::string_view base_name(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-bool is_c_library(std::string_view module) {
-  static constexpr std::array<std::string_view, 13> kPrefixes = {"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "ld-linux", "ld-2.", "libc.musl-", "ld-musl-",
-                                                                 "librt.so", "librt-2.", "[vdso]", "linux-vdso.so", "linux-gate.so"};
-  return any_prefix(base_name(module), kPrefixes);
-}
+bool is_c_library(std::string_view module) { return module_kind(base_name(module)) == ModuleKind::kCLibrary; }
+bool is_cpp_library(std::string_view module) { return module_kind(base_name(module)) == ModuleKind::kCppLibrary; }
+bool is_opaque(std::string_view module) { return module_kind(base_name(module)).has_value(); }
 
 bool is_interpreter(std::string_view module) {
   std::string_view name = base_name(module);
@@ -94,9 +94,8 @@ bool is_interpreter(std::string_view module) {
   return std::all_of(name.begin(), name.end(), [](char c) { return is_digit(c) || c == '.' || c == 'd' || c == 'm' || c == 't' || c == 'u'; });
 }
 
-bool is_opaque(std::string_view module) {
-  static constexpr std::array<std::string_view, 8> kPrefixes = {"libstdc++.so", "libc++", "libcuda.so", "libgomp", "libiomp5.so", "libomp.so", "libomp-", "[vsyscall]"};
-  return is_c_library(module) || any_prefix(base_name(module), kPrefixes);
+bool is_place(const Frame& frame, Place place) {
+  return frame.kind == FrameKind::kPython && is_place(place, frame.function ? std::string_view(*frame.function) : std::string_view(), frame.file ? std::string_view(*frame.file) : std::string_view());
 }
 
 bool is_thread_start(const Frame& frame) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "known/known_programs.h"
+#include "known/places.h"
 #include "model/snapshot.h"
 
 namespace rankstacks {
@@ -14,10 +15,14 @@ std::string_view base_name(std::string_view path);
 
 // glibc and its parts before 2.34, musl, the dynamic loader, the vdso.
 bool is_c_library(std::string_view module);
+bool is_cpp_library(std::string_view module);
 // libpython3.11.so.1.0, python3.11, python3-dbg: modules whose functions are CPython's own.
 bool is_interpreter(std::string_view module);
 // Modules whose inner frames say nothing about where a program stands: the C and C++ libraries, the CUDA driver, OpenMP runtimes.
 bool is_opaque(std::string_view module);
+
+// A Python frame of one of these functions (known/places.h).
+bool is_place(const Frame& frame, Place place);
 
 // Frames that start every thread or program (start_thread, clone3, __libc_start_call_main, _start, libstdc++'s thread routine). With a
 // stripped libc they have no name: then any outermost run of C library frames counts, which is the caller's business.

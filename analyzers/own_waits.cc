@@ -35,22 +35,22 @@ std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot&
     const Frame& frame = job.frames[id];
     if (is_process_lock(frame)) return kProcessLock;
     if (frame.kind != FrameKind::kPython) continue;
-    const std::string file = frame.file.value_or(""), function = frame.function.value_or("");
-    if (file.ends_with("/queue.py")) {
+    const std::string function = frame.function.value_or("");
+    if (is_place(frame, Place::kQueue)) {
       if (function == "get") found = kQueueGet;
       if (function == "put") found = kQueuePut;
       if (function == "join") found = kQueueJoin;
-    } else if (file.ends_with("/threading.py")) {
+    } else if (is_place(frame, Place::kThreading)) {
       if (function == "wait" && waits++ == 0) found = kCondition;
       else if (function == "wait" && found && found->kind == OwnWaitKind::kCondition) found = kEvent;
       if (function == "_wait" || function == "_enter") found = kBarrier;
       if (function == "acquire") found = kSemaphore;
       if (function == "join" || function == "_wait_for_tstate_lock") found = kThreadEnd;
-    } else if (file.ends_with("multiprocessing/pool.py")) {
+    } else if (is_place(frame, Place::kPool)) {
       found = kPool;
-    } else if (file.find("concurrent/futures/") != std::string::npos) {
+    } else if (is_place(frame, Place::kFutures)) {
       found = kTask;
-    } else if (file == "<frozen importlib._bootstrap>") {
+    } else if (is_place(frame, Place::kImport)) {
       if (function == "acquire" || function == "_lock_unlock_module") found = kModule;
     } else {
       break;

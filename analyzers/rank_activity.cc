@@ -13,10 +13,7 @@ bool is_idle(const JobSnapshot& job, const Standing& s) {
   for (const FrameId id : job.ranks[s.rank].threads[s.doing.thread].frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) continue;
-    const std::string file = frame.file.value_or("");
-    if (file.ends_with("/selectors.py") || (file.ends_with("/socket.py") && frame.function == "accept")) continue;   // inside of the loop
-    return (file.ends_with("asyncio/base_events.py") && frame.function == "_run_once") || (file.ends_with("/socketserver.py") && frame.function == "serve_forever") ||
-           (file.ends_with("concurrent/futures/thread.py") && frame.function == "_worker");
+    if (!is_place(frame, Place::kLoopWait)) return is_place(frame, Place::kServerLoop);
   }
   return false;
 }

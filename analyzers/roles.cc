@@ -48,11 +48,6 @@ bool asks_for_module(RoleMatch match) { return is_one_of(match, {RoleMatch::kEnt
 
 std::string_view file_of(const Frame& frame) { return frame.file ? std::string_view(*frame.file) : std::string_view(); }
 
-bool is_cpp_library(std::string_view module) {
-  const std::string_view name = base_name(module);
-  return name.starts_with("libstdc++.so") || name.starts_with("libc++");
-}
-
 // The C and C++ libraries, Abseil's and nsync's waits: what a wait consists of, never where it is.
 bool is_foreign(const Frame& frame) {
   if (is_thread_start(frame) || is_c_library(frame.module) || is_cpp_library(frame.module)) return true;
@@ -60,21 +55,6 @@ bool is_foreign(const Frame& frame) {
   const std::string_view name = std::string_view(*frame.function).substr(0, frame.function->find('('));
   if (name.starts_with("absl::")) return contains(name, "synchronization_internal") || contains(name, "::CondVar::") || contains(name, "::Mutex::");
   return name.starts_with("nsync::") || name.starts_with("std::this_thread::sleep") || name.starts_with("void std::this_thread::sleep") || contains(name, "std::condition_variable::");
-}
-
-// Python's own ways to wait: for a lock, an item, a message, a descriptor.
-bool is_python_wait(const Frame& frame) {
-  const std::string_view name = frame.function ? std::string_view(*frame.function) : std::string_view();
-  const std::string_view file = file_of(frame);
-  if (file.ends_with("/threading.py")) return is_one_of(name, {"wait", "wait_for", "acquire", "__enter__"});
-  if (file.ends_with("/queue.py")) return name == "get";
-  if (file.ends_with("/selectors.py")) return name == "select";
-  if (file.ends_with("multiprocessing/connection.py"))
-    return is_one_of(name, {"wait", "_poll", "poll", "accept", "recv", "recv_bytes", "_recv_bytes", "_recv"});
-  if (file.ends_with("multiprocessing/queues.py")) return name == "get";
-  if (file.ends_with("/socket.py")) return name == "accept";
-  if (file.ends_with("multiprocessing/synchronize.py")) return is_one_of(name, {"__enter__", "acquire"});
-  return contains(file, "/zmq/") && is_one_of(name, {"poll", "recv", "recv_multipart"});
 }
 
 // Which rules' texts a frame fulfils, wherever in a stack it may have to stand. Ranks share their functions, under other addresses: each function,
@@ -185,8 +165,8 @@ struct Stack {
       const Frame& frame = job.frames[id];
       if (frame.kind == FrameKind::kPython) {
         has_python = true;
-        if (!python_place && !is_python_wait(frame)) python_place = id;
-        if (!file_of(frame).ends_with("/threading.py") && !file_of(frame).ends_with("concurrent/futures/thread.py")) python_entry = id;
+        if (!python_place && !is_place(frame, Place::kWait)) python_place = id;
+        if (!is_place(frame, Place::kThreadEntry)) python_entry = id;
       } else if (!is_thread_start(frame) && !is_c_library(frame.module) && !is_cpp_library(frame.module)) {
         entry = id;
         if (frame.function) entry_function = id;

@@ -31,9 +31,8 @@ bool is_busy_worker(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) continue;
-    const std::string file = frame.file.value_or("");
-    if (frame.function == "_worker_loop" && file.ends_with("torch/utils/data/_utils/worker.py")) return false;
-    if (!is_library_file(file) || file.ends_with("torch/utils/data/_utils/fetch.py") || file.ends_with("torch/utils/data/_utils/collate.py")) return true;
+    if (is_place(frame, Place::kLoaderLoop)) return false;
+    if (!is_library_file(frame.file.value_or("")) || is_place(frame, Place::kLoaderWork)) return true;
   }
   return false;
 }
@@ -49,9 +48,7 @@ bool may_be_waited_for(const JobSnapshot& job, const RankSnapshot& child) {
     if (call == "wait4" || call == "waitid" || call == "waitpid") return false;
     for (std::size_t i = 0; i < own_frames(job.frames, thread); ++i) {
       const Frame& frame = job.frames[thread.frames[i]];
-      if (frame.kind != FrameKind::kPython) continue;
-      const std::string file = frame.file.value_or("");
-      return !(file.find("/multiprocessing/") != std::string::npos || file.ends_with("/threading.py") || file.ends_with("/selectors.py"));
+      if (frame.kind == FrameKind::kPython) return !is_place(frame, Place::kNoWork);
     }
   }
   return true;
@@ -147,13 +144,12 @@ Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
       if (is_process_lock(frame)) return lock;
       continue;
     }
-    const std::string file = frame.file.value_or("");
-    if (file.ends_with("multiprocessing/queues.py")) return frame.function == "get" || frame.function == "put" ? queue : Operation();
-    if (file.ends_with("multiprocessing/connection.py")) {
+    if (is_place(frame, Place::kProcessQueue)) return frame.function == "get" || frame.function == "put" ? queue : Operation();
+    if (is_place(frame, Place::kProcessPipe)) {
       found = pipe;
       continue;   // a queue may be around it
     }
-    if (file.ends_with("multiprocessing/synchronize.py")) return lock;
+    if (is_place(frame, Place::kProcessLock)) return lock;
     return found;
   }
   return {};

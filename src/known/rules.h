@@ -5,8 +5,11 @@
 //   wait_rules.cc        which frames wait for other ranks
 //   activity_rules.cc    what other frames say of their thread: data loading, compiling, a prompt, ...
 //   file_rules.cc        which Python files are a library's
+//   places.cc            Python functions that decisions ask for by what they are
+//   modules.cc           modules whose inner frames say nothing about where a program stands
 //
 // tests/analyzers/known_rules_test.cc holds a stack for each rule that only this rule tells.
+// A user's own are put before those of the first five (known_programs.h).
 #pragma once
 
 #include <cstddef>

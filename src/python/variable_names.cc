@@ -5,6 +5,7 @@
 #include <string>
 
 #include "known/known_programs.h"
+#include "known/places.h"
 
 namespace rankstacks::python {
 namespace {
@@ -27,7 +28,7 @@ bool is_user_file(std::string_view file) {
   return !is_library_file(file);
 }
 
-bool is_c10d_file(std::string_view file) { return file.ends_with("torch/distributed/distributed_c10d.py"); }
+bool is_c10d_file(std::string_view file) { return is_file_of(Place::kC10d, file); }
 
 bool is_counter_name(std::string_view name) {
   bool counts = false;

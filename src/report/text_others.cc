@@ -24,12 +24,7 @@ constexpr std::size_t kRoleColumn = 15, kRanksColumn = 26;
 std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread, const NormalizedFrames& frames, std::size_t room) {
   std::vector<StackItem> stack = normalized_stack(thread, frames);
   const std::size_t own = own_frames(job.frames, thread);
-  auto starts_a_thread = [&](const StackItem& item) {   // Thread._bootstrap, _bootstrap_inner, run: at the root of every Python thread and worker
-    const Frame& frame = job.frames[thread.frames[item.index]];
-    if (frame.kind != FrameKind::kPython || !frame.file) return false;
-    const bool file = frame.file->ends_with("/threading.py") || frame.file->ends_with("multiprocessing/process.py");
-    return file && (frame.function == "_bootstrap" || frame.function == "_bootstrap_inner" || frame.function == "run");
-  };
+  auto starts_a_thread = [&](const StackItem& item) { return is_place(job.frames[thread.frames[item.index]], Place::kThreadStart); };
   while (stack.size() > 1 && (stack.back().index >= own || starts_a_thread(stack.back()))) stack.pop_back();
   if (stack.empty()) return "no frames";
   auto class_at = [&](std::size_t i) { return frames.frame_class(thread.frames[stack[i].index]); };

@@ -4,8 +4,11 @@
 #include <algorithm>
 
 #include "analyzers/activity_rules.h"
+#include "analyzers/names.h"
 #include "analyzers/roles.h"
 #include "known/known_programs.h"
+#include "known/modules.h"
+#include "known/places.h"
 #include "support/literal_job.h"
 
 using namespace rankstacks;
@@ -157,4 +160,40 @@ TEST_CASE("each rule of files has a source and a file of its own") {
     CHECK_FALSE(rule.source.empty());
     CHECK(is_library_file("/opt" + text(rule.file) + "x.py") == rule.library);
   }
+}
+
+TEST_CASE("each place has a source and a function that no other rule of this place tells") {
+  const auto rules = place_rules();
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const PlaceRule& rule = rules[i];
+    INFO(rule.what << " in " << rule.file);
+    CHECK_FALSE(rule.source.empty());
+    const std::string file = rule.file.starts_with('<') ? text(rule.file) : file_with(rule.file), function = rule.what.empty() ? "some_function" : text(rule.what);
+    CHECK(is_place(rule.place, function, file));
+    CHECK(is_file_of(rule.place, file));
+    CHECK(is_place(py(function, file, 7), rule.place));
+    CHECK_FALSE(is_place(nat(function), rule.place));
+    if (!rule.what.empty()) CHECK_FALSE(is_place(rule.place, "some_function", file));
+    for (std::size_t k = 0; k < rules.size(); ++k) {
+      const bool same_function = rules[k].what.empty() || rules[k].what == rule.what;
+      CHECK_FALSE((k != i && rules[k].place == rule.place && same_function && file.find(rules[k].file) != std::string::npos));
+    }
+  }
+  for (std::size_t place = 0; place < kPlaces; ++place) CHECK(std::any_of(rules.begin(), rules.end(), [&](const PlaceRule& r) { return r.place == static_cast<Place>(place); }));
+  CHECK_FALSE(is_place(Place::kWait, "get", "/home/u/myqueue.py"));
+}
+
+TEST_CASE("each rule of modules has a source and a module of its own") {
+  const auto rules = module_rules();
+  for (const ModuleRule& rule : rules) {
+    INFO(rule.prefix);
+    CHECK_FALSE(rule.source.empty());
+    const auto first = std::find_if(rules.begin(), rules.end(), [&](const ModuleRule& r) { return rule.prefix.starts_with(r.prefix); });
+    CHECK(&*first == &rule);
+    const std::string module = "/x/" + text(rule.prefix) + "1";
+    CHECK(is_opaque(module));
+    CHECK(is_c_library(module) == (rule.kind == ModuleKind::kCLibrary));
+    CHECK(is_cpp_library(module) == (rule.kind == ModuleKind::kCppLibrary));
+  }
+  CHECK_FALSE(is_opaque("/x/libtorch_cpu.so"));
 }

@@ -1,0 +1,121 @@
+#include "known/places.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+namespace rankstacks {
+namespace {
+
+using M = FileMatch;
+using P = Place;
+
+// By place, in the order of the enumeration.
+constexpr PlaceRule kRules[] = {
+    {P::kWait, "wait", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition, Event, Barrier"},
+    {P::kWait, "wait_for", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition"},
+    {P::kWait, "acquire", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Semaphore, _RLock"},
+    {P::kWait, "__enter__", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition"},
+    {P::kWait, "get", M::kSuffix, "/queue.py", "cpython Lib/queue.py"},
+    {P::kWait, "select", M::kSuffix, "/selectors.py", "cpython Lib/selectors.py"},
+    {P::kWait, "wait", M::kSuffix, "multiprocessing/connection.py", "cpython Lib/multiprocessing/connection.py"},
+    {P::kWait, "_poll", M::kSuffix, "multiprocessing/connection.py", "cpython Lib/multiprocessing/connection.py"},
+    {P::kWait, "poll", M::kSuffix, "multiprocessing/connection.py", "cpython Lib/multiprocessing/connection.py"},
+    {P::kWait, "accept", M::kSuffix, "multiprocessing/connection.py", "cpython Lib/multiprocessing/connection.py: Listener"},
+    {P::kWait, "recv", M::kSuffix, "multiprocessing/connection.py", "cpython Lib/multiprocessing/connection.py"},
+    {P::kWait, "recv_bytes", M::kSuffix, "multiprocessing/connection.py", "cpython Lib/multiprocessing/connection.py"},
+    {P::kWait, "_recv_bytes", M::kSuffix, "multiprocessing/connection.py", "cpython Lib/multiprocessing/connection.py"},
+    {P::kWait, "_recv", M::kSuffix, "multiprocessing/connection.py", "cpython Lib/multiprocessing/connection.py"},
+    {P::kWait, "get", M::kSuffix, "multiprocessing/queues.py", "cpython Lib/multiprocessing/queues.py"},
+    {P::kWait, "accept", M::kSuffix, "/socket.py", "cpython Lib/socket.py"},
+    {P::kWait, "__enter__", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py: SemLock"},
+    {P::kWait, "acquire", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py: SemLock"},
+    {P::kWait, "poll", M::kContains, "/zmq/", "pyzmq sugar/poll.py, sugar/socket.py"},
+    {P::kWait, "recv", M::kContains, "/zmq/", "pyzmq sugar/socket.py"},
+    {P::kWait, "recv_multipart", M::kContains, "/zmq/", "pyzmq sugar/socket.py"},
+
+    {P::kLock, "wait", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition, Event, Barrier"},
+    {P::kLock, "acquire", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Semaphore, _RLock"},
+    {P::kLock, "__enter__", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition"},
+    {P::kLock, "join", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread, 3.13-"},
+    {P::kLock, "_wait_for_tstate_lock", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread.join, 3.2-3.12"},
+    {P::kLock, "get", M::kSuffix, "/queue.py", "cpython Lib/queue.py"},
+    {P::kLock, "put", M::kSuffix, "/queue.py", "cpython Lib/queue.py"},
+    {P::kLock, "join", M::kSuffix, "/queue.py", "cpython Lib/queue.py"},
+    {P::kLock, "wait", M::kContains, "concurrent/futures/", "cpython Lib/concurrent/futures/_base.py"},
+    {P::kLock, "result", M::kContains, "concurrent/futures/", "cpython Lib/concurrent/futures/_base.py: Future"},
+    {P::kLock, "__enter__", M::kContains, "concurrent/futures/", "cpython Lib/concurrent/futures/_base.py: _AcquireFutures"},
+    {P::kLock, "wait", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py: Condition, Event"},
+    {P::kLock, "acquire", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py: SemLock"},
+    {P::kLock, "__enter__", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py: SemLock"},
+
+    {P::kTask, "join", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread"},
+    {P::kTask, "_wait_for_tstate_lock", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread.join, 3.2-3.12"},
+    {P::kTask, "", M::kContains, "concurrent/futures/", "cpython Lib/concurrent/futures"},
+    {P::kTask, "", M::kSuffix, "multiprocessing/pool.py", "cpython Lib/multiprocessing/pool.py"},
+
+    {P::kQueue, "", M::kSuffix, "/queue.py", "cpython Lib/queue.py"},
+    {P::kThreading, "", M::kSuffix, "/threading.py", "cpython Lib/threading.py"},
+    {P::kPool, "", M::kSuffix, "multiprocessing/pool.py", "cpython Lib/multiprocessing/pool.py"},
+    {P::kFutures, "", M::kContains, "concurrent/futures/", "cpython Lib/concurrent/futures"},
+    {P::kImport, "", M::kSuffix, "<frozen importlib._bootstrap>", "cpython Lib/importlib/_bootstrap.py"},
+    {P::kProcessQueue, "", M::kSuffix, "multiprocessing/queues.py", "cpython Lib/multiprocessing/queues.py"},
+    {P::kProcessPipe, "", M::kSuffix, "multiprocessing/connection.py", "cpython Lib/multiprocessing/connection.py"},
+    {P::kProcessLock, "", M::kSuffix, "multiprocessing/synchronize.py", "cpython Lib/multiprocessing/synchronize.py"},
+
+    {P::kEventLoop, "_run_once", M::kSuffix, "asyncio/base_events.py", "cpython Lib/asyncio/base_events.py"},
+    {P::kServerLoop, "_run_once", M::kSuffix, "asyncio/base_events.py", "cpython Lib/asyncio/base_events.py"},
+    {P::kServerLoop, "serve_forever", M::kSuffix, "/socketserver.py", "cpython Lib/socketserver.py"},
+    {P::kServerLoop, "_worker", M::kSuffix, "concurrent/futures/thread.py", "cpython Lib/concurrent/futures/thread.py"},
+    {P::kLoopWait, "", M::kSuffix, "/selectors.py", "cpython Lib/selectors.py"},
+    {P::kLoopWait, "accept", M::kSuffix, "/socket.py", "cpython Lib/socket.py"},
+
+    {P::kThreadStart, "_bootstrap", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread"},
+    {P::kThreadStart, "_bootstrap_inner", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread"},
+    {P::kThreadStart, "run", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Thread"},
+    {P::kThreadStart, "_bootstrap", M::kSuffix, "multiprocessing/process.py", "cpython Lib/multiprocessing/process.py: BaseProcess"},
+    {P::kThreadStart, "run", M::kSuffix, "multiprocessing/process.py", "cpython Lib/multiprocessing/process.py: BaseProcess"},
+    {P::kThreadEntry, "", M::kSuffix, "/threading.py", "cpython Lib/threading.py"},
+    {P::kThreadEntry, "", M::kSuffix, "concurrent/futures/thread.py", "cpython Lib/concurrent/futures/thread.py"},
+    {P::kProcessStart, "_bootstrap", M::kSuffix, "multiprocessing/process.py", "cpython Lib/multiprocessing/process.py: BaseProcess"},
+    {P::kPoolWorker, "", M::kSuffix, "multiprocessing/pool.py", "cpython Lib/multiprocessing/pool.py"},
+    {P::kPoolWorker, "", M::kSuffix, "concurrent/futures/process.py", "cpython Lib/concurrent/futures/process.py"},
+    {P::kPoolTask, "run", M::kSuffix, "concurrent/futures/thread.py", "cpython Lib/concurrent/futures/thread.py: _WorkItem"},
+    {P::kNoWork, "", M::kContains, "/multiprocessing/", "cpython Lib/multiprocessing: a worker without work, a helper"},
+    {P::kNoWork, "", M::kSuffix, "/threading.py", "cpython Lib/threading.py"},
+    {P::kNoWork, "", M::kSuffix, "/selectors.py", "cpython Lib/selectors.py: a server between two requests"},
+
+    {P::kOperation, "", M::kContains, "torch/distributed/", "pytorch torch/distributed"},
+    {P::kC10d, "", M::kSuffix, "torch/distributed/distributed_c10d.py", "pytorch distributed_c10d.py"},
+    {P::kRemoteCalls, "", M::kContains, "torch/distributed/rpc/", "pytorch distributed/rpc"},
+    {P::kRemoteCall, "_run_function", M::kContains, "torch/distributed/rpc/", "pytorch distributed/rpc/internal.py"},
+    {P::kLoaderLoop, "_worker_loop", M::kSuffix, "torch/utils/data/_utils/worker.py", "pytorch utils/data/_utils/worker.py"},
+    {P::kLoaderWork, "", M::kSuffix, "torch/utils/data/_utils/fetch.py", "pytorch utils/data/_utils/fetch.py"},
+    {P::kLoaderWork, "", M::kSuffix, "torch/utils/data/_utils/collate.py", "pytorch utils/data/_utils/collate.py"},
+};
+static_assert(std::is_sorted(std::begin(kRules), std::end(kRules), [](const PlaceRule& a, const PlaceRule& b) { return a.place < b.place; }));
+
+bool is_of_file(const PlaceRule& rule, std::string_view file) {
+  return rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : file.find(rule.file) != std::string_view::npos;
+}
+
+std::span<const PlaceRule> rules_of(Place place) {
+  const auto [begin, end] = std::equal_range(std::begin(kRules), std::end(kRules), PlaceRule{place, {}, {}, {}, {}}, [](const PlaceRule& a, const PlaceRule& b) { return a.place < b.place; });
+  return {begin, end};
+}
+
+}  // namespace
+
+std::span<const PlaceRule> place_rules() { return kRules; }
+
+bool is_place(Place place, std::string_view function, std::string_view file) {
+  const auto rules = rules_of(place);
+  return std::any_of(rules.begin(), rules.end(), [&](const PlaceRule& rule) { return (rule.what.empty() || rule.what == function) && is_of_file(rule, file); });
+}
+
+bool is_file_of(Place place, std::string_view file) {
+  const auto rules = rules_of(place);
+  return std::any_of(rules.begin(), rules.end(), [&](const PlaceRule& rule) { return is_of_file(rule, file); });
+}
+
+}  // namespace rankstacks
