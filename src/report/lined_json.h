@@ -21,7 +21,7 @@ struct LinedJson {
   std::vector<std::pair<std::string, LinedJson>> members;   // in the order of the text; no name twice
 };
 
-// kMalformed: the line, what was found and what was expected there. kLimit: nested deeper than `depth`, or more values than `values`.
+// kMalformed: the line, what was found and what was expected there. kLimit: nested deeper than `depth`, more values than `values`, or more than 64 names in one object.
 Result<LinedJson> read_lined_json(std::string_view text, const std::string& subject, int depth, std::size_t values);
 
 }  // namespace rankstacks

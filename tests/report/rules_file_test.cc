@@ -210,6 +210,9 @@ TEST_CASE("rules: defects of activities and roles") {
 TEST_CASE("rules: what is too large or too deep") {
   CHECK(error_of(std::string(kMaxRulesBytes + 1, ' ')) == "acme.json: found 1048577 bytes, expected at most 1048576");
   CHECK(error_of(std::string(100000, '[')) == "acme.json: line 1: nested deeper than 8 levels");
+  std::string names = "{\"0\": 0";
+  for (int i = 1; i <= 64; ++i) names += fmt::format(",\n\"{}\": 0", i);
+  CHECK(error_of(names + "}") == "acme.json: line 65: more than 64 names in one object");
   std::string many = "\"user_files\": [";
   for (std::size_t i = 0; i <= kMaxRules; ++i) many += fmt::format("{}{{\"suffix\":\"{}\"}}", i == 0 ? "" : ",\n", i);
   CHECK(error_of(with(many + "]")) == "acme.json: line 10003: /user_files/10000: found another rule, expected at most 10000 in one file");
