@@ -1,6 +1,6 @@
 #include "known/known_programs.h"
 
-#include <algorithm>
+#include <array>
 #include <iterator>
 #include <utility>
 
@@ -19,6 +19,8 @@ void append_to(KnownPrograms& rules, const KnownPrograms& more) {
   append_to(rules.idle, more.idle);
   append_to(rules.activities, more.activities);
   append_to(rules.files, more.files);
+  append_to(rules.places, more.places);
+  append_to(rules.modules, more.modules);
 }
 
 KnownPrograms make_built_in() {
@@ -30,17 +32,25 @@ KnownPrograms make_built_in() {
   append_to(rules.activities, built_in_waits());
   append_to(rules.activities, built_in_activities());
   append_to(rules.files, built_in_files());
+  append_to(rules.places, built_in_places());
+  append_to(rules.modules, built_in_modules());
   return rules;
 }
 
 struct Installed {
   AddedPrograms added;
-  KnownPrograms all = built_in_programs();
+  KnownPrograms all;
+  std::array<std::vector<PlaceRule>, kPlaces> places;   // of `all`: asked for each frame of each thread
+
+  explicit Installed(AddedPrograms with) : added(std::move(with)), all(added.rules) {
+    append_to(all, built_in_programs());
+    for (const PlaceRule& rule : all.places) places[static_cast<std::size_t>(rule.place)].push_back(rule);
+  }
 };
 
 // Never destroyed: a thread that was given up may still look at it while the process ends.
 Installed& installed() {
-  static Installed& programs = *new Installed;
+  static Installed& programs = *new Installed({});
   return programs;
 }
 
@@ -71,12 +81,10 @@ const KnownPrograms& built_in_programs() {
 
 const KnownPrograms& added_programs() { return installed().added.rules; }
 const KnownPrograms& known_programs() { return installed().all; }
+std::span<const PlaceRule> known_places(Place place) { return installed().places[static_cast<std::size_t>(place)]; }
 
 void install_added_programs(AddedPrograms added) {
-  Installed& programs = installed();
-  programs.added = std::move(added);
-  programs.all = programs.added.rules;
-  append_to(programs.all, built_in_programs());
+  installed() = Installed(std::move(added));
 }
 
 bool is_library_file(std::string_view file) {

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "known/modules.h"
+#include "known/places.h"
 #include "known/rules.h"
 
 namespace rankstacks {
@@ -20,8 +23,10 @@ struct KnownPrograms {
   std::vector<IdleRule> idle;              // any that holds
   std::vector<ActivityRule> activities;    // the first that holds
   std::vector<FileRule> files;             // the first that holds
+  std::vector<PlaceRule> places;           // any that holds
+  std::vector<ModuleRule> modules;         // the first that holds
 
-  std::size_t size() const { return thread_roles.size() + child_roles.size() + thread_names.size() + idle.size() + activities.size() + files.size(); }
+  std::size_t size() const { return thread_roles.size() + child_roles.size() + thread_names.size() + idle.size() + activities.size() + files.size() + places.size() + modules.size(); }
 };
 
 // What users have added, with the texts that their rules refer to. It can be moved, not copied.
@@ -41,6 +46,7 @@ struct AddedPrograms {
 const KnownPrograms& built_in_programs();
 const KnownPrograms& added_programs();
 const KnownPrograms& known_programs();     // both, those added first
+std::span<const PlaceRule> known_places(Place place);
 
 // In place of what was added before. No other thread may use any rule meanwhile, and no result of the functions above lives on.
 void install_added_programs(AddedPrograms added);

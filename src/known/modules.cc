@@ -1,5 +1,7 @@
 #include "known/modules.h"
 
+#include "known/known_programs.h"
+
 namespace rankstacks {
 namespace {
 
@@ -31,10 +33,10 @@ constexpr ModuleRule kRules[] = {
 
 }  // namespace
 
-std::span<const ModuleRule> module_rules() { return kRules; }
+std::span<const ModuleRule> built_in_modules() { return kRules; }
 
 std::optional<ModuleKind> module_kind(std::string_view name) {
-  for (const ModuleRule& rule : kRules)
+  for (const ModuleRule& rule : known_programs().modules)
     if (name.starts_with(rule.prefix)) return rule.kind;
   return std::nullopt;
 }

@@ -20,7 +20,7 @@ struct ModuleRule {
   std::string_view source;
 };
 
-std::span<const ModuleRule> module_rules();
+std::span<const ModuleRule> built_in_modules();
 
 // Of a module's base name: "libc.so.6". Nothing: none of these.
 std::optional<ModuleKind> module_kind(std::string_view name);

@@ -1,8 +1,9 @@
 #include "known/places.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
+
+#include "known/known_programs.h"
 
 namespace rankstacks {
 namespace {
@@ -10,7 +11,6 @@ namespace {
 using M = FileMatch;
 using P = Place;
 
-// By place, in the order of the enumeration.
 constexpr PlaceRule kRules[] = {
     {P::kWait, "wait", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition, Event, Barrier"},
     {P::kWait, "wait_for", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition"},
@@ -93,28 +93,22 @@ constexpr PlaceRule kRules[] = {
     {P::kLoaderWork, "", M::kSuffix, "torch/utils/data/_utils/fetch.py", "pytorch utils/data/_utils/fetch.py"},
     {P::kLoaderWork, "", M::kSuffix, "torch/utils/data/_utils/collate.py", "pytorch utils/data/_utils/collate.py"},
 };
-static_assert(std::is_sorted(std::begin(kRules), std::end(kRules), [](const PlaceRule& a, const PlaceRule& b) { return a.place < b.place; }));
 
 bool is_of_file(const PlaceRule& rule, std::string_view file) {
   return rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : file.find(rule.file) != std::string_view::npos;
 }
 
-std::span<const PlaceRule> rules_of(Place place) {
-  const auto [begin, end] = std::equal_range(std::begin(kRules), std::end(kRules), PlaceRule{place, {}, {}, {}, {}}, [](const PlaceRule& a, const PlaceRule& b) { return a.place < b.place; });
-  return {begin, end};
-}
-
 }  // namespace
 
-std::span<const PlaceRule> place_rules() { return kRules; }
+std::span<const PlaceRule> built_in_places() { return kRules; }
 
 bool is_place(Place place, std::string_view function, std::string_view file) {
-  const auto rules = rules_of(place);
+  const auto rules = known_places(place);
   return std::any_of(rules.begin(), rules.end(), [&](const PlaceRule& rule) { return (rule.what.empty() || rule.what == function) && is_of_file(rule, file); });
 }
 
 bool is_file_of(Place place, std::string_view file) {
-  const auto rules = rules_of(place);
+  const auto rules = known_places(place);
   return std::any_of(rules.begin(), rules.end(), [&](const PlaceRule& rule) { return is_of_file(rule, file); });
 }
 

@@ -49,7 +49,7 @@ struct PlaceRule {
   std::string_view source;
 };
 
-std::span<const PlaceRule> place_rules();
+std::span<const PlaceRule> built_in_places();
 
 // Whether a Python function is one of these: by its name (co_name) and its file (co_filename), as frames have them.
 bool is_place(Place place, std::string_view function, std::string_view file);

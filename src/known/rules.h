@@ -9,7 +9,7 @@
 //   modules.cc           modules whose inner frames say nothing about where a program stands
 //
 // tests/analyzers/known_rules_test.cc holds a stack for each rule that only this rule tells.
-// A user's own are put before those of the first five (known_programs.h).
+// A user's own rules come before them (known_programs.h).
 #pragma once
 
 #include <cstddef>

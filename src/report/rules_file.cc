@@ -132,7 +132,7 @@ class RulesReader {
   explicit RulesReader(const std::string& subject) : source_(added_.keep(subject)) {}
 
   AddedPrograms read(const Value& document) {
-    document.require_object({"$schema", "rules", "source", "activities", "roles", "thread_names", "idle", "user_files", "library_files"});
+    document.require_object({"$schema", "rules", "source", "activities", "roles", "thread_names", "idle", "user_files", "library_files", "places", "modules"});
     document.get("rules").require_number(kRulesVersion);
     if (const auto schema = document.find("$schema")) schema->text();
     if (const auto source = document.find("source")) source_ = added_.keep(source->text());
@@ -143,6 +143,8 @@ class RulesReader {
     each(document, "idle", [&](const Value& v) { rules.idle.push_back(idle(v)); });
     each(document, "user_files", [&](const Value& v) { rules.files.push_back(file(v, false)); });
     each(document, "library_files", [&](const Value& v) { rules.files.push_back(file(v, true)); });
+    each(document, "places", [&](const Value& v) { rules.places.push_back(place(v)); });
+    each(document, "modules", [&](const Value& v) { rules.modules.push_back(module(v)); });
     return std::move(added_);
   }
 
@@ -226,11 +228,26 @@ class RulesReader {
     return {v.get("role").role(), match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("wait").word(kWaitWords), source_of(v)};
   }
 
+  FileMatch file_match_of(const Value& v) {
+    if (v.find("contains").has_value() == v.find("suffix").has_value()) v.fail_with("expected one of the keys contains, suffix");
+    return v.find("suffix") ? FileMatch::kSuffix : FileMatch::kContains;
+  }
+
   FileRule file(const Value& v, bool library) {
     v.require_object({"contains", "suffix", "source"});
-    if (v.find("contains").has_value() == v.find("suffix").has_value()) v.fail_with("expected one of the keys contains, suffix");
-    const FileMatch match = v.find("suffix") ? FileMatch::kSuffix : FileMatch::kContains;
-    return {match, added_.keep(v.get(rule_word_of(kFileMatchKeys, match)).text()), library, source_of(v)};
+    const FileMatch match = file_match_of(v);
+    return {match, text_of(v, rule_word_of(kFileMatchKeys, match), true), library, source_of(v)};
+  }
+
+  PlaceRule place(const Value& v) {
+    v.require_object({"place", "function", "contains", "suffix", "source"});
+    const FileMatch match = file_match_of(v);
+    return {v.get("place").word(kPlaceWords), text_of(v, "function", false), match, text_of(v, rule_word_of(kFileMatchKeys, match), true), source_of(v)};
+  }
+
+  ModuleRule module(const Value& v) {
+    v.require_object({"prefix", "kind", "source"});
+    return {text_of(v, "prefix", true), v.get("kind").word(kModuleKindWords), source_of(v)};
   }
 
   AddedPrograms added_;

@@ -64,6 +64,16 @@ Json json_of(const IdleRule& rule) {
 
 Json json_of(const FileRule& rule) { return {{text_of(rule_word_of(kFileMatchKeys, rule.match)), text_of(rule.file)}, {"source", text_of(rule.source)}}; }
 
+Json json_of(const PlaceRule& rule) {
+  Json json = {{"place", text_of(rule_word_of(kPlaceWords, rule.place))}};
+  if (!rule.what.empty()) json["function"] = text_of(rule.what);
+  json[text_of(rule_word_of(kFileMatchKeys, rule.match))] = text_of(rule.file);
+  json["source"] = text_of(rule.source);
+  return json;
+}
+
+Json json_of(const ModuleRule& rule) { return {{"prefix", text_of(rule.prefix)}, {"kind", text_of(rule_word_of(kModuleKindWords, rule.kind))}, {"source", text_of(rule.source)}}; }
+
 // ,\n "activities": [ one rule a line ]
 void append_list(std::string& text, std::string_view key, const std::vector<Json>& rules) {
   text += fmt::format(",\n  \"{}\": [", key);
@@ -126,6 +136,21 @@ std::vector<Line> lines_of(const std::vector<FileRule>& rules) {
   return lines;
 }
 
+std::vector<Line> lines_of(const std::vector<PlaceRule>& rules) {
+  std::vector<Line> lines;
+  for (const PlaceRule& rule : rules) {
+    const std::string file = text_of(rule_word_of(kFileMatchKeys, rule.match)) + ' ' + text_of(rule.file);
+    lines.push_back({text_of(rule_word_of(kPlaceWords, rule.place)), rule.what.empty() ? file : text_of(rule.what) + ", " + file, text_of(rule.source)});
+  }
+  return lines;
+}
+
+std::vector<Line> lines_of(const std::vector<ModuleRule>& rules) {
+  std::vector<Line> lines;
+  for (const ModuleRule& rule : rules) lines.push_back({text_of(rule_word_of(kModuleKindWords, rule.kind)), text_of(rule.prefix), text_of(rule.source)});
+  return lines;
+}
+
 void append_section(std::string& text, const TextStyle& style, std::string_view title, const std::vector<Line>& added, const std::vector<Line>& built_in) {
   constexpr std::size_t kSays = 18, kMatch = 72;
   const auto padded = [](const std::string& word, std::size_t columns) {
@@ -157,18 +182,22 @@ std::string json_of_rules(const KnownPrograms& rules) {
     std::copy_if(rules.files.begin(), rules.files.end(), std::back_inserter(files), [&](const FileRule& r) { return r.library == library; });
     append_list(text, library ? "library_files" : "user_files", list_of(files));
   }
+  append_list(text, "places", list_of(rules.places));
+  append_list(text, "modules", list_of(rules.modules));
   return escape_in_json(text + "\n}\n");
 }
 
 std::string text_of_rules(const KnownPrograms& added, const KnownPrograms& built_in, const RulesTextOptions& options) {
   const TextStyle style(options.color);
-  std::string text = fmt::format("{} rules built in, {} added (+). A frame, thread or file is told by the first rule that holds; idle threads by any.\n\n", built_in.size(), added.size());
+  std::string text = fmt::format("{} rules built in, {} added (+). A frame, thread or file is told by the first rule that holds; idle threads and places by any.\n\n", built_in.size(), added.size());
   append_section(text, style, "Activities: what a frame says of its thread", lines_of(added.activities), lines_of(built_in.activities));
   append_section(text, style, "Roles of threads, by their frames", lines_of(added.thread_roles), lines_of(built_in.thread_roles));
   append_section(text, style, "Roles of child processes, by the frames of their main thread", lines_of(added.child_roles), lines_of(built_in.child_roles));
   append_section(text, style, "Roles of threads, by their names' beginnings, where no frame tells", lines_of(added.thread_names), lines_of(built_in.thread_names));
   append_section(text, style, "Idle: how a thread of a role stands that has nothing to do", lines_of(added.idle), lines_of(built_in.idle));
   append_section(text, style, "Python files: a library's or the user's", lines_of(added.files), lines_of(built_in.files));
+  append_section(text, style, "Places: Python functions that decisions ask for by what they are", lines_of(added.places), lines_of(built_in.places));
+  append_section(text, style, "Modules whose inner frames say nothing about where a program stands", lines_of(added.modules), lines_of(built_in.modules));
   text.pop_back();
   return text;
 }

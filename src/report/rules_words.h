@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "known/modules.h"
+#include "known/places.h"
 #include "known/rules.h"
 
 namespace rankstacks {
@@ -52,6 +54,35 @@ inline constexpr bool kOfThread = false, kOfChild = true;
 inline constexpr RuleWords<bool, 2> kRoleOfWords = {{{kOfThread, "thread"}, {kOfChild, "child"}}};
 
 inline constexpr RuleWords<FileMatch, 2> kFileMatchKeys = {{{FileMatch::kContains, "contains"}, {FileMatch::kSuffix, "suffix"}}};
+
+inline constexpr RuleWords<Place, kPlaces> kPlaceWords = {{{Place::kWait, "wait"},
+                                                           {Place::kLock, "lock"},
+                                                           {Place::kTask, "task"},
+                                                           {Place::kQueue, "queue"},
+                                                           {Place::kThreading, "threading"},
+                                                           {Place::kPool, "pool"},
+                                                           {Place::kFutures, "futures"},
+                                                           {Place::kImport, "import"},
+                                                           {Place::kProcessQueue, "process-queue"},
+                                                           {Place::kProcessPipe, "process-pipe"},
+                                                           {Place::kProcessLock, "process-lock"},
+                                                           {Place::kEventLoop, "event-loop"},
+                                                           {Place::kServerLoop, "server-loop"},
+                                                           {Place::kLoopWait, "loop-wait"},
+                                                           {Place::kThreadStart, "thread-start"},
+                                                           {Place::kThreadEntry, "thread-entry"},
+                                                           {Place::kProcessStart, "process-start"},
+                                                           {Place::kPoolWorker, "pool-worker"},
+                                                           {Place::kPoolTask, "pool-task"},
+                                                           {Place::kNoWork, "no-work"},
+                                                           {Place::kOperation, "operation"},
+                                                           {Place::kC10d, "c10d"},
+                                                           {Place::kRemoteCalls, "remote-calls"},
+                                                           {Place::kRemoteCall, "remote-call"},
+                                                           {Place::kLoaderLoop, "loader-loop"},
+                                                           {Place::kLoaderWork, "loader-work"}}};
+
+inline constexpr RuleWords<ModuleKind, 3> kModuleKindWords = {{{ModuleKind::kCLibrary, "c-library"}, {ModuleKind::kCppLibrary, "c++-library"}, {ModuleKind::kRuntime, "runtime"}}};
 
 // The version of the form, under the key "rules".
 inline constexpr int kRulesVersion = 1;

@@ -163,7 +163,7 @@ TEST_CASE("each rule of files has a source and a file of its own") {
 }
 
 TEST_CASE("each place has a source and a function that no other rule of this place tells") {
-  const auto rules = place_rules();
+  const auto& rules = known_programs().places;
   for (std::size_t i = 0; i < rules.size(); ++i) {
     const PlaceRule& rule = rules[i];
     INFO(rule.what << " in " << rule.file);
@@ -184,7 +184,7 @@ TEST_CASE("each place has a source and a function that no other rule of this pla
 }
 
 TEST_CASE("each rule of modules has a source and a module of its own") {
-  const auto rules = module_rules();
+  const auto& rules = known_programs().modules;
   for (const ModuleRule& rule : rules) {
     INFO(rule.prefix);
     CHECK_FALSE(rule.source.empty());

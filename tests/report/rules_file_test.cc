@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/analysis.h"
+#include "analyzers/names.h"
 #include "report/rules_file.h"
 #include "support/literal_job.h"
 
@@ -124,6 +125,18 @@ TEST_CASE("rules: files of the user and of libraries; the user's first") {
   CHECK(is_library_file("/usr/lib/python3/dist-packages/torch/_tensor.py"));
 }
 
+TEST_CASE("rules: a loop that waits for the next request, and a runtime in which nobody stands") {
+  LiteralJob literal;
+  literal.rank(0, 1, Stack{libc("epoll_wait"), nat("wait(int)", "/opt/acme/libacme_rt.so.3"), py("_next_request", "/opt/acme/serve.py", 30), py("serve", "/opt/acme/serve.py", 12)} + in_main(3)).threads[0].syscall =
+      call("epoll_wait", 4);
+  CHECK(analyze(literal.job).activities[0]->kind != "idle");
+  CHECK_FALSE(is_opaque("/opt/acme/libacme_rt.so.3"));
+  const Added added(with(R"("places": [{"place": "loop-wait", "function": "_next_request", "suffix": "/acme/serve.py"}, {"place": "server-loop", "function": "serve", "contains": "/acme/"}],
+    "modules": [{"prefix": "libacme_rt", "kind": "runtime"}])"));
+  CHECK(analyze(literal.job).activities[0]->kind == "idle");
+  CHECK(is_opaque("/opt/acme/libacme_rt.so.3"));
+}
+
 TEST_CASE("rules: what is printed as JSON can be read, and says the same") {
   const KnownPrograms& built_in = built_in_programs();
   const std::string printed = json_of_rules(built_in);
@@ -179,7 +192,7 @@ TEST_CASE("rules: each defect is told with its line, what was found and what was
   CHECK(error_of("{\n \"rules\": 2}") == "acme.json: line 2: /rules: found 2, expected 1");
   CHECK(error_of("{\n \"rules\":\n 7\n}") == "acme.json: line 3: /rules: found 7, expected 1");
   CHECK(error_of(with("  \"activites\": []")) ==
-        "acme.json: line 3: the document: found the key \"activites\", expected no other than $schema, rules, source, activities, roles, thread_names, idle, user_files, library_files");
+        "acme.json: line 3: the document: found the key \"activites\", expected no other than $schema, rules, source, activities, roles, thread_names, idle, user_files, library_files, places, modules");
   CHECK(error_of(with("  \"idle\": {}")) == "acme.json: line 3: /idle: found an object, expected an array");
   CHECK(error_of(with("  \"idle\": [\n    7\n  ]")) == "acme.json: line 4: /idle/0: found 7, expected an object");
   CHECK(error_of(with("  \"idle\": [], \"idle\": []")) == "acme.json: line 3: found \"idle\" a second time in one object, expected each name once");

@@ -128,10 +128,11 @@ def case_schema(folder):
     words = {"activities/0/activity": schema["$defs"]["activity_word"]["enum"], "activities/0/match": schema["$defs"]["activity"]["properties"]["match"]["enum"],
              "roles/0/role": schema["$defs"]["role_word"]["enum"], "roles/0/match": schema["$defs"]["role"]["properties"]["match"]["enum"],
              "roles/0/of": schema["$defs"]["role"]["properties"]["of"]["enum"], "idle/0/match": schema["$defs"]["idle"]["properties"]["match"]["enum"],
+             "places/0/place": schema["$defs"]["place_word"]["enum"], "modules/0/kind": schema["$defs"]["module"]["properties"]["kind"]["enum"],
              "idle/0/wait": schema["$defs"]["idle"]["properties"]["wait"]["enum"],
              "activities/0/operation/collective": schema["$defs"]["collective_word"]["enum"], "activities/0/operation/kind": schema["$defs"]["operation_kind"]["enum"]}
     sound = {"activities": {"match": "native", "function": "f", "activity": "collective", "operation": {}}, "roles": {"match": "function", "function": "f", "role": "rpc"},
-             "idle": {"match": "function", "function": "f", "role": "rpc", "wait": "any"}}
+             "idle": {"match": "function", "function": "f", "role": "rpc", "wait": "any"}, "places": {"suffix": "x.py"}, "modules": {"prefix": "libx"}}
     path = os.path.join(folder, "wrong.json")
     for pointer, allowed in words.items():
         section, _, *keys = pointer.split("/")
