@@ -1,8 +1,10 @@
 #include <catch2/catch.hpp>
 
 #include "python/string_hash.h"
+#include "known/known_programs.h"
 #include "python/variable_names.h"
 
+using namespace rankstacks;
 using namespace rankstacks::python;
 
 TEST_CASE("names of counters") {
@@ -28,6 +30,18 @@ TEST_CASE("files of the user, and PyTorch's own") {
   }
   CHECK(is_c10d_file("/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py"));
   CHECK_FALSE(is_c10d_file("/home/me/distributed_c10d.py"));
+}
+
+TEST_CASE("whose a file is, a user's rules say first") {
+  AddedPrograms added;
+  added.rules.files = {{FileMatch::kContains, "/dist-packages/recipes/", false, "the user"}, {FileMatch::kSuffix, "/launch.py", true, "the user"}};
+  install_added_programs(std::move(added));
+  CHECK(is_user_file("/usr/lib/python3/dist-packages/recipes/llm.py"));
+  CHECK_FALSE(is_user_file("/home/me/launch.py"));
+  CHECK(is_user_file("/home/me/train.py"));
+  CHECK(is_user_file("<string>"));
+  install_added_programs({});
+  CHECK(is_user_file("/home/me/launch.py"));
 }
 
 TEST_CASE("hashes of str, as PYTHONHASHSEED=0 and 1 give them") {
