@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/coordinates.h"
+#include "analyzers/handled.h"
 #include "analyzers/launches.h"
 #include "analyzers/parting.h"
 #include "model/rank_set.h"
@@ -47,9 +48,9 @@ class Explanation {
         return found;
       }
     if (sides_.size() == 1 && !split_by_counter()) return std::nullopt;
+    if (auto found = by_exception()) return with_reference(std::move(*found), kAllRanks);
     if (auto found = unmatched()) return with_reference(std::move(*found), guessed_ ? kInferredFromStacks : kFromGroups);
     if (auto found = circle_of_groups()) return with_reference(std::move(*found), kFromGroups);
-    if (auto found = by_teardown()) return with_reference(std::move(*found), kAllRanks);
     if (any_side(Activity::kPeerWait)) return Deadlock{{}, "some of them for a lock or a queue between processes: who holds or fills it is not in these frames", false, ""};
     if (waits_for_gpu())
       return Deadlock{{}, told_by_gpus() ? "the kernels on their GPUs are of one collective: whether of the same call, their names do not tell" : "the kernels that run on the GPUs would tell", false, ""};
@@ -168,14 +169,15 @@ class Explanation {
     return found;
   }
 
-  // Some call from atexit or the interpreter's end, as after an exception: what they wait for there is no part of what the others are in the middle of.
-  std::optional<Deadlock> by_teardown() const {
+  // Some call from atexit or the interpreter's end, or while they handle an exception (in a `finally` or `except`): what they wait for there is no part of what the others are
+  // in the middle of.
+  std::optional<Deadlock> by_exception() const {
     std::vector<std::size_t> ending;
     std::size_t all = 0;
     for (const Side& side : sides_)
       for (const std::size_t i : side) {
         ++all;
-        if (standings_[i].doing.in_teardown && waits_.is_needed(i)) ending.push_back(i);
+        if ((standings_[i].doing.in_teardown || handles_failure(job_.ranks[standings_[i].rank].threads[standings_[i].doing.thread])) && waits_.is_needed(i)) ending.push_back(i);
       }
     if (ending.empty() || ending.size() * 2 > all) return std::nullopt;
     return accuse(ending, Reason::kException, kByPlace);
@@ -244,7 +246,25 @@ class Explanation {
     return text;
   }
 
-  Deadlock between_sides(Reason reason, double confidence) const {
+  // Collectives meet by their order, whatever line calls them: where places have no majority, a call may have one, of a group that is known. False: each side is of another call.
+  bool merge_same_calls() {
+    std::vector<Side> merged;
+    for (Side& side : sides_) {
+      const Standing& s = standings_[side.front()];
+      const auto same = std::find_if(merged.begin(), merged.end(), [&](const Side& other) {
+        const Standing& o = standings_[other.front()];
+        const bool collectives = s.doing.activity == Activity::kCollective && o.doing.activity == Activity::kCollective;
+        return collectives && !s.doing.operation.generic && !o.doing.operation.generic && same_call(s.doing.operation, o.doing.operation) && s.group && o.group && *s.group == *o.group;
+      });
+      if (same == merged.end()) merged.push_back(side);
+      else same->insert(same->end(), side.begin(), side.end());
+    }
+    if (merged.size() == sides_.size() || merged.size() == 1) return false;
+    sides_ = std::move(merged);
+    return true;
+  }
+
+  Deadlock between_sides(Reason reason, double confidence) {
     const auto largest = std::max_element(sides_.begin(), sides_.end(), [](const Side& a, const Side& b) { return a.size() < b.size(); });
     const auto how_many = std::count_if(sides_.begin(), sides_.end(), [&](const Side& side) { return side.size() == largest->size(); });
     std::size_t ranks = 0;
@@ -264,6 +284,7 @@ class Explanation {
       found.explanation = describe_side(job_, standings_, *largest);
       return found;
     }
+    if (sides_.size() > 2 && merge_same_calls()) return between_sides(reason, confidence);
     if (sides_.size() != 2) return {{}, fmt::format("they wait in {} different places, none with a majority", sides_.size()), false, ""};
     const Side &a = sides_[0], &b = sides_[1];
     const Reason reason_a = reason_of_side(a, b), reason_b = reason_of_side(b, a);

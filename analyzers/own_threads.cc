@@ -24,6 +24,60 @@ bool waits_for_own_threads(const JobSnapshot& job, const ThreadSnapshot& thread)
 
 namespace {
 
+// The library whose code waits: that of the innermost frame outside of the C and C++ libraries. "": it is the interpreter's own wait, or unknown.
+std::string_view waiting_library(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kNative || is_interpreter(frame.module)) return "";
+    if (!is_opaque(frame.module)) return frame.module;
+  }
+  return "";
+}
+
+bool has_frame_of(const JobSnapshot& job, const ThreadSnapshot& thread, std::string_view module) {
+  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return job.frames[id].kind == FrameKind::kNative && job.frames[id].module == module; });
+}
+
+// What is more than to stand by: a thread of a pool waits on a condition as well.
+bool tells(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing) {
+  if (doing.activity == Activity::kUnknown) return false;
+  return doing.activity != Activity::kUserCode || !waits_for_own_threads(job, thread);
+}
+
+std::optional<std::size_t> thread_of(const RankSnapshot& rank, Tid tid) {
+  const auto it = std::find_if(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == tid; });
+  return it == rank.threads.end() ? std::nullopt : std::optional(static_cast<std::size_t>(it - rank.threads.begin()));
+}
+
+}  // namespace
+
+std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::size_t rank, const Doing& main) {
+  const RankSnapshot& process = job.ranks[rank];
+  const bool told = main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown);
+  const ThreadSnapshot& waiting = process.threads[main.thread];
+  if (told || !process.python_version || !waits_for_own_threads(job, waiting)) return std::nullopt;
+  if (waiting.joins) {
+    const auto joined = thread_of(process, *waiting.joins);
+    Doing doing = joined ? activities.of_thread(rank, *joined) : Doing();
+    return joined && tells(job, process.threads[*joined], doing) ? std::optional(std::move(doing)) : std::nullopt;
+  }
+  const std::string_view library = waiting_library(job, waiting);
+  if (library.empty()) return std::nullopt;
+  std::optional<Doing> found;
+  for (std::size_t t = 0; t < process.threads.size(); ++t) {
+    const ThreadSnapshot& thread = process.threads[t];
+    const Role role = roles[rank][t];
+    if (t == main.thread || (role != Role::kNative && role != Role::kPython) || is_idle(job, thread, role) || !has_frame_of(job, thread, library)) continue;
+    Doing doing = activities.of_thread(rank, t);
+    if (!tells(job, thread, doing)) continue;
+    if (found && found->activity != doing.activity) return std::nullopt;
+    if (!found) found = std::move(doing);
+  }
+  return found;
+}
+
+namespace {
+
 // A thread that every rank has is no background where it gets on in one of them: what it does in the others is what they do.
 void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& standing_of, Activities& activities, std::vector<Standing>& standings) {
   std::map<std::size_t, std::size_t> most_active;   // thread by rank

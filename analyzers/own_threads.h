@@ -2,6 +2,7 @@
 // polls for a message. Which thread tells is found by comparison: what every rank has is background, what only some have is what differs.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "analyzers/standing.h"
@@ -10,6 +11,10 @@ namespace rankstacks {
 
 // Whether this thread waits for another of its process without saying which: pthread_join, a condition variable, a semaphore, a futex.
 bool waits_for_own_threads(const JobSnapshot& job, const ThreadSnapshot& thread);
+
+// Of a Python process whose main thread waits in a native library for a thread of that library's: what that thread does, where there is one, or several that do the
+// same. Nothing: it does not so wait, or they do not tell.
+std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::size_t rank, const Doing& main);
 
 // Where all main threads stand alike in such a wait, gives each standing the thread that tells for it. Where most ranks' telling threads are
 // alike and those of the others stand still, these many are taken to wait for the few. Where several looks saw a thread that every rank has get on, it tells.

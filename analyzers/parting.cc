@@ -19,8 +19,9 @@ Parting parting_of(const Standing& a, const Standing& b) {
       parting.counter = name;
       parting.count_a = count;
       parting.count_b = other->second;
-      parting.a_may_be_done = x.line > y.line && !x.in_loop;
-      parting.b_may_be_done = y.line > x.line && !y.in_loop;
+      const auto may_be_done = [](const CodePlace& one, const CodePlace& two) { return one.line > two.line && (one.loops == 0 || one.loops < two.loops); };
+      parting.a_may_be_done = may_be_done(x, y);
+      parting.b_may_be_done = may_be_done(y, x);
     }
     if (x.line != y.line) break;
   }

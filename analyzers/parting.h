@@ -11,7 +11,7 @@ namespace rankstacks {
 struct Parting {
   std::string counter;                   // the outermost loop counter that differs; empty: none does, or none is known
   std::int64_t count_a = 0, count_b = 0;
-  bool a_may_be_done = false, b_may_be_done = false;   // it stands further down in the function of the counter, and is not seen in a loop
+  bool a_may_be_done = false, b_may_be_done = false;   // it stands further down in the function of the counter, and is not seen in a loop, or in fewer of them
 
   // The one with the lower count, unless it may have left the loop, and the counter is what remained of it.
   bool a_is_behind() const { return !counter.empty() && count_a < count_b && !a_may_be_done; }

@@ -18,6 +18,7 @@ std::string_view to_string(VerdictStatus status);   // "undecided"
 enum class Doubt : std::uint8_t {
   kNone,
   kGpuWaits,       // all that is seen is waits for GPUs: a step may be long
+  kPassedBy,       // who is waited for counts on, beyond where the others wait: it may be slow in another loop, or have left out what they wait in
   kLoops,          // all run, each at one place: an endless loop, or a long computation
 };
 

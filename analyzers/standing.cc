@@ -13,6 +13,7 @@
 #include "analyzers/messengers.h"
 #include "analyzers/names.h"
 #include "analyzers/own_threads.h"
+#include "analyzers/peer_waits.h"
 
 namespace rankstacks {
 namespace {
@@ -331,9 +332,9 @@ void tell_path(const JobSnapshot& job, Standing& standing) {
     const bool of_user = frame.kind == FrameKind::kPython ? !is_library_file(frame.file.value_or("<unknown>"))
                                                            : frame.function && frame.line && base_name(frame.module) == program && !is_interpreter(frame.module) && !is_thread_start(frame);
     if (!of_user) continue;
-    CodePlace place{frame.function.value_or(""), frame.file.value_or(""), frame.line.value_or(-1), {}, false};
+    CodePlace place{frame.function.value_or(""), frame.file.value_or(""), frame.line.value_or(-1), {}, 0};
     for (const FrameVariables& variables : main->variables)
-      if (variables.frame == i) place.numbers = variables.numbers, place.in_loop = variables.in_loop;
+      if (variables.frame == i) place.numbers = variables.numbers, place.loops = variables.loops;
     standing.path.push_back(std::move(place));
   }
 }
@@ -381,6 +382,8 @@ std::vector<Standing> standings_of(const JobSnapshot& job, const std::vector<std
     standing.ended = is_dead(rank);
     if (standing.ended) standing.readable = false;
     if (standing.readable) standing.doing = activities.of_rank(r);
+    if (standing.readable)
+      if (auto called = of_called_library(job, roles, activities, r, standing.doing)) standing.doing = std::move(*called);
     standings.push_back(std::move(standing));
   }
   find_strangers(job, standings);
@@ -393,6 +396,7 @@ std::vector<Standing> standings_of(const JobSnapshot& job, const std::vector<std
   forget_common_dead_children(job, standings);
   find_peer_waits(job, standings);
   tell_by_classes(job, clusters, activities, standings);
+  tell_by_other_ends(job, standings);
   for (Standing& standing : standings) {
     if (!standing.readable) continue;
     tell_pace(job, roles, standing);

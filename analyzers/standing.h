@@ -25,7 +25,7 @@ struct CodePlace {
   std::string function, file;
   int line = -1;
   std::vector<std::pair<std::string, std::int64_t>> numbers;
-  bool in_loop = false;                  // FrameVariables::in_loop
+  int loops = 0;                         // FrameVariables::loops
 };
 
 struct Standing {
@@ -53,6 +53,7 @@ struct Standing {
   bool busy = false;                         // it, or the worker that tells for it, was on a processor for a good part of the looks
   std::optional<ProcessGroup> group;         // of a wait for ranks: the group it is for
   std::optional<int> peer;                   // of a send or receive: the other rank
+  std::optional<std::size_t> peer_process;   // of a wait in a pipe, socket or lock: the rank at its other end, an index into JobSnapshot::ranks
   std::vector<CodePlace> path;               // the main thread's way through the user's code, outermost first
 
   // Waits for other ranks, as far as can be told.

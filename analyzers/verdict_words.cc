@@ -6,8 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "analyzers/messengers.h"
 #include "analyzers/gpu_waits.h"
+#include "analyzers/handled.h"
+#include "analyzers/messengers.h"
 #include "analyzers/names.h"
 #include "analyzers/own_waits.h"
 #include "analyzers/parting.h"
@@ -161,6 +162,7 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, R
   }
   if (reason == Reason::kStopped || waits) block.clear();
   if (reason == Reason::kException && thread.exception) block = describe_exception(*thread.exception);
+  else if (reason == Reason::kException && thread.handles) block = "handles " + describe_handled(job, *thread.handles);
   if (reason == Reason::kNativeLock && thread.lock_owner) {
     verb += *thread.lock_owner == thread.tid ? " that it holds itself" : fmt::format(" held by thread {}", *thread.lock_owner);
     for (const ThreadSnapshot& owner : rank.threads)

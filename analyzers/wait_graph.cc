@@ -126,8 +126,8 @@ class WaitGraphBuilder {
     const std::size_t node = add({.kind = NodeKind::kOperation, .rank = {}, .thread = {}, .missing_rank = -1, .text = describe_wait(first, world)});
     for (const std::size_t i : waiting.members) {
       const Standing& s = standings_[i];
-      const WaitEvidence evidence = s.told_by_gpu ? WaitEvidence::kKernel : s.inferred ? WaitEvidence::kOthers : WaitEvidence::kFrame;
-      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective ? Certainty::kPossible : s.doing.by_frame || s.told_by_gpu ? Certainty::kCertain : Certainty::kLikely;
+      const WaitEvidence evidence = s.told_by_gpu ? WaitEvidence::kKernel : s.peer_process ? WaitEvidence::kSystemCall : s.inferred ? WaitEvidence::kOthers : WaitEvidence::kFrame;
+      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective ? Certainty::kPossible : s.doing.by_frame || s.told_by_gpu || s.peer_process ? Certainty::kCertain : Certainty::kLikely;
       connect(of_standing(s), node, evidence, certainty);
     }
     return node;
@@ -142,7 +142,7 @@ class WaitGraphBuilder {
   }
 
   void add_needs(const WaitClass& waiting, std::size_t node, const std::vector<std::size_t>& operation_of) {
-    const WaitEvidence evidence = waiting.certain ? WaitEvidence::kGroup : WaitEvidence::kOthers;
+    const WaitEvidence evidence = standings_[waiting.members.front()].peer_process ? WaitEvidence::kSystemCall : waiting.certain ? WaitEvidence::kGroup : WaitEvidence::kOthers;
     const Certainty certainty = waiting.certain ? Certainty::kCertain : Certainty::kLikely;
     // Of a job on many machines most ranks were not looked at.
     constexpr std::size_t kMaxMissing = 64;
@@ -200,6 +200,11 @@ class WaitGraphBuilder {
       const auto owner = index_of(rank, *waiting.lock_owner);
       if (owner) connect_lock(rank, node, fmt::format("a native lock held by thread {}", *waiting.lock_owner), WaitEvidence::kFrame, *owner);
       return owner;
+    }
+    if (waiting.joins) {
+      const auto joined = index_of(rank, *waiting.joins);
+      if (joined) connect(node, thread(rank, *joined), WaitEvidence::kMemory, Certainty::kCertain);
+      return joined;
     }
     if (waiting.gil == Gil::kWaits) {
       const auto& threads = job_.ranks[rank].threads;

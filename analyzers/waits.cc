@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -39,12 +40,14 @@ Waits::Waits(const JobSnapshot& job, const std::vector<Standing>& standings) : n
     auto operator<=>(const Key&) const = default;
   };
   std::map<int, std::size_t> by_number;
+  std::unordered_map<std::size_t, std::size_t> by_process;
   std::map<Key, std::size_t> index;
   std::vector<std::size_t> class_of(standings.size(), SIZE_MAX), others;
   std::vector<std::string> places;
   for (std::size_t i = 0; i < standings.size(); ++i) {
     const Standing& s = standings[i];
     if (s.stranger) continue;
+    by_process.emplace(s.rank, i);
     if (const auto number = job.ranks[s.rank].rank; number && (s.readable || s.ended)) by_number.emplace(*number, i);
     if (!s.readable) continue;
     if (!s.waits()) {
@@ -52,7 +55,7 @@ Waits::Waits(const JobSnapshot& job, const std::vector<Standing>& standings) : n
       continue;
     }
     Key key{static_cast<int>(kind_of(s)), place_key(job, s), s.group ? s.group->name + '|' + format_numbers(s.group->ranks, SIZE_MAX) : "", s.peer.value_or(-1),
-            s.peer ? i : SIZE_MAX};
+            s.peer || s.peer_process ? i : SIZE_MAX};
     const auto [it, is_new] = index.emplace(key, classes_.size());
     if (is_new) {
       classes_.emplace_back();
@@ -87,7 +90,10 @@ Waits::Waits(const JobSnapshot& job, const std::vector<Standing>& standings) : n
     std::vector<int> named;   // whom it needs, where that is known
     if (kind == Kind::kPointToPoint && s.peer) named = {*s.peer};
     else if (kind == Kind::kCollective && s.group) named = s.group->ranks;
-    waiting.certain = !named.empty();
+    waiting.certain = !named.empty() || s.peer_process;
+    if (s.peer_process) {
+      if (const auto it = by_process.find(*s.peer_process); it != by_process.end()) need(it->second);
+    }
     for (const int number : named) {
       const auto it = by_number.find(number);
       if (it == by_number.end()) waiting.unseen.push_back(number);

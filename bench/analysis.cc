@@ -33,11 +33,11 @@ JobSnapshot multiply(const JobSnapshot& seed, std::size_t ranks, std::size_t thr
     for (std::size_t t = 0; rank.threads.size() < threads; ++t) {
       ThreadSnapshot thread = from.threads[t % from.threads.size()];
       thread.tid = rank.pid + static_cast<Tid>(rank.threads.size());
-      for (FrameId& id : thread.frames) {
+      for_each_frame(thread, [&](FrameId& id) {
         Frame frame = seed.frames[id];
         if (frame.kind == FrameKind::kNative) frame.address += job.ranks.size() << 32;
         id = job.frames.intern(std::move(frame));
-      }
+      });
       rank.threads.push_back(std::move(thread));
     }
     job.ranks.push_back(std::move(rank));

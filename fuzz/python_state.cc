@@ -58,8 +58,18 @@ Process sound(FakeInterpreter fake) {
       f.set_cframe(thread, cframe);
       p.parts.push_back(cframe);
     }
+    // What it handles: raised in the inner frame, handled in the outer one; the first thread in a generator.
+    const Address raised = f.traceback(f.frame_object(inner), 0, -1), handler = f.traceback(f.frame_object(outer), raised, 9);
+    const Address error = f.exception(f.tuple({f.string("loss is NaN")}), handler);
+    f.set_handled(thread, error);
+    if (f.layout().thread_exc_info != python::kAbsent && t == 0) {
+      const Address item = f.exc_item(0, *f.target.read_value<Address>(thread + f.layout().thread_exc_info));
+      f.set(thread + f.layout().thread_exc_info, item);
+      p.parts.push_back(item);
+    }
     p.parts.insert(p.parts.end(), {code, outer, inner, thread, number, cell, ranks, groups, globals, keys, step});
     p.parts.push_back(*f.target.read_value<Address>(code + f.layout().code_slot_names));
+    p.parts.insert(p.parts.end(), {raised, handler, error, FakeInterpreter::kErrorType, FakeInterpreter::kTracebackType, FakeInterpreter::kFrameType});
   }
   return p;
 }
@@ -122,7 +132,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     native.frames.push_back(frame);
   }
   std::vector<const python::ThreadState*> threads;
-  for (const python::ThreadState& t : state->threads) threads.push_back(&t);
+  for (const python::ThreadState& t : state->threads) {
+    constexpr std::size_t kMostBytes = 4 * 200;   // of 200 characters
+    fuzz::require(!t.handles || !t.handles->message || t.handles->message->size() <= kMostBytes, "a message is bounded");
+    threads.push_back(&t);
+  }
   const std::size_t count = native.frames.size();
   python::KnownFrames known{.eval_loop = std::vector<bool>(count), .loop_border = std::vector<bool>(count), .greenlet = std::nullopt};
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,6 +1,7 @@
 // The small formats that are read byte by byte, each by itself: line tables, mangled names (C++'s, Rust's), notes, answers of NCCL's RAS, C++ exceptions,
-// command lines. The first byte chooses.
+// command lines, lists of file locks, fdinfo, sock_diag's answers, address tables. The first byte chooses.
 #include "capture/parallel_layout.h"
+#include "capture/tcp_ends.h"
 #include "elf/notes.h"
 #include "input.h"
 #include "nccl/job_status.h"
@@ -11,6 +12,9 @@
 #include "support/fake_target.h"
 #include "symbolizers/symbolizer.h"
 #include "target/cxx_exceptions.h"
+#include "target/descriptor_info.h"
+#include "target/file_locks.h"
+#include "target/unix_peers.h"
 
 using namespace rankstacks;
 
@@ -92,11 +96,27 @@ void read_command_line(std::string_view text) {
     }
 }
 
+void read_locks(std::string_view text) {
+  const auto all = parse_file_locks(text);
+  for (const FileLock& lock : all) {
+    fuzz::require(!lock.file.empty(), "a lock is of a file");
+    for (const auto& inode : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{1}})
+      for (const FileLock& held : locks_in_the_way(all, awaited_locks(all, lock.kind, lock.pid, inode))) fuzz::require(!held.waits, "who waits holds nothing");
+  }
+  parse_descriptor_info(text);
+}
+
+void read_sockets(std::span<const std::byte> bytes, std::string_view text) {
+  parse_unix_diag(bytes, 1);
+  const TcpEnds ends(parse_tcp_sockets(text), OwnAddresses(text, text));
+  for (const TcpSocket& socket : parse_tcp_sockets(text)) fuzz::require(ends.of(socket.inode).inode == 0 || !ends.of(socket.inode).other_host, "an end is here or elsewhere");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  switch (input.take<std::uint8_t>() % 9) {
+  switch (input.take<std::uint8_t>() % 11) {
     case 0: run_line_program(input.rest()); break;
     case 1: read_python_lines(input.rest()); break;
     case 2: demangle("_Z" + std::string(input.text())); break;
@@ -105,7 +125,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 5: read_ras_answer(input.text()); break;
     case 6: read_exceptions(input.rest()); break;
     case 7: read_command_line(input.text()); break;
-    default: read_rust_name("_R" + std::string(input.text())); break;
+    case 8: read_rust_name("_R" + std::string(input.text())); break;
+    case 9: read_locks(input.text()); break;
+    default: read_sockets(input.rest(), input.text()); break;
   }
   return 0;
 }

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from job import FOREVER, SILENT_FIFO, announce, connect, end_with_parent, is_odd, rank, world
+from job import FOREVER, SILENT_FIFO, announce, connect, end_with_parent, is_odd, native, rank, world
 
 LONG = datetime.timedelta(hours=8)
 
@@ -186,6 +186,73 @@ def uneven_inputs(torch, dist):
     dist.barrier()
 
 
+def another_pass(torch, dist):
+    """The odd rank gets no batch any more, and goes from one pass of the loop to the next without its all-reduce."""
+    for step in range(1 << 60):
+        if step == 3:
+            announce("spins" if is_odd() else "asleep")
+        if read_batch(step) is None:
+            continue
+        dist.all_reduce(gradients(torch))
+
+
+def another_pass_of_while(torch, dist):
+    step = 0
+    while True:
+        step += 1
+        if step == 3:
+            announce("spins" if is_odd() else "asleep")
+        if read_batch(step) is None:
+            continue
+        dist.all_reduce(gradients(torch))
+
+
+def read_batch(step):
+    end = time.monotonic() + 0.02
+    while time.monotonic() < end:
+        pass
+    return None if is_odd() and step >= 3 else step
+
+
+def another_pass_by_store(torch, dist):
+    """A barrier of the program's own in each step, by keys of the store; the odd rank is one step behind."""
+    store = dist.distributed_c10d._get_default_store()
+    for step in range(2 if is_odd() else 3, 9):
+        store.set("step-%d/%d" % (step, rank()), "done")
+        announce("waits")
+        store.wait(["step-%d/%d" % (step, other) for other in range(world())], LONG)
+
+
+def uneven_loops(torch, dist):
+    """Every rank's shard has another number of batches, and each epoch ends with the same collective as each batch does: who has fewest is at the end of
+    the job, the others are in their last epoch."""
+    announce()
+    for _epoch in range(2):
+        for _batch in range(4 if is_odd() else 5):
+            average(torch, dist)
+        average(torch, dist)
+    dist.barrier()
+
+
+def uneven_everywhere(torch, dist):
+    """No two shards are alike: rank 0 has the fewest batches, and is at the job's last barrier; the others are in all-reduces of three different lines and epochs."""
+    announce()
+    for _epoch in range(3):
+        for _batch in range(4 + rank()):
+            dist.all_reduce(gradients(torch))
+        dist.all_reduce(gradients(torch))
+    dist.barrier()
+
+
+def average(torch, dist):
+    dist.all_reduce(gradients(torch))
+
+
+def all_spin(_, __):
+    announce("spins")
+    native()[0].simulate_particles()
+
+
 def all_asleep(_, __):
     announce()
     time.sleep(FOREVER)
@@ -219,7 +286,8 @@ CASES = {
     "order-cycle": order_cycle, "receive-unmatched": receive_unmatched, "send-unmatched": send_unmatched, "both-receive": both_receive,
     "receive-from-sleeper": receive_from_sleeper, "pipeline-without-input": pipeline_without_input, "receive-ring": receive_ring, "stages": stages,
     "store-key": store_key, "new-group": new_group, "resumed-earlier": resumed_earlier, "uneven-inputs": uneven_inputs,
-    "all-asleep": all_asleep, "all-read": all_read,
+    "another-pass": another_pass, "another-pass-of-while": another_pass_of_while, "uneven-everywhere": uneven_everywhere, "another-pass-by-store": another_pass_by_store, "uneven-loops": uneven_loops,
+    "all-asleep": all_asleep, "all-read": all_read, "all-spin": all_spin,
 }
 
 

@@ -2,6 +2,7 @@
 
     elsewhere.py CASE [all_reduce|ddp|barrier|objects|store]        where the others wait
 """
+import asyncio
 import atexit
 import ctypes
 import fcntl
@@ -274,6 +275,55 @@ def crash():
     native()[0].interpolate_table(ctypes.c_void_p(0))
 
 
+def raise_into_finally():
+    """Its clean-up meets the others at a barrier, as after a good epoch; they are in the step's all-reduce."""
+    import torch.distributed as dist
+    announce()
+    try:
+        raise RuntimeError("loss is NaN")
+    finally:
+        dist.barrier()
+
+
+def raise_into_handler():
+    """What handles the exception tells the other ranks so, which listen to nobody."""
+    import torch.distributed as dist
+    announce()
+    try:
+        raise OSError("shard 7 cannot be read")
+    except OSError as error:
+        dist.broadcast_object_list([str(error)], src=rank())
+
+
+def raise_into_last_collective():
+    import torch.distributed as dist
+    atexit.register(dist.barrier)
+    announce()
+    raise RuntimeError("loss is NaN")
+
+
+def await_server():
+    """A client of asyncio's waits for an answer that does not come."""
+    async def fetch():
+        reader, _ = await asyncio.open_connection("127.0.0.1", int(os.environ["HANGS_PORT"]))
+        announce()
+        return await reader.read(4096)
+
+    asyncio.run(fetch())
+
+
+def fan_out():
+    """Native code joins its threads, which wait for a mutex whose owner is not coming back."""
+    announce()
+    native()[0].update_all_tables()
+
+
+def native_engine():
+    """A native library that nobody knows: the call waits for a thread of its own, which reads a file."""
+    announce()
+    native()[0].run_engine(SILENT_FIFO.encode())
+
+
 def leave():
     announce("gone")
     sys.exit(0)
@@ -321,6 +371,8 @@ ELSEWHERE = {
     "stop": stop, "file-lock": file_lock, "read-config": read_config, "receive": receive, "download": download, "future": future, "save": save,
     "load": load, "baton": baton, "extension": extension, "collector": collector, "collector-busy": collector_busy, "atexit": raise_into_atexit,
     "excepthook": raise_into_hook, "thread-at-exit": raise_beside_thread, "dead-worker": dead_worker, "crash": crash, "leave": leave,
+    "finally": raise_into_finally, "handler": raise_into_handler, "last-collective": raise_into_last_collective, "async-client": await_server,
+    "fan-out": fan_out, "native-engine": native_engine,
 }
 LOADERS = {"loader": loader(0, False), "loader-worker": loader(2, False), "loader-worker-remote": loader(1, True)}
 

@@ -92,7 +92,7 @@ def command_of(case, python, builder):
             raise Missing("no mpirun.openmpi here (Debian: openmpi-bin)")
         need_modules(python, "mpi4py")
         return ["mpirun.openmpi", "-n", str(case.ranks), python, program, *case.arguments]
-    if case.program == "plain.py":
+    if case.program in ("plain.py", "ring.py"):
         return [python, program, *case.arguments]
     need_modules(python, "torch.distributed")
     if case.launch == "torchrun":
@@ -149,7 +149,7 @@ class Job:
     def __init__(self, case, python, builder):
         self.case = case
         self.command = command_of(case, python, builder)
-        native = builder.get("native") if case.program == "elsewhere.py" else ""
+        native = builder.get("native") if case.program in ("elsewhere.py", "collectives.py", "ring.py") else ""
         self.folder = tempfile.mkdtemp(prefix="rankstacks-hang-")
         self.processes, self.descriptors, self.announced, self.strangers = [], [], {}, []
         try:

@@ -89,6 +89,13 @@ LIVE = [
     gloo("exception-hook", "excepthook", culprit(r1="exception"), odd=(1,), newer=True),
     gloo("exception-thread", "thread-at-exit", culprit(r2="exception")),
     gloo("dead-worker", "dead-worker", culprit(r2="worker-dead"), also=("worker",), newer=True),
+    gloo("exception-finally", "finally", culprit(r2="exception"), newer=True),
+    gloo("exception-handler", "handler", culprit(r1="exception"), odd=(1,)),
+    gloo("exception-last-collective", "last-collective", culprit(r2="exception"), newer=True),
+    gloo("async-client", "async-client", culprit(r2="network-io"), newer=True),
+    # Its threads wait for a lock, whose owner is in the rank's own native code.
+    gloo("fan-out-lock", "fan-out", culprit(r2=("native-lock", "user-code")), newer=True),
+    gloo("native-engine", "native-engine", culprit(r2="file-io")),
     gloo("two-culprits", "two-ways", culprit(r1="user-code", r2="network-io"), odd=(1, 2)),
     gloo("three-of-four", "loader ddp", culprit(r1="data-loading", r2="data-loading", r3="data-loading"), odd=(1, 2, 3)),
     gloo("torchrun-sleep", "sleep", culprit(r2="user-code"), launch="torchrun", newer=True),
@@ -117,6 +124,12 @@ LIVE = [
     at_odds("late-start", "late-start", culprit(r2="subprocess")),
     at_odds("resumed-earlier", "resumed-earlier", culprit(r1="behind"), odd=(1,), newer=True),
     at_odds("uneven-inputs", "uneven-inputs", culprit(r2="collective-mismatch")),
+    # Another pass of the same loop.
+    at_odds("another-pass", "another-pass", culprit(r2="user-code"), newer=True),
+    at_odds("another-pass-of-while", "another-pass-of-while", culprit(r2="user-code")),
+    at_odds("another-pass-by-store", "another-pass-by-store", culprit(r2=("behind", "store-wait"))),
+    at_odds("uneven-everywhere", "uneven-everywhere", culprit(r0="collective-mismatch"), newer=True),
+    at_odds("uneven-loops", "uneven-loops", culprit(r2="collective-mismatch")),
     # Which ranks should be alike is on their command line, as Megatron's jobs have it.
     Case("stages-mismatch", "collectives.py", ("stages", "--tensor-model-parallel-size", "1", "--pipeline-model-parallel-size", "2"),
          culprit(r4="collective-mismatch"), ranks=6, odd=(4,), newer=True),
@@ -134,6 +147,9 @@ LIVE = [
     mpi("openmpi-exchange", "openmpi", "exchange", culprit(r0="unmatched-p2p", r1="unmatched-p2p")),
     mpi("mpi4py-sleep", "mpi_job.py", "sleep", culprit(r2="user-code")),
     mpi("mpi4py-receive", "mpi_job.py", "receive", culprit(r1="unmatched-p2p"), odd=(1,)),
+    # A communication library of the job's own.
+    Case("ring-compute", "ring.py", ("compute",), culprit(r2="user-code"), quick=True),
+    Case("ring-sleep", "ring.py", ("sleep",), culprit(r1="user-code"), odd=(1,), quick=True),
     # A C++ framework that nobody knows. Its loader is its own native code.
     Case("framework", "framework", (), culprit(r2=("data-loading", "user-code")), quick=True),
     # Nobody is to blame.
@@ -152,6 +168,7 @@ LIVE = [
     at_odds("all-receive-in-a-ring", "receive-ring", Truth("symmetric"), newer=True),
     at_odds("all-read", "all-read", Truth("symmetric")),
     at_odds("all-asleep", "all-asleep", Truth("symmetric")),
+    at_odds("all-spin", "all-spin", Truth("symmetric")),
     Case("all-poll-framework", "framework", ("poll",), Truth("symmetric")),
     plain("all-wait-for-a-server", "alike", Truth("symmetric")),
     mpi("all-receive-mpich", "mpich", "ring", Truth("symmetric")),

@@ -18,6 +18,7 @@
 #include "capture/job_processes.h"
 #include "capture/nccl_counts.h"
 #include "capture/no_suspension.h"
+#include "capture/other_ends.h"
 #include "capture/parallel_layout.h"
 #include "capture/prepare_targets.h"
 #include "target/glances.h"
@@ -422,6 +423,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
 
   const auto first_look = std::chrono::steady_clock::now();
   capture_side_by_side(ranks, targets, interpreters, options.memory);
+  find_other_ends(ranks);
 
   WallClock::time_point first = WallClock::time_point::max();
   for (const LiveTarget* target : targets)

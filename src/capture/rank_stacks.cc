@@ -1,9 +1,11 @@
 #include "capture/rank_stacks.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fmt/format.h>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/unattended.h"
 #include "capture/exception_cause.h"
@@ -139,6 +141,25 @@ FrameId intern_python(const python::State& state, const python::MergedFrame& mer
   return table.intern(std::move(frame));
 }
 
+FrameId intern_place(const python::Handled::Place& place, FrameTable& table) {
+  Frame frame;
+  frame.kind = FrameKind::kPython;
+  frame.function = place.function;
+  frame.qualname = place.qualname;
+  frame.file = place.file;
+  frame.line = place.line;
+  return table.intern(std::move(frame));
+}
+
+HandledException handled_exception(const python::Handled& handled, const std::vector<std::pair<Address, std::size_t>>& python_frames, FrameTable& table) {
+  HandledException exception{.type = handled.type, .message = handled.message, .frame = {}, .handler = {}, .raised = {}};
+  const auto at = std::find_if(python_frames.begin(), python_frames.end(), [&](const auto& f) { return handled.frame != 0 && f.first == handled.frame; });
+  if (at != python_frames.end()) exception.frame = at->second;
+  if (handled.handler) exception.handler = intern_place(*handled.handler, table);
+  if (handled.raised) exception.raised = intern_place(*handled.raised, table);
+  return exception;
+}
+
 }  // namespace
 
 void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates, const Deadline& deadline, const char* limit) {
@@ -160,44 +181,60 @@ void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> can
 namespace {
 
 // glibc's pthread_mutex_t (struct __pthread_mutex_s, since 2.3): int __lock, unsigned __count, int __owner. A futex call of pthread_mutex_lock waits on
-// __lock, which is 2 while others wait.
+// __lock, which is 2 while others wait. pthread_rwlock_t (struct __pthread_rwlock_arch_t, since 2.25): unsigned __readers, __writers, __wrphase_futex,
+// __writers_futex, two more, int __cur_writer; it waits on one of the two. pthread_join waits on the descriptor's `tid`, until the kernel clears it.
 constexpr std::size_t kMostFutexes = 256;
-struct MutexHead {
-  std::int32_t lock = 0;
-  std::uint32_t count = 0;
-  std::int32_t owner = 0;
-};
+constexpr std::size_t kWordOfMutexOwner = 2, kWordOfWriterFromWriters = 3, kWordOfWriterFromPhase = 4;
+using FutexWords = std::array<std::int32_t, 5>;
 
-void read_futex_owners(RankStacks& rank) {
+void read_futex_memory(RankStacks& rank) {
   const Target& target = *rank.target;
   const auto threads = target.threads();
-  rank.futex_owners.assign(threads.size(), 0);
+  rank.futex_memory.assign(threads.size(), std::nullopt);
   rank.futexes.assign(threads.size(), std::nullopt);
   std::vector<std::pair<std::size_t, Address>> futexes;
   for (std::size_t i = 0; i < threads.size(); ++i) {
     if (!threads[i].registers) continue;
     const auto& address = rank.futexes[i] = futex_address(target, *threads[i].registers);
-    if (address && *address < ~Address{0} - sizeof(MutexHead) && futexes.size() < kMostFutexes) futexes.emplace_back(i, *address);
+    if (address && *address < ~Address{0} - sizeof(FutexWords) && futexes.size() < kMostFutexes) futexes.emplace_back(i, *address);
   }
   std::vector<Range> ranges;
-  for (const auto& [i, address] : futexes) ranges.push_back({address, address + sizeof(MutexHead)});
+  for (const auto& [i, address] : futexes) ranges.push_back({address, address + sizeof(FutexWords)});
   target.prefetch(ranges);
+  std::unordered_set<Tid> tids;
+  for (const ThreadInfo& t : threads) tids.insert(t.tid);
+  const auto thread_in = [&](std::int32_t word) { return tids.contains(word) ? word : 0; };
   for (const auto& [i, address] : futexes) {
-    const auto head = target.read_value<MutexHead>(address);
+    const auto words = target.read_value<FutexWords>(address);
+    if (!words) continue;
     constexpr std::int32_t kContended = 2;
-    if (!head || head->lock != kContended || head->owner <= 0) continue;
-    if (std::any_of(threads.begin(), threads.end(), [&, owner = head->owner](const ThreadInfo& t) { return t.tid == owner; })) rank.futex_owners[i] = head->owner;
+    FutexMemory& memory = rank.futex_memory[i].emplace();
+    if ((*words)[0] == kContended) memory.mutex_owner = thread_in((*words)[kWordOfMutexOwner]);
+    memory.rwlock_writer = thread_in((*words)[kWordOfWriterFromPhase]);
+    if (memory.rwlock_writer == 0) memory.rwlock_writer = thread_in((*words)[kWordOfWriterFromWriters]);
+    memory.joined = thread_in((*words)[0]);
   }
 }
 
-// The C library's function on top of the stack is the one that locks a mutex.
-bool locks_mutex(const FrameTable& table, const std::vector<FrameId>& frames) {
+// The C library's function on top of the stack is one of these.
+template <std::size_t N>
+bool stands_in(const FrameTable& table, const std::vector<FrameId>& frames, const std::array<std::string_view, N>& functions) {
   constexpr std::size_t kNearTop = 4;   // the wait inside of it, in one or two functions
   for (std::size_t i = 0; i < std::min(frames.size(), kNearTop); ++i) {
     const auto& function = table[frames[i]].function;
-    if (function && (function->find("pthread_mutex_lock") != std::string::npos || function->find("pthread_mutex_timedlock") != std::string::npos || function->find("pthread_mutex_clocklock") != std::string::npos)) return true;
+    if (function && std::any_of(functions.begin(), functions.end(), [&](std::string_view name) { return function->find(name) != std::string::npos; })) return true;
   }
   return false;
+}
+
+constexpr std::array<std::string_view, 3> kLocksMutex = {"pthread_mutex_lock", "pthread_mutex_timedlock", "pthread_mutex_clocklock"};
+constexpr std::array<std::string_view, 6> kLocksRwlock = {"pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_rwlock_timedrdlock", "pthread_rwlock_timedwrlock", "pthread_rwlock_clockrdlock", "pthread_rwlock_clockwrlock"};
+constexpr std::array<std::string_view, 4> kJoins = {"pthread_join", "pthread_clockjoin", "pthread_timedjoin", "pthread_tryjoin"};
+
+void tell_owner(const FrameTable& table, const FutexMemory& memory, ThreadSnapshot& thread) {
+  if (memory.mutex_owner != 0 && stands_in(table, thread.frames, kLocksMutex)) thread.lock_owner = memory.mutex_owner;
+  else if (memory.rwlock_writer != 0 && stands_in(table, thread.frames, kLocksRwlock)) thread.lock_owner = memory.rwlock_writer;
+  else if (memory.joined != 0 && memory.joined != thread.tid && stands_in(table, thread.frames, kJoins)) thread.joins = memory.joined;
 }
 
 // libstdc++'s way to the end of the process; what it was told is then the exception that the thread holds.
@@ -223,8 +260,13 @@ void read_exceptions(RankStacks& rank) {
 
 void read_syscalls(RankStacks& rank) {
   rank.syscalls.clear();
-  for (const ThreadInfo& t : rank.target->threads()) rank.syscalls.push_back(t.registers ? blocked_syscall(*rank.target, *t.registers) : std::nullopt);
-  read_futex_owners(rank);
+  rank.awaited.clear();
+  for (const ThreadInfo& t : rank.target->threads()) {
+    rank.syscalls.push_back(t.registers ? blocked_syscall(*rank.target, *t.registers) : std::nullopt);
+    const auto& call = rank.syscalls.back();
+    rank.awaited.push_back(call ? awaited_by(*rank.target, *t.registers, *call) : std::nullopt);
+  }
+  read_futex_memory(rank);
 }
 
 void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline, std::size_t most_frames) {
@@ -454,12 +496,14 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
       const python::KnownFrames known = known_frames(target, stack, symbols);
       const python::MergedStack merged = python::merge(*rank.python, states, stack, known);
       std::optional<OmittedFrames> omitted;
+      std::vector<std::pair<Address, std::size_t>> python_frames;   // address, index
       for (const python::MergedFrame& frame : merged.frames) {
         if (stack.omitted && !omitted && !frame.is_python && frame.native >= stack.omitted->at) omitted = OmittedFrames{thread.frames.size(), stack.omitted->count};
         if (frame.is_python && frame.variables < rank.python->variables.size()) {
           thread.variables.push_back(rank.python->variables[frame.variables]);
           thread.variables.back().frame = thread.frames.size();
         }
+        if (frame.is_python) python_frames.emplace_back(frame.address, thread.frames.size());
         if (frame.is_python) thread.frames.push_back(intern_python(*rank.python, frame, table));
         else append_native(target, stack.frames[frame.native], symbols, table, thread.frames);
       }
@@ -472,11 +516,16 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
         constexpr std::size_t kLeastOfCollector = 2;
         const auto python_at = std::find_if(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return table[id].kind == FrameKind::kPython; });
         thread.collecting |= state->collects && static_cast<std::size_t>(python_at - thread.frames.begin()) >= kLeastOfCollector;
+        // Of several interpreters in one thread the innermost that handles something.
+        if (state->handles) {
+          HandledException handled = handled_exception(*state->handles, python_frames, table);
+          if (!thread.handles || (handled.frame && (!thread.handles->frame || *handled.frame < *thread.handles->frame))) thread.handles = std::move(handled);
+        }
         if (!state->problems.empty()) worsen(snapshot, Status::kPartial);
         for (const Problem& p : state->problems) troubles.add(p.message, info.tid);
       }
     }
-    if (i < rank.futex_owners.size() && rank.futex_owners[i] != 0 && locks_mutex(table, thread.frames)) thread.lock_owner = rank.futex_owners[i];
+    if (i < rank.futex_memory.size() && rank.futex_memory[i]) tell_owner(table, *rank.futex_memory[i], thread);
     if (i < rank.exceptions.size() && rank.exceptions[i] && terminates(table, thread.frames)) {
       const HeldException& held = *rank.exceptions[i];
       thread.exception = CxxException{type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};

@@ -16,6 +16,7 @@
 #include "model/snapshot.h"
 #include "python/python.h"
 #include "symbolizers/symbolizer.h"
+#include "target/awaited.h"
 #include "target/cxx_exceptions.h"
 #include "target/target.h"
 #include "unwind/unwinder.h"
@@ -24,14 +25,22 @@ namespace rankstacks {
 
 enum class UnwinderChoice { kAuto, kLibunwind, kLibdwfl };   // kAuto: libunwind, and libdwfl for a thread that it does not finish
 
+// What a thread waits on in a futex call, by what it may be: the threads of the process that are named there; 0: none.
+struct FutexMemory {
+  Tid mutex_owner = 0;      // if it is a pthread_mutex_t
+  Tid rwlock_writer = 0;    // if it is a pthread_rwlock_t
+  Tid joined = 0;           // if it is the thread that pthread_join waits for
+};
+
 // One rank on its way. Owned by the capture of the job until its snapshot is built.
 struct RankStacks {
   std::unique_ptr<Target> target;                       // nullptr: failed; the snapshot says why
   std::set<Tid> lost_stacks;                            // of a core: their absence is among its problems already
   std::optional<python::State> python;
   std::vector<std::optional<SyscallInfo>> syscalls;     // parallel to target->threads()
+  std::vector<std::optional<Awaited>> awaited;          // parallel to target->threads()
   std::vector<std::optional<Address>> futexes;          // parallel to target->threads(): what a futex call waits on
-  std::vector<Tid> futex_owners;                        // parallel to target->threads(): whom the futex's memory would name if it were a mutex's; 0: nobody
+  std::vector<std::optional<FutexMemory>> futex_memory; // parallel to target->threads(): what stands there
   std::optional<CxxRuntime> cxx;                        // first look only: where its threads keep C++ exceptions
   std::vector<std::optional<HeldException>> exceptions; // parallel to target->threads(), or empty
   std::vector<UnwoundStack> stacks;                     // parallel to target->threads()

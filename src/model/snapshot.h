@@ -70,11 +70,31 @@ enum class Source { kLive, kCore };
 enum class RankKind { kRank, kChild };
 enum class Status { kComplete, kPartial, kFailed };
 
+// How a process has to do with what a thread is blocked on.
+enum class EndKind {
+  kPipe,     // it has the other end of the pipe or FIFO open
+  kSocket,   // it has the other socket of the connection open, or listens for the connection
+  kLock,     // it holds the file lock that is in the way
+  kChild,    // it is the process whose end is waited for
+};
+
+struct OtherEnd {
+  Pid pid = 0;
+  EndKind kind = EndKind::kPipe;
+  std::string command;                     // "python3 prepare.py": of a process that is none of the snapshot's; else ""
+  bool operator==(const OtherEnd&) const = default;
+};
+
 struct SyscallInfo {
   std::string name;                        // "futex"; "syscall_999" for a number without a name
   int number = -1;
   std::optional<int> fd;
   std::optional<std::string> fd_target;    // "/data/x", "pipe:[123]", "tcp 10.0.0.1:4 -> 10.0.0.2:5"
+  // Live: the processes that it waits for, by pid; at most kMostOthers of them. The thread's own process is among them only where it is the only one. Empty: not known.
+  static constexpr std::size_t kMostOthers = 8;
+  std::vector<OtherEnd> others;
+  bool own_end = false;                    // its own process has the other end (holds the lock) as well, beside the others or whoever cannot be seen
+  std::optional<std::string> other_host;   // the other end of the connection is at this address, which is none of this machine's
 };
 
 // Frames left out in the middle of a very deep stack: `count` of them stood before frames[at].
@@ -95,7 +115,7 @@ struct FrameVariables {
   std::size_t frame = 0;                   // index into ThreadSnapshot::frames
   std::vector<std::pair<std::string, std::int64_t>> numbers;   // loop counters (step, epoch, i); of c10d's functions src, dst, tag. By name
   std::optional<ProcessGroup> group;       // of c10d's functions: the group they work on
-  bool in_loop = false;                    // it stands in a `for` loop: an iterator lies first on its value stack. False: it does not, or that cannot be told
+  int loops = 0;                           // how many `for` loops it stands in: iterators lie first on its value stack. 0: in none, or that cannot be told
   bool operator==(const FrameVariables&) const = default;
 };
 
@@ -128,6 +148,18 @@ struct CxxException {
   bool operator==(const CxxException&) const = default;
 };
 
+// A Python exception that a thread handles, as sys.exc_info() tells it there: the thread stands in an `except` or `finally` block, in the __exit__ of a `with`
+// statement, or in what one of these calls.
+struct HandledException {
+  std::string type;                        // its class's name, "RuntimeError"; "" where that cannot be read
+  std::optional<std::string> message;      // its only argument, where that is a str: the first 200 characters
+  std::optional<std::size_t> frame;        // index into ThreadSnapshot::frames: the function that handles it; nothing: none of these
+  // Its traceback's ends; nothing: it has none, or that cannot be read.
+  std::optional<FrameId> handler;          // the function that handles it, at the line at which it came there
+  std::optional<FrameId> raised;           // where it was raised
+  bool operator==(const HandledException&) const = default;
+};
+
 struct ThreadSnapshot {
   Tid tid = 0;
   std::string name;                        // kernel's comm; may be any bytes
@@ -137,7 +169,9 @@ struct ThreadSnapshot {
   bool collecting = false;                 // Python's collector runs in it, as the interpreter states: also where its functions have no names
   std::optional<SyscallInfo> syscall;
   std::optional<CxxException> exception;   // only of a thread that terminates its process
-  std::optional<Tid> lock_owner;           // it waits in pthread_mutex_lock for a mutex that this thread of its process holds (itself: it holds it already)
+  std::optional<HandledException> handles; // Python's; the innermost of those that it handles
+  std::optional<Tid> lock_owner;           // it waits for a pthread mutex or rwlock that this thread of its process holds (itself: it holds it already)
+  std::optional<Tid> joins;                // it waits in pthread_join for the end of this thread of its process
   StackEnd stack_end = StackEnd::kComplete;
   std::optional<OmittedFrames> omitted;
   std::string wchan;                       // state D only
@@ -146,6 +180,15 @@ struct ThreadSnapshot {
   std::vector<FrameVariables> variables;   // ascending by frame
   std::optional<Motion> motion;            // live, more than one look
 };
+
+// Calls `f` with a reference to each FrameId that the thread holds.
+template <class F>
+void for_each_frame(ThreadSnapshot& thread, F&& f) {
+  for (FrameId& id : thread.frames) f(id);
+  if (!thread.handles) return;
+  for (std::optional<FrameId>* id : {&thread.handles->handler, &thread.handles->raised})
+    if (*id) f(**id);
+}
 
 struct SignalInfo {
   int number = 0;

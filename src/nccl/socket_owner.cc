@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 constexpr std::size_t kMostFiles = 1u << 16;   // descriptors of a process that are looked through; ranks have hundreds
-constexpr int kListening = 0x0a;               // include/net/tcp_states.h
+constexpr int kEstablished = 0x01, kSynSent = 0x02, kListening = 0x0a;   // include/net/tcp_states.h
 
 SocketAddress from_bytes(const void* bytes, std::size_t size, std::uint16_t port) {
   SocketAddress address{.port = port};
@@ -65,6 +65,8 @@ std::optional<TcpSocket> parse_line(std::string_view line) {
   socket.local = *local;
   socket.peer = *peer;
   socket.listens = state == kListening;
+  socket.established = state == kEstablished;
+  socket.connecting = state == kSynSent;
   return socket;
 }
 

@@ -26,7 +26,7 @@ struct SocketAddress {
 
 struct TcpSocket {
   SocketAddress local, peer;
-  bool listens = false;
+  bool listens = false, established = false, connecting = false;
   std::uint64_t inode = 0;   // 0: of a connection that nobody has accepted yet
 };
 

@@ -215,6 +215,9 @@ Result<Layout> decode_debug_offsets(std::span<const std::byte> bytes) {
   layout.thread_id = table.offset("thread_id", shape->thread_id);
   layout.thread_native_id = table.offset("native_thread_id", shape->thread_native_id);
   layout.thread_datastack_chunk = table.offset("datastack_chunk", shape->thread_datastack_chunk);
+  // The table lacks exc_info, which stands a fixed way before thread_id.
+  const Offset before_id = measured->thread_id - measured->thread_exc_info;
+  layout.thread_exc_info = layout.thread_id >= before_id ? layout.thread_id - before_id : kAbsent;
 
   table.structure("interpreter_frame", shape->frame_size);
   layout.frame_previous = table.offset("previous", shape->frame_previous);

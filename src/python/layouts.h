@@ -47,12 +47,18 @@ struct Layout {
   Offset thread_native_id = kAbsent;         // 3.11+: gettid()
   Offset thread_datastack_chunk = kAbsent;   // 3.11+: the chunk that holds the innermost frames
   Offset thread_frame = kAbsent;             // up to 3.10 and from 3.13; 3.11 and 3.12: in the _PyCFrame
+  Offset thread_exc_info = kAbsent;          // 3.7+: pointer to the innermost _PyErr_StackItem
   Offset thread_cframe = kAbsent;            // 3.10-3.12: pointer to the innermost CFrame
   Offset thread_root_cframe = kAbsent;       // 3.10-3.12: the outermost CFrame itself, which belongs to no call of the eval loop
 
   // CFrame (3.10), _PyCFrame (3.11, 3.12): on the C stack, one per call of the eval loop
   Offset cframe_previous = kAbsent;
   Offset cframe_current_frame = kAbsent;     // 3.11, 3.12
+
+  // _PyErr_StackItem: what a thread, or a generator that it runs, handles. 3.6 has that in the thread state: there these are offsets in it.
+  Offset exc_item_value = kAbsent;
+  Offset exc_item_traceback = kAbsent;       // up to 3.10; later the exception's own is the one that counts
+  Offset exc_item_previous = kAbsent;        // 3.7+
 
   // PyFrameObject up to 3.10, _PyInterpreterFrame from 3.11
   Offset frame_previous = kAbsent;
@@ -65,6 +71,9 @@ struct Layout {
   Offset frame_globals = kAbsent;
   Offset frame_locals = kAbsent;
   Offset frame_slots = kAbsent;              // the values of locals, cells and free variables, in this order; from 3.14 each a _PyStackRef
+
+  // PyFrameObject from 3.11, which tracebacks name
+  Offset frame_object_frame = kAbsent;       // its _PyInterpreterFrame
 
   // PyCodeObject
   Offset code_filename = kAbsent;
@@ -94,6 +103,14 @@ struct Layout {
   Offset int_tag = kAbsent;                  // 3.12+: that and the sign in one word
   Offset int_digits = kAbsent;
   Offset cell_content = kAbsent;
+
+  // PyBaseExceptionObject, PyTracebackObject
+  Offset exception_args = kAbsent;
+  Offset exception_traceback = kAbsent;
+  Offset traceback_next = kAbsent;
+  Offset traceback_frame = kAbsent;
+  Offset traceback_instruction = kAbsent;    // tb_lasti: a byte offset in every version
+  Offset traceback_line = kAbsent;           // -1: from 3.11 on it is told by tb_lasti
 
   // dict, and struct _dictkeysobject
   Offset dict_keys = kAbsent;

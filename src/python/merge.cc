@@ -276,7 +276,7 @@ class Merger {
     const auto emit_up_to = [&](Position at) {
       for (; item != items_.end() && item->at <= at; ++item) {
         for (const RawFrame& frame : item->run->frames) {
-          MergedFrame merged{.is_python = true, .code = frame.code, .line = line_of(state_, frame), .variables = frame.variables};
+          MergedFrame merged{.is_python = true, .code = frame.code, .line = line_of(state_, frame), .variables = frame.variables, .address = frame.address};
           if (item->place == Item::Place::kSeparate && count_ > 0) merged.origin = FrameOrigin::kSeparate;
           result_.frames.push_back(merged);
         }

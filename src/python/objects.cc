@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "python/line_table.h"
+
 namespace rankstacks::python {
 namespace {
 
@@ -64,6 +66,13 @@ std::string decode_characters(std::span<const std::byte> data, unsigned width) {
     append_utf8(out, c);
   }
   return out;
+}
+
+std::optional<int> line_in(const Code& code, int minor_version, std::int64_t instruction) {
+  if (code.damaged && code.line_table.empty()) return std::nullopt;
+  if (minor_version >= 11) return line_in_locations(code.line_table, code.first_line, instruction);
+  if (minor_version == 10) return line_in_ranges(code.line_table, code.first_line, instruction);
+  return line_in_lnotab(code.line_table, code.first_line, instruction);
 }
 
 std::uint32_t CodeReader::add(Address code, std::int32_t copy) {
@@ -300,6 +309,18 @@ std::optional<std::string> CodeReader::text(Address string, std::size_t longest)
   if (!length || *length > longest) return std::nullopt;
   const Text& text = read_string(string);
   return text.ok ? std::optional(text.text) : std::nullopt;
+}
+
+std::optional<std::string> CodeReader::beginning(Address string, std::size_t most) {
+  std::uint32_t state = 0;
+  bool cut = false;
+  const auto data = string_data(string, state, cut);
+  if (!data) return std::nullopt;
+  const std::uint32_t lowest = layout_.string_kind_mask & (~layout_.string_kind_mask + 1);
+  const std::uint32_t width = (state & layout_.string_kind_mask) / lowest;
+  std::vector<std::byte> bytes(std::min<std::size_t>(data->size(), most * width));
+  if (!target_.read_exact(data->start, bytes)) return std::nullopt;
+  return decode_characters(bytes, width);
 }
 
 std::optional<Range> CodeReader::bytes_data(Address address) const {

@@ -66,7 +66,7 @@ class CodeReader {
     Address global_names = 0, slot_names = 0, cell_names = 0, free_names = 0, slot_kinds = 0;
   };
 
-  CodeReader(const Target& target, const Layout& layout) : target_(target), layout_(layout) {}
+  CodeReader(const Target& target, const Layout& layout, std::size_t most_text = kMaxText) : target_(target), layout_(layout), text_left_(most_text) {}
 
   // Index into codes(). `copy`, free-threaded 3.14+: which thread's copy of the bytecode a frame executes, its tlbc_index.
   std::uint32_t add(Address code, std::int32_t copy = 0);
@@ -81,6 +81,8 @@ class CodeReader {
   std::size_t damaged() const;             // code objects, or what is mapped where one should be, that miss a part; nothing that is no code object
   // A str's text; nothing: unreadable, or of more than `longest` characters. That it is a str is for the caller to know.
   std::optional<std::string> text(Address string, std::size_t longest);
+  // Its first characters, `most` of them; nothing: unreadable.
+  std::optional<std::string> beginning(Address string, std::size_t most);
   bool text_exhausted() const { return text_left_ == 0; }   // kMaxText is used up: code objects are without names or lines
 
  private:
@@ -109,9 +111,12 @@ class CodeReader {
   std::map<std::pair<std::uint32_t, std::int32_t>, Address> thread_local_instructions_;   // by code and tlbc_index; of those alone that frames name
   std::unordered_map<Address, Text> strings_;
   std::size_t cut_strings_ = 0;
-  std::size_t text_left_ = kMaxText;
+  std::size_t text_left_;
   std::size_t searched_copies_left_ = kMaxSearchedCopies;
 };
+
+// The line of the instruction at a byte offset into the code; nothing where CPython itself says None.
+std::optional<int> line_in(const Code& code, int minor_version, std::int64_t instruction);
 
 // UTF-8 of `count` characters of 1, 2 or 4 bytes; surrogates and values beyond Unicode become U+FFFD.
 std::string decode_characters(std::span<const std::byte> data, unsigned width);

@@ -73,6 +73,20 @@ struct Run {
   std::optional<Address> anchor;
 };
 
+// An exception that a thread handles (handled.h), with the ends of its traceback.
+struct Handled {
+  struct Place {
+    std::string function, file;
+    std::optional<std::string> qualname;
+    std::optional<int> line;
+    bool operator==(const Place&) const = default;
+  };
+  std::string type;                         // as in the model's HandledException
+  std::optional<std::string> message;
+  std::optional<Place> handler, raised;
+  Address frame = 0;                        // RawFrame::address of the handler; 0: it is no frame of the thread
+};
+
 struct ThreadState {
   std::uint64_t pthread_id = 0;             // == fs_base of its thread
   std::int64_t native_id = 0;               // 0: this version has none. In the target's pid namespace
@@ -81,6 +95,7 @@ struct ThreadState {
   bool holds_gil = false;
   bool collects = false;                    // it holds the GIL of an interpreter whose collector runs: that is told from 3.9 on, without any symbol
   std::vector<Problem> problems;            // a damaged chain: what was read stands in `runs`
+  std::optional<Handled> handles;
   bool left_out_innermost = false;          // Chain::left_out_innermost, Chain::empty_calls
   std::vector<Address> empty_calls;
 };
@@ -119,6 +134,7 @@ struct MergedFrame {
   std::uint32_t code = 0;                   // index into State::codes
   std::optional<int> line;
   std::uint32_t variables = kNoVariables;   // index into State::variables
+  Address address = 0;                      // RawFrame::address
   FrameOrigin origin = FrameOrigin::kNormal;   // kSeparate: could not be placed
 };
 

@@ -6,8 +6,8 @@
 
 #include "python/frames.h"
 #include "python/gil.h"
+#include "python/handled.h"
 #include "python/layouts.h"
-#include "python/line_table.h"
 #include "python/objects.h"
 #include "python/variables.h"
 
@@ -153,6 +153,7 @@ class ThreadReader {
   std::vector<Address> interpreters;
   std::vector<ThreadState> states;
   std::vector<ChainStart> starts;      // parallel to states
+  std::vector<Address> exc_items;      // parallel to states: where what a thread handles is kept; 0: not known
   std::vector<bool> collecting;        // parallel to states: whether the collector of its interpreter runs
   std::vector<Problem> problems;
 
@@ -170,7 +171,7 @@ class ThreadReader {
 
   void read_threads(Address interpreter, std::uint64_t id) {
     const std::size_t size = span_of({layout_.thread_next, layout_.thread_interp, layout_.thread_id, layout_.thread_native_id,
-                                      layout_.thread_frame, layout_.thread_cframe});
+                                      layout_.thread_frame, layout_.thread_cframe, layout_.thread_exc_info});
     StructCopy copy;
     for (Address at = target_.read_value<Address>(interpreter + layout_.interp_threads_head).value_or(0); at != 0;) {
       if (states.size() >= kMaxThreadStates || !seen_.insert(at).second) {
@@ -188,6 +189,7 @@ class ThreadReader {
       state.interpreter_id = id;
       states.push_back(std::move(state));
       starts.push_back({at, copy.get<Address>(layout_.thread_frame), copy.get<Address>(layout_.thread_cframe)});
+      exc_items.push_back(layout_.thread_exc_info == kAbsent ? at : copy.get<Address>(layout_.thread_exc_info));
       at = copy.get<Address>(layout_.thread_next);
     }
   }
@@ -334,17 +336,14 @@ Result<State> read_python_state(const Target& target, std::span<const RuntimeCan
     state.partial = true;
   }
   read_variables(target, layout, runtime->candidate, codes, state);
+  read_handled_exceptions(target, layout, threads.exc_items, state);
   state.codes = std::move(codes.codes());
   return state;
 }
 
 std::optional<int> line_of(const State& state, const RawFrame& frame) {
   if (frame.code >= state.codes.size() || frame.instruction == kUnknownInstruction) return std::nullopt;
-  const Code& code = state.codes[frame.code];
-  if (code.damaged && code.line_table.empty()) return std::nullopt;
-  if (state.version.minor >= 11) return line_in_locations(code.line_table, code.first_line, frame.instruction);
-  if (state.version.minor == 10) return line_in_ranges(code.line_table, code.first_line, frame.instruction);
-  return line_in_lnotab(code.line_table, code.first_line, frame.instruction);
+  return line_in(state.codes[frame.code], state.version.minor, frame.instruction);
 }
 
 }  // namespace rankstacks::python

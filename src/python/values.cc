@@ -15,7 +15,7 @@ constexpr Address kObjectAlignment = 8;
 // Py_TPFLAGS_*: the same since 3.0.
 constexpr std::uint64_t kReady = 1u << 12;
 constexpr std::uint64_t kIntSubclass = 1u << 24, kTupleSubclass = 1u << 26, kBytesSubclass = 1u << 27, kStringSubclass = 1u << 28;
-constexpr std::uint64_t kDictSubclass = 1u << 29, kTypeSubclass = 1u << 31;
+constexpr std::uint64_t kDictSubclass = 1u << 29, kExceptionSubclass = 1u << 30, kTypeSubclass = 1u << 31;
 constexpr std::uint64_t kAnySubclass = 0xffu << 24;
 
 // The head of an int of up to three digits, of a dict, of a tuple; the longest, a free-threaded build's dict, has 64 bytes.
@@ -94,6 +94,7 @@ ObjectKind ObjectReader::classify(Address type) const {
     case kBytesSubclass: return ObjectKind::kBytes;
     case kStringSubclass: return ObjectKind::kString;
     case kDictSubclass: return ObjectKind::kDict;
+    case kExceptionSubclass: return ObjectKind::kException;
     case 0: break;
     default: return ObjectKind::kOther;
   }
@@ -103,6 +104,8 @@ ObjectKind ObjectReader::classify(Address type) const {
   const auto name = target_.read_c_string(*name_at, kLongName);
   if (name == "NoneType") return ObjectKind::kNone;
   if (name == "cell") return ObjectKind::kCell;
+  if (name == "traceback") return ObjectKind::kTraceback;
+  if (name == "frame") return ObjectKind::kFrame;
   return target_.read_value<char>(*name_at) ? ObjectKind::kOther : ObjectKind::kUnnamed;
 }
 
@@ -113,6 +116,11 @@ ObjectKind ObjectReader::kind(Address object) {
   const auto [known, is_new] = kinds_.try_emplace(*type, ObjectKind::kOther);
   if (is_new) known->second = classify(*type);
   return known->second;
+}
+
+bool ObjectReader::may_be(Address object, ObjectKind named) {
+  const ObjectKind found = kind(object);
+  return found == named || found == ObjectKind::kUnnamed;
 }
 
 bool ObjectReader::is_iterator(Address object) {

@@ -22,7 +22,10 @@ enum class ObjectKind {
   kDict,
   kNone,
   kCell,
-  kUnnamed,  // none of the first five, and its type's name cannot be read (a core without its files): it may be None or a cell
+  kTraceback,
+  kFrame,
+  kException,
+  kUnnamed,  // none that its type's flags tell, and its type's name cannot be read (a core without its files): it may be one of those that a name tells
   kOther,    // another type, or no object at all
 };
 
@@ -41,6 +44,8 @@ class ObjectReader {
   void prefetch_tuples(std::span<const Address> tuples);
 
   ObjectKind kind(Address object);
+  // Whether it is of a kind that the name of its type tells (kNone, kCell, kTraceback, kFrame), or may be.
+  bool may_be(Address object, ObjectKind named);
   // Whether its type has tp_iternext, which stands seven words behind tp_flags in every CPython 3.
   bool is_iterator(Address object);
   std::optional<std::int64_t> integer(Address object);         // nothing: no int, or beyond 64 bits

@@ -29,6 +29,8 @@ constexpr Address kBorrowed = 1, kNumber = 3;
 // it, the number of the next item.
 constexpr int kFirstWithLoopsByNumber = 15;
 
+constexpr std::size_t kMaxLoopSlots = 16;   // loops further inside are not counted
+
 Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
 
 struct Slot {
@@ -75,7 +77,7 @@ class VariableReader {
       if (w.plan->of_c10d) add_group(found, *w.frame, *w.plan);
       if (found.numbers.empty() && !found.group) continue;
       std::sort(found.numbers.begin(), found.numbers.end());
-      found.in_loop = !w.plan->of_c10d && is_in_loop(*w.frame, stack_bottom(*w.plan));
+      if (!w.plan->of_c10d) found.loops = loops_around(*w.frame, stack_bottom(*w.plan));
       w.frame->variables = static_cast<std::uint32_t>(state_.variables.size());
       state_.variables.push_back(std::move(found));
     }
@@ -200,8 +202,8 @@ class VariableReader {
     std::vector<Range> ranges;
     for (const Wanted& w : wanted_) {
       ranges.push_back(range_of(w.frame->address, std::max(layout_.frame_globals, layout_.frame_locals) + sizeof(Address)));
-      // With the one above it, for is_in_loop().
-      each_slot(*w.plan, [&](const Slot& slot) { ranges.push_back(range_of(slot_address(*w.frame, slot), 2 * sizeof(Address))); });
+      each_slot(*w.plan, [&](const Slot& slot) { ranges.push_back(range_of(slot_address(*w.frame, slot), sizeof(Address))); });
+      if (!w.plan->of_c10d) ranges.push_back(range_of(slot_address(*w.frame, stack_bottom(*w.plan)), kMaxLoopSlots * sizeof(Address)));
     }
     target_.prefetch(ranges);
     std::vector<Address> held, in_cells;
@@ -231,11 +233,20 @@ class VariableReader {
     return (word & kStackRefTags) <= kBorrowed ? word & ~kStackRefTags : 0;
   }
 
-  bool is_in_loop(const RawFrame& frame, const Slot& bottom) {
-    const Address object = held_by(frame, bottom);
-    if (objects_.is_iterator(object)) return true;
-    if (object == 0 || layout_.minor < kFirstWithLoopsByNumber) return false;
-    return (target_.read_value<Address>(slot_address(frame, bottom) + sizeof(Address)).value_or(0) & kStackRefTags) == kNumber;
+  // A loop's iterator lies on the value stack for as long as the loop runs, one above the other; what a call pushes comes above them. From 3.15 on each has a
+  // second slot above it, with a number where what is looped over is a list or tuple itself, which then lies in the iterator's place.
+  int loops_around(const RawFrame& frame, Slot slot) {
+    int loops = 0;
+    for (std::size_t seen = 0; seen < kMaxLoopSlots; ++loops) {
+      const Address object = held_by(frame, slot);
+      const bool has_number = layout_.minor >= kFirstWithLoopsByNumber && seen + 1 < kMaxLoopSlots && object != 0 &&
+                              (target_.read_value<Address>(slot_address(frame, slot) + sizeof(Address)).value_or(0) & kStackRefTags) == kNumber;
+      if (!has_number && !objects_.is_iterator(object)) break;
+      const std::size_t slots = has_number || layout_.minor >= kFirstWithLoopsByNumber ? 2 : 1;
+      slot.index += slots;
+      seen += slots;
+    }
+    return loops;
   }
 
   // The value of a variable that closures share lies in a cell; before the function's first instructions have made it, and in comprehensions

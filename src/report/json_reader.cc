@@ -91,6 +91,17 @@ SyscallInfo read_syscall(const Node& node) {
   node.optional("number", [&](const Node& n) { call.number = n.int32(); });
   node.optional("fd", [&](const Node& n) { call.fd = n.int32(); });
   node.optional("fd_target", [&](const Node& n) { call.fd_target = n.text(); });
+  node.optional("other_ends", [&](const Node& list) {
+    list.each(SyscallInfo::kMostOthers, [&](const Node& n) {
+      n.require_object();
+      OtherEnd& end = call.others.emplace_back();
+      n.required("pid", [&](const Node& v) { end.pid = v.int32(1); });
+      n.required("kind", [&](const Node& v) { end.kind = v.word(kEndKindWords); });
+      n.optional("command", [&](const Node& v) { end.command = v.text(); });
+    });
+  });
+  node.optional("own_end", [&](const Node& n) { call.own_end = n.boolean(); });
+  node.optional("other_host", [&](const Node& n) { call.other_host = n.text(); });
   return call;
 }
 
@@ -104,7 +115,8 @@ FrameVariables read_variables(const Node& node, std::size_t frames) {
   node.optional("numbers", [&](const Node& list) {
     list.each_member(kMostStrings, [&](const std::string& name, const Node& n) { variables.numbers.emplace_back(name, n.integer(INT64_MIN, INT64_MAX)); });
   });
-  node.optional("in_loop", [&](const Node& n) { variables.in_loop = n.boolean(); });
+  node.optional("in_loop", [&](const Node& n) { variables.loops = n.boolean() ? 1 : 0; });
+  node.optional("loops", [&](const Node& n) { variables.loops = n.int32(0); });
   node.optional("group", [&](const Node& n) {
     n.require_object();
     ProcessGroup group;
@@ -113,6 +125,20 @@ FrameVariables read_variables(const Node& node, std::size_t frames) {
     variables.group = std::move(group);
   });
   return variables;
+}
+
+HandledException read_handled(const Node& node, std::size_t frame_count, FrameTable& frames) {
+  node.require_object();
+  HandledException handled;
+  node.required("type", [&](const Node& n) { handled.type = n.text(); });
+  node.optional("message", [&](const Node& n) { handled.message = n.text(); });
+  node.optional("frame", [&](const Node& n) {
+    if (frame_count == 0) n.fail_with("expected none: the thread has no frames");
+    handled.frame = static_cast<std::size_t>(n.integer(0, static_cast<std::int64_t>(frame_count) - 1));
+  });
+  node.optional("handler", [&](const Node& n) { handled.handler = frames.intern(read_frame(n)); });
+  node.optional("raised", [&](const Node& n) { handled.raised = frames.intern(read_frame(n)); });
+  return handled;
 }
 
 Motion read_motion(const Node& node) {
@@ -153,6 +179,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
     thread.exception = std::move(exception);
   });
   node.optional("lock_owner", [&](const Node& n) { thread.lock_owner = n.int32(0); });
+  node.optional("joins", [&](const Node& n) { thread.joins = n.int32(0); });
   node.optional("wchan", [&](const Node& n) { thread.wchan = n.text(); });
   node.optional("kernel_stack", [&](const Node& n) { thread.kernel_stack = read_strings(n); });
   node.optional("stack_end", [&](const Node& n) { thread.stack_end = n.word(kStackEndWords); });
@@ -165,6 +192,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
     thread.omitted = omitted;
   });
   node.optional("variables", [&](const Node& list) { list.each(kMostFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); }); });
+  node.optional("handles", [&](const Node& n) { thread.handles = read_handled(n, thread.frames.size(), frames); });
   node.optional("motion", [&](const Node& n) { thread.motion = read_motion(n); });
   return thread;
 }

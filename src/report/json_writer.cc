@@ -272,6 +272,7 @@ class Writer {
       json_.key("number"), json_.number(thread.syscall->number);
       json_.field("fd", thread.syscall->fd);
       json_.field("fd_target", thread.syscall->fd_target);
+      other_ends(*thread.syscall);
       json_.close();
     } else {
       json_.null();
@@ -285,7 +286,9 @@ class Writer {
         json_.field("cause", std::string(word_of(kExceptionCauseWords, *thread.exception->cause)));
       json_.close();
     }
+    if (thread.handles) handles(*thread.handles);
     if (thread.lock_owner) json_.key("lock_owner"), json_.number(*thread.lock_owner);
+    if (thread.joins) json_.key("joins"), json_.number(*thread.joins);
     if (!thread.wchan.empty()) json_.field("wchan", thread.wchan);
     if (!thread.kernel_stack.empty()) strings("kernel_stack", thread.kernel_stack);
     json_.field("stack_end", std::string(word_of(kStackEndWords, thread.stack_end)));
@@ -302,6 +305,37 @@ class Writer {
     json_.close();
   }
 
+  void handles(const HandledException& handled) {
+    json_.key("handles");
+    json_.open('{');
+    json_.field("type", handled.type);
+    json_.field("message", handled.message);
+    json_.key("frame");
+    handled.frame ? json_.number(*handled.frame) : json_.null();
+    for (const auto& [name, frame] : {std::pair{"handler", handled.handler}, {"raised", handled.raised}}) {
+      json_.key(name);
+      frame ? json_.raw(frame_text(*frame)) : json_.null();
+    }
+    json_.close();
+  }
+
+  void other_ends(const SyscallInfo& call) {
+    if (!call.others.empty()) {
+      json_.key("other_ends");
+      json_.open('[');
+      for (const OtherEnd& end : call.others) {
+        json_.open('{');
+        json_.key("pid"), json_.number(end.pid);
+        json_.field("command", end.command.empty() ? std::nullopt : std::optional(end.command));
+        json_.field("kind", std::string(word_of(kEndKindWords, end.kind)));
+        json_.close();
+      }
+      json_.close();
+    }
+    if (call.own_end) json_.key("own_end"), json_.boolean(true);
+    if (call.other_host) json_.field("other_host", *call.other_host);
+  }
+
   void variables(const std::vector<FrameVariables>& all) {
     json_.key("variables");
     json_.open('[');
@@ -312,7 +346,8 @@ class Writer {
       json_.open('{');
       for (const auto& [name, value] : v.numbers) json_.foreign_key(name), json_.number(value);
       json_.close();
-      if (v.in_loop) json_.key("in_loop"), json_.boolean(true);
+      if (v.loops > 0) json_.key("in_loop"), json_.boolean(true);
+      if (v.loops > 1) json_.key("loops"), json_.number(v.loops);
       if (v.group) {
         json_.key("group");
         json_.open('{');

@@ -72,8 +72,7 @@ std::optional<NcclStatus> merge_nccl(std::vector<JobSnapshot>& snapshots) {
 
 template <class F>
 void for_each_frame_of(RankSnapshot& rank, F&& f) {
-  for (ThreadSnapshot& thread : rank.threads)
-    for (FrameId& id : thread.frames) f(id);
+  for (ThreadSnapshot& thread : rank.threads) for_each_frame(thread, f);
   for (GpuSnapshot& gpu : rank.gpus) for_each_frame(gpu, f);
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/activity.h"
+#include "analyzers/handled.h"
 
 namespace rankstacks {
 namespace {
@@ -45,6 +46,22 @@ std::string describe_members(const JobSnapshot& job, const std::vector<std::pair
   if (waits > 0) add(one ? "waits for the GIL" : fmt::format("{} wait for the GIL", waits));
   if (holds > 0) add(one ? "holds the GIL" : fmt::format("{} hold their GIL", holds));
   return text;
+}
+
+std::string describe_handled_by(const JobSnapshot& job, const std::vector<std::pair<std::size_t, std::size_t>>& members) {
+  std::set<std::string> whole, brief;
+  std::size_t handle = 0;
+  for (const auto& [r, t] : members) {
+    const ThreadSnapshot& thread = job.ranks[r].threads[t];
+    if (!handles_exception(thread)) continue;
+    ++handle;
+    whole.insert(describe_handled(job, *thread.handles));
+    brief.insert(describe_handled(job, *thread.handles, false));
+  }
+  if (handle == 0) return "";
+  const std::string what = whole.size() == 1 ? *whole.begin() : join(brief, ", ");
+  if (members.size() == 1) return "handles " + what;
+  return fmt::format("{} handle {}", handle == members.size() ? "all" : fmt::format("{} of {}", handle, members.size()), what);
 }
 
 std::string_view end_in_words(StackEnd end) {

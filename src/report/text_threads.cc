@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/activity.h"
+#include "analyzers/handled.h"
 #include "analyzers/messengers.h"
 #include "report/frame_text.h"
 #include "report/json_words.h"
@@ -70,9 +71,14 @@ void add_thread(const JobSnapshot& job, const Analysis& analysis, std::size_t r,
   auto omitted = [&](std::size_t at) {
     if (thread.omitted && thread.omitted->at == at) lines.push_back(fmt::format("    ... {} frames left out here", thread.omitted->count));
   };
+  auto handles = [&](std::optional<std::size_t> at) {
+    if (thread.handles && thread.handles->frame == at) lines.push_back("         handles " + sanitize(describe_handled(job, *thread.handles)));
+  };
+  handles(std::nullopt);
   for (std::size_t f = 0; f < thread.frames.size(); ++f) {
     omitted(f);
     lines.push_back(line_of(job.frames[thread.frames[f]], f, style));
+    handles(f);
   }
   omitted(thread.frames.size());
   if (thread.stack_end != StackEnd::kComplete) lines.push_back(fmt::format("    the stack ends here: {}", end_in_words(thread.stack_end)));

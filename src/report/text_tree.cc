@@ -151,7 +151,7 @@ class TreeText {
     return std::string(indent, ' ') + (odd ? view_.style.alarm(text) : view_.style.strong(text));
   }
 
-  // What the threads of the clusters that end here wait for.
+  // What the threads of the clusters that end here wait for, and what exceptions they handle.
   void ends(const std::vector<std::size_t>& clusters, std::size_t indent) {
     for (const std::size_t i : clusters) {
       const Cluster& c = *clusters_[i];
@@ -160,7 +160,8 @@ class TreeText {
       const ThreadSnapshot& thread = view_.job.ranks[r].threads[t];
       if (thread.frames.empty()) text += std::string(text.empty() ? "" : "; ") + "no frames";
       if (thread.stack_end != StackEnd::kComplete) text += fmt::format("{}outer frames are missing: {}", text.empty() ? "" : "; ", end_in_words(thread.stack_end));
-      if (!text.empty()) lines_.push_back(std::string(indent, ' ') + cut_end("= " + sanitize(text), view_.width - std::min(view_.width, indent)));
+      for (const std::string& line : {text, describe_handled_by(view_.job, c.members)})
+        if (!line.empty()) lines_.push_back(std::string(indent, ' ') + cut_end("= " + sanitize(line), view_.width - std::min(view_.width, indent)));
     }
   }
 

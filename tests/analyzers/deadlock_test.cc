@@ -136,9 +136,17 @@ TEST_CASE("the same code at another step") {
     for (int r = 0; r < 4; ++r) {
       RankSnapshot& rank = literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 20 : 18));
       arguments(rank, kWorld, {}, r == 2 ? 7 : 8);
-      rank.threads[0].variables[1].in_loop = true;
+      rank.threads[0].variables[1].loops = 1;
     }
     CHECK(accused(literal) == Accused{{2, "behind"}});
+  }
+  SECTION("further down, in the outer of two loops: the counter may be what remained of the inner one") {
+    for (int r = 0; r < 4; ++r) {
+      RankSnapshot& rank = literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 20 : 18));
+      arguments(rank, kWorld, {}, r == 2 ? 7 : 8);
+      rank.threads[0].variables[1].loops = r == 2 ? 1 : 2;
+    }
+    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
   }
   SECTION("the same call") {
     for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("all_reduce", 18)), kWorld, {}, r == 2 ? 7 : 8);
@@ -150,6 +158,42 @@ TEST_CASE("the same code at another step") {
   }
   SECTION("a counter of each rank's own tells nothing") {
     for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("all_reduce", 18)), kWorld, {}, 100 * r);
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
+  }
+}
+
+TEST_CASE("the same collective from many places meets by its order") {
+  LiteralJob literal;
+  SECTION("three of four are in it") {
+    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call(r == 0 ? "barrier" : "all_reduce", r == 0 ? 30 : 16 + 2 * (r / 2))), kWorld);
+    CHECK(accused(literal) == Accused{{0, "collective-mismatch"}});
+  }
+  SECTION("no call has a majority") {
+    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call(r == 0 ? "barrier" : r == 1 ? "broadcast" : "all_reduce", 20 + r)), kWorld);
+    CHECK(accused(literal).empty());
+  }
+}
+
+TEST_CASE("one that handles an exception is what its collective comes from") {
+  LiteralJob literal;
+  const auto handles = [&](RankSnapshot& rank) { rank.threads[0].handles = HandledException{.type = "RuntimeError", .message = "loss is NaN", .frame = 3, .handler = {}, .raised = {}}; };
+  SECTION("one of four") {
+    for (int r = 0; r < 4; ++r) {
+      RankSnapshot& rank = literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 40 : 18));
+      if (r == 2) handles(rank);
+    }
+    CHECK(accused(literal) == Accused{{2, "exception"}});
+    CHECK(analyze(literal.job).verdict.summary.find("RuntimeError(\"loss is NaN\")") != std::string::npos);
+  }
+  SECTION("all of them: their programs run in a handler") {
+    for (int r = 0; r < 4; ++r) handles(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 40 : 18)));
+    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
+  }
+  SECTION("in the same call as the others it does not differ") {
+    for (int r = 0; r < 4; ++r) {
+      RankSnapshot& rank = literal.rank(r, 4, in_call("all_reduce", 18));
+      if (r == 2) handles(rank);
+    }
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
 }

@@ -116,6 +116,37 @@ TEST_CASE("a rank that is waited for and counts on is slow, not stuck") {
   CHECK(v.summary.find("rank 2 is slower than the others") != std::string::npos);
 }
 
+TEST_CASE("a rank that counts on beyond the step in which the others wait") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(r, 4, r == 2 ? Stack{py("load", "/home/u/train.py", 40)} + in_main(30) : waits_in_all_reduce(31));
+    rank.threads[0].variables.push_back({.frame = rank.threads[0].frames.size() - 2, .numbers = {{"step", r == 2 ? 57 : 3}}, .group = {}, .loops = 1});
+  }
+  const auto looked_for = [&](double span_ms) {
+    all_have(literal, still());
+    Motion counts = moved();
+    counts.counted = true;
+    literal.job.ranks[2].threads[0].motion = counts;
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->span_ms = span_ms;
+    return analyze(literal.job).verdict;
+  };
+  SECTION("for a second: it may count something else, and come") {
+    const Verdict v = looked_for(900);
+    CHECK(v.status == VerdictStatus::kHealthy);
+    CHECK(v.doubt == Doubt::kPassedBy);
+  }
+  SECTION("for longer than that takes: it does not come") {
+    const Verdict v = looked_for(7000);
+    REQUIRE(v.suspects.size() == 1);
+    CHECK((v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kUserCode));
+    CHECK(v.summary.find("step 57, past the step 3 in which they wait") != std::string::npos);
+  }
+  SECTION("at an earlier step it is slow, however long that takes") {
+    literal.job.ranks[2].threads[0].variables[0].numbers = {{"step", 2}};
+    CHECK(looked_for(7000).status == VerdictStatus::kHealthy);
+  }
+}
+
 TEST_CASE("a job whose waits end between the looks is healthy") {
   SECTION("all wait alike, and move") {
     LiteralJob literal = four(waits_in_all_reduce());

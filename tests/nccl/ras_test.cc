@@ -119,6 +119,7 @@ TEST_CASE("the lines of /proc/net/tcp and tcp6") {
   CHECK(sockets[0].local.port == 28028);
   CHECK(sockets[0].inode == 987654);
   CHECK_FALSE(sockets[1].listens);
+  CHECK((sockets[1].established && !sockets[0].established && !sockets[1].connecting));
   CHECK(sockets[1].peer.text() == "127.0.0.2");
   CHECK(sockets[2].local == sockets[0].local);   // of IPv6, bound to an address of IPv4
   CHECK(sockets[2].inode == 18446744073709551615ull);

@@ -15,7 +15,7 @@ class FakeInterpreter {
  public:
   static constexpr Address kRuntime = 0x10000, kInterpreter = 0x20000, kType = 0x8000, kOtherType = 0x9000, kNoneType = 0xa000;
   static constexpr Address kTypeType = 0xb000, kObjectType = 0xb400, kIntType = 0xb800, kBoolType = 0xbc00, kStringType = 0xc000, kBytesType = 0xc400,
-                           kTupleType = 0xc800, kDictType = 0xcc00, kCellType = 0xd000;
+                           kTupleType = 0xc800, kDictType = 0xcc00, kCellType = 0xd000, kTracebackType = 0xd400, kFrameType = 0xd800, kErrorType = 0xdc00;
   static constexpr Address kCStack = 0x7ffd0000;
 
   // Up to 3.12; for later ones give the words of _Py_DebugOffsets.
@@ -107,6 +107,7 @@ class FakeInterpreter {
     set(at + layout_.frame_previous, previous);
     set(at + layout_.frame_code, version_.minor >= 14 ? code_at | 1 : code_at);
     if (layout_.frame_owner == python::kAbsent) {
+      set(at + layout_.object_type, kFrameType);
       set<std::int32_t>(at + layout_.frame_instruction, version_.minor == 10 ? unit : unit * 2);
       if (layout_.frame_executing != python::kAbsent) set<std::uint8_t>(at + layout_.frame_executing, 1);
     } else {
@@ -144,6 +145,43 @@ class FakeInterpreter {
   }
   Address root_cframe(Address thread_at) const { return thread_at + layout_.thread_root_cframe; }
   void set_cframe(Address thread_at, Address cframe_at) { set(thread_at + layout_.thread_cframe, cframe_at); }
+
+  // The object that stands for a frame. Up to 3.10 that is the frame itself.
+  Address frame_object(Address frame_at) {
+    if (layout_.frame_object_frame == python::kAbsent) return frame_at;
+    const Address at = block(128);
+    set(at + layout_.object_type, kFrameType);
+    set(at + layout_.frame_object_frame, frame_at);
+    return at;
+  }
+  // An entry of a traceback, at instruction word `unit` of the frame's code.
+  Address traceback(Address frame_object_at, Address next, int line, int unit = 20) {
+    const Address at = block(128);
+    set(at + layout_.object_type, kTracebackType);
+    set(at + layout_.traceback_next, next);
+    set(at + layout_.traceback_frame, frame_object_at);
+    set<std::int32_t>(at + layout_.traceback_instruction, unit * 2);
+    set<std::int32_t>(at + layout_.traceback_line, line);
+    return at;
+  }
+  Address exception(Address args, Address traceback_at) {
+    const Address at = block(128);
+    set(at + layout_.object_type, kErrorType);
+    set(at + layout_.exception_args, args);
+    set(at + layout_.exception_traceback, traceback_at);
+    return at;
+  }
+  Address exc_item(Address exception_at, Address previous = 0) {
+    const Address at = block(64);
+    set_item(at, exception_at);
+    if (layout_.exc_item_previous != python::kAbsent) set(at + layout_.exc_item_previous, previous);
+    return at;
+  }
+  // What a thread handles, in an item of its own; 3.6: in itself.
+  void set_handled(Address thread_at, Address exception_at) {
+    if (layout_.thread_exc_info == python::kAbsent) set_item(thread_at, exception_at);
+    else set(thread_at + layout_.thread_exc_info, exc_item(exception_at));
+  }
 
   // An int of any digits, least significant first; `sign` is -1, 0 or 1.
   Address integer(std::vector<std::uint32_t> digits, int sign, Address type = kIntType) {
@@ -226,6 +264,12 @@ class FakeInterpreter {
   FakeTarget target;
 
  private:
+  void set_item(Address at, Address exception_at) {
+    set(at + layout_.exc_item_value, exception_at);
+    if (layout_.exc_item_traceback == python::kAbsent || exception_at == 0) return;
+    set(at + layout_.exc_item_traceback, target.read_value<Address>(exception_at + layout_.exception_traceback).value_or(0));
+  }
+
   void begin(std::span<const std::uint64_t> words) {
     block_at(kRuntime, 4096);
     for (std::size_t i = 0; i < words.size(); ++i) set(kRuntime + 8 * i, words[i]);
@@ -252,6 +296,9 @@ class FakeInterpreter {
     add_type(kTupleType, "tuple", 26, kObjectType);
     add_type(kDictType, "dict", 29, kObjectType);
     add_type(kCellType, "cell", 0, kObjectType);
+    add_type(kTracebackType, "traceback", 0, kObjectType);
+    add_type(kFrameType, "frame", 0, kObjectType);
+    add_type(kErrorType, "RuntimeError", 30, kObjectType);
     none_ = block(1024);
     set(none_ + layout_.object_type, kNoneType);
   }

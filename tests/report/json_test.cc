@@ -31,6 +31,9 @@ LiteralJob everything() {
   main.wchan = "pipe_read";
   main.kernel_stack = {"pipe_read+0x1", "vfs_read+0x2"};
   main.stack_end = StackEnd::kDepthLimit;
+  Frame raised = py("step", "/home/u/model.py", 9);
+  raised.qualname = "Model.step";
+  main.handles = HandledException{"RuntimeError", "loss is \"NaN\"\n", 1, literal.job.frames.intern(py("__getitem__", "/home/u/data.py", 8)), literal.job.frames.intern(raised)};
   main.omitted = OmittedFrames{2, 19000};
   Frame inlined = nat("helper");
   inlined.inlined = true;
@@ -52,6 +55,7 @@ LiteralJob everything() {
   core.signal = SignalInfo{11, "SIGSEGV", 101, 1, 0xdeadbeef};
   literal.thread(core, 101, "app", {nat("crash")}).exception = CxxException{"std::runtime_error", "no such \"file\"\n\u00fc"};
   literal.thread(core, 102, "app", {nat("crash")}).exception = CxxException{"std::bad_alloc", {}};
+  core.threads.back().handles = HandledException{"", {}, {}, {}, {}};
   literal.thread(core, 103, "app", {nat("crash")}).exception =
       CxxException{"c10::Error", "CUDA error: unknown error", ExceptionCause::kOwnGpu};
 
@@ -130,7 +134,12 @@ TEST_CASE("the contract's fields") {
   main.erase("frames");
   CHECK(main == Json::parse(R"({"tid": 100, "name": "python3", "state": "S", "cpu_ms": 12.5, "role": "main", "cluster": 0, "gil": "holds",
     "syscall": {"name": "read", "number": 0, "fd": 5, "fd_target": "pipe:[123]"}, "wchan": "pipe_read", "kernel_stack": ["pipe_read+0x1", "vfs_read+0x2"],
+    "handles": {"type": "RuntimeError", "message": "loss is \"NaN\"\n", "frame": 1,
+      "handler": {"kind": "python", "function": "__getitem__", "qualname": null, "file": "/home/u/data.py", "line": 8},
+      "raised": {"kind": "python", "function": "step", "qualname": "Model.step", "file": "/home/u/model.py", "line": 9}},
     "stack_end": "depth-limit", "omitted_frames": {"at": 2, "count": 19000}})"));
+  CHECK(json["ranks"][1]["threads"][1]["handles"] == Json::parse(R"({"type": "", "message": null, "frame": null, "handler": null, "raised": null})"));
+  CHECK_FALSE(threads[1].contains("handles"));
   CHECK(threads[1]["frames"] == Json::parse(R"([
     {"kind": "native", "function": "helper", "module": "/opt/torch/lib/libtorch_cpu.so", "file": "/src/helper.c", "line": 7, "address": "0x0", "offset": null, "inlined": true},
     {"kind": "native", "function": null, "module": null, "file": null, "line": null, "address": "0x7f1234", "offset": null, "inlined": false, "origin": "frame-pointer"},
@@ -198,6 +207,9 @@ TEST_CASE("what was written is read back whole") {
   const auto again = read_json_report(text, "snap.json");
   REQUIRE(again);
   CHECK(again->nccl == literal.job.nccl);
+  const auto& handled = again->ranks[0].threads[0].handles;
+  REQUIRE((handled && handled->raised));
+  CHECK(again->frames[*handled->raised].qualname == "Model.step");
   CHECK(json_report(*again, analyze(*again)) == text);
   TextOptions options;
   for (const bool all : {false, true}) {
@@ -236,6 +248,20 @@ TEST_CASE("merging: one job, one clock, duplicates said") {
   CHECK(merged.ranks[1].problems[0].message == "node-a:201 stands in more than one of the merged reports; the first is shown");
   CHECK(merged.frames[merged.ranks[2].threads[0].frames[1]].function == "__getitem__");
   CHECK(analyze(merged).verdict.suspects.at(0).rank == 2);
+}
+
+TEST_CASE("merging: exceptions that threads handle keep their places") {
+  LiteralJob a, b;
+  a.rank(0, 2, waits_in_all_reduce());
+  RankSnapshot& rank = b.rank(1, 2, in_getitem());
+  rank.pid = rank.threads[0].tid = 201;
+  const FrameId handler = b.job.frames.intern(py("main", "/home/u/train.py", 14)), raised = b.job.frames.intern(py("parse", "/home/u/data.py", 3));
+  rank.threads[0].handles = HandledException{"ValueError", {}, 5, handler, raised};
+  const JobSnapshot merged = merge_snapshots({a.job, b.job});
+  const auto& handled = merged.ranks.at(1).threads[0].handles;
+  REQUIRE((handled && handled->handler && handled->raised));
+  CHECK(merged.frames[*handled->handler].function == "main");
+  CHECK(merged.frames[*handled->raised].function == "parse");
 }
 
 TEST_CASE("merged ranks stand in their order, however the reports were named") {

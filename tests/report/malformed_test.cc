@@ -72,6 +72,12 @@ TEST_CASE("threads") {
   CHECK(error_of(with_thread(R"({"tid": 1, "stack_end": "?"})")) ==
         "snap.json: ranks[0].threads[0].stack_end: expected one of complete, no-unwind-info, memory-unavailable, repeated-frame, depth-limit");
   CHECK(error_of(with_thread(R"({"tid": 1, "syscall": {}})")) == "snap.json: ranks[0].threads[0].syscall.name: missing");
+  const auto with_handled = [](const std::string& handled) { return error_of(with_thread(R"({"tid": 1, "frames": [{"kind": "python"}], "handles": )" + handled + "}")); };
+  CHECK(with_handled(R"({"type": "E", "frame": 0})") == "it was read");
+  CHECK(with_handled("[]") == "snap.json: ranks[0].threads[0].handles: expected an object, found an array");
+  CHECK(with_handled("{}") == "snap.json: ranks[0].threads[0].handles.type: missing");
+  CHECK(with_handled(R"({"type": "E", "frame": 1})") == "snap.json: ranks[0].threads[0].handles.frame: a number from 0 to 0 expected");
+  CHECK(with_handled(R"({"type": "E", "raised": {"kind": "gpu"}})") == "snap.json: ranks[0].threads[0].handles.raised.kind: expected one of native, python");
   CHECK(error_of(with_thread(R"({"tid": 1, "frames": [], "omitted_frames": {"at": 1, "count": 1}})")) == "snap.json: ranks[0].threads[0].omitted_frames.at: a number from 0 to 0 expected");
 }
 

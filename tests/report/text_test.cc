@@ -154,6 +154,27 @@ TEST_CASE("what a thread dies of stands beside it") {
   CHECK_FALSE(contains(text, "\x1b"));
 }
 
+TEST_CASE("what a thread handles stands below its frame, and with its cluster") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    ThreadSnapshot& thread = literal.rank(r, 4, r == 2 ? in_getitem() : waits_in_all_reduce()).threads[0];
+    if (r == 0) continue;
+    const FrameId raised = literal.job.frames.intern(py("step", "/home/u/model.py", 9));
+    thread.handles = HandledException{"RuntimeError", r == 3 ? "loss is\x1b[31m NaN" : "loss is inf", 4, raised, raised};
+  }
+  literal.thread(literal.job.ranks[0], 900, "python3", {py("work", "/home/u/train.py", 5)}).handles = HandledException{"KeyError", "k", {}, {}, {}};
+  TextOptions options;
+  options.width = 200;
+  options.all_threads = true;
+  const std::string text = text_report(literal.job, analyze(literal.job), options);
+  CHECK(contains(text, "    #4   main  /home/u/train.py:17\n         handles RuntimeError(\"loss is inf\") raised in step at model.py:9\n"));
+  CHECK(contains(text, "\n         handles RuntimeError(\"loss is\\x1b[31m NaN\") raised in step at model.py:9\n"));
+  CHECK(contains(text, "= handles RuntimeError(\"loss is inf\") raised in step at model.py:9\n"));
+  CHECK(contains(text, "= 2 of 3 handle RuntimeError raised in step at model.py:9\n"));
+  CHECK(contains(text, "  thread 900 \"python3\"  python  cluster 2\n         handles KeyError(\"k\")\n    #0   work"));
+  CHECK_FALSE(contains(text, "\x1b"));
+}
+
 TEST_CASE("how ranks were compared is said where the stacks alone told") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)

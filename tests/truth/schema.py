@@ -74,7 +74,9 @@ THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZ
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}
 CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
+HANDLED = {"type": text, "message": or_null(text), "frame": or_null(number), "handler": anything, "raised": anything}
 SYSCALL = {"name": text, "number": number, "fd": or_null(number), "fd_target": or_null(text)}
+OTHER_END = {"pid": number, "command": or_null(text), "kind": one_of("pipe", "socket", "lock", "child")}
 NATIVE = {"function": or_null(text), "module": or_null(text), "file": or_null(text), "line": or_null(number), "address": hexadecimal,
           "offset": or_null(hexadecimal), "inlined": boolean}
 PYTHON = {"function": text, "qualname": or_null(text), "file": text, "line": or_null(number)}
@@ -130,6 +132,20 @@ class Checker:
                     self.errors.append("%s.%s is wrong: %.80r" % (where, name, value[name]))
         return all(name in value for name in members)
 
+    def other_ends(self, call, where, live):
+        if not isinstance(call, dict):
+            return
+        if not live and {"other_ends", "own_end", "other_host"} & call.keys():
+            self.errors.append("%s: other ends of something that is not live" % where)
+        if call.get("own_end", True) is not True or not text(call.get("other_host", "")):
+            self.errors.append("%s: own_end or other_host is wrong" % where)
+        ends = call.get("other_ends", [{"pid": 1, "command": None, "kind": "pipe"}])
+        if not isinstance(ends, list) or not 1 <= len(ends) <= 8:
+            self.errors.append("%s.other_ends is wrong: %.80r" % (where, ends))
+            return
+        if all([self.object(end, OTHER_END, where + ".other_ends") for end in ends]) and [end["pid"] for end in ends] != sorted({end["pid"] for end in ends}):
+            self.errors.append("%s.other_ends are not ascending by pid" % where)
+
     def frames(self, frames, where):
         for index, frame in enumerate(frames):
             place = "%s.frames[%d]" % (where, index)
@@ -172,6 +188,13 @@ class Checker:
                 self.object(thread["exception"], EXCEPTION, place + ".exception")
                 if isinstance(thread["exception"], dict) and "cause" in thread["exception"]:
                     self.object(thread["exception"], CAUSE, place + ".exception")
+            if "handles" in thread and self.object(thread["handles"], HANDLED, place + ".handles"):
+                handled = thread["handles"]
+                for name in ("handler", "raised"):
+                    if handled[name] is not None:
+                        self.object(handled[name], PYTHON, "%s.handles.%s" % (place, name))
+                if handled["frame"] is not None and (handled["frame"] >= len(thread["frames"]) or thread["frames"][handled["frame"]]["kind"] != "python"):
+                    self.errors.append("%s handles an exception in no frame" % place)
             if thread["tid"] in tids:
                 self.errors.append("%s stands there twice" % place)
             tids.add(thread["tid"])
@@ -181,6 +204,7 @@ class Checker:
                 self.errors.append("%s: a state from something that is not live" % place)
             if thread["syscall"] is not None:
                 self.object(thread["syscall"], SYSCALL, place + ".syscall")
+                self.other_ends(thread["syscall"], place + ".syscall", live)
             if "motion" in thread:
                 self.object(thread["motion"], MOTION, place + ".motion")
                 if not live:

@@ -47,6 +47,30 @@ def pair_threads(truth, threads):
     return pairs
 
 
+def compare_handled(expected, thread, where):
+    """What the thread handles against what sys.exc_info() said in it; where other threads can be asked (sys._current_exceptions()), against that."""
+    got = thread.get("handles")
+    if expected is None or got is None:
+        check(expected is None and got is None, "%s: handles %r instead of %r" % (where, got, expected))
+        return
+    told = dict(expected)
+    for name in ("handler", "raised"):
+        if name in told:
+            frame = got[name]
+            place = None if frame is None else [frame["function"], frame["file"], frame["line"]]
+            check(place == told[name], "%s: %s at %r instead of %r" % (where, name, place, told[name]))
+    for name in ("type", "message"):
+        check(got[name] == shown(told[name]), "%s: the %s is %r instead of %r" % (where, name, got[name], told[name]))
+    if "depth" not in told:
+        return
+    depth = None
+    if got["frame"] is not None:
+        depth = sum(frame["kind"] == "python" for frame in thread["frames"][got["frame"] + 1:])
+        frame = thread["frames"][got["frame"]]
+        check([frame["function"], frame["file"]] == told["handler"][:2], "%s: handled in %r instead of %r" % (where, frame, told["handler"]))
+    check(depth == told["depth"], "%s: handled in the frame with %r outside of it instead of %r" % (where, depth, told["depth"]))
+
+
 def compare(truth, rank, where, jit=False):
     check(rank["status"] == "complete", "%s: the rank is %s: %s" % (where, rank["status"], rank["problems"]))
     check(rank["python"] and rank["python"]["version"] == truth["python"], "%s: Python %r instead of %s" % (where, rank["python"], truth["python"]))
@@ -59,6 +83,8 @@ def compare(truth, rank, where, jit=False):
             at = next((i for i, pair in enumerate(zip(got, frames)) if pair[0] != pair[1]), min(len(got), len(frames)))
             raise Failure("%s: tid %d differs at Python frame %d (%d frames, %d true ones)\n    the report:\n%s\n    the truth:\n%s"
                           % (where, thread["tid"], at, len(got), len(frames), describe(got[at:at + 4]), describe(frames[at:at + 4])))
+        if "handles" in expected:
+            compare_handled(expected["handles"], thread, "%s: tid %d, in %s" % (where, thread["tid"], " < ".join(frame[0] for frame in frames[:4])))
         if thread["stack_end"] == "no-unwind-info" and jit:
             # Code that CPython's JIT compiler made has no unwind information: what is outside of it stands beside, and that is said.
             # Of many threads the message names the first.

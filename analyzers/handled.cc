@@ -1,0 +1,45 @@
+#include "analyzers/handled.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "analyzers/names.h"
+
+namespace rankstacks {
+namespace {
+
+std::string beginning(const std::string& message) {
+  constexpr std::size_t kMost = 80;
+  std::string text = message.substr(0, message.find_first_of("\r\n"));
+  const bool is_cut = text.size() < message.size();
+  if (text.size() <= kMost) return is_cut ? text + "…" : text;
+  std::size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;   // between characters
+  return text.substr(0, end) + "…";
+}
+
+}  // namespace
+
+bool handles_exception(const ThreadSnapshot& thread) { return thread.handles.has_value(); }
+
+bool handles_failure(const ThreadSnapshot& thread) {
+  constexpr std::array<std::string_view, 5> kOrdinary = {"StopIteration", "StopAsyncIteration", "GeneratorExit", "Empty", "Full"};
+  if (!thread.handles) return false;
+  const std::string_view type = thread.handles->type;
+  return std::find(kOrdinary.begin(), kOrdinary.end(), type.substr(type.rfind('.') + 1)) == kOrdinary.end();
+}
+
+std::string describe_handled(const JobSnapshot& job, const HandledException& handled, bool with_message) {
+  std::string text = handled.type.empty() ? "an exception" : handled.type;
+  if (with_message && handled.message) text += fmt::format("(\"{}\")", beginning(*handled.message));
+  if (!handled.raised) return text;
+  const Frame& raised = job.frames[*handled.raised];
+  const std::string function = raised.qualname ? *raised.qualname : raised.function.value_or("?");
+  text += fmt::format(" raised in {} at {}", function, base_name(raised.file.value_or("?")));
+  return raised.line ? fmt::format("{}:{}", text, *raised.line) : text;
+}
+
+}  // namespace rankstacks

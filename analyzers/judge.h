@@ -1,0 +1,95 @@
+// The verdict on a job, rule by rule. verdict.cc has their order; each group of rules has a file of its own:
+//
+//   verdict_ended.cc          processes and GPUs that have ended, failed, or are not there
+//   verdict_moves.cc          whether the job gets on
+//   verdict_waiting.cc        some ranks wait for others, or all do
+//   verdict_nobody_waits.cc   no rank is seen waiting for another
+//   suspects.cc               what is said of a suspect; confidence.cc: how sure that is
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzers/analysis.h"
+#include "analyzers/confidence.h"
+#include "analyzers/parting.h"
+#include "analyzers/standing.h"
+#include "analyzers/waits.h"
+
+namespace rankstacks {
+
+inline const ThreadSnapshot& thread_that_told(const JobSnapshot& job, const Standing& s) { return job.ranks[s.rank].threads[s.doing.thread]; }
+
+inline Reason reason_for(const Standing& s) { return s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity); }
+
+class Judge {
+ public:
+  // All must outlive it.
+  Judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings, const Waits& waits);
+  // By the rules at the head of verdict.cc, the first that holds.
+  Verdict verdict();
+
+ private:
+  // suspects.cc
+  // "rank 0 is", "ranks 0-3 are": who waits for whom cannot be told among processes of two jobs.
+  std::string numbers_seen_twice() const;
+  Verdict make(VerdictStatus status, std::string summary) const;
+  Verdict undecided(std::string summary) const { return make(VerdictStatus::kUndecided, std::move(summary)); }
+  std::vector<std::size_t> ranks_of(const std::vector<std::size_t>& standings) const;
+  // The suspects' sentence: the first in full, the others by name.
+  std::string sentence(const std::vector<Suspect>& suspects, const std::string& waiting) const;
+  Suspect suspect(const Standing& s, Reason reason, double confidence) const;
+  Verdict culprits(std::vector<Suspect> suspects, const std::string& waiting) const;
+  // What a kernel of a rank ran into. Its process's own end, and the waits of the others, follow from that.
+  std::optional<Verdict> of_gpu_faults() const;
+  // GPU cores without the cores of their processes: which kernels run is all that is known.
+  Verdict of_gpus_alone() const;
+  Verdict of_crashed(const std::vector<std::size_t>& crashed) const;
+  // A rank that lives, or whose core was taken while it did, on its way to its end because its own GPU work failed.
+  // What all ranks share tells nobody apart.
+  std::optional<Verdict> of_gpu_failures() const;
+  // The thread that got the rank's signal dies of an error of the rank's own GPU work.
+  static bool fails_on_gpu(const RankSnapshot& rank);
+  // "ranks 0-3": those that moved between the looks.
+  std::string moving() const;
+  // The job moves: waits end between the looks. Nothing: it does not, or a part of it does not.
+  std::optional<Verdict> of_progress() const;
+  // Of one whose loop counter is beyond that of ranks that wait for it: it has been where they wait, and did not wait there. (Or it counts something else by
+  // the same name, in another loop of the same function, and will come: which a longer look tells.)
+  std::optional<Parting> parting_from_those_it_passed(const Standing& s) const;
+  static bool has_own_reason(const Standing& s);
+  // It is on a processor, or wants one: its main thread, or one that works for it.
+  bool runs(const Standing& s) const;
+  std::string too_few_looks() const { return several_looks_ ? "these looks cannot tell a hang from progress; look more often, or for longer (--samples, --interval)" : "one look cannot tell a hang from progress; look again in a few seconds"; }
+  Verdict of_mixed() const;
+  bool is_behind_all(const Standing& s) const;
+  std::string pids_of(const std::vector<std::size_t>& ranks) const;
+  // Ranks that have ended while others wait. A zombie has no environment any more: which number it had only the world size may tell.
+  std::vector<Suspect> ended_ranks() const;
+  Verdict of_ended() const;
+  Verdict of_missing(const std::vector<int>& missing) const;
+  // In a hang gloo's threads sleep. (NCCL's and MPI's spin, moving or not.)
+  bool gloo_is_moving() const;
+  Verdict of_waiting() const;
+  bool told_by_gpus() const;
+  // For how long each rank was looked at, at least.
+  double span_ms() const;
+  bool may_look_longer() const { return several_looks_ && std::all_of(job_.ranks.begin(), job_.ranks.end(), [](const RankSnapshot& rank) { return rank.source == Source::kLive; }); }
+  // Longer than most steps.
+  bool have_looked_long() const { return span_ms() >= 4000; }
+  bool loop_at_one_place() const;
+  Verdict of_nobody_waits() const;
+
+  const JobSnapshot& job_;
+  const std::vector<std::vector<Role>>& roles_;
+  const std::vector<Standing>& standings_;
+  const Waits& waits_;
+  std::vector<Evidence> messengers_;
+  Tally tally_;
+  std::size_t compared_ = 0;      // standings that are no strangers
+  bool several_looks_ = true;
+};
+
+}  // namespace rankstacks

@@ -1,0 +1,135 @@
+#include "analyzers/leaf.h"
+
+#include "analyzers/blocking_calls.h"
+#include "analyzers/names.h"
+
+namespace rankstacks {
+namespace {
+
+// Functions of the C library on the innermost run, by their public names.
+bool on_top(const JobSnapshot& job, const ThreadSnapshot& thread, bool (*matches)(std::string_view)) {
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kNative || !is_opaque(frame.module)) return false;
+    if (frame.function && matches(public_libc_name(*frame.function))) return true;
+  }
+  return false;
+}
+
+bool is_regular_path(const std::string& target) {
+  return target.starts_with('/') && !target.starts_with("/dev/") && !target.starts_with("/proc/") && !target.starts_with("/memfd:");
+}
+
+bool is_network(const std::string& target) { return target.starts_with("tcp") || target.starts_with("udp") || target.starts_with("unix") || target.starts_with("socket"); }
+
+// SQLite polls for a lock that another process has: all that the kernel sees is a sleep. Its own functions seldom have names.
+bool waits_for_database(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (!is_one_of(blocking_call(job, thread), kSleepCalls)) return false;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kNative) return false;
+    if (!is_opaque(frame.module)) return base_name(frame.module).find("sqlite") != std::string_view::npos;
+  }
+  return false;
+}
+
+// asyncio's loop, asleep until a socket, a timer or a thread of its pool wakes it. What its tasks await is on no stack.
+bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind == FrameKind::kNative && frame.function == "uv__io_poll") return true;
+    if (frame.kind != FrameKind::kPython) continue;
+    if (is_place(frame, Place::kLoopWait)) continue;
+    return is_place(frame, Place::kEventLoop) && thread.state != 'R' && !thread.gil;
+  }
+  return false;
+}
+
+// Python's locks by frames: the lock's C function on top of the stack, or threading's own waits innermost.
+std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  static constexpr std::array<std::string_view, 9> kLockFunctions = {"PyThread_acquire_lock_timed", "PyThread_acquire_lock", "take_gil",       "lock_PyThread_acquire_lock", "rlock_acquire",
+                                                                     "_PyMutex_LockTimed",          "_PySemaphore_Wait",     "acquire_timed", "_PyParkingLot_Park"};
+  for (std::size_t i = 0; i < thread.frames.size(); ++i) {
+    const Frame& frame = job.frames[thread.frames[i]];
+    if (frame.kind == FrameKind::kPython) {
+      if (is_place(frame, Place::kLock)) return i;
+      return std::nullopt;
+    }
+    if (frame.function && is_one_of(without_suffixes(*frame.function), kLockFunctions)) return i;
+    if (is_process_lock(frame)) return i;
+    if (!is_opaque(frame.module) && !is_interpreter(frame.module)) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// Whether the main program of an interpreter has ended: what it runs now was called by none of its modules' code but by the interpreter
+// itself: sys.excepthook, a function of atexit. So it is seen where CPython has no symbols of its own. A greenlet's frames have their own outermost
+// one, outside of which further calls of the interpreter's loop stand, those of the greenlet that it was started from.
+bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread) {
+  if (thread.tid != rank.pid) return false;
+  const Frame* root = nullptr;
+  bool by_interpreter = false;   // the stack reaches outwards to the interpreter's own main function
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind == FrameKind::kPython) {
+      if (frame.origin != FrameOrigin::kNormal) return false;
+      root = &frame;
+      by_interpreter = false;
+    } else if (root != nullptr && frame.function && frame.function->starts_with("_PyEval_EvalFrameDefault")) {
+      return false;
+    } else if (frame.function == "Py_RunMain" || frame.function == "Py_BytesMain" || frame.function == "Py_Main") {
+      by_interpreter = true;
+    }
+  }
+  return root != nullptr && by_interpreter && root->function != "<module>" && !is_library_file(root->file.value_or("<unknown>"));
+}
+
+// What the system call, the state and the innermost frames tell where no rule did.
+Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread, Doing doing) {
+  const SyscallInfo* call = thread.syscall ? &*thread.syscall : nullptr;
+  const std::string name = blocking_call(job, thread);
+  const std::string target = call && call->fd_target ? *call->fd_target : "";
+
+  if (main_program_ended(job, rank, thread)) return doing.activity = Activity::kException, doing;
+  if (call && call->name == "read" && call->fd == 0) return doing.activity = Activity::kDebugger, doing;
+  if (is_one_of(name, kWaitCalls)) return doing.activity = Activity::kSubprocess, doing;
+  if (is_one_of(name, kSocketCalls) || (is_one_of(name, kPollCalls) && is_network(target))) return doing.activity = Activity::kNetworkIo, doing;
+  if (is_one_of(name, kFileCalls)) {
+    // By name alone (a core without descriptors) a read may be of a pipe or a socket: only calls that take a path, or sync, are files for sure.
+    const bool always_file = name != "read" && name != "write" && name != "readv" && name != "writev" && name != "close";
+    if (is_network(target)) return doing.activity = Activity::kNetworkIo, doing;
+    if (is_regular_path(target) || (target.empty() && always_file) || thread.state == 'D') return doing.activity = Activity::kFileIo, doing;
+  }
+  if (writes_output(thread)) return doing.activity = Activity::kFileIo, doing;
+  if (thread.state == 'D') return doing.activity = name == "ioctl" ? Activity::kGpuWait : Activity::kFileIo, doing;
+  if (thread.gil == Gil::kWaits) return doing.activity = Activity::kPythonLock, doing;
+  if (waits_for_database(job, thread)) {
+    doing.activity = Activity::kFileIo;
+    doing.operation = operation_of_kind(OperationKind::kLockedDatabase, "a locked SQLite database");
+    return doing;
+  }
+  if (waits_in_event_loop(job, thread)) {
+    doing.activity = Activity::kNetworkIo;
+    doing.operation = operation_of_kind(OperationKind::kEventLoop, "its event loop");
+    return doing;
+  }
+  if (const auto frame = python_lock_frame(job, thread)) {
+    doing.activity = Activity::kPythonLock;
+    doing.frame = *frame;
+    return doing;
+  }
+  if (on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); })) return doing.activity = Activity::kNativeLock, doing;
+
+  const auto place = telling_frame(job, thread);
+  if (!place) return doing;   // nothing but unknown frames
+  const bool python_place = job.frames[thread.frames[*place]].kind == FrameKind::kPython;
+  // Native frames alone do not tell what a Python program does, nor does a stack that ended early: a collective may be what is missing.
+  if (!python_place && (rank.python_version || thread.stack_end != StackEnd::kComplete)) return doing;
+  doing.activity = Activity::kUserCode;
+  doing.frame = *place;
+  return doing;
+}
+
+}  // namespace rankstacks

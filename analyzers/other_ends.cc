@@ -1,0 +1,59 @@
+#include "analyzers/other_ends.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace rankstacks {
+namespace {
+
+// "rank 2", "a child of rank 2". "": it is none of the job's, has no number, or reports of several machines have a process of that number each.
+std::string member_name(const JobSnapshot& job, Pid pid) {
+  const RankSnapshot* member = nullptr;
+  for (const RankSnapshot& rank : job.ranks) {
+    if (rank.pid != pid) continue;
+    if (member != nullptr) return "";
+    member = &rank;
+  }
+  if (member == nullptr) return "";
+  if (member->kind == RankKind::kRank) return member->rank ? fmt::format("rank {}", *member->rank) : "";
+  const auto parent = std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& rank) { return rank.pid == member->parent && rank.host == member->host; });
+  return parent != job.ranks.end() && parent->rank ? fmt::format("a child of rank {}", *parent->rank) : "";
+}
+
+std::string_view before(const SyscallInfo& call) {
+  constexpr std::array<std::string_view, 8> kWriting = {"write", "writev", "sendto", "sendmsg", "sendmmsg", "vmsplice", "sendfile", "connect"};
+  constexpr std::array<std::string_view, 5> kReading = {"read", "readv", "recvfrom", "recvmsg", "recvmmsg"};
+  const auto among = [&](const auto& names) { return std::find(names.begin(), names.end(), call.name) != names.end(); };
+  switch (call.others.front().kind) {
+    case EndKind::kLock: return ", held by";
+    case EndKind::kChild: return " for";
+    case EndKind::kPipe:
+    case EndKind::kSocket: break;
+  }
+  return among(kWriting) ? " to" : among(kReading) ? " from" : ", the other end:";
+}
+
+}  // namespace
+
+std::string describe_other_ends(const JobSnapshot& job, const SyscallInfo& call) {
+  if (call.others.empty()) return "";
+  constexpr std::size_t kMost = 2;
+  std::string text(before(call));
+  const std::string_view joint = call.others.front().kind == EndKind::kLock ? " and " : " or ";   // all that hold a lock are waited for
+  const std::size_t count = call.others.size();
+  const std::size_t shown = count <= kMost + 1 ? count : kMost;
+  for (std::size_t i = 0; i < shown; ++i) {
+    const OtherEnd& end = call.others[i];
+    text += fmt::format("{}pid {}", i == 0 ? " " : joint, end.pid);
+    const std::string name = end.command.empty() ? member_name(job, end.pid) : end.command;
+    if (!name.empty()) text += fmt::format(" ({})", name);
+  }
+  if (shown < count) text += fmt::format("{}{} more", joint, count - shown);
+  if (call.own_end) text += fmt::format("{}its own process", joint);
+  return text;
+}
+
+}  // namespace rankstacks

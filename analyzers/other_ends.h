@@ -1,0 +1,13 @@
+// Whom a blocked system call waits for, in words.
+#pragma once
+
+#include <string>
+
+#include "model/snapshot.h"
+
+namespace rankstacks {
+
+// What follows "blocked in read(fd 5 -> pipe:[123])": " from pid 4711 (rank 2)", ", held by pid 99 (python3 prepare.py)", " for pid 12 (sh -c ...)"; "": not known.
+std::string describe_other_ends(const JobSnapshot& job, const SyscallInfo& call);
+
+}  // namespace rankstacks

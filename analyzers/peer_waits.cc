@@ -1,0 +1,89 @@
+#include "analyzers/peer_waits.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "model/rank_set.h"
+
+namespace rankstacks {
+namespace {
+
+constexpr std::size_t kNone = SIZE_MAX;
+
+// Standings by their own process and by its children, which work for it.
+std::map<std::pair<std::string, Pid>, std::size_t> standings_by_process(const JobSnapshot& job, const std::vector<Standing>& standings) {
+  std::map<std::pair<std::string, Pid>, std::size_t> found;
+  for (std::size_t i = 0; i < standings.size(); ++i) found.emplace(std::pair(job.ranks[standings[i].rank].host, job.ranks[standings[i].rank].pid), i);
+  for (const RankSnapshot& process : job.ranks) {
+    if (process.kind != RankKind::kChild || !process.parent) continue;
+    const auto parent = found.find({process.host, *process.parent});
+    if (parent != found.end()) found.emplace(std::pair(process.host, process.pid), parent->second);
+  }
+  return found;
+}
+
+bool may_wait_for_a_rank(const Standing& s) {
+  if (!s.readable || s.stranger || s.dead_child || s.told_by_child || s.doing.by_frame) return false;
+  if (s.inferred) return true;   // this is better known
+  const Activity activity = s.doing.activity;
+  return activity == Activity::kNetworkIo || activity == Activity::kFileIo || activity == Activity::kUserCode || activity == Activity::kUnknown;
+}
+
+// The standing at the other end; kNone: none, not one alone, or one that is not of the job.
+std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::string, Pid>, std::size_t>& by_process, std::size_t own, const Standing& s) {
+  const RankSnapshot& rank = job.ranks[s.rank];
+  const auto& call = rank.threads[s.doing.thread].syscall;
+  if (!call || call->own_end) return kNone;
+  std::size_t found = kNone;
+  for (const OtherEnd& end : call->others) {
+    const auto of = by_process.find({rank.host, end.pid});
+    if (end.kind == EndKind::kChild || of == by_process.end() || of->second == own || (found != kNone && found != of->second)) return kNone;
+    found = of->second;
+  }
+  return found;
+}
+
+// "recvfrom (from rank 2)": the call, and who has the other end.
+Operation wait_for(const JobSnapshot& job, const SyscallInfo& call, std::size_t rank) {
+  const bool is_lock = call.others.front().kind == EndKind::kLock, sends = call.name.starts_with("send") || call.name.starts_with("write");
+  const std::string who = name_ranks(job, {rank});
+  return operation_of_call(is_lock ? OperationKind::kProcessLock : OperationKind::kProcessPipe, call.name, fmt::format("{} ({} {})", call.name, is_lock ? "a lock held by" : sends ? "to" : "from", who));
+}
+
+}  // namespace
+
+void tell_by_other_ends(const JobSnapshot& job, std::vector<Standing>& standings) {
+  const auto by_process = standings_by_process(job, standings);
+  std::vector<std::size_t> next(standings.size(), kNone);
+  for (std::size_t i = 0; i < standings.size(); ++i)
+    if (may_wait_for_a_rank(standings[i])) next[i] = other_end_of(job, by_process, i, standings[i]);
+
+  // Each way ends at a rank that does not wait so, or in a circle of those that do. What was found of a way holds for all that lead into it.
+  enum class Way : std::uint8_t { kUnseen, kOnIt, kHolds, kFails };
+  std::vector<Way> ways(standings.size(), Way::kUnseen);
+  for (std::size_t i = 0; i < standings.size(); ++i) {
+    std::vector<std::size_t> path;
+    std::size_t at = i;
+    for (; next[at] != kNone && ways[at] == Way::kUnseen; at = next[at]) {
+      ways[at] = Way::kOnIt;
+      path.push_back(at);
+    }
+    if (next[at] == kNone) ways[at] = standings[at].waits() || standings[at].stranger ? Way::kFails : Way::kHolds;
+    const Way way = ways[at] == Way::kOnIt ? Way::kHolds : ways[at];
+    for (const std::size_t on : path) ways[on] = way;
+  }
+  for (std::size_t i = 0; i < standings.size(); ++i) {
+    if (next[i] == kNone || ways[i] != Way::kHolds) continue;
+    Standing& s = standings[i];
+    const SyscallInfo& call = *job.ranks[s.rank].threads[s.doing.thread].syscall;
+    s.peer_process = standings[next[i]].rank;
+    s.doing.activity = Activity::kPeerWait;
+    s.inferred = false;
+    s.doing.operation = wait_for(job, call, *s.peer_process);
+  }
+}
+
+}  // namespace rankstacks

@@ -1,0 +1,103 @@
+#include "analyzers/place.h"
+
+#include <fmt/format.h>
+
+#include "analyzers/blocking_calls.h"
+#include "analyzers/names.h"
+#include "analyzers/other_ends.h"
+
+namespace rankstacks {
+
+std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr)) return call->name;
+  std::string name;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kNative || !is_c_library(frame.module)) break;
+    if (frame.function) name = public_libc_name(*frame.function);
+  }
+  return name;
+}
+
+std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread) {
+  for (std::size_t i = 0; i < thread.frames.size(); ++i) {
+    if (is_place(frames[thread.frames[i]], Place::kProcessStart)) return i + 1;
+  }
+  return thread.frames.size();
+}
+
+std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  std::optional<std::size_t> python, native;
+  const std::size_t own = own_frames(job.frames, thread);
+  for (std::size_t i = 0; i < own; ++i) {
+    const Frame& frame = job.frames[thread.frames[i]];
+    if (frame.kind == FrameKind::kPython) {
+      if (!is_library_file(frame.file.value_or("<unknown>"))) return i;
+      if (!python) python = i;
+    } else if (frame.function && is_mpi_function(*frame.function)) {
+      native.reset();   // what stands inside of an MPI call is MPI's, and changes while it spins
+    } else if (!native && frame.function && !is_opaque(frame.module) && !is_interpreter(frame.module) && !is_thread_start(frame)) {
+      native = i;
+    }
+  }
+  return python ? python : native;
+}
+
+bool waits_for_events(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  constexpr std::array<std::string_view, 13> kEventCalls = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "pselect",         "pause",  "sigsuspend", "rt_sigsuspend",
+                                                            "sigwait",    "sigwaitinfo", "sigtimedwait", "rt_sigtimedwait", "accept", "accept4"};
+  const std::string call = blocking_call(job, thread);
+  return is_one_of(call, kSleepCalls) || is_one_of(call, kPollCalls) || is_one_of(call, kEventCalls);
+}
+
+bool is_process_lock(const Frame& frame) { return frame.kind == FrameKind::kNative && base_name(frame.module).starts_with("_multiprocessing."); }
+
+bool writes_output(const ThreadSnapshot& thread) {
+  const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr);
+  if (call == nullptr || (call->name != "write" && call->name != "writev")) return false;
+  if (!call->fd_target) return call->fd == 1 || call->fd == 2;   // a core: where it went is not known, but that it is output
+  const std::string& target = *call->fd_target;
+  return target.starts_with("pipe:") || target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target.starts_with("/dev/console");
+}
+
+std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  const auto index = telling_frame(job, thread);
+  if (!index) return "";
+  const Frame& frame = job.frames[thread.frames[*index]];
+  if (frame.kind == FrameKind::kNative) {
+    const std::string line = frame.file && frame.line ? fmt::format(" at {}:{}", base_name(*frame.file), *frame.line) : "";
+    return fmt::format("{}{} in {}", short_function(*frame.function), line, base_name(frame.module));
+  }
+  const std::string name = frame.qualname ? *frame.qualname : frame.function.value_or("?");
+  return fmt::format("{} at {}:{}", name, base_name(frame.file.value_or("?")), frame.line ? std::to_string(*frame.line) : "?");
+}
+
+Stand stand_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.state == 'T') return Stand::kStopped;
+  if (thread.state == 't') return Stand::kTraced;
+  if (thread.state == 'Z' || thread.state == 'X') return Stand::kDead;
+  if (const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr)) return is_one_of(call->name, kSleepCalls) ? Stand::kSleeping : Stand::kInCall;
+  if (thread.state == 'R') return Stand::kRunning;
+  if (is_one_of(blocking_call(job, thread), kSleepCalls)) return Stand::kSleeping;
+  return thread.state == 'D' ? Stand::kUninterruptible : Stand::kUnknown;
+}
+
+std::string describe_block(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  switch (stand_of(job, thread)) {
+    case Stand::kUnknown: return "";
+    case Stand::kStopped: return "stopped";
+    case Stand::kTraced: return "stopped by a tracer";
+    case Stand::kDead: return "dead";
+    case Stand::kSleeping: return "sleeping";
+    case Stand::kRunning: return "running";
+    case Stand::kUninterruptible: return "in uninterruptible sleep";
+    case Stand::kInCall: break;
+  }
+  const SyscallInfo& call = *thread.syscall;
+  const std::string others = describe_other_ends(job, call);
+  if (call.fd && call.fd_target) return fmt::format("blocked in {}(fd {} -> {}){}", call.name, *call.fd, *call.fd_target, others);
+  if (call.fd) return fmt::format("blocked in {}(fd {}){}", call.name, *call.fd, others);
+  return "blocked in " + call.name + others;
+}
+
+}  // namespace rankstacks

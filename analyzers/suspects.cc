@@ -1,0 +1,109 @@
+#include "analyzers/judge.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "analyzers/coordinates.h"
+#include "analyzers/messengers.h"
+#include "analyzers/verdict_words.h"
+#include "model/rank_set.h"
+
+namespace rankstacks {
+
+namespace {
+
+std::vector<Evidence> evidence_for(const JobSnapshot& job, const Standing& s) {
+  std::vector<Evidence> evidence;
+  if (s.told_by_child) {
+    const ThreadSnapshot& worker = job.ranks[*s.told_by_child].threads[s.child_thread];
+    evidence.push_back({*s.told_by_child, s.child_thread, telling_frame(job, worker).value_or(0)});
+  }
+  const ThreadSnapshot& thread = thread_that_told(job, s);
+  const std::size_t place = s.doing.activity == Activity::kDataLoading ? telling_frame(job, thread).value_or(s.doing.frame) : s.doing.frame;
+  evidence.push_back({s.rank, s.doing.thread, place});
+  // Who holds the lock explains who waits for it.
+  const auto& threads = job.ranks[s.rank].threads;
+  if (s.doing.activity == Activity::kNativeLock && thread.lock_owner)
+    for (std::size_t t = 0; t < threads.size(); ++t)
+      if (threads[t].tid == *thread.lock_owner && t != s.doing.thread && !threads[t].frames.empty()) evidence.push_back({s.rank, t, telling_frame(job, threads[t]).value_or(0)});
+  return evidence;
+}
+
+}  // namespace
+
+std::string Judge::numbers_seen_twice() const {
+  std::set<int> seen, twice;
+  for (const Standing& s : standings_)
+    if (const auto number = job_.ranks[s.rank].rank; number && !s.ended && !s.stranger && !seen.insert(*number).second) twice.insert(*number);
+  if (twice.empty()) return "";
+  return fmt::format("{} {} {}", twice.size() == 1 ? "rank" : "ranks", format_numbers({twice.begin(), twice.end()}), twice.size() == 1 ? "is" : "are");
+}
+
+Verdict Judge::make(VerdictStatus status, std::string summary) const {
+  if (!tally_.strangers.empty())
+    summary += fmt::format("; {} {} not of this job", pids_of(tally_.strangers), tally_.strangers.size() == 1 ? "is" : "are");
+  if (!tally_.failed.empty() && tally_.failed.size() < compared_) summary += fmt::format("; {} could not be read", name_ranks(job_, tally_.failed));
+  if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < compared_) summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
+  if (!tally_.partial.empty()) summary += fmt::format("; {} {} read only in part", name_ranks(job_, tally_.partial), tally_.partial.size() == 1 ? "was" : "were");
+  if (const std::string told = describe_messengers(job_, messengers_); !told.empty()) summary += "; " + told;
+  Verdict verdict;
+  verdict.status = status;
+  verdict.summary = std::move(summary);
+  return verdict;
+}
+
+std::vector<std::size_t> Judge::ranks_of(const std::vector<std::size_t>& standings) const {
+  std::vector<std::size_t> ranks;
+  for (const std::size_t i : standings) ranks.push_back(standings_[i].rank);
+  return ranks;
+}
+
+std::string Judge::sentence(const std::vector<Suspect>& suspects, const std::string& waiting) const {
+  std::vector<std::size_t> like_first, others;
+  for (const Suspect& s : suspects) (s.reason == suspects.front().reason ? like_first : others).push_back(s.rank);
+  std::string text = suspects.front().summary;
+  if (!waiting.empty()) text += " while " + waiting;
+  like_first.erase(like_first.begin());
+  if (!like_first.empty()) {
+    text += fmt::format("; {} likewise", name_ranks(job_, like_first));
+    like_first.push_back(suspects.front().rank);
+    if (const std::string stages = whole_stages(job_, like_first); !stages.empty()) text += fmt::format(" ({})", stages);
+  }
+  std::map<Reason, std::vector<std::size_t>> by_reason;
+  for (const Suspect& s : suspects)
+    if (s.reason != suspects.front().reason) by_reason[s.reason].push_back(s.rank);
+  for (const auto& [reason, ranks] : by_reason) text += fmt::format("; also {} ({})", name_ranks(job_, ranks), to_string(reason));
+  return text;
+}
+
+Suspect Judge::suspect(const Standing& s, Reason reason, double confidence) const {
+  Suspect one;
+  one.rank = s.rank;
+  one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, reason));
+  one.advice = advice_for(job_, s, reason);
+  one.confidence = confidence;
+  if (!job_.ranks[s.rank].threads.empty()) one.evidence = evidence_for(job_, s);
+  std::copy_if(messengers_.begin(), messengers_.end(), std::back_inserter(one.evidence), [&](const Evidence& m) { return m.rank == s.rank; });
+  one.reason = reason;
+  return one;
+}
+
+Verdict Judge::culprits(std::vector<Suspect> suspects, const std::string& waiting) const {
+  std::stable_sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) { return a.confidence > b.confidence; });
+  Verdict verdict = make(VerdictStatus::kCulprit, sentence(suspects, waiting));
+  verdict.suspects = std::move(suspects);
+  return verdict;
+}
+
+std::string Judge::pids_of(const std::vector<std::size_t>& ranks) const {
+  constexpr std::size_t kMost = 8;
+  std::string text = ranks.size() == 1 ? "pid" : "pids";
+  for (std::size_t i = 0; i < ranks.size() && i < kMost; ++i) text += fmt::format("{}{}", i == 0 ? " " : ",", job_.ranks[ranks[i]].pid);
+  return ranks.size() > kMost ? fmt::format("{} and {} more", text, ranks.size() - kMost) : text;
+}
+
+}  // namespace rankstacks

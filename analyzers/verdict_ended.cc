@@ -1,0 +1,141 @@
+#include "analyzers/judge.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "analyzers/coordinates.h"
+#include "analyzers/gpu_health.h"
+#include "analyzers/messengers.h"
+#include "analyzers/verdict_words.h"
+#include "model/rank_set.h"
+
+namespace rankstacks {
+
+std::optional<Verdict> Judge::of_gpu_faults() const {
+  std::vector<Suspect> suspects;
+  std::vector<Standing> others;
+  for (const Standing& s : standings_) {
+    if (s.gpu.exception && !s.stranger) suspects.push_back(suspect(s, Reason::kCrashed, bounded(0.90)));
+    else others.push_back(s);
+  }
+  if (suspects.empty()) return std::nullopt;
+  return culprits(std::move(suspects), describe_waiting(job_, others));
+}
+
+Verdict Judge::of_gpus_alone() const {
+  std::vector<std::size_t> polling, others;
+  for (const std::size_t i : tally_.gpu_only) (standings_[i].gpu.in_collective() ? polling : others).push_back(i);
+  std::vector<Suspect> suspects;
+  std::string text;
+  for (const std::size_t i : others) {
+    const Standing& s = standings_[i];
+    const std::string state = s.gpu.activity == GpuActivity::kKernel ? "runs " + describe_kernel(*s.gpu.kernel) : s.gpu.activity == GpuActivity::kIdle ? "is idle" : "runs a kernel without a name";
+    if (text.empty()) text = fmt::format("the GPU of {} {}", name_ranks(job_, {s.rank}), state);
+    if (s.gpu.activity == GpuActivity::kKernel && !polling.empty()) suspects.push_back(suspect(s, Reason::kGpuWait, bounded(0.65)));
+  }
+  std::string waiting;
+  if (!polling.empty())
+    waiting = fmt::format("{} {} in {} on the GPU", name_ranks(job_, ranks_of(polling)), polling.size() == 1 ? "waits" : "wait", name_collectives(standings_[polling.front()].gpu));
+  if (!suspects.empty()) return culprits(std::move(suspects), waiting);
+  if (!waiting.empty()) text += (text.empty() ? "" : " while ") + waiting;
+  return undecided(text + "; only the state of GPUs is at hand: the stacks of their processes would tell why");
+}
+
+Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
+  std::vector<Suspect> suspects;
+  std::vector<Standing> others;
+  for (const Standing& s : standings_) {
+    if (std::find(crashed.begin(), crashed.end(), s.rank) == crashed.end()) {
+      others.push_back(s);
+      continue;
+    }
+    const RankSnapshot& rank = job_.ranks[s.rank];
+    Suspect one;
+    one.rank = s.rank;
+    one.reason = Reason::kCrashed;
+    one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, Reason::kCrashed));
+    one.advice = fails_on_gpu(rank) ? advice_for_gpu_failure() : advice_for(Reason::kCrashed);
+    one.confidence = bounded(compared_ > 1 ? 0.90 : 0.60);
+    for (std::size_t t = 0; t < rank.threads.size(); ++t)
+      if (rank.threads[t].tid == rank.signal->tid && !rank.threads[t].frames.empty())
+        one.evidence.push_back({s.rank, t, telling_frame(job_, rank.threads[t]).value_or(0)});
+    suspects.push_back(std::move(one));
+  }
+  return culprits(std::move(suspects), describe_waiting(job_, others));
+}
+
+std::optional<Verdict> Judge::of_gpu_failures() const {
+  const std::vector<Evidence> failures = find_gpu_failures(job_);
+  std::vector<Suspect> suspects;
+  std::vector<Standing> others;
+  for (const Standing& s : standings_) {
+    Suspect one;
+    std::copy_if(failures.begin(), failures.end(), std::back_inserter(one.evidence),
+                 [&](const Evidence& e) { return e.rank == s.rank; });
+    if (one.evidence.empty() || s.stranger) {
+      others.push_back(s);
+      continue;
+    }
+    one.rank = s.rank;
+    one.reason = Reason::kException;
+    const ThreadSnapshot& thread = job_.ranks[s.rank].threads[one.evidence.front().thread];
+    one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_gpu_failure(thread));
+    one.advice = advice_for_gpu_failure();
+    one.confidence = bounded(compared_ > 1 ? 0.90 : 0.60);
+    suspects.push_back(std::move(one));
+  }
+  if (suspects.empty() || (compared_ > 1 && suspects.size() == compared_)) return std::nullopt;
+  return culprits(std::move(suspects), describe_waiting(job_, others));
+}
+
+bool Judge::fails_on_gpu(const RankSnapshot& rank) {
+  return std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
+    return thread.tid == rank.signal->tid && thread.exception && thread.exception->cause == ExceptionCause::kOwnGpu;
+  });
+}
+
+std::vector<Suspect> Judge::ended_ranks() const {
+  std::vector<Suspect> suspects;
+  for (const std::size_t r : tally_.ended) {
+    Suspect one;
+    one.rank = r;
+    one.reason = Reason::kMissing;
+    one.summary = fmt::format("rank {} has ended", rank_label(job_.ranks[r]));
+    one.advice = advice_for(Reason::kMissing);
+    one.confidence = bounded(0.70);
+    suspects.push_back(std::move(one));
+  }
+  return suspects;
+}
+
+Verdict Judge::of_ended() const {
+  Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} ended while {}", name_ranks(job_, tally_.ended), tally_.ended.size() == 1 ? "has" : "have", describe_waiting(job_, standings_)));
+  verdict.suspects = ended_ranks();
+  return verdict;
+}
+
+Verdict Judge::of_missing(const std::vector<int>& missing) const {
+  std::vector<Suspect> suspects;
+  constexpr std::size_t kMostSuspects = 64;
+  for (const int number : missing) {
+    if (suspects.size() == kMostSuspects) break;
+    Suspect one;
+    one.rank = SIZE_MAX;
+    one.missing_rank = number;
+    one.reason = Reason::kMissing;
+    one.summary = fmt::format("rank {} is not there", number);
+    one.advice = advice_for(Reason::kMissing);
+    one.confidence = bounded(0.70);
+    suspects.push_back(std::move(one));
+  }
+  const std::string why = tally_.ended.empty() ? "ended, never started, or not looked at" : fmt::format("{} {} ended", pids_of(tally_.ended), tally_.ended.size() == 1 ? "has" : "have");
+  Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} {} not there ({}) while {}", missing.size() == 1 ? "rank" : "ranks", format_numbers(missing), missing.size() == 1 ? "is" : "are", why,
+                                                describe_waiting(job_, standings_)));
+  verdict.suspects = std::move(suspects);
+  return verdict;
+}
+
+}  // namespace rankstacks

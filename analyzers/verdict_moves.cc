@@ -1,0 +1,107 @@
+#include "analyzers/judge.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "analyzers/verdict_words.h"
+#include "model/rank_set.h"
+
+namespace rankstacks {
+
+std::string Judge::moving() const {
+  std::vector<std::size_t> ranks;
+  for (const Standing& s : standings_)
+    if (!s.stranger && s.readable && s.moves()) ranks.push_back(s.rank);
+  return name_ranks(job_, ranks);
+}
+
+std::optional<Verdict> Judge::of_progress() const {
+  const auto moves = [&](std::size_t i) { return standings_[i].moves(); };
+  const bool some_wait_ended = std::any_of(tally_.waiting.begin(), tally_.waiting.end(), moves) ||
+                               std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return standings_[i].left_wait; });
+  if (some_wait_ended) {
+    // A wait that stands still, and that is known to be for a rank that stands still too.
+    for (const WaitClass& waiting : waits_.classes()) {
+      if (!waiting.certain || std::any_of(waiting.members.begin(), waiting.members.end(), moves)) continue;
+      if (std::any_of(waiting.elsewhere.begin(), waiting.elsewhere.end(), [&](std::size_t i) { return !standings_[i].active(); }) || waiting.in_cycle) return std::nullopt;
+    }
+    std::vector<std::size_t> still;
+    for (const std::size_t i : tally_.elsewhere)
+      if (has_own_reason(standings_[i])) still.push_back(i);
+    std::string text = fmt::format("nothing is stuck: {} moved between the looks", moving());
+    if (!still.empty()) text += fmt::format("; {} {}", name_ranks(job_, {standings_[still.front()].rank}), describe_suspect(job_, standings_[still.front()], reason_for(standings_[still.front()])));
+    return make(VerdictStatus::kHealthy, text);
+  }
+  // Those that are waited for count on: slower than the others, and not stuck.
+  const std::vector<std::size_t>& counting = tally_.needed;
+  const bool passed_by = std::any_of(counting.begin(), counting.end(), [&](std::size_t i) { return parting_from_those_it_passed(standings_[i]).has_value(); });
+  if (!counting.empty() && tally_.unknown.empty() && tally_.failed.empty() && !(passed_by && have_looked_long()) &&
+      std::all_of(counting.begin(), counting.end(), [&](std::size_t i) { return standings_[i].counts && !has_own_reason(standings_[i]); })) {
+    const Standing& s = standings_[counting.front()];
+    const bool one = counting.size() == 1;
+    Verdict verdict = make(VerdictStatus::kHealthy, fmt::format("nothing is stuck: {} {} than the others, which wait for {}, and {} on between the looks ({})", name_ranks(job_, ranks_of(counting)),
+                                                                passed_by ? (one ? "is further on" : "are further on") : one ? "is slower" : "are slower", one ? "it" : "them", one ? "counts" : "count",
+                                                                describe_suspect(job_, s, reason_for(s))));
+    if (passed_by) verdict.doubt = Doubt::kPassedBy;
+    return verdict;
+  }
+  // Rank 0 evaluates, logs or saves while the others wait for it: its duty, as long as it moves.
+  if (!tally_.waiting.empty() && tally_.elsewhere.size() == 1 && tally_.unknown.empty() && tally_.failed.empty()) {
+    const Standing& s = standings_[tally_.elsewhere.front()];
+    if (job_.ranks[s.rank].rank == 0 && compared_ > 2 && (s.travels || s.counts) && !has_own_reason(s))
+      return make(VerdictStatus::kHealthy, fmt::format("nothing is stuck at this moment: rank 0 moves ({}), and {}; look again if that takes longer than it should", describe_suspect(job_, s, reason_for(s)),
+                                         describe_waiting(job_, standings_)));
+  }
+  return std::nullopt;
+}
+
+std::optional<Parting> Judge::parting_from_those_it_passed(const Standing& s) const {
+  constexpr std::size_t kMaxClasses = 64;
+  const auto& classes = waits_.classes();
+  for (std::size_t c = 0; c < std::min(classes.size(), kMaxClasses); ++c) {
+    Parting parting = parting_of(s, standings_[classes[c].members.front()]);
+    if (!parting.counter.empty() && parting.count_a > parting.count_b) return parting;
+  }
+  return std::nullopt;
+}
+
+bool Judge::has_own_reason(const Standing& s) {
+  return s.dead_child || s.doing.activity == Activity::kStopped || s.doing.activity == Activity::kDebugger;
+}
+
+bool Judge::runs(const Standing& s) const {
+  if (s.pace != Pace::kUnknown) return s.active();
+  const RankSnapshot& rank = job_.ranks[s.rank];
+  for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+    const Role role = roles_[s.rank][t];
+    if (rank.threads[t].state == 'R' && (role == Role::kMain || role == Role::kAutograd || role == Role::kPython)) return true;
+  }
+  return false;
+}
+
+bool Judge::gloo_is_moving() const {
+  for (const Standing& s : standings_)
+    for (std::size_t t = 0; t < job_.ranks[s.rank].threads.size(); ++t)
+      if ((roles_[s.rank][t] == Role::kGlooLoop || roles_[s.rank][t] == Role::kGlooWorker) && job_.ranks[s.rank].threads[t].state == 'R') return true;
+  return false;
+}
+
+double Judge::span_ms() const {
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const std::size_t i : tally_.elsewhere) {
+    const auto& motion = thread_that_told(job_, standings_[i]).motion;
+    shortest = std::min(shortest, motion ? motion->span_ms : 0);
+  }
+  return shortest;
+}
+
+bool Judge::loop_at_one_place() const {
+  return std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) {
+    // Where processors are short, one that runs has little of them.
+    return standings_[i].pace == Pace::kRuns && (standings_[i].busy || thread_that_told(job_, standings_[i]).state == 'R');
+  });
+}
+
+}  // namespace rankstacks

@@ -1,0 +1,272 @@
+#include "capture/find_ends.h"
+
+#include <algorithm>
+#include <asm/unistd_64.h>
+#include <charconv>
+#include <chrono>
+#include <fmt/format.h>
+#include <map>
+#include <set>
+#include <string_view>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <utility>
+
+#include "base/deadline.h"
+#include "base/unattended.h"
+#include "capture/tcp_ends.h"
+#include "target/descriptor_info.h"
+#include "target/file_locks.h"
+#include "target/holders.h"
+#include "target/proc.h"
+#include "target/unix_peers.h"
+
+namespace rankstacks {
+namespace {
+
+using What = Awaited::What;
+
+// Of the job's processes, and of all others: some 2 µs a descriptor.
+constexpr std::size_t kMostProcesses = 4096, kMostDescriptors = 200'000;
+constexpr std::chrono::milliseconds kLongestSearch{300};
+
+// What is known of one thread before descriptors are looked through, and what they are asked.
+struct Sought {
+  EndKind kind = EndKind::kPipe;
+  std::set<Pid> known;
+  std::vector<Holders::Question> questions;
+  std::map<Holders::Question, Pid> takers;   // of locks: who asked for it, which need not be who holds it now
+  std::optional<std::string> other_host;
+};
+
+// It is in another call than the one that was seen. One that runs may be on its way back into it: it was stopped a moment ago.
+bool has_moved_on(const BlockedThread& thread) {
+  const auto now = proc::waiting_registers(thread.pid, thread.tid);
+  if (!now) return false;
+  return (now->orig_rax != thread.awaited.number && now->orig_rax != __NR_restart_syscall) || (*now)[kRdi] != thread.awaited.first_argument;
+}
+
+// The numbers of a process in the pid namespaces that it is in, from that of /proc on.
+std::vector<Pid> numbers_of(Pid pid) {
+  constexpr std::string_view kKey = "\nNSpid:";
+  const auto text = proc::read_file(fmt::format("/proc/{}/status", pid));
+  const std::size_t at = text ? text->find(kKey) : std::string::npos;
+  std::vector<Pid> numbers;
+  if (at == std::string::npos) return numbers;
+  std::string_view line = std::string_view(*text).substr(at + kKey.size());
+  line = line.substr(0, line.find('\n'));
+  while (!line.empty()) {
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(" \t")));
+    Pid number = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
+    if (error != std::errc()) break;
+    numbers.push_back(number);
+    line.remove_prefix(static_cast<std::size_t>(end - line.data()));
+  }
+  return numbers;
+}
+
+bool is_child(Pid child, Pid parent) {
+  const auto stat = proc::stat_of(child);
+  return stat && stat->parent == parent;
+}
+
+// By the number that it has for its parent.
+std::optional<Pid> find_child(Pid parent, Pid number, const Deadline& deadline) {
+  const std::size_t depth = numbers_of(parent).size();
+  if (depth <= 1) return is_child(number, parent) ? std::optional(number) : std::nullopt;
+  for (const Pid pid : proc::processes()) {
+    if (deadline.passed()) break;
+    if (!is_child(pid, parent)) continue;
+    const auto numbers = numbers_of(pid);
+    if (numbers.size() >= depth && numbers[depth - 1] == number) return pid;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> socket_inode(std::string_view link) {
+  constexpr std::string_view kPrefix = "socket:[";
+  std::uint64_t inode = 0;
+  if (!link.starts_with(kPrefix)) return std::nullopt;
+  const auto [end, error] = std::from_chars(link.data() + kPrefix.size(), link.data() + link.size(), inode);
+  return error == std::errc() && std::string_view(end, static_cast<std::size_t>(link.data() + link.size() - end)) == "]" ? std::optional(inode) : std::nullopt;
+}
+
+// Turns each wait into questions; tables are read once, when the first wait needs them.
+class Seeker {
+ public:
+  Seeker(Holders& holders, const Deadline& deadline) : holders_(holders), deadline_(deadline) {}
+
+  Sought seek(const BlockedThread& thread) {
+    Sought sought;
+    if (has_moved_on(thread)) return sought;
+    const Awaited& awaited = thread.awaited;
+    switch (awaited.what) {
+      case What::kChild:
+        sought.kind = EndKind::kChild;
+        if (const auto child = find_child(thread.pid, awaited.child, deadline_)) sought.known.insert(*child);
+        break;
+      case What::kFlock: seek_lock(thread, FileLock::Kind::kFlock, sought); break;
+      case What::kRecordLock: seek_lock(thread, FileLock::Kind::kRecord, sought); break;
+      case What::kOpenFileLock: seek_lock(thread, FileLock::Kind::kOpenFile, sought); break;
+      case What::kEvents: seek_watched(thread.pid, awaited.fd, sought); break;
+      case What::kInput: seek_end(thread.pid, awaited.fd, true, sought); break;
+      case What::kOutput: seek_end(thread.pid, awaited.fd, false, sought); break;
+    }
+    return sought;
+  }
+
+ private:
+  // An epoll descriptor that watches one alone.
+  void seek_watched(Pid pid, int fd, Sought& sought) {
+    const auto info = descriptor_info(pid, fd);
+    if (!info || info->watched.size() != 1) return;
+    const DescriptorInfo::Watched& only = info->watched.front();
+    const auto file = descriptor_info(pid, only.fd);
+    if (!file || (file->inode && only.inode && *file->inode != *only.inode)) return;
+    seek_end(pid, only.fd, (only.events & (EPOLLIN | EPOLLPRI | EPOLLRDNORM)) != 0 || (only.events & (EPOLLOUT | EPOLLWRNORM)) == 0, sought);
+  }
+
+  void seek_end(Pid pid, int fd, bool input, Sought& sought) {
+    const auto link = proc::read_link(fmt::format("/proc/{}/fd/{}", pid, fd));
+    if (!link) return;
+    if (link->starts_with("pipe:[")) {
+      sought.questions.push_back(input ? holders_.who_writes_pipe(*link) : holders_.who_reads_pipe(*link));
+    } else if (const auto inode = socket_inode(*link)) {
+      sought.kind = EndKind::kSocket;
+      seek_socket(pid, *inode, sought);
+    } else if (*link == "anon_inode:[pidfd]" || link->starts_with("pidfd:[")) {
+      sought.kind = EndKind::kChild;
+      if (const auto info = descriptor_info(pid, fd); info && info->process) sought.known.insert(*info->process);
+    } else if (link->starts_with('/')) {
+      if (const auto file = identity_of(pid, fd); file && file->is_fifo) sought.questions.push_back(holders_.who_opened_fifo(std::string(name_in(*link)), *file, input));
+    }
+  }
+
+  void seek_socket(Pid pid, std::uint64_t inode, Sought& sought) {
+    std::uint64_t other = 0;
+    if (const auto peer = unix_peers_.peer_of(inode)) {
+      other = *peer;
+    } else {
+      const std::string network = proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
+      auto found = networks_.find(network);
+      if (found == networks_.end()) found = networks_.emplace(network, tcp_ends_of(pid)).first;
+      const TcpEnds::End end = found->second.of(inode);
+      other = end.inode;
+      sought.other_host = end.other_host;
+    }
+    if (other != 0) sought.questions.push_back(holders_.who_has_socket(other));
+  }
+
+  void seek_lock(const BlockedThread& thread, FileLock::Kind kind, Sought& sought) {
+    sought.kind = EndKind::kLock;
+    const auto link = proc::read_link(fmt::format("/proc/{}/fd/{}", thread.pid, thread.awaited.fd));
+    const auto info = descriptor_info(thread.pid, thread.awaited.fd);
+    if (!link || !info) return;
+    if (!locks_) {
+      const auto text = proc::read_file("/proc/locks");
+      locks_ = parse_file_locks(text ? *text : "");
+    }
+    for (const FileLock& lock : locks_in_the_way(*locks_, awaited_locks(*locks_, kind, thread.pid, info->inode))) {
+      if (lock.kind == FileLock::Kind::kRecord) {
+        if (lock.pid > 0) sought.known.insert(lock.pid);
+        continue;
+      }
+      const auto question = holders_.who_has_lock(std::string(name_in(*link)), lock);
+      sought.questions.push_back(question);
+      if (lock.pid > 0) sought.takers[question] = lock.pid;
+    }
+  }
+
+  Holders& holders_;
+  const Deadline& deadline_;
+  UnixPeers unix_peers_;
+  std::map<std::string, TcpEnds> networks_;
+  std::optional<std::vector<FileLock>> locks_;
+};
+
+// Somebody but its own process has what the thread asks for.
+bool is_answered(const Holders& holders, Holders::Question question, Pid own) {
+  const auto& found = holders.of(question);
+  return found.size() > (found.contains(own) ? 1u : 0u);
+}
+
+void close_answered(Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought) {
+  std::set<Holders::Question> left, all;
+  for (std::size_t i = 0; i < threads.size(); ++i)
+    for (const auto question : sought[i].questions) {
+      all.insert(question);
+      if (!is_answered(holders, question, threads[i].pid)) left.insert(question);
+    }
+  for (const auto question : all)
+    if (!left.contains(question)) holders.close(question);
+}
+
+// All processes but the job's and the tool's own, those first that the job's are below.
+std::vector<Pid> other_processes(const std::vector<Pid>& job) {
+  std::set<Pid> above;
+  for (Pid pid : job) {
+    constexpr int kMostLevels = 64;
+    for (int level = 0; level < kMostLevels && pid > 0; ++level) {
+      const auto stat = proc::stat_of(pid);
+      pid = stat ? stat->parent : 0;
+      if (pid == 0 || !above.insert(pid).second) break;
+    }
+  }
+  const std::set<Pid> known(job.begin(), job.end());
+  std::vector<Pid> others = proc::processes();
+  std::erase_if(others, [&](Pid pid) { return pid == tool_pid() || pid == getpid() || known.contains(pid); });
+  std::stable_partition(others.begin(), others.end(), [&](Pid pid) { return above.contains(pid); });
+  return others;
+}
+
+// False: some process could not be looked through, and may be the one.
+bool search(Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought, const std::vector<Pid>& job) {
+  const auto budget = [] { return Holders::Budget{kMostProcesses, kMostDescriptors, DeadlineCheck(Deadline::after(kLongestSearch))}; };
+  if (!holders.any_open()) return true;
+  Holders::Budget of_job = budget();
+  for (const Pid pid : job) holders.look_through(pid, of_job);
+  close_answered(holders, threads, sought);
+  if (!holders.any_open()) return true;
+  Holders::Budget of_others = budget();
+  for (const Pid pid : other_processes(job)) holders.look_through(pid, of_others);
+  const auto kernels = [](Pid pid) {
+    const auto stat = proc::stat_of(pid);
+    return !stat || stat->kernel_thread();
+  };
+  return !of_job.over && !of_others.over && std::all_of(holders.refused().begin(), holders.refused().end(), kernels);
+}
+
+FoundEnds found_of(const BlockedThread& thread, Sought& sought, const Holders& holders, bool all_seen) {
+  FoundEnds found{.kind = sought.kind, .others = {}, .own_end = false, .other_host = std::move(sought.other_host)};
+  std::set<Pid> pids = std::move(sought.known);
+  for (const auto question : sought.questions) {
+    const auto& of_question = holders.of(question);
+    pids.insert(of_question.begin(), of_question.end());
+    const auto taker = sought.takers.find(question);
+    if (of_question.empty() && taker != sought.takers.end() && holders.refused().contains(taker->second)) pids.insert(taker->second);
+  }
+  // The tool's workers share its descriptors, and are its children.
+  std::erase_if(pids, [](Pid pid) { return pid == tool_pid() || is_child(pid, tool_pid()); });
+  const bool alone = pids.size() == 1 && pids.contains(thread.pid) && (all_seen || sought.questions.empty());
+  if (!alone) found.own_end = pids.erase(thread.pid) > 0;
+  for (const Pid pid : pids)
+    if (found.others.size() < SyscallInfo::kMostOthers) found.others.push_back(pid);
+  return found;
+}
+
+}  // namespace
+
+std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, const std::vector<Pid>& job) {
+  Holders holders;
+  const Deadline deadline = Deadline::after(kLongestSearch);
+  Seeker seeker(holders, deadline);
+  std::vector<Sought> sought;
+  for (const BlockedThread& thread : threads) sought.push_back(deadline.passed() ? Sought{} : seeker.seek(thread));
+  const bool all_seen = search(holders, threads, sought, job);
+  std::vector<FoundEnds> found;
+  for (std::size_t i = 0; i < threads.size(); ++i) found.push_back(found_of(threads[i], sought[i], holders, all_seen));
+  return found;
+}
+
+}  // namespace rankstacks

@@ -1,0 +1,30 @@
+// Who is at the other end of what threads are blocked on, by /proc and sock_diag(7), while all processes run. The job's own processes are looked through
+// first; all others of the machine only for what is left then.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/snapshot.h"
+#include "target/awaited.h"
+
+namespace rankstacks {
+
+struct BlockedThread {
+  Pid pid = 0;
+  Tid tid = 0;
+  Awaited awaited;
+};
+
+struct FoundEnds {
+  EndKind kind = EndKind::kPipe;
+  std::vector<Pid> others;                 // as SyscallInfo::others
+  bool own_end = false;
+  std::optional<std::string> other_host;
+};
+
+// What is found of each thread. To be called by a worker that can be given up (base/unattended.h).
+std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, const std::vector<Pid>& job);
+
+}  // namespace rankstacks

@@ -1,0 +1,62 @@
+// The other end of a TCP connection, where it is on this machine: the socket that has the two addresses the other way round. By the tables of
+// /proc/PID/net, which are those of one network namespace.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "nccl/socket_owner.h"
+
+namespace rankstacks {
+
+// The addresses of a network namespace, by /proc/PID/net/fib_trie (networks of which every address is its own: "/8 host LOCAL") and if_inet6.
+class OwnAddresses {
+ public:
+  OwnAddresses(std::string_view fib_trie, std::string_view if_inet6);
+  // Nothing: the tables do not tell.
+  std::optional<bool> has(const SocketAddress& address) const;
+
+ private:
+  struct Network {
+    std::uint32_t address = 0;   // in host order
+    int prefix = 32;
+  };
+  std::vector<Network> v4_;
+  std::vector<std::array<std::uint8_t, 16>> v6_;
+  bool knows_v4_ = false, knows_v6_ = false;
+};
+
+class TcpEnds {
+ public:
+  TcpEnds(std::vector<TcpSocket> sockets, OwnAddresses own);
+
+  struct End {
+    std::uint64_t inode = 0;                 // of the other socket, or of the one that listens for a connection which nobody has accepted yet; 0: not told
+    std::optional<std::string> other_host;   // its address, which is none of this network namespace
+  };
+  End of(std::uint64_t inode) const;
+
+ private:
+  std::uint64_t listener_at(const SocketAddress& address) const;
+
+  using Ends = std::pair<SocketAddress, SocketAddress>;
+  struct Hash {
+    std::size_t operator()(const Ends& ends) const;
+  };
+  std::vector<TcpSocket> sockets_;
+  OwnAddresses own_;
+  std::unordered_map<std::uint64_t, std::size_t> by_inode_;
+  std::unordered_map<Ends, std::size_t, Hash> by_ends_;
+  std::vector<std::size_t> listening_;
+};
+
+// Of the network namespace that the process is in.
+TcpEnds tcp_ends_of(Pid pid);
+
+}  // namespace rankstacks

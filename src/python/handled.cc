@@ -1,0 +1,262 @@
+#include "python/handled.h"
+
+#include <algorithm>
+
+#include "python/objects.h"
+#include "python/values.h"
+
+namespace rankstacks::python {
+namespace {
+
+constexpr std::size_t kLongestTypeName = 256;
+constexpr std::size_t kLikelyTypeName = 64;
+constexpr std::size_t kMostCodeText = 16u << 20;    // bytes of names and line tables: beyond these there are no places
+constexpr Address kStackRefTags = 3;                // 3.14+: low bits of a _PyStackRef
+constexpr Address kPointerAlignment = 8;
+
+// Entries of a traceback in which the thread's own frame is looked for. It is the first, unless the exception is
+// handled twice: what handles it further in adds an entry of its own, and an exception can be handed on to other
+// threads.
+constexpr std::size_t kMostComparedEntries = 8;
+
+Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
+
+// One entry of a traceback.
+struct Entry {
+  Address frame = 0;               // the frame object
+  std::int32_t instruction = 0, line = 0;
+};
+
+// One thread on its way.
+struct Walk {
+  ThreadState* thread = nullptr;
+  Address next = 0;                // an item, then an entry of the traceback
+  std::size_t count = 0;           // of them
+  Address exception = 0, traceback = 0;
+  std::optional<Entry> handler, raised;
+  bool whole = false;              // the traceback's end was reached
+  Address frame = 0;               // the handler's, where it is one of the thread's
+  std::optional<std::uint32_t> handler_code, raised_code;
+};
+
+class HandledReader {
+ public:
+  HandledReader(const Target& target, const Layout& layout, State& state)
+      : target_(target),
+        layout_(layout),
+        state_(state),
+        objects_(target, layout),
+        codes_(target, layout, kMostCodeText) {}
+
+  void read(std::span<const Address> items) {
+    find_exceptions(items);
+    if (walks_.empty()) return;
+    read_exceptions();
+    follow_tracebacks();
+    read_places();
+  }
+
+ private:
+  // Side by side: each round fetches the next item of every thread in one batch. Threads that handle nothing are
+  // dropped.
+  void find_exceptions(std::span<const Address> items) {
+    const std::size_t size = span_of({layout_.exc_item_value, layout_.exc_item_traceback, layout_.exc_item_previous});
+    std::vector<Walk> open;
+    for (std::size_t i = 0; i < std::min(items.size(), state_.threads.size()); ++i)
+      open.push_back({.thread = &state_.threads[i], .next = items[i]});
+    std::size_t left = kMostExcItemsInAll;
+    while (!open.empty()) {
+      std::erase_if(open, [&](const Walk& w) { return !may_be_at(w.next) || w.count >= kMostExcItems; });
+      if (open.size() > left) open.resize(left);
+      left -= open.size();
+      std::vector<Range> ranges;
+      for (const Walk& w : open) ranges.push_back(range_of(w.next, size));
+      if (!ranges.empty()) target_.prefetch(ranges);
+      std::vector<Address> values;
+      for (Walk& w : open) {
+        StructCopy item;
+        const bool read = item.read(target_, w.next, size);
+        ++w.count;
+        w.exception = item.get<Address>(layout_.exc_item_value);
+        w.traceback = item.get<Address>(layout_.exc_item_traceback);
+        w.next = read ? item.get<Address>(layout_.exc_item_previous) : 0;
+        if (w.exception != 0) values.push_back(w.exception);
+      }
+      objects_.prefetch(values);
+      for (Walk& w : open) {
+        if (w.exception == 0) continue;
+        if (objects_.kind(w.exception) == ObjectKind::kException) {
+          walks_.push_back(w);
+          w.next = 0;
+        } else if (!objects_.may_be(w.exception, ObjectKind::kNone)) {
+          w.next = 0;   // no item
+        }
+      }
+    }
+  }
+
+  static bool may_be_at(Address address) { return address != 0 && address % kPointerAlignment == 0; }
+  Address word_at(Address address) const { return target_.read_value<Address>(address).value_or(0); }
+  Address type_of(Address object) const { return word_at(object + layout_.object_type); }
+
+  // Their types' names and their messages.
+  void read_exceptions() {
+    std::vector<Range> ranges;
+    const std::size_t size = span_of({layout_.exception_args, layout_.exception_traceback});
+    for (const Walk& w : walks_) {
+      ranges.push_back(range_of(w.exception, size));
+      ranges.push_back(range_of(word_at(type_of(w.exception) + layout_.type_name), kLikelyTypeName));
+    }
+    target_.prefetch(ranges);
+    std::vector<Address> args, arguments;
+    for (Walk& w : walks_) {
+      args.push_back(word_at(w.exception + layout_.exception_args));
+      if (layout_.exc_item_traceback == kAbsent) w.traceback = word_at(w.exception + layout_.exception_traceback);
+    }
+    std::vector<Address> tuples = args;
+    std::erase(tuples, Address{0});
+    objects_.prefetch(tuples);
+    for (Address& tuple : args) {
+      const auto items = objects_.tuple(tuple, 1);
+      tuple = items && items->size() == 1 ? items->front() : 0;
+      if (tuple != 0) arguments.push_back(tuple);
+    }
+    objects_.prefetch(arguments);
+    ranges.clear();
+    const std::size_t likely = layout_.string_compact_data + kLongestMessage * sizeof(char32_t);
+    for (const Address argument : arguments) ranges.push_back(range_of(argument, likely));
+    if (!ranges.empty()) target_.prefetch(ranges);
+    for (std::size_t i = 0; i < walks_.size(); ++i) {
+      Handled& handled = walks_[i].thread->handles.emplace();
+      const Address name = word_at(type_of(walks_[i].exception) + layout_.type_name);
+      handled.type = target_.read_c_string(name, kLongestTypeName).value_or("");
+      if (objects_.kind(args[i]) == ObjectKind::kString) handled.message = codes_.beginning(args[i], kLongestMessage);
+    }
+  }
+
+  // Side by side again. Each entry is read; of the frames only those that are looked for.
+  void follow_tracebacks() {
+    const std::size_t size = span_of(
+        {layout_.traceback_next, layout_.traceback_frame, layout_.traceback_instruction, layout_.traceback_line});
+    std::vector<Walk*> open;
+    for (Walk& w : walks_) {
+      w.next = w.traceback;
+      w.count = 0;
+      open.push_back(&w);
+    }
+    std::size_t left = kMostTracebackEntriesInAll;
+    while (!open.empty()) {
+      std::erase_if(open, [&](const Walk* w) { return !may_be_at(w->next) || w->count >= kMostTracebackEntries; });
+      if (open.size() > left) open.resize(left);
+      left -= open.size();
+      std::vector<Address> entries;
+      for (const Walk* w : open) entries.push_back(w->next);
+      objects_.prefetch(entries);
+      std::vector<Walk*> to_compare;
+      std::vector<Address> frames;
+      for (Walk* w : open) {
+        StructCopy copy;
+        // None: a traceback that was set so.
+        if (!objects_.may_be(w->next, ObjectKind::kTraceback) || !copy.read(target_, w->next, size)) {
+          w->next = 0;
+          continue;
+        }
+        w->raised = Entry{copy.get<Address>(layout_.traceback_frame),
+                          copy.get<std::int32_t>(layout_.traceback_instruction),
+                          copy.get<std::int32_t>(layout_.traceback_line)};
+        if (!w->handler) w->handler = w->raised;
+        ++w->count;
+        if (w->frame == 0 && w->count <= kMostComparedEntries) {
+          to_compare.push_back(w);
+          frames.push_back(w->raised->frame);
+        }
+        w->next = copy.get<Address>(layout_.traceback_next);
+        w->whole = w->next == 0;
+      }
+      objects_.prefetch(frames);
+      for (Walk* w : to_compare) {
+        const Address frame = frame_of(*w->raised);
+        if (frame == 0 || !is_of(*w->thread, frame)) continue;
+        w->handler = w->raised;
+        w->frame = frame;
+      }
+    }
+  }
+
+  // The frame itself, as RawFrame::address has it. 0: it is none. That of a function that has returned lies in its
+  // frame object.
+  Address frame_of(const Entry& entry) {
+    if (!objects_.may_be(entry.frame, ObjectKind::kFrame)) return 0;
+    if (layout_.frame_object_frame == kAbsent) return entry.frame;
+    return word_at(entry.frame + layout_.frame_object_frame);
+  }
+
+  static bool is_of(const ThreadState& thread, Address frame) {
+    return std::any_of(thread.runs.begin(), thread.runs.end(), [&](const Run& run) {
+      return std::any_of(run.frames.begin(), run.frames.end(), [&](const RawFrame& f) { return f.address == frame; });
+    });
+  }
+
+  // The code object of an entry's frame.
+  std::optional<std::uint32_t> code_of(const std::optional<Entry>& entry) {
+    const Address frame = entry ? frame_of(*entry) : 0;
+    auto code = frame != 0 ? target_.read_value<Address>(frame + layout_.frame_code) : std::nullopt;
+    if (!code) return std::nullopt;
+    if (layout_.minor >= 14) *code &= ~kStackRefTags;
+    return codes_.add(*code);
+  }
+
+  void read_places() {
+    std::vector<Address> objects;
+    for (Walk& w : walks_) {
+      if (!w.whole) w.raised.reset();   // the last that was read is not the last there is
+      for (const auto& entry : {w.handler, w.raised})
+        if (entry) objects.push_back(entry->frame);
+    }
+    objects_.prefetch(objects);
+    std::vector<Range> ranges;
+    for (const Walk& w : walks_) {
+      for (const auto& entry : {w.handler, w.raised}) {
+        const Address frame = entry ? frame_of(*entry) : 0;
+        if (frame != 0) ranges.push_back(range_of(frame, layout_.frame_code + sizeof(Address)));
+      }
+    }
+    if (!ranges.empty()) target_.prefetch(ranges);
+    for (Walk& w : walks_) {
+      w.handler_code = code_of(w.handler);
+      w.raised_code = code_of(w.raised);
+    }
+    codes_.read_all();
+    for (Walk& w : walks_) {
+      Handled& handled = *w.thread->handles;
+      handled.frame = w.frame;
+      handled.handler = place_of(w.handler, w.handler_code);
+      handled.raised = place_of(w.raised, w.raised_code);
+    }
+  }
+
+  std::optional<Handled::Place> place_of(const std::optional<Entry>& entry, std::optional<std::uint32_t> index) {
+    if (!entry || !index || codes_.body(*index).kind != CodeReader::Kind::kCode) return std::nullopt;
+    const Code& code = codes_.codes()[*index];
+    Handled::Place place{.function = code.name, .file = code.file, .qualname = code.qualname, .line = {}};
+    constexpr int kFirstByInstruction = 11;
+    if (entry->line >= 0) place.line = entry->line;
+    else if (layout_.minor >= kFirstByInstruction) place.line = line_in(code, layout_.minor, entry->instruction);
+    return place;
+  }
+
+  const Target& target_;
+  const Layout& layout_;
+  State& state_;
+  ObjectReader objects_;
+  CodeReader codes_;               // of tracebacks alone, so that what cannot be read of them is no frame's damage
+  std::vector<Walk> walks_;        // of the threads that handle something
+};
+
+}  // namespace
+
+void read_handled_exceptions(const Target& target, const Layout& layout, std::span<const Address> items, State& state) {
+  HandledReader(target, layout, state).read(items);
+}
+
+}  // namespace rankstacks::python

@@ -1,0 +1,37 @@
+// What /proc/PID/fdinfo/N says of a descriptor, as far as it is used here. Format: proc(5), Documentation/filesystems/proc.rst 3.8.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/types.h"
+#include "target/file_locks.h"
+
+namespace rankstacks {
+
+struct DescriptorInfo {
+  // A descriptor that an epoll descriptor watches.
+  struct Watched {
+    int fd = -1;
+    std::uint32_t events = 0;
+    std::optional<std::uint64_t> inode = {};   // of the file that was meant: another may have the number by now
+    bool operator==(const Watched&) const = default;
+  };
+  std::optional<int> access;            // O_RDONLY, O_WRONLY, O_RDWR
+  std::optional<std::uint64_t> inode;   // Linux 5.14 and later
+  std::vector<FileLock> locks;          // held through it
+  std::vector<Watched> watched;
+  std::optional<Pid> process;           // of a pidfd; nothing: it has ended
+
+  bool reads() const;
+  bool writes() const;
+};
+
+DescriptorInfo parse_descriptor_info(std::string_view text);
+
+// Nothing: the process may not be looked at, or has no such descriptor.
+std::optional<DescriptorInfo> descriptor_info(Pid pid, int fd);
+
+}  // namespace rankstacks

@@ -1,0 +1,82 @@
+// Waits for another rank by a pipe, a socket or a lock of the job's own, told by who is at the other end.
+#include <catch2/catch.hpp>
+
+#include <map>
+
+#include "analyzers/analysis.h"
+#include "support/literal_job.h"
+
+using namespace rankstacks;
+using namespace rankstacks::testing;
+
+namespace {
+
+Stack in_ring() { return Stack{libc("recv"), py("average", "/home/u/ring.py", 34)} + in_main(20); }
+Stack at_work() { return Stack{nat("simulate()", "/home/u/engine.so"), py("step", "/home/u/ring.py", 44)} + in_main(18); }
+
+// It waits for what `others` have the other end of.
+void blocked(RankSnapshot& rank, std::vector<Pid> others, const std::string& call = "recvfrom", EndKind kind = EndKind::kSocket) {
+  SyscallInfo info;
+  info.name = call;
+  info.fd = 5;
+  for (const Pid pid : others) info.others.push_back({.pid = pid, .kind = kind, .command = {}});
+  rank.threads[0].syscall = std::move(info);
+}
+
+Verdict verdict_of(const LiteralJob& literal) { return analyze(literal.job).verdict; }
+
+std::map<int, std::string> accused(const LiteralJob& literal) {
+  std::map<int, std::string> reasons;
+  for (const Suspect& s : verdict_of(literal).suspects) reasons[*literal.job.ranks[s.rank].rank] = to_string(s.reason);
+  return reasons;
+}
+using Accused = std::map<int, std::string>;
+
+Pid pid_of(int rank) { return 100 + rank; }   // as LiteralJob numbers processes
+
+}  // namespace
+
+TEST_CASE("a ring of sockets leads to the rank that is at work") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(r, 4, r == 2 ? at_work() : in_ring(), r == 2 ? 'R' : 'S');
+    if (r != 2) blocked(rank, {pid_of((r + 3) % 4)});
+  }
+  CHECK(accused(literal) == Accused{{2, "user-code"}});
+  CHECK(verdict_of(literal).reference == kFromGroups);
+}
+
+TEST_CASE("all of a ring wait: nobody differs") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) blocked(literal.rank(r, 4, in_ring()), {pid_of((r + 3) % 4)});
+  const Verdict v = verdict_of(literal);
+  CHECK(v.status == VerdictStatus::kSymmetric);
+  CHECK(v.suspects.empty());
+}
+
+TEST_CASE("a file lock that a rank holds") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r < 2 ? waits_in_all_reduce() : r == 2 ? Stack{libc("flock"), py("read_cache", "/home/u/cache.py", 7)} + in_main(12) : Stack{libc("clock_nanosleep"), py("write_cache", "/home/u/cache.py", 20)} + in_main(12));
+  blocked(literal.job.ranks[2], {pid_of(3)}, "flock", EndKind::kLock);
+  CHECK(accused(literal) == Accused{{3, "user-code"}});
+}
+
+TEST_CASE("what is no wait for another rank") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? in_ring() : waits_in_all_reduce());
+  RankSnapshot& rank = literal.job.ranks[2];
+  SECTION("a server in a rank that has arrived: it is what the others lack") { blocked(rank, {pid_of(0)}); }
+  SECTION("several ranks have the other end") { blocked(rank, {pid_of(0), pid_of(1)}); }
+  SECTION("a process outside of the job has it as well") { blocked(rank, {pid_of(3), 9}); }
+  SECTION("its own other thread may write there") {
+    blocked(rank, {pid_of(3)});
+    rank.threads[0].syscall->own_end = true;
+  }
+  SECTION("another machine's process of that number") {
+    literal.job.ranks[3].host = "node-b";
+    blocked(rank, {pid_of(3)});
+  }
+  const auto suspects = accused(literal);
+  REQUIRE(suspects.size() == 1);
+  CHECK(suspects.contains(2));
+}

@@ -1,0 +1,266 @@
+// The exceptions that threads handle, in memory built by hand, sound and damaged, of every version.
+#include <catch2/catch.hpp>
+
+#include "debug_offsets.h"
+#include "fake_interpreter.h"
+#include "python/handled.h"
+
+using namespace rankstacks;
+using namespace rankstacks::testing;
+using python::Handled;
+
+namespace {
+
+constexpr Address kNowhere = 0x7777'7777'0000;
+
+FakeInterpreter interpreter_of(int which) {
+  if (which == 13) return FakeInterpreter(kDebugOffsets_3_13_0);
+  if (which == 14) return FakeInterpreter(kDebugOffsets_3_14_10);
+  if (which == 15) return FakeInterpreter(kDebugOffsets_3_15_2);
+  if (which == 16) return FakeInterpreter(kDebugOffsets_3_14_10t);   // free-threaded
+  return FakeInterpreter(python::Version{3, which, 9, ""});
+}
+
+// One thread with one frame, which handles an exception that a function, now gone, has raised.
+struct Scene {
+  explicit Scene(int which) : fake(interpreter_of(which)) {
+    const auto& layout = fake.layout();
+    const bool has_shims = layout.frame_owner != python::kAbsent && layout.frame_is_entry == python::kAbsent;
+    code = fake.code("train", 3);
+    frame = fake.frame(code, has_shims ? fake.shim(0, FakeInterpreter::kCStack) : 0);
+    if (layout.frame_is_entry != python::kAbsent) fake.mark_entry(frame);
+    thread = fake.thread(0x7000, frame);
+    step = fake.code("step", 7);
+    gone = fake.frame_object(fake.frame(step, 0));
+    raised = fake.traceback(gone, 0, 34);
+    handler = fake.traceback(fake.frame_object(frame), raised, 12);
+    message = fake.string("loss is NaN");
+    args = fake.tuple({message});
+    error = fake.exception(args, handler);
+    fake.set_handled(thread, error);
+  }
+
+  // Nothing of it may be a problem.
+  std::optional<Handled> read() const {
+    const auto state = fake.read();
+    REQUIRE(state.has_value());
+    CHECK(state->problems.empty());
+    CHECK_FALSE(state->partial);
+    REQUIRE(state->threads.size() == 1);
+    CHECK(state->threads[0].problems.empty());
+    return state->threads[0].handles;
+  }
+
+  // Another traceback, in the exception and, up to 3.10, in what the thread keeps.
+  void set_traceback(Address traceback) {
+    fake.set(error + fake.layout().exception_traceback, traceback);
+    fake.set_handled(thread, error);
+  }
+
+  bool has_qualname() const { return fake.layout().code_qualname != python::kAbsent; }
+  Handled::Place place(const std::string& function, std::optional<int> line) const {
+    return {function, "/x/" + function + ".py", has_qualname() ? std::optional(function) : std::nullopt, line};
+  }
+
+  FakeInterpreter fake;
+  Address code = 0, step = 0, frame = 0, thread = 0, gone = 0, raised = 0, handler = 0, message = 0, args = 0, error = 0;
+};
+
+}  // namespace
+
+TEST_CASE("an exception that a thread handles") {
+  const Scene scene(GENERATE(6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16));
+  const auto handled = scene.read();
+  REQUIRE(handled.has_value());
+  CHECK(handled->type == "RuntimeError");
+  CHECK(handled->message == "loss is NaN");
+  CHECK(handled->frame == scene.frame);
+  CHECK(handled->handler == scene.place("train", 12));
+  CHECK(handled->raised == scene.place("step", 34));
+}
+
+TEST_CASE("lines that the traceback leaves open are told by its instruction from 3.11 on") {
+  Scene scene(GENERATE(6, 10, 11, 12, 13, 14, 15, 16));
+  scene.fake.set<std::int32_t>(scene.raised + scene.fake.layout().traceback_line, -1);
+  const bool by_instruction = scene.fake.layout().minor >= 11;
+  CHECK(scene.read()->raised == scene.place("step", by_instruction ? std::optional(7) : std::nullopt));
+  scene.fake.set<std::int32_t>(scene.raised + scene.fake.layout().traceback_instruction, 100'000);
+  CHECK(scene.read()->raised == scene.place("step", std::nullopt));
+}
+
+TEST_CASE("threads that handle nothing") {
+  Scene scene(GENERATE(6, 7, 10, 11, 13, 14, 16));
+  SECTION("no exception") { scene.fake.set_handled(scene.thread, 0); }
+  SECTION("None") { scene.fake.set_handled(scene.thread, scene.fake.none()); }
+  SECTION("no object") { scene.fake.set_handled(scene.thread, kNowhere); }
+  SECTION("an odd address") { scene.fake.set_handled(scene.thread, scene.error + 4); }
+  SECTION("an object that is no exception") { scene.fake.set_handled(scene.thread, scene.fake.integer(1)); }
+  SECTION("no type") { scene.fake.set(scene.error + scene.fake.layout().object_type, kNowhere); }
+  SECTION("a type that is not ready") { scene.fake.set(FakeInterpreter::kErrorType + scene.fake.layout().type_flags, std::uint64_t{1} << 30); }
+  SECTION("no item") {
+    if (scene.fake.layout().thread_exc_info == python::kAbsent) scene.fake.set_handled(scene.thread, 0);
+    else scene.fake.set(scene.thread + scene.fake.layout().thread_exc_info, GENERATE(Address{0}, kNowhere, Address{0x10004}, ~Address{7}));
+  }
+  CHECK_FALSE(scene.read().has_value());
+}
+
+TEST_CASE("a generator that handles nothing itself is in what its callers handle") {
+  Scene scene(GENERATE(7, 10, 11, 12, 13, 15, 16));
+  const auto& layout = scene.fake.layout();
+  const Address outer = scene.fake.exc_item(scene.error), middle = scene.fake.exc_item(scene.fake.none(), outer), inner = scene.fake.exc_item(0, middle);
+  scene.fake.set(scene.thread + layout.thread_exc_info, inner);
+  CHECK(scene.read().has_value());
+  SECTION("items in a circle") {
+    scene.fake.set(middle + layout.exc_item_previous, inner);
+    CHECK_FALSE(scene.read().has_value());
+  }
+  SECTION("an item of something else") {
+    scene.fake.set(middle + layout.exc_item_value, scene.fake.integer(7));
+    CHECK_FALSE(scene.read().has_value());
+  }
+  SECTION("the innermost counts") {
+    scene.fake.set(inner + layout.exc_item_value, scene.fake.exception(scene.fake.tuple({}), 0));
+    const auto handled = scene.read();
+    REQUIRE(handled.has_value());
+    CHECK_FALSE(handled->message.has_value());
+  }
+}
+
+TEST_CASE("more items than are looked at") {
+  Scene scene(11);
+  const auto handles = [&](std::size_t empty) {
+    Address item = scene.fake.exc_item(scene.error);
+    for (std::size_t i = 0; i < empty; ++i) item = scene.fake.exc_item(0, item);
+    scene.fake.set(scene.thread + scene.fake.layout().thread_exc_info, item);
+    return scene.read().has_value();
+  };
+  CHECK(handles(40));
+  const Address loop = scene.fake.exc_item(0);
+  scene.fake.set(loop + scene.fake.layout().exc_item_previous, loop);
+  scene.fake.set(scene.thread + scene.fake.layout().thread_exc_info, loop);
+  CHECK_FALSE(scene.read().has_value());
+}
+
+TEST_CASE("messages") {
+  Scene scene(GENERATE(6, 9, 11, 12, 14, 16));
+  const auto& layout = scene.fake.layout();
+  const auto message_of = [&](Address args) {
+    scene.fake.set(scene.error + layout.exception_args, args);
+    const auto handled = scene.read();
+    REQUIRE(handled.has_value());
+    CHECK(handled->type == "RuntimeError");
+    CHECK(handled->raised == scene.place("step", 34));
+    return handled->message;
+  };
+  const auto of = [&](Address argument) { return message_of(scene.fake.tuple({argument})); };
+  CHECK(of(scene.fake.string("")) == "");
+  CHECK(of(scene.fake.string(std::string(200, 'x'))) == std::string(200, 'x'));
+  CHECK(of(scene.fake.string(std::string(100'000, 'y'))) == std::string(200, 'y'));
+  CHECK(of(scene.fake.string(U"\u00e9\x1b\n", 1)) == "\xc3\xa9\x1b\n");
+  CHECK(of(scene.fake.string(U"\u5931\xd800", 2, false)) == "\xe5\xa4\xb1\xef\xbf\xbd");
+  CHECK(of(scene.fake.string(std::u32string(300, U'\U0001f4a5'), 4))->size() == 800);
+  CHECK_FALSE(of(scene.fake.integer(1)).has_value());
+  CHECK_FALSE(of(0).has_value());
+  CHECK_FALSE(of(kNowhere).has_value());
+  CHECK_FALSE(message_of(scene.fake.tuple({})).has_value());
+  CHECK_FALSE(message_of(scene.fake.tuple({scene.message, scene.message})).has_value());
+  CHECK_FALSE(message_of(0).has_value());
+  CHECK_FALSE(message_of(kNowhere).has_value());
+  CHECK_FALSE(message_of(scene.message).has_value());
+  scene.fake.set(scene.message + layout.string_length, std::int64_t{-1});
+  CHECK_FALSE(message_of(scene.args).has_value());
+}
+
+TEST_CASE("a name that cannot be read") {
+  Scene scene(GENERATE(6, 11, 14));
+  scene.fake.set(FakeInterpreter::kErrorType + scene.fake.layout().type_name, kNowhere);
+  const auto handled = scene.read();
+  REQUIRE(handled.has_value());
+  CHECK(handled->type.empty());
+  CHECK(handled->message == "loss is NaN");
+}
+
+TEST_CASE("tracebacks that are damaged, or none") {
+  Scene scene(GENERATE(6, 7, 10, 11, 12, 13, 14, 15, 16));
+  const auto& layout = scene.fake.layout();
+  bool has_handler = false;
+  SECTION("none") { scene.set_traceback(0); }
+  SECTION("None") { scene.set_traceback(scene.fake.none()); }
+  SECTION("nowhere") { scene.set_traceback(kNowhere); }
+  SECTION("odd") { scene.set_traceback(scene.handler + 1); }
+  SECTION("another object") { scene.set_traceback(scene.args); }
+  SECTION("which leads to nothing that is one") {
+    scene.fake.set(scene.handler + layout.traceback_next, GENERATE(kNowhere, Address{1}));
+    has_handler = true;
+  }
+  SECTION("which leads to another object") {
+    scene.fake.set(scene.handler + layout.traceback_next, scene.args);
+    has_handler = true;
+  }
+  SECTION("in a circle") {
+    scene.fake.set(scene.raised + layout.traceback_next, GENERATE_COPY(scene.handler, scene.raised));
+    has_handler = true;
+  }
+  SECTION("of frames that are none") {
+    scene.fake.set(scene.handler + layout.traceback_frame, GENERATE_COPY(Address{0}, kNowhere, scene.args));
+    scene.fake.set(scene.raised + layout.traceback_frame, scene.args + 1);
+  }
+  SECTION("of frames without code") {
+    const Address wrong = GENERATE_COPY(Address{8}, kNowhere, scene.args);
+    for (const Address entry : {scene.handler, scene.raised}) scene.fake.set(entry + layout.traceback_frame, scene.fake.frame_object(scene.fake.frame(wrong, 0)));
+  }
+  const auto handled = scene.read();
+  REQUIRE(handled.has_value());
+  CHECK(handled->message == "loss is NaN");
+  CHECK(handled->handler == (has_handler ? std::optional(scene.place("train", 12)) : std::nullopt));
+  CHECK((handled->frame == scene.frame) == has_handler);
+  CHECK_FALSE(handled->raised.has_value());
+}
+
+TEST_CASE("of a long traceback the last entry is where it was raised, of too long a one nothing is") {
+  Scene scene(GENERATE(9, 14));
+  const bool too_long = GENERATE(false, true);
+  Address at = scene.raised;
+  for (std::size_t n = 2; n < python::kMostTracebackEntries + too_long; ++n) at = scene.fake.traceback(scene.gone, at, 1);
+  scene.fake.set(scene.handler + scene.fake.layout().traceback_next, at);
+  const auto handled = scene.read();
+  REQUIRE(handled.has_value());
+  CHECK(handled->handler == scene.place("train", 12));
+  CHECK(handled->raised == (too_long ? std::nullopt : std::optional(scene.place("step", 34))));
+}
+
+TEST_CASE("the handler is the first entry of a frame that the thread has") {
+  Scene scene(GENERATE(6, 10, 11, 13, 14));
+  SECTION("behind the entry of another that handled it as well") {
+    scene.set_traceback(scene.fake.traceback(scene.gone, scene.handler, 8));
+    const auto handled = scene.read();
+    CHECK(handled->frame == scene.frame);
+    CHECK(handled->handler == scene.place("train", 12));
+  }
+  SECTION("else the first") {
+    scene.set_traceback(scene.raised);
+    const auto handled = scene.read();
+    CHECK(handled->frame == 0);
+    CHECK(handled->handler == scene.place("step", 34));
+    CHECK(handled->raised == scene.place("step", 34));
+  }
+}
+
+TEST_CASE("many threads handle one exception, and what cannot be read of its code is no damage of theirs") {
+  Scene scene(GENERATE(8, 12, 15));
+  const auto& layout = scene.fake.layout();
+  const Address table = *scene.fake.target.read_value<Address>(scene.step + layout.code_line_table);
+  scene.fake.set(table + layout.bytes_size, std::int64_t{-5});
+  for (std::uint64_t i = 0; i < 50; ++i) scene.fake.set_handled(scene.fake.thread(0x8000 + i), scene.error);
+  const auto state = scene.fake.read();
+  REQUIRE(state.has_value());
+  CHECK(state->problems.empty());
+  CHECK_FALSE(state->partial);
+  REQUIRE(state->threads.size() == 51);
+  for (const python::ThreadState& thread : state->threads) {
+    REQUIRE(thread.handles.has_value());
+    CHECK(thread.handles->handler == scene.place("train", 12));
+    CHECK(thread.handles->raised == scene.place("step", 34));
+    CHECK((thread.handles->frame != 0) == (thread.pthread_id == 0x7000));
+  }
+}
