@@ -249,15 +249,17 @@ class Explanation {
   // Collectives meet by their order, whatever line calls them: where places have no majority, a call may have one, of a group that is known. False: each side is of another call.
   bool merge_same_calls() {
     std::vector<Side> merged;
-    for (Side& side : sides_) {
+    std::map<std::string, std::size_t> by_call;
+    for (const Side& side : sides_) {
       const Standing& s = standings_[side.front()];
-      const auto same = std::find_if(merged.begin(), merged.end(), [&](const Side& other) {
-        const Standing& o = standings_[other.front()];
-        const bool collectives = s.doing.activity == Activity::kCollective && o.doing.activity == Activity::kCollective;
-        return collectives && !s.doing.operation.generic && !o.doing.operation.generic && same_call(s.doing.operation, o.doing.operation) && s.group && o.group && *s.group == *o.group;
-      });
-      if (same == merged.end()) merged.push_back(side);
-      else same->insert(same->end(), side.begin(), side.end());
+      const Operation& operation = s.doing.operation;
+      if (s.doing.activity != Activity::kCollective || operation.generic || !s.group) {
+        merged.push_back(side);
+        continue;
+      }
+      const auto [it, is_new] = by_call.emplace(fmt::format("{}|{}|{}", operation.key(), s.group->name, format_numbers(s.group->ranks, SIZE_MAX)), merged.size());
+      if (is_new) merged.push_back(side);
+      else merged[it->second].insert(merged[it->second].end(), side.begin(), side.end());
     }
     if (merged.size() == sides_.size() || merged.size() == 1) return false;
     sides_ = std::move(merged);

@@ -57,7 +57,7 @@ class Judge {
   // The job moves: waits end between the looks. Nothing: it does not, or a part of it does not.
   std::optional<Verdict> of_progress() const;
   // Of one whose loop counter is beyond that of ranks that wait for it: it has been where they wait, and did not wait there. (Or it counts something else by
-  // the same name, in another loop of the same function, and will come: which a longer look tells.)
+  // the same name, in an earlier loop of the same function, and will come: which a longer look may tell.)
   std::optional<Parting> parting_from_those_it_passed(const Standing& s) const;
   static bool has_own_reason(const Standing& s);
   // It is on a processor, or wants one: its main thread, or one that works for it.

@@ -22,6 +22,7 @@ Parting parting_of(const Standing& a, const Standing& b) {
       const auto may_be_done = [](const CodePlace& one, const CodePlace& two) { return one.line > two.line && (one.loops == 0 || one.loops < two.loops); };
       parting.a_may_be_done = may_be_done(x, y);
       parting.b_may_be_done = may_be_done(y, x);
+      parting.a_may_count_another = x.loops > y.loops;
     }
     if (x.line != y.line) break;
   }

@@ -1,5 +1,6 @@
 #include "analyzers/peer_waits.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -56,6 +57,11 @@ Operation wait_for(const JobSnapshot& job, const SyscallInfo& call, std::size_t 
 }  // namespace
 
 void tell_by_other_ends(const JobSnapshot& job, std::vector<Standing>& standings) {
+  const auto has_other_end = [&](const Standing& s) {
+    const auto& call = job.ranks[s.rank].threads[s.doing.thread].syscall;
+    return call && !call->others.empty();
+  };
+  if (std::none_of(standings.begin(), standings.end(), [&](const Standing& s) { return may_wait_for_a_rank(s) && has_other_end(s); })) return;
   const auto by_process = standings_by_process(job, standings);
   std::vector<std::size_t> next(standings.size(), kNone);
   for (std::size_t i = 0; i < standings.size(); ++i)

@@ -3,15 +3,17 @@
 //   1. A fatal signal in a core that the others do not share: `crashed`.
 //      So is what a kernel ran into on a GPU, before it. What GPUs run decides where ranks stand (gpu_waits.h).
 //   2. Waits that end between two looks, or ranks that are waited for and whose loop counters go on: the job moves, `healthy`; unless a wait that
-//      stands still needs, by its group or peer, a rank that stands still elsewhere.
+//      stands still needs, by its group or peer, a rank that stands still elsewhere. One that counts on past the step in which the others wait is
+//      none of these: healthy with a doubt, until it was looked at for longer than steps take; then 3.
 //   3. Some ranks wait and others do something else: those others that somebody waits for (waits.h), each with the reason its frames tell. Ranks
 //      that wait are never suspects here, nor are ranks whose frames do not tell. Rank 0 alone at work that moves is doing its duty: `healthy`.
-//   4. All wait: alike -> symmetric; ranks missing by the world size -> those; else by what makes the cycle: sends and receives without a
-//      counterpart, groups in another order, another collective, the same code at an earlier step. The smaller side, or both when equal.
+//   4. All wait: alike -> symmetric; ranks missing by the world size -> those; else by what makes the cycle: one that handles an exception or is
+//      on its way out of the interpreter, and calls there what the others do not: `exception`; sends and receives without a counterpart, groups in
+//      another order, another collective, the same code at an earlier step. The smaller side, or both when equal; where places have no
+//      majority, calls of a known group may have one.
 //      Where the pipeline's stages are told (coordinates.h) and no group is known, sides are compared within a stage.
 //   5. Nobody waits: stopped, debugger and worker-dead are reasons of their own; all running or moving -> healthy; all still at one place ->
 //      symmetric; else undecided. All running at one place at every look: healthy with a doubt, and symmetric once that lasted longer than steps do.
-//   A collective that one rank calls on its way out of the interpreter, where the others need it elsewhere, is that rank's end: `exception`.
 //
 // Whatever it is: a watchdog that ends its process is named as what it is, the messenger (messengers.h), with what it carries.
 // One that carries an error of its own process's GPU work is none: its rank has `crashed`, or, while it lives, is on its way

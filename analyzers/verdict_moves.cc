@@ -37,7 +37,8 @@ std::optional<Verdict> Judge::of_progress() const {
   // Those that are waited for count on: slower than the others, and not stuck.
   const std::vector<std::size_t>& counting = tally_.needed;
   const bool passed_by = std::any_of(counting.begin(), counting.end(), [&](std::size_t i) { return parting_from_those_it_passed(standings_[i]).has_value(); });
-  if (!counting.empty() && tally_.unknown.empty() && tally_.failed.empty() && !(passed_by && have_looked_long()) &&
+  if (passed_by && have_looked_long()) return std::nullopt;
+  if (!counting.empty() && tally_.unknown.empty() && tally_.failed.empty() &&
       std::all_of(counting.begin(), counting.end(), [&](std::size_t i) { return standings_[i].counts && !has_own_reason(standings_[i]); })) {
     const Standing& s = standings_[counting.front()];
     const bool one = counting.size() == 1;
@@ -50,9 +51,12 @@ std::optional<Verdict> Judge::of_progress() const {
   // Rank 0 evaluates, logs or saves while the others wait for it: its duty, as long as it moves.
   if (!tally_.waiting.empty() && tally_.elsewhere.size() == 1 && tally_.unknown.empty() && tally_.failed.empty()) {
     const Standing& s = standings_[tally_.elsewhere.front()];
-    if (job_.ranks[s.rank].rank == 0 && compared_ > 2 && (s.travels || s.counts) && !has_own_reason(s))
-      return make(VerdictStatus::kHealthy, fmt::format("nothing is stuck at this moment: rank 0 moves ({}), and {}; look again if that takes longer than it should", describe_suspect(job_, s, reason_for(s)),
-                                         describe_waiting(job_, standings_)));
+    if (job_.ranks[s.rank].rank == 0 && compared_ > 2 && (s.travels || s.counts) && !has_own_reason(s)) {
+      Verdict verdict = make(VerdictStatus::kHealthy, fmt::format("nothing is stuck at this moment: rank 0 moves ({}), and {}; look again if that takes longer than it should",
+                                                                  describe_suspect(job_, s, reason_for(s)), describe_waiting(job_, standings_)));
+      if (passed_by) verdict.doubt = Doubt::kPassedBy;
+      return verdict;
+    }
   }
   return std::nullopt;
 }
@@ -62,7 +66,7 @@ std::optional<Parting> Judge::parting_from_those_it_passed(const Standing& s) co
   const auto& classes = waits_.classes();
   for (std::size_t c = 0; c < std::min(classes.size(), kMaxClasses); ++c) {
     Parting parting = parting_of(s, standings_[classes[c].members.front()]);
-    if (!parting.counter.empty() && parting.count_a > parting.count_b) return parting;
+    if (parting.a_is_past()) return parting;
   }
   return std::nullopt;
 }

@@ -137,7 +137,8 @@ class WaitGraphBuilder {
     const std::size_t lead = leading(s), node = thread(s.rank, lead);
     if (lead == s.doing.thread) return node;
     const std::size_t told = thread(s.rank, s.doing.thread);
-    connect(node, told, WaitEvidence::kFrame, Certainty::kLikely);
+    const bool joins = at(s.rank, lead).joins == at(s.rank, s.doing.thread).tid;
+    connect(node, told, joins ? WaitEvidence::kMemory : WaitEvidence::kFrame, joins ? Certainty::kCertain : Certainty::kLikely);
     return told;
   }
 

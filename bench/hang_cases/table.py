@@ -127,6 +127,7 @@ LIVE = [
     # Another pass of the same loop.
     at_odds("another-pass", "another-pass", culprit(r2="user-code"), newer=True),
     at_odds("another-pass-of-while", "another-pass-of-while", culprit(r2="user-code")),
+    # It waits in the store, for the keys of an earlier step: both words name that.
     at_odds("another-pass-by-store", "another-pass-by-store", culprit(r2=("behind", "store-wait"))),
     at_odds("uneven-everywhere", "uneven-everywhere", culprit(r0="collective-mismatch"), newer=True),
     at_odds("uneven-loops", "uneven-loops", culprit(r2="collective-mismatch")),

@@ -129,27 +129,24 @@ void append_native(const Target& target, const UnwoundFrame& unwound, const Symb
   }
 }
 
-FrameId intern_python(const python::State& state, const python::MergedFrame& merged, FrameTable& table) {
-  const python::Code& code = state.codes[merged.code];
+Frame python_frame(std::string function, std::optional<std::string> qualname, std::string file, std::optional<int> line) {
   Frame frame;
   frame.kind = FrameKind::kPython;
-  frame.function = code.name;
-  frame.qualname = code.qualname;
-  frame.file = code.file;
-  frame.line = merged.line;
+  frame.function = std::move(function);
+  frame.qualname = std::move(qualname);
+  frame.file = std::move(file);
+  frame.line = line;
+  return frame;
+}
+
+FrameId intern_python(const python::State& state, const python::MergedFrame& merged, FrameTable& table) {
+  const python::Code& code = state.codes[merged.code];
+  Frame frame = python_frame(code.name, code.qualname, code.file, merged.line);
   frame.origin = merged.origin;
   return table.intern(std::move(frame));
 }
 
-FrameId intern_place(const python::Handled::Place& place, FrameTable& table) {
-  Frame frame;
-  frame.kind = FrameKind::kPython;
-  frame.function = place.function;
-  frame.qualname = place.qualname;
-  frame.file = place.file;
-  frame.line = place.line;
-  return table.intern(std::move(frame));
-}
+FrameId intern_place(const python::Handled::Place& place, FrameTable& table) { return table.intern(python_frame(place.function, place.qualname, place.file, place.line)); }
 
 HandledException handled_exception(const python::Handled& handled, const std::vector<std::pair<Address, std::size_t>>& python_frames, FrameTable& table) {
   HandledException exception{.type = handled.type, .message = handled.message, .frame = {}, .handler = {}, .raised = {}};
