@@ -1,9 +1,8 @@
 #include "analyzers/analysis.h"
 
 #include "analyzers/candidates.h"
+#include "analyzers/facts.h"
 #include "analyzers/rank_activity.h"
-#include "analyzers/standing.h"
-#include "analyzers/waits.h"
 
 namespace rankstacks {
 
@@ -17,11 +16,12 @@ Analysis analyze(const JobSnapshot& job) {
     for (const auto& [rank, thread] : cluster.members) analysis.cluster_of[rank][thread] = cluster.id;
   const std::vector<Standing> standings = standings_of(job, analysis.roles, analysis.clusters);
   analysis.activities = activities_of(job, standings);
-  const Waits waits(job, standings);
-  analysis.verdict = judge(job, analysis.roles, standings, waits);
-  analysis.waits = WaitGraph(job, standings, waits);
+  const std::vector<PendingOperation> operations = pending_operations(job, standings);
+  analysis.waits = WaitGraph(job, standings, operations);
+  const Facts facts{job, analysis.roles, standings, operations, analysis.waits};
+  analysis.verdict = judge(facts);
   analysis.verdict.chains = chains_of(analysis.waits, analysis.verdict.suspects);
-  if (analysis.verdict.status == VerdictStatus::kUndecided) analysis.verdict.candidates = candidates_of(job, standings, waits);
+  if (analysis.verdict.status == VerdictStatus::kUndecided) analysis.verdict.candidates = candidates_of(facts);
   return analysis;
 }
 

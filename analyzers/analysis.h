@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyzers/reason.h"
+#include "analyzers/wait_chains.h"
 #include "analyzers/wait_graph.h"
 #include "known/kinds.h"
 #include "model/snapshot.h"
@@ -80,11 +81,13 @@ struct Analysis {
   WaitGraph waits;
 };
 
+struct Facts;   // facts.h
+
 Analysis analyze(const JobSnapshot& job);
 
 // The parts, each in its own file.
 std::vector<std::vector<Role>> assign_roles(const JobSnapshot& job);
 std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles);
-Verdict judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings, const Waits& waits);
+Verdict judge(const Facts& facts);
 
 }  // namespace rankstacks

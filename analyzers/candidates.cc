@@ -29,7 +29,9 @@ std::string would_decide(const JobSnapshot& job, const Standing& s) {
 
 }  // namespace
 
-std::vector<Candidate> candidates_of(const JobSnapshot& job, const std::vector<Standing>& standings, const Waits& waits) {
+std::vector<Candidate> candidates_of(const Facts& facts) {
+  const JobSnapshot& job = facts.job;
+  const std::vector<Standing>& standings = facts.standings;
   // Of ranks that nobody is seen to need, those at a place of few before those at the place of most.
   std::map<std::string, std::size_t> at_place;
   for (const Standing& s : standings)
@@ -50,9 +52,9 @@ std::vector<Candidate> candidates_of(const JobSnapshot& job, const std::vector<S
   std::vector<Rated> rated;
   for (std::size_t i = 0; i < standings.size(); ++i) {
     const Standing& s = standings[i];
-    if (s.stranger || s.ended || (s.readable && s.waits() && !waits.is_needed(i)) || (s.gpu_only && s.gpu.in_collective())) continue;
+    if (s.stranger || s.ended || (s.readable && s.waits() && !facts.waits.is_needed(s.rank)) || (s.gpu_only && s.gpu.in_collective())) continue;
     const bool tells = s.readable && !s.unknown();
-    rated.push_back({{!waits.is_needed(i), s.waits(), !tells, s.active(), s.readable ? at_place[place_key(job, s)] : 0}, i});
+    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !tells, s.active(), s.readable ? at_place[place_key(job, s)] : 0}, i});
   }
   // All alike, and nobody who is needed: any of them is as good as the next.
   if (rated.size() > 1 && std::all_of(rated.begin(), rated.end(), [&](const Rated& one) { return std::get<0>(one.rating) && one.rating == rated.front().rating; })) return {};

@@ -4,13 +4,12 @@
 #include <vector>
 
 #include "analyzers/analysis.h"
-#include "analyzers/standing.h"
-#include "analyzers/waits.h"
+#include "analyzers/facts.h"
 
 namespace rankstacks {
 
 // Best first, kMaxCandidates at most: ranks that others wait for before those that nobody is seen to need, those that stand still before those that move.
 inline constexpr std::size_t kMaxCandidates = 8;
-std::vector<Candidate> candidates_of(const JobSnapshot& job, const std::vector<Standing>& standings, const Waits& waits);
+std::vector<Candidate> candidates_of(const Facts& facts);
 
 }  // namespace rankstacks

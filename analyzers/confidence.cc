@@ -2,29 +2,58 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace rankstacks {
+namespace {
 
-double base_confidence(const Standing& s) {
-  if (s.told_by_utilization) return 0.45;
-  if (s.told_by_gpu) return s.gpu.activity == GpuActivity::kKernel ? 0.85 : 0.65;
-  if (s.dead_child || s.doing.by_frame) return 0.90;
-  return s.doing.activity == Activity::kUserCode ? 0.60 : 0.75;
+struct Case {
+  const JobSnapshot& job;
+  const Standing& s;
+  const Tally& tally;
+};
+
+struct Row {
+  double value;
+  bool (*holds)(const Case&);
+};
+
+// By how it is known what the suspect does: the first that holds.
+constexpr Row kBases[] = {
+    {0.45, [](const Case& c) { return c.s.told_by_utilization; }},                                        // its GPU is at rest, unlike the others'
+    {0.85, [](const Case& c) { return c.s.told_by_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},    // another kernel runs on it
+    {0.65, [](const Case& c) { return c.s.told_by_gpu; }},                                                // none does
+    {0.90, [](const Case& c) { return c.s.dead_child || c.s.doing.by_frame; }},                           // a frame, a state, a dead child
+    {0.60, [](const Case& c) { return c.s.doing.activity == Activity::kUserCode; }},                      // what is left over: its own code
+    {0.75, [](const Case&) { return true; }},                                                             // the system call, a lock's owner
+};
+
+bool goes_on(const Case& c) {
+  const bool spins = c.s.told_by_gpu && !c.s.moves();   // a CPU that waits for its GPU
+  if (spins) return false;
+  return c.s.pace == Pace::kUnknown ? c.job.ranks[c.s.rank].threads[c.s.doing.thread].state == 'R' : c.s.active();
 }
+
+// What is added to it.
+constexpr Row kChanges[] = {
+    {-0.15, goes_on},                                                                                     // it may come yet
+    {+0.05, [](const Case& c) { return c.s.pace == Pace::kStill; }},                                      // several looks saw nothing of it move
+    {-0.25, [](const Case& c) { return c.tally.inferred; }},                                              // that the others wait is concluded from there being more of them alike
+    {-0.20, [](const Case& c) { return !c.tally.unknown.empty() || !c.tally.failed.empty() || !c.tally.gpu_only.empty(); }},   // some rank could not be judged
+    {-0.10, [](const Case& c) { return !c.tally.waiting.empty() && c.tally.waits_for_gpu_only; }},        // the others wait for their GPUs
+    {-0.10, [](const Case& c) { return c.tally.elsewhere.size() * 2 > c.tally.compared; }},               // more than half of the ranks stand elsewhere
+    {+0.05, [](const Case& c) { return c.tally.elsewhere.size() == 1; }},                                 // it is the only one
+};
+
+}  // namespace
 
 double bounded(double confidence) { return std::round(std::clamp(confidence, 0.10, 0.97) * 100) / 100; }
 
-double confidence_for(const JobSnapshot& job, const Standing& s, const Tally& tally, std::size_t ranks, double base) {
-  double confidence = base;
-  // A CPU that waits for its GPU may spin.
-  const bool spins = s.told_by_gpu && !s.moves();
-  if (!spins && (s.pace == Pace::kUnknown ? job.ranks[s.rank].threads[s.doing.thread].state == 'R' : s.active())) confidence -= 0.15;
-  if (s.pace == Pace::kStill) confidence += 0.05;
-  if (tally.inferred) confidence -= 0.25;
-  if (!tally.unknown.empty() || !tally.failed.empty() || !tally.gpu_only.empty()) confidence -= 0.20;
-  if (!tally.waiting.empty() && tally.waits_for_gpu_only) confidence -= 0.10;
-  if (tally.elsewhere.size() * 2 > ranks) confidence -= 0.10;
-  if (tally.elsewhere.size() == 1) confidence += 0.05;
+double confidence_of_sink(const JobSnapshot& job, const Standing& s, const Tally& tally) {
+  const Case sink{job, s, tally};
+  double confidence = std::find_if(std::begin(kBases), std::end(kBases), [&](const Row& row) { return row.holds(sink); })->value;
+  for (const Row& row : kChanges)
+    if (row.holds(sink)) confidence += row.value;
   return bounded(confidence);
 }
 

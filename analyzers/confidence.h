@@ -1,4 +1,4 @@
-// How sure it is that a suspect is one.
+// How sure it is that a suspect is one: by what is known of it, and of the waits that lead to it. The tables are in confidence.cc.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,13 @@ struct Tally {
   std::vector<std::size_t> ended, failed, partial;         // indices into the ranks; ended: zombies and processes that are gone
   std::vector<std::size_t> strangers;                      // indices into the ranks
   std::vector<std::size_t> gpu_only;                       // indices into the standings
+  std::size_t compared = 0;                                // standings that are no strangers
   bool waits_for_gpu_only = true;
   bool inferred = false;                                   // that some wait is concluded from what most do
 };
 
-// By how it is known what the suspect does: a frame or a state, a system call or a lock, what is left over, its GPU.
-double base_confidence(const Standing& s);
-// The base, less what is open and more what was seen again: the list at the head of verdict.cc.
-double confidence_for(const JobSnapshot& job, const Standing& s, const Tally& tally, std::size_t ranks, double base);
+// Of a rank that is needed and waits for none: one row of the first table, and all rows of the second that hold.
+double confidence_of_sink(const JobSnapshot& job, const Standing& s, const Tally& tally);
 // Within 0.10 and 0.97, to two digits.
 double bounded(double confidence);
 

@@ -24,16 +24,16 @@ using Side = std::vector<std::size_t>;    // indices into the standings, which w
 
 class Explanation {
  public:
-  Explanation(const JobSnapshot& job, const std::vector<Standing>& standings, const Waits& waits) : job_(job), standings_(standings), waits_(waits) {
-    for (const WaitClass& c : waits_.classes()) {
-      any_cycle_ |= c.in_cycle;
-      ranks_ += c.members.size();
+  explicit Explanation(const Facts& facts) : facts_(facts), job_(facts.job), standings_(facts.standings), operations_(facts.operations) {
+    for (std::size_t o = 0; o < operations_.size(); ++o) {
+      any_cycle_ |= facts_.waits.in_cycle(o);
+      ranks_ += operations_[o].members.size();
     }
     std::map<std::string, std::size_t> index;
-    for (const WaitClass& c : waits_.classes())
-      for (const std::size_t i : c.members) {
+    for (const PendingOperation& operation : operations_)
+      for (const std::size_t i : operation.members) {
         const Standing& s = standings_[i];
-        const auto [it, is_new] = index.emplace(place_key(job, s) + '|' + (s.group ? s.group->name : ""), sides_.size());
+        const auto [it, is_new] = index.emplace(place_key(job_, s) + '|' + (s.group ? s.group->name : ""), sides_.size());
         if (is_new) sides_.emplace_back();
         sides_[it->second].push_back(i);
       }
@@ -55,7 +55,7 @@ class Explanation {
     if (waits_for_gpu())
       return Deadlock{{}, told_by_gpus() ? "the kernels on their GPUs are of one collective: whether of the same call, their names do not tell" : "the kernels that run on the GPUs would tell", false, ""};
     if (auto found = within_stages()) return found;
-    return with_reference(between_sides(Reason::kCollectiveMismatch, kByPlace), waits_.all_certain() ? kFromGroups : kInferredFromStacks);
+    return with_reference(between_sides(Reason::kCollectiveMismatch, kByPlace), all_certain(operations_) ? kFromGroups : kInferredFromStacks);
   }
 
  private:
@@ -177,7 +177,7 @@ class Explanation {
     for (const Side& side : sides_)
       for (const std::size_t i : side) {
         ++all;
-        if ((standings_[i].doing.in_teardown || handles_failure(job_.ranks[standings_[i].rank].threads[standings_[i].doing.thread])) && waits_.is_needed(i)) ending.push_back(i);
+        if ((standings_[i].doing.in_teardown || handles_failure(job_.ranks[standings_[i].rank].threads[standings_[i].doing.thread])) && facts_.waits.is_needed(standings_[i].rank)) ending.push_back(i);
       }
     if (ending.empty() || ending.size() * 2 > all) return std::nullopt;
     return accuse(ending, Reason::kException, kByPlace);
@@ -186,13 +186,14 @@ class Explanation {
   std::optional<Deadlock> unmatched() {
     std::vector<std::size_t> direct, in_circle, guessed;
     std::size_t p2p = 0;
-    for (const WaitClass& c : waits_.classes()) {
+    for (std::size_t o = 0; o < operations_.size(); ++o) {
+      const PendingOperation& c = operations_[o];
       if (!is_p2p(c.members.front())) continue;
       p2p += c.members.size();
-      if (c.classes.empty()) continue;
-      const bool peer_is_elsewhere = std::any_of(c.classes.begin(), c.classes.end(), [&](std::size_t other) { return !is_p2p(waits_.classes()[other].members.front()); });
+      if (c.operations.empty()) continue;
+      const bool peer_is_elsewhere = std::any_of(c.operations.begin(), c.operations.end(), [&](std::size_t other) { return !is_p2p(operations_[other].members.front()); });
       std::vector<std::size_t>& into = !c.certain ? guessed : peer_is_elsewhere ? direct : in_circle;
-      if (&into == &in_circle && !c.in_cycle) continue;
+      if (&into == &in_circle && !facts_.waits.in_cycle(o)) continue;
       into.insert(into.end(), c.members.begin(), c.members.end());
     }
     if (!direct.empty()) return accuse(direct, Reason::kUnmatchedP2p, kPartnersKnown);
@@ -214,8 +215,9 @@ class Explanation {
   std::optional<Deadlock> circle_of_groups() {
     std::map<std::string, Side> by_group;
     bool all_ranks = false;
-    for (const WaitClass& c : waits_.classes()) {
-      if (any_cycle_ && !c.in_cycle) continue;
+    for (std::size_t o = 0; o < operations_.size(); ++o) {
+      const PendingOperation& c = operations_[o];
+      if (any_cycle_ && !facts_.waits.in_cycle(o)) continue;
       const Standing& s = standings_[c.members.front()];
       if (!s.group || s.group->ranks.empty()) return std::nullopt;
       Side& side = by_group[s.group->name];
@@ -300,9 +302,10 @@ class Explanation {
     return found;
   }
 
+  const Facts& facts_;
   const JobSnapshot& job_;
   const std::vector<Standing>& standings_;
-  const Waits& waits_;
+  const std::vector<PendingOperation>& operations_;
   std::vector<Side> sides_;
   bool any_cycle_ = false;
   bool guessed_ = false;          // who sends to whom is concluded from how many do
@@ -322,8 +325,6 @@ std::string describe_side(const JobSnapshot& job, const std::vector<Standing>& s
   return text;
 }
 
-std::optional<Deadlock> explain_deadlock(const JobSnapshot& job, const std::vector<Standing>& standings, const Waits& waits) {
-  return Explanation(job, standings, waits).explain();
-}
+std::optional<Deadlock> explain_deadlock(const Facts& facts) { return Explanation(facts).explain(); }
 
 }  // namespace rankstacks

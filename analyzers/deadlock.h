@@ -14,8 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzers/standing.h"
-#include "analyzers/waits.h"
+#include "analyzers/facts.h"
 
 namespace rankstacks {
 
@@ -33,7 +32,7 @@ struct Deadlock {
 };
 
 // Nothing: they all wait alike.
-std::optional<Deadlock> explain_deadlock(const JobSnapshot& job, const std::vector<Standing>& standings, const Waits& waits);
+std::optional<Deadlock> explain_deadlock(const Facts& facts);
 
 // "ranks 0-1,3 wait in all_reduce (step at train.py:17)"
 std::string describe_side(const JobSnapshot& job, const std::vector<Standing>& standings, const std::vector<std::size_t>& members);

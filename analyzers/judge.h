@@ -14,9 +14,8 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/confidence.h"
+#include "analyzers/facts.h"
 #include "analyzers/parting.h"
-#include "analyzers/standing.h"
-#include "analyzers/waits.h"
 
 namespace rankstacks {
 
@@ -26,8 +25,8 @@ inline Reason reason_for(const Standing& s) { return s.dead_child ? Reason::kWor
 
 class Judge {
  public:
-  // All must outlive it.
-  Judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings, const Waits& waits);
+  // The facts must outlive it.
+  explicit Judge(const Facts& facts);
   // By the rules at the head of verdict.cc, the first that holds.
   Verdict verdict();
 
@@ -66,9 +65,14 @@ class Judge {
   Verdict of_mixed() const;
   bool is_behind_all(const Standing& s) const;
   std::string pids_of(const std::vector<std::size_t>& ranks) const;
-  // Ranks that have ended while others wait. A zombie has no environment any more: which number it had only the world size may tell.
-  std::vector<Suspect> ended_ranks() const;
-  Verdict of_ended() const;
+  // Of the ranks that have ended, those that somebody waits for. A zombie has no environment any more: which number it had only the world size may tell.
+  std::vector<std::size_t> needed_of_ended() const;
+  std::vector<Suspect> suspects_of_ended(const std::vector<std::size_t>& ended) const;
+  Verdict of_ended(const std::vector<std::size_t>& ended) const;
+  // Those of them that somebody waits for.
+  MissingRanks needed_of(MissingRanks missing) const;
+  // Nothing: these are none.
+  std::optional<Verdict> of_absent(const MissingRanks& missing, const std::vector<std::size_t>& ended) const;
   Verdict of_missing(const std::vector<int>& missing) const;
   // In a hang gloo's threads sleep. (NCCL's and MPI's spin, moving or not.)
   bool gloo_is_moving() const;
@@ -82,13 +86,11 @@ class Judge {
   bool loop_at_one_place() const;
   Verdict of_nobody_waits() const;
 
+  const Facts& facts_;
   const JobSnapshot& job_;
-  const std::vector<std::vector<Role>>& roles_;
   const std::vector<Standing>& standings_;
-  const Waits& waits_;
   std::vector<Evidence> messengers_;
   Tally tally_;
-  std::size_t compared_ = 0;      // standings that are no strangers
   bool several_looks_ = true;
 };
 

@@ -6,6 +6,7 @@
 
 #include "analyzers/names.h"
 #include "analyzers/roles.h"
+#include "analyzers/thread_waits.h"
 
 namespace rankstacks {
 
@@ -44,23 +45,31 @@ bool tells(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& do
   return doing.activity != Activity::kUserCode || !waits_for_own_threads(job, thread);
 }
 
-std::optional<std::size_t> thread_of(const RankSnapshot& rank, Tid tid) {
-  const auto it = std::find_if(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == tid; });
-  return it == rank.threads.end() ? std::nullopt : std::optional(static_cast<std::size_t>(it - rank.threads.begin()));
-}
-
 }  // namespace
+
+std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activities, std::size_t rank, const Doing& main) {
+  const bool on_lock = main.activity == Activity::kPythonLock || main.activity == Activity::kNativeLock;
+  const bool told = !on_lock && (main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown));
+  if (told) return std::nullopt;
+  const RankSnapshot& process = job.ranks[rank];
+  const std::vector<ThreadWait> way = thread_waits_from(process, main.thread);
+  if (way.empty() || thread_wait_of(process, way.back().thread)) return std::nullopt;   // the latter: they wait for each other
+  if (Doing last = activities.of_thread(rank, way.back().thread); waits_for_ranks(last.activity)) return last;
+  std::optional<Doing> joined;
+  for (const ThreadWait& wait : way) {
+    if (wait.what != ThreadWait::For::kEnd) break;
+    Doing doing = activities.of_thread(rank, wait.thread);
+    if (tells(job, process.threads[wait.thread], doing)) joined = std::move(doing);
+  }
+  return joined;
+}
 
 std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::size_t rank, const Doing& main) {
   const RankSnapshot& process = job.ranks[rank];
   const bool told = main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown);
   const ThreadSnapshot& waiting = process.threads[main.thread];
   if (told || !process.python_version || !waits_for_own_threads(job, waiting)) return std::nullopt;
-  if (waiting.joins) {
-    const auto joined = thread_of(process, *waiting.joins);
-    Doing doing = joined ? activities.of_thread(rank, *joined) : Doing();
-    return joined && tells(job, process.threads[*joined], doing) ? std::optional(std::move(doing)) : std::nullopt;
-  }
+  if (waiting.joins) return std::nullopt;   // of_awaited_thread
   const std::string_view library = waiting_library(job, waiting);
   if (library.empty()) return std::nullopt;
   std::optional<Doing> found;

@@ -1,8 +1,8 @@
 #include "analyzers/rank_activity.h"
 
 #include "analyzers/names.h"
+#include "analyzers/pending_operations.h"
 #include "analyzers/verdict_words.h"
-#include "analyzers/waits.h"
 
 namespace rankstacks {
 namespace {

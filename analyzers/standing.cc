@@ -383,7 +383,8 @@ std::vector<Standing> standings_of(const JobSnapshot& job, const std::vector<std
     if (standing.ended) standing.readable = false;
     if (standing.readable) standing.doing = activities.of_rank(r);
     if (standing.readable)
-      if (auto called = of_called_library(job, roles, activities, r, standing.doing)) standing.doing = std::move(*called);
+      if (auto awaited = of_awaited_thread(job, activities, r, standing.doing)) standing.doing = std::move(*awaited);
+      else if (auto called = of_called_library(job, roles, activities, r, standing.doing)) standing.doing = std::move(*called);
     standings.push_back(std::move(standing));
   }
   find_strangers(job, standings);

@@ -46,8 +46,8 @@ std::string Judge::numbers_seen_twice() const {
 Verdict Judge::make(VerdictStatus status, std::string summary) const {
   if (!tally_.strangers.empty())
     summary += fmt::format("; {} {} not of this job", pids_of(tally_.strangers), tally_.strangers.size() == 1 ? "is" : "are");
-  if (!tally_.failed.empty() && tally_.failed.size() < compared_) summary += fmt::format("; {} could not be read", name_ranks(job_, tally_.failed));
-  if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < compared_) summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
+  if (!tally_.failed.empty() && tally_.failed.size() < tally_.compared) summary += fmt::format("; {} could not be read", name_ranks(job_, tally_.failed));
+  if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < tally_.compared) summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
   if (!tally_.partial.empty()) summary += fmt::format("; {} {} read only in part", name_ranks(job_, tally_.partial), tally_.partial.size() == 1 ? "was" : "were");
   if (const std::string told = describe_messengers(job_, messengers_); !told.empty()) summary += "; " + told;
   Verdict verdict;

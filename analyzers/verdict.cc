@@ -5,7 +5,7 @@
 //   2. Waits that end between two looks, or ranks that are waited for and whose loop counters go on: the job moves, `healthy`; unless a wait that
 //      stands still needs, by its group or peer, a rank that stands still elsewhere. One that counts on past the step in which the others wait is
 //      none of these: healthy with a doubt, until it was looked at for longer than steps take; then 3.
-//   3. Some ranks wait and others do something else: those others that somebody waits for (waits.h), each with the reason its frames tell. Ranks
+//   3. Some ranks wait and others do something else: those others that somebody waits for (the sinks of wait_graph.h), each with the reason its frames tell. Ranks
 //      that wait are never suspects here, nor are ranks whose frames do not tell. Rank 0 alone at work that moves is doing its duty: `healthy`.
 //   4. All wait: alike -> symmetric; ranks missing by the world size -> those; else by what makes the cycle: one that handles an exception or is
 //      on its way out of the interpreter, and calls there what the others do not: `exception`; sends and receives without a counterpart, groups in
@@ -19,12 +19,8 @@
 // One that carries an error of its own process's GPU work is none: its rank has `crashed`, or, while it lives, is on its way
 // to its end by that `exception`, which counts after 1.
 //
-// Confidence: 0.90 where a frame or the state told, 0.75 where the system call or a lock did, 0.60 for the program's own code; 0.70 for a
-// missing rank, 0.65 for a mismatch (0.80 where groups or peers are known, 0.40 between equal sides); by what its GPU runs 0.85 for a kernel,
-// 0.65 for none, 0.45 where its utilisation alone tells; then -0.15 if the suspect was running or moving, +0.05 if several looks saw nothing of
-// it move, -0.20 if some rank could not be judged, -0.10 if the others wait for their GPU only,
-// -0.25 if that the others wait is concluded from there being more of them alike, -0.10 if more than half of the ranks are suspects, +0.05 if it
-// is the only suspect. Bounds: 0.10 and 0.97.
+// Confidence: of a sink by the tables in confidence.cc; 0.70 for a missing rank, 0.65 for a mismatch (0.80 where groups or peers are known, 0.40
+// between equal sides).
 #include "analyzers/judge.h"
 
 #include <algorithm>
@@ -36,15 +32,14 @@
 
 namespace rankstacks {
 
-Judge::Judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings, const Waits& waits)
-    : job_(job), roles_(roles), standings_(standings), waits_(waits), messengers_(find_messengers(job, roles)) {
+Judge::Judge(const Facts& facts) : facts_(facts), job_(facts.job), standings_(facts.standings), messengers_(find_messengers(facts.job, facts.roles)) {
   for (std::size_t i = 0; i < standings_.size(); ++i) {
     const Standing& s = standings_[i];
     if (s.stranger) {
       tally_.strangers.push_back(s.rank);
       continue;
     }
-    ++compared_;
+    ++tally_.compared;
     if (s.gpu_only)
       tally_.gpu_only.push_back(i);
     else if (!s.readable)
@@ -53,24 +48,24 @@ Judge::Judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles
       tally_.unknown.push_back(i);
     else
       (s.waits() ? tally_.waiting : tally_.elsewhere).push_back(i);
-    if (s.readable && job.ranks[s.rank].status == Status::kPartial) tally_.partial.push_back(s.rank);
+    if (s.readable && job_.ranks[s.rank].status == Status::kPartial) tally_.partial.push_back(s.rank);
     if (s.waits() && !s.gpu_wait_may_be_collective) tally_.waits_for_gpu_only = false;
     tally_.inferred |= s.inferred;
     if (s.readable) several_looks_ &= s.pace != Pace::kUnknown;
   }
-  std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed), [&](std::size_t i) { return waits_.is_needed(i); });
+  std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed), [&](std::size_t i) { return facts_.waits.is_needed(standings_[i].rank); });
 }
 
 Verdict Judge::verdict() {
-  if (compared_ == 0) return undecided("there is no rank to look at");
-  if (tally_.ended.size() == compared_) return undecided("every rank has ended");
-  if (tally_.failed.size() + tally_.ended.size() == compared_) return undecided("no rank could be read");
+  if (tally_.compared == 0) return undecided("there is no rank to look at");
+  if (tally_.ended.size() == tally_.compared) return undecided("every rank has ended");
+  if (tally_.failed.size() + tally_.ended.size() == tally_.compared) return undecided("no rank could be read");
   if (const std::string twice = numbers_seen_twice(); !twice.empty())
     return undecided(fmt::format("{} there more than once: these are processes of several jobs, or of one job at several times; name those of one (--pids, or its cores)", twice));
   if (auto faults = of_gpu_faults()) return *faults;
-  if (const auto crashed = crashed_ranks(job_, roles_); !crashed.empty()) return of_crashed(crashed);
+  if (const auto crashed = crashed_ranks(job_, facts_.roles); !crashed.empty()) return of_crashed(crashed);
   if (auto failed = of_gpu_failures()) return *failed;
-  if (tally_.gpu_only.size() + tally_.failed.size() + tally_.ended.size() == compared_) return of_gpus_alone();
+  if (tally_.gpu_only.size() + tally_.failed.size() + tally_.ended.size() == tally_.compared) return of_gpus_alone();
   if (several_looks_)
     if (auto healthy = of_progress()) return *healthy;
   if (!tally_.needed.empty()) return of_mixed();
@@ -78,8 +73,6 @@ Verdict Judge::verdict() {
   return of_nobody_waits();
 }
 
-Verdict judge(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Standing>& standings, const Waits& waits) {
-  return Judge(job, roles, standings, waits).verdict();
-}
+Verdict judge(const Facts& facts) { return Judge(facts).verdict(); }
 
 }  // namespace rankstacks

@@ -58,7 +58,7 @@ Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
     one.reason = Reason::kCrashed;
     one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, Reason::kCrashed));
     one.advice = fails_on_gpu(rank) ? advice_for_gpu_failure() : advice_for(Reason::kCrashed);
-    one.confidence = bounded(compared_ > 1 ? 0.90 : 0.60);
+    one.confidence = bounded(tally_.compared > 1 ? 0.90 : 0.60);
     for (std::size_t t = 0; t < rank.threads.size(); ++t)
       if (rank.threads[t].tid == rank.signal->tid && !rank.threads[t].frames.empty())
         one.evidence.push_back({s.rank, t, telling_frame(job_, rank.threads[t]).value_or(0)});
@@ -84,10 +84,10 @@ std::optional<Verdict> Judge::of_gpu_failures() const {
     const ThreadSnapshot& thread = job_.ranks[s.rank].threads[one.evidence.front().thread];
     one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_gpu_failure(thread));
     one.advice = advice_for_gpu_failure();
-    one.confidence = bounded(compared_ > 1 ? 0.90 : 0.60);
+    one.confidence = bounded(tally_.compared > 1 ? 0.90 : 0.60);
     suspects.push_back(std::move(one));
   }
-  if (suspects.empty() || (compared_ > 1 && suspects.size() == compared_)) return std::nullopt;
+  if (suspects.empty() || (tally_.compared > 1 && suspects.size() == tally_.compared)) return std::nullopt;
   return culprits(std::move(suspects), describe_waiting(job_, others));
 }
 
@@ -97,9 +97,17 @@ bool Judge::fails_on_gpu(const RankSnapshot& rank) {
   });
 }
 
-std::vector<Suspect> Judge::ended_ranks() const {
+std::vector<std::size_t> Judge::needed_of_ended() const {
+  const bool some_unseen = std::any_of(facts_.operations.begin(), facts_.operations.end(), [](const PendingOperation& o) { return !o.unseen.empty(); });
+  std::vector<std::size_t> needed;
+  for (const std::size_t r : tally_.ended)
+    if (facts_.waits.is_needed(r) || (!job_.ranks[r].rank && some_unseen)) needed.push_back(r);
+  return needed;
+}
+
+std::vector<Suspect> Judge::suspects_of_ended(const std::vector<std::size_t>& ended) const {
   std::vector<Suspect> suspects;
-  for (const std::size_t r : tally_.ended) {
+  for (const std::size_t r : ended) {
     Suspect one;
     one.rank = r;
     one.reason = Reason::kMissing;
@@ -111,9 +119,9 @@ std::vector<Suspect> Judge::ended_ranks() const {
   return suspects;
 }
 
-Verdict Judge::of_ended() const {
-  Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} ended while {}", name_ranks(job_, tally_.ended), tally_.ended.size() == 1 ? "has" : "have", describe_waiting(job_, standings_)));
-  verdict.suspects = ended_ranks();
+Verdict Judge::of_ended(const std::vector<std::size_t>& ended) const {
+  Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} ended while {}", name_ranks(job_, ended), ended.size() == 1 ? "has" : "have", describe_waiting(job_, standings_)));
+  verdict.suspects = suspects_of_ended(ended);
   return verdict;
 }
 

@@ -23,9 +23,10 @@ std::optional<Verdict> Judge::of_progress() const {
                                std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return standings_[i].left_wait; });
   if (some_wait_ended) {
     // A wait that stands still, and that is known to be for a rank that stands still too.
-    for (const WaitClass& waiting : waits_.classes()) {
+    for (std::size_t o = 0; o < facts_.operations.size(); ++o) {
+      const PendingOperation& waiting = facts_.operations[o];
       if (!waiting.certain || std::any_of(waiting.members.begin(), waiting.members.end(), moves)) continue;
-      if (std::any_of(waiting.elsewhere.begin(), waiting.elsewhere.end(), [&](std::size_t i) { return !standings_[i].active(); }) || waiting.in_cycle) return std::nullopt;
+      if (std::any_of(waiting.elsewhere.begin(), waiting.elsewhere.end(), [&](std::size_t i) { return !standings_[i].active(); }) || facts_.waits.in_cycle(o)) return std::nullopt;
     }
     std::vector<std::size_t> still;
     for (const std::size_t i : tally_.elsewhere)
@@ -51,7 +52,7 @@ std::optional<Verdict> Judge::of_progress() const {
   // Rank 0 evaluates, logs or saves while the others wait for it: its duty, as long as it moves.
   if (!tally_.waiting.empty() && tally_.elsewhere.size() == 1 && tally_.unknown.empty() && tally_.failed.empty()) {
     const Standing& s = standings_[tally_.elsewhere.front()];
-    if (job_.ranks[s.rank].rank == 0 && compared_ > 2 && (s.travels || s.counts) && !has_own_reason(s)) {
+    if (job_.ranks[s.rank].rank == 0 && tally_.compared > 2 && (s.travels || s.counts) && !has_own_reason(s)) {
       Verdict verdict = make(VerdictStatus::kHealthy, fmt::format("nothing is stuck at this moment: rank 0 moves ({}), and {}; look again if that takes longer than it should",
                                                                   describe_suspect(job_, s, reason_for(s)), describe_waiting(job_, standings_)));
       if (passed_by) verdict.doubt = Doubt::kPassedBy;
@@ -62,10 +63,9 @@ std::optional<Verdict> Judge::of_progress() const {
 }
 
 std::optional<Parting> Judge::parting_from_those_it_passed(const Standing& s) const {
-  constexpr std::size_t kMaxClasses = 64;
-  const auto& classes = waits_.classes();
-  for (std::size_t c = 0; c < std::min(classes.size(), kMaxClasses); ++c) {
-    Parting parting = parting_of(s, standings_[classes[c].members.front()]);
+  constexpr std::size_t kMaxOperations = 64;
+  for (std::size_t o = 0; o < std::min(facts_.operations.size(), kMaxOperations); ++o) {
+    Parting parting = parting_of(s, standings_[facts_.operations[o].members.front()]);
     if (parting.a_is_past()) return parting;
   }
   return std::nullopt;
@@ -79,7 +79,7 @@ bool Judge::runs(const Standing& s) const {
   if (s.pace != Pace::kUnknown) return s.active();
   const RankSnapshot& rank = job_.ranks[s.rank];
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
-    const Role role = roles_[s.rank][t];
+    const Role role = facts_.roles[s.rank][t];
     if (rank.threads[t].state == 'R' && (role == Role::kMain || role == Role::kAutograd || role == Role::kPython)) return true;
   }
   return false;
@@ -88,7 +88,7 @@ bool Judge::runs(const Standing& s) const {
 bool Judge::gloo_is_moving() const {
   for (const Standing& s : standings_)
     for (std::size_t t = 0; t < job_.ranks[s.rank].threads.size(); ++t)
-      if ((roles_[s.rank][t] == Role::kGlooLoop || roles_[s.rank][t] == Role::kGlooWorker) && job_.ranks[s.rank].threads[t].state == 'R') return true;
+      if ((facts_.roles[s.rank][t] == Role::kGlooLoop || facts_.roles[s.rank][t] == Role::kGlooWorker) && job_.ranks[s.rank].threads[t].state == 'R') return true;
   return false;
 }
 

@@ -17,16 +17,16 @@ Verdict Judge::of_nobody_waits() const {
     const Standing& s = standings_[i];
     if (has_own_reason(s)) definite.push_back(suspect(s, reason_for(s), bounded(0.70)));
   }
-  if (!definite.empty() && definite.size() < compared_) return culprits(std::move(definite), "");
+  if (!definite.empty() && definite.size() < tally_.compared) return culprits(std::move(definite), "");
   if (!tally_.ended.empty()) {
-    std::string text = fmt::format("{} of {} ranks have ended ({})", tally_.ended.size(), compared_, pids_of(tally_.ended));
+    std::string text = fmt::format("{} of {} ranks have ended ({})", tally_.ended.size(), tally_.compared, pids_of(tally_.ended));
     for (const std::size_t i : tally_.elsewhere) {
       const Standing& s = standings_[i];
       if (tally_.elsewhere.size() == 1) text += fmt::format("; rank {} {}", rank_label(job_.ranks[s.rank]), describe_suspect(job_, s, reason_for(s)));
     }
     return undecided(text + "; no rank is seen waiting for another: the logs of those that have ended tell more");
   }
-  if (compared_ == 1) {
+  if (tally_.compared == 1) {
     const Standing& s = *std::find_if(standings_.begin(), standings_.end(), [](const Standing& one) { return !one.stranger; });
     if (s.unknown()) return undecided("one rank only, and its frames do not tell what it does");
     std::size_t children = 0;

@@ -1,6 +1,7 @@
 #include "analyzers/judge.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -20,24 +21,24 @@ Verdict Judge::of_mixed() const {
     const bool at_work = s.doing.activity == Activity::kUserCode || s.doing.activity == Activity::kDataLoading;
     return at_work && !s.told_by_child && runs(s);
   });
-  if (all_running && needed.size() * 2 >= compared_)
+  if (all_running && needed.size() * 2 >= tally_.compared)
     return undecided(fmt::format("{} ranks are running their own code, and {}: {}",
-                                 needed.size() * 2 > compared_ ? "most" : "half of the", describe_waiting(job_, standings_), too_few_looks()));
+                                 needed.size() * 2 > tally_.compared ? "most" : "half of the", describe_waiting(job_, standings_), too_few_looks()));
   // The stages of a pipeline take turns: one that is at work, all of it, is not late because others wait for it.
   if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !stages.empty())
     return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages, describe_waiting(job_, standings_), too_few_looks()));
-  std::vector<Suspect> suspects = ended_ranks();
+  std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   for (const std::size_t i : needed) {
     const Standing& s = standings_[i];
     Reason reason = reason_for(s);
     // It moves, and those that wait for it are further on in the same code.
     if (s.doing.activity == Activity::kUserCode && s.moves() && is_behind_all(s)) reason = Reason::kBehind;
-    suspects.push_back(suspect(s, reason, confidence_for(job_, s, tally_, compared_, base_confidence(s))));
+    suspects.push_back(suspect(s, reason, confidence_of_sink(job_, s, tally_)));
     if (const auto parting = s.counts ? parting_from_those_it_passed(s) : std::nullopt)
       suspects.back().summary += fmt::format(", at {0} {1}, past the {0} {2} in which they wait", parting->counter, parting->count_a, parting->count_b);
   }
   Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, standings_));
-  verdict.reference = tally_.inferred ? kInferredFromStacks : waits_.all_certain() ? kFromGroups : kAllRanks;
+  verdict.reference = tally_.inferred ? kInferredFromStacks : all_certain(facts_.operations) ? kFromGroups : kAllRanks;
   return verdict;
 }
 
@@ -49,24 +50,14 @@ Verdict Judge::of_waiting() const {
   const std::string waiting = describe_waiting(job_, standings_);
   if (!tally_.unknown.empty()) return undecided(fmt::format("{}; the frames of {} do not tell what it does", waiting, name_ranks(job_, ranks_of(tally_.unknown))));
   if (!tally_.failed.empty()) return undecided(fmt::format("{}; what is missing is the rank that could not be read", waiting));
+  const auto ended = needed_of_ended();
   const MissingRanks missing = missing_ranks(job_);
-  if (!missing.certain.empty()) {
-    // The ranks have met already, and only cores of some are at hand: that a core is not there says nothing of its rank.
-    const bool have_met = std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
-      const Doing& doing = standings_[i].doing;
-      return doing.activity != Activity::kStoreWait && doing.operation.kind != OperationKind::kSetUp && job_.ranks[standings_[i].rank].source == Source::kCore;
-    });
-    if (have_met) return undecided(fmt::format("{}; the cores of ranks {} are not among these: where those stand would tell", waiting, format_numbers(missing.certain)));
-    return of_missing(missing.certain);
-  }
-  if (!tally_.ended.empty()) return of_ended();
-  if (!missing.alive.empty())
-    return undecided(fmt::format("{}; ranks {} run on this machine and were not looked at: add their processes to --pids, or use --job", waiting, format_numbers(missing.alive)));
-  if (!missing.elsewhere.empty())
-    return undecided(fmt::format("{}; ranks {} were not looked at: look at them too, on their machines, and merge the reports", waiting, format_numbers(missing.elsewhere)));
-  if (compared_ == 1) return undecided(fmt::format("{}; there is no other rank to compare with", waiting));
+  if (auto absent = of_absent(needed_of(missing), ended)) return *absent;
+  if (tally_.compared == 1) return undecided(fmt::format("{}; there is no other rank to compare with", waiting));
 
-  const auto deadlock = explain_deadlock(job_, standings_, waits_);
+  const auto deadlock = explain_deadlock(facts_);
+  if (!deadlock)   // nobody in sight needs them, and yet nothing else differs
+    if (auto absent = of_absent(missing, tally_.ended)) return *absent;
   if (!deadlock && !several_looks_ && gloo_is_moving())
     return undecided(fmt::format("{} at the same place, and their gloo threads are at work: {}", waiting, too_few_looks()));
   if (!deadlock && told_by_gpus()) {
@@ -87,6 +78,34 @@ Verdict Judge::of_waiting() const {
   verdict.reference = deadlock->reference;
   if (deadlock->sides_are_equal) verdict.summary = make(VerdictStatus::kCulprit, deadlock->explanation + ": both cannot be right, and the stacks do not tell which is").summary;
   return verdict;
+}
+
+MissingRanks Judge::needed_of(MissingRanks missing) const {
+  if (!all_certain(facts_.operations)) return missing;
+  std::set<int> needed;
+  for (const PendingOperation& operation : facts_.operations) needed.insert(operation.unseen.begin(), operation.unseen.end());
+  for (std::vector<int>* numbers : {&missing.certain, &missing.alive, &missing.elsewhere})
+    std::erase_if(*numbers, [&](int number) { return !needed.contains(number); });
+  return missing;
+}
+
+std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::vector<std::size_t>& ended) const {
+  const std::string waiting = describe_waiting(job_, standings_);
+  if (!missing.certain.empty()) {
+    // The ranks have met already, and only cores of some are at hand: that a core is not there says nothing of its rank.
+    const bool have_met = std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
+      const Doing& doing = standings_[i].doing;
+      return doing.activity != Activity::kStoreWait && doing.operation.kind != OperationKind::kSetUp && job_.ranks[standings_[i].rank].source == Source::kCore;
+    });
+    if (have_met) return undecided(fmt::format("{}; the cores of ranks {} are not among these: where those stand would tell", waiting, format_numbers(missing.certain)));
+    return of_missing(missing.certain);
+  }
+  if (!ended.empty()) return of_ended(ended);
+  if (!missing.alive.empty())
+    return undecided(fmt::format("{}; ranks {} run on this machine and were not looked at: add their processes to --pids, or use --job", waiting, format_numbers(missing.alive)));
+  if (!missing.elsewhere.empty())
+    return undecided(fmt::format("{}; ranks {} were not looked at: look at them too, on their machines, and merge the reports", waiting, format_numbers(missing.elsewhere)));
+  return std::nullopt;
 }
 
 bool Judge::told_by_gpus() const {

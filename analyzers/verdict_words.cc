@@ -12,7 +12,7 @@
 #include "analyzers/names.h"
 #include "analyzers/own_waits.h"
 #include "analyzers/parting.h"
-#include "analyzers/waits.h"
+#include "analyzers/pending_operations.h"
 #include "model/rank_set.h"
 
 namespace rankstacks {

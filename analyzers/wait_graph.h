@@ -5,7 +5,8 @@
 //     timer <──system call── thread 4855 (rank 1), "reporter" <──memory── native lock <┘
 //
 // A node is a thread, or what a thread can wait for; an edge says *waits for*, by which evidence, and how certain that is. A node without an edge out is where a
-// wait ends. The graph has what the analyzers know of a job, in their words; it explains, and decides nothing: suspects are the verdict's (verdict.cc).
+// wait ends. Suspects are the *sinks*: ranks that somebody's wait leads to and that wait for no other rank themselves. A rank that waits is innocent, unless it
+// is part of a cycle.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +20,8 @@
 
 namespace rankstacks {
 
-struct Standing;   // standing.h
-struct Suspect;    // analysis.h
-class Waits;       // waits.h
+struct PendingOperation;   // pending_operations.h
+struct Standing;           // standing.h
 
 enum class NodeKind : std::uint8_t {
   kThread,
@@ -67,35 +67,39 @@ struct WaitEdge {
 class WaitGraph {
  public:
   WaitGraph() = default;
-  WaitGraph(const JobSnapshot& job, const std::vector<Standing>& standings, const Waits& waits);
+  WaitGraph(const JobSnapshot& job, const std::vector<Standing>& standings, const std::vector<PendingOperation>& operations);
 
   const std::vector<WaitNode>& nodes() const { return nodes_; }
   const std::vector<WaitEdge>& edges() const { return edges_; }
   // Indices of the edges that begin there, the most certain first.
   const std::vector<std::size_t>& edges_from(std::size_t node) const { return out_[node]; }
   const std::vector<std::size_t>& edges_to(std::size_t node) const { return in_[node]; }
-  // The thread by which a rank is compared with the others; nothing: a child, or one that could not be read.
+  // The thread by which a rank is compared with the others, or the process that has ended; nothing: a child, or one that could not be read.
   std::optional<std::size_t> node_of_rank(std::size_t rank) const;
   std::optional<std::size_t> node_of_missing(int rank) const;
 
+  // Whether the wait of other ranks leads to this one. What nobody needs holds up nobody.
+  bool is_needed(std::size_t rank) const;
+  // Ranks that are needed and wait for no other rank, ascending: where the waits of the job end.
+  std::vector<std::size_t> sinks() const;
+  // Whether the members of this operation (an index into the pending ones) need, through others, themselves.
+  bool in_cycle(std::size_t operation) const;
+  // How many ranks' waits lead to this node.
+  std::size_t dependants(std::size_t node) const;
+
  private:
   friend class WaitGraphBuilder;
+  void index();
+  void find_needed();
+  void find_cycles();
+
   std::vector<WaitNode> nodes_;
   std::vector<WaitEdge> edges_;
   std::vector<std::vector<std::size_t>> out_, in_;
-  std::vector<std::optional<std::size_t>> of_rank_;
+  std::vector<std::optional<std::size_t>> of_rank_;         // by rank: its node
+  std::vector<std::optional<std::size_t>> operation_of_;    // by rank: the node of the operation that it waits in
+  std::vector<std::size_t> operations_;                     // their nodes, as they are in the pending operations
+  std::vector<bool> needed_, in_cycle_;                     // by node: some operation leads to it; it leads to itself
 };
-
-// How a suspect holds up somebody: from a rank that depends on it, over the suspect, to where its own wait ends or closes a circle.
-struct WaitChain {
-  struct Link {
-    std::size_t node = 0;
-    std::optional<WaitEvidence> evidence;   // of the edge to the next link; the last has none
-  };
-  std::size_t suspect = 0;                  // index into Verdict::suspects
-  std::optional<std::size_t> from;          // index into JobSnapshot::ranks; nothing: nobody is seen to depend on it
-  std::vector<Link> links;
-};
-std::vector<WaitChain> chains_of(const WaitGraph& graph, const std::vector<Suspect>& suspects);
 
 }  // namespace rankstacks

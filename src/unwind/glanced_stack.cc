@@ -1,10 +1,35 @@
 #include "unwind/glanced_stack.h"
 
 #include <array>
+#include <vector>
 
 #include "unwind/stack_walk.h"
+#include "unwind/vetted_tables.h"
 
 namespace rankstacks {
+namespace {
+
+// Where rbp may point to in the frame that a walk stopped at, the likelier first: places that have a caller's frame pointer and a return address. A frame
+// has such pairs of earlier calls too, in variables that nothing was written to yet; its own is what a call of its function has left.
+std::vector<Address> likely_frame_pointers(const Target& target, const UnwoundFrame& frame) {
+  constexpr Address kLargestFrame = 4096, kSlot = 8;   // usually far smaller
+  constexpr std::size_t kMostTries = 8;
+  const auto function = VettedTables(target).covered(frame.lookup_pc());
+  std::vector<Address> of_its_call, others;
+  const Address from = frame.sp & ~(kSlot - 1);
+  for (Address a = from; a < from + kLargestFrame; a += kSlot) {
+    const auto pushed = target.read_value<std::array<Address, 2>>(a);   // the caller's rbp, the return address
+    if (!pushed) break;
+    const auto [rbp, return_address] = *pushed;
+    if ((rbp != 0 && rbp <= a) || !follows_call(target, return_address, 0)) continue;
+    (function && called_before(target, return_address) == function->start ? of_its_call : others).push_back(a);
+  }
+  of_its_call.insert(of_its_call.end(), others.begin(), others.end());
+  if (of_its_call.size() > kMostTries) of_its_call.resize(kMostTries);
+  return of_its_call;
+}
+
+}  // namespace
 
 std::optional<UnwoundStack> unwind_glance(const Target& target, const Registers& registers) {
   const auto unwinder = make_libunwind_unwinder(target);
@@ -12,19 +37,9 @@ std::optional<UnwoundStack> unwind_glance(const Target& target, const Registers&
   if (stack.end == StackEnd::kComplete) return stack;
   if (registers.has(kRbp)) return std::nullopt;
 
-  // In the frame that the walk stopped at: usually far smaller.
-  constexpr Address kLargestFrame = 4096, kSlot = 8;
-  constexpr int kMostTries = 8;
-  const Address from = stack.frames.back().sp & ~(kSlot - 1);
-  int tries = 0;
-  for (Address a = from; a < from + kLargestFrame && tries < kMostTries; a += kSlot) {
-    const auto pushed = target.read_value<std::array<Address, 2>>(a);   // the caller's rbp, the return address
-    if (!pushed) break;
-    const auto [rbp, return_address] = *pushed;
-    if ((rbp != 0 && rbp <= a) || !follows_call(target, return_address, 0)) continue;
-    ++tries;
+  for (const Address rbp : likely_frame_pointers(target, stack.frames.back())) {
     Registers guess = registers;
-    guess.set(kRbp, a);
+    guess.set(kRbp, rbp);
     stack = unwinder->unwind(guess);
     if (stack.end == StackEnd::kComplete) return stack;
   }

@@ -283,7 +283,33 @@ std::optional<Recovered> recover(const Target& target, const Registers& r, bool 
   return out;
 }
 
+struct FoundCall {
+  CallInstruction kind = CallInstruction::kNone;
+  Address target = 0;   // of a direct one
+};
+
+FoundCall call_before(const Target& target, Address return_address) {
+  constexpr std::size_t kShortestCall = 2;
+  std::array<std::uint8_t, kLongestCall> before{};   // before[8 - n] is the byte n before the return address
+  if (return_address < before.size() || !is_executable(target, return_address - 1)) return {};
+  // As many as are there: generated code may begin with its mapping.
+  std::size_t known = before.size();
+  while (known >= kShortestCall && !target.read_exact(return_address - known, std::as_writable_bytes(std::span(before).last(known)))) --known;
+  if (known < kShortestCall) return {};
+  FoundCall found{call_at_the_end_of(before)};
+  if (found.kind != CallInstruction::kDirect) return found;
+  std::int32_t relative;
+  std::memcpy(&relative, &before[4], 4);
+  found.target = return_address + static_cast<Address>(static_cast<std::int64_t>(relative));
+  return found;
+}
+
 }  // namespace
+
+std::optional<Address> called_before(const Target& target, Address return_address) {
+  const FoundCall call = call_before(target, return_address);
+  return call.kind == CallInstruction::kDirect ? std::optional(call.target) : std::nullopt;
+}
 
 bool is_executable(const Target& target, Address a) {
   const Mapping* m = mapping_of(target, a);
@@ -291,18 +317,9 @@ bool is_executable(const Target& target, Address a) {
 }
 
 bool follows_call(const Target& target, Address return_address, Address callee) {
-  constexpr std::size_t kShortestCall = 2;
-  std::array<std::uint8_t, kLongestCall> before{};   // before[8 - n] is the byte n before the return address
-  if (return_address < before.size() || !is_executable(target, return_address - 1)) return false;
-  // As many as are there: generated code may begin with its mapping.
-  std::size_t known = before.size();
-  while (known >= kShortestCall && !target.read_exact(return_address - known, std::as_writable_bytes(std::span(before).last(known)))) --known;
-  if (known < kShortestCall) return false;
-  const CallInstruction call = call_at_the_end_of(before);
-  if (call != CallInstruction::kDirect || callee == 0) return call != CallInstruction::kNone;
-  std::int32_t relative;
-  std::memcpy(&relative, &before[4], 4);
-  const Address called = return_address + static_cast<Address>(static_cast<std::int64_t>(relative));
+  const FoundCall call = call_before(target, return_address);
+  if (call.kind != CallInstruction::kDirect || callee == 0) return call.kind != CallInstruction::kNone;
+  const Address called = call.target;
   if (called <= callee && callee - called < (1u << 20)) return true;   // a direct call into this very function
   return !is_executable(target, called) ? false : mapping_of(target, called) != mapping_of(target, callee);   // through a PLT
 }

@@ -8,6 +8,8 @@
 // A recovered return address must lie in executable memory right behind a call instruction; if not, the stack ends there.
 #pragma once
 
+#include <optional>
+
 #include "unwind/unwinder.h"
 
 namespace rankstacks {
@@ -37,5 +39,8 @@ bool is_executable(const Target& target, Address a);
 // Does a call instruction end right before `return_address`, as far as its bytes can be read? For a direct call, `callee` must lie behind
 // its target (0: any).
 bool follows_call(const Target& target, Address return_address, Address callee);
+
+// The target of the direct call right before `return_address`. Nothing: there is none, or another kind of call.
+std::optional<Address> called_before(const Target& target, Address return_address);
 
 }  // namespace rankstacks

@@ -125,6 +125,13 @@ std::optional<VettedTables::Choice> VettedTables::choose(Address pc) {
   return block.where;
 }
 
+std::optional<Range> VettedTables::covered(Address pc) {
+  const Module* module = target_.modules().find(pc);
+  const auto at = module != nullptr ? find(*module, pc) : std::nullopt;
+  if (!at || vet(*module, pc, *at) != Verdict::kSound) return std::nullopt;
+  return fde_facts_.covered;
+}
+
 void VettedTables::write(Block& block, Address at) {
   const FdeFacts& fde = fde_facts_;
   auto& out = written_;

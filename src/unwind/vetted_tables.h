@@ -35,6 +35,9 @@ class VettedTables {
   // the addresses of expressions in its cache, and reads them whenever it needs their value.
   std::optional<Choice> choose(Address pc);
 
+  // The code that the FDE of `pc` is for: a function, or a part of one. Nothing: as for choose().
+  std::optional<Range> covered(Address pc);
+
   // A word of a block. nullptr: not the address of one.
   const std::uint64_t* word(Address address) const {
     if (address < kFirstBlock || address % sizeof(std::uint64_t) != 0) return nullptr;

@@ -25,6 +25,20 @@ std::string chain_in_short(const LiteralJob& literal, const Analysis& analysis, 
   return text;
 }
 
+// Of a rank, from its main thread on along the first edges, as far as it is in this rank.
+std::string way_in_short(const LiteralJob& literal, const Analysis& analysis, std::size_t rank) {
+  std::string text;
+  for (std::size_t node = analysis.waits.node_of_rank(rank).value();;) {
+    const WaitNode& at = analysis.waits.nodes()[node];
+    text += to_string(at.kind);
+    if (at.kind == NodeKind::kOperation || analysis.waits.edges_from(node).empty()) return text;
+    if (at.rank && at.thread) text += fmt::format(" {}:{}", *at.rank, literal.job.ranks[*at.rank].threads[*at.thread].tid);
+    const WaitEdge& edge = analysis.waits.edges()[analysis.waits.edges_from(node).front()];
+    text += fmt::format(" -{}-> ", to_string(edge.evidence));
+    node = edge.to;
+  }
+}
+
 const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("flush", "/home/u/log.py", 3)};
 
 // Two ranks wait in a collective; rank 1 of three stands in `stack`.
@@ -76,13 +90,102 @@ TEST_CASE("a chain ends where the suspect's own wait ends") {
   }
 }
 
+TEST_CASE("a rank whose main thread waits for a thread that waits for other ranks is innocent") {
+  // Rank 0 waits in its main thread; rank 2 by a thread of its own, which holds what its main thread waits for; rank 1 sleeps.
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? kSleeps + in_main(20) : waits_in_all_reduce());
+  RankSnapshot& rank = literal.job.ranks[2];
+  const Tid saver = rank.pid + 7, between = rank.pid + 8;
+  const auto stands_in = [&](ThreadSnapshot& thread, const Stack& stack) {
+    thread.frames.clear();
+    for (const Frame& frame : stack) thread.frames.push_back(literal.job.frames.intern(Frame(frame)));
+  };
+  const Stack locks = {libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")};
+  literal.thread(rank, saver, "saver", waits_in_all_reduce(40));
+  std::string expected;
+  SECTION("a lock") {
+    stands_in(rank.threads[0], locks + in_main(20));
+    rank.threads[0].lock_owner = saver;
+    expected = fmt::format("thread 2:{} -frame-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, saver);
+  }
+  SECTION("the end of a thread that waits for a lock") {
+    stands_in(rank.threads[0], Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
+    rank.threads[0].joins = between;
+    literal.thread(rank, between, "mylib", locks).lock_owner = saver;
+    expected = fmt::format("thread 2:{} -memory-> thread 2:{} -frame-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, between, saver);
+  }
+  SECTION("the GIL") {
+    stands_in(rank.threads[0], Stack{libc("pthread_cond_timedwait"), nat("take_gil", "/usr/bin/python3.11")} + in_main(20));
+    rank.threads[0].gil = Gil::kWaits;
+    rank.threads[1].gil = Gil::kHolds;
+    expected = fmt::format("thread 2:{} -memory-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, saver);
+  }
+  const Analysis analysis = analyze(literal.job);
+  REQUIRE(analysis.verdict.suspects.size() == 1);
+  CHECK(analysis.verdict.suspects[0].rank == 1);
+  CHECK(way_in_short(literal, analysis, 2) == expected);
+}
+
+TEST_CASE("ranks that wait for each other's threads within one process are no way out") {
+  LiteralJob literal = third_differs(Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
+  RankSnapshot& rank = literal.job.ranks[1];
+  rank.threads[0].joins = rank.pid + 7;
+  literal.thread(rank, rank.pid + 7, "mylib", {libc("pthread_join"), nat("mylib::wait_too()", "/home/u/mylib.so")}).joins = rank.pid;
+  const Analysis analysis = analyze(literal.job);
+  REQUIRE(analysis.verdict.suspects.size() == 1);
+  CHECK(analysis.verdict.suspects[0].rank == 1);
+}
+
+TEST_CASE("who is gone is accused where somebody waits for it") {
+  const ProcessGroup first{"1", {0, 1, 2}};
+  const auto in_group = [](RankSnapshot& rank, const ProcessGroup& group) { rank.threads[0].variables.push_back({.frame = 2, .numbers = {}, .group = group}); };
+  const auto end = [](RankSnapshot& rank) {
+    rank.status = Status::kFailed;
+    rank.threads.clear();
+    rank.problems.push_back({.message = "the process has ended", .hint = {}, .code = ProblemCode::kEnded});
+  };
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 1 ? kSleeps + in_main(20) : waits_in_all_reduce());
+  SECTION("not one that no group contains") {
+    for (const std::size_t r : {0u, 2u}) in_group(literal.job.ranks[r], first);
+    end(literal.job.ranks[3]);
+    const Analysis analysis = analyze(literal.job);
+    REQUIRE(analysis.verdict.suspects.size() == 1);
+    CHECK(analysis.verdict.suspects[0].rank == 1);
+  }
+  SECTION("one that a group contains") {
+    for (const std::size_t r : {0u, 2u}) in_group(literal.job.ranks[r], {"1", {0, 2, 3}});
+    end(literal.job.ranks[3]);
+    const Analysis analysis = analyze(literal.job);
+    REQUIRE(analysis.verdict.suspects.size() == 1);
+    CHECK(analysis.verdict.suspects[0].rank == 3);
+    CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -group-> process", literal.job.ranks[0].pid));
+  }
+  SECTION("a disagreement within a group is told though ranks outside of it were not looked at") {
+    literal.job.ranks.pop_back();
+    literal.job.ranks[1] = literal.job.ranks[0];
+    literal.job.ranks[1].rank = 1;
+    literal.job.ranks[1].pid = literal.job.ranks[1].threads[0].tid = 101;
+    literal.job.ranks[1].threads[0].frames.clear();
+    for (const Frame& frame : Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), py("broadcast", kPackages + "torch/distributed/distributed_c10d.py", 2000),
+                                    py("wrapper", kPackages + "torch/distributed/c10d_logger.py", 80)} +
+                                  in_main(31))
+      literal.job.ranks[1].threads[0].frames.push_back(literal.job.frames.intern(Frame(frame)));
+    for (RankSnapshot& rank : literal.job.ranks) in_group(rank, first);
+    const Analysis analysis = analyze(literal.job);
+    REQUIRE(analysis.verdict.suspects.size() == 1);
+    CHECK(analysis.verdict.suspects[0].rank == 1);
+    CHECK(analysis.verdict.suspects[0].reason == Reason::kCollectiveMismatch);
+  }
+}
+
 TEST_CASE("a rank that is not there is a node") {
   LiteralJob literal;
   for (int r = 0; r < 2; ++r) literal.rank(r, 3, waits_in_all_reduce());
   const Analysis analysis = analyze(literal.job);
   REQUIRE(analysis.verdict.suspects.size() == 1);
   CHECK(analysis.verdict.suspects[0].reason == Reason::kMissing);
-  CHECK(analysis.verdict.chains.empty());   // no group says that it is needed; the world size does
+  CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -others-> missing-rank 2", literal.job.ranks[0].pid));
 }
 
 TEST_CASE("ranks that wait alike are one operation, and all whom they need one node") {

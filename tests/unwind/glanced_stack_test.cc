@@ -32,6 +32,13 @@ __attribute__((noinline, optimize("omit-frame-pointer"))) void wait_without_poin
   room[1] = room[0];
 }
 
+// Leaves frame pointers and return addresses on the part of the stack that the calls after it will use.
+__attribute__((noinline, optimize("no-omit-frame-pointer"))) int leave_pairs(int depth) {
+  volatile char room[8];
+  room[0] = static_cast<char>(depth);
+  return depth == 0 ? room[0] : leave_pairs(depth - 1) + room[0];
+}
+
 // Told apart by their addresses; no tail calls.
 __attribute__((noinline, aligned(256))) void doze() {
   usleep(2000);
@@ -62,6 +69,8 @@ TEST_CASE("a thread is glanced at while it runs on, and its stack walked to the 
       const testing::ChildProcess child([&](const auto& ready) {
         ready();
         for (;;) {
+          volatile int left = leave_pairs(20);
+          (void)left;
           if (pointer) wait_with_pointer(doze_with_pointer);
           else wait_without_pointer(doze_without_pointer);
         }

@@ -1,0 +1,216 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "analyzers/pending_operations.h"
+#include "analyzers/place.h"
+#include "analyzers/standing.h"
+#include "analyzers/thread_waits.h"
+#include "analyzers/wait_graph.h"
+#include "model/rank_set.h"
+
+namespace rankstacks {
+
+class WaitGraphBuilder {
+ public:
+  WaitGraphBuilder(const JobSnapshot& job, const std::vector<Standing>& standings, const std::vector<PendingOperation>& operations, WaitGraph& graph)
+      : job_(job), standings_(standings), operations_(operations), graph_(graph) {}
+
+  void build() {
+    graph_.of_rank_.resize(job_.ranks.size());
+    graph_.operation_of_.resize(job_.ranks.size());
+    for (const Standing& s : standings_) {
+      if (s.stranger) continue;
+      if (s.readable) graph_.of_rank_[s.rank] = thread(s.rank, leading(s));
+      else if (s.ended) graph_.of_rank_[s.rank] = ended(s.rank);
+    }
+    for (const PendingOperation& operation : operations_) graph_.operations_.push_back(add_operation(operation));
+    for (const Standing& s : standings_)
+      if (!s.stranger && s.readable && !s.waits()) add_rank(s);
+    for (std::size_t o = 0; o < operations_.size(); ++o) add_needs(operations_[o], graph_.operations_[o]);
+    graph_.index();
+  }
+
+ private:
+  static constexpr std::size_t kMaxEdges = 1u << 18;   // of a job in which every rank waits in a place of its own
+
+  std::size_t add(WaitNode node) {
+    graph_.nodes_.push_back(std::move(node));
+    return graph_.nodes_.size() - 1;
+  }
+  void connect(std::size_t from, std::size_t to, WaitEvidence evidence, Certainty certainty) {
+    if (from != to) graph_.edges_.push_back({from, to, evidence, certainty});
+  }
+
+  const ThreadSnapshot& at(std::size_t rank, std::size_t thread) const { return job_.ranks[rank].threads[thread]; }
+  std::optional<std::size_t> main_of(std::size_t rank) const {
+    const auto& threads = job_.ranks[rank].threads;
+    const auto main = std::find_if(threads.begin(), threads.end(), [&](const ThreadSnapshot& t) { return t.tid == job_.ranks[rank].pid; });
+    return main == threads.end() ? std::nullopt : std::optional(static_cast<std::size_t>(main - threads.begin()));
+  }
+  // The thread that tells for the rank, or its main thread, where that only waits for the one that tells.
+  std::size_t leading(const Standing& s) {
+    if (s.by_own_thread) return s.doing.thread;
+    return main_of(s.rank).value_or(s.doing.thread);
+  }
+
+  std::size_t thread(std::size_t rank, std::size_t t) {
+    const auto [it, is_new] = threads_.try_emplace({rank, t}, graph_.nodes_.size());
+    if (is_new) {
+      const std::string place = describe_place(job_, at(rank, t)), block = describe_block(job_, at(rank, t));
+      std::string text = place.empty() ? block : "in " + place;
+      if (!place.empty() && !block.empty()) text += fmt::format(", {}", block);
+      add({.kind = NodeKind::kThread, .rank = rank, .thread = t, .missing_rank = -1, .text = std::move(text)});
+    }
+    return it->second;
+  }
+  std::size_t ended(std::size_t rank) { return add({.kind = NodeKind::kProcess, .rank = rank, .thread = {}, .missing_rank = -1, .text = "has ended"}); }
+  std::size_t missing(int number) {
+    const auto [it, is_new] = missing_.try_emplace(number, graph_.nodes_.size());
+    if (is_new) add({.kind = NodeKind::kMissingRank, .rank = {}, .thread = {}, .missing_rank = number, .text = fmt::format("rank {} was not seen", number)});
+    return it->second;
+  }
+
+  std::size_t unseen(const std::vector<int>& numbers) {
+    const auto [it, is_new] = unseen_.try_emplace(numbers, graph_.nodes_.size());
+    if (is_new) add({.kind = NodeKind::kRanks, .rank = {}, .thread = {}, .missing_rank = -1, .text = fmt::format("ranks {} were not seen", format_numbers(numbers))});
+    return it->second;
+  }
+
+  // All members wait in it, each by its thread.
+  std::size_t add_operation(const PendingOperation& waiting) {
+    const Standing& first = standings_[waiting.members.front()];
+    const auto world = static_cast<std::size_t>(job_.ranks[first.rank].world_size.value_or(0));
+    const std::size_t node = add({.kind = NodeKind::kOperation, .rank = {}, .thread = {}, .missing_rank = -1, .text = describe_wait(first, world)});
+    for (const std::size_t i : waiting.members) {
+      const Standing& s = standings_[i];
+      const WaitEvidence evidence = s.told_by_gpu ? WaitEvidence::kKernel : s.peer_process ? WaitEvidence::kSystemCall : s.inferred ? WaitEvidence::kOthers : WaitEvidence::kFrame;
+      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective ? Certainty::kPossible : s.doing.by_frame || s.told_by_gpu || s.peer_process ? Certainty::kCertain : Certainty::kLikely;
+      connect(of_standing(s), node, evidence, certainty);
+      graph_.operation_of_[s.rank] = node;
+    }
+    return node;
+  }
+  // With the edges from its main thread where another one tells.
+  std::size_t of_standing(const Standing& s) {
+    const std::size_t lead = leading(s), told = s.doing.thread;
+    const std::size_t node = thread(s.rank, told);
+    if (lead == told) return node;
+    const auto waits = thread_waits_from(job_.ranks[s.rank], lead);
+    if (std::any_of(waits.begin(), waits.end(), [&](const ThreadWait& wait) { return wait.thread == told; }))
+      connect_threads(s.rank, lead, told);
+    else
+      connect(thread(s.rank, lead), node, WaitEvidence::kFrame, Certainty::kLikely);
+    return node;
+  }
+
+  void add_needs(const PendingOperation& waiting, std::size_t node) {
+    const WaitEvidence evidence = standings_[waiting.members.front()].peer_process ? WaitEvidence::kSystemCall : waiting.certain ? WaitEvidence::kGroup : WaitEvidence::kOthers;
+    const Certainty certainty = waiting.certain ? Certainty::kCertain : Certainty::kLikely;
+    // Of a job on many machines most ranks were not looked at.
+    constexpr std::size_t kMaxMissing = 64;
+    if (waiting.unseen.size() <= kMaxMissing)
+      for (const int number : waiting.unseen) connect(node, missing(number), evidence, certainty);
+    else
+      connect(node, unseen(waiting.unseen), evidence, certainty);
+    if (graph_.edges_.size() + waiting.operations.size() > kMaxEdges) connect(node, all_operations(), evidence, certainty);
+    else
+      for (const std::size_t o : waiting.operations) connect(node, graph_.operations_[o], evidence, certainty);
+    // Where nothing names them, all operations need the same ranks: these are one node.
+    std::size_t from = node;
+    if (waiting.elsewhere.size() > 1) {
+      const auto [it, is_new] = ranks_.try_emplace(waiting.elsewhere, graph_.nodes_.size());
+      if (is_new) {
+        std::vector<std::size_t> ranks;
+        for (const std::size_t i : waiting.elsewhere) ranks.push_back(standings_[i].rank);
+        add({.kind = NodeKind::kRanks, .rank = {}, .thread = {}, .missing_rank = -1, .text = name_ranks(job_, ranks)});
+      }
+      connect(node, it->second, evidence, certainty);
+      if (!is_new) return;
+      from = it->second;
+    }
+    for (const std::size_t i : waiting.elsewhere)
+      if (const auto to = graph_.of_rank_[standings_[i].rank]) connect(from, *to, evidence, certainty);
+  }
+
+  // Instead of an edge to each, where there are too many of them.
+  std::size_t all_operations() {
+    if (!all_operations_) {
+      all_operations_ = add({.kind = NodeKind::kRanks, .rank = {}, .thread = {}, .missing_rank = -1, .text = "the ranks that wait in other operations"});
+      for (const std::size_t operation : graph_.operations_) connect(*all_operations_, operation, WaitEvidence::kOthers, Certainty::kLikely);
+    }
+    return *all_operations_;
+  }
+
+  // What a rank that does not wait for others does.
+  void add_rank(const Standing& s) {
+    const std::size_t told = of_standing(s);
+    if (s.dead_child) {
+      connect(told, ended(*s.dead_child), WaitEvidence::kProcess, Certainty::kCertain);
+    } else if (s.told_by_child) {
+      connect(told, thread(*s.told_by_child, s.child_thread), WaitEvidence::kProcess, Certainty::kLikely);
+      add_thread(*s.told_by_child, s.child_thread);
+    } else if (s.child) {
+      const auto main = main_of(*s.child);
+      connect(told, main ? thread(*s.child, *main) : add({.kind = NodeKind::kProcess, .rank = *s.child, .thread = {}, .missing_rank = -1, .text = ""}), WaitEvidence::kProcess, Certainty::kLikely);
+      if (main) add_thread(*s.child, *main);
+    } else if (s.doing.activity == Activity::kGpuWait && s.gpu.kernel != nullptr) {
+      connect(told, add({.kind = NodeKind::kKernel, .rank = s.rank, .thread = {}, .missing_rank = -1, .text = describe_kernel(*s.gpu.kernel)}), WaitEvidence::kKernel, Certainty::kLikely);
+    } else {
+      add_thread(s.rank, s.doing.thread);
+    }
+  }
+
+  // What the kernel and the process's memory tell of a thread's wait, and of those that it leads to.
+  void add_thread(std::size_t rank, std::size_t t) { add_end(rank, connect_threads(rank, t)); }
+
+  // The edges from this thread over those that it waits for to `last`, or to where that ends, which is returned.
+  std::size_t connect_threads(std::size_t rank, std::size_t t, std::optional<std::size_t> last = std::nullopt) {
+    while (t != last && seen_.insert({rank, t}).second) {
+      const auto wait = thread_wait_of(job_.ranks[rank], t);
+      if (!wait) return t;
+      const std::size_t from = thread(rank, t), to = thread(rank, wait->thread);
+      switch (wait->what) {
+        case ThreadWait::For::kEnd: connect(from, to, WaitEvidence::kMemory, Certainty::kCertain); break;
+        case ThreadWait::For::kNativeLock: connect_lock(rank, from, fmt::format("a native lock held by thread {}", at(rank, wait->thread).tid), WaitEvidence::kFrame, to); break;
+        case ThreadWait::For::kGil: connect_lock(rank, from, "the GIL", WaitEvidence::kMemory, to); break;
+      }
+      t = wait->thread;
+    }
+    return t;
+  }
+  void connect_lock(std::size_t rank, std::size_t waiting, std::string name, WaitEvidence evidence, std::size_t owner) {
+    const std::size_t lock = add({.kind = NodeKind::kLock, .rank = rank, .thread = {}, .missing_rank = -1, .text = std::move(name)});
+    connect(waiting, lock, evidence, Certainty::kCertain);
+    connect(lock, owner, WaitEvidence::kMemory, Certainty::kCertain);
+  }
+  // Of a thread that waits for none of its process: a time, a descriptor.
+  void add_end(std::size_t rank, std::size_t t) {
+    const ThreadSnapshot& waiting = at(rank, t);
+    if (thread_wait_of(job_.ranks[rank], t) || !ends_.insert({rank, t}).second) return;
+    if (stand_of(job_, waiting) == Stand::kSleeping)
+      connect(thread(rank, t), add({.kind = NodeKind::kTimer, .rank = rank, .thread = {}, .missing_rank = -1, .text = "a time that it has set itself"}), WaitEvidence::kSystemCall, Certainty::kCertain);
+    else if (waiting.syscall && waiting.syscall->fd_target)
+      connect(thread(rank, t), add({.kind = NodeKind::kDescriptor, .rank = rank, .thread = {}, .missing_rank = -1, .text = *waiting.syscall->fd_target}), WaitEvidence::kSystemCall, Certainty::kCertain);
+  }
+
+  const JobSnapshot& job_;
+  const std::vector<Standing>& standings_;
+  const std::vector<PendingOperation>& operations_;
+  WaitGraph& graph_;
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> threads_;
+  std::map<int, std::size_t> missing_;
+  std::map<std::vector<std::size_t>, std::size_t> ranks_;
+  std::map<std::vector<int>, std::size_t> unseen_;
+  std::set<std::pair<std::size_t, std::size_t>> seen_, ends_;   // threads whose edges are there
+  std::optional<std::size_t> all_operations_;
+};
+
+WaitGraph::WaitGraph(const JobSnapshot& job, const std::vector<Standing>& standings, const std::vector<PendingOperation>& operations) {
+  WaitGraphBuilder(job, standings, operations, *this).build();
+}
+
+}  // namespace rankstacks

@@ -1,0 +1,22 @@
+// What the verdict is made from: the snapshot, and what was found in it. All by reference: whoever makes it keeps them.
+#pragma once
+
+#include <vector>
+
+#include "analyzers/pending_operations.h"
+#include "analyzers/standing.h"
+#include "analyzers/wait_graph.h"
+#include "known/kinds.h"
+#include "model/snapshot.h"
+
+namespace rankstacks {
+
+struct Facts {
+  const JobSnapshot& job;
+  const std::vector<std::vector<Role>>& roles;          // [rank index][thread index]
+  const std::vector<Standing>& standings;
+  const std::vector<PendingOperation>& operations;
+  const WaitGraph& waits;
+};
+
+}  // namespace rankstacks

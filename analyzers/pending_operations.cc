@@ -1,0 +1,160 @@
+#include "analyzers/pending_operations.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "model/rank_set.h"
+
+namespace rankstacks {
+namespace {
+
+enum class Kind { kCollective, kPointToPoint, kStore, kPeer };
+
+Kind kind_of(const Standing& s) {
+  if (s.doing.activity == Activity::kPointToPoint) return Kind::kPointToPoint;
+  if (s.doing.activity == Activity::kPeerWait) return Kind::kPeer;
+  return s.doing.activity == Activity::kStoreWait ? Kind::kStore : Kind::kCollective;
+}
+
+bool same_group(const Standing& a, const Standing& b) { return !a.group || !b.group || *a.group == *b.group; }
+
+// Which collective it is, as far as known: where it is one that many share, the place has to tell.
+bool same_operation(const Standing& a, const Standing& b, const std::string& place_a, const std::string& place_b) {
+  if (a.told_by_gpu && b.told_by_gpu) return may_be_same_collective(a.gpu, b.gpu);
+  if (a.doing.operation.generic || b.doing.operation.generic || a.gpu_wait_may_be_collective || b.gpu_wait_may_be_collective) return place_a == place_b;
+  return same_call(a.doing.operation, b.doing.operation);
+}
+
+class OperationFinder {
+ public:
+  OperationFinder(const JobSnapshot& job, const std::vector<Standing>& standings) : job_(job), standings_(standings), missing_(missing_ranks(job).certain), operation_of_(standings.size(), kNone) {}
+
+  std::vector<PendingOperation> find() {
+    group_those_alike();
+    for (std::size_t o = 0; o < operations_.size(); ++o) find_needs(o);
+    return std::move(operations_);
+  }
+
+ private:
+  static constexpr std::size_t kNone = SIZE_MAX;
+
+  struct Key {
+    int kind;
+    std::string place, group;
+    int peer;
+    std::size_t own;   // a rank whose peer is known stands for itself
+    auto operator<=>(const Key&) const = default;
+  };
+
+  void group_those_alike() {
+    std::map<Key, std::size_t> index;
+    for (std::size_t i = 0; i < standings_.size(); ++i) {
+      const Standing& s = standings_[i];
+      if (s.stranger) continue;
+      by_process_.emplace(s.rank, i);
+      if (const auto number = job_.ranks[s.rank].rank; number && (s.readable || s.ended)) by_number_.emplace(*number, i);
+      if (s.ended) others_.push_back(i);
+      if (!s.readable) continue;
+      if (!s.waits()) {
+        others_.push_back(i);
+        continue;
+      }
+      Key key{static_cast<int>(kind_of(s)), place_key(job_, s), s.group ? s.group->name + '|' + format_numbers(s.group->ranks, SIZE_MAX) : "", s.peer.value_or(-1),
+              s.peer || s.peer_process ? i : kNone};
+      const auto [it, is_new] = index.emplace(key, operations_.size());
+      if (is_new) {
+        operations_.emplace_back();
+        places_.push_back(key.place);
+      }
+      operation_of_[i] = it->second;
+      operations_[it->second].members.push_back(i);
+    }
+  }
+
+  const Standing& first_of(std::size_t operation) const { return standings_[operations_[operation].members.front()]; }
+
+  // Those in the other operation are where this one needs them.
+  bool has_arrived(std::size_t operation, std::size_t other) const {
+    const Standing &s = first_of(operation), &o = first_of(other);
+    if (kind_of(s) != kind_of(o)) return false;
+    if (kind_of(s) == Kind::kPointToPoint) {
+      const Operation &own = s.doing.operation, &opposite_call = o.doing.operation;
+      const bool opposite = (own.sends && opposite_call.receives) || (own.receives && opposite_call.sends);
+      const auto own_number = job_.ranks[s.rank].rank;
+      return opposite && (!o.peer || !own_number || *o.peer == *own_number);
+    }
+    return same_group(s, o) && same_operation(s, o, places_[operation], places_[other]);
+  }
+
+  void need(std::size_t o, std::size_t standing) {
+    const std::size_t its = operation_of_[standing];
+    if (its == kNone) operations_[o].elsewhere.push_back(standing);
+    else if (its != o) operations_[o].operations.push_back(its);
+  }
+
+  void find_needs(std::size_t o) {
+    PendingOperation& operation = operations_[o];
+    const Standing& s = first_of(o);
+    std::vector<int> named;   // whom it needs, where that is known
+    if (kind_of(s) == Kind::kPointToPoint && s.peer) named = {*s.peer};
+    else if (kind_of(s) == Kind::kCollective && s.group) named = s.group->ranks;
+    operation.certain = !named.empty() || s.peer_process;
+    if (s.peer_process)
+      if (const auto it = by_process_.find(*s.peer_process); it != by_process_.end()) need(o, it->second);
+    for (const int number : named) {
+      const auto it = by_number_.find(number);
+      if (it == by_number_.end()) {
+        operation.unseen.push_back(number);
+        continue;
+      }
+      const std::size_t its = operation_of_[it->second];
+      if (its == kNone || (its != o && !has_arrived(o, its))) need(o, it->second);
+    }
+    if (operation.certain) {
+      std::sort(operation.operations.begin(), operation.operations.end());
+      operation.operations.erase(std::unique(operation.operations.begin(), operation.operations.end()), operation.operations.end());
+      return;
+    }
+    operation.elsewhere = others_;
+    operation.unseen = missing_;
+    for (std::size_t other = 0; other < operations_.size(); ++other)
+      if (other != o && !has_arrived(o, other)) operation.operations.push_back(other);
+  }
+
+  const JobSnapshot& job_;
+  const std::vector<Standing>& standings_;
+  const std::vector<int> missing_;                  // by the world's size
+  std::vector<PendingOperation> operations_;
+  std::vector<std::string> places_;                 // place_key of each operation's members
+  std::vector<std::size_t> operation_of_;           // by standing; kNone: it waits in none
+  std::vector<std::size_t> others_;
+  std::map<int, std::size_t> by_number_;
+  std::unordered_map<std::size_t, std::size_t> by_process_;
+};
+
+}  // namespace
+
+std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<Standing>& standings) { return OperationFinder(job, standings).find(); }
+
+bool all_certain(const std::vector<PendingOperation>& operations) {
+  return std::all_of(operations.begin(), operations.end(), [](const PendingOperation& o) { return o.certain; });
+}
+
+std::string describe_wait(const Standing& standing, std::size_t ranks_in_all) {
+  const Operation& operation = standing.doing.operation;
+  if (operation.is_none()) return standing.gpu_wait_may_be_collective ? "for the GPU" : "for the other ranks";
+  std::string text = "in " + operation.name;
+  if (standing.named_by_gpu) text += " on the GPU";
+  if (standing.peer) text += fmt::format(" {} rank {}", operation.sends ? "to" : "from", *standing.peer);
+  if (!standing.group) return text;
+  const bool some_ranks = !standing.group->ranks.empty() && standing.group->ranks.size() < ranks_in_all;
+  if (standing.group->name != kDefaultGroup || some_ranks) text += fmt::format(" of group {}", standing.group->name);
+  if (some_ranks) text += fmt::format(" (ranks {})", format_numbers(standing.group->ranks));
+  return text;
+}
+
+}  // namespace rankstacks
