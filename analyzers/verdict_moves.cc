@@ -78,6 +78,7 @@ bool Judge::has_own_reason(const Standing& s) {
 bool Judge::runs(const Standing& s) const {
   if (s.pace != Pace::kUnknown) return s.active();
   const RankSnapshot& rank = job_.ranks[s.rank];
+  if (rank.source == Source::kLive && !thread_that_told(job_, s).state) return true;   // for all that is known
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
     const Role role = facts_.roles[s.rank][t];
     if (rank.threads[t].state == 'R' && (role == Role::kMain || role == Role::kAutograd || role == Role::kPython)) return true;

@@ -1,0 +1,192 @@
+// More evidence makes no verdict worse. From saved reports of real hangs, whose truth is known, facts are taken away one after the other, in several orders: what is said
+// with more of them is never worse than what is said with fewer.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <zlib.h>
+
+#include "report/report.h"
+
+using namespace rankstacks;
+
+namespace {
+
+const std::filesystem::path kFixtures = RANKSTACKS_FIXTURES;
+
+using Accused = std::map<std::string, std::string>;   // reasons by rank
+
+struct SavedReport {
+  std::string name;
+  JobSnapshot job;
+  std::string status;
+  Accused suspects;
+};
+
+std::string unpacked(const std::filesystem::path& path) {
+  std::string text;
+  const gzFile file = gzopen(path.c_str(), "rb");
+  REQUIRE(file != nullptr);
+  std::array<char, 1 << 16> buffer;
+  for (int count; (count = gzread(file, buffer.data(), buffer.size())) > 0;) text.append(buffer.data(), static_cast<std::size_t>(count));
+  gzclose(file);
+  return text;
+}
+
+nlohmann::json json_of(const std::filesystem::path& path) { return nlohmann::json::parse(std::ifstream(path)); }
+
+// By the file's name: in a folder's verdicts.json, or in a file of its own.
+std::map<std::filesystem::path, nlohmann::json> truths() {
+  std::map<std::filesystem::path, nlohmann::json> found;
+  for (const char* folder : {"verdicts", "gpu_verdicts"}) {
+    const nlohmann::json verdicts = json_of(kFixtures / folder / "verdicts.json");
+    for (const auto& [name, truth] : verdicts.items()) found[kFixtures / folder / (name + ".json.gz")] = truth;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(kFixtures / "nccl"))
+    if (const std::string name = entry.path().filename(); name.ends_with(".truth.json")) found[kFixtures / "nccl" / (name.substr(0, name.size() - 11) + ".json.gz")] = json_of(entry.path());
+  return found;
+}
+
+// Takes what `member` gives of each thread; whether there was anything to take.
+template <class F>
+bool take(JobSnapshot& job, F member) {
+  bool taken = false;
+  for (RankSnapshot& rank : job.ranks)
+    for (ThreadSnapshot& thread : rank.threads) {
+      auto& fact = member(thread);
+      taken |= fact.has_value();
+      fact.reset();
+    }
+  return taken;
+}
+
+template <class F>
+bool take_of_variables(JobSnapshot& job, F take_one) {
+  bool taken = false;
+  for (RankSnapshot& rank : job.ranks)
+    for (ThreadSnapshot& thread : rank.threads)
+      for (FrameVariables& variables : thread.variables) taken |= take_one(variables);
+  return taken;
+}
+
+bool take_other_ends(JobSnapshot& job) {
+  bool taken = false;
+  for (RankSnapshot& rank : job.ranks)
+    for (ThreadSnapshot& thread : rank.threads) {
+      if (!thread.syscall) continue;
+      taken |= !thread.syscall->others.empty();
+      thread.syscall->others.clear();
+      thread.syscall->own_end = false;
+    }
+  return taken;
+}
+
+bool take_gpus(JobSnapshot& job) {
+  bool taken = false;
+  for (RankSnapshot& rank : job.ranks) taken |= !std::exchange(rank.gpus, {}).empty();
+  return taken;
+}
+
+// As of programs and libraries without symbols.
+bool take_native_names(JobSnapshot& job) {
+  FrameTable frames;
+  std::vector<FrameId> ids;
+  for (std::size_t i = 0; i < job.frames.size(); ++i) {
+    Frame frame = job.frames[static_cast<FrameId>(i)];
+    if (frame.kind == FrameKind::kNative) {
+      frame.function.reset();
+      frame.file.reset();
+      frame.line.reset();
+    }
+    ids.push_back(frames.intern(std::move(frame)));
+  }
+  job.frames = std::move(frames);
+  const auto renumber = [&](FrameId& id) { id = ids[id]; };
+  for (RankSnapshot& rank : job.ranks) {
+    for (ThreadSnapshot& thread : rank.threads) for_each_frame(thread, renumber);
+    for (GpuSnapshot& gpu : rank.gpus) for_each_frame(gpu, renumber);
+  }
+  return true;
+}
+
+struct Fact {
+  const char* name;
+  bool (*take)(JobSnapshot&);   // false: there was none
+};
+constexpr Fact kFacts[] = {
+    {"motion", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.motion; }); }},
+    {"states", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.state; }); }},
+    {"system calls", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.syscall; }); }},
+    {"other ends", take_other_ends},
+    {"lock owners", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.lock_owner; }); }},
+    {"joined threads", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.joins; }); }},
+    {"the GIL", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.gil; }); }},
+    {"handled exceptions", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.handles; }); }},
+    {"C++ exceptions", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.exception; }); }},
+    {"groups", [](JobSnapshot& job) { return take_of_variables(job, [](FrameVariables& v) { return std::exchange(v.group, {}).has_value(); }); }},
+    {"counters", [](JobSnapshot& job) { return take_of_variables(job, [](FrameVariables& v) { return !std::exchange(v.numbers, {}).empty() || std::exchange(v.loops, 0) > 0; }); }},
+    {"GPUs", take_gpus},
+    {"NCCL's counts", [](JobSnapshot& job) { return std::exchange(job.nccl, {}).has_value(); }},
+    {"children", [](JobSnapshot& job) { return std::erase_if(job.ranks, [](const RankSnapshot& rank) { return rank.kind == RankKind::kChild; }) > 0; }},
+    {"native names", take_native_names},
+};
+
+Accused accused_of(const JobSnapshot& job, const Verdict& verdict) {
+  Accused accused;
+  for (const Suspect& s : verdict.suspects) accused[s.rank == SIZE_MAX ? std::to_string(s.missing_rank) : rank_label(job.ranks[s.rank])] = to_string(s.reason);
+  return accused;
+}
+
+enum class Quality { kInnocentAccused, kOpen, kRight };
+
+// The right ranks for another reason are no better than none: that was luck.
+Quality quality_of(const SavedReport& saved, const JobSnapshot& job, const Verdict& verdict) {
+  const Accused accused = accused_of(job, verdict);
+  if (std::any_of(accused.begin(), accused.end(), [&](const auto& one) { return !saved.suspects.contains(one.first); })) return Quality::kInnocentAccused;
+  return to_string(verdict.status) == saved.status && accused == saved.suspects ? Quality::kRight : Quality::kOpen;
+}
+
+}  // namespace
+
+TEST_CASE("more evidence makes no verdict worse") {
+  // A report of two collectives, onto which another kernel was put by hand: its counts speak of the former.
+  const std::string made_up = "another-kernel-of-two.json.gz";
+  std::size_t reports = 0, taken = 0;
+  for (const auto& [path, truth] : truths()) {
+    if (path.filename() == made_up) continue;
+    auto job = read_json_report(unpacked(path), path.filename());
+    REQUIRE(job);
+    const SavedReport saved{path.filename(), std::move(*job), truth.at("status"), truth.at("suspects")};
+    ++reports;
+    constexpr unsigned kOrders = 8;
+    for (unsigned order = 0; order < kOrders; ++order) {
+      std::vector<const Fact*> facts;
+      for (const Fact& fact : kFacts)
+        if (&fact != kFacts || saved.status != "healthy") facts.push_back(&fact);   // one look takes every wait for one that lasts
+      std::shuffle(facts.begin(), facts.end(), std::mt19937(order));
+      JobSnapshot left = saved.job;
+      Verdict verdict = analyze(left).verdict;
+      std::string gone;
+      for (const Fact* fact : facts) {
+        const Quality with = quality_of(saved, left, verdict);
+        const std::string said = verdict.summary;
+        if (!fact->take(left)) continue;
+        verdict = analyze(left).verdict;
+        ++taken;
+        INFO(saved.name << ": without" << (gone.empty() ? " nothing" : gone) << ": " << said << "\nand without " << fact->name << ": " << verdict.summary);
+        CHECK(with >= quality_of(saved, left, verdict));
+        gone += fmt::format(" {},", fact->name);
+      }
+    }
+  }
+  CHECK(reports >= 90);
+  CHECK(taken >= reports * 8);
+}
