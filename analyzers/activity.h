@@ -17,9 +17,6 @@ namespace rankstacks {
 // The reason of a suspect that does this; kNone where the activity is none (unknown, a wait for others).
 Reason reason_of(Activity activity);
 
-// A wait for other ranks.
-inline bool waits_for_ranks(Activity a) { return a == Activity::kCollective || a == Activity::kPointToPoint || a == Activity::kStoreWait || a == Activity::kPeerWait; }
-
 struct Doing {
   Activity activity = Activity::kUnknown;
   std::size_t thread = 0;              // index of the thread that told

@@ -1,5 +1,6 @@
 #include "known/kinds.h"
 
+#include <array>
 #include <cstddef>
 
 namespace rankstacks {
@@ -22,10 +23,6 @@ std::optional<Role> role_of_word(std::string_view word) {
   return std::nullopt;
 }
 
-std::string_view to_string(Collective collective) {
-  for (const auto& [value, word] : kCollectiveWords)
-    if (value == collective) return word;
-  return "";
-}
+std::string_view to_string(Collective collective) { return word_of(kCollectiveWords, collective); }
 
 }  // namespace rankstacks

@@ -1,11 +1,11 @@
 // What the tables of rules speak of: as values, with the words that stand for them in reports and in files of rules (docs/rules.md).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <utility>
+
+#include "base/word_table.h"
 
 namespace rankstacks {
 
@@ -41,6 +41,8 @@ enum class Activity {
   kNativeLock,
   kUserCode,            // none of these: its own code
 };
+// A wait for other ranks.
+constexpr bool waits_for_ranks(Activity a) { return a == Activity::kCollective || a == Activity::kPointToPoint || a == Activity::kStoreWait || a == Activity::kPeerWait; }
 
 // NCCL's words. In the order of their names, which is the order in which reports list them.
 enum class Collective : std::uint8_t {
@@ -76,10 +78,7 @@ enum class OperationKind : std::uint8_t {
 };
 
 // The words of files of rules. Those of activities are the verdict's reasons where there is one.
-template <class E, std::size_t N>
-using RuleWords = std::array<std::pair<E, std::string_view>, N>;
-
-inline constexpr RuleWords<Activity, 19> kActivityWords = {{{Activity::kCollective, "collective"},
+inline constexpr WordTable<Activity, 19> kActivityWords = {{{Activity::kCollective, "collective"},
                                                         {Activity::kPointToPoint, "point-to-point"},
                                                         {Activity::kStoreWait, "store-wait"},
                                                         {Activity::kPeerWait, "peer-wait"},
@@ -99,7 +98,7 @@ inline constexpr RuleWords<Activity, 19> kActivityWords = {{{Activity::kCollecti
                                                         {Activity::kUserCode, "user-code"},
                                                         {Activity::kUnknown, "none"}}};   // such a frame tells nothing, whatever a later rule says of it
 
-inline constexpr RuleWords<OperationKind, 7> kOperationKindWords = {{{OperationKind::kCollective, "collective"},
+inline constexpr WordTable<OperationKind, 7> kOperationKindWords = {{{OperationKind::kCollective, "collective"},
                                                                  {OperationKind::kSetUp, "set-up"},
                                                                  {OperationKind::kMessage, "message"},
                                                                  {OperationKind::kStore, "store"},
@@ -107,7 +106,7 @@ inline constexpr RuleWords<OperationKind, 7> kOperationKindWords = {{{OperationK
                                                                  {OperationKind::kFileBaton, "build-lock"},
                                                                  {OperationKind::kTeardown, "teardown"}}};
 
-inline constexpr RuleWords<Collective, 10> kCollectiveWords = {{{Collective::kAllGather, "AllGather"},
+inline constexpr WordTable<Collective, 10> kCollectiveWords = {{{Collective::kAllGather, "AllGather"},
                                                             {Collective::kAllReduce, "AllReduce"},
                                                             {Collective::kAllToAll, "AllToAll"},
                                                             {Collective::kBarrier, "Barrier"},

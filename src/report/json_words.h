@@ -1,17 +1,10 @@
 // The words of the JSON contract that stand for enumerations: one table each, for the writer and the reader.
 #pragma once
 
-#include <array>
-#include <optional>
-#include <string_view>
-#include <utility>
-
+#include "base/word_table.h"
 #include "model/snapshot.h"
 
 namespace rankstacks {
-
-template <class E, std::size_t N>
-using WordTable = std::array<std::pair<E, std::string_view>, N>;
 
 inline constexpr WordTable<StackEnd, 5> kStackEndWords = {{{StackEnd::kComplete, "complete"},
                                                            {StackEnd::kNoUnwindInfo, "no-unwind-info"},
@@ -45,19 +38,5 @@ inline constexpr WordTable<FrameKind, 3> kFrameKindWords = {{{FrameKind::kNative
 inline constexpr WordTable<GpuSource, 2> kGpuSourceWords = {{{GpuSource::kDebugger, "debugger"}, {GpuSource::kCore, "core"}}};
 inline constexpr WordTable<FrameOrigin, 4> kFrameOriginWords = {
     {{FrameOrigin::kNormal, "normal"}, {FrameOrigin::kFramePointer, "frame-pointer"}, {FrameOrigin::kReturnSlot, "return-slot"}, {FrameOrigin::kSeparate, "separate"}}};
-
-template <class E, std::size_t N>
-std::string_view word_of(const WordTable<E, N>& table, E value) {
-  for (const auto& [e, word] : table)
-    if (e == value) return word;
-  return table.front().second;
-}
-
-template <class E, std::size_t N>
-std::optional<E> value_of(const WordTable<E, N>& table, std::string_view text) {
-  for (const auto& [e, word] : table)
-    if (word == text) return e;
-  return std::nullopt;
-}
 
 }  // namespace rankstacks

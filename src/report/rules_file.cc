@@ -89,9 +89,9 @@ class Value {
     if (json_.kind != LinedJson::Kind::kNumber || json_.number != number) expected(fmt::format("{}", number));
   }
   template <class E, std::size_t N>
-  E word(const RuleWords<E, N>& table) const {
-    for (const auto& [value, word] : table)
-      if (json_.kind == LinedJson::Kind::kString && json_.text == word) return value;
+  E word(const WordTable<E, N>& table) const {
+    if (json_.kind == LinedJson::Kind::kString)
+      if (const auto value = value_of(table, json_.text)) return *value;
     expected("one of " + list_of(words_of(table)));
   }
   template <class E, std::size_t N>
@@ -189,7 +189,7 @@ class RulesReader {
     if (const auto operation = v.find("operation")) rule.operation = operation_of(*operation);
     // What an answer of another process is, no decision needs to know: that it is one is enough.
     if (rule.activity == Activity::kPeerWait && rule.operation.kind == OperationKind::kNone) rule.operation.kind = OperationKind::kRemoteCall;
-    rule.over_transport = waits_for_other_ranks(rule.activity);
+    rule.over_transport = waits_for_ranks(rule.activity);
     if (const auto over_transport = v.find("over_transport")) {
       if (!rule.over_transport) over_transport->fail_with("found it beside an activity that waits for no other rank, expected it with collective, point-to-point, store-wait or peer-wait alone");
       rule.over_transport = over_transport->boolean();
@@ -236,13 +236,13 @@ class RulesReader {
   FileRule file(const Value& v, bool library) {
     v.require_object({"contains", "suffix", "source"});
     const FileMatch match = file_match_of(v);
-    return {match, text_of(v, rule_word_of(kFileMatchKeys, match), true), library, source_of(v)};
+    return {match, text_of(v, word_of(kFileMatchKeys, match), true), library, source_of(v)};
   }
 
   PlaceRule place(const Value& v) {
     v.require_object({"place", "function", "contains", "suffix", "source"});
     const FileMatch match = file_match_of(v);
-    return {v.get("place").word(kPlaceWords), text_of(v, "function", false), match, text_of(v, rule_word_of(kFileMatchKeys, match), true), source_of(v)};
+    return {v.get("place").word(kPlaceWords), text_of(v, "function", false), match, text_of(v, word_of(kFileMatchKeys, match), true), source_of(v)};
   }
 
   ModuleRule module(const Value& v) {

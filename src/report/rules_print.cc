@@ -30,23 +30,23 @@ Json json_of(const NamedOperation& operation) {
   if (!operation.call.empty()) json["call"] = text_of(operation.call);
   if (!operation.name.empty()) json["name"] = text_of(operation.name);
   if (operation.collective != Collective::kUnknown) json["collective"] = text_of(to_string(operation.collective));
-  if (operation.kind != OperationKind::kNone) json["kind"] = text_of(rule_word_of(kOperationKindWords, operation.kind));
+  if (operation.kind != OperationKind::kNone) json["kind"] = text_of(word_of(kOperationKindWords, operation.kind));
   if (operation.generic) json["generic"] = true;
   return json;
 }
 
 Json json_of(const ActivityRule& rule) {
   Json json = json_of_match(rule, kActivityMatchWords);
-  json["activity"] = text_of(rule_word_of(kActivityWords, rule.activity));
+  json["activity"] = text_of(word_of(kActivityWords, rule.activity));
   if (const Json operation = json_of(rule.operation); !operation.empty()) json["operation"] = operation;
-  if (waits_for_other_ranks(rule.activity)) json["over_transport"] = rule.over_transport;
+  if (waits_for_ranks(rule.activity)) json["over_transport"] = rule.over_transport;
   json["source"] = text_of(rule.source);
   return json;
 }
 
 Json json_of(const RoleRule& rule, bool of_child) {
   Json json = json_of_match(rule, kRoleMatchWords);
-  if (of_child) json["of"] = text_of(rule_word_of(kRoleOfWords, kOfChild));
+  if (of_child) json["of"] = text_of(word_of(kRoleOfWords, kOfChild));
   json["role"] = to_string(rule.role);
   json["source"] = text_of(rule.source);
   return json;
@@ -57,22 +57,22 @@ Json json_of(const NameRule& rule) { return {{"prefix", text_of(rule.prefix)}, {
 Json json_of(const IdleRule& rule) {
   Json json = json_of_match(rule, kIdleMatchWords);
   json["role"] = to_string(rule.role);
-  json["wait"] = text_of(rule_word_of(kWaitWords, rule.wait));
+  json["wait"] = text_of(word_of(kWaitWords, rule.wait));
   json["source"] = text_of(rule.source);
   return json;
 }
 
-Json json_of(const FileRule& rule) { return {{text_of(rule_word_of(kFileMatchKeys, rule.match)), text_of(rule.file)}, {"source", text_of(rule.source)}}; }
+Json json_of(const FileRule& rule) { return {{text_of(word_of(kFileMatchKeys, rule.match)), text_of(rule.file)}, {"source", text_of(rule.source)}}; }
 
 Json json_of(const PlaceRule& rule) {
-  Json json = {{"place", text_of(rule_word_of(kPlaceWords, rule.place))}};
+  Json json = {{"place", text_of(word_of(kPlaceWords, rule.place))}};
   if (!rule.what.empty()) json["function"] = text_of(rule.what);
-  json[text_of(rule_word_of(kFileMatchKeys, rule.match))] = text_of(rule.file);
+  json[text_of(word_of(kFileMatchKeys, rule.match))] = text_of(rule.file);
   json["source"] = text_of(rule.source);
   return json;
 }
 
-Json json_of(const ModuleRule& rule) { return {{"prefix", text_of(rule.prefix)}, {"kind", text_of(rule_word_of(kModuleKindWords, rule.kind))}, {"source", text_of(rule.source)}}; }
+Json json_of(const ModuleRule& rule) { return {{"prefix", text_of(rule.prefix)}, {"kind", text_of(word_of(kModuleKindWords, rule.kind))}, {"source", text_of(rule.source)}}; }
 
 // ,\n "activities": [ one rule a line ]
 void append_list(std::string& text, std::string_view key, const std::vector<Json>& rules) {
@@ -107,7 +107,7 @@ std::vector<Line> lines_of(const std::vector<ActivityRule>& rules) {
     std::string match = match_text(rule, kActivityMatchWords);
     const std::string_view name = rule.operation.name.empty() ? rule.operation.call : rule.operation.name;
     if (!name.empty()) match += fmt::format(" as \"{}\"", name);
-    lines.push_back({text_of(rule_word_of(kActivityWords, rule.activity)), std::move(match), text_of(rule.source)});
+    lines.push_back({text_of(word_of(kActivityWords, rule.activity)), std::move(match), text_of(rule.source)});
   }
   return lines;
 }
@@ -126,28 +126,28 @@ std::vector<Line> lines_of(const std::vector<NameRule>& rules) {
 
 std::vector<Line> lines_of(const std::vector<IdleRule>& rules) {
   std::vector<Line> lines;
-  for (const IdleRule& rule : rules) lines.push_back({to_string(rule.role), match_text(rule, kIdleMatchWords) + ", waits: " + text_of(rule_word_of(kWaitWords, rule.wait)), text_of(rule.source)});
+  for (const IdleRule& rule : rules) lines.push_back({to_string(rule.role), match_text(rule, kIdleMatchWords) + ", waits: " + text_of(word_of(kWaitWords, rule.wait)), text_of(rule.source)});
   return lines;
 }
 
 std::vector<Line> lines_of(const std::vector<FileRule>& rules) {
   std::vector<Line> lines;
-  for (const FileRule& rule : rules) lines.push_back({rule.library ? "library" : "user", text_of(rule_word_of(kFileMatchKeys, rule.match)) + ' ' + text_of(rule.file), text_of(rule.source)});
+  for (const FileRule& rule : rules) lines.push_back({rule.library ? "library" : "user", text_of(word_of(kFileMatchKeys, rule.match)) + ' ' + text_of(rule.file), text_of(rule.source)});
   return lines;
 }
 
 std::vector<Line> lines_of(const std::vector<PlaceRule>& rules) {
   std::vector<Line> lines;
   for (const PlaceRule& rule : rules) {
-    const std::string file = text_of(rule_word_of(kFileMatchKeys, rule.match)) + ' ' + text_of(rule.file);
-    lines.push_back({text_of(rule_word_of(kPlaceWords, rule.place)), rule.what.empty() ? file : text_of(rule.what) + ", " + file, text_of(rule.source)});
+    const std::string file = text_of(word_of(kFileMatchKeys, rule.match)) + ' ' + text_of(rule.file);
+    lines.push_back({text_of(word_of(kPlaceWords, rule.place)), rule.what.empty() ? file : text_of(rule.what) + ", " + file, text_of(rule.source)});
   }
   return lines;
 }
 
 std::vector<Line> lines_of(const std::vector<ModuleRule>& rules) {
   std::vector<Line> lines;
-  for (const ModuleRule& rule : rules) lines.push_back({text_of(rule_word_of(kModuleKindWords, rule.kind)), text_of(rule.prefix), text_of(rule.source)});
+  for (const ModuleRule& rule : rules) lines.push_back({text_of(word_of(kModuleKindWords, rule.kind)), text_of(rule.prefix), text_of(rule.source)});
   return lines;
 }
 

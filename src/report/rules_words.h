@@ -1,9 +1,9 @@
 // The keys and words of a file of rules: one table each, for the reader and the writers.
 #pragma once
 
-#include <array>
 #include <string_view>
 
+#include "base/word_table.h"
 #include "known/modules.h"
 #include "known/places.h"
 #include "known/rules.h"
@@ -48,14 +48,14 @@ inline constexpr MatchWord<IdleMatch> kIdleMatchWords[] = {
     {IdleMatch::kPython, "python", "function", false, "file", true},
 };
 
-inline constexpr RuleWords<Wait, 4> kWaitWords = {{{Wait::kAny, "any"}, {Wait::kCondition, "condition"}, {Wait::kPoll, "poll"}, {Wait::kBlocks, "blocks"}}};
+inline constexpr WordTable<Wait, 4> kWaitWords = {{{Wait::kAny, "any"}, {Wait::kCondition, "condition"}, {Wait::kPoll, "poll"}, {Wait::kBlocks, "blocks"}}};
 
 inline constexpr bool kOfThread = false, kOfChild = true;
-inline constexpr RuleWords<bool, 2> kRoleOfWords = {{{kOfThread, "thread"}, {kOfChild, "child"}}};
+inline constexpr WordTable<bool, 2> kRoleOfWords = {{{kOfThread, "thread"}, {kOfChild, "child"}}};
 
-inline constexpr RuleWords<FileMatch, 2> kFileMatchKeys = {{{FileMatch::kContains, "contains"}, {FileMatch::kSuffix, "suffix"}}};
+inline constexpr WordTable<FileMatch, 2> kFileMatchKeys = {{{FileMatch::kContains, "contains"}, {FileMatch::kSuffix, "suffix"}}};
 
-inline constexpr RuleWords<Place, kPlaces> kPlaceWords = {{{Place::kWait, "wait"},
+inline constexpr WordTable<Place, kPlaces> kPlaceWords = {{{Place::kWait, "wait"},
                                                            {Place::kLock, "lock"},
                                                            {Place::kTask, "task"},
                                                            {Place::kQueue, "queue"},
@@ -82,19 +82,10 @@ inline constexpr RuleWords<Place, kPlaces> kPlaceWords = {{{Place::kWait, "wait"
                                                            {Place::kLoaderLoop, "loader-loop"},
                                                            {Place::kLoaderWork, "loader-work"}}};
 
-inline constexpr RuleWords<ModuleKind, 3> kModuleKindWords = {{{ModuleKind::kCLibrary, "c-library"}, {ModuleKind::kCppLibrary, "c++-library"}, {ModuleKind::kRuntime, "runtime"}}};
+inline constexpr WordTable<ModuleKind, 3> kModuleKindWords = {{{ModuleKind::kCLibrary, "c-library"}, {ModuleKind::kCppLibrary, "c++-library"}, {ModuleKind::kRuntime, "runtime"}}};
 
 // The version of the form, under the key "rules".
 inline constexpr int kRulesVersion = 1;
-
-inline bool waits_for_other_ranks(Activity a) { return a == Activity::kCollective || a == Activity::kPointToPoint || a == Activity::kStoreWait || a == Activity::kPeerWait; }
-
-template <class E, std::size_t N>
-std::string_view rule_word_of(const RuleWords<E, N>& table, E value) {
-  for (const auto& [e, word] : table)
-    if (e == value) return word;
-  return "";
-}
 
 template <class E, std::size_t N>
 const MatchWord<E>& match_word_of(const MatchWord<E> (&table)[N], E match) {

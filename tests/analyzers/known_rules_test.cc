@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzers/activity.h"
 #include "analyzers/activity_rules.h"
 #include "analyzers/names.h"
 #include "analyzers/roles.h"
@@ -115,6 +116,17 @@ TEST_CASE("each rule of activities has a source and a frame of its own") {
     INFO("told by: " << (found ? text(found->what) + " in " + text(found->file) : "nothing"));
     CHECK(found == &rule);
   }
+}
+
+TEST_CASE("an activity that is a verdict's reason has the reason's word") {
+  std::size_t reasons = 0;
+  for (const auto& [activity, word] : kActivityWords) {
+    const Reason reason = reason_of(activity);
+    if (reason == Reason::kNone) continue;
+    CHECK(to_string(reason) == word);
+    ++reasons;
+  }
+  CHECK(reasons == 13);
 }
 
 TEST_CASE("each rule of roles has a source and a stack of its own") {

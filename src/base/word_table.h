@@ -1,0 +1,30 @@
+// Words that stand for the values of an enumeration, in reports and in files of rules: one table for writers and readers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace rankstacks {
+
+template <class E, std::size_t N>
+using WordTable = std::array<std::pair<E, std::string_view>, N>;
+
+// "": the table has no word for this value.
+template <class E, std::size_t N>
+constexpr std::string_view word_of(const WordTable<E, N>& table, E value) {
+  for (const auto& [e, word] : table)
+    if (e == value) return word;
+  return "";
+}
+
+template <class E, std::size_t N>
+constexpr std::optional<E> value_of(const WordTable<E, N>& table, std::string_view text) {
+  for (const auto& [e, word] : table)
+    if (word == text) return e;
+  return std::nullopt;
+}
+
+}  // namespace rankstacks
