@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "report/json_error.h"
 #include "report/json_gpu.h"
 #include "report/json_node.h"
 #include "report/report.h"
@@ -41,11 +42,7 @@ class DepthCheck : public nlohmann::json_sax<Json> {
   bool start_array(std::size_t) override { return deeper(); }
   bool end_array() override { return --depth_, true; }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
-    error = e.what();
-    if (const std::size_t end = error.find("] "); error.starts_with('[') && end != std::string::npos) error.erase(0, end + 2);
-    // The library quotes what it read last, which may be anything.
-    if (const std::size_t quoted = error.find("; last read: "); quoted != std::string::npos) error.resize(quoted);
+    error = json_error_text(e);
     return false;
   }
 
@@ -354,7 +351,7 @@ Result<JobSnapshot> read_json_report(std::string_view text, const std::string& s
   } catch (const Defect& found) {
     return defect(found.code, found.what);
   } catch (const Json::exception& e) {
-    return defect(ErrorCode::kMalformed, e.what());
+    return defect(ErrorCode::kMalformed, json_error_text(e));
   }
 }
 

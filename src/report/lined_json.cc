@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "report/json_error.h"
 #include "report/sanitize.h"
 
 namespace rankstacks {
@@ -76,22 +77,13 @@ class Builder : public nlohmann::json_sax<Json> {
     const auto& members = open_.back()->members;
     if (members.size() >= kMostNames) return refuse(fmt::format("more than {} names in one object", kMostNames), ErrorCode::kLimit);
     if (std::any_of(members.begin(), members.end(), [&](const auto& m) { return m.first == name; }))
-      return refuse(fmt::format("found \"{}\" a second time in one object, expected each name once", sanitize(name)));
+      return refuse(fmt::format("found {} a second time in one object, expected each name once", in_quotes(name)));
     open_.back()->members.emplace_back(std::move(name), LinedJson());
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    // "[json.exception.parse_error.101] parse error at line 3, column 5: syntax error while parsing object - unexpected ']'; expected '}'"
-    error = e.what();
-    const auto cut_before = [&](std::string_view part) {
-      if (const std::size_t at = error.find(part); at != std::string::npos) error.erase(0, at + part.size());
-    };
-    cut_before("] parse error at ");
-    // The library quotes what it read last, which may be anything.
-    if (const std::size_t quoted = error.find("; last read: "); quoted != std::string::npos) {
-      const std::size_t expected = error.rfind("'; expected ");
-      error.erase(quoted, expected == std::string::npos || expected < quoted ? std::string::npos : expected + 1 - quoted);
-    }
+    error = json_error_text(e);
+    if (e.id == kNumberOutOfRange) error = fmt::format("line {}: {}", line_of_number(), error);
     return false;
   }
 
@@ -105,9 +97,11 @@ class Builder : public nlohmann::json_sax<Json> {
     LinedJson* made = add(LinedJson::Kind::kNumber);
     if (!made) return false;
     made->number = value;
-    if (position_.last == '\n') --made->line;   // a number ends where the character behind it has been read
+    made->line = line_of_number();
     return true;
   }
+  // A number ends where the character behind it has been read.
+  std::size_t line_of_number() const { return position_.line - (position_.last == '\n' ? 1 : 0); }
   LinedJson* add(LinedJson::Kind kind) {
     if (++count_ > values_) return refuse(fmt::format("more than {} values", values_), ErrorCode::kLimit), nullptr;
     LinedJson* made = &root;

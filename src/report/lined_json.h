@@ -15,7 +15,7 @@ struct LinedJson {
   enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject } kind = Kind::kNull;
   std::size_t line = 0;                    // of its first character, from 1
   bool boolean = false;
-  double number = 0;
+  double number = 0;                       // finite
   std::string text;
   std::vector<LinedJson> items;
   std::vector<std::pair<std::string, LinedJson>> members;   // in the order of the text; no name twice

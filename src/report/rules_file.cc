@@ -1,7 +1,6 @@
 #include "report/rules_file.h"
 
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 #include <optional>
 #include <vector>
@@ -17,7 +16,6 @@ namespace {
 
 constexpr int kMostDepth = 8;                     // the form's own depth is 4
 constexpr std::size_t kMostValues = 400000;
-constexpr std::size_t kMostColumns = 60;          // of a found text that is quoted
 constexpr std::size_t kThreadNameBytes = 15;      // TASK_COMM_LEN, less its end
 
 // Thrown by Value only, caught in read_rules.
@@ -42,8 +40,6 @@ std::vector<std::string_view> words_of(const MatchWord<E> (&table)[N]) {
   return words;
 }
 
-std::string quoted(std::string_view text) { return '"' + cut_end(sanitize(text), kMostColumns) + '"'; }
-
 // A value with its place in the document: line 12, /activities/3/file.
 class Value {
  public:
@@ -57,7 +53,7 @@ class Value {
   void require_object(const std::vector<std::string_view>& allowed) const {
     if (json_.kind != LinedJson::Kind::kObject) expected("an object");
     for (const auto& [name, member] : json_.members)
-      if (std::find(allowed.begin(), allowed.end(), name) == allowed.end()) Value(member, pointer_).fail_with(fmt::format("found the key {}, expected no other than {}", quoted(name), list_of(allowed)));
+      if (std::find(allowed.begin(), allowed.end(), name) == allowed.end()) Value(member, pointer_).fail_with(fmt::format("found the key {}, expected no other than {}", in_quotes(name), list_of(allowed)));
   }
   std::optional<Value> find(std::string_view key) const {
     for (const auto& [name, member] : json_.members)
@@ -115,8 +111,8 @@ class Value {
     switch (json_.kind) {
       case LinedJson::Kind::kNull: return "null";
       case LinedJson::Kind::kBoolean: return json_.boolean ? "true" : "false";
-      case LinedJson::Kind::kNumber: return std::isfinite(json_.number) ? fmt::format("{}", json_.number) : "a number";
-      case LinedJson::Kind::kString: return quoted(json_.text);
+      case LinedJson::Kind::kNumber: return fmt::format("{}", json_.number);
+      case LinedJson::Kind::kString: return in_quotes(json_.text);
       case LinedJson::Kind::kArray: return "an array";
       case LinedJson::Kind::kObject: return "an object";
     }

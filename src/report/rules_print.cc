@@ -77,7 +77,8 @@ Json json_of(const ModuleRule& rule) { return {{"prefix", text_of(rule.prefix)},
 // ,\n "activities": [ one rule a line ]
 void append_list(std::string& text, std::string_view key, const std::vector<Json>& rules) {
   text += fmt::format(",\n  \"{}\": [", key);
-  for (std::size_t i = 0; i < rules.size(); ++i) text += (i == 0 ? "\n    " : ",\n    ") + rules[i].dump();
+  // A file's name, which is the source of rules that name none, may be no UTF-8.
+  for (std::size_t i = 0; i < rules.size(); ++i) text += (i == 0 ? "\n    " : ",\n    ") + rules[i].dump(-1, ' ', false, Json::error_handler_t::replace);
   text += rules.empty() ? "]" : "\n  ]";
 }
 

@@ -145,4 +145,9 @@ std::string cut_start(std::string_view text, std::size_t width) {
   return "…" + std::string(text);
 }
 
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t kMostColumns = 60;
+  return '"' + cut_end(sanitize(text), kMostColumns) + '"';
+}
+
 }  // namespace rankstacks

@@ -22,4 +22,7 @@ std::string cut_end(std::string_view text, std::size_t width);
 // The same with the beginning cut: of a path, the file is what matters.
 std::string cut_start(std::string_view text, std::size_t width);
 
+// A text that was found where another was expected, for an error's line: sanitized, in quotes, the end cut beyond 60 columns.
+std::string in_quotes(std::string_view text);
+
 }  // namespace rankstacks

@@ -137,6 +137,13 @@ TEST_CASE("rules: a loop that waits for the next request, and a runtime in which
   CHECK(is_opaque("/opt/acme/libacme_rt.so.3"));
 }
 
+TEST_CASE("rules: a file whose name is no UTF-8") {
+  const auto rules = read_rules(kFramework.substr(0, kFramework.find("  \"source\"")) + "  \"user_files\": [{\"contains\": \"/recipes/\"}]\n}", "caf\xe9.json");
+  REQUIRE(rules);
+  CHECK(json_of_rules(rules->rules).find("\"source\":\"caf\xef\xbf\xbd.json\"") != std::string::npos);
+  CHECK(text_of_rules(rules->rules, {}, {}).find("caf\\xe9.json") != std::string::npos);
+}
+
 TEST_CASE("rules: what is printed as JSON can be read, and says the same") {
   const KnownPrograms& built_in = built_in_programs();
   const std::string printed = json_of_rules(built_in);
@@ -182,6 +189,8 @@ TEST_CASE("rules: what is no JSON") {
   CHECK(error_of("") == "acme.json: line 1, column 1: syntax error while parsing value - unexpected end of input; expected '[', '{', or a literal");
   CHECK(error_of("{\n  \"rules\": 1,\n  \"idle\": [ }\n") == "acme.json: line 3, column 13: syntax error while parsing value - unexpected '}'; expected '[', '{', or a literal");
   CHECK(error_of("{\"rules\": 1} x") == "acme.json: line 1, column 14: syntax error while parsing value - invalid literal; expected end of input");
+  CHECK(error_of("{\"rules\": 1e999}") == "acme.json: line 1: found a number out of range");
+  CHECK(error_of("{\n\"rules\":\n-1e999\n}") == "acme.json: line 3: found a number out of range");
   CHECK(error_of("{\"rules\": \"\x1b[2J\"}").find('\x1b') == std::string::npos);
   CHECK(error_of("{\"rules\": \"\xff\"}").find('\xff') == std::string::npos);
 }
@@ -196,6 +205,8 @@ TEST_CASE("rules: each defect is told with its line, what was found and what was
   CHECK(error_of(with("  \"idle\": {}")) == "acme.json: line 3: /idle: found an object, expected an array");
   CHECK(error_of(with("  \"idle\": [\n    7\n  ]")) == "acme.json: line 4: /idle/0: found 7, expected an object");
   CHECK(error_of(with("  \"idle\": [], \"idle\": []")) == "acme.json: line 3: found \"idle\" a second time in one object, expected each name once");
+  const std::string long_name(100, 'n');
+  CHECK(error_of(with("  \"" + long_name + "\": 1, \"" + long_name + "\": 2")) == "acme.json: line 3: found \"" + std::string(59, 'n') + "…\" a second time in one object, expected each name once");
   CHECK(error_of(with("  \"source\": \"\"")) == "acme.json: line 3: /source: found \"\", expected a text that is not empty");
   CHECK(error_of(with("  \"thread_names\": [\n    {\"prefix\": \"x\", \"role\": \"rpc\"},\n    {\"prefix\": \"longer than sixteen\", \"role\": \"rpc\"}]")) ==
         "acme.json: line 5: /thread_names/1/prefix: found \"longer than sixteen\", expected at most 15 bytes: the kernel keeps no more of a thread's name");
