@@ -40,7 +40,7 @@ bool works_for_pool(const JobSnapshot& job, const RankSnapshot& process) {
       const Frame& frame = job.frames[thread.frames[i]];
       if (frame.kind != FrameKind::kPython) continue;
       if (is_place(frame, Place::kProcessQueue) || is_place(frame, Place::kProcessPipe)) return false;
-      if (is_place(frame, Place::kPoolWorker)) return inside || frame.function != "worker";
+      if (is_place(frame, Place::kPoolWorker)) return inside || !is_place(frame, Place::kPoolLoop);
       inside = true;
     }
   }

@@ -1,5 +1,9 @@
 #include "analyzers/own_waits.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "analyzers/names.h"
 
 namespace rankstacks {
@@ -27,6 +31,17 @@ constexpr OwnWait kDatabase{OwnWaitKind::kDatabase, "waits for a locked SQLite d
 constexpr OwnWait kOutput{OwnWaitKind::kOutput, "cannot write its output", "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a parent process), or let the terminal go on (Ctrl-Q)"};
 constexpr OwnWait kLoop{OwnWaitKind::kEventLoop, "waits in its event loop", "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets (ss -tnp) and their timeouts"};
 
+// What a frame of each of these places waits for.
+constexpr std::pair<Place, OwnWait> kByPlace[] = {{Place::kQueueGet, kQueueGet},
+                                                  {Place::kQueuePut, kQueuePut},
+                                                  {Place::kQueueJoin, kQueueJoin},
+                                                  {Place::kThreadingBarrier, kBarrier},
+                                                  {Place::kThreadingAcquire, kSemaphore},
+                                                  {Place::kThreadingJoin, kThreadEnd},
+                                                  {Place::kPool, kPool},
+                                                  {Place::kFutures, kTask},
+                                                  {Place::kImportWait, kModule}};
+
 // Of a wait in threading, queue or concurrent.futures: what stands outermost of these on the way out to the caller. CPython 3.6 to 3.15.
 std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot& thread) {
   std::optional<OwnWait> found;
@@ -35,24 +50,13 @@ std::optional<OwnWait> python_wait(const JobSnapshot& job, const ThreadSnapshot&
     const Frame& frame = job.frames[id];
     if (is_process_lock(frame)) return kProcessLock;
     if (frame.kind != FrameKind::kPython) continue;
-    const std::string function = frame.function.value_or("");
-    if (is_place(frame, Place::kQueue)) {
-      if (function == "get") found = kQueueGet;
-      if (function == "put") found = kQueuePut;
-      if (function == "join") found = kQueueJoin;
-    } else if (is_place(frame, Place::kThreading)) {
-      if (function == "wait" && waits++ == 0) found = kCondition;
-      else if (function == "wait" && found && found->kind == OwnWaitKind::kCondition) found = kEvent;
-      if (function == "_wait" || function == "_enter") found = kBarrier;
-      if (function == "acquire") found = kSemaphore;
-      if (function == "join" || function == "_wait_for_tstate_lock") found = kThreadEnd;
-    } else if (is_place(frame, Place::kPool)) {
-      found = kPool;
-    } else if (is_place(frame, Place::kFutures)) {
-      found = kTask;
-    } else if (is_place(frame, Place::kImport)) {
-      if (function == "acquire" || function == "_lock_unlock_module") found = kModule;
-    } else {
+    const auto of_place = std::find_if(std::begin(kByPlace), std::end(kByPlace), [&](const auto& one) { return is_place(frame, one.first); });
+    if (is_place(frame, Place::kThreadingWait)) {
+      if (waits++ == 0) found = kCondition;
+      else if (found && found->kind == OwnWaitKind::kCondition) found = kEvent;
+    } else if (of_place != std::end(kByPlace)) {
+      found = of_place->second;
+    } else if (!is_place(frame, Place::kQueue) && !is_place(frame, Place::kThreading) && !is_place(frame, Place::kImport)) {
       break;
     }
   }

@@ -145,7 +145,8 @@ Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
       if (is_process_lock(frame)) return lock;
       continue;
     }
-    if (is_place(frame, Place::kProcessQueue)) return frame.function == "get" || frame.function == "put" ? queue : Operation();
+    if (is_place(frame, Place::kProcessQueueWait)) return queue;
+    if (is_place(frame, Place::kProcessQueue)) return {};
     if (is_place(frame, Place::kProcessPipe)) {
       found = pipe;
       continue;   // a queue may be around it

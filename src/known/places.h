@@ -14,11 +14,20 @@ enum class Place {
   kLock,              // of these, for another thread or task of the own process
   kTask,              // waits for the end of threads or tasks that its own process, or its pool of workers, runs
   kQueue,             // queue.Queue
+  kQueueGet,          // of these functions: waits for an item
+  kQueuePut,          // waits for room
+  kQueueJoin,         // waits until all items are done
   kThreading,         // threads, and what they wait for each other with
+  kThreadingWait,     // of these functions: waits for a condition; called by another such one: for an event
+  kThreadingBarrier,  // waits at a barrier
+  kThreadingAcquire,  // waits for a semaphore
+  kThreadingJoin,     // waits for a thread's end
   kPool,              // multiprocessing.Pool
   kFutures,           // concurrent.futures
   kImport,            // the import of modules
+  kImportWait,        // of these functions: waits until another thread has imported the module
   kProcessQueue,      // between processes
+  kProcessQueueWait,  // of these functions: waits for an item, or for room
   kProcessPipe,
   kProcessLock,
   kEventLoop,         // asyncio's loop
@@ -27,7 +36,8 @@ enum class Place {
   kThreadStart,       // at the root of each Python thread and worker process
   kThreadEntry,       // starts a thread or its task: never what the thread is there for
   kProcessStart,      // the outermost function of a forked worker: what stands outside of it is its parent's stack
-  kPoolWorker,        // the loop of a pool's worker process
+  kPoolWorker,        // the loop of a pool's worker process, and what runs the tasks in it
+  kPoolLoop,          // of these functions: the loop, in which there is a task only where something stands inside of it
   kPoolTask,          // runs a task in a pool's thread
   kNoWork,            // the innermost place of a child process that nobody waits for
   // Of PyTorch

@@ -137,6 +137,53 @@ TEST_CASE("rules: a loop that waits for the next request, and a runtime in which
   CHECK(is_opaque("/opt/acme/libacme_rt.so.3"));
 }
 
+TEST_CASE("rules: functions of one's own that wait as the standard library's do") {
+  const std::string file = "/opt/acme/runtime.py";
+  const auto reason_of_0 = [&](const std::string& function) {
+    LiteralJob literal;
+    for (const int rank : {0, 1})
+      literal.rank(rank, 2, rank == 1 ? waits_in_all_reduce() : Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"), py("wait", "/usr/lib/python3.11/threading.py", 320), py(function, file, 5)} + in_main(30));
+    const Verdict verdict = analyze(literal.job).verdict;
+    return verdict.suspects.empty() ? verdict.summary : verdict.suspects[0].summary;
+  };
+  const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
+  CHECK(has(reason_of_0("take"), "waits for a condition of its own threads"));
+  std::string places = "\"library_files\": [{\"contains\": \"/acme/\"}], \"places\": [";
+  const std::vector<std::pair<std::string, std::string>> told = {{"queue-get", "waits for a queue to be filled"},        {"queue-put", "waits for room in a queue"},
+                                                                 {"queue-join", "waits for a queue's tasks to be done"}, {"threading-wait", "waits for an event of its own threads"},
+                                                                 {"threading-barrier", "waits at a barrier"},            {"threading-acquire", "waits for a semaphore"},
+                                                                 {"threading-join", "waits for a thread to end"},        {"import-wait", "waits for another thread's import"}};
+  for (const auto& [place, words] : told) places += fmt::format("{}{{\"place\": \"{}\", \"function\": \"f_{}\", \"suffix\": \"/acme/runtime.py\"}}", places.ends_with('[') ? "" : ", ", place, place);
+  const Added added(with(places + "]"));
+  for (const auto& [place, words] : told) CHECK(has(reason_of_0("f_" + place), words));
+  CHECK(has(reason_of_0("take"), "waits for a condition of its own threads"));
+}
+
+TEST_CASE("rules: a queue between processes of one's own, and a pool's loop") {
+  LiteralJob peers;
+  for (int i = 0; i < 2; ++i) {
+    RankSnapshot& rank = peers.rank(i, 2, Stack{libc("read"), py("take", "/opt/acme/runtime.py", 5)} + in_main(30));
+    rank.rank.reset();
+    rank.world_size.reset();
+  }
+  LiteralJob pool;
+  const std::string lib = "/usr/lib/python3.11/";
+  RankSnapshot& rank = pool.rank(0, 1, Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"), py("wait", lib + "threading.py", 1), py("get", lib + "multiprocessing/pool.py", 3)} + in_main(50));
+  pool.child(rank.pid, {py("_loop", "/opt/acme/pool.py", 5), py("run", lib + "multiprocessing/process.py", 6), py("_bootstrap", lib + "multiprocessing/process.py", 7)});
+  const auto kind = [](const LiteralJob& literal) { return analyze(literal.job).activities[0]->kind; };
+  const std::string before = kind(peers);
+  CHECK(before != "in-collective");
+  CHECK(analyze(peers.job).activities[0]->operation == std::nullopt);
+  CHECK(kind(pool) == "python-lock");
+  {
+    const Added added(with(R"("places": [{"place": "process-queue-wait", "function": "take", "suffix": "/acme/runtime.py"}, {"place": "pool-worker", "suffix": "/acme/pool.py"}])"));
+    CHECK(analyze(peers.job).activities[0]->operation == "a multiprocessing queue");
+    CHECK(kind(pool) == "subprocess");
+  }
+  const Added added(with(R"("places": [{"place": "pool-worker", "suffix": "/acme/pool.py"}, {"place": "pool-loop", "function": "_loop", "suffix": "/acme/pool.py"}])"));
+  CHECK(kind(pool) == "python-lock");
+}
+
 TEST_CASE("rules: a file whose name is no UTF-8") {
   const auto rules = read_rules(kFramework.substr(0, kFramework.find("  \"source\"")) + "  \"user_files\": [{\"contains\": \"/recipes/\"}]\n}", "caf\xe9.json");
   REQUIRE(rules);
