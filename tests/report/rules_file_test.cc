@@ -4,6 +4,7 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/names.h"
+#include "analyzers/roles.h"
 #include "report/rules_file.h"
 #include "support/literal_job.h"
 
@@ -101,6 +102,7 @@ TEST_CASE("rules: roles, names and idle states of threads") {
   literal.thread(rank, 903, "python3", {libc("epoll_wait"), nat("acme::Transport::loop(int)", "/opt/acme/libacme.so.3"), libc("start_thread"), libc("clone3")});
   literal.child(rank.pid, {libc("read"), py("serve", "/opt/acme/worker.py", 5)});
   CHECK(std::string(to_string(assign_roles(literal.job)[0][1])) == "python");
+  CHECK_FALSE(is_idle(literal.job, literal.job.ranks[0].threads[3], Role::kNcclProxy));
   const Added added(with(R"("roles": [
       {"match": "python-waits", "file": "/acme/agent.py", "role": "rpc"},
       {"match": "function", "function": "acme::Transport::loop", "role": "nccl-proxy"},
@@ -111,6 +113,8 @@ TEST_CASE("rules: roles, names and idle states of threads") {
   const auto roles = assign_roles(literal.job);
   CHECK(roles[0] == std::vector<Role>{Role::kMain, Role::kRpc, Role::kGrpc, Role::kNcclProxy});
   CHECK(roles[1] == std::vector<Role>{Role::kDataLoader});
+  CHECK(is_idle(literal.job, literal.job.ranks[0].threads[3], Role::kNcclProxy));
+  CHECK_FALSE(is_idle(literal.job, literal.job.ranks[0].threads[3], Role::kGrpc));   // the rule is of another role
 }
 
 TEST_CASE("rules: files of the user and of libraries; the user's first") {
