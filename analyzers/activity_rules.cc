@@ -1,6 +1,7 @@
 #include "analyzers/activity_rules.h"
 
 #include <string>
+#include <string_view>
 
 #include "analyzers/names.h"
 #include "known/known_programs.h"
@@ -19,45 +20,41 @@ std::string last_component(std::string_view function) {
   return colon == std::string::npos ? name : name.substr(colon + 2);
 }
 
-bool holds(const ActivityRule& rule, const Frame& frame, const std::string& component) {
+bool holds(const ActivityRule& rule, std::string_view function, std::string_view file, std::string_view component) {
   switch (rule.match) {
     case ActivityMatch::kNative:
-      return contains(*frame.function, rule.what);
+      return contains(function, rule.what);
     case ActivityMatch::kNativePrefix:
-      return frame.function->starts_with(rule.what);
+      return function.starts_with(rule.what);
     case ActivityMatch::kNativeOp:
-      return component == rule.what && contains(*frame.function, rule.file);
+      return component == rule.what && contains(function, rule.file);
     case ActivityMatch::kPython:
-      return frame.function == rule.what && contains(frame.file.value_or(""), rule.file);
+      return function == rule.what && contains(file, rule.file);
     case ActivityMatch::kPythonFile:
-      return contains(frame.file.value_or(""), rule.file);
+      return contains(file, rule.file);
   }
   return false;
 }
 
-}  // namespace
-
-const ActivityRule* matching_activity_rule(const Frame& given) {
-  if (!given.function) return nullptr;
-  // MPI's profiling interface: PMPI_Recv is MPI_Recv.
-  const bool profiling = given.kind == FrameKind::kNative && given.function->starts_with("PMPI_");
-  Frame without_prefix;
-  if (profiling) {
-    without_prefix = given;
-    without_prefix.function->erase(0, 1);
-  }
-  const Frame& frame = profiling ? without_prefix : given;
+// The first rule that holds, whatever it says; null: none.
+const ActivityRule* matching_rule(const Frame& frame) {
+  if (!frame.function) return nullptr;
   const bool python = frame.kind == FrameKind::kPython;
-  const std::string component = python ? std::string() : last_component(*frame.function);
+  std::string_view function = *frame.function;
+  const std::string_view file = frame.file ? std::string_view(*frame.file) : std::string_view();
+  if (!python && function.starts_with("PMPI_")) function.remove_prefix(1);   // MPI's profiling interface: PMPI_Recv is MPI_Recv
+  const std::string component = python ? std::string() : last_component(function);
   for (const ActivityRule& rule : known_programs().activities) {
     const bool python_rule = rule.match == ActivityMatch::kPython || rule.match == ActivityMatch::kPythonFile;
-    if (python == python_rule && holds(rule, frame, component)) return &rule;
+    if (python == python_rule && holds(rule, function, file, component)) return &rule;
   }
   return nullptr;
 }
 
+}  // namespace
+
 const ActivityRule* activity_rule_of(const Frame& frame) {
-  const ActivityRule* rule = matching_activity_rule(frame);
+  const ActivityRule* rule = matching_rule(frame);
   return rule != nullptr && rule->activity != Activity::kUnknown ? rule : nullptr;
 }
 

@@ -6,9 +6,7 @@
 
 namespace rankstacks {
 
-// The first rule that holds, whatever it says; null: none.
-const ActivityRule* matching_activity_rule(const Frame& frame);
-// The same; null too where the rule says that such a frame tells nothing.
+// The first rule that holds; null: none, or it says that such a frame tells nothing.
 const ActivityRule* activity_rule_of(const Frame& frame);
 
 }  // namespace rankstacks

@@ -2,6 +2,7 @@
 #include "analyzers/roles.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -24,22 +25,16 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) { return std::find(words.begin(), words.end(), text) != words.end(); }
 
-// Rules by their numbers: the threads' first, then the children's.
-using RuleList = std::vector<std::uint32_t>;
+// A rule's number: the threads' rules first, then the children's.
+using RuleNumber = std::uint32_t;
 
 std::size_t rule_count() { return known_programs().thread_roles.size() + known_programs().child_roles.size(); }
 
-const RoleRule& rule_at(std::size_t i) {
-  const KnownPrograms& known = known_programs();
-  return i < known.thread_roles.size() ? known.thread_roles[i] : known.child_roles[i - known.thread_roles.size()];
-}
+bool is_of_child(RuleNumber i) { return i >= known_programs().thread_roles.size(); }
 
-template <typename Condition>
-RuleList rules_where(Condition condition) {
-  RuleList list;
-  for (std::size_t i = 0; i < rule_count(); ++i)
-    if (condition(rule_at(i))) list.push_back(static_cast<std::uint32_t>(i));
-  return list;
+const RoleRule& rule_at(RuleNumber i) {
+  const KnownPrograms& known = known_programs();
+  return is_of_child(i) ? known.child_roles[i - known.thread_roles.size()] : known.thread_roles[i];
 }
 
 bool is_one_of(RoleMatch match, std::initializer_list<RoleMatch> matches) { return std::find(matches.begin(), matches.end(), match) != matches.end(); }
@@ -57,43 +52,92 @@ bool is_foreign(const Frame& frame) {
   return name.starts_with("nsync::") || name.starts_with("std::this_thread::sleep") || name.starts_with("void std::this_thread::sleep") || contains(name, "std::condition_variable::");
 }
 
+// Of the rules that a text fulfils those that may decide, whatever stack it stands in: the first that matches in this way, of threads or of children,
+// and gives the role of an idle pool or another one. So a list is short, however many rules there are.
+class RuleList {
+ public:
+  // In the order of their numbers.
+  void add(RuleNumber i) {
+    const RoleRule& rule = rule_at(i);
+    const auto decides_before = [&](RuleNumber k) {
+      const RoleRule& earlier = rule_at(k);
+      return earlier.match == rule.match && is_of_child(k) == is_of_child(i) && (earlier.role == Role::kIdlePool) == (rule.role == Role::kIdlePool);
+    };
+    if (std::none_of(rules_.begin(), rules_.end(), decides_before)) rules_.push_back(i);
+  }
+  auto begin() const { return rules_.begin(); }
+  auto end() const { return rules_.end(); }
+
+ private:
+  std::vector<RuleNumber> rules_;
+};
+
+template <typename Condition>
+RuleList rules_where(Condition condition) {
+  RuleList list;
+  for (RuleNumber i = 0; i < rule_count(); ++i)
+    if (condition(rule_at(i))) list.add(i);
+  return list;
+}
+
 // Which rules' texts a frame fulfils, wherever in a stack it may have to stand. Ranks share their functions, under other addresses: each function,
 // module and file is searched once.
 class FrameRules {
  public:
-  explicit FrameRules(const FrameTable& frames) : rules_(frames.size()) {
-    for (FrameId id = 0; id < frames.size(); ++id) rules_[id] = frames[id].kind == FrameKind::kNative ? of_native(frames[id]) : of_python(frames[id]);
+  explicit FrameRules(const FrameTable& frames) : lists_(frames.size()) {
+    for (RuleNumber i = 0; i < rule_count(); ++i)
+      if (is_of_python(rule_at(i)) && !rule_at(i).what.empty()) by_name_[rule_at(i).what].push_back(i);
+    for (FrameId id = 0; id < frames.size(); ++id) lists_[id] = frames[id].kind == FrameKind::kNative ? of_native(frames[id]) : of_python(frames[id]);
   }
-  const RuleList& operator[](FrameId id) const { return rules_[id]; }
+
+  FrameRules(const FrameRules&) = delete;   // it points into itself
+  FrameRules& operator=(const FrameRules&) = delete;
+
+  // f(number) of each; in no order.
+  template <typename F>
+  void each(FrameId id, F&& f) const {
+    for (const RuleList* list : lists_[id])
+      if (list != nullptr)
+        for (const RuleNumber i : *list) f(i);
+  }
 
  private:
-  RuleList of_native(const Frame& frame) {
+  using Lists = std::array<const RuleList*, 2>;   // into the maps below; null: none
+
+  static bool is_of_python(const RoleRule& r) { return !asks_for_function(r.match) && !asks_for_module(r.match); }
+  static bool is_of_file(const RoleRule& r, std::string_view file) { return r.match == RoleMatch::kPython ? file.ends_with(r.file) : contains(file, r.file); }
+
+  Lists of_native(const Frame& frame) {
     const auto [module, new_module] = by_module_.try_emplace(frame.module);
     if (new_module) module->second = rules_where([&](const RoleRule& r) { return asks_for_module(r.match) && base_name(frame.module).starts_with(r.what); });
-    RuleList list = module->second;
-    if (!frame.function) return list;
+    if (!frame.function) return {&module->second, nullptr};
     const auto [function, new_function] = by_function_.try_emplace(*frame.function);
     if (new_function) function->second = rules_where([&](const RoleRule& r) { return asks_for_function(r.match) && contains(*frame.function, r.what); });
-    list.insert(list.end(), function->second.begin(), function->second.end());
-    return list;
+    return {&module->second, &function->second};
   }
 
-  RuleList of_python(const Frame& frame) {
-    const auto [file, new_file] = by_file_.try_emplace(file_of(frame));
-    if (new_file)
-      file->second = rules_where([&](const RoleRule& r) {
-        if (r.match == RoleMatch::kPython) return file_of(frame).ends_with(r.file);
-        return !asks_for_function(r.match) && !asks_for_module(r.match) && contains(file_of(frame), r.file);
-      });
-    RuleList list;
-    const std::string_view name = frame.function ? std::string_view(*frame.function) : std::string_view();
-    for (const std::uint32_t i : file->second)
-      if (rule_at(i).what.empty() || rule_at(i).what == name) list.push_back(i);
-    return list;
+  Lists of_python(const Frame& frame) {
+    const std::string_view file = file_of(frame);
+    const auto [of_file, new_file] = by_file_.try_emplace(file);
+    if (new_file) of_file->second.any_function = rules_where([&](const RoleRule& r) { return is_of_python(r) && r.what.empty() && is_of_file(r, file); });
+    const auto named = frame.function ? by_name_.find(*frame.function) : by_name_.end();
+    if (named == by_name_.end()) return {&of_file->second.any_function, nullptr};
+    const auto [list, new_function] = of_file->second.named.try_emplace(*frame.function);
+    if (new_function)
+      for (const RuleNumber i : named->second)
+        if (is_of_file(rule_at(i), file)) list->second.add(i);
+    return {&of_file->second.any_function, &list->second};
   }
 
-  std::vector<RuleList> rules_;
-  std::unordered_map<std::string_view, RuleList> by_function_, by_module_, by_file_;
+  struct OfFile {
+    RuleList any_function;                                    // rules that name none
+    std::unordered_map<std::string_view, RuleList> named;
+  };
+
+  std::vector<Lists> lists_;
+  std::unordered_map<std::string_view, std::vector<RuleNumber>> by_name_;   // of Python rules, by the function that they name
+  std::unordered_map<std::string_view, RuleList> by_function_, by_module_;
+  std::unordered_map<std::string_view, OfFile> by_file_;
 };
 
 enum class Block { kNone, kUnknown, kCondition, kPoll, kSleep, kOther };
@@ -188,8 +232,9 @@ class Matcher {
     std::size_t best = end;
     const auto look_at = [&](std::optional<FrameId> id, auto holds) {
       if (!id) return;
-      for (const std::uint32_t i : frame_rules_[*id])
+      frame_rules_.each(*id, [&](RuleNumber i) {
         if (i >= begin && i < best && holds(rule_at(i))) best = i;
+      });
     };
     // A pool's thread with a task in Python: that tells.
     const auto is_hidden = [&](const RoleRule& r) { return stack.has_python && r.role == Role::kIdlePool && (asks_for_function(r.match) || asks_for_module(r.match)); };
@@ -204,7 +249,7 @@ class Matcher {
       look_at(stack.innermost_own, of(RoleMatch::kInnermost));
       if (stack.own_frames == 1 && !stack.job.frames[*stack.innermost_own].function && block_of(stack.job, stack.thread) == Block::kPoll) look_at(stack.innermost_own, of(RoleMatch::kPolls));
     }
-    return best == end ? nullptr : &rule_at(best);
+    return best == end ? nullptr : &rule_at(static_cast<RuleNumber>(best));
   }
 
  private:

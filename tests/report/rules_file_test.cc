@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include <sys/resource.h>
+
 #include <fmt/format.h>
 
 #include "analyzers/analysis.h"
@@ -186,6 +188,25 @@ TEST_CASE("rules: a queue between processes of one's own, and a pool's loop") {
   }
   const Added added(with(R"("places": [{"place": "pool-worker", "suffix": "/acme/pool.py"}, {"place": "pool-loop", "function": "_loop", "suffix": "/acme/pool.py"}])"));
   CHECK(kind(pool) == "python-lock");
+}
+
+TEST_CASE("rules: ten thousand that all hold take no memory for each frame") {
+  std::string many = "\"roles\": [";
+  for (std::size_t i = 0; i < kMaxRules; ++i) many += fmt::format("{}{{\"match\": \"python-file\", \"file\": \"acme/\", \"role\": \"rpc\"}}", i == 0 ? "" : ",\n");
+  const Added added(with(many + "]"));
+  LiteralJob literal;
+  RankSnapshot& rank = literal.rank(0, 1, in_main(1));
+  Stack stack;
+  for (int i = 0; i < 10000; ++i) stack.push_back(py(fmt::format("f{}", i), "/opt/acme/deep.py", i));
+  literal.thread(rank, 901, "python3", stack + kPythonStart);
+  const auto most_kib = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const long before = most_kib();
+  CHECK(assign_roles(literal.job)[0] == std::vector<Role>{Role::kMain, Role::kRpc});
+  CHECK(most_kib() - before < 100 * 1024);   // a list for each frame: 400 MB
 }
 
 TEST_CASE("rules: a file whose name is no UTF-8") {
