@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyzers/names.h"
+#include "analyzers/pace.h"
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/names.h"
 #include "model/rank_set.h"
 
 namespace rankstacks {
@@ -54,7 +55,42 @@ Operation wait_for(const JobSnapshot& job, const SyscallInfo& call, std::size_t 
   return operation_of_call(is_lock ? OperationKind::kProcessLock : OperationKind::kProcessPipe, call.name, fmt::format("{} ({} {})", call.name, is_lock ? "a lock held by" : sends ? "to" : "from", who));
 }
 
+// Of plain multiprocessing, whose processes no launcher has numbered: a queue, pipe or lock that another of them fills or holds. None: no such wait.
+Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  const auto queue = operation_of_kind(OperationKind::kProcessQueue, "a multiprocessing queue"), pipe = operation_of_kind(OperationKind::kProcessPipe, "a multiprocessing pipe"),
+             lock = operation_of_kind(OperationKind::kProcessLock, "a multiprocessing lock");
+  Operation found;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kPython) {
+      if (is_process_lock(frame)) return lock;
+      continue;
+    }
+    if (is_place(frame, Place::kProcessQueueWait)) return queue;
+    if (is_place(frame, Place::kProcessQueue)) return {};
+    if (is_place(frame, Place::kProcessPipe)) {
+      found = pipe;
+      continue;   // a queue may be around it
+    }
+    if (is_place(frame, Place::kProcessLock)) return lock;
+    return found;
+  }
+  return {};
+}
+
 }  // namespace
+
+void find_peer_waits(const JobSnapshot& job, std::vector<Standing>& standings) {
+  const auto may = [&](const Standing& s) { return s.readable && !s.stranger && !job.ranks[s.rank].rank; };
+  if (std::count_if(standings.begin(), standings.end(), may) < 2) return;
+  for (Standing& s : standings) {
+    if (!may(s) || waits_for_ranks(s.doing.activity) || s.dead_child || s.doing.activity == Activity::kStopped) continue;
+    Operation wait = wait_for_peer(job, job.ranks[s.rank].threads[s.doing.thread]);
+    if (wait.is_none()) continue;
+    s.doing.activity = Activity::kPeerWait;
+    s.doing.operation = std::move(wait);
+  }
+}
 
 void tell_by_other_ends(const JobSnapshot& job, std::vector<Standing>& standings) {
   const auto has_other_end = [&](const Standing& s) {

@@ -348,6 +348,12 @@ std::vector<std::vector<Role>> assign_roles(const JobSnapshot& job) {
   return roles;
 }
 
+bool has_nccl(const std::vector<Role>& roles) {
+  return std::any_of(roles.begin(), roles.end(), [](Role r) {
+    return r == Role::kNcclWatchdog || r == Role::kNcclHeartbeat || r == Role::kNcclProxy || r == Role::kNcclService || r == Role::kNcclRas || r == Role::kNcclMonitor;
+  });
+}
+
 const RoleRule* role_rule_of(const JobSnapshot& job, std::size_t rank, std::size_t thread) {
   const RankSnapshot& process = job.ranks[rank];
   if (process.threads[thread].tid == process.pid && process.kind != RankKind::kChild) return nullptr;

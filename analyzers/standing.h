@@ -1,4 +1,13 @@
-// Where each rank stands: what its threads and its children do, how it moves, whom it waits for, its signal, and who is not there at all.
+// Where each rank stands: what its threads and its children do, how it moves, whom it waits for. standing.cc has the steps in which that is found; most have a file of their own:
+//
+//   training_threads.h   jobs that train in a thread of their own
+//   children.h           what the processes that a rank has started tell of it
+//   own_threads.h        ranks whose main thread only waits for the threads of its own process
+//   peer_waits.h         waits for another rank in no library that is known
+//   pace.h               how it moves between several looks
+//   gpu_waits.h          what runs on its GPUs
+//
+// Who is not there at all, and who has crashed: gone_ranks.h.
 #pragma once
 
 #include <cstdint>
@@ -66,25 +75,13 @@ struct Standing {
   bool active() const { return pace == Pace::kMoves || busy; }
 };
 
-// On a processor for a good part of the looks: it works or spins, rather than waking up now and then.
-bool is_busy(const Motion& motion);
-
 // One for each rank (children excluded), in the order of the snapshot.
 std::vector<Standing> standings_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Cluster>& clusters);
 
+// The thread by which a rank is compared with the others; null: it has no main thread.
+const ThreadSnapshot* leading_thread(const JobSnapshot& job, const Standing& standing);
+
 // Two ranks with equal keys wait in the same operation, called at the same place: all Python frames of the user's files, with their lines.
 std::string place_key(const JobSnapshot& job, const Standing& standing);
-
-struct MissingRanks {
-  std::vector<int> certain;    // gone, or not looked at on a machine that was looked at
-  std::vector<int> alive;      // they run on a machine that was looked at (JobSnapshot::not_looked_at)
-  std::vector<int> elsewhere;  // whole machines' worth of ranks: most likely not looked at
-};
-// By the world size and the ranks seen. Ranks are laid out in equal blocks per machine (torchrun, srun --ntasks-per-node): missing ranks
-// that fill whole blocks of the size seen are on machines nobody looked at.
-MissingRanks missing_ranks(const JobSnapshot& job);
-
-// The ranks whose core's fatal signal tells them apart from the others.
-std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles);
 
 }  // namespace rankstacks

@@ -28,6 +28,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/gone_ranks.h"
 #include "analyzers/messengers.h"
 
 namespace rankstacks {

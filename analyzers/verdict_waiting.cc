@@ -7,6 +7,7 @@
 
 #include "analyzers/coordinates.h"
 #include "analyzers/deadlock.h"
+#include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"

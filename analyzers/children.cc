@@ -1,0 +1,113 @@
+#include "analyzers/children.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "analyzers/names.h"
+
+namespace rankstacks {
+namespace {
+
+bool is_child_of(const RankSnapshot& child, const RankSnapshot& rank) { return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host; }
+
+// A data-loader worker that works: something of the data set stands inside of torch's worker loop. An idle one waits for an index there.
+bool is_busy_worker(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kPython) continue;
+    if (is_place(frame, Place::kLoaderLoop)) return false;
+    if (!is_library_file(frame.file.value_or("")) || is_place(frame, Place::kLoaderWork)) return true;
+  }
+  return false;
+}
+
+// A child that others wait for, rather than one that waits for a child of its own, or for work to be given to it (a pool's idle worker, a
+// server between two requests, multiprocessing's own helpers).
+bool may_be_waited_for(const JobSnapshot& job, const RankSnapshot& child) {
+  for (const std::string& word : child.command)
+    if (word.find("multiprocessing.resource_tracker") != std::string::npos || word.find("multiprocessing.forkserver") != std::string::npos) return false;
+  for (const ThreadSnapshot& thread : child.threads) {
+    if (thread.tid != child.pid) continue;
+    const std::string call = blocking_call(job, thread);
+    if (call == "wait4" || call == "waitid" || call == "waitpid") return false;
+    for (std::size_t i = 0; i < own_frames(job.frames, thread); ++i) {
+      const Frame& frame = job.frames[thread.frames[i]];
+      if (frame.kind == FrameKind::kPython) return !is_place(frame, Place::kNoWork);
+    }
+  }
+  return true;
+}
+
+// Reads a pipe: what a child prints.
+bool reads_pipe(const ThreadSnapshot& thread) {
+  return thread.syscall && thread.syscall->name == "read" && thread.syscall->fd_target && thread.syscall->fd_target->starts_with("pipe:");
+}
+
+// The dead child that explains why a rank waits, if any: not where it waits for the end of one, as waiting for a dead one ends at once.
+bool may_miss_child(const JobSnapshot& job, const Standing& standing) {
+  const std::string call = blocking_call(job, job.ranks[standing.rank].threads[standing.doing.thread]);
+  return call != "wait4" && call != "waitid" && call != "waitpid";
+}
+
+std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
+  return static_cast<std::size_t>(std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) { return is_child_of(child, rank) && is_dead(child); }));
+}
+
+// A child that ended well, and that nobody has asked for, leaves the same trace as a worker that died. Where ranks that have arrived at a
+// collective have as many of them, it is what their common program does.
+void forget_common_dead_children(const JobSnapshot& job, std::vector<Standing>& standings) {
+  std::optional<std::size_t> common;
+  for (const Standing& s : standings)
+    if (s.readable && !s.stranger && waits_for_ranks(s.doing.activity)) common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, job.ranks[s.rank]));
+  for (Standing& s : standings)
+    if (s.dead_child && common && dead_children_of(job, job.ranks[s.rank]) <= *common) s.dead_child.reset();
+}
+
+void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Standing& standing) {
+  const RankSnapshot& rank = job.ranks[standing.rank];
+  const bool may_read_child = standing.doing.activity == Activity::kUserCode && reads_pipe(rank.threads[standing.doing.thread]);
+  if (may_read_child || standing.doing.activity == Activity::kSubprocess) {
+    std::vector<std::size_t> candidates;
+    for (std::size_t c = 0; c < job.ranks.size(); ++c) {
+      const RankSnapshot& child = job.ranks[c];
+      if (!is_child_of(child, rank) || is_dead(child)) continue;
+      const bool loads = std::find(roles[c].begin(), roles[c].end(), Role::kDataLoader) != roles[c].end();
+      if (!loads && may_be_waited_for(job, child)) candidates.push_back(c);
+    }
+    if (candidates.size() == 1) standing.child = candidates.front();
+    if (may_read_child && !candidates.empty()) standing.doing.activity = Activity::kSubprocess;
+  }
+  const Activity activity = standing.doing.activity;
+  if (activity != Activity::kDataLoading && activity != Activity::kSubprocess && activity != Activity::kPythonLock) return;
+  for (std::size_t c = 0; c < job.ranks.size(); ++c) {
+    const RankSnapshot& child = job.ranks[c];
+    if (!is_child_of(child, rank)) continue;
+    if (is_dead(child)) {
+      if (!standing.dead_child && may_miss_child(job, standing)) standing.dead_child = c;
+      continue;
+    }
+    if (activity != Activity::kDataLoading || standing.told_by_child) continue;
+    for (std::size_t t = 0; t < child.threads.size(); ++t)
+      if (roles[c][t] == Role::kDataLoader && child.threads[t].tid == child.pid && is_busy_worker(job, child.threads[t])) {
+        standing.told_by_child = c;
+        standing.child_thread = t;
+      }
+  }
+}
+
+}  // namespace
+
+bool is_dead(const RankSnapshot& process) {
+  const auto ended = [](const Problem& p) { return p.code == ProblemCode::kEnded; };
+  // With a living thread left, a main thread that has ended is no end of the process.
+  if (process.status != Status::kFailed) return process.threads.size() == 1 && (process.threads.front().state == 'Z' || process.threads.front().state == 'X');
+  return process.threads.empty() && std::any_of(process.problems.begin(), process.problems.end(), ended);
+}
+
+void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, std::vector<Standing>& standings) {
+  for (Standing& standing : standings)
+    if (standing.readable) look_at_children_of(job, roles, standing);
+  forget_common_dead_children(job, standings);
+}
+
+}  // namespace rankstacks

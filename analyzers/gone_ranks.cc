@@ -1,0 +1,84 @@
+#include "analyzers/gone_ranks.h"
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <set>
+#include <string>
+
+#include "analyzers/children.h"
+#include "analyzers/messengers.h"
+
+namespace rankstacks {
+namespace {
+
+// Faults of the program's own; SIGABRT may be a follower's (the watchdog), SIGTRAP and SIGQUIT are how cores are taken on purpose.
+bool is_fault(int signal) { return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE || signal == SIGSYS; }
+
+}  // namespace
+
+MissingRanks missing_ranks(const JobSnapshot& job) {
+  MissingRanks missing;
+  std::set<int> seen;
+  std::map<std::string, int> per_host;
+  int world = 0;
+  for (const RankSnapshot& rank : job.ranks) {
+    if (rank.kind != RankKind::kRank) continue;
+    if (!rank.rank && is_dead(rank)) continue;            // its environment ended with it
+    if (!rank.rank || !rank.world_size) return missing;   // who the others are cannot be told
+    if (is_dead(rank)) continue;
+    if (world != 0 && *rank.world_size != world) return missing;
+    world = *rank.world_size;
+    if (seen.insert(*rank.rank).second) ++per_host[rank.host];
+  }
+  constexpr int kMostRanks = 1 << 20;   // more than any job has; a corrupt snapshot may say anything
+  if (seen.empty() || world > kMostRanks) return missing;
+  for (const UnseenRank& unseen : job.not_looked_at)
+    if (unseen.rank < world && seen.insert(unseen.rank).second) {
+      missing.alive.push_back(unseen.rank);
+      ++per_host[unseen.host];
+    }
+  int block = 0;
+  for (const auto& [host, count] : per_host) block = std::max(block, count);
+  // Blocks of `block` ranks: a block without any rank seen is a machine not looked at. So is a shorter one at the end, where others are.
+  std::vector<int> tail;
+  for (int first = 0; first < world; first += block) {
+    const int end = std::min(first + block, world);
+    const auto some = seen.lower_bound(first);
+    const bool unseen = some == seen.end() || *some >= end;
+    std::vector<int>& into = !unseen ? missing.certain : end - first == block ? missing.elsewhere : tail;
+    for (int r = first; r < end; ++r)
+      if (!seen.contains(r)) into.push_back(r);
+  }
+  std::vector<int>& into = missing.elsewhere.empty() ? missing.certain : missing.elsewhere;
+  into.insert(into.end(), tail.begin(), tail.end());
+  return missing;
+}
+
+std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) {
+  std::vector<std::size_t> faults, aborts;
+  std::size_t ranks = 0;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankSnapshot& rank = job.ranks[r];
+    if (rank.kind != RankKind::kRank) continue;
+    ++ranks;
+    if (!rank.signal) continue;
+    constexpr int kSentByUser = 0;   // SI_USER: kill(1) from outside, as when cores are taken of a job that hangs
+    if (rank.signal->code == kSentByUser) continue;
+    if (is_fault(rank.signal->number)) faults.push_back(r);
+    if (rank.signal->number != SIGABRT) continue;
+    bool by_messenger = false;   // NCCL's watchdog aborts its process because of what another rank did
+    for (std::size_t t = 0; t < rank.threads.size(); ++t)
+      if (rank.threads[t].tid == rank.signal->tid) by_messenger = is_messenger(roles[r][t], rank.threads[t]);
+    if (!by_messenger) aborts.push_back(r);
+  }
+  // A signal that every rank shares tells nobody apart; a single core shares it with no one.
+  if (!faults.empty()) {
+    const int first = job.ranks[faults.front()].signal->number;
+    const bool shared = ranks > 1 && faults.size() == ranks && std::all_of(faults.begin(), faults.end(), [&](std::size_t r) { return job.ranks[r].signal->number == first; });
+    return shared ? std::vector<std::size_t>{} : faults;
+  }
+  return ranks > 1 && aborts.size() == ranks ? std::vector<std::size_t>{} : aborts;
+}
+
+}  // namespace rankstacks

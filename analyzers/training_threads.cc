@@ -1,0 +1,110 @@
+#include "analyzers/training_threads.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "analyzers/names.h"
+#include "analyzers/pace.h"
+#include "analyzers/roles.h"
+
+namespace rankstacks {
+namespace {
+
+// Where a thread's own code begins: the outermost Python function of the user's, which may lie elsewhere on another machine. "": it has none.
+std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (std::size_t i = own_frames(job.frames, thread); i-- > 0;) {
+    const Frame& frame = job.frames[thread.frames[i]];
+    if (frame.kind == FrameKind::kPython && !is_library_file(frame.file.value_or("<unknown>"))) return frame.function.value_or("") + '|' + std::string(base_name(*frame.file));
+  }
+  return "";
+}
+
+// The function that a main thread stands by in; nothing where it is at work, or waits for other ranks itself.
+std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
+  if (waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != Activity::kPythonLock) || (main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
+  // A call that waits for anything to happen, rather than for an answer or in an exchange of its own.
+  const bool waits = doing.operation.kind == OperationKind::kEventLoop || waits_for_events(job, main);
+  if (doing.activity != Activity::kPythonLock && !((doing.activity == Activity::kUserCode || doing.activity == Activity::kNetworkIo) && waits)) return std::nullopt;
+  const auto place = telling_frame(job, main);
+  if (!place) return std::nullopt;
+  const Frame& frame = job.frames[main.frames[*place]];
+  if (frame.kind != FrameKind::kPython) return std::nullopt;
+  return frame.function.value_or("") + '|' + frame.file.value_or("");
+}
+
+// Threads that began in one function, a rank each.
+struct AlikeThreads {
+  // What the one of them waits for that tells most. A thread beside the training ones may wait for ranks at all times (a listener in the store, a
+  // receiver of messages): collectives are for training.
+  enum class Wait { kNone, kOther, kExchange, kCollective };
+
+  std::map<std::size_t, std::size_t> threads;   // index of the thread by that of the standing
+  std::size_t waiting = 0;                      // how many wait for other ranks
+  Wait wait = Wait::kNone;
+
+  void add(std::size_t standing, std::size_t thread, Activity activity, bool has_nccl) {
+    threads.try_emplace(standing, thread);
+    const bool on_device = activity == Activity::kGpuWait && has_nccl;   // for a kernel that may be a collective's
+    if (!waits_for_ranks(activity) && !on_device) return;
+    ++waiting;
+    wait = std::max(wait, activity == Activity::kCollective ? Wait::kCollective : activity == Activity::kPointToPoint || on_device ? Wait::kExchange : Wait::kOther);
+  }
+  bool half_wait() const { return waiting > 0 && waiting * 2 >= threads.size(); }
+  // Whether they may be what trains: most ranks have one, and half of these have arrived. In a collective one that has arrived is enough, and half of the
+  // ranks, if no other has a thread in a collective (`arrived`): then those of the others may be gone.
+  bool may_train(std::size_t ranks, const std::set<std::size_t>& arrived) const {
+    if (threads.size() * 2 > ranks) return wait == Wait::kCollective || half_wait();
+    return threads.size() * 2 == ranks && wait == Wait::kCollective && std::all_of(arrived.begin(), arrived.end(), [&](std::size_t i) { return threads.contains(i); });
+  }
+  // Where only some wait, a rank differs.
+  auto weight() const { return std::tuple(wait, half_wait(), waiting < threads.size(), waiting); }
+};
+
+}  // namespace
+
+void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<Standing>& standings) {
+  std::optional<std::string> common;
+  std::map<std::string, AlikeThreads> by_entry;
+  std::set<std::size_t> arrived;   // standings with a thread in a collective
+  std::size_t ranks = 0;
+  for (std::size_t i = 0; i < standings.size(); ++i) {
+    const Standing& s = standings[i];
+    if (s.stranger || !s.readable) continue;
+    ++ranks;
+    const RankSnapshot& rank = job.ranks[s.rank];
+    std::map<std::string, int> alike;   // threads of one rank that began in one function are told apart by the order in which they began
+    for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+      if (rank.threads[t].tid == rank.pid) {
+        const auto where = stands_by_in(job, rank.threads[t], activities.of_thread(s.rank, t));
+        if (!where || (common && *common != *where)) return;
+        common = where;
+        continue;
+      }
+      std::string entry = roles[s.rank][t] == Role::kPython ? entry_of(job, rank.threads[t]) : "";
+      if (entry.empty()) continue;
+      entry += fmt::format("|{}", alike[entry]++);
+      const Activity activity = activities.of_thread(s.rank, t).activity;
+      by_entry[entry].add(i, t, activity, has_nccl(roles[s.rank]));
+      if (activity == Activity::kCollective) arrived.insert(i);
+    }
+  }
+  const AlikeThreads* trainers = nullptr;
+  for (const auto& [entry, group] : by_entry)
+    if (group.may_train(ranks, arrived) && (trainers == nullptr || trainers->weight() < group.weight())) trainers = &group;
+  if (trainers == nullptr) return;
+  for (const auto& [i, thread] : trainers->threads) {
+    Doing doing = activities.of_thread(standings[i].rank, thread);
+    if (doing.activity == Activity::kUnknown) continue;
+    standings[i].doing = std::move(doing);
+    standings[i].by_own_thread = true;
+  }
+}
+
+}  // namespace rankstacks
