@@ -159,23 +159,11 @@ const ActivityRule* RuleCache::of(const FrameTable& frames, FrameId id) {
   return it->second;
 }
 
-Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
-  const ThreadSnapshot& thread = job_.ranks[rank].threads[thread_index];
-  Doing doing;
-  doing.thread = thread_index;
-  if (thread.state == 'T' || thread.state == 't') {
-    doing.activity = Activity::kStopped;
-    doing.by_frame = true;
-    return doing;
-  }
-  if (thread.collecting) {
-    doing.activity = Activity::kGarbageCollection;
-    doing.by_frame = true;
-    return doing;
-  }
-  // From the inside out. A wait for other ranks ends the search: what called the collective is not what keeps it. A frame of the same
-  // operation further out names it better: "recv" than "UnboundBuffer::waitRecv", "all_gather_object" than "all_gather".
+// From the inside out. A wait for other ranks ends the search: what called the collective is not what keeps it. A frame of the same
+// operation further out names it better: "recv" than "UnboundBuffer::waitRecv", "all_gather_object" than "all_gather".
+Activities::Telling Activities::telling_rule(const ThreadSnapshot& thread) {
   const ActivityRule* best = nullptr;
+  std::size_t best_frame = 0;
   const std::size_t own = own_frames(job_.frames, thread);
   for (std::size_t i = 0; i < own; ++i) {
     const ActivityRule* rule = rules_.of(job_.frames, thread.frames[i]);
@@ -196,7 +184,7 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
         if (!names_better || rule->activity == Activity::kStoreWait) continue;
       }
       best = rule;
-      doing.frame = i;
+      best_frame = i;
       continue;
     }
     if (best && waits_for_ranks(best->activity)) {
@@ -205,13 +193,31 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     }
     if (!best || precedence(rule->activity) < precedence(best->activity)) {
       best = rule;
-      doing.frame = i;
+      best_frame = i;
     }
   }
-  if (best) {
-    doing.activity = best->activity;
+  return {best, best_frame};
+}
+
+Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
+  const ThreadSnapshot& thread = job_.ranks[rank].threads[thread_index];
+  Doing doing;
+  doing.thread = thread_index;
+  if (thread.state == 'T' || thread.state == 't') {
+    doing.activity = Activity::kStopped;
     doing.by_frame = true;
-    doing.operation = operation_of(*best, job_.frames[thread.frames[doing.frame]]);
+    return doing;
+  }
+  if (thread.collecting) {
+    doing.activity = Activity::kGarbageCollection;
+    doing.by_frame = true;
+    return doing;
+  }
+  if (const Telling telling = telling_rule(thread); telling.rule != nullptr) {
+    doing.frame = telling.frame;
+    doing.activity = telling.rule->activity;
+    doing.by_frame = true;
+    doing.operation = operation_of(*telling.rule, job_.frames[thread.frames[doing.frame]]);
     doing.in_teardown = main_program_ended(job_, job_.ranks[rank], thread) || std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
                           const ActivityRule* rule = rules_.of(job_.frames, id);
                           return rule != nullptr && rule->operation.kind == OperationKind::kTeardown;

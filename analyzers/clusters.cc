@@ -92,6 +92,20 @@ void mark_odd(std::vector<Cluster>& clusters, const std::vector<int>& stage_of) 
   }
 }
 
+Cluster cluster_of(const JobSnapshot& job, const Group& group, Role role, const std::vector<std::size_t>& members) {
+  Cluster cluster;
+  cluster.role = role;
+  std::set<std::size_t> ranks;
+  for (const std::size_t m : members) {
+    cluster.members.push_back(group.members[m]);
+    ranks.insert(group.members[m].first);
+  }
+  cluster.ranks.assign(ranks.begin(), ranks.end());
+  cluster.frames = thread_of(job, cluster.members.front()).frames;
+  std::sort(cluster.members.begin() + 1, cluster.members.end());   // the first stays: its frames are the cluster's
+  return cluster;
+}
+
 }  // namespace
 
 std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) {
@@ -116,19 +130,7 @@ std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<s
     join_partial_classes(job, group, classes);
 
     std::vector<Cluster> of_group;
-    for (const std::vector<std::size_t>& one : classes) {
-      Cluster cluster;
-      cluster.role = key.second;
-      std::set<std::size_t> ranks;
-      for (const std::size_t m : one) {
-        cluster.members.push_back(group.members[m]);
-        ranks.insert(group.members[m].first);
-      }
-      cluster.ranks.assign(ranks.begin(), ranks.end());
-      cluster.frames = thread_of(job, cluster.members.front()).frames;
-      std::sort(cluster.members.begin() + 1, cluster.members.end());   // the first stays: its frames are the cluster's
-      of_group.push_back(std::move(cluster));
-    }
+    for (const std::vector<std::size_t>& one : classes) of_group.push_back(cluster_of(job, group, key.second, one));
     if (key.first == RankKind::kRank) mark_odd(of_group, stage_of);
     for (Cluster& cluster : of_group) {
       clusters.push_back(std::move(cluster));

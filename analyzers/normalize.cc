@@ -60,6 +60,42 @@ std::string normal_form(const Frame& frame) {
   return fmt::format("N\n{}\n+{:x}", module, frame.offset.value_or(0));
 }
 
+// Rule 5: the outer end. A stripped libc has no names for its start-up frames: its outermost run counts as start, unless it is all there is.
+std::size_t outer_end(const std::vector<FrameId>& ids, const NormalizedFrames& frames) {
+  const auto frame_class = [&](std::size_t i) { return frames.frame_class(ids[i]); };
+  std::size_t end = ids.size();
+  while (end > 0 && (frame_class(end - 1) == FrameClass::kStart || frame_class(end - 1) == FrameClass::kOpaque)) --end;
+  if (end > 0) return end;
+  // An OpenMP pool thread is opaque frames all the way: keep all but the thread's start.
+  end = ids.size();
+  while (end > 0 && frame_class(end - 1) == FrameClass::kStart) --end;
+  return end;
+}
+
+// Rules 2 and 3: the inner end.
+std::size_t inner_end(const ThreadSnapshot& thread, const NormalizedFrames& frames, std::size_t end) {
+  const std::vector<FrameId>& ids = thread.frames;
+  const auto opaque = [&](std::size_t i) { return frames.frame_class(ids[i]) == FrameClass::kOpaque; };
+  std::size_t begin = 0;
+  while (begin < end && opaque(begin)) ++begin;
+  if (begin > 0) --begin;   // the outermost of the run stands for it
+  for (std::size_t i = end; i-- > begin;)
+    if (frames.is_mpi_call(ids[i])) {
+      begin = i;
+      break;
+    }
+  // Rule 3: the outermost of the loops that stand inside nothing but their wait.
+  for (std::size_t i = begin; i < end && (opaque(i) || frames.is_poll_loop(ids[i])); ++i)
+    if (frames.is_poll_loop(ids[i])) begin = i;
+  const bool waits_for_lock = thread.syscall && thread.syscall->name == "futex";
+  for (std::size_t i = end; i-- > begin && !waits_for_lock;)
+    if (frames.is_event_loop(ids[i])) {
+      begin = i;
+      break;
+    }
+  return begin;
+}
+
 }  // namespace
 
 NormalizedFrames::NormalizedFrames(const FrameTable& frames) {
@@ -81,45 +117,14 @@ NormalizedFrames::NormalizedFrames(const FrameTable& frames) {
 
 std::vector<StackItem> normalized_stack(const ThreadSnapshot& thread, const NormalizedFrames& frames) {
   const std::vector<FrameId>& ids = thread.frames;
-  const std::size_t size = ids.size();
-  auto frame_class = [&](std::size_t i) { return frames.frame_class(ids[i]); };
-
-  // Rule 5: the outer end. A stripped libc has no names for its start-up frames: its outermost run counts as start, unless it is all there is.
-  std::size_t end = size;
-  while (end > 0 && (frame_class(end - 1) == FrameClass::kStart || frame_class(end - 1) == FrameClass::kOpaque)) --end;
-  // An OpenMP pool thread is opaque frames all the way: keep all but the thread's start.
-  if (end == 0) {
-    end = size;
-    while (end > 0 && frame_class(end - 1) == FrameClass::kStart) --end;
-  }
-  const std::size_t outer_hidden = size - end;
-
-  // Rule 2: the inner end.
-  std::size_t begin = 0;
-  while (begin < end && frame_class(begin) == FrameClass::kOpaque) ++begin;
-  bool on_opaque = begin > 0;
-  if (on_opaque) --begin;   // the outermost of the run stands for it
-  for (std::size_t i = end; i-- > begin;)
-    if (frames.is_mpi_call(ids[i])) {
-      begin = i;
-      break;
-    }
-  // Rule 3: the outermost of the loops that stand inside nothing but their wait.
-  for (std::size_t i = begin; i < end && (frame_class(i) == FrameClass::kOpaque || frames.is_poll_loop(ids[i])); ++i)
-    if (frames.is_poll_loop(ids[i])) begin = i;
-  const bool waits_for_lock = thread.syscall && thread.syscall->name == "futex";
-  for (std::size_t i = end; i-- > begin && !waits_for_lock;)
-    if (frames.is_event_loop(ids[i])) {
-      begin = i;
-      break;
-    }
-  on_opaque = begin < end && frame_class(begin) == FrameClass::kOpaque;
+  const std::size_t size = ids.size(), end = outer_end(ids, frames), begin = inner_end(thread, frames, end), outer_hidden = size - end;
+  const bool on_opaque = begin < end && frames.frame_class(ids[begin]) == FrameClass::kOpaque;
 
   std::vector<StackItem> items;
   items.reserve(end - begin);
   bool innermost_interpreter = on_opaque;   // rule 4: one frame of the interpreter may count, right outside of what it called
   for (std::size_t i = begin; i < end; ++i) {
-    const FrameClass c = frame_class(i);
+    const FrameClass c = frames.frame_class(ids[i]);
     const bool leaf = i == begin && on_opaque;
     bool counts = true;
     if (c == FrameClass::kInterpreter) {
