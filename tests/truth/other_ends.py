@@ -156,16 +156,22 @@ def case_a_full_pipe(folder):
         check_ends(writer, "pipe", {reader: "sleep 1000"}, named="to pid %d (sleep 1000)" % reader)
 
 
+def reader_with_another_writer(run):
+    """(reader, other): one reads a pipe of which it has the other end too, as another process has."""
+    reads, writes = os.pipe()
+    reader = run.python("os.read(int(sys.argv[1]), 1)", reads, call="read", pass_fds=(reads, writes))
+    other = run.keep(writes)
+    os.close(reads)
+    os.close(writes)
+    return reader, other
+
+
 def case_a_pipe_of_its_own(folder):
     with Processes() as run:
         reader = run.python("reads, writes = os.pipe()\nos.read(reads, 1)", call="read")
         check_itself_alone(reader, "pipe")
     with Processes() as run:
-        reads, writes = os.pipe()
-        reader = run.python("os.read(int(sys.argv[1]), 1)", reads, call="read", pass_fds=(reads, writes))
-        other = run.keep(writes)
-        os.close(reads)
-        os.close(writes)
+        reader, other = reader_with_another_writer(run)
         check_ends(reader, "pipe", {other: "sleep 1000"}, own_end=True, named="from pid %d (sleep 1000) or its own process" % other)
 
 
@@ -422,11 +428,7 @@ def case_of_whom_others_cannot_be_seen(folder):
 
 def case_a_saved_report(folder):
     with Processes() as run:
-        reads, writes = os.pipe()
-        reader = run.python("os.read(int(sys.argv[1]), 1)", reads, call="read", pass_fds=(reads, writes))
-        other = run.keep(writes)
-        os.close(reads)
-        os.close(writes)
+        reader, other = reader_with_another_writer(run)
         path = os.path.join(folder, "report.json")
         check(run_tool("attach", "--pids", reader, "--format", "json", "-o", path)[0] == 0, "attach")
         call = call_of(json_report("report", path), reader)
