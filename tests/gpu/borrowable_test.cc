@@ -1,4 +1,4 @@
-// Whether a thread may be borrowed: what is told of it, read. (borrowed_thread_test does it with real threads.)
+// Whether a thread may be borrowed: what is told of it, read. (borrowed_refusals_test does it with real threads.)
 #include <catch2/catch.hpp>
 
 #include <cstdint>
