@@ -28,7 +28,8 @@ std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
 
 // The function that a main thread stands by in; nothing where it is at work, or waits for other ranks itself.
 std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
-  if (waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != Activity::kPythonLock) || (main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
+  if (waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != Activity::kPythonLock)) return std::nullopt;
+  if ((main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
   // A call that waits for anything to happen, rather than for an answer or in an exchange of its own.
   const bool waits = doing.operation.kind == OperationKind::kEventLoop || waits_for_events(job, main);
   if (doing.activity != Activity::kPythonLock && !((doing.activity == Activity::kUserCode || doing.activity == Activity::kNetworkIo) && waits)) return std::nullopt;
