@@ -2,6 +2,7 @@
 
 #include "analyzers/blocking_calls.h"
 #include "analyzers/names.h"
+#include "known/modules.h"
 
 namespace rankstacks {
 namespace {
@@ -28,7 +29,7 @@ bool waits_for_database(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kNative) return false;
-    if (!is_opaque(frame.module)) return base_name(frame.module).find("sqlite") != std::string_view::npos;
+    if (!is_opaque(frame.module)) return is_sqlite(base_name(frame.module));
   }
   return false;
 }

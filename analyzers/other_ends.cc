@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/names.h"
+
 namespace rankstacks {
 namespace {
 
@@ -23,13 +25,14 @@ std::string member_name(const JobSnapshot& job, Pid pid) {
   return parent != job.ranks.end() && parent->rank ? fmt::format("a child of rank {}", *parent->rank) : "";
 }
 
-std::string_view before(const SyscallInfo& call) {
+std::string before(const SyscallInfo& call) {
   constexpr std::array<std::string_view, 8> kWriting = {"write", "writev", "sendto", "sendmsg", "sendmmsg", "vmsplice", "sendfile", "connect"};
   constexpr std::array<std::string_view, 5> kReading = {"read", "readv", "recvfrom", "recvmsg", "recvmmsg"};
   const auto among = [&](const auto& names) { return std::find(names.begin(), names.end(), call.name) != names.end(); };
   switch (call.others.front().kind) {
     case EndKind::kLock: return ", held by";
     case EndKind::kChild: return " for";
+    case EndKind::kDatabase: return fmt::format(" for {}, held by", database_lock_name(call));
     case EndKind::kPipe:
     case EndKind::kSocket: break;
   }
@@ -37,6 +40,8 @@ std::string_view before(const SyscallInfo& call) {
 }
 
 }  // namespace
+
+std::string database_lock_name(const SyscallInfo& call) { return call.database ? fmt::format("a lock of the database {}", base_name(*call.database)) : "a lock of an SQLite database"; }
 
 std::string describe_other_ends(const JobSnapshot& job, const SyscallInfo& call) {
   if (call.others.empty()) return "";

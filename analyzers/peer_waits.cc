@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/names.h"
+#include "analyzers/other_ends.h"
 #include "model/rank_set.h"
 
 namespace rankstacks {
@@ -48,8 +49,10 @@ std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::s
   return found;
 }
 
-// "recvfrom (from rank 2)": the call, and who has the other end.
+// "recvfrom (from rank 2)": the call, and who has the other end. "a lock of the database cache.db (held by rank 2)".
 Operation wait_for(const JobSnapshot& job, const SyscallInfo& call, std::size_t rank) {
+  if (call.others.front().kind == EndKind::kDatabase)
+    return operation_of_call(OperationKind::kProcessLock, call.database.value_or("SQLite"), fmt::format("{} (held by {})", database_lock_name(call), name_ranks(job, {rank})));
   const bool is_lock = call.others.front().kind == EndKind::kLock, sends = call.name.starts_with("send") || call.name.starts_with("write");
   const std::string who = name_ranks(job, {rank});
   return operation_of_call(is_lock ? OperationKind::kProcessLock : OperationKind::kProcessPipe, call.name, fmt::format("{} ({} {})", call.name, is_lock ? "a lock held by" : sends ? "to" : "from", who));

@@ -1,5 +1,5 @@
-// Ranks that wait for another rank by a queue, a pipe, a socket or a lock of their own making, in no library for collectives: by the frames of multiprocessing, or by the kernel,
-// which tells who is at the other end.
+// Ranks that wait for another rank by a queue, a pipe, a socket, a file lock or an SQLite database of their own making, in no library for collectives: by the frames of
+// multiprocessing, or by the kernel, which tells who is at the other end.
 #pragma once
 
 #include <vector>

@@ -76,7 +76,10 @@ Stand stand_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (thread.state == 'T') return Stand::kStopped;
   if (thread.state == 't') return Stand::kTraced;
   if (thread.state == 'Z' || thread.state == 'X') return Stand::kDead;
-  if (const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr)) return is_one_of(call->name, kSleepCalls) ? Stand::kSleeping : Stand::kInCall;
+  if (const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr)) {
+    const bool tries_for_lock = !call->others.empty() && call->others.front().kind == EndKind::kDatabase;
+    return is_one_of(call->name, kSleepCalls) && !tries_for_lock ? Stand::kSleeping : Stand::kInCall;
+  }
   if (thread.state == 'R') return Stand::kRunning;
   if (is_one_of(blocking_call(job, thread), kSleepCalls)) return Stand::kSleeping;
   return thread.state == 'D' ? Stand::kUninterruptible : Stand::kUnknown;

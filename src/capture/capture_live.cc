@@ -431,15 +431,18 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   if (first == WallClock::time_point::max()) first = WallClock::now();
   for (std::size_t i = 0; i < plan.size(); ++i)
     if (targets[i] != nullptr) ranks[i].snapshot.captured_offset_ms = std::chrono::duration<double, std::milli>(targets[i]->captured_at() - first).count();
-  // A rank's child that ended before its turn came (a compiler, a shell) has no more to say than one that ended before the tool began.
-  std::erase_if(ranks, [](const RankStacks& rank) {
-    const RankSnapshot& snapshot = rank.snapshot;
-    return snapshot.kind == RankKind::kChild && snapshot.status == Status::kFailed && !proc::stat_of(snapshot.pid);
-  });
   LaterLooks later(targets, interpreters, preparer.images(), options, request.glances);
+  // A rank's child that ended before its turn came (a compiler, a shell) has no more to say than one that ended before the tool began.
+  for (std::size_t i = ranks.size(); i-- > 0;) {
+    const RankSnapshot& snapshot = ranks[i].snapshot;
+    if (snapshot.kind != RankKind::kChild || snapshot.status != Status::kFailed || proc::stat_of(snapshot.pid)) continue;
+    ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(i));
+    targets.erase(targets.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  unwind_ranks(ranks, options);
+  forget_copies(ranks, targets);
+  find_database_holders(ranks);
   if (request.samples > 1) {
-    unwind_ranks(ranks, options);
-    forget_copies(ranks, targets);
     for (int n = 1; n < request.samples; ++n) later.look(first_look + n * request.interval);
     later.add_glances();
     nccl.ask_again();

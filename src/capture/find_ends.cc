@@ -9,12 +9,14 @@
 #include <set>
 #include <string_view>
 #include <sys/epoll.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
 #include "base/deadline.h"
 #include "base/unattended.h"
 #include "capture/tcp_ends.h"
+#include "target/database_locks.h"
 #include "target/descriptor_info.h"
 #include "target/file_locks.h"
 #include "target/holders.h"
@@ -37,10 +39,23 @@ struct Sought {
   std::vector<Holders::Question> questions;
   std::map<Holders::Question, Pid> takers;   // of locks: who asked for it, which need not be who holds it now
   std::optional<std::string> other_host;
+  std::string database;
 };
+
+// Between two tries for a lock it sleeps for 0.1 s, and a try takes microseconds: found awake, it is looked at again.
+bool sleeps_still(const BlockedThread& thread) {
+  constexpr int kMostLooks = 5;
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    if (looks > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const auto now = proc::waiting_registers(thread.pid, thread.tid);
+    if (now && (now->orig_rax == thread.awaited.number || now->orig_rax == __NR_restart_syscall)) return now->sp() == thread.awaited.sp;
+  }
+  return false;
+}
 
 // It is in another call than the one that was seen. One that runs may be on its way back into it: it was stopped a moment ago.
 bool has_moved_on(const BlockedThread& thread) {
+  if (thread.awaited.what == What::kDatabase) return !sleeps_still(thread);
   const auto now = proc::waiting_registers(thread.pid, thread.tid);
   if (!now) return false;
   return (now->orig_rax != thread.awaited.number && now->orig_rax != __NR_restart_syscall) || (*now)[kRdi] != thread.awaited.first_argument;
@@ -112,6 +127,7 @@ class Seeker {
       case What::kEvents: seek_watched(thread.pid, awaited.fd, sought); break;
       case What::kInput: seek_end(thread.pid, awaited.fd, true, sought); break;
       case What::kOutput: seek_end(thread.pid, awaited.fd, false, sought); break;
+      case What::kDatabase: seek_database(thread.pid, sought); break;
     }
     return sought;
   }
@@ -163,11 +179,7 @@ class Seeker {
     const auto link = proc::read_link(fmt::format("/proc/{}/fd/{}", thread.pid, thread.awaited.fd));
     const auto info = descriptor_info(thread.pid, thread.awaited.fd);
     if (!link || !info) return;
-    if (!locks_) {
-      const auto text = proc::read_file("/proc/locks");
-      locks_ = parse_file_locks(text ? *text : "");
-    }
-    for (const FileLock& lock : locks_in_the_way(*locks_, awaited_locks(*locks_, kind, thread.pid, info->inode))) {
+    for (const FileLock& lock : locks_in_the_way(locks(), awaited_locks(locks(), kind, thread.pid, info->inode))) {
       if (lock.kind == FileLock::Kind::kRecord) {
         if (lock.pid > 0) sought.known.insert(lock.pid);
         continue;
@@ -178,10 +190,36 @@ class Seeker {
     }
   }
 
+  // Who the kernel says has the lock must have the file open through which it was taken.
+  void seek_database(Pid pid, Sought& sought) {
+    sought.kind = EndKind::kDatabase;
+    auto open = databases_.find(pid);
+    if (open == databases_.end()) {
+      const auto files = open_files(pid);
+      open = databases_.emplace(pid, files ? databases_among(*files) : std::vector<OpenDatabase>{}).first;
+    }
+    DatabaseLocks awaited = awaited_database_locks(locks(), pid, open->second);
+    for (const auto& [name, lock] : awaited.held) {
+      const auto question = holders_.who_has_lock(name, lock);
+      sought.questions.push_back(question);
+      if (lock.pid > 0) sought.takers[question] = lock.pid;
+    }
+    sought.database = std::move(awaited.path);
+  }
+
+  const std::vector<FileLock>& locks() {
+    if (!locks_) {
+      const auto text = proc::read_file("/proc/locks");
+      locks_ = parse_file_locks(text ? *text : "");
+    }
+    return *locks_;
+  }
+
   Holders& holders_;
   const Deadline& deadline_;
   UnixPeers unix_peers_;
   std::map<std::string, TcpEnds> networks_;
+  std::map<Pid, std::vector<OpenDatabase>> databases_;
   std::optional<std::vector<FileLock>> locks_;
 };
 
@@ -238,7 +276,7 @@ bool search(Holders& holders, const std::vector<BlockedThread>& threads, const s
 }
 
 FoundEnds found_of(const BlockedThread& thread, Sought& sought, const Holders& holders, bool all_seen) {
-  FoundEnds found{.kind = sought.kind, .others = {}, .own_end = false, .other_host = std::move(sought.other_host)};
+  FoundEnds found{.kind = sought.kind, .others = {}, .own_end = false, .other_host = std::move(sought.other_host), .database = {}};
   std::set<Pid> pids = std::move(sought.known);
   for (const auto question : sought.questions) {
     const auto& of_question = holders.of(question);
@@ -248,6 +286,14 @@ FoundEnds found_of(const BlockedThread& thread, Sought& sought, const Holders& h
   }
   // The tool's workers share its descriptors, and are its children.
   std::erase_if(pids, [](Pid pid) { return pid == tool_pid() || is_child(pid, tool_pid()); });
+  if (sought.kind == EndKind::kDatabase) {
+    // Of several that have locked it, it is not known who is in the way. Locks of open files name nobody, and may be of its own process.
+    if (pids.size() == 1 && !pids.contains(thread.pid)) {
+      found.others.push_back(*pids.begin());
+      found.database = std::move(sought.database);
+    }
+    return found;
+  }
   const bool alone = pids.size() == 1 && pids.contains(thread.pid) && (all_seen || sought.questions.empty());
   if (!alone) found.own_end = pids.erase(thread.pid) > 0;
   for (const Pid pid : pids)

@@ -22,6 +22,7 @@ struct FoundEnds {
   std::vector<Pid> others;                 // as SyscallInfo::others
   bool own_end = false;
   std::optional<std::string> other_host;
+  std::string database;                    // as SyscallInfo::database
 };
 
 // What is found of each thread. To be called by a worker that can be given up (base/unattended.h).

@@ -1,6 +1,7 @@
 #include "capture/other_ends.h"
 
 #include <algorithm>
+#include <asm/unistd_64.h>
 #include <atomic>
 #include <fmt/format.h>
 #include <map>
@@ -9,6 +10,8 @@
 
 #include "base/unattended.h"
 #include "capture/find_ends.h"
+#include "known/modules.h"
+#include "target/holders.h"
 #include "target/proc.h"
 
 namespace rankstacks {
@@ -44,6 +47,62 @@ std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
   return commands;
 }
 
+// The calls of captured processes whose other ends are looked for, with what they wait for.
+struct Asked {
+  std::vector<BlockedThread> threads;
+  std::vector<SyscallInfo*> calls;   // parallel
+  std::vector<Pid> job;
+
+  void add(RankStacks& rank, std::size_t thread, Awaited awaited) {
+    if (calls.size() >= kMostThreads) return;
+    threads.push_back({rank.snapshot.pid, rank.target->threads()[thread].tid, awaited});
+    calls.push_back(&*rank.syscalls[thread]);
+  }
+};
+
+void find_and_fill_in(const Asked& asked) {
+  if (asked.calls.empty()) return;
+  struct Work {
+    std::vector<BlockedThread> threads;
+    std::vector<Pid> job;
+    std::vector<FoundEnds> found;
+  };
+  const auto work = std::make_shared<Work>(Work{asked.threads, asked.job, {}});
+  const auto outcome = Unattended{[work](std::size_t) { work->found = find_ends(work->threads, work->job); }, kLeastPatience}.run(1);
+  if (!outcome.front().came_back) return;
+
+  const std::set<Pid> job(work->job.begin(), work->job.end());
+  std::set<Pid> outside;
+  for (const FoundEnds& found : work->found)
+    for (const Pid pid : found.others)
+      if (!job.contains(pid) && outside.size() < kMostNamed) outside.insert(pid);
+  const auto commands = commands_of({outside.begin(), outside.end()});
+  for (std::size_t i = 0; i < asked.calls.size(); ++i) {
+    FoundEnds& found = work->found[i];
+    SyscallInfo& call = *asked.calls[i];
+    for (const Pid pid : found.others) {
+      const auto command = commands.find(pid);
+      call.others.push_back({pid, found.kind, command == commands.end() ? "" : command->second});
+    }
+    call.own_end = found.own_end;
+    call.other_host = std::move(found.other_host);
+    if (!found.database.empty()) call.database = std::move(found.database);
+  }
+}
+
+bool is_sleep(const SyscallInfo& call) { return call.number == __NR_nanosleep || call.number == __NR_clock_nanosleep; }
+
+// The innermost function outside of the C library is of SQLite.
+bool sleeps_in_sqlite(const Target& target, const UnwoundStack& stack) {
+  for (const UnwoundFrame& frame : stack.frames) {
+    const Module* const module = target.modules().find(frame.lookup_pc());
+    if (module == nullptr) return false;
+    const std::string_view name = name_in(module->path);
+    if (module_kind(name) != ModuleKind::kCLibrary) return is_sqlite(name);
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string short_command(const std::vector<std::string>& arguments) {
@@ -64,42 +123,29 @@ std::string short_command(const std::vector<std::string>& arguments) {
 }
 
 void find_other_ends(std::vector<RankStacks>& ranks) {
-  struct Work {
-    std::vector<BlockedThread> threads;
-    std::vector<Pid> job;
-    std::vector<FoundEnds> found;
-  };
-  const auto work = std::make_shared<Work>();
-  std::vector<SyscallInfo*> calls;
+  Asked asked;
   for (RankStacks& rank : ranks) {
-    work->job.push_back(rank.snapshot.pid);
+    asked.job.push_back(rank.snapshot.pid);
+    if (!rank.target) continue;
+    for (std::size_t i = 0; i < std::min(rank.target->threads().size(), rank.awaited.size()); ++i)
+      if (rank.awaited[i]) asked.add(rank, i, *rank.awaited[i]);
+  }
+  find_and_fill_in(asked);
+}
+
+void find_database_holders(std::vector<RankStacks>& ranks) {
+  Asked asked;
+  for (RankStacks& rank : ranks) {
+    asked.job.push_back(rank.snapshot.pid);
     if (!rank.target) continue;
     const auto threads = rank.target->threads();
-    for (std::size_t i = 0; i < std::min(threads.size(), rank.awaited.size()); ++i) {
-      if (!rank.awaited[i] || calls.size() >= kMostThreads) continue;
-      work->threads.push_back({rank.snapshot.pid, threads[i].tid, *rank.awaited[i]});
-      calls.push_back(&*rank.syscalls[i]);
+    for (std::size_t i = 0; i < std::min({threads.size(), rank.syscalls.size(), rank.stacks.size()}); ++i) {
+      const auto& call = rank.syscalls[i];
+      if (!call || !is_sleep(*call) || !threads[i].registers || !sleeps_in_sqlite(*rank.target, rank.stacks[i])) continue;
+      asked.add(rank, i, {.what = Awaited::What::kDatabase, .number = call->number, .sp = threads[i].registers->sp()});
     }
   }
-  if (calls.empty()) return;
-  const auto outcome = Unattended{[work](std::size_t) { work->found = find_ends(work->threads, work->job); }, kLeastPatience}.run(1);
-  if (!outcome.front().came_back) return;
-
-  const std::set<Pid> job(work->job.begin(), work->job.end());
-  std::set<Pid> outside;
-  for (const FoundEnds& found : work->found)
-    for (const Pid pid : found.others)
-      if (!job.contains(pid) && outside.size() < kMostNamed) outside.insert(pid);
-  const auto commands = commands_of({outside.begin(), outside.end()});
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    FoundEnds& found = work->found[i];
-    for (const Pid pid : found.others) {
-      const auto command = commands.find(pid);
-      calls[i]->others.push_back({pid, found.kind, command == commands.end() ? "" : command->second});
-    }
-    calls[i]->own_end = found.own_end;
-    calls[i]->other_host = std::move(found.other_host);
-  }
+  find_and_fill_in(asked);
 }
 
 }  // namespace rankstacks

@@ -41,4 +41,6 @@ std::optional<ModuleKind> module_kind(std::string_view name) {
   return std::nullopt;
 }
 
+bool is_sqlite(std::string_view name) { return name.find("sqlite") != std::string_view::npos; }
+
 }  // namespace rankstacks

@@ -25,4 +25,8 @@ std::span<const ModuleRule> built_in_modules();
 // Of a module's base name: "libc.so.6". Nothing: none of these.
 std::optional<ModuleKind> module_kind(std::string_view name);
 
+// SQLite, or what holds a copy of it: libsqlite3.so.0 (sqlite's own name), _sqlite3.cpython-311-x86_64-linux-gnu.so (cpython Modules/_sqlite). What its functions
+// sleep in is its busy handler, between two tries for a lock that another connection has (sqlite src/os_unix.c: unixSleep).
+bool is_sqlite(std::string_view name);
+
 }  // namespace rankstacks

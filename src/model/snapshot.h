@@ -76,6 +76,7 @@ enum class EndKind {
   kSocket,   // it has the other socket of the connection open, or listens for the connection
   kLock,     // it holds the file lock that is in the way
   kChild,    // it is the process whose end is waited for
+  kDatabase, // it holds the lock of the SQLite database that is tried for
 };
 
 struct OtherEnd {
@@ -94,6 +95,7 @@ struct SyscallInfo {
   static constexpr std::size_t kMostOthers = 8;
   std::vector<OtherEnd> others;
   bool own_end = false;                    // its own process has the other end (holds the lock) as well, beside the others or whoever cannot be seen
+  std::optional<std::string> database;     // of an end of kind kDatabase: the database's path, as the descriptor of the waiting process has it; nothing: one of several
   std::optional<std::string> other_host;   // the other end of the connection is at this address, which is none of this machine's
 };
 

@@ -97,6 +97,7 @@ SyscallInfo read_syscall(const Node& node) {
       n.optional("command", [&](const Node& v) { end.command = v.text(); });
     });
   });
+  node.optional("database", [&](const Node& n) { call.database = n.text(); });
   node.optional("own_end", [&](const Node& n) { call.own_end = n.boolean(); });
   node.optional("other_host", [&](const Node& n) { call.other_host = n.text(); });
   return call;

@@ -13,7 +13,8 @@ inline constexpr WordTable<StackEnd, 5> kStackEndWords = {{{StackEnd::kComplete,
                                                            {StackEnd::kDepthLimit, "depth-limit"}}};
 inline constexpr WordTable<ExceptionCause, 3> kExceptionCauseWords = {
     {{ExceptionCause::kOwnGpu, "own-gpu"}, {ExceptionCause::kTimeout, "timeout"}, {ExceptionCause::kPeer, "peer"}}};
-inline constexpr WordTable<EndKind, 4> kEndKindWords = {{{EndKind::kPipe, "pipe"}, {EndKind::kSocket, "socket"}, {EndKind::kLock, "lock"}, {EndKind::kChild, "child"}}};
+inline constexpr WordTable<EndKind, 5> kEndKindWords = {
+    {{EndKind::kPipe, "pipe"}, {EndKind::kSocket, "socket"}, {EndKind::kLock, "lock"}, {EndKind::kChild, "child"}, {EndKind::kDatabase, "database"}}};
 inline constexpr WordTable<Gil, 2> kGilWords = {{{Gil::kHolds, "holds"}, {Gil::kWaits, "waits"}}};
 inline constexpr WordTable<Source, 2> kSourceWords = {{{Source::kLive, "live"}, {Source::kCore, "core"}}};
 inline constexpr WordTable<RankKind, 2> kRankKindWords = {{{RankKind::kRank, "rank"}, {RankKind::kChild, "child"}}};

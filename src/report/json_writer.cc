@@ -332,6 +332,7 @@ class Writer {
       }
       json_.close();
     }
+    if (call.database) json_.field("database", *call.database);
     if (call.own_end) json_.key("own_end"), json_.boolean(true);
     if (call.other_host) json_.field("other_host", *call.other_host);
   }

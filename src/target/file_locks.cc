@@ -29,7 +29,7 @@ std::optional<Kind> kind_of(std::string_view word) {
 }
 
 // "fe:00:10952738"
-std::optional<std::uint64_t> inode_of(std::string_view file) {
+std::optional<std::uint64_t> inode_in(std::string_view file) {
   const std::size_t first = file.find(':'), second = first == std::string_view::npos ? first : file.find(':', first + 1);
   unsigned major = 0, minor = 0;
   std::uint64_t inode = 0;
@@ -47,6 +47,8 @@ bool in_the_way(const FileLock& held, const FileLock& awaited) {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> inode_of(const FileLock& lock) { return inode_in(lock.file); }
 
 std::optional<FileLock> parse_file_lock(std::string_view line) {
   FileLock lock;
@@ -66,7 +68,7 @@ std::optional<FileLock> parse_file_lock(std::string_view line) {
   lock.exclusive = mode == "WRITE";
   if (!is_number(take_word(line), lock.pid)) return std::nullopt;
   lock.file = take_word(line);
-  if (!inode_of(lock.file)) return std::nullopt;
+  if (!inode_in(lock.file)) return std::nullopt;
   if (!is_number(take_word(line), lock.first)) return std::nullopt;
   const std::string_view last = take_word(line);
   if (last == "EOF") lock.last = UINT64_MAX;
@@ -88,7 +90,7 @@ std::vector<FileLock> awaited_locks(const std::vector<FileLock>& all, Kind kind,
   std::vector<FileLock> awaited;
   if (kind == Kind::kOpenFile && !inode) return awaited;
   for (const FileLock& lock : all)
-    if (lock.waits && lock.kind == kind && (kind == Kind::kOpenFile || lock.pid == pid) && (!inode || inode_of(lock.file) == inode)) awaited.push_back(lock);
+    if (lock.waits && lock.kind == kind && (kind == Kind::kOpenFile || lock.pid == pid) && (!inode || inode_of(lock) == inode)) awaited.push_back(lock);
   const bool one_file = std::all_of(awaited.begin(), awaited.end(), [&](const FileLock& lock) { return lock.file == awaited.front().file; });
   return one_file ? awaited : std::vector<FileLock>{};
 }

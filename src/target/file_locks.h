@@ -25,6 +25,9 @@ struct FileLock {
   bool operator==(const FileLock&) const = default;
 };
 
+// Of its file.
+std::optional<std::uint64_t> inode_of(const FileLock& lock);
+
 // Nothing: the line is none, or of another kind (leases).
 std::optional<FileLock> parse_file_lock(std::string_view line);
 std::vector<FileLock> parse_file_locks(std::string_view text);

@@ -40,7 +40,7 @@ class Holders {
   Question who_writes_pipe(std::string link) { return ask({.kind = Kind::kPipe, .key = std::move(link), .writing = true}); }
   Question who_reads_pipe(std::string link) { return ask({.kind = Kind::kPipe, .key = std::move(link)}); }
   Question who_opened_fifo(std::string name, const FileIdentity& file, bool writing);
-  Question who_has_lock(std::string name, const FileLock& lock);   // of kinds kFlock and kOpenFile
+  Question who_has_lock(std::string name, const FileLock& lock);
 
   // Ascending. No process of `refused()` and none that was not looked through is among them.
   const std::set<Pid>& of(Question question) const { return asked_[question].holders; }

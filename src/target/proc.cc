@@ -164,6 +164,8 @@ std::vector<Tid> tasks_of(Pid pid) {
   return tids;
 }
 
+std::vector<int> descriptors_of(Pid pid) { return numbers_in(fmt::format("/proc/{}/fd", pid)); }
+
 std::vector<Pid> processes() { return numbers_in("/proc"); }
 
 std::vector<Mapping> parse_maps(std::string_view text) {

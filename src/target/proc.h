@@ -43,6 +43,9 @@ std::optional<Stat> stat_of(Pid pid, Tid tid);
 // Thread ids, ascending by the kernel's order (the main thread first).
 std::vector<Tid> tasks_of(Pid pid);
 
+// The numbers of its open descriptors; empty: none, or it may not be looked at.
+std::vector<int> descriptors_of(Pid pid);
+
 // All process ids of this machine.
 std::vector<Pid> processes();
 

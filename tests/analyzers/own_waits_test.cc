@@ -66,6 +66,11 @@ TEST_CASE("SQLite sleeps between two tries for a lock") {
   CHECK(has(told(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))),
             "file-io: waits for a locked SQLite database (save at train.py:7"));
   CHECK(has(told(rank_2_in({unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)})), "user-code"));
+  SyscallInfo tries = call("clock_nanosleep");
+  tries.others.push_back({.pid = 4711, .kind = EndKind::kDatabase, .command = "python3 sweep.py"});
+  tries.database = "/data/trials.db";
+  CHECK(told(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), py("save", "/home/u/train.py", 7)}, tries)) ==
+        "file-io: waits for a locked SQLite database (save at train.py:7, blocked in clock_nanosleep for a lock of the database trials.db, held by pid 4711 (python3 sweep.py))");
   CHECK(has(told(rank_2_in({libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))), "user-code"));
 }
 

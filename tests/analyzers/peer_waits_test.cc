@@ -61,6 +61,22 @@ TEST_CASE("a file lock that a rank holds") {
   CHECK(accused(literal) == Accused{{3, "user-code"}});
 }
 
+TEST_CASE("a database that a rank has locked") {
+  const std::string sqlite = "/usr/lib/libsqlite3.so.0.8.6";
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r)
+    literal.rank(r, 4, r < 2 ? waits_in_all_reduce() : r == 2 ? Stack{libc("clock_nanosleep"), nat("sqlite3_step", sqlite), py("read_cache", "/home/u/cache.py", 7)} + in_main(12) : Stack{libc("clock_nanosleep"), py("write_cache", "/home/u/cache.py", 20)} + in_main(12));
+  CHECK(accused(literal) == Accused{{2, "file-io"}, {3, "user-code"}});
+  blocked(literal.job.ranks[2], {pid_of(3)}, "clock_nanosleep", EndKind::kDatabase);
+  literal.job.ranks[2].threads[0].syscall->fd.reset();
+  SECTION("its path is known") {
+    literal.job.ranks[2].threads[0].syscall->database = "/data/trials.db";
+    CHECK(std::any_of(analyze(literal.job).waits.nodes().begin(), analyze(literal.job).waits.nodes().end(), [](const auto& node) { return node.text == "in a lock of the database trials.db (held by rank 3)"; }));
+  }
+  SECTION("one of several") {}
+  CHECK(accused(literal) == Accused{{3, "user-code"}});
+}
+
 TEST_CASE("what is no wait for another rank") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? in_ring() : waits_in_all_reduce());

@@ -52,9 +52,22 @@ TEST_CASE("other ends in JSON, there and back") {
   CHECK(again.other_host == call.other_host);
 }
 
+TEST_CASE("a database that is tried for, there and back") {
+  SyscallInfo call{"clock_nanosleep", 230};
+  call.others = {{4711, EndKind::kDatabase, "python3 sweep.py"}};
+  call.database = "/data/trials.db";
+  const Json report = written(job_with(call).job);
+  CHECK(call_in(report)["other_ends"] == Json::parse(R"([{"pid": 4711, "command": "python3 sweep.py", "kind": "database"}])"));
+  CHECK(call_in(report)["database"] == "/data/trials.db");
+  const auto back = read_json_report(report.dump(), "x.json");
+  REQUIRE(back);
+  CHECK(back->ranks[0].threads[0].syscall->others == call.others);
+  CHECK(back->ranks[0].threads[0].syscall->database == call.database);
+}
+
 TEST_CASE("a call of which nothing is known has no members for it") {
   const Json report = written(job_with(blocked("read", {})).job);
-  for (const char* name : {"other_ends", "own_end", "other_host"}) CHECK_FALSE(call_in(report).contains(name));
+  for (const char* name : {"other_ends", "own_end", "database", "other_host"}) CHECK_FALSE(call_in(report).contains(name));
 }
 
 TEST_CASE("other ends that cannot be") {
@@ -84,6 +97,12 @@ TEST_CASE("other ends in words") {
   SyscallInfo child{"wait4", 61};
   child.others = {{7, EndKind::kChild, "sh -c make"}};
   CHECK(words(child) == "blocked in wait4 for pid 7 (sh -c make)");
+  SyscallInfo tries{"clock_nanosleep", 230};
+  CHECK(words(tries) == "sleeping");
+  tries.others = {{other, EndKind::kDatabase, ""}};
+  CHECK(words(tries) == "blocked in clock_nanosleep for a lock of an SQLite database, held by pid " + std::to_string(other) + " (rank 1)");
+  tries.database = "/data/trials.db";
+  CHECK(words(tries) == "blocked in clock_nanosleep for a lock of the database trials.db, held by pid " + std::to_string(other) + " (rank 1)");
 }
 
 TEST_CASE("a process of two machines' reports is named by its number alone") {

@@ -76,7 +76,7 @@ CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
 HANDLED = {"type": text, "message": or_null(text), "frame": or_null(number), "handler": anything, "raised": anything}
 SYSCALL = {"name": text, "number": number, "fd": or_null(number), "fd_target": or_null(text)}
-OTHER_END = {"pid": number, "command": or_null(text), "kind": one_of("pipe", "socket", "lock", "child")}
+OTHER_END = {"pid": number, "command": or_null(text), "kind": one_of("pipe", "socket", "lock", "child", "database")}
 NATIVE = {"function": or_null(text), "module": or_null(text), "file": or_null(text), "line": or_null(number), "address": hexadecimal,
           "offset": or_null(hexadecimal), "inlined": boolean}
 PYTHON = {"function": text, "qualname": or_null(text), "file": text, "line": or_null(number)}
@@ -135,7 +135,7 @@ class Checker:
     def other_ends(self, call, where, live):
         if not isinstance(call, dict):
             return
-        if not live and {"other_ends", "own_end", "other_host"} & call.keys():
+        if not live and {"other_ends", "own_end", "database", "other_host"} & call.keys():
             self.errors.append("%s: other ends of something that is not live" % where)
         if call.get("own_end", True) is not True or not text(call.get("other_host", "")):
             self.errors.append("%s: own_end or other_host is wrong" % where)
@@ -143,6 +143,8 @@ class Checker:
         if not isinstance(ends, list) or not 1 <= len(ends) <= 8:
             self.errors.append("%s.other_ends is wrong: %.80r" % (where, ends))
             return
+        if "database" in call and (not text(call["database"]) or [end.get("kind") for end in ends if isinstance(end, dict)] != ["database"]):
+            self.errors.append("%s: a database without who has locked it" % where)
         if all([self.object(end, OTHER_END, where + ".other_ends") for end in ends]) and [end["pid"] for end in ends] != sorted({end["pid"] for end in ends}):
             self.errors.append("%s.other_ends are not ascending by pid" % where)
 
