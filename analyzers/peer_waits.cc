@@ -28,10 +28,11 @@ std::map<std::pair<std::string, Pid>, std::size_t> standings_by_process(const Jo
   return found;
 }
 
+// multiprocessing's pipes and queues are between a process and its children, as a rule, and its frames tell no more: a client of another rank's manager or listener stands in them too.
 bool may_wait_for_a_rank(const Standing& s) {
-  if (!s.readable || s.stranger || s.dead_child || s.told_by_child || s.doing.by_frame) return false;
-  if (s.inferred) return true;   // this is better known
   const Activity activity = s.doing.activity;
+  if (!s.readable || s.stranger || s.dead_child || s.told_by_child || (s.doing.by_frame && activity != Activity::kSubprocess)) return false;
+  if (s.inferred || activity == Activity::kSubprocess) return true;   // this is better known
   return activity == Activity::kNetworkIo || activity == Activity::kFileIo || activity == Activity::kUserCode || activity == Activity::kUnknown;
 }
 
@@ -126,7 +127,9 @@ void tell_by_other_ends(const JobSnapshot& job, std::vector<Standing>& standings
     const SyscallInfo& call = *job.ranks[s.rank].threads[s.doing.thread].syscall;
     s.peer_process = standings[next[i]].rank;
     s.doing.activity = Activity::kPeerWait;
+    s.doing.by_frame = false;
     s.inferred = false;
+    s.child.reset();
     s.doing.operation = wait_for(job, call, *s.peer_process);
   }
 }

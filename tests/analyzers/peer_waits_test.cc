@@ -77,6 +77,28 @@ TEST_CASE("a database that a rank has locked") {
   CHECK(accused(literal) == Accused{{3, "user-code"}});
 }
 
+TEST_CASE("a queue that another rank serves by name") {
+  const std::string kLib = "/usr/lib/python3.11/multiprocessing/";
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r)
+    literal.rank(r, 4, r < 2 ? waits_in_all_reduce() : r == 2 ? Stack{libc("read"), py("_recv", kLib + "connection.py", 378), py("recv", kLib + "connection.py", 249), py("_callmethod", kLib + "managers.py", 822)} + in_main(12) : at_work());
+  RankSnapshot& rank = literal.job.ranks[2];
+  SECTION("the manager is in rank 3") {
+    blocked(rank, {pid_of(3)}, "read");
+    CHECK(accused(literal) == Accused{{3, "user-code"}});
+  }
+  SECTION("in its own child") {
+    RankSnapshot child = literal.job.ranks[3];
+    child.kind = RankKind::kChild;
+    child.rank.reset();
+    child.pid = 900;
+    child.parent = pid_of(2);
+    literal.job.ranks.push_back(child);
+    blocked(literal.job.ranks[2], {900}, "read");
+    CHECK(accused(literal).contains(2));
+  }
+}
+
 TEST_CASE("what is no wait for another rank") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? in_ring() : waits_in_all_reduce());
