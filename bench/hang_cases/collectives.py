@@ -160,6 +160,22 @@ def store_key(torch, dist):
     dist.all_reduce(gradients(torch))
 
 
+def build_vocabulary():
+    announce()
+    time.sleep(FOREVER)
+
+
+def store_key_of_a_rank(torch, dist):
+    """All wait for a key that the odd rank sets when it has built what the key speaks of."""
+    store = dist.distributed_c10d._get_default_store()
+    if is_odd():
+        build_vocabulary()
+        store.set("vocabulary", "built")
+    announce("waits")
+    store.wait(["vocabulary"], LONG)
+    dist.all_reduce(gradients(torch))
+
+
 def new_group(torch, dist):
     """Making a group takes all ranks, members or not; one rank makes one alone."""
     announce()
@@ -285,7 +301,7 @@ CASES = {
     "broadcast": broadcast, "barrier": barrier, "halves": halves, "another-group": another_group, "order-of-two": order_of_two,
     "order-cycle": order_cycle, "receive-unmatched": receive_unmatched, "send-unmatched": send_unmatched, "both-receive": both_receive,
     "receive-from-sleeper": receive_from_sleeper, "pipeline-without-input": pipeline_without_input, "receive-ring": receive_ring, "stages": stages,
-    "store-key": store_key, "new-group": new_group, "resumed-earlier": resumed_earlier, "uneven-inputs": uneven_inputs,
+    "store-key": store_key, "store-key-of-a-rank": store_key_of_a_rank, "new-group": new_group, "resumed-earlier": resumed_earlier, "uneven-inputs": uneven_inputs,
     "another-pass": another_pass, "another-pass-of-while": another_pass_of_while, "uneven-everywhere": uneven_everywhere, "another-pass-by-store": another_pass_by_store, "uneven-loops": uneven_loops,
     "all-asleep": all_asleep, "all-read": all_read, "all-spin": all_spin,
 }

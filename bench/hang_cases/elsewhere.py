@@ -10,6 +10,7 @@ import gc
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -116,6 +117,13 @@ def file_lock():
     announce()
     with open(os.path.join(FOLDER, "cache.lock"), "w", encoding="ascii") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
+
+
+def store_trial():
+    """The database is locked by a process that is no part of the job (the benchmark)."""
+    announce("polls")
+    with sqlite3.connect(os.path.join(FOLDER, "shared.db"), timeout=FOREVER) as trials:
+        trials.execute("INSERT INTO trials VALUES (1)")
 
 
 def read_config():
@@ -324,16 +332,43 @@ def native_engine():
     native()[0].run_engine(SILENT_FIFO.encode())
 
 
+def join_threads():
+    """Native code joins its thread, which joins another, which is not coming back."""
+    announce()
+    native()[0].close_store()
+
+
+def read_behind_writer():
+    """Native code waits to read what a thread has locked for writing."""
+    announce()
+    native()[0].look_up_in_index()
+
+
+def tokenize_shard():
+    end_with_parent()
+    announce(name="tokenizer")
+    time.sleep(FOREVER)
+
+
+def join_process():
+    """Its data are prepared by a process of its own."""
+    import multiprocessing
+    tokenizer = multiprocessing.get_context("fork").Process(target=tokenize_shard, daemon=True)
+    tokenizer.start()
+    announce()
+    tokenizer.join()
+
+
 def leave():
     announce("gone")
     sys.exit(0)
 
 
 class ShardDataset:
-    """The odd rank's seventh sample comes from a file, or a server, that does not answer."""
+    """The odd rank's seventh sample comes from a file, or a server, that does not answer; or it is asleep instead of reading."""
 
-    def __init__(self, torch, remote):
-        self.torch, self.remote = torch, remote
+    def __init__(self, torch, source):
+        self.torch, self.source = torch, source
 
     def __len__(self):
         return 400
@@ -347,17 +382,22 @@ class ShardDataset:
         from torch.utils.data import get_worker_info
         if get_worker_info():
             end_with_parent()
-        connection = connect_to_silent_server() if self.remote else None
+        connection = connect_to_silent_server() if self.source == "server" else None
         announce(name="worker" if get_worker_info() else None)
+        if self.source == "sleep":
+            return self.augment()
         if connection:
             return connection.recv(4096)
         with open(SILENT_FIFO, "rb", buffering=0) as shard:
             return shard.read(4096)
 
+    def augment(self):
+        time.sleep(FOREVER)
 
-def loader(workers, remote):
+
+def loader(workers, source):
     def run(trainer):
-        batches = trainer.torch.utils.data.DataLoader(ShardDataset(trainer.torch, remote), batch_size=2, num_workers=workers)
+        batches = trainer.torch.utils.data.DataLoader(ShardDataset(trainer.torch, source), batch_size=2, num_workers=workers)
         for step, batch in enumerate(batches):
             if step == GOOD_STEPS - 1 and (workers or not is_odd()):
                 announce()                 # the next step, or the wait for its batch, is where it will stand
@@ -368,13 +408,14 @@ def loader(workers, remote):
 ELSEWHERE = {
     "sleep": sleep, "two-ways": two_ways, "busy-wait": wait_busily, "native-loop": native_loop, "gil-holder": gil_holder,
     "python-locks": python_locks, "native-locks": native_locks, "subprocess": subprocess_run, "shell": shell, "debugger": debugger, "input": ask,
-    "stop": stop, "file-lock": file_lock, "read-config": read_config, "receive": receive, "download": download, "future": future, "save": save,
+    "stop": stop, "file-lock": file_lock, "database-lock": store_trial, "read-config": read_config, "receive": receive, "download": download, "future": future, "save": save,
     "load": load, "baton": baton, "extension": extension, "collector": collector, "collector-busy": collector_busy, "atexit": raise_into_atexit,
     "excepthook": raise_into_hook, "thread-at-exit": raise_beside_thread, "dead-worker": dead_worker, "crash": crash, "leave": leave,
     "finally": raise_into_finally, "handler": raise_into_handler, "last-collective": raise_into_last_collective, "async-client": await_server,
-    "fan-out": fan_out, "native-engine": native_engine,
+    "fan-out": fan_out, "native-engine": native_engine, "join-threads": join_threads, "read-behind-writer": read_behind_writer, "join-process": join_process,
 }
-LOADERS = {"loader": loader(0, False), "loader-worker": loader(2, False), "loader-worker-remote": loader(1, True)}
+LOADERS = {"loader": loader(0, "file"), "loader-worker": loader(2, "file"), "loader-worker-remote": loader(1, "server"),
+           "loader-worker-asleep": loader(2, "sleep")}
 
 
 # --- where the others wait --------------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// Called from Python by ctypes: a loop that never ends, two threads that wait for each other's mutex, many that wait for one, a thread that reads, a wild pointer.
+// Called from Python by ctypes: a loop that never ends, two threads that wait for each other's mutex, many that wait for one, a thread that joins one that joins one, readers behind
+// a writer, a thread that reads, a wild pointer.
 #include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -54,6 +55,42 @@ void update_all_tables(void) {
   pthread_barrier_wait(&both);
   for (int i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, update_table, NULL);
   for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
+}
+
+static void* write_shard(void* unused) {
+  for (;;) pause();
+  return unused;
+}
+
+static void* flush_shards(void* unused) {
+  pthread_t writer;
+  pthread_create(&writer, NULL, write_shard, NULL);
+  pthread_join(writer, NULL);
+  return unused;
+}
+
+void close_store(void) {
+  pthread_t flusher;
+  pthread_create(&flusher, NULL, flush_shards, NULL);
+  pthread_join(flusher, NULL);
+}
+
+static pthread_rwlock_t index_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+static void* rewrite_index(void* unused) {
+  pthread_rwlock_wrlock(&index_lock);
+  pthread_barrier_wait(&both);
+  for (;;) pause();
+  return unused;
+}
+
+int look_up_in_index(void) {
+  pthread_t writer;
+  pthread_barrier_init(&both, NULL, 2);
+  pthread_create(&writer, NULL, rewrite_index, NULL);
+  pthread_barrier_wait(&both);
+  pthread_rwlock_rdlock(&index_lock);
+  return 0;
 }
 
 static const char* input;

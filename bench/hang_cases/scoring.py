@@ -46,6 +46,29 @@ def said(report, ranks):
     return verdict["status"], {names.get(suspect["rank"], suspect["rank"]): (suspect["reason"], suspect["confidence"]) for suspect in verdict["suspects"]}
 
 
+def ends_at(report, chain, function, file):
+    """Whether the last thread of a chain stands in that function of that file: one of its frames is it."""
+    last = next((link for link in reversed(chain["links"]) if link["node"] == "thread"), None)
+    if last is None:
+        return False
+    for entry in report["ranks"]:
+        name = entry["rank"] if entry["kind"] == "rank" and entry["rank"] is not None else "%s:%s" % (entry["host"], entry["pid"])
+        for thread in entry["threads"] if name == last["rank"] else ():
+            if thread["tid"] == last["tid"]:
+                return any(frame.get("function") == function and (frame.get("file") or "").rsplit("/", 1)[-1] == file for frame in thread["frames"])
+    return False
+
+
+def chains_end_at(report, ranks, culprits, chain_ends):
+    """Of the culprits that were found: whether all their chains end at (function, file). None: the case does not state where, or none was found."""
+    if chain_ends is None:
+        return None
+    names, verdict = rank_names(report, ranks), report["verdict"]
+    found = [suspect["rank"] for suspect in verdict["suspects"] if names.get(suspect["rank"], suspect["rank"]) in culprits]
+    chains = {chain["suspect"]: chain for chain in verdict.get("chains", ())}
+    return all(rank in chains and ends_at(report, chains[rank], *chain_ends) for rank in found) if found else None
+
+
 def place(entry):
     """Where a rank's main thread stands, to a naive eye: its innermost Python frame, else its innermost native frame that has a name."""
     frames = next((thread["frames"] for thread in entry["threads"] if thread["tid"] == entry["pid"]), [])
@@ -74,10 +97,11 @@ def majority_vote(report, ranks):
 
 
 class Score:
-    """One case: what is right of what was said. Without `reasons` (the baseline has none), status and ranks alone make a case right."""
+    """One case: what is right of what was said. Without `reasons` (the baseline has none), status and ranks alone make a case right. `chain`: whether
+    the culprits' chains end where the case's truth says; None: nothing to tell. It does not make a case wrong."""
 
-    def __init__(self, truth, status, suspects, reasons=True):
-        self.status, self.suspects = status, suspects
+    def __init__(self, truth, status, suspects, reasons=True, chain=None):
+        self.status, self.suspects, self.chain = status, suspects, chain
         true = set(truth.culprits)
         self.culprits, self.found = len(true), len(true & set(suspects))
         self.innocents = sorted(set(suspects) - true, key=str)
@@ -89,7 +113,7 @@ class Score:
 
 
 class Rates:
-    """The four rates over many cases."""
+    """The five rates over many cases."""
 
     def __init__(self, scores):
         scores = list(scores)
@@ -99,10 +123,13 @@ class Rates:
         self.found = sum(score.found for score in scores)
         self.innocents = sum(len(score.innocents) for score in scores)
         self.reasons = sum(score.reasons_right for score in scores)
+        chains = [score.chain for score in scores if score.chain is not None]
+        self.chains, self.chains_right = len(chains), sum(chains)
 
     def lines(self, with_reasons=True):
         def share(part, whole):
             return "%d of %d (%.0f %%)" % (part, whole, 100.0 * part / whole) if whole else "none"
         return [("exact cases", share(self.exact, self.cases)), ("culprits found", share(self.found, self.culprits)),
                 ("innocents accused per case", "%.2f (%d)" % (self.innocents / self.cases if self.cases else 0, self.innocents)),
-                ("reasons right, of the culprits found", share(self.reasons, self.found) if with_reasons else "-")]
+                ("reasons right, of the culprits found", share(self.reasons, self.found) if with_reasons else "-"),
+                ("chains that end at the cause, of the cases that state it", share(self.chains_right, self.chains) if with_reasons else "-")]

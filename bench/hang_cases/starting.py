@@ -6,6 +6,7 @@ import select
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -188,6 +189,9 @@ class Job:
         lock = os.open(os.path.join(self.folder, "cache.lock"), os.O_RDWR | os.O_CREAT)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self.descriptors.append(lock)
+        self.database = sqlite3.connect(os.path.join(self.folder, "shared.db"), isolation_level=None, check_same_thread=False)
+        self.database.execute("CREATE TABLE trials (number INTEGER)")
+        self.database.execute("BEGIN IMMEDIATE")
         self.server = socket.socket()
         self.server.bind(("127.0.0.1", 0))
         self.server.listen(64)
@@ -326,6 +330,7 @@ class Job:
         if hasattr(self, "log"):
             self.log.close()
             self.server.close()
+            self.database.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

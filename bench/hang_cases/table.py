@@ -24,6 +24,7 @@ class Case:
     launch: str = "env"                   # ranks started with RANK and the like in their environment; "torchrun", "spawn", "own": by a launcher
     given: tuple = None                   # ranks whose pids the tool is given; None: all that are alive
     not_started: tuple = ()
+    chain_ends: tuple = None              # (function, file) in which the thread stands that all culprits' chains end at
     also: tuple = ()                      # processes beside the ranks that announce themselves: a loader worker
     strangers: bool = False               # two processes that have nothing to do with the job are given too
     cores: bool = False                   # the tool reads cores instead
@@ -45,6 +46,11 @@ def at_odds(name, case, truth, **options):
     return Case(name, "collectives.py", (case,), truth, **options)
 
 
+def between(name, case, function="refresh_cache", **options):
+    """Rank 0 waits for rank 1, which stands in that function of its own."""
+    return Case(name, "between.py", (case,), culprit(r1="user-code"), odd=(1,), chain_ends=(function, "between.py"), **options)
+
+
 def moving(name, case, **options):
     return Case(name, "moving.py", (case,), Truth("healthy"), **options)
 
@@ -60,20 +66,21 @@ def mpi(name, program, case, truth, **options):
 LIVE = [
     # One rank is elsewhere, the others wait in a collective.
     gloo("loader-main", "loader ddp", culprit(r2="data-loading"), newer=True),
-    gloo("loader-worker", "loader-worker ddp", culprit(r2="data-loading"), also=("worker",), newer=True),
+    gloo("loader-worker", "loader-worker ddp", culprit(r2="data-loading"), also=("worker",), chain_ends=("fetch", "elsewhere.py"), newer=True),
     gloo("loader-worker-remote", "loader-worker-remote", culprit(r0="data-loading"), odd=(0,), also=("worker",)),
     gloo("checkpoint-save", "save barrier", culprit(r0="checkpoint-io"), odd=(0,), newer=True),
     gloo("checkpoint-load", "load objects", culprit(r3="checkpoint-io"), odd=(3,)),
     gloo("file-lock", "file-lock", culprit(r1="file-io"), odd=(1,)),
+    gloo("database-lock", "database-lock", culprit(r2="file-io"), chain_ends=("store_trial", "elsewhere.py")),
     gloo("file-open", "read-config barrier", culprit(r2="file-io")),
     gloo("socket-receive", "receive ddp", culprit(r2="network-io"), newer=True),
     gloo("http-download", "download", culprit(r3="network-io"), odd=(3,)),
     gloo("future-of-socket", "future", culprit(r2="network-io")),
-    gloo("sleep", "sleep ddp", culprit(r2="user-code"), newer=True),
+    gloo("sleep", "sleep ddp", culprit(r2="user-code"), chain_ends=("sleep", "elsewhere.py"), newer=True),
     gloo("busy-wait", "busy-wait", culprit(r1="user-code"), odd=(1,)),
-    gloo("native-loop", "native-loop", culprit(r2="user-code"), newer=True),
+    gloo("native-loop", "native-loop", culprit(r2="user-code"), chain_ends=("simulate_particles", "native.c"), newer=True),
     # The GIL is a lock held in the rank's own process; who holds it runs the rank's own native code.
-    gloo("gil-holder", "gil-holder", culprit(r2=("user-code", "python-lock"))),
+    gloo("gil-holder", "gil-holder", culprit(r2=("user-code", "python-lock")), chain_ends=("simulate_particles", "native.c")),
     gloo("python-locks", "python-locks", culprit(r2="python-lock"), newer=True),
     gloo("native-locks", "native-locks barrier", culprit(r1="native-lock"), odd=(1,)),
     gloo("subprocess", "subprocess", culprit(r2="subprocess"), newer=True),
@@ -94,14 +101,28 @@ LIVE = [
     gloo("exception-last-collective", "last-collective", culprit(r2="exception"), newer=True),
     gloo("async-client", "async-client", culprit(r2="network-io"), newer=True),
     # Its threads wait for a lock, whose owner is in the rank's own native code.
-    gloo("fan-out-lock", "fan-out", culprit(r2=("native-lock", "user-code")), newer=True),
-    gloo("native-engine", "native-engine", culprit(r2="file-io")),
+    gloo("fan-out-lock", "fan-out", culprit(r2=("native-lock", "user-code")), chain_ends=("keep_table", "native.c"), newer=True),
+    gloo("native-engine", "native-engine", culprit(r2="file-io"), chain_ends=("read_tile", "native.c")),
     gloo("two-culprits", "two-ways", culprit(r1="user-code", r2="network-io"), odd=(1, 2)),
     gloo("three-of-four", "loader ddp", culprit(r1="data-loading", r2="data-loading", r3="data-loading"), odd=(1, 2, 3)),
     gloo("torchrun-sleep", "sleep", culprit(r2="user-code"), launch="torchrun", newer=True),
     gloo("torchrun-loader", "loader-worker ddp", culprit(r1="data-loading"), odd=(1,), launch="torchrun", also=("worker",)),
     gloo("spawn-lock", "python-locks", culprit(r2="python-lock"), launch="spawn", newer=True),
     gloo("spawn-socket", "receive barrier", culprit(r0="network-io"), odd=(0,), launch="spawn"),
+    # Its threads wait for each other's end; the last is in the rank's own native code.
+    gloo("join-chain", "join-threads", culprit(r2="user-code"), chain_ends=("write_shard", "native.c"), newer=True),
+    gloo("rwlock-writer", "read-behind-writer barrier", culprit(r2="native-lock"), chain_ends=("rewrite_index", "native.c"), newer=True),
+    gloo("child-asleep", "join-process", culprit(r2="subprocess"), also=("tokenizer",), chain_ends=("tokenize_shard", "elsewhere.py"), newer=True),
+    gloo("loader-worker-asleep", "loader-worker-asleep", culprit(r2="data-loading"), also=("worker",), chain_ends=("augment", "elsewhere.py"), newer=True),
+    # A rank waits for another one outside of torch.
+    between("flock-of-a-rank", "flock", newer=True),
+    between("record-lock-of-a-rank", "record-lock"),
+    between("database-of-a-rank", "database-rollback", newer=True),
+    between("database-of-a-rank-wal", "database-wal"),
+    between("fifo-of-a-rank", "fifo"),
+    between("unix-server-in-a-rank", "unix-server", "aggregate_gradients"),
+    between("tcp-server-in-a-rank", "tcp-server", "aggregate_gradients", newer=True),
+    between("named-queue-of-a-rank", "named-queue"),
     # Ranks that are not there.
     at_odds("rank-never-started", "rendezvous", culprit(r3="missing"), not_started=(3,), newer=True),
     gloo("rank-left", "leave store", culprit(r3="missing"), odd=(3,)),
@@ -117,9 +138,10 @@ LIVE = [
     at_odds("receive-unmatched", "receive-unmatched", culprit(r0="unmatched-p2p"), newer=True),
     at_odds("send-unmatched", "send-unmatched", culprit(r3="unmatched-p2p")),
     at_odds("both-receive", "both-receive", culprit(r0="unmatched-p2p", r1="unmatched-p2p")),
-    at_odds("receive-from-sleeper", "receive-from-sleeper", culprit(r1="user-code")),
+    at_odds("receive-from-sleeper", "receive-from-sleeper", culprit(r1="user-code"), chain_ends=("receive_from_sleeper", "collectives.py")),
     at_odds("pipeline-without-input", "pipeline-without-input", culprit(r0="file-io"), newer=True),
     at_odds("store-key", "store-key", culprit(r2="store-wait"), newer=True),
+    at_odds("store-key-of-a-rank", "store-key-of-a-rank", culprit(r2="user-code"), chain_ends=("build_vocabulary", "collectives.py"), newer=True),
     at_odds("new-group-alone", "new-group", culprit(r1="store-wait"), odd=(1,), newer=True),
     at_odds("late-start", "late-start", culprit(r2="subprocess")),
     at_odds("resumed-earlier", "resumed-earlier", culprit(r1="behind"), odd=(1,), newer=True),
@@ -136,8 +158,8 @@ LIVE = [
          culprit(r4="collective-mismatch"), ranks=6, odd=(4,), newer=True),
     # Plain multiprocessing.
     plain("plain-barrier", "barrier", culprit(r2="network-io")),
-    plain("plain-queue", "queue", culprit(r1="user-code"), odd=(1,)),
-    plain("plain-lock-holder", "lock-holder", culprit(r3="user-code"), odd=(3,)),
+    plain("plain-queue", "queue", culprit(r1="user-code"), odd=(1,), chain_ends=("tokenize", "plain.py")),
+    plain("plain-lock-holder", "lock-holder", culprit(r3="user-code"), odd=(3,), chain_ends=("tokenize", "plain.py")),
     plain("plain-file-lock", "file-lock", culprit(r0="file-io"), odd=(0,)),
     # MPI. Ranks that wait spin.
     mpi("mpich-loop", "mpich", "loop", culprit(r2="user-code")),
@@ -149,8 +171,8 @@ LIVE = [
     mpi("mpi4py-sleep", "mpi_job.py", "sleep", culprit(r2="user-code")),
     mpi("mpi4py-receive", "mpi_job.py", "receive", culprit(r1="unmatched-p2p"), odd=(1,)),
     # A communication library of the job's own.
-    Case("ring-compute", "ring.py", ("compute",), culprit(r2="user-code"), quick=True),
-    Case("ring-sleep", "ring.py", ("sleep",), culprit(r1="user-code"), odd=(1,), quick=True),
+    Case("ring-compute", "ring.py", ("compute",), culprit(r2="user-code"), chain_ends=("simulate_particles", "native.c"), quick=True),
+    Case("ring-sleep", "ring.py", ("sleep",), culprit(r1="user-code"), odd=(1,), chain_ends=("sleep", "ring.py"), quick=True),
     # A C++ framework that nobody knows. Its loader is its own native code.
     Case("framework", "framework", (), culprit(r2=("data-loading", "user-code")), quick=True),
     # Nobody is to blame.

@@ -12,7 +12,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 BENCH = os.path.join(SOURCE, "bench")
 sys.path.insert(0, BENCH)
 
-from hang_cases.scoring import Rates, Score, Truth, majority_vote, said          # noqa: E402
+from hang_cases.scoring import Rates, Score, Truth, chains_end_at, majority_vote, said   # noqa: E402
 from hang_cases.table import cases as hang_cases                                 # noqa: E402
 
 REASONS = ("data-loading checkpoint-io file-io network-io user-code python-lock native-lock subprocess debugger stopped compiling gpu-wait "
@@ -66,7 +66,35 @@ def case_scoring_of_literal_reports(_):
     check(scored(two, report(four({2}), "culprit", (2, "collective-mismatch", 0.9))).exact, "a second reason that is right")
     lines = dict(Rates([right, reason, more, status, unfounded]).lines())
     check(lines == {"exact cases": "1 of 5 (20 %)", "culprits found": "3 of 4 (75 %)", "innocents accused per case": "0.40 (2)",
-                    "reasons right, of the culprits found": "2 of 3 (67 %)"}, "the rates: %r" % lines)
+                    "reasons right, of the culprits found": "2 of 3 (67 %)", "chains that end at the cause, of the cases that state it": "none"}, "the rates: %r" % lines)
+
+
+def chain(suspect, *links):
+    return {"suspect": suspect, "from": 0, "links": [dict(zip(("node", "rank", "tid", "text"), link)) for link in links]}
+
+
+def case_where_chains_end(_):
+    """At the last thread of the way, whatever node stands behind it; a worker is named by its host and pid."""
+    worker = process(200, [native_frame("read"), python_frame("fetch", 9), python_frame("_worker_loop", 3)], 2, "child")
+    made = report(four({2}) + [worker], "culprit", (2, "data-loading", 0.9), (3, "behind", 0.3))
+    rank_2, in_worker, timer = ("thread", 2, 102, "waits"), ("thread", "node:200", 200, "in fetch"), ("timer", "node:200", None, "a time")
+
+    def ends(chains, culprits, ends_at=("fetch", "train.py")):
+        made["verdict"]["chains"] = chains
+        return chains_end_at(made, PIDS, culprits, ends_at)
+
+    right, short = chain(2, ("thread", 0, 100, ""), ("operation", None, None, "all_reduce"), rank_2, in_worker, timer), chain(2, rank_2)
+    truth = {2: ("data-loading",)}
+    check(ends([right], truth) is True and ends([right], truth, ("_worker_loop", "train.py")) is True, "the worker")
+    check(ends([short], truth) is False and ends([short], truth, ("load", "train.py")) is True, "the rank's main thread")
+    check(ends([right], truth, ("fetch", "other.py")) is False, "another file")
+    check(ends([], truth) is False and ends([chain(2, timer)], truth) is False and ends([chain(2, ("thread", 2, 999, ""))], truth) is False, "no chain, no thread, a thread that is not there")
+    check(ends([right], {1: ("user-code",)}) is None and ends([right], truth, None) is None, "no culprit was found; the case states nothing")
+    both = {2: ("data-loading",), 3: ("behind",)}
+    check(ends([right], both) is False and ends([right, chain(3, in_worker)], both) is True, "the chains of all culprits")
+    score = Score(Truth("culprit", truth), *said(made, PIDS), chain=True)
+    check(dict(Rates([score, Score(Truth("culprit", truth), *said(made, PIDS), chain=False), scored(Truth("healthy"), report(four(()), "healthy"))]).lines())
+          ["chains that end at the cause, of the cases that state it"] == "1 of 2 (50 %)", "the rate")
 
 
 def case_processes_are_known_by_their_pid(_):
