@@ -28,7 +28,8 @@ std::map<std::pair<std::string, Pid>, std::size_t> standings_by_process(const Jo
   return found;
 }
 
-// multiprocessing's pipes and queues are between a process and its children, as a rule, and its frames tell no more: a client of another rank's manager or listener stands in them too.
+// multiprocessing's pipes and queues are between a process and its children, as a rule, and its frames tell no more: a client of a manager or a listener in another rank stands in them
+// as well.
 bool may_wait_for_a_rank(const Standing& s) {
   const Activity activity = s.doing.activity;
   if (!s.readable || s.stranger || s.dead_child || s.told_by_child || (s.doing.by_frame && activity != Activity::kSubprocess)) return false;
