@@ -15,6 +15,7 @@
 #include "analyzers/analysis.h"
 #include "analyzers/confidence.h"
 #include "analyzers/facts.h"
+#include "analyzers/gone_ranks.h"
 #include "analyzers/parting.h"
 
 namespace rankstacks {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/gone_ranks.h"
 #include "model/rank_set.h"
 
 namespace rankstacks {

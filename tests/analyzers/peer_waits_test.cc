@@ -71,7 +71,9 @@ TEST_CASE("a database that a rank has locked") {
   literal.job.ranks[2].threads[0].syscall->fd.reset();
   SECTION("its path is known") {
     literal.job.ranks[2].threads[0].syscall->database = "/data/trials.db";
-    CHECK(std::any_of(analyze(literal.job).waits.nodes().begin(), analyze(literal.job).waits.nodes().end(), [](const auto& node) { return node.text == "in a lock of the database trials.db (held by rank 3)"; }));
+    const Analysis analysis = analyze(literal.job);
+    const auto& nodes = analysis.waits.nodes();
+    CHECK(std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.text == "in a lock of the database trials.db (held by rank 3)"; }));
   }
   SECTION("one of several") {}
   CHECK(accused(literal) == Accused{{3, "user-code"}});
