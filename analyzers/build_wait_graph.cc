@@ -7,6 +7,7 @@
 
 #include "analyzers/pending_operations.h"
 #include "analyzers/place.h"
+#include "analyzers/python_locks.h"
 #include "analyzers/standing.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/wait_graph.h"
@@ -175,6 +176,7 @@ class WaitGraphBuilder {
       const std::size_t from = thread(rank, t), to = thread(rank, wait->thread);
       switch (wait->what) {
         case ThreadWait::For::kEnd: connect(from, to, WaitEvidence::kMemory, Certainty::kCertain); break;
+        case ThreadWait::For::kPythonLock: connect_python_lock(rank, t, from, wait->thread, to); break;
         case ThreadWait::For::kNativeLock: connect_lock(rank, from, fmt::format("a native lock held by thread {}", at(rank, wait->thread).tid), WaitEvidence::kFrame, to); break;
         case ThreadWait::For::kGil: connect_lock(rank, from, "the GIL", WaitEvidence::kMemory, to); break;
       }
@@ -182,10 +184,16 @@ class WaitGraphBuilder {
     }
     return t;
   }
-  void connect_lock(std::size_t rank, std::size_t waiting, std::string name, WaitEvidence evidence, std::size_t owner) {
+  void connect_python_lock(std::size_t rank, std::size_t waiting, std::size_t from, std::size_t owner, std::size_t to) {
+    const PythonLock& lock = *at(rank, waiting).python_lock;
+    const Certainty held = lock.kind == PythonLockKind::kLock ? Certainty::kLikely : Certainty::kCertain;
+    connect_lock(rank, from, fmt::format("{} held by thread {}", describe_lock(lock), at(rank, owner).tid), WaitEvidence::kMemory, to, held);
+  }
+  // `held`: how certain it is that it is the owner who has it.
+  void connect_lock(std::size_t rank, std::size_t waiting, std::string name, WaitEvidence evidence, std::size_t owner, Certainty held = Certainty::kCertain) {
     const std::size_t lock = add({.kind = NodeKind::kLock, .rank = rank, .thread = {}, .missing_rank = -1, .text = std::move(name)});
     connect(waiting, lock, evidence, Certainty::kCertain);
-    connect(lock, owner, WaitEvidence::kMemory, Certainty::kCertain);
+    connect(lock, owner, WaitEvidence::kMemory, held);
   }
   // Of a thread that waits for none of its process: a time, a descriptor.
   void add_end(std::size_t rank, std::size_t t) {

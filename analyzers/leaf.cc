@@ -46,14 +46,14 @@ bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return false;
 }
 
-// Python's locks by frames: the lock's C function on top of the stack, or threading's own waits innermost.
+// Python's locks: by what the process's memory tells, or by frames: the lock's C function on top of the stack, or threading's own waits innermost.
 std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
   static constexpr std::array<std::string_view, 9> kLockFunctions = {"PyThread_acquire_lock_timed", "PyThread_acquire_lock", "take_gil",       "lock_PyThread_acquire_lock", "rlock_acquire",
                                                                      "_PyMutex_LockTimed",          "_PySemaphore_Wait",     "acquire_timed", "_PyParkingLot_Park"};
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind == FrameKind::kPython) {
-      if (is_place(frame, Place::kLock)) return i;
+      if (thread.python_lock || is_place(frame, Place::kLock)) return i;
       return std::nullopt;
     }
     if (frame.function && is_one_of(without_suffixes(*frame.function), kLockFunctions)) return i;

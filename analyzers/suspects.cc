@@ -9,6 +9,7 @@
 
 #include "analyzers/coordinates.h"
 #include "analyzers/messengers.h"
+#include "analyzers/python_locks.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
@@ -27,9 +28,10 @@ std::vector<Evidence> evidence_for(const JobSnapshot& job, const Standing& s) {
   evidence.push_back({s.rank, s.doing.thread, place});
   // Who holds the lock explains who waits for it.
   const auto& threads = job.ranks[s.rank].threads;
-  if (s.doing.activity == Activity::kNativeLock && thread.lock_owner)
-    for (std::size_t t = 0; t < threads.size(); ++t)
-      if (threads[t].tid == *thread.lock_owner && t != s.doing.thread && !threads[t].frames.empty()) evidence.push_back({s.rank, t, telling_frame(job, threads[t]).value_or(0)});
+  std::optional<std::size_t> holder;
+  if (s.doing.activity == Activity::kNativeLock && thread.lock_owner) holder = thread_with(job.ranks[s.rank], *thread.lock_owner);
+  if (s.doing.activity == Activity::kPythonLock) holder = awaited_thread(job.ranks[s.rank], thread);
+  if (holder && *holder != s.doing.thread && !threads[*holder].frames.empty()) evidence.push_back({s.rank, *holder, telling_frame(job, threads[*holder]).value_or(0)});
   return evidence;
 }
 

@@ -17,6 +17,8 @@ std::optional<ThreadWait> wait_for(const RankSnapshot& rank, ThreadWait::For wha
 
 std::optional<ThreadWait> thread_wait_of(const RankSnapshot& rank, std::size_t thread) {
   const ThreadSnapshot& waiting = rank.threads[thread];
+  if (waiting.python_lock && waiting.python_lock->owner)
+    return wait_for(rank, ThreadWait::For::kPythonLock, [&](const ThreadSnapshot& t) { return t.tid == *waiting.python_lock->owner; });
   if (waiting.lock_owner) return wait_for(rank, ThreadWait::For::kNativeLock, [&](const ThreadSnapshot& t) { return t.tid == *waiting.lock_owner; });
   if (waiting.joins) return wait_for(rank, ThreadWait::For::kEnd, [&](const ThreadSnapshot& t) { return t.tid == *waiting.joins; });
   if (waiting.gil == Gil::kWaits) return wait_for(rank, ThreadWait::For::kGil, [](const ThreadSnapshot& t) { return t.gil == Gil::kHolds; });

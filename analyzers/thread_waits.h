@@ -13,6 +13,7 @@ namespace rankstacks {
 struct ThreadWait {
   enum class For {
     kEnd,          // of that thread
+    kPythonLock,   // that it holds; of a Lock that is likely, of others certain
     kNativeLock,   // that it holds
     kGil,
   };

@@ -13,6 +13,7 @@
 #include "analyzers/own_waits.h"
 #include "analyzers/parting.h"
 #include "analyzers/pending_operations.h"
+#include "analyzers/python_locks.h"
 #include "model/rank_set.h"
 
 namespace rankstacks {
@@ -56,6 +57,8 @@ constexpr std::string_view kGpuFaultAdvice = "start with this kernel and thread:
 constexpr std::string_view kGpuFailureAdvice =
     "the text is of this rank's own GPU work: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to "
     "see which kernel it is; look for Xid errors (ECC, a lost GPU) in the kernel log";
+
+constexpr std::string_view kHolderAdvice = "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
 
 const Words* words_of(Reason reason) {
   for (const Words& words : kWords)
@@ -122,6 +125,7 @@ std::string advice_for(const JobSnapshot& job, const Standing& standing, Reason 
   if (reason == Reason::kCrashed && standing.gpu.exception) return std::string(kGpuFaultAdvice);
   if (reason == Reason::kGpuWait && standing.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
   if (reason == Reason::kGpuWait && standing.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
+  if (reason == Reason::kPythonLock && awaited_thread(job.ranks[standing.rank], job.ranks[standing.rank].threads[standing.doing.thread])) return std::string(kHolderAdvice);
   if (const auto wait = own_wait_of(job, standing, reason)) return std::string(wait->advice);
   return advice_for(reason);
 }
@@ -152,6 +156,8 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, R
   std::string block = describe_block(job, thread);
   const auto own_wait = own_wait_of(job, standing, reason);
   if (own_wait) verb = own_wait->verb;
+  const auto python_wait = reason == Reason::kPythonLock ? describe_python_wait(job, rank, thread) : std::nullopt;
+  if (python_wait) verb = python_wait->verb;
   if (reason == Reason::kSubprocess && standing.child) verb += describe_child(job, *standing.child);
   const Stand stand = stand_of(job, thread);
   if (reason == Reason::kUserCode && stand == Stand::kSleeping) {
@@ -172,7 +178,8 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, R
     const std::string counter = describe_counter(standing);
     if (!counter.empty()) block += (block.empty() ? "" : ", ") + counter;
   }
-  const std::string other = reason == Reason::kPythonLock && !(own_wait && is_between_processes(own_wait->kind)) && rank.status == Status::kComplete ? describe_other_thread(job, rank, thread) : "";
+  std::string other = python_wait ? python_wait->holder : "";
+  if (reason == Reason::kPythonLock && !python_wait && !(own_wait && is_between_processes(own_wait->kind)) && rank.status == Status::kComplete) other = describe_other_thread(job, rank, thread);
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 

@@ -1,6 +1,6 @@
 // The memory of a Python process of each version, damaged: any word of it may be any number or point at any other part.
 //
-// The input is a list of pokes into a sound interpreter with three threads: cycles, wild pointers, absurd lengths and counts.
+// The input is a list of pokes into a sound interpreter with four threads: cycles, wild pointers, absurd lengths and counts.
 #include <array>
 #include <optional>
 #include <vector>
@@ -23,11 +23,34 @@ struct Process {
   std::vector<Address> parts;   // what a poke may point at, and where it lands
 };
 
+// A lock that the second thread waits for, inside of whose `with` statement the first one is; and a fourth thread, which waits for the import of a module.
+void add_locks(Process& p, Address holder, Address waiter) {
+  FakeInterpreter& f = p.fake;
+  const Address lock = f.lock(), wakeup = f.lock(), futex = f.futex_of(lock);
+  const auto exit = f.exit_of(lock);
+  f.set_stack(holder, exit, exit.size());
+  f.set_stack(waiter, {f.builtin("acquire", lock), lock});
+  const Address self = f.instance({{"wakeup", wakeup}, {"name", f.string("torch._C")}, {"owner", f.integer({kThread & 0x3fff'ffff, kThread >> 30}, 1)}});
+  const bool has_shims = f.layout().frame_owner != python::kAbsent && f.layout().frame_is_entry == python::kAbsent;
+  const Address code = f.code_of(f.string("acquire"), f.string("<frozen importlib._bootstrap>"), 7);
+  const Address frame = f.frame(code, has_shims ? f.shim(0, FakeInterpreter::kCStack + 0x3800) : 0);
+  if (f.layout().frame_is_entry != python::kAbsent) f.mark_entry(frame);
+  const Address thread = f.thread(kThread + 3, frame);
+  f.set_slot(frame, 0, self);
+  f.set_stack(frame, {f.method_descriptor("acquire"), wakeup});
+  f.waits_on(kThread, 1, 0);
+  f.waits_on(kThread + 1, 2, futex);
+  f.waits_on(kThread + 3, 4, f.futex_of(wakeup));
+  p.parts.insert(p.parts.end(), {lock, wakeup, exit.front(), self, code, frame, thread, *f.target.read_value<Address>(self + f.layout().object_type)});
+  if (f.layout().code_exception_table != python::kAbsent) p.parts.push_back(*f.target.read_value<Address>(code + f.layout().code_exception_table));
+}
+
 Process sound(FakeInterpreter fake) {
   Process p{std::move(fake), {FakeInterpreter::kRuntime, FakeInterpreter::kInterpreter, FakeInterpreter::kType}};
   p.parts.insert(p.parts.end(), {FakeInterpreter::kIntType, FakeInterpreter::kDictType});
   FakeInterpreter& f = p.fake;
   const bool has_shims = f.layout().frame_owner != python::kAbsent && f.layout().frame_is_entry == python::kAbsent;
+  Address holder = 0, waiter = 0;
   for (std::uint64_t t = 0; t < 3; ++t) {
     // Its variables: a function's, a module's, and of torch.distributed a group.
     const Address code = t == 0   ? f.code("function")
@@ -44,6 +67,8 @@ Process sound(FakeInterpreter fake) {
     const Address outer_end = has_shims ? f.shim(0, FakeInterpreter::kCStack + 0x1000 * t + 0x800) : 0;
     const Address outer = f.frame(code, outer_end);
     const Address inner = f.frame(code, outer, 21);
+    if (t == 0) holder = outer;
+    if (t == 1) waiter = inner;
     for (const Address frame : {outer, inner}) {
       f.set_globals(frame, globals, globals);
       f.set_slot(frame, 0, number);
@@ -71,6 +96,7 @@ Process sound(FakeInterpreter fake) {
     p.parts.push_back(*f.target.read_value<Address>(code + f.layout().code_slot_names));
     p.parts.insert(p.parts.end(), {raised, handler, error, FakeInterpreter::kErrorType, FakeInterpreter::kTracebackType, FakeInterpreter::kFrameType});
   }
+  add_locks(p, holder, waiter);
   return p;
 }
 
@@ -135,6 +161,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const python::ThreadState& t : state->threads) {
     constexpr std::size_t kMostBytes = 4 * 200;   // of 200 characters
     fuzz::require(!t.handles || !t.handles->message || t.handles->message->size() <= kMostBytes, "a message is bounded");
+    constexpr Tid kMostTid = 4;
+    fuzz::require(!t.lock || !t.lock->owner || (*t.lock->owner >= 1 && *t.lock->owner <= kMostTid), "a lock's owner is a thread of the process");
+    fuzz::require(!t.lock || !t.lock->name || t.lock->name->size() <= kMostBytes, "a module's name is bounded");
     threads.push_back(&t);
   }
   const std::size_t count = native.frames.size();

@@ -80,6 +80,22 @@ def python_locks():
             pass
 
 
+def reporter():
+    """A thread holds the lock that the main thread wants, and sleeps."""
+    metrics, held = threading.Lock(), threading.Event()
+
+    def write_report():
+        with metrics:
+            held.set()
+            time.sleep(FOREVER)
+
+    threading.Thread(target=write_report, name="reporter", daemon=True).start()
+    held.wait()
+    announce()
+    with metrics:
+        pass
+
+
 def native_locks():
     announce()
     native()[0].update_statistics()
@@ -407,7 +423,7 @@ def loader(workers, source):
 
 ELSEWHERE = {
     "sleep": sleep, "two-ways": two_ways, "busy-wait": wait_busily, "native-loop": native_loop, "gil-holder": gil_holder,
-    "python-locks": python_locks, "native-locks": native_locks, "subprocess": subprocess_run, "shell": shell, "debugger": debugger, "input": ask,
+    "python-locks": python_locks, "reporter": reporter, "native-locks": native_locks, "subprocess": subprocess_run, "shell": shell, "debugger": debugger, "input": ask,
     "stop": stop, "file-lock": file_lock, "database-lock": store_trial, "read-config": read_config, "receive": receive, "download": download, "future": future, "save": save,
     "load": load, "baton": baton, "extension": extension, "collector": collector, "collector-busy": collector_busy, "atexit": raise_into_atexit,
     "excepthook": raise_into_hook, "thread-at-exit": raise_beside_thread, "dead-worker": dead_worker, "crash": crash, "leave": leave,

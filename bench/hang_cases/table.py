@@ -82,6 +82,7 @@ LIVE = [
     # The GIL is a lock held in the rank's own process; who holds it runs the rank's own native code.
     gloo("gil-holder", "gil-holder", culprit(r2=("user-code", "python-lock")), chain_ends=("simulate_particles", "native.c")),
     gloo("python-locks", "python-locks", culprit(r2="python-lock"), newer=True),
+    gloo("reporter-lock", "reporter", culprit(r1="python-lock"), odd=(1,), chain_ends=("write_report", "elsewhere.py"), newer=True),
     gloo("native-locks", "native-locks barrier", culprit(r1="native-lock"), odd=(1,)),
     gloo("subprocess", "subprocess", culprit(r2="subprocess"), newer=True),
     gloo("shell", "shell objects", culprit(r0="subprocess"), odd=(0,)),
@@ -200,7 +201,7 @@ LIVE = [
     gloo("culprit-with-strangers", "receive ddp", culprit(r2="network-io"), strangers=True),
 ]
 
-FROM_CORES = ("loader-main", "loader-worker", "sleep", "python-locks", "checkpoint-save", "receive-unmatched", "mismatch-broadcast", "exception-hook",
+FROM_CORES = ("loader-main", "loader-worker", "sleep", "python-locks", "reporter-lock", "checkpoint-save", "receive-unmatched", "mismatch-broadcast", "exception-hook",
               "openmpi-lock", "all-receive-in-a-ring")
 
 CORES = [dataclasses.replace(case, name="cores-" + case.name, cores=True, newer=False) for case in LIVE if case.name in FROM_CORES] + [

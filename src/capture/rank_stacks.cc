@@ -518,6 +518,8 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
           HandledException handled = handled_exception(*state->handles, python_frames, table);
           if (!thread.handles || (handled.frame && (!thread.handles->frame || *handled.frame < *thread.handles->frame))) thread.handles = std::move(handled);
         }
+        if (state->lock) thread.python_lock = state->lock;
+        if (state->joins) thread.joins = state->joins;
         if (!state->problems.empty()) worsen(snapshot, Status::kPartial);
         for (const Problem& p : state->problems) troubles.add(p.message, info.tid);
       }

@@ -162,6 +162,23 @@ struct HandledException {
   bool operator==(const HandledException&) const = default;
 };
 
+enum class PythonLockKind {
+  kLock,        // threading.Lock
+  kRLock,       // threading.RLock
+  kModule,      // importlib's, of a module that is being imported
+  kCondition,   // what Condition.wait waits for, and with it Event, Queue, Barrier, Future: nobody holds it, another thread has to come
+};
+
+// A Python lock that a thread waits for.
+struct PythonLock {
+  PythonLockKind kind = PythonLockKind::kLock;
+  std::optional<std::string> name;         // kModule: the module's
+  // The thread that holds it (itself: it holds it already). kRLock, kModule: as the lock itself says. kLock: the only thread that is inside of a `with` statement of
+  // this lock. Nothing: not known, or nobody.
+  std::optional<Tid> owner;
+  bool operator==(const PythonLock&) const = default;
+};
+
 struct ThreadSnapshot {
   Tid tid = 0;
   std::string name;                        // kernel's comm; may be any bytes
@@ -173,7 +190,8 @@ struct ThreadSnapshot {
   std::optional<CxxException> exception;   // only of a thread that terminates its process
   std::optional<HandledException> handles; // Python's; the innermost of those that it handles
   std::optional<Tid> lock_owner;           // it waits for a pthread mutex or rwlock that this thread of its process holds (itself: it holds it already)
-  std::optional<Tid> joins;                // it waits in pthread_join for the end of this thread of its process
+  std::optional<PythonLock> python_lock;   // it waits for this lock of Python's
+  std::optional<Tid> joins;                // it waits in pthread_join, or in Python's Thread.join, for the end of this thread of its process
   StackEnd stack_end = StackEnd::kComplete;
   std::optional<OmittedFrames> omitted;
   std::string wchan;                       // state D only

@@ -48,6 +48,7 @@ struct Layout {
   Offset thread_datastack_chunk = kAbsent;   // 3.11+: the chunk that holds the innermost frames
   Offset thread_frame = kAbsent;             // up to 3.10 and from 3.13; 3.11 and 3.12: in the _PyCFrame
   Offset thread_exc_info = kAbsent;          // 3.7+: pointer to the innermost _PyErr_StackItem
+  Offset thread_on_delete_data = kAbsent;    // up to 3.12: of a thread that threading has started a weak reference to the lock that its end releases
   Offset thread_cframe = kAbsent;            // 3.10-3.12: pointer to the innermost CFrame
   Offset thread_root_cframe = kAbsent;       // 3.10-3.12: the outermost CFrame itself, which belongs to no call of the eval loop
 
@@ -71,6 +72,9 @@ struct Layout {
   Offset frame_globals = kAbsent;
   Offset frame_locals = kAbsent;
   Offset frame_slots = kAbsent;              // the values of locals, cells and free variables, in this order; from 3.14 each a _PyStackRef
+  Offset frame_value_stack = kAbsent;        // up to 3.10: pointer to the bottom of the value stack; later that lies behind the slots
+  Offset frame_blocks = kAbsent;             // up to 3.10: an array of PyTryBlock, three ints each: type, handler, level of the value stack
+  Offset frame_block_count = kAbsent;        // up to 3.10: an int
 
   // PyFrameObject from 3.11, which tracebacks name
   Offset frame_object_frame = kAbsent;       // its _PyInterpreterFrame
@@ -89,12 +93,18 @@ struct Layout {
   Offset code_cell_names = kAbsent;          // up to 3.10
   Offset code_free_names = kAbsent;          // up to 3.10
   Offset code_slot_kinds = kAbsent;          // 3.11+: a byte for each slot
+  Offset code_slot_count = kAbsent;          // 3.11+: an int
+  Offset code_exception_table = kAbsent;     // 3.11+
+  Offset code_stack_size = kAbsent;          // an int: slots of the value stack
 
   // PyObject, PyTypeObject, PyBytesObject, tuple, int, cell
   Offset object_type = kAbsent;
   Offset type_name = kAbsent;
   Offset type_flags = kAbsent;
   Offset type_base = kAbsent;
+  Offset type_basic_size = kAbsent;
+  Offset type_dict_offset = kAbsent;         // where its instances point to their dict; from 3.11 on a flag says that they have one, before the object
+  Offset type_cached_keys = kAbsent;         // 3.11+, of classes: the struct _dictkeysobject of their instances' attributes
   Offset bytes_size = kAbsent;
   Offset bytes_data = kAbsent;
   Offset tuple_size = kAbsent;
@@ -115,6 +125,7 @@ struct Layout {
   // dict, and struct _dictkeysobject
   Offset dict_keys = kAbsent;
   Offset dict_values = kAbsent;              // not NULL: its values are elsewhere, as those of instances are
+  Offset values_first = kAbsent;             // 3.11+, struct _dictvalues: the first of them; up to 3.10 they are an array
   Offset keys_size = kAbsent;                // up to 3.10: slots of the hash table
   Offset keys_log2_size = kAbsent;           // 3.11+
   Offset keys_log2_index_bytes = kAbsent;    // 3.11+
@@ -128,6 +139,9 @@ struct Layout {
   Offset string_ascii_data = kAbsent;
   Offset string_compact_data = kAbsent;      // also where a str that is not compact has its pointer to the data
   std::uint32_t string_kind_mask = 0, string_compact_mask = 0, string_ascii_mask = 0;
+
+  // Where an object's own fields begin: the type is the last member of PyObject, free-threaded builds included.
+  Offset object_head() const { return object_type + sizeof(Address); }
 };
 
 // The measured layout of a version. Nothing: unknown, or a pre-release before the first release candidate, whose structures still moved.

@@ -130,7 +130,7 @@ void CodeReader::read_structures() {
   const std::size_t size = span_of({layout_.object_type, layout_.bytes_size, layout_.code_filename, layout_.code_name, layout_.code_qualname,
                                     layout_.code_first_line, layout_.code_line_table, layout_.code_first_traceable, layout_.code_tlbc,
                                     layout_.code_global_names, layout_.code_slot_names, layout_.code_cell_names, layout_.code_free_names,
-                                    layout_.code_slot_kinds});
+                                    layout_.code_slot_kinds, layout_.code_slot_count, layout_.code_stack_size, layout_.code_exception_table});
   std::vector<Range> ranges;
   for (const Code& code : codes_) ranges.push_back(range_of(code.address, size));
   target_.prefetch(ranges);
@@ -151,6 +151,9 @@ void CodeReader::read_structures() {
     body.cell_names = copies_[i].get<Address>(layout_.code_cell_names);
     body.free_names = copies_[i].get<Address>(layout_.code_free_names);
     body.slot_kinds = copies_[i].get<Address>(layout_.code_slot_kinds);
+    body.slot_count = copies_[i].get<std::int32_t>(layout_.code_slot_count);
+    body.stack_size = copies_[i].get<std::int32_t>(layout_.code_stack_size);
+    body.exception_table = copies_[i].get<Address>(layout_.code_exception_table);
     if (layout_.code_instructions == kAbsent) continue;
     body.instructions = codes_[i].address + layout_.code_instructions;
     // From 3.11 a code object is a variable-size object whose items are its code units; ob_size stands where it does in bytes.

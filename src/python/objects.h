@@ -64,6 +64,9 @@ class CodeReader {
     std::int64_t first_traceable = 0;      // byte offset: before it a frame is still being set up (3.11+)
     // Of its variables (layouts.h); 0: this version has none.
     Address global_names = 0, slot_names = 0, cell_names = 0, free_names = 0, slot_kinds = 0;
+    std::int32_t slot_count = 0;           // 3.11+
+    std::int32_t stack_size = 0;           // slots of its value stack
+    Address exception_table = 0;           // bytes; 0: up to 3.10
   };
 
   CodeReader(const Target& target, const Layout& layout, std::size_t most_text = kMaxText) : target_(target), layout_(layout), text_left_(most_text) {}
@@ -77,6 +80,7 @@ class CodeReader {
   // Nothing: it lies in none. (-kCodeUnit, right before the code, is an offset too: 3.11 and 3.12 name the instruction before the next one.)
   std::optional<std::int64_t> offset_of(Address instruction, std::uint32_t index, std::int32_t copy);
   std::vector<Code>& codes() { return codes_; }
+  const std::vector<Code>& codes() const { return codes_; }
   std::size_t cut_strings() const { return cut_strings_; }
   std::size_t damaged() const;             // code objects, or what is mapped where one should be, that miss a part; nothing that is no code object
   // A str's text; nothing: unreadable, or of more than `longest` characters. That it is a str is for the caller to know.

@@ -96,6 +96,8 @@ struct ThreadState {
   bool collects = false;                    // it holds the GIL of an interpreter whose collector runs: that is told from 3.9 on, without any symbol
   std::vector<Problem> problems;            // a damaged chain: what was read stands in `runs`
   std::optional<Handled> handles;
+  std::optional<PythonLock> lock;           // that it waits for (locks.h)
+  std::optional<Tid> joins;                 // the thread whose end it waits for
   bool left_out_innermost = false;          // Chain::left_out_innermost, Chain::empty_calls
   std::vector<Address> empty_calls;
 };

@@ -8,6 +8,7 @@
 #include "python/gil.h"
 #include "python/handled.h"
 #include "python/layouts.h"
+#include "python/locks.h"
 #include "python/objects.h"
 #include "python/variables.h"
 
@@ -154,6 +155,7 @@ class ThreadReader {
   std::vector<ThreadState> states;
   std::vector<ChainStart> starts;      // parallel to states
   std::vector<Address> exc_items;      // parallel to states: where what a thread handles is kept; 0: not known
+  std::vector<Address> ends;           // parallel to states: what thread_on_delete_data says; 0: nothing
   std::vector<bool> collecting;        // parallel to states: whether the collector of its interpreter runs
   std::vector<Problem> problems;
 
@@ -171,7 +173,7 @@ class ThreadReader {
 
   void read_threads(Address interpreter, std::uint64_t id) {
     const std::size_t size = span_of({layout_.thread_next, layout_.thread_interp, layout_.thread_id, layout_.thread_native_id,
-                                      layout_.thread_frame, layout_.thread_cframe, layout_.thread_exc_info});
+                                      layout_.thread_frame, layout_.thread_cframe, layout_.thread_exc_info, layout_.thread_on_delete_data});
     StructCopy copy;
     for (Address at = target_.read_value<Address>(interpreter + layout_.interp_threads_head).value_or(0); at != 0;) {
       if (states.size() >= kMaxThreadStates || !seen_.insert(at).second) {
@@ -190,6 +192,7 @@ class ThreadReader {
       states.push_back(std::move(state));
       starts.push_back({at, copy.get<Address>(layout_.thread_frame), copy.get<Address>(layout_.thread_cframe)});
       exc_items.push_back(layout_.thread_exc_info == kAbsent ? at : copy.get<Address>(layout_.thread_exc_info));
+      ends.push_back(copy.get<Address>(layout_.thread_on_delete_data));
       at = copy.get<Address>(layout_.thread_next);
     }
   }
@@ -337,6 +340,7 @@ Result<State> read_python_state(const Target& target, std::span<const RuntimeCan
   }
   read_variables(target, layout, runtime->candidate, codes, state);
   read_handled_exceptions(target, layout, threads.exc_items, state);
+  read_locks(target, layout, threads.ends, codes, state);
   state.codes = std::move(codes.codes());
   return state;
 }

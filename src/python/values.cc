@@ -25,9 +25,25 @@ constexpr std::size_t kHead = 64;
 constexpr unsigned kDigitBits = 30;
 constexpr std::uint64_t kMostDigits = 3;   // 2^63 has three
 
+// 3.14+: the low bits of a _PyStackRef. 0 and 1: an object, owned or borrowed; 3: a number of the interpreter's own.
+constexpr Address kStackRefTags = 3;
+constexpr Address kBorrowed = 1;
+constexpr int kFirstWithStackRefs = 14;
+
+constexpr std::array<std::pair<std::string_view, ObjectKind>, 9> kNamedKinds = {{
+    {"NoneType", ObjectKind::kNone}, {"cell", ObjectKind::kCell}, {"traceback", ObjectKind::kTraceback}, {"frame", ObjectKind::kFrame}, {"_thread.lock", ObjectKind::kLock},
+    {"_thread.RLock", ObjectKind::kRLock}, {"_thread._ThreadHandle", ObjectKind::kThreadHandle}, {"builtin_function_or_method", ObjectKind::kBuiltin},
+    {"method_descriptor", ObjectKind::kMethodDescriptor},
+}};
+
 Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
 
 }  // namespace
+
+Address object_in_slot(const Layout& layout, Address word) {
+  if (layout.minor < kFirstWithStackRefs) return word;
+  return (word & kStackRefTags) <= kBorrowed ? word & ~kStackRefTags : 0;
+}
 
 void ObjectReader::prefetch(std::span<const Address> objects) {
   std::vector<Range> ranges;
@@ -102,10 +118,8 @@ ObjectKind ObjectReader::classify(Address type) const {
   const auto name_at = target_.read_value<Address>(type + layout_.type_name);
   if (!name_at) return ObjectKind::kOther;
   const auto name = target_.read_c_string(*name_at, kLongName);
-  if (name == "NoneType") return ObjectKind::kNone;
-  if (name == "cell") return ObjectKind::kCell;
-  if (name == "traceback") return ObjectKind::kTraceback;
-  if (name == "frame") return ObjectKind::kFrame;
+  for (const auto& [known, kind] : kNamedKinds)
+    if (name == known) return kind;
   return target_.read_value<char>(*name_at) ? ObjectKind::kOther : ObjectKind::kUnnamed;
 }
 
@@ -173,20 +187,17 @@ std::optional<std::vector<Address>> ObjectReader::tuple(Address object, std::siz
   return items;
 }
 
-std::optional<ObjectReader::DictParts> ObjectReader::dict_parts(Address object, std::size_t limit) {
-  if (kind(object) != ObjectKind::kDict) return std::nullopt;
-  const auto keys = target_.read_value<Address>(object + layout_.dict_keys);
-  const auto values = target_.read_value<Address>(object + layout_.dict_values);
-  if (!keys || !values || *values != 0 || *keys == 0 || *keys % kObjectAlignment != 0) return std::nullopt;
-
+std::optional<ObjectReader::DictParts> ObjectReader::keys_parts(Address keys, std::size_t limit) {
+  if (keys == 0 || keys % kObjectAlignment != 0) return std::nullopt;
   const std::size_t head_size = span_of({layout_.keys_size, layout_.keys_log2_size, layout_.keys_log2_index_bytes, layout_.keys_kind,
                                          layout_.keys_entry_count, layout_.keys_indices});
-  const Range head_range = range_of(*keys, head_size);
+  const Range head_range = range_of(keys, head_size);
   target_.prefetch(std::span(&head_range, 1));
   StructCopy head;
-  if (!head.read(target_, *keys, head_size)) return std::nullopt;
+  if (!head.read(target_, keys, head_size)) return std::nullopt;
   constexpr unsigned kMostLog2 = 32;
-  DictParts parts{.indices = *keys + layout_.keys_indices, .count = head.get<std::uint64_t>(layout_.keys_entry_count), .entry_words = 3};
+  constexpr std::uint8_t kGeneral = 0, kSplit = 2;   // the keys of dicts, those of them that are all str, and those that instances share, all str too
+  DictParts parts{.indices = keys + layout_.keys_indices, .count = head.get<std::uint64_t>(layout_.keys_entry_count), .entry_words = 3};
   if (layout_.keys_size != kAbsent) {
     parts.slots = head.get<std::uint64_t>(layout_.keys_size);
     if (!std::has_single_bit(parts.slots) || parts.slots >> kMostLog2) return std::nullopt;
@@ -194,27 +205,40 @@ std::optional<ObjectReader::DictParts> ObjectReader::dict_parts(Address object, 
   } else {
     const auto log2_size = head.get<std::uint8_t>(layout_.keys_log2_size), log2_bytes = head.get<std::uint8_t>(layout_.keys_log2_index_bytes);
     const auto kind_of_keys = head.get<std::uint8_t>(layout_.keys_kind);
-    if (log2_size >= kMostLog2 || log2_bytes < log2_size || log2_bytes > log2_size + 3 || kind_of_keys > 1) return std::nullopt;
+    if (log2_size >= kMostLog2 || log2_bytes < log2_size || log2_bytes > log2_size + 3 || kind_of_keys > kSplit) return std::nullopt;
     parts.slots = std::uint64_t{1} << log2_size;
     parts.index_width = std::size_t{1} << (log2_bytes - log2_size);
-    if (kind_of_keys == 1) parts.entry_words = 2;
+    if (kind_of_keys != kGeneral) parts.entry_words = 2;
   }
   if (parts.count > limit || parts.count > parts.slots) return std::nullopt;
   parts.entries = parts.indices + parts.slots * parts.index_width;
   return parts;
 }
 
+std::optional<ObjectReader::DictParts> ObjectReader::dict_parts(Address object, std::size_t limit) {
+  if (kind(object) != ObjectKind::kDict) return std::nullopt;
+  const auto keys = target_.read_value<Address>(object + layout_.dict_keys);
+  const auto values = target_.read_value<Address>(object + layout_.dict_values);
+  return keys && values == Address{0} ? keys_parts(*keys, limit) : std::nullopt;
+}
+
 std::optional<std::vector<DictEntry>> ObjectReader::dict(Address object, std::size_t limit) {
-  const auto parts = dict_parts(object, limit);
+  if (!dict_parts(object, limit)) return std::nullopt;
+  return entries(*target_.read_value<Address>(object + layout_.dict_keys), 0, limit);
+}
+
+std::optional<std::vector<DictEntry>> ObjectReader::entries(Address keys, Address values, std::size_t limit) {
+  const auto parts = keys_parts(keys, limit);
   if (!parts) return std::nullopt;
   const std::size_t width = parts->entry_words;
-  const Range range = range_of(parts->entries, parts->count * width * sizeof(Address));
-  target_.prefetch(std::span(&range, 1));
-  std::vector<Address> words(static_cast<std::size_t>(parts->count) * width);
-  if (!target_.read_exact(range.start, std::as_writable_bytes(std::span(words)))) return std::nullopt;
+  std::vector<Address> words(static_cast<std::size_t>(parts->count) * width), apart(values == 0 ? 0 : words.size() / width);
+  const std::array<Range, 2> ranges = {range_of(parts->entries, words.size() * sizeof(Address)), range_of(values, apart.size() * sizeof(Address))};
+  target_.prefetch(ranges);
+  if (!target_.read_exact(parts->entries, std::as_writable_bytes(std::span(words)))) return std::nullopt;
+  if (values != 0 && !target_.read_exact(values, std::as_writable_bytes(std::span(apart)))) return std::nullopt;
   std::vector<DictEntry> entries;
   for (std::size_t i = 0; i < words.size(); i += width) {
-    const DictEntry entry{words[i + width - 2], words[i + width - 1]};
+    const DictEntry entry{words[i + width - 2], values == 0 ? words[i + width - 1] : apart[i / width]};
     if (entry.key != 0 && entry.value != 0) entries.push_back(entry);   // else: deleted
   }
   return entries;

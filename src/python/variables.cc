@@ -21,9 +21,8 @@ constexpr std::size_t kMostMembersInAll = 1u << 20;   // ranks of groups, a copy
 // 3.11+, co_localspluskinds
 constexpr std::uint8_t kKindCell = 0x40, kKindFree = 0x80;
 
-// 3.14+: the low bits of a _PyStackRef. 0 and 1: an object, owned or borrowed; 3: a number of the interpreter's own.
-constexpr Address kStackRefTags = 3;
-constexpr Address kBorrowed = 1, kNumber = 3;
+// 3.14+: the low bits of a _PyStackRef that is a number of the interpreter's own.
+constexpr Address kStackRefTags = 3, kNumber = 3;
 
 // From this minor version on a loop over a list, a tuple or another sequence that CPython knows has no iterator: on the value stack stand the sequence and, above
 // it, the number of the next item.
@@ -228,9 +227,7 @@ class VariableReader {
 
   // The object in a slot. 0: none.
   Address held_by(const RawFrame& frame, const Slot& slot) const {
-    const Address word = target_.read_value<Address>(slot_address(frame, slot)).value_or(0);
-    if (layout_.minor < 14) return word;
-    return (word & kStackRefTags) <= kBorrowed ? word & ~kStackRefTags : 0;
+    return object_in_slot(layout_, target_.read_value<Address>(slot_address(frame, slot)).value_or(0));
   }
 
   // A loop's iterator lies on the value stack for as long as the loop runs, one above the other; what a call pushes comes above them. From 3.15 on each has a

@@ -139,6 +139,15 @@ HandledException read_handled(const Node& node, std::size_t frame_count, FrameTa
   return handled;
 }
 
+PythonLock read_python_lock(const Node& node) {
+  node.require_object();
+  PythonLock lock;
+  node.required("type", [&](const Node& n) { lock.kind = n.word(kPythonLockWords); });
+  node.optional("name", [&](const Node& n) { lock.name = n.text(); });
+  node.optional("owner", [&](const Node& n) { lock.owner = n.int32(0); });
+  return lock;
+}
+
 Motion read_motion(const Node& node) {
   node.require_object();
   Motion motion;
@@ -177,6 +186,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
     thread.exception = std::move(exception);
   });
   node.optional("lock_owner", [&](const Node& n) { thread.lock_owner = n.int32(0); });
+  node.optional("python_lock", [&](const Node& n) { thread.python_lock = read_python_lock(n); });
   node.optional("joins", [&](const Node& n) { thread.joins = n.int32(0); });
   node.optional("wchan", [&](const Node& n) { thread.wchan = n.text(); });
   node.optional("kernel_stack", [&](const Node& n) { thread.kernel_stack = read_strings(n); });

@@ -13,6 +13,8 @@ inline constexpr WordTable<StackEnd, 5> kStackEndWords = {{{StackEnd::kComplete,
                                                            {StackEnd::kDepthLimit, "depth-limit"}}};
 inline constexpr WordTable<ExceptionCause, 3> kExceptionCauseWords = {
     {{ExceptionCause::kOwnGpu, "own-gpu"}, {ExceptionCause::kTimeout, "timeout"}, {ExceptionCause::kPeer, "peer"}}};
+inline constexpr WordTable<PythonLockKind, 4> kPythonLockWords = {
+    {{PythonLockKind::kLock, "Lock"}, {PythonLockKind::kRLock, "RLock"}, {PythonLockKind::kModule, "module lock"}, {PythonLockKind::kCondition, "condition"}}};
 inline constexpr WordTable<EndKind, 5> kEndKindWords = {
     {{EndKind::kPipe, "pipe"}, {EndKind::kSocket, "socket"}, {EndKind::kLock, "lock"}, {EndKind::kChild, "child"}, {EndKind::kDatabase, "database"}}};
 inline constexpr WordTable<Gil, 2> kGilWords = {{{Gil::kHolds, "holds"}, {Gil::kWaits, "waits"}}};

@@ -288,6 +288,7 @@ class Writer {
     }
     if (thread.handles) handles(*thread.handles);
     if (thread.lock_owner) json_.key("lock_owner"), json_.number(*thread.lock_owner);
+    if (thread.python_lock) python_lock(*thread.python_lock);
     if (thread.joins) json_.key("joins"), json_.number(*thread.joins);
     if (!thread.wchan.empty()) json_.field("wchan", thread.wchan);
     if (!thread.kernel_stack.empty()) strings("kernel_stack", thread.kernel_stack);
@@ -302,6 +303,15 @@ class Writer {
     if (!thread.variables.empty()) variables(thread.variables);
     if (thread.motion) motion(*thread.motion);
     frames(thread.frames);
+    json_.close();
+  }
+
+  void python_lock(const PythonLock& lock) {
+    json_.key("python_lock");
+    json_.open('{');
+    json_.field("type", std::string(word_of(kPythonLockWords, lock.kind)));
+    if (lock.name) json_.field("name", *lock.name);
+    if (lock.owner) json_.key("owner"), json_.number(*lock.owner);
     json_.close();
   }
 

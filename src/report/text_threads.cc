@@ -7,6 +7,7 @@
 #include "analyzers/activity.h"
 #include "analyzers/handled.h"
 #include "analyzers/messengers.h"
+#include "analyzers/python_locks.h"
 #include "report/frame_text.h"
 #include "report/json_words.h"
 #include "report/sanitize.h"
@@ -46,6 +47,12 @@ std::string heading_of(const JobSnapshot& job, const Analysis& analysis, std::si
   if (thread.state) text += fmt::format("  {}", *thread.state);
   if (const std::string block = describe_block(job, thread); !block.empty()) text += "  " + block;
   if (thread.gil) text += *thread.gil == Gil::kHolds ? "  holds the GIL" : "  waits for the GIL";
+  if (thread.python_lock && thread.python_lock->owner) {
+    const auto owner = thread_with(job.ranks[r], *thread.python_lock->owner);
+    const std::string name = owner ? job.ranks[r].threads[*owner].name : "";
+    text += fmt::format("  waits for {} held by thread {}{}", describe_lock(*thread.python_lock), *thread.python_lock->owner, name.empty() ? "" : fmt::format(" ({})", name));
+  }
+  if (thread.joins) text += fmt::format("  waits for the end of thread {}", *thread.joins);
   if (thread.exception) text += "  terminates with " + describe_exception(*thread.exception);
   if (!thread.wchan.empty()) text += "  wchan " + thread.wchan;
   return text;

@@ -85,4 +85,10 @@ std::optional<Address> futex_address(const Target& target, const Registers& r) {
   return r[kRdi];
 }
 
+std::optional<Address> possible_futex_address(const Target& target, const Registers& r) {
+  if (const auto futex = futex_address(target, r)) return futex;
+  const bool unknown = r.orig_rax == __NR_restart_syscall && interrupted(r) && number_of(target, r) == __NR_restart_syscall;
+  return unknown ? std::optional<Address>(r[kRdi]) : std::nullopt;
+}
+
 }  // namespace rankstacks

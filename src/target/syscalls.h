@@ -17,5 +17,8 @@ std::optional<SyscallInfo> blocked_syscall(const Target& target, const Registers
 
 // The address that a blocked futex call waits on, or nothing.
 std::optional<Address> futex_address(const Target& target, const Registers& registers);
+// The same, or of a call that was interrupted once and may be a futex call: from glibc 2.41 on the number of such a call stands nowhere, as all calls that a thread can be
+// cancelled in are made in one place. For who knows what should lie at the address.
+std::optional<Address> possible_futex_address(const Target& target, const Registers& registers);
 
 }  // namespace rankstacks

@@ -16,6 +16,7 @@ class FakeInterpreter {
   static constexpr Address kRuntime = 0x10000, kInterpreter = 0x20000, kType = 0x8000, kOtherType = 0x9000, kNoneType = 0xa000;
   static constexpr Address kTypeType = 0xb000, kObjectType = 0xb400, kIntType = 0xb800, kBoolType = 0xbc00, kStringType = 0xc000, kBytesType = 0xc400,
                            kTupleType = 0xc800, kDictType = 0xcc00, kCellType = 0xd000, kTracebackType = 0xd400, kFrameType = 0xd800, kErrorType = 0xdc00;
+  static constexpr Address kLockType = 0xe000, kRLockType = 0xe400, kHandleType = 0xe800, kBuiltinType = 0xec00, kDescriptorType = 0xf000;
   static constexpr Address kCStack = 0x7ffd0000;
 
   // Up to 3.12; for later ones give the words of _Py_DebugOffsets.
@@ -260,10 +261,142 @@ class FakeInterpreter {
     set(frame_at + layout_.frame_locals, locals);
   }
 
+  // A _thread.lock that is held, and an RLock; its semaphore, from 3.14 on its byte, is lock_word().
+  Address lock() { return held(kLockType); }
+  Address rlock(std::uint64_t owner, std::uint64_t count = 1) {
+    const Address at = held(kRLockType), head = at + layout_.object_head();
+    set(head + 8, owner);
+    set<std::uint64_t>(head + 16, layout_.minor < 14 ? count : count - 1);
+    return at;
+  }
+  Address lock_word(Address lock_at) const {
+    const Address head = lock_at + layout_.object_head();
+    return layout_.minor < 14 ? target.read_value<Address>(head).value_or(0) : head;
+  }
+  Address builtin(const std::string& name, Address self) {
+    const Address at = method(kBuiltinType, name, 0);
+    set(at + layout_.object_head() + 8, self);
+    return at;
+  }
+  Address method_descriptor(const std::string& name) { return method(kDescriptorType, name, 24); }
+  // What a `with` statement of a lock keeps on the value stack.
+  std::vector<Address> exit_of(Address lock_at) {
+    return layout_.minor < 14 ? std::vector{builtin("__exit__", lock_at)} : std::vector{method_descriptor("__exit__"), lock_at};
+  }
+  // 3.13+: the object for a thread, and where those wait who join it.
+  Address thread_handle(std::uint64_t ident) {
+    const Address handle = block(80), at = block(64);
+    set(handle + 32, ident);
+    set(at + layout_.object_type, kHandleType);
+    set(at + layout_.object_head(), handle);
+    return at;
+  }
+  Address weak_reference(Address object) {
+    const Address at = block(64);
+    set(at + layout_.object_head(), object);
+    return at;
+  }
+  // An instance of a class of its own, with these attributes; `apart`: in a dict that it has been given.
+  Address instance(const std::vector<std::pair<std::string, Address>>& attributes, bool apart = false) {
+    std::vector<std::pair<Address, Address>> entries;
+    for (const auto& [name, value] : attributes) entries.emplace_back(string(name), value);
+    const Address type = block(1024), at = block(256) + 64, values = block(256);
+    set(type + layout_.type_name, c_string("Class"));
+    set(type + layout_.object_type, kTypeType);
+    set(type + layout_.type_base, kObjectType);
+    set<std::uint64_t>(type + layout_.type_flags, (1u << 12) | (1u << 9) | (layout_.minor >= 11 ? 1u << 4 : 0u) | (layout_.minor >= 13 ? 1u << 2 : 0u));
+    const Address size = layout_.object_head();
+    set(type + layout_.type_basic_size, size);
+    set(at + layout_.object_type, type);
+    const Address dict_at = dict(entries, false), keys = *target.read_value<Address>(dict_at + layout_.dict_keys);
+    const Address first = layout_.minor >= 13 ? at + size + layout_.values_first : layout_.minor >= 11 ? values + layout_.values_first : values;
+    for (std::size_t i = 0; i < entries.size() && !apart; ++i) set(first + 8 * i, entries[i].second);
+    if (layout_.minor < 11) {
+      set<std::int64_t>(type + layout_.type_dict_offset, 24);
+      if (!apart) set(dict_at + layout_.dict_values, values);
+      set(at + 24, dict_at);
+      return at;
+    }
+    if (!apart) {
+      set(type + layout_.type_cached_keys, keys);
+      if (layout_.minor == 11) set(at - 32, values);
+      if (layout_.minor == 12) set(at - 24, values - 1);
+      if (layout_.minor >= 13) set<std::uint8_t>(at + size + 3, 1);
+      return at;
+    }
+    set(at - (layout_.free_threaded ? 8 : 24), dict_at);
+    return at;
+  }
+  // The value stack of a frame whose code has been made for it alone. So many slots are in use by the statements around its instruction, word `unit`.
+  void set_stack(Address frame_at, const std::vector<Address>& objects, std::size_t in_use = 0, int unit = 20) {
+    constexpr std::size_t kVariables = 2;
+    const Address code_at = *target.read_value<Address>(frame_at + layout_.frame_code) & ~Address{3};
+    const Address bottom = frame_at + layout_.frame_slots + 8 * kVariables;
+    set<std::int32_t>(code_at + layout_.code_stack_size, 8);
+    for (std::size_t i = 0; i < objects.size(); ++i) set(bottom + 8 * i, objects[i]);
+    if (layout_.frame_blocks != python::kAbsent) {
+      set(frame_at + layout_.frame_value_stack, bottom);
+      set<std::int32_t>(frame_at + layout_.frame_block_count, in_use > 0 ? 2 : 0);
+      set<std::int32_t>(frame_at + layout_.frame_blocks + 12 + 8, static_cast<std::int32_t>(in_use));
+      return;
+    }
+    set<std::int32_t>(code_at + layout_.code_slot_count, kVariables);
+    const Address table = block(layout_.bytes_data + 16);
+    if (in_use > 0) {
+      const auto first = static_cast<std::uint8_t>(unit - 1);
+      const std::array<std::uint8_t, 8> entries = {0x80, 1, 40, 0, static_cast<std::uint8_t>(0x80 | first), 3, 40, static_cast<std::uint8_t>(in_use * 2 + 1)};
+      set<std::uint64_t>(table + layout_.bytes_size, entries.size());
+      for (std::size_t i = 0; i < entries.size(); ++i) set(table + layout_.bytes_data + i, entries[i]);
+    }
+    set(code_at + layout_.code_exception_table, table);
+  }
+  // The OS thread of a thread state, in a futex call.
+  void waits_on(std::uint64_t pthread_id, Tid tid, Address futex) {
+    ThreadInfo info;
+    info.tid = tid;
+    info.registers.emplace();
+    info.registers->fs_base = pthread_id;
+    if (futex != 0) {
+      constexpr std::uint64_t kRestarts = static_cast<std::uint64_t>(-512), kFutex = 202;
+      info.registers->orig_rax = kFutex;
+      info.registers->set(kRax, kRestarts);
+      info.registers->set(kRdi, futex);
+    }
+    target.threads_.push_back(info);
+  }
+  // An entry of the parking lot (3.13+): the futex that a thread waits on which waits for what lies at `address`.
+  Address parked_at(Address address) {
+    const Address entry = block(64);
+    set(entry + 8, address);
+    return entry + 16;
+  }
+  Address futex_of(Address lock_at) { return layout_.minor < 14 ? lock_word(lock_at) : parked_at(lock_word(lock_at)); }
+
   const python::Layout& layout() const { return layout_; }
   FakeTarget target;
 
  private:
+  Address c_string(const std::string& text) {
+    const Address at = block(64);
+    for (std::size_t i = 0; i < text.size(); ++i) set(at + i, text[i]);
+    return at;
+  }
+  Address held(Address type) {
+    const Address at = block(64), head = at + layout_.object_head();
+    set(at + layout_.object_type, type);
+    if (layout_.minor >= 14) set<std::uint8_t>(head, 1);
+    else set(head, block(32));
+    if (layout_.minor < 14) set<std::uint8_t>(head + 16, 1);
+    return at;
+  }
+  Address method(Address type, const std::string& name, Address definition_at) {
+    const Address at = block(64), definition = block(32);
+    set(definition, c_string(name));
+    set(at + layout_.object_type, type);
+    set(at + layout_.object_head() + definition_at, definition);
+    return at;
+  }
+
   void set_item(Address at, Address exception_at) {
     set(at + layout_.exc_item_value, exception_at);
     if (layout_.exc_item_traceback == python::kAbsent || exception_at == 0) return;
@@ -277,9 +410,7 @@ class FakeInterpreter {
     set(kRuntime + layout_.runtime_interpreters_head, kInterpreter);
     const auto add_type = [&](Address type, const char* name, unsigned subclass_bit, Address base) {
       block_at(type, 512);
-      const Address text = block(16);
-      for (std::size_t i = 0; name[i]; ++i) set(text + i, name[i]);
-      set(type + layout_.type_name, text);
+      set(type + layout_.type_name, c_string(name));
       set(type + layout_.object_type, kTypeType);
       set(type + layout_.type_base, base);
       set<std::uint64_t>(type + layout_.type_flags, (1u << 12) | (subclass_bit ? 1u << subclass_bit : 0u));
@@ -299,6 +430,11 @@ class FakeInterpreter {
     add_type(kTracebackType, "traceback", 0, kObjectType);
     add_type(kFrameType, "frame", 0, kObjectType);
     add_type(kErrorType, "RuntimeError", 30, kObjectType);
+    add_type(kLockType, "_thread.lock", 0, kObjectType);
+    add_type(kRLockType, "_thread.RLock", 0, kObjectType);
+    add_type(kHandleType, "_thread._ThreadHandle", 0, kObjectType);
+    add_type(kBuiltinType, "builtin_function_or_method", 0, kObjectType);
+    add_type(kDescriptorType, "method_descriptor", 0, kObjectType);
     none_ = block(1024);
     set(none_ + layout_.object_type, kNoneType);
   }

@@ -56,6 +56,8 @@ LiteralJob everything() {
   literal.thread(core, 101, "app", {nat("crash")}).exception = CxxException{"std::runtime_error", "no such \"file\"\n\u00fc"};
   literal.thread(core, 102, "app", {nat("crash")}).exception = CxxException{"std::bad_alloc", {}};
   core.threads.back().handles = HandledException{"", {}, {}, {}, {}};
+  core.threads.back().python_lock = PythonLock{PythonLockKind::kModule, "torch.\x1b_C", 101};
+  core.threads.front().python_lock = PythonLock{PythonLockKind::kCondition, {}, {}};
   literal.thread(core, 103, "app", {nat("crash")}).exception =
       CxxException{"c10::Error", "CUDA error: unknown error", ExceptionCause::kOwnGpu};
 
@@ -140,6 +142,9 @@ TEST_CASE("the contract's fields") {
     "stack_end": "depth-limit", "omitted_frames": {"at": 2, "count": 19000}})"));
   CHECK(json["ranks"][1]["threads"][1]["handles"] == Json::parse(R"({"type": "", "message": null, "frame": null, "handler": null, "raised": null})"));
   CHECK_FALSE(threads[1].contains("handles"));
+  CHECK(json["ranks"][1]["threads"][1]["python_lock"] == Json::parse(R"({"type": "module lock", "name": "torch.\u001b_C", "owner": 101})"));
+  CHECK(json["ranks"][1]["threads"][0]["python_lock"] == Json::parse(R"({"type": "condition"})"));
+  CHECK_FALSE(threads[1].contains("python_lock"));
   CHECK(threads[1]["frames"] == Json::parse(R"([
     {"kind": "native", "function": "helper", "module": "/opt/torch/lib/libtorch_cpu.so", "file": "/src/helper.c", "line": 7, "address": "0x0", "offset": null, "inlined": true},
     {"kind": "native", "function": null, "module": null, "file": null, "line": null, "address": "0x7f1234", "offset": null, "inlined": false, "origin": "frame-pointer"},
@@ -210,6 +215,7 @@ TEST_CASE("what was written is read back whole") {
   const auto& handled = again->ranks[0].threads[0].handles;
   REQUIRE((handled && handled->raised));
   CHECK(again->frames[*handled->raised].qualname == "Model.step");
+  CHECK(again->ranks[1].threads[1].python_lock == literal.job.ranks[1].threads[1].python_lock);
   CHECK(json_report(*again, analyze(*again)) == text);
   TextOptions options;
   for (const bool all : {false, true}) {

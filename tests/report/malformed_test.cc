@@ -78,6 +78,12 @@ TEST_CASE("threads") {
   CHECK(with_handled("{}") == "snap.json: ranks[0].threads[0].handles.type: missing");
   CHECK(with_handled(R"({"type": "E", "frame": 1})") == "snap.json: ranks[0].threads[0].handles.frame: a number from 0 to 0 expected");
   CHECK(with_handled(R"({"type": "E", "raised": {"kind": "gpu"}})") == "snap.json: ranks[0].threads[0].handles.raised.kind: expected one of native, python");
+  const auto with_lock = [](const std::string& lock) { return error_of(with_thread(R"({"tid": 1, "frames": [], "python_lock": )" + lock + "}")); };
+  CHECK(with_lock(R"({"type": "RLock"})") == "it was read");
+  CHECK(with_lock("7") == "snap.json: ranks[0].threads[0].python_lock: expected an object, found a number");
+  CHECK(with_lock("{}") == "snap.json: ranks[0].threads[0].python_lock.type: missing");
+  CHECK(with_lock(R"({"type": "mutex"})") == "snap.json: ranks[0].threads[0].python_lock.type: expected one of Lock, RLock, module lock, condition");
+  CHECK(with_lock(R"({"type": "Lock", "owner": "1"})") == "snap.json: ranks[0].threads[0].python_lock.owner: expected a number, found a string");
   CHECK(error_of(with_thread(R"({"tid": 1, "frames": [], "omitted_frames": {"at": 1, "count": 1}})")) == "snap.json: ranks[0].threads[0].omitted_frames.at: a number from 0 to 0 expected");
 }
 

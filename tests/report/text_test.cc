@@ -175,6 +175,26 @@ TEST_CASE("what a thread handles stands below its frame, and with its cluster") 
   CHECK_FALSE(contains(text, "\x1b"));
 }
 
+TEST_CASE("who holds the Python lock that a thread waits for stands beside it") {
+  LiteralJob literal;
+  for (int r = 0; r < 2; ++r) literal.rank(r, 2, waits_in_all_reduce());
+  RankSnapshot& rank = literal.job.ranks[1];
+  literal.thread(rank, 900, "reporter\x1b[31m", {py("report", "/home/u/train.py", 5)});
+  literal.thread(rank, 901, "x", {py("work", "/home/u/train.py", 6)}).python_lock = PythonLock{PythonLockKind::kLock, {}, 900};
+  literal.thread(rank, 902, "x", {py("work", "/home/u/train.py", 7)}).python_lock = PythonLock{PythonLockKind::kModule, "torch\x1b", 999};
+  literal.thread(rank, 903, "x", {py("work", "/home/u/train.py", 8)}).joins = 900;
+  literal.thread(rank, 904, "x", {py("work", "/home/u/train.py", 9)}).python_lock = PythonLock{PythonLockKind::kCondition, {}, {}};
+  TextOptions options;
+  options.width = 200;
+  options.all_threads = true;
+  const std::string text = text_report(literal.job, analyze(literal.job), options);
+  CHECK(contains(text, "thread 901 \"x\"  python  cluster 2  waits for a Python lock held by thread 900 (reporter\\x1b[31m)\n"));
+  CHECK(contains(text, "  waits for the import of torch\\x1b held by thread 999\n"));
+  CHECK(contains(text, "  waits for the end of thread 900\n"));
+  CHECK_FALSE(contains(text, "condition"));
+  CHECK_FALSE(contains(text, "\x1b"));
+}
+
 TEST_CASE("how ranks were compared is said where the stacks alone told") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)

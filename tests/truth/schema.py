@@ -74,6 +74,7 @@ THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZ
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}
 CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
+PYTHON_LOCK = {"type": one_of("Lock", "RLock", "module lock", "condition")}
 HANDLED = {"type": text, "message": or_null(text), "frame": or_null(number), "handler": anything, "raised": anything}
 SYSCALL = {"name": text, "number": number, "fd": or_null(number), "fd_target": or_null(text)}
 OTHER_END = {"pid": number, "command": or_null(text), "kind": one_of("pipe", "socket", "lock", "child", "database")}
@@ -197,6 +198,12 @@ class Checker:
                         self.object(handled[name], PYTHON, "%s.handles.%s" % (place, name))
                 if handled["frame"] is not None and (handled["frame"] >= len(thread["frames"]) or thread["frames"][handled["frame"]]["kind"] != "python"):
                     self.errors.append("%s handles an exception in no frame" % place)
+            if "python_lock" in thread and self.object(thread["python_lock"], PYTHON_LOCK, place + ".python_lock"):
+                lock = thread["python_lock"]
+                if "name" in lock and not (text(lock["name"]) and lock["type"] == "module lock"):
+                    self.errors.append("%s: the lock's name is wrong: %r" % (place, lock["name"]))
+                if "owner" in lock and (lock["owner"] not in [other.get("tid") for other in rank["threads"]] or lock["type"] == "condition"):
+                    self.errors.append("%s: the lock is held by no thread: %r" % (place, lock["owner"]))
             if thread["tid"] in tids:
                 self.errors.append("%s stands there twice" % place)
             tids.add(thread["tid"])

@@ -71,6 +71,13 @@ def compare_handled(expected, thread, where):
     check(depth == told["depth"], "%s: handled in the frame with %r outside of it instead of %r" % (where, depth, told["depth"]))
 
 
+def compare_lock(expected, thread, where):
+    lock = thread.get("python_lock")
+    got = lock and {name: lock.get(name) for name in ("type", "name", "owner")}
+    check(got == expected["lock"], "%s: waits for the lock %r instead of %r" % (where, got, expected["lock"]))
+    check(thread.get("joins") == expected["joins"], "%s: joins %r instead of %r" % (where, thread.get("joins"), expected["joins"]))
+
+
 def compare(truth, rank, where, jit=False):
     check(rank["status"] == "complete", "%s: the rank is %s: %s" % (where, rank["status"], rank["problems"]))
     check(rank["python"] and rank["python"]["version"] == truth["python"], "%s: Python %r instead of %s" % (where, rank["python"], truth["python"]))
@@ -85,6 +92,8 @@ def compare(truth, rank, where, jit=False):
                           % (where, thread["tid"], at, len(got), len(frames), describe(got[at:at + 4]), describe(frames[at:at + 4])))
         if "handles" in expected:
             compare_handled(expected["handles"], thread, "%s: tid %d, in %s" % (where, thread["tid"], " < ".join(frame[0] for frame in frames[:4])))
+        if "lock" in expected:
+            compare_lock(expected, thread, "%s: tid %d, in %s" % (where, thread["tid"], " < ".join(frame[0] for frame in frames[:4])))
         if thread["stack_end"] == "no-unwind-info" and jit:
             # Code that CPython's JIT compiler made has no unwind information: what is outside of it stands beside, and that is said.
             # Of many threads the message names the first.
