@@ -249,12 +249,12 @@ Doing Activities::of_rank(std::size_t rank) {
   if (!by_autograd && !in_event_loop && doing.activity != Activity::kPythonLock) return doing;
   // A main thread that waits for tasks is told by what any thread with the user's code does, where all such threads do the same.
   const bool for_tasks = !by_autograd && (in_event_loop || waits_for_tasks(job_, r.threads[main]));
-  const std::optional<Tid> joined = doing.activity == Activity::kPythonLock ? r.threads[main].joins : std::nullopt;   // then no other thread tells
+  const Tid joined = doing.activity == Activity::kPythonLock ? r.threads[main].joins.value_or(0) : 0;   // then no other thread tells
   std::optional<Doing> told, told_by_task, beside;
   bool tasks_agree = true;
   for (std::size_t t = 0; t < r.threads.size(); ++t) {
     const Role role = roles_[rank][t];
-    if (joined && r.threads[t].tid != *joined) continue;
+    if (joined != 0 && r.threads[t].tid != joined) continue;
     if (t == main || (by_autograd ? role != Role::kAutograd : role != Role::kPython && role != Role::kCheckpoint && role != Role::kDataLoader)) continue;
     const Doing other = of_thread(rank, t);
     // Of an event loop what its pool runs may be awaited. Threads beside it have work of their own: standing.cc compares them, and where it cannot, a

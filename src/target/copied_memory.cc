@@ -8,6 +8,7 @@ namespace rankstacks {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+constexpr Address kLastPage = ~Address{0} & ~Address{kPage - 1};   // the kernel's
 // Of one call: iovecs (the kernel takes 1024, UIO_MAXIOV), and bytes: a millisecond of copying, after which the time is looked at again.
 constexpr std::size_t kMaxBatch = 512, kMostOfCall = 4u << 20;
 // A pointer chain that leads into a page is likely to go on in the next ones: Python's frames and objects are allocated in arenas.
@@ -181,8 +182,9 @@ void CopiedMemory::fetch_pages(std::span<const Range> ranges) {
   if (tid_ == 0 || !fetches_) return;
   std::vector<Address> wanted;
   for (const Range& r : ranges) {
-    if (r.end <= r.start) continue;
-    for (Address page = r.start & ~(kPage - 1); page < r.end && wanted.size() < CopyLimits::kMost / kPage; page += kPage)
+    // What a target's memory refers to may be anything: a range can end where addresses do.
+    const Address end = std::min(r.end, kLastPage);
+    for (Address page = r.start & ~(kPage - 1); page < end && wanted.size() < CopyLimits::kMost / kPage; page += kPage)
       if (!pages_.contains(page) && !missing_.contains(page) && at(page).size() < kPage) wanted.push_back(page);
   }
   std::sort(wanted.begin(), wanted.end());

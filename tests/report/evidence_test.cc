@@ -127,6 +127,7 @@ constexpr Fact kFacts[] = {
     {"system calls", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.syscall; }); }},
     {"other ends", take_other_ends},
     {"lock owners", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.lock_owner; }); }},
+    {"Python locks", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.python_lock; }); }},
     {"joined threads", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.joins; }); }},
     {"the GIL", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.gil; }); }},
     {"handled exceptions", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.handles; }); }},

@@ -151,6 +151,19 @@ TEST_CASE("single pages count as well, and an end of the time ends both") {
   CHECK(has(memory, stacks.address(0, 0)));
 }
 
+TEST_CASE("a range that ends where addresses do is no request for all memory") {
+  CopiedMemory memory;
+  memory.clear();
+  memory.open(getpid());
+  const Address last = ~Address{0};
+  for (const Address start : {last - 7, last - kPage, last - 3 * kPage}) {
+    const Range range{start, last};
+    memory.fetch_pages(std::span(&range, 1));
+    CHECK_FALSE(has(memory, start & ~Address{7}));
+  }
+  CHECK_FALSE(memory.is_cut());
+}
+
 TEST_CASE("a stack that can be read in its first part alone is kept as far as it goes") {
   const Stacks stacks(2, 1u << 20);
   REQUIRE(mprotect(stacks.at(0, 200 * kPage), 56 * kPage, PROT_NONE) == 0);
