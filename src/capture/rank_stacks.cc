@@ -179,8 +179,10 @@ namespace {
 
 // glibc's pthread_mutex_t (struct __pthread_mutex_s, since 2.3): int __lock, unsigned __count, int __owner. A futex call of pthread_mutex_lock waits on
 // __lock, which is 2 while others wait. pthread_rwlock_t (struct __pthread_rwlock_arch_t, since 2.25): unsigned __readers, __writers, __wrphase_futex,
-// __writers_futex, two more, int __cur_writer; it waits on one of the two. pthread_join waits on the descriptor's `tid`, until the kernel clears it.
+// __writers_futex, two more, int __cur_writer; it waits on one of the two. pthread_join waits on the `tid` of the other thread's descriptor (struct pthread, at
+// its fs base), until the kernel clears it; nothing else waits there.
 constexpr std::size_t kMostFutexes = 256;
+constexpr Address kTidInDescriptor = 720;   // glibc 2.17 to 2.42
 constexpr std::size_t kWordOfMutexOwner = 2, kWordOfWriterFromWriters = 3, kWordOfWriterFromPhase = 4;
 using FutexWords = std::array<std::int32_t, 5>;
 
@@ -199,7 +201,11 @@ void read_futex_memory(RankStacks& rank) {
   for (const auto& [i, address] : futexes) ranges.push_back({address, address + sizeof(FutexWords)});
   target.prefetch(ranges);
   std::unordered_set<Tid> tids;
-  for (const ThreadInfo& t : threads) tids.insert(t.tid);
+  std::unordered_map<Address, Tid> by_tid_address;
+  for (const ThreadInfo& t : threads) {
+    tids.insert(t.tid);
+    if (t.registers && t.registers->fs_base != 0) by_tid_address.emplace(t.registers->fs_base + kTidInDescriptor, t.tid);
+  }
   const auto thread_in = [&](std::int32_t word) { return tids.contains(word) ? word : 0; };
   for (const auto& [i, address] : futexes) {
     const auto words = target.read_value<FutexWords>(address);
@@ -209,7 +215,7 @@ void read_futex_memory(RankStacks& rank) {
     if ((*words)[0] == kContended) memory.mutex_owner = thread_in((*words)[kWordOfMutexOwner]);
     memory.rwlock_writer = thread_in((*words)[kWordOfWriterFromPhase]);
     if (memory.rwlock_writer == 0) memory.rwlock_writer = thread_in((*words)[kWordOfWriterFromWriters]);
-    memory.joined = thread_in((*words)[0]);
+    if (const auto other = by_tid_address.find(address); other != by_tid_address.end() && other->second != threads[i].tid) memory.joined = other->second;
   }
 }
 
@@ -226,12 +232,11 @@ bool stands_in(const FrameTable& table, const std::vector<FrameId>& frames, cons
 
 constexpr std::array<std::string_view, 3> kLocksMutex = {"pthread_mutex_lock", "pthread_mutex_timedlock", "pthread_mutex_clocklock"};
 constexpr std::array<std::string_view, 6> kLocksRwlock = {"pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_rwlock_timedrdlock", "pthread_rwlock_timedwrlock", "pthread_rwlock_clockrdlock", "pthread_rwlock_clockwrlock"};
-constexpr std::array<std::string_view, 4> kJoins = {"pthread_join", "pthread_clockjoin", "pthread_timedjoin", "pthread_tryjoin"};
 
 void tell_owner(const FrameTable& table, const FutexMemory& memory, ThreadSnapshot& thread) {
   if (memory.mutex_owner != 0 && stands_in(table, thread.frames, kLocksMutex)) thread.lock_owner = memory.mutex_owner;
   else if (memory.rwlock_writer != 0 && stands_in(table, thread.frames, kLocksRwlock)) thread.lock_owner = memory.rwlock_writer;
-  else if (memory.joined != 0 && memory.joined != thread.tid && stands_in(table, thread.frames, kJoins)) thread.joins = memory.joined;
+  else if (memory.joined != 0) thread.joins = memory.joined;
 }
 
 // libstdc++'s way to the end of the process; what it was told is then the exception that the thread holds.

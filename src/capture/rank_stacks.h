@@ -29,7 +29,7 @@ enum class UnwinderChoice { kAuto, kLibunwind, kLibdwfl };   // kAuto: libunwind
 struct FutexMemory {
   Tid mutex_owner = 0;      // if it is a pthread_mutex_t
   Tid rwlock_writer = 0;    // if it is a pthread_rwlock_t
-  Tid joined = 0;           // if it is the thread that pthread_join waits for
+  Tid joined = 0;           // its descriptor is what stands there: pthread_join waits for its end
 };
 
 // One rank on its way. Owned by the capture of the job until its snapshot is built.
