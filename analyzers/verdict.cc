@@ -54,7 +54,8 @@ Judge::Judge(const Facts& facts) : facts_(facts), job_(facts.job), standings_(fa
     tally_.inferred |= s.inferred;
     if (s.readable) several_looks_ &= s.pace != Pace::kUnknown;
   }
-  std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed), [&](std::size_t i) { return facts_.waits.is_needed(standings_[i].rank); });
+  const std::vector<std::size_t> sinks = facts_.waits.sinks();
+  std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed), [&](std::size_t i) { return std::binary_search(sinks.begin(), sinks.end(), standings_[i].rank); });
 }
 
 Verdict Judge::verdict() {

@@ -62,25 +62,6 @@ std::vector<std::size_t> WaitGraph::sinks() const {
 
 bool WaitGraph::in_cycle(std::size_t operation) const { return in_cycle_[operations_[operation]]; }
 
-std::size_t WaitGraph::dependants(std::size_t node) const {
-  std::vector<bool> seen(nodes_.size(), false);
-  std::vector<std::size_t> open{node};
-  seen[node] = true;
-  std::size_t ranks = 0;
-  while (!open.empty()) {
-    const std::size_t at = open.back();
-    open.pop_back();
-    for (const std::size_t e : in_[at]) {
-      const std::size_t from = edges_[e].from;
-      if (seen[from]) continue;
-      seen[from] = true;
-      open.push_back(from);
-      ranks += nodes_[from].rank && of_rank_[*nodes_[from].rank] == from;
-    }
-  }
-  return ranks;
-}
-
 void WaitGraph::index() {
   out_.resize(nodes_.size());
   in_.resize(nodes_.size());

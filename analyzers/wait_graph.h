@@ -84,8 +84,6 @@ class WaitGraph {
   std::vector<std::size_t> sinks() const;
   // Whether the members of this operation (an index into the pending ones) need, through others, themselves.
   bool in_cycle(std::size_t operation) const;
-  // How many ranks' waits lead to this node.
-  std::size_t dependants(std::size_t node) const;
 
  private:
   friend class WaitGraphBuilder;
