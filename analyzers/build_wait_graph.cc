@@ -47,11 +47,7 @@ class WaitGraphBuilder {
   }
 
   const ThreadSnapshot& at(std::size_t rank, std::size_t thread) const { return job_.ranks[rank].threads[thread]; }
-  std::optional<std::size_t> main_of(std::size_t rank) const {
-    const auto& threads = job_.ranks[rank].threads;
-    const auto main = std::find_if(threads.begin(), threads.end(), [&](const ThreadSnapshot& t) { return t.tid == job_.ranks[rank].pid; });
-    return main == threads.end() ? std::nullopt : std::optional(static_cast<std::size_t>(main - threads.begin()));
-  }
+  std::optional<std::size_t> main_of(std::size_t rank) const { return thread_with(job_.ranks[rank], job_.ranks[rank].pid); }
   // The thread that tells for the rank, or its main thread, where that only waits for the one that tells.
   std::size_t leading(const Standing& s) {
     if (s.by_own_thread) return s.doing.thread;

@@ -1,10 +1,9 @@
 #include "analyzers/python_locks.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "analyzers/place.h"
+#include "analyzers/thread_waits.h"
 
 namespace rankstacks {
 namespace {
@@ -22,16 +21,6 @@ std::string where(const JobSnapshot& job, const ThreadSnapshot& thread) {
 
 }  // namespace
 
-std::optional<std::size_t> thread_with(const RankSnapshot& rank, Tid tid) {
-  const auto it = std::find_if(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == tid; });
-  return it == rank.threads.end() ? std::nullopt : std::optional(static_cast<std::size_t>(it - rank.threads.begin()));
-}
-
-std::optional<std::size_t> awaited_thread(const RankSnapshot& rank, const ThreadSnapshot& waiting) {
-  if (waiting.python_lock && waiting.python_lock->owner) return thread_with(rank, *waiting.python_lock->owner);
-  return waiting.joins ? thread_with(rank, *waiting.joins) : std::nullopt;
-}
-
 std::string describe_lock(const PythonLock& lock) {
   switch (lock.kind) {
     case PythonLockKind::kLock: return "a Python lock";
@@ -42,15 +31,16 @@ std::string describe_lock(const PythonLock& lock) {
   return "";
 }
 
-std::optional<PythonWait> describe_python_wait(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& waiting) {
-  const auto index = awaited_thread(rank, waiting);
-  if (!index) return std::nullopt;
-  const ThreadSnapshot& thread = rank.threads[*index];
-  const std::string name = name_of(thread, waiting), place = where(job, thread);
-  if (!waiting.python_lock || !waiting.python_lock->owner) return PythonWait{fmt::format("waits for its thread {} to end", name), place.empty() ? "" : ", which is " + place};
-  const std::string verb = "waits for " + describe_lock(*waiting.python_lock);
-  if (thread.tid == waiting.tid) return PythonWait{verb + " that it holds itself", ""};
-  const std::string_view does = waiting.python_lock->kind == PythonLockKind::kModule ? "does" : "holds";
+std::optional<PythonWait> describe_python_wait(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
+  const auto wait = thread_wait_of(rank, waiting);
+  if (!wait || (wait->what != ThreadWait::For::kPythonLock && wait->what != ThreadWait::For::kEnd)) return std::nullopt;
+  const ThreadSnapshot& thread = rank.threads[wait->thread];
+  const std::string name = name_of(thread, rank.threads[waiting]), place = where(job, thread);
+  if (wait->what == ThreadWait::For::kEnd) return PythonWait{fmt::format("waits for its thread {} to end", name), place.empty() ? "" : ", which is " + place};
+  const PythonLock& lock = *rank.threads[waiting].python_lock;
+  const std::string verb = "waits for " + describe_lock(lock);
+  if (wait->thread == waiting) return PythonWait{verb + " that it holds itself", ""};
+  const std::string_view does = lock.kind == PythonLockKind::kModule ? "does" : "holds";
   return PythonWait{verb, fmt::format(", which its thread {} {}{}{}", name, does, place.empty() ? "" : ", ", place)};
 }
 

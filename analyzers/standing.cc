@@ -12,14 +12,15 @@
 #include "analyzers/pace.h"
 #include "analyzers/peer_waits.h"
 #include "analyzers/roles.h"
+#include "analyzers/thread_waits.h"
 #include "analyzers/training_threads.h"
 
 namespace rankstacks {
 namespace {
 
 const ThreadSnapshot* main_thread(const RankSnapshot& rank) {
-  const auto it = std::find_if(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == rank.pid; });
-  return it == rank.threads.end() ? nullptr : &*it;
+  const auto main = thread_with(rank, rank.pid);
+  return main ? &rank.threads[*main] : nullptr;
 }
 
 // By its own threads alone.
@@ -30,9 +31,8 @@ std::vector<Standing> own_standings(const JobSnapshot& job, const std::vector<st
     if (rank.kind != RankKind::kRank) continue;
     Standing standing;
     standing.rank = r;
-    standing.readable = std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == rank.pid; });
     standing.ended = is_dead(rank);
-    if (standing.ended) standing.readable = false;
+    standing.readable = !standing.ended && main_thread(rank) != nullptr;
     if (standing.readable) {
       standing.doing = activities.of_rank(r);
       if (auto awaited = of_awaited_thread(job, activities, r, standing.doing)) standing.doing = std::move(*awaited);

@@ -9,7 +9,7 @@
 
 #include "analyzers/coordinates.h"
 #include "analyzers/messengers.h"
-#include "analyzers/python_locks.h"
+#include "analyzers/thread_waits.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
@@ -28,10 +28,9 @@ std::vector<Evidence> evidence_for(const JobSnapshot& job, const Standing& s) {
   evidence.push_back({s.rank, s.doing.thread, place});
   // Who holds the lock explains who waits for it.
   const auto& threads = job.ranks[s.rank].threads;
-  std::optional<std::size_t> holder;
-  if (s.doing.activity == Activity::kNativeLock && thread.lock_owner) holder = thread_with(job.ranks[s.rank], *thread.lock_owner);
-  if (s.doing.activity == Activity::kPythonLock) holder = awaited_thread(job.ranks[s.rank], thread);
-  if (holder && *holder != s.doing.thread && !threads[*holder].frames.empty()) evidence.push_back({s.rank, *holder, telling_frame(job, threads[*holder]).value_or(0)});
+  const bool on_lock = s.doing.activity == Activity::kNativeLock || s.doing.activity == Activity::kPythonLock;
+  const auto wait = on_lock ? thread_wait_of(job.ranks[s.rank], s.doing.thread) : std::nullopt;
+  if (wait && wait->thread != s.doing.thread && !threads[wait->thread].frames.empty()) evidence.push_back({s.rank, wait->thread, telling_frame(job, threads[wait->thread]).value_or(0)});
   return evidence;
 }
 

@@ -4,25 +4,23 @@
 #include <set>
 
 namespace rankstacks {
-namespace {
-
-template <class Predicate>
-std::optional<ThreadWait> wait_for(const RankSnapshot& rank, ThreadWait::For what, Predicate is_it) {
-  const auto it = std::find_if(rank.threads.begin(), rank.threads.end(), is_it);
-  if (it == rank.threads.end()) return std::nullopt;
-  return ThreadWait{what, static_cast<std::size_t>(it - rank.threads.begin())};
+std::optional<std::size_t> thread_with(const RankSnapshot& rank, Tid tid) {
+  const auto it = std::find_if(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == tid; });
+  return it == rank.threads.end() ? std::nullopt : std::optional(static_cast<std::size_t>(it - rank.threads.begin()));
 }
-
-}  // namespace
 
 std::optional<ThreadWait> thread_wait_of(const RankSnapshot& rank, std::size_t thread) {
   const ThreadSnapshot& waiting = rank.threads[thread];
-  if (waiting.python_lock && waiting.python_lock->owner)
-    return wait_for(rank, ThreadWait::For::kPythonLock, [&](const ThreadSnapshot& t) { return t.tid == *waiting.python_lock->owner; });
-  if (waiting.lock_owner) return wait_for(rank, ThreadWait::For::kNativeLock, [&](const ThreadSnapshot& t) { return t.tid == *waiting.lock_owner; });
-  if (waiting.joins) return wait_for(rank, ThreadWait::For::kEnd, [&](const ThreadSnapshot& t) { return t.tid == *waiting.joins; });
-  if (waiting.gil == Gil::kWaits) return wait_for(rank, ThreadWait::For::kGil, [](const ThreadSnapshot& t) { return t.gil == Gil::kHolds; });
-  return std::nullopt;
+  const auto wait_for = [&](ThreadWait::For what, Tid tid) -> std::optional<ThreadWait> {
+    const auto other = thread_with(rank, tid);
+    return other ? std::optional(ThreadWait{what, *other}) : std::nullopt;
+  };
+  if (waiting.python_lock && waiting.python_lock->owner) return wait_for(ThreadWait::For::kPythonLock, *waiting.python_lock->owner);
+  if (waiting.lock_owner) return wait_for(ThreadWait::For::kNativeLock, *waiting.lock_owner);
+  if (waiting.joins) return wait_for(ThreadWait::For::kEnd, *waiting.joins);
+  if (waiting.gil != Gil::kWaits) return std::nullopt;
+  const auto holder = std::find_if(rank.threads.begin(), rank.threads.end(), [](const ThreadSnapshot& t) { return t.gil == Gil::kHolds; });
+  return holder == rank.threads.end() ? std::nullopt : std::optional(ThreadWait{ThreadWait::For::kGil, static_cast<std::size_t>(holder - rank.threads.begin())});
 }
 
 std::vector<ThreadWait> thread_waits_from(const RankSnapshot& rank, std::size_t thread) {

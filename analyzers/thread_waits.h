@@ -21,6 +21,9 @@ struct ThreadWait {
   std::size_t thread = 0;   // the one that is waited for: index into the rank's threads
 };
 
+// Index of the thread of `rank` with this tid; nothing: it is not among them.
+std::optional<std::size_t> thread_with(const RankSnapshot& rank, Tid tid);
+
 // Nothing: it waits for none, or that is not known.
 std::optional<ThreadWait> thread_wait_of(const RankSnapshot& rank, std::size_t thread);
 

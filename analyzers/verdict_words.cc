@@ -14,6 +14,7 @@
 #include "analyzers/parting.h"
 #include "analyzers/pending_operations.h"
 #include "analyzers/python_locks.h"
+#include "analyzers/thread_waits.h"
 #include "model/rank_set.h"
 
 namespace rankstacks {
@@ -125,7 +126,7 @@ std::string advice_for(const JobSnapshot& job, const Standing& standing, Reason 
   if (reason == Reason::kCrashed && standing.gpu.exception) return std::string(kGpuFaultAdvice);
   if (reason == Reason::kGpuWait && standing.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
   if (reason == Reason::kGpuWait && standing.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
-  if (reason == Reason::kPythonLock && awaited_thread(job.ranks[standing.rank], job.ranks[standing.rank].threads[standing.doing.thread])) return std::string(kHolderAdvice);
+  if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[standing.rank], standing.doing.thread)) return std::string(kHolderAdvice);
   if (const auto wait = own_wait_of(job, standing, reason)) return std::string(wait->advice);
   return advice_for(reason);
 }
@@ -156,7 +157,7 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, R
   std::string block = describe_block(job, thread);
   const auto own_wait = own_wait_of(job, standing, reason);
   if (own_wait) verb = own_wait->verb;
-  const auto python_wait = reason == Reason::kPythonLock ? describe_python_wait(job, rank, thread) : std::nullopt;
+  const auto python_wait = reason == Reason::kPythonLock ? describe_python_wait(job, rank, standing.doing.thread) : std::nullopt;
   if (python_wait) verb = python_wait->verb;
   if (reason == Reason::kSubprocess && standing.child) verb += describe_child(job, *standing.child);
   const Stand stand = stand_of(job, thread);
@@ -171,8 +172,7 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, R
   else if (reason == Reason::kException && thread.handles) block = "handles " + describe_handled(job, *thread.handles);
   if (reason == Reason::kNativeLock && thread.lock_owner) {
     verb += *thread.lock_owner == thread.tid ? " that it holds itself" : fmt::format(" held by thread {}", *thread.lock_owner);
-    for (const ThreadSnapshot& owner : rank.threads)
-      if (owner.tid == *thread.lock_owner && owner.tid != thread.tid) verb += in_brackets(describe_place(job, owner), describe_block(job, owner));
+    if (const auto owner = thread_with(rank, *thread.lock_owner); owner && *owner != standing.doing.thread) verb += in_brackets(describe_place(job, rank.threads[*owner]), describe_block(job, rank.threads[*owner]));
   }
   if (waits || reason == Reason::kBehind) {
     const std::string counter = describe_counter(standing);

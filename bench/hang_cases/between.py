@@ -45,28 +45,21 @@ class Pair:
 
 class Flock(Pair):
     """A lock file of the whole machine, by flock(2)."""
+    lock = staticmethod(fcntl.flock)
 
     def prepare(self):
         self.file = open(LOCK, "w", encoding="ascii")        # pylint: disable=consider-using-with
-        fcntl.flock(self.file, fcntl.LOCK_EX)
+        self.lock(self.file, fcntl.LOCK_EX)
 
     def want(self):
         with open(LOCK, "w", encoding="ascii") as file:
             announce()
-            fcntl.flock(file, fcntl.LOCK_EX)
+            self.lock(file, fcntl.LOCK_EX)
 
 
 class RecordLock(Flock):
-    """The same by fcntl(2), which waits in the kernel."""
-
-    def prepare(self):
-        self.file = open(LOCK, "w", encoding="ascii")        # pylint: disable=consider-using-with
-        fcntl.lockf(self.file, fcntl.LOCK_EX)
-
-    def want(self):
-        with open(LOCK, "w", encoding="ascii") as file:
-            announce()
-            fcntl.lockf(file, fcntl.LOCK_EX)
+    """The same by fcntl(2)."""
+    lock = staticmethod(fcntl.lockf)
 
 
 class Database(Pair):

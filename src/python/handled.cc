@@ -19,8 +19,6 @@ constexpr Address kPointerAlignment = 8;
 // threads.
 constexpr std::size_t kMostComparedEntries = 8;
 
-Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
-
 // One entry of a traceback.
 struct Entry {
   Address frame = 0;               // the frame object

@@ -15,6 +15,9 @@
 
 namespace rankstacks::python {
 
+// What `size` bytes at `start` take up, as far as addresses go: what a target's memory refers to may be anything.
+inline Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
+
 using Offset = std::uint32_t;
 inline constexpr Offset kAbsent = 0xffffffff;   // this version has no such field
 

@@ -18,8 +18,6 @@ constexpr std::size_t kLongestMethodName = 16;
 constexpr Address kBuiltinMethod = 0, kBuiltinSelf = 8, kDescriptorMethod = 24;
 constexpr int kFirstWithTwoSlots = 14;
 
-Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
-
 // A frame that a statement's values lie in.
 struct Inside {
   const ThreadState* thread = nullptr;

@@ -33,8 +33,6 @@ constexpr Address kBuiltinSelf = 8;
 constexpr int kFirstParked = 13;       // 3.13: threads' ends; 3.14: locks too
 constexpr int kFirstByteLocks = 14;
 
-Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
-
 // A thread in a futex call, or one that may be.
 struct Waiting {
   ThreadState* thread = nullptr;

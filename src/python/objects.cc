@@ -45,8 +45,6 @@ void append_utf8(std::string& out, std::uint32_t c) {
   }
 }
 
-Range range_of(Address start, std::size_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
-
 }  // namespace
 
 std::size_t span_of(std::initializer_list<Offset> fields) {

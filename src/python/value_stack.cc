@@ -12,8 +12,6 @@ constexpr std::int32_t kMostSlots = 65'536;          // of variables
 constexpr std::int32_t kMostBlocks = 20;
 constexpr Address kBlockSize = 12, kBlockLevel = 8;
 
-Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
-
 // Objects/exception_handling_notes.txt: numbers of 6 bits a byte, the highest first; 0x40: more follow; 0x80: the first byte of an entry.
 class TableReader {
  public:

@@ -36,8 +36,6 @@ constexpr std::array<std::pair<std::string_view, ObjectKind>, 9> kNamedKinds = {
     {"method_descriptor", ObjectKind::kMethodDescriptor},
 }};
 
-Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
-
 }  // namespace
 
 Address object_in_slot(const Layout& layout, Address word) {

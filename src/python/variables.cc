@@ -30,8 +30,6 @@ constexpr int kFirstWithLoopsByNumber = 15;
 
 constexpr std::size_t kMaxLoopSlots = 16;   // loops further inside are not counted
 
-Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
-
 struct Slot {
   std::string name;
   std::size_t index = 0;      // of the frame's slots

@@ -8,6 +8,7 @@
 #include "analyzers/handled.h"
 #include "analyzers/messengers.h"
 #include "analyzers/python_locks.h"
+#include "analyzers/thread_waits.h"
 #include "report/frame_text.h"
 #include "report/json_words.h"
 #include "report/sanitize.h"

@@ -126,7 +126,7 @@ TEST_CASE("a rank whose main thread waits for a thread that waits for other rank
   CHECK(way_in_short(literal, analysis, 2) == expected);
 }
 
-TEST_CASE("ranks that wait for each other's threads within one process are no way out") {
+TEST_CASE("threads of one process that wait for each other are no way out of it") {
   LiteralJob literal = third_differs(Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
   RankSnapshot& rank = literal.job.ranks[1];
   rank.threads[0].joins = rank.pid + 7;

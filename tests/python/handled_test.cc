@@ -1,8 +1,7 @@
 // The exceptions that threads handle, in memory built by hand, sound and damaged, of every version.
 #include <catch2/catch.hpp>
 
-#include "debug_offsets.h"
-#include "fake_interpreter.h"
+#include "fake_versions.h"
 #include "python/handled.h"
 
 using namespace rankstacks;
@@ -12,14 +11,6 @@ using python::Handled;
 namespace {
 
 constexpr Address kNowhere = 0x7777'7777'0000;
-
-FakeInterpreter interpreter_of(int which) {
-  if (which == 13) return FakeInterpreter(kDebugOffsets_3_13_0);
-  if (which == 14) return FakeInterpreter(kDebugOffsets_3_14_10);
-  if (which == 15) return FakeInterpreter(kDebugOffsets_3_15_2);
-  if (which == 16) return FakeInterpreter(kDebugOffsets_3_14_10t);   // free-threaded
-  return FakeInterpreter(python::Version{3, which, 9, ""});
-}
 
 // One thread with one frame, which handles an exception that a function, now gone, has raised.
 struct Scene {

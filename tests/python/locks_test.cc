@@ -3,8 +3,7 @@
 
 #include <map>
 
-#include "debug_offsets.h"
-#include "fake_interpreter.h"
+#include "fake_versions.h"
 #include "python/locks.h"
 #include "python/value_stack.h"
 
@@ -16,14 +15,6 @@ namespace {
 constexpr Address kNowhere = 0x7777'7777'0000;
 constexpr std::uint64_t kWaiter = 0x7f00'0000'1000, kHolder = 0x7f00'0000'2000, kOther = 0x7f00'0000'3000;
 constexpr Tid kWaiterTid = 101, kHolderTid = 102, kOtherTid = 103;
-
-FakeInterpreter interpreter_of(int which) {
-  if (which == 13) return FakeInterpreter(kDebugOffsets_3_13_0);
-  if (which == 14) return FakeInterpreter(kDebugOffsets_3_14_10);
-  if (which == 15) return FakeInterpreter(kDebugOffsets_3_15_2);
-  if (which == 16) return FakeInterpreter(kDebugOffsets_3_14_10t);   // free-threaded
-  return FakeInterpreter(python::Version{3, which, 9, ""});
-}
 
 // A thread that waits for what its frame's value stack holds, and others.
 struct Scene {
