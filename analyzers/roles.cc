@@ -13,6 +13,7 @@
 
 #include "analyzers/activity_rules.h"
 #include "analyzers/names.h"
+#include "analyzers/role_stack.h"
 #include "known/known_programs.h"
 
 namespace rankstacks {
@@ -42,15 +43,6 @@ bool asks_for_function(RoleMatch match) { return is_one_of(match, {RoleMatch::kF
 bool asks_for_module(RoleMatch match) { return is_one_of(match, {RoleMatch::kEntryModule, RoleMatch::kPolls}); }
 
 std::string_view file_of(const Frame& frame) { return frame.file ? std::string_view(*frame.file) : std::string_view(); }
-
-// The C and C++ libraries, Abseil's and nsync's waits: what a wait consists of, never where it is.
-bool is_foreign(const Frame& frame) {
-  if (is_thread_start(frame) || is_c_library(frame.module) || is_cpp_library(frame.module)) return true;
-  if (!frame.function) return false;
-  const std::string_view name = std::string_view(*frame.function).substr(0, frame.function->find('('));
-  if (name.starts_with("absl::")) return contains(name, "synchronization_internal") || contains(name, "::CondVar::") || contains(name, "::Mutex::");
-  return name.starts_with("nsync::") || name.starts_with("std::this_thread::sleep") || name.starts_with("void std::this_thread::sleep") || contains(name, "std::condition_variable::");
-}
 
 // Of the rules that a text fulfils those that may decide, whatever stack it stands in: the first that matches in this way, of threads or of children,
 // and gives the role of an idle pool or another one. So a list is short, however many rules there are.
@@ -192,43 +184,15 @@ bool is_wait(Block block, Wait wait) {
   return false;
 }
 
-// The frames of a stack that rules ask for; ids of frames, or nothing.
-struct Stack {
-  const JobSnapshot& job;
-  const ThreadSnapshot& thread;
-  std::optional<FrameId> entry;              // outermost native frame that starts nothing
-  std::optional<FrameId> entry_function;     // the same, with a name
-  std::optional<FrameId> innermost_own;      // innermost native frame that is not foreign
-  std::optional<FrameId> python_entry;       // outermost Python frame that starts no thread
-  std::optional<FrameId> python_place;       // innermost Python frame that is no wait of the standard library
-  std::size_t own_frames = 0;
-  bool has_python = false;
-
-  Stack(const JobSnapshot& j, const ThreadSnapshot& t) : job(j), thread(t) {
-    for (const FrameId id : t.frames) {
-      const Frame& frame = job.frames[id];
-      if (frame.kind == FrameKind::kPython) {
-        has_python = true;
-        if (!python_place && !is_place(frame, Place::kWait)) python_place = id;
-        if (!is_place(frame, Place::kThreadEntry)) python_entry = id;
-      } else if (!is_thread_start(frame) && !is_c_library(frame.module) && !is_cpp_library(frame.module)) {
-        entry = id;
-        if (frame.function) entry_function = id;
-        if (is_foreign(frame)) continue;
-        if (!innermost_own) innermost_own = id;
-        ++own_frames;
-      }
-    }
-  }
-};
-
 // Finds the rules that a stack fulfils.
 class Matcher {
  public:
-  explicit Matcher(const FrameTable& frames) : frame_rules_(frames) {}
+  explicit Matcher(const FrameTable& frames) : traits_(frames), frame_rules_(frames) {}
+
+  RoleStack stack(const JobSnapshot& job, const ThreadSnapshot& thread) const { return RoleStack(job, thread, traits_); }
 
   // The first of the rules with these numbers; null: none.
-  const RoleRule* first(const Stack& stack, std::size_t begin, std::size_t end) const {
+  const RoleRule* first(const RoleStack& stack, std::size_t begin, std::size_t end) const {
     std::size_t best = end;
     const auto look_at = [&](std::optional<FrameId> id, auto holds) {
       if (!id) return;
@@ -253,22 +217,23 @@ class Matcher {
   }
 
  private:
+  FrameTraits traits_;
   FrameRules frame_rules_;
 };
 
 // Of a thread that is not the main thread of a rank.
-const RoleRule* rule_of(const JobSnapshot& job, const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot& thread) {
+const RoleRule* rule_of(const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot& thread, const RoleStack& stack) {
   const std::size_t of_threads = known_programs().thread_roles.size();
-  const Stack stack(job, thread);
   return thread.tid == rank.pid ? matcher.first(stack, of_threads, rule_count()) : matcher.first(stack, 0, of_threads);
 }
 
 Role role_of(const JobSnapshot& job, const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot* main, const ThreadSnapshot& thread) {
   const bool is_main = thread.tid == rank.pid;
   if (is_main && rank.kind != RankKind::kChild) return Role::kMain;
-  if (const RoleRule* rule = rule_of(job, matcher, rank, thread)) return rule->role;
+  const RoleStack stack = matcher.stack(job, thread);
+  if (const RoleRule* rule = rule_of(matcher, rank, thread, stack)) return rule->role;
   if (is_main) return Role::kMain;
-  if (Stack(job, thread).has_python) return Role::kPython;
+  if (stack.has_python) return Role::kPython;
   if (main == nullptr || main->name != thread.name)   // a name equal to the main thread's is inherited and says nothing
     for (const NameRule& rule : known_programs().thread_names)
       if (thread.name.starts_with(rule.prefix)) return rule.role;
@@ -287,7 +252,7 @@ bool all_own_frames_in(const JobSnapshot& job, const ThreadSnapshot& thread, std
   return any;
 }
 
-bool holds(const Stack& stack, const IdleRule& rule) {
+bool holds(const RoleStack& stack, const IdleRule& rule) {
   const Frame* place = stack.python_place ? &stack.job.frames[*stack.python_place] : nullptr;
   const Frame* own = stack.innermost_own && !stack.has_python ? &stack.job.frames[*stack.innermost_own] : nullptr;
   switch (rule.match) {
@@ -357,11 +322,12 @@ bool has_nccl(const std::vector<Role>& roles) {
 const RoleRule* role_rule_of(const JobSnapshot& job, std::size_t rank, std::size_t thread) {
   const RankSnapshot& process = job.ranks[rank];
   if (process.threads[thread].tid == process.pid && process.kind != RankKind::kChild) return nullptr;
-  return rule_of(job, Matcher(job.frames), process, process.threads[thread]);
+  const Matcher matcher(job.frames);
+  return rule_of(matcher, process, process.threads[thread], matcher.stack(job, process.threads[thread]));
 }
 
 const IdleRule* idle_rule_of(const JobSnapshot& job, const ThreadSnapshot& thread, Role role) {
-  const Stack stack(job, thread);
+  const RoleStack stack(job, thread);
   const Block block = block_of(job, thread);
   const auto& rules = known_programs().idle;
   const auto rule = std::find_if(rules.begin(), rules.end(), [&](const IdleRule& r) { return r.role == role && is_wait(block, r.wait) && holds(stack, r); });
