@@ -28,6 +28,8 @@ class WaitGraphBuilder {
       if (s.readable) graph_.of_rank_[s.rank] = thread(s.rank, leading(s));
       else if (s.ended) graph_.of_rank_[s.rank] = ended(s.rank);
     }
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r)
+      if (job_.ranks[r].kind == RankKind::kChild) children_.emplace(std::pair(job_.ranks[r].host, job_.ranks[r].pid), r);
     for (const PendingOperation& operation : operations_) graph_.operations_.push_back(add_operation(operation));
     for (const Standing& s : standings_)
       if (!s.stranger && s.readable && !s.waits()) add_rank(s);
@@ -65,6 +67,7 @@ class WaitGraphBuilder {
     return it->second;
   }
   std::size_t ended(std::size_t rank) { return add({.kind = NodeKind::kProcess, .rank = rank, .thread = {}, .missing_rank = -1, .text = "has ended"}); }
+  std::size_t process(std::size_t rank) { return add({.kind = NodeKind::kProcess, .rank = rank, .thread = {}, .missing_rank = -1, .text = ""}); }
   std::size_t missing(int number) {
     const auto [it, is_new] = missing_.try_emplace(number, graph_.nodes_.size());
     if (is_new) add({.kind = NodeKind::kMissingRank, .rank = {}, .thread = {}, .missing_rank = number, .text = fmt::format("rank {} was not seen", number)});
@@ -142,6 +145,11 @@ class WaitGraphBuilder {
     return *all_operations_;
   }
 
+  // Live, the kernel tells which child it is.
+  bool names_other_ends(const Standing& s) const {
+    const auto& call = at(s.rank, s.doing.thread).syscall;
+    return call && !call->others.empty();
+  }
   // What a rank that does not wait for others does.
   void add_rank(const Standing& s) {
     const std::size_t told = of_standing(s);
@@ -150,9 +158,9 @@ class WaitGraphBuilder {
     } else if (s.told_by_child) {
       connect(told, thread(*s.told_by_child, s.child_thread), WaitEvidence::kProcess, Certainty::kLikely);
       add_thread(*s.told_by_child, s.child_thread);
-    } else if (s.child) {
+    } else if (s.child && !names_other_ends(s)) {
       const auto main = main_of(*s.child);
-      connect(told, main ? thread(*s.child, *main) : add({.kind = NodeKind::kProcess, .rank = *s.child, .thread = {}, .missing_rank = -1, .text = ""}), WaitEvidence::kProcess, Certainty::kLikely);
+      connect(told, main ? thread(*s.child, *main) : process(*s.child), WaitEvidence::kProcess, Certainty::kLikely);
       if (main) add_thread(*s.child, *main);
     } else if (s.doing.activity == Activity::kGpuWait && s.gpu.kernel != nullptr) {
       connect(told, add({.kind = NodeKind::kKernel, .rank = s.rank, .thread = {}, .missing_rank = -1, .text = describe_kernel(*s.gpu.kernel)}), WaitEvidence::kKernel, Certainty::kLikely);
@@ -191,14 +199,43 @@ class WaitGraphBuilder {
     connect(waiting, lock, evidence, Certainty::kCertain);
     connect(lock, owner, WaitEvidence::kMemory, held);
   }
-  // Of a thread that waits for none of its process: a time, a descriptor.
+  // Of a thread that waits for none of its process: a time, a descriptor, another process.
   void add_end(std::size_t rank, std::size_t t) {
     const ThreadSnapshot& waiting = at(rank, t);
     if (thread_wait_of(job_.ranks[rank], t) || !ends_.insert({rank, t}).second) return;
+    const std::size_t from = thread(rank, t);
     if (stand_of(job_, waiting) == Stand::kSleeping)
-      connect(thread(rank, t), add({.kind = NodeKind::kTimer, .rank = rank, .thread = {}, .missing_rank = -1, .text = "a time that it has set itself"}), WaitEvidence::kSystemCall, Certainty::kCertain);
-    else if (waiting.syscall && waiting.syscall->fd_target)
-      connect(thread(rank, t), add({.kind = NodeKind::kDescriptor, .rank = rank, .thread = {}, .missing_rank = -1, .text = *waiting.syscall->fd_target}), WaitEvidence::kSystemCall, Certainty::kCertain);
+      connect(from, add({.kind = NodeKind::kTimer, .rank = rank, .thread = {}, .missing_rank = -1, .text = "a time that it has set itself"}), WaitEvidence::kSystemCall, Certainty::kCertain);
+    else if (waiting.syscall)
+      add_other_ends(rank, from, *waiting.syscall);
+  }
+  // The descriptor, and who has its other end: this rank's children, with what they wait for themselves, and processes outside of the job. That it is another rank: peer_waits.h.
+  void add_other_ends(std::size_t rank, std::size_t from, const SyscallInfo& call) {
+    if (call.fd_target) {
+      const std::size_t descriptor = add({.kind = NodeKind::kDescriptor, .rank = rank, .thread = {}, .missing_rank = -1, .text = *call.fd_target});
+      connect(from, descriptor, WaitEvidence::kSystemCall, Certainty::kCertain);
+      from = descriptor;
+    }
+    for (const OtherEnd& end : call.others) {
+      // All that hold a lock are in the way; of a pipe's ends any may come.
+      const Certainty certainty = call.others.size() == 1 || end.kind == EndKind::kLock ? Certainty::kCertain : Certainty::kPossible;
+      if (!end.command.empty()) {
+        const auto [it, is_new] = outside_.try_emplace({job_.ranks[rank].host, end.pid}, graph_.nodes_.size());
+        if (is_new) add({.kind = NodeKind::kProcess, .rank = {}, .thread = {}, .missing_rank = -1, .text = fmt::format("pid {} ({})", end.pid, end.command)});
+        connect(from, it->second, WaitEvidence::kSystemCall, certainty);
+      } else if (const auto child = child_with(rank, end.pid)) {
+        const auto main = main_of(*child);
+        connect(from, main ? thread(*child, *main) : process(*child), WaitEvidence::kSystemCall, certainty);
+        if (main) add_thread(*child, *main);
+      }
+    }
+  }
+  // Of the rank that `process` is, or is a child of.
+  std::optional<std::size_t> child_with(std::size_t process, Pid pid) const {
+    const RankSnapshot& of = job_.ranks[process];
+    const auto child = children_.find({of.host, pid});
+    if (child == children_.end()) return std::nullopt;
+    return job_.ranks[child->second].parent == (of.kind == RankKind::kChild ? of.parent : std::optional(of.pid)) ? std::optional(child->second) : std::nullopt;
   }
 
   const JobSnapshot& job_;
@@ -209,6 +246,7 @@ class WaitGraphBuilder {
   std::map<int, std::size_t> missing_;
   std::map<std::vector<std::size_t>, std::size_t> ranks_;
   std::map<std::vector<int>, std::size_t> unseen_;
+  std::map<std::pair<std::string, Pid>, std::size_t> children_, outside_;   // by host and pid: indices of ranks; nodes of processes that are none of the job's
   std::set<std::pair<std::size_t, std::size_t>> seen_, ends_;   // threads whose edges are there
   std::optional<std::size_t> all_operations_;
 };

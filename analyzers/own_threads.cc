@@ -88,6 +88,12 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
 
 namespace {
 
+bool main_threads_are_alike(const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& standing_of) {
+  return std::any_of(clusters.begin(), clusters.end(), [&](const Cluster& cluster) {
+    return cluster.role == Role::kMain && std::all_of(standing_of.begin(), standing_of.end(), [&](const auto& one) { return std::binary_search(cluster.ranks.begin(), cluster.ranks.end(), one.first); });
+  });
+}
+
 // A thread that every rank has is no background where it gets on in one of them: what it does in the others is what they do.
 void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& standing_of, Activities& activities, std::vector<Standing>& standings) {
   std::map<std::size_t, std::size_t> most_active;   // thread by rank
@@ -111,15 +117,21 @@ void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters
 
 void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<Standing>& standings) {
   std::map<std::size_t, std::size_t> standing_of;   // by rank index
+  bool some_joined = false;                         // of_awaited_thread has told for them
   for (std::size_t i = 0; i < standings.size(); ++i) {
     const Standing& s = standings[i];
     if (s.stranger || !s.readable) continue;
     const Activity activity = s.doing.activity;
     const bool told = s.doing.by_frame || (activity != Activity::kUserCode && activity != Activity::kNativeLock && activity != Activity::kUnknown);
-    if (told || job.ranks[s.rank].python_version || !waits_for_own_threads(job, job.ranks[s.rank].threads[s.doing.thread])) return;
+    const auto main = thread_with(job.ranks[s.rank], job.ranks[s.rank].pid);
+    if (told || job.ranks[s.rank].python_version || !main || !waits_for_own_threads(job, job.ranks[s.rank].threads[*main])) return;
     standing_of.emplace(s.rank, i);
+    some_joined = some_joined || s.doing.thread != *main;
   }
   if (standing_of.size() < 2) return;
+  // Main threads that stand alike join the threads of a pool one by one: which of these has the task is chance, and tells nothing of its rank.
+  if (some_joined && !main_threads_are_alike(clusters, standing_of)) return;
+  for (const auto& [rank, i] : standing_of) standings[i].doing = activities.of_rank(rank);
 
   struct Telling {
     int cluster = -1;

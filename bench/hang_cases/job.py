@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import socket
+import sys
 
 FOREVER = 100000
 FOLDER = os.environ.get("HANGS_FOLDER", ".")
@@ -36,10 +37,12 @@ def is_odd():
 
 def announce(how="asleep", name=None, pid=None):
     """`how` this process (or `pid`) will be seen to stand: asleep, polls (wakes up again and again), waits (one of the two), spins, moves (has done
-    good steps and goes on), stopped, gone. `name`: of the rank, or of a process beside the ranks."""
+    good steps and goes on), stopped, gone. `name`: of the rank, or of a process beside the ranks.
+    It will stand in the function that calls this."""
+    place = sys._getframe(1).f_code
     path = os.path.join(FOLDER, "at.%s" % (rank() if name is None else name))
     with open(path + ".new", "w", encoding="ascii") as out:
-        out.write("%d %s\n" % (pid or os.getpid(), how))
+        out.write("%d %s %s %s\n" % (pid or os.getpid(), how, place.co_name, os.path.basename(place.co_filename)))
     os.rename(path + ".new", path)
 
 

@@ -46,27 +46,35 @@ def said(report, ranks):
     return verdict["status"], {names.get(suspect["rank"], suspect["rank"]): (suspect["reason"], suspect["confidence"]) for suspect in verdict["suspects"]}
 
 
+def base_name(path):
+    return (path or "").rsplit("/", 1)[-1]
+
+
 def ends_at(report, chain, function, file):
-    """Whether the last thread of a chain stands in that function of that file: one of its frames is it."""
-    last = next((link for link in reversed(chain["links"]) if link["node"] == "thread"), None)
+    """Whether the last thread of a chain stands in that function of that file: one of its frames is it. Without a file: whether it is of the program
+    of that name."""
+    last = next((link for link in reversed(chain["links"]) if link["node"] in ("thread", "process") and link["rank"] is not None), None)
     if last is None:
         return False
     for entry in report["ranks"]:
         name = entry["rank"] if entry["kind"] == "rank" and entry["rank"] is not None else "%s:%s" % (entry["host"], entry["pid"])
-        for thread in entry["threads"] if name == last["rank"] else ():
-            if thread["tid"] == last["tid"]:
-                return any(frame.get("function") == function and (frame.get("file") or "").rsplit("/", 1)[-1] == file for frame in thread["frames"])
+        if name != last["rank"]:
+            continue
+        if file is None:
+            return base_name(entry["executable"]) == function
+        frames = [frame for thread in entry["threads"] if thread["tid"] == last["tid"] for frame in thread["frames"]]
+        return any(frame.get("function") == function and base_name(frame.get("file")) == file for frame in frames)
     return False
 
 
-def chains_end_at(report, ranks, culprits, chain_ends):
-    """Of the culprits that were found: whether all their chains end at (function, file). None: the case does not state where, or none was found."""
-    if chain_ends is None:
-        return None
+def chains_end_at(report, ranks, culprits, ends):
+    """`ends`: {rank of the case: (function, file)}. Of the culprits that were found and have an end: whether all their chains end there. None: there is
+    no such culprit."""
     names, verdict = rank_names(report, ranks), report["verdict"]
-    found = [suspect["rank"] for suspect in verdict["suspects"] if names.get(suspect["rank"], suspect["rank"]) in culprits]
+    found = {suspect["rank"]: names.get(suspect["rank"], suspect["rank"]) for suspect in verdict["suspects"]}
+    found = {name: rank for name, rank in found.items() if rank in culprits and rank in ends}
     chains = {chain["suspect"]: chain for chain in verdict.get("chains", ())}
-    return all(rank in chains and ends_at(report, chains[rank], *chain_ends) for rank in found) if found else None
+    return all(name in chains and ends_at(report, chains[name], *ends[rank]) for name, rank in found.items()) if found else None
 
 
 def place(entry):

@@ -145,14 +145,15 @@ def stands(how, looks):
 
 
 class Job:
-    """`with Job(...) as job`: job.ranks is {rank: pid} of those that announced themselves; job.pids() what the tool is given."""
+    """`with Job(...) as job`: job.ranks is {rank: pid} of those that announced themselves, job.places {rank: (function, file)} where they said that they
+    will stand; job.pids() what the tool is given."""
 
     def __init__(self, case, python, builder):
         self.case = case
         self.command = command_of(case, python, builder)
         native = builder.get("native") if case.program in ("elsewhere.py", "collectives.py", "ring.py") else ""
         self.folder = tempfile.mkdtemp(prefix="rankstacks-hang-")
-        self.processes, self.descriptors, self.announced, self.strangers = [], [], {}, []
+        self.processes, self.descriptors, self.announced, self.places, self.strangers = [], [], {}, {}, []
         try:
             self._prepare()
             environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
@@ -229,8 +230,10 @@ class Job:
         for name in self.expected():
             try:
                 with open(os.path.join(self.folder, "at." + name), encoding="ascii") as stream:
-                    pid, how = stream.read().split()
+                    pid, how, *place = stream.read().split()
                 self.announced[name] = (int(pid), how)
+                if name.isdigit() and how != "gone" and place:
+                    self.places[int(name)] = tuple(place)
             except FileNotFoundError:
                 pass
 

@@ -24,7 +24,8 @@ class Case:
     launch: str = "env"                   # ranks started with RANK and the like in their environment; "torchrun", "spawn", "own": by a launcher
     given: tuple = None                   # ranks whose pids the tool is given; None: all that are alive
     not_started: tuple = ()
-    chain_ends: tuple = None              # (function, file) in which the thread stands that all culprits' chains end at
+    chain_ends: tuple = None              # (function, file) in which the thread stands that all culprits' chains end at; (program, None): the child
+                                          # process, whose program is "" if it has ended; None: where the culprit has announced that it stands, if it has
     also: tuple = ()                      # processes beside the ranks that announce themselves: a loader worker
     strangers: bool = False               # two processes that have nothing to do with the job are given too
     cores: bool = False                   # the tool reads cores instead
@@ -67,7 +68,7 @@ LIVE = [
     # One rank is elsewhere, the others wait in a collective.
     gloo("loader-main", "loader ddp", culprit(r2="data-loading"), newer=True),
     gloo("loader-worker", "loader-worker ddp", culprit(r2="data-loading"), also=("worker",), chain_ends=("fetch", "elsewhere.py"), newer=True),
-    gloo("loader-worker-remote", "loader-worker-remote", culprit(r0="data-loading"), odd=(0,), also=("worker",)),
+    gloo("loader-worker-remote", "loader-worker-remote", culprit(r0="data-loading"), odd=(0,), also=("worker",), chain_ends=("fetch", "elsewhere.py")),
     gloo("checkpoint-save", "save barrier", culprit(r0="checkpoint-io"), odd=(0,), newer=True),
     gloo("checkpoint-load", "load objects", culprit(r3="checkpoint-io"), odd=(3,)),
     gloo("file-lock", "file-lock", culprit(r1="file-io"), odd=(1,)),
@@ -75,7 +76,7 @@ LIVE = [
     gloo("file-open", "read-config barrier", culprit(r2="file-io")),
     gloo("socket-receive", "receive ddp", culprit(r2="network-io"), newer=True),
     gloo("http-download", "download", culprit(r3="network-io"), odd=(3,)),
-    gloo("future-of-socket", "future", culprit(r2="network-io")),
+    gloo("future-of-socket", "future", culprit(r2="network-io"), chain_ends=("_worker", "thread.py")),
     gloo("sleep", "sleep ddp", culprit(r2="user-code"), chain_ends=("sleep", "elsewhere.py"), newer=True),
     gloo("busy-wait", "busy-wait", culprit(r1="user-code"), odd=(1,)),
     gloo("native-loop", "native-loop", culprit(r2="user-code"), chain_ends=("simulate_particles", "native.c"), newer=True),
@@ -84,30 +85,30 @@ LIVE = [
     gloo("python-locks", "python-locks", culprit(r2="python-lock"), newer=True),
     gloo("reporter-lock", "reporter", culprit(r1="python-lock"), odd=(1,), chain_ends=("write_report", "elsewhere.py"), newer=True),
     gloo("native-locks", "native-locks barrier", culprit(r1="native-lock"), odd=(1,)),
-    gloo("subprocess", "subprocess", culprit(r2="subprocess"), newer=True),
-    gloo("shell", "shell objects", culprit(r0="subprocess"), odd=(0,)),
+    gloo("subprocess", "subprocess", culprit(r2="subprocess"), chain_ends=("sleep", None), newer=True),
+    gloo("shell", "shell objects", culprit(r0="subprocess"), odd=(0,), chain_ends=("sleep", None)),
     gloo("pdb", "debugger ddp", culprit(r2="debugger"), newer=True),
     gloo("input", "input", culprit(r0="debugger"), odd=(0,)),
     gloo("stopped", "stop ddp", culprit(r2="stopped")),
     gloo("build-lock", "baton barrier", culprit(r2="compiling")),
-    gloo("build-extension", "extension", culprit(r1="compiling"), odd=(1,), also=("compiler",)),
+    gloo("build-extension", "extension", culprit(r1="compiling"), odd=(1,), also=("compiler",), chain_ends=("sleep", None)),
     gloo("collector", "collector", culprit(r2="garbage-collection"), newer=True),
     gloo("collector-busy", "collector-busy barrier", culprit(r0="garbage-collection"), odd=(0,)),
-    gloo("exception-atexit", "atexit ddp", culprit(r2="exception")),
-    gloo("exception-hook", "excepthook", culprit(r1="exception"), odd=(1,), newer=True),
-    gloo("exception-thread", "thread-at-exit", culprit(r2="exception")),
-    gloo("dead-worker", "dead-worker", culprit(r2="worker-dead"), also=("worker",), newer=True),
+    gloo("exception-atexit", "atexit ddp", culprit(r2="exception"), chain_ends=()),            # no function is left
+    gloo("exception-hook", "excepthook", culprit(r1="exception"), odd=(1,), chain_ends=("upload_log", "elsewhere.py"), newer=True),
+    gloo("exception-thread", "thread-at-exit", culprit(r2="exception"), chain_ends=("run", "threading.py")),
+    gloo("dead-worker", "dead-worker", culprit(r2="worker-dead"), also=("worker",), chain_ends=("", None), newer=True),
     gloo("exception-finally", "finally", culprit(r2="exception"), newer=True),
     gloo("exception-handler", "handler", culprit(r1="exception"), odd=(1,)),
-    gloo("exception-last-collective", "last-collective", culprit(r2="exception"), newer=True),
-    gloo("async-client", "async-client", culprit(r2="network-io"), newer=True),
+    gloo("exception-last-collective", "last-collective", culprit(r2="exception"), chain_ends=("barrier", "distributed_c10d.py"), newer=True),
+    gloo("async-client", "async-client", culprit(r2="network-io"), chain_ends=("await_server", "elsewhere.py"), newer=True),
     # Its threads wait for a lock, whose owner is in the rank's own native code.
     gloo("fan-out-lock", "fan-out", culprit(r2=("native-lock", "user-code")), chain_ends=("keep_table", "native.c"), newer=True),
     gloo("native-engine", "native-engine", culprit(r2="file-io"), chain_ends=("read_tile", "native.c")),
     gloo("two-culprits", "two-ways", culprit(r1="user-code", r2="network-io"), odd=(1, 2)),
     gloo("three-of-four", "loader ddp", culprit(r1="data-loading", r2="data-loading", r3="data-loading"), odd=(1, 2, 3)),
     gloo("torchrun-sleep", "sleep", culprit(r2="user-code"), launch="torchrun", newer=True),
-    gloo("torchrun-loader", "loader-worker ddp", culprit(r1="data-loading"), odd=(1,), launch="torchrun", also=("worker",)),
+    gloo("torchrun-loader", "loader-worker ddp", culprit(r1="data-loading"), odd=(1,), launch="torchrun", also=("worker",), chain_ends=("fetch", "elsewhere.py")),
     gloo("spawn-lock", "python-locks", culprit(r2="python-lock"), launch="spawn", newer=True),
     gloo("spawn-socket", "receive barrier", culprit(r0="network-io"), odd=(0,), launch="spawn"),
     # Its threads wait for each other's end; the last is in the rank's own native code.
@@ -144,7 +145,7 @@ LIVE = [
     at_odds("store-key", "store-key", culprit(r2="store-wait"), newer=True),
     at_odds("store-key-of-a-rank", "store-key-of-a-rank", culprit(r2="user-code"), chain_ends=("build_vocabulary", "collectives.py"), newer=True),
     at_odds("new-group-alone", "new-group", culprit(r1="store-wait"), odd=(1,), newer=True),
-    at_odds("late-start", "late-start", culprit(r2="subprocess")),
+    at_odds("late-start", "late-start", culprit(r2="subprocess"), chain_ends=("sleep", None)),
     at_odds("resumed-earlier", "resumed-earlier", culprit(r1="behind"), odd=(1,), newer=True),
     at_odds("uneven-inputs", "uneven-inputs", culprit(r2="collective-mismatch")),
     # Another pass of the same loop.
@@ -163,19 +164,19 @@ LIVE = [
     plain("plain-lock-holder", "lock-holder", culprit(r3="user-code"), odd=(3,), chain_ends=("tokenize", "plain.py")),
     plain("plain-file-lock", "file-lock", culprit(r0="file-io"), odd=(0,)),
     # MPI. Ranks that wait spin.
-    mpi("mpich-loop", "mpich", "loop", culprit(r2="user-code")),
-    mpi("mpich-receive", "mpich", "receive", culprit(r0="unmatched-p2p"), odd=(0,)),
-    mpi("mpich-file-8", "mpich", "file", culprit(r5="file-io"), ranks=8, odd=(5,)),
-    mpi("openmpi-lock", "openmpi", "lock", culprit(r1="native-lock"), odd=(1,)),
+    mpi("mpich-loop", "mpich", "loop", culprit(r2="user-code"), chain_ends=("compute_forces", "mpi.c")),
+    mpi("mpich-receive", "mpich", "receive", culprit(r0="unmatched-p2p"), odd=(0,), chain_ends=("receive_from", "mpi.c")),
+    mpi("mpich-file-8", "mpich", "file", culprit(r5="file-io"), ranks=8, odd=(5,), chain_ends=("read_input_deck", "mpi.c")),
+    mpi("openmpi-lock", "openmpi", "lock", culprit(r1="native-lock"), odd=(1,), chain_ends=("refine_mesh", "mpi.c")),
     mpi("openmpi-broadcast", "openmpi", "broadcast", culprit(r3="collective-mismatch"), odd=(3,)),
-    mpi("openmpi-exchange", "openmpi", "exchange", culprit(r0="unmatched-p2p", r1="unmatched-p2p")),
+    mpi("openmpi-exchange", "openmpi", "exchange", culprit(r0="unmatched-p2p", r1="unmatched-p2p"), chain_ends=("receive_from", "mpi.c")),
     mpi("mpi4py-sleep", "mpi_job.py", "sleep", culprit(r2="user-code")),
     mpi("mpi4py-receive", "mpi_job.py", "receive", culprit(r1="unmatched-p2p"), odd=(1,)),
     # A communication library of the job's own.
     Case("ring-compute", "ring.py", ("compute",), culprit(r2="user-code"), chain_ends=("simulate_particles", "native.c"), quick=True),
     Case("ring-sleep", "ring.py", ("sleep",), culprit(r1="user-code"), odd=(1,), chain_ends=("sleep", "ring.py"), quick=True),
     # A C++ framework that nobody knows. Its loader is its own native code.
-    Case("framework", "framework", (), culprit(r2=("data-loading", "user-code")), quick=True),
+    Case("framework", "framework", (), culprit(r2=("data-loading", "user-code")), chain_ends=("flow::data::LoadBatch(bool)", "framework.cc"), quick=True),
     # Nobody is to blame.
     moving("healthy-training", "training", newer=True),
     moving("healthy-slow-steps", "slow-steps"),

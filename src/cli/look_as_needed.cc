@@ -40,9 +40,9 @@ bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis) {
 
 // Ranks at work, and nobody seen to get on: a few looks hit the same place by chance.
 bool is_left_open(const JobSnapshot& job, const Analysis& analysis) {
-  if (analysis.verdict.status == VerdictStatus::kSymmetric) return some_own_thread_wakes(job, analysis);
-  if (analysis.verdict.status != VerdictStatus::kUndecided) return false;
-  return std::any_of(analysis.activities.begin(), analysis.activities.end(), [&](const std::optional<RankActivity>& activity) {
+  if (analysis.verdict.status != VerdictStatus::kSymmetric && analysis.verdict.status != VerdictStatus::kUndecided) return false;
+  if (some_own_thread_wakes(job, analysis)) return true;
+  return analysis.verdict.status == VerdictStatus::kUndecided && std::any_of(analysis.activities.begin(), analysis.activities.end(), [&](const std::optional<RankActivity>& activity) {
     return activity && (activity->moves.value_or(false) || job.ranks[activity->evidence.rank].threads[activity->evidence.thread].state == 'R');
   });
 }

@@ -274,4 +274,15 @@ TEST_CASE("a program of its own, whose main threads all join a pool: the threads
                                                         : Stack{libc("usleep"), nat("flow::Poller::WaitFor(long)", "/home/u/flow"), nat("flow::Pool::Work()", "/home/u/flow")});
   }
   CHECK(accused(literal) == Accused{{2, "data-loading"}});
+  SECTION("whichever of the pool's threads the main threads join at this moment") {
+    literal.job.ranks[3].threads[0].joins = literal.job.ranks[3].threads[6].tid;
+    CHECK(accused(literal) == Accused{{2, "data-loading"}});
+    literal.job.ranks[0].threads[0].joins = literal.job.ranks[0].threads[1].tid;
+    CHECK(accused(literal) == Accused{{2, "data-loading"}});
+  }
+  SECTION("and where all have the same threads, no rank differs") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads.back().frames = literal.job.ranks[0].threads.back().frames;
+    literal.job.ranks[3].threads[0].joins = literal.job.ranks[3].threads[6].tid;
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
+  }
 }

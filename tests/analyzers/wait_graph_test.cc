@@ -90,6 +90,37 @@ TEST_CASE("a chain ends where the suspect's own wait ends") {
   }
 }
 
+TEST_CASE("a chain goes on to who has the other end") {
+  LiteralJob literal = third_differs(Stack{libc("read"), py("build", "/home/u/build.py", 9)} + in_main(20));
+  const auto blocked = [&](EndKind kind, std::vector<std::pair<Pid, std::string>> ends) {
+    ThreadSnapshot& main = literal.job.ranks[1].threads[0];
+    main.syscall = call("read", 5, "pipe:[77]");
+    for (auto& [pid, command] : ends) main.syscall->others.push_back({pid, kind, command});
+  };
+  const Pid pid = literal.job.ranks[1].pid;
+  const std::string begin = fmt::format("thread 0:{} -frame-> operation -others-> thread 1:{} -system-call-> descriptor", literal.job.ranks[0].pid, pid);
+  SECTION("a child, and what that waits for") {
+    RankSnapshot& child = literal.child(pid, {libc("wait4")});
+    child.threads[0].syscall = call("wait4");
+    const Pid grandchild = literal.child(pid, {libc("clock_nanosleep")}).pid;
+    literal.job.ranks[3].threads[0].syscall->others.push_back({grandchild, EndKind::kChild, ""});
+    blocked(EndKind::kPipe, {{literal.job.ranks[3].pid, ""}, {grandchild, ""}});
+    CHECK(chain_in_short(literal, analyze(literal.job)) ==
+          begin + fmt::format(" -system-call-> thread 3:{} -system-call-> thread 4:{} -system-call-> timer", literal.job.ranks[3].pid, grandchild));
+  }
+  SECTION("a process outside of the job") {
+    blocked(EndKind::kPipe, {{4711, "tee train.log"}});
+    const Analysis analysis = analyze(literal.job);
+    CHECK(chain_in_short(literal, analysis) == begin + " -system-call-> process");
+    CHECK(analysis.waits.nodes()[analysis.verdict.chains.at(0).links.back().node].text == "pid 4711 (tee train.log)");
+  }
+  SECTION("a child of another rank is none of its own") {
+    const Pid others = literal.child(literal.job.ranks[2].pid, {libc("clock_nanosleep")}).pid;
+    blocked(EndKind::kPipe, {{others, ""}});
+    CHECK(chain_in_short(literal, analyze(literal.job)).find("descriptor -") == std::string::npos);
+  }
+}
+
 TEST_CASE("a rank whose main thread waits for a thread that waits for other ranks is innocent") {
   // Rank 0 waits in its main thread; rank 2 by a thread of its own, which holds what its main thread waits for; rank 1 sleeps.
   LiteralJob literal;
