@@ -99,6 +99,33 @@ std::optional<Pid> find_child(Pid parent, Pid number, const Deadline& deadline) 
   return std::nullopt;
 }
 
+// Those that have not ended. By the kernel's own lists, of each thread that has made some (since Linux 3.5; CONFIG_PROC_CHILDREN), or where it has none by all processes.
+std::set<Pid> children_of(Pid parent, const Deadline& deadline) {
+  std::set<Pid> children;
+  const auto add = [&](Pid pid) {
+    const auto stat = proc::stat_of(pid);
+    if (stat && stat->parent == parent && !stat->ends()) children.insert(pid);
+  };
+  bool listed = false;
+  for (const Tid tid : proc::tasks_of(parent)) {
+    if (deadline.passed()) return children;
+    const auto list = proc::read_file(fmt::format("/proc/{}/task/{}/children", parent, tid));
+    listed = listed || list.has_value();
+    for (const char *at = list ? list->data() : nullptr, *end = list ? at + list->size() : nullptr; at != end;) {
+      Pid pid = 0;
+      const auto [next, error] = std::from_chars(at, end, pid);
+      if (error == std::errc()) add(pid);
+      at = next == end ? end : next + 1;
+    }
+  }
+  if (listed) return children;
+  for (const Pid pid : proc::processes()) {
+    if (deadline.passed()) break;
+    add(pid);
+  }
+  return children;
+}
+
 std::optional<std::uint64_t> socket_inode(std::string_view link) {
   constexpr std::string_view kPrefix = "socket:[";
   std::uint64_t inode = 0;
@@ -120,6 +147,10 @@ class Seeker {
       case What::kChild:
         sought.kind = EndKind::kChild;
         if (const auto child = find_child(thread.pid, awaited.child, deadline_)) sought.known.insert(*child);
+        break;
+      case What::kAnyChild:
+        sought.kind = EndKind::kChild;
+        sought.known = children_of(thread.pid, deadline_);
         break;
       case What::kFlock: seek_lock(thread, FileLock::Kind::kFlock, sought); break;
       case What::kRecordLock: seek_lock(thread, FileLock::Kind::kRecord, sought); break;

@@ -67,11 +67,12 @@ std::optional<Awaited> with_descriptor(What what, int fd) {
   return fd >= 0 ? std::optional(Awaited{.what = what, .fd = fd}) : std::nullopt;
 }
 
-// wait4(2), waitid(2): one child by its number, or by a pidfd, which can be read when it has ended.
+// wait4(2), waitid(2): one child by its number, or by a pidfd, which can be read when it has ended; or any.
 std::optional<Awaited> awaited_child(int number, const Registers& r) {
   constexpr std::uint64_t kByDescriptor = 3;   // P_PIDFD, include/uapi/linux/wait.h
   const int id = static_cast<int>(number == __NR_wait4 ? r[kRdi] : r[kRsi]);
   if (number == __NR_waitid && r[kRdi] == kByDescriptor) return with_descriptor(What::kInput, id);
+  if (number == __NR_waitid ? r[kRdi] == P_ALL : id == -1) return Awaited{.what = What::kAnyChild};
   if ((number == __NR_waitid && r[kRdi] != P_PID) || id <= 0) return std::nullopt;
   return Awaited{.what = What::kChild, .child = id};
 }

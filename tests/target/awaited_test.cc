@@ -51,12 +51,18 @@ TEST_CASE("waits for one child") {
   const Call call;
   CHECK(call.with(__NR_wait4, 17)->child == 17);
   CHECK(call.with(__NR_wait4, 17)->what == What::kChild);
-  CHECK_FALSE(call.with(__NR_wait4, static_cast<std::uint64_t>(-1)));
-  CHECK_FALSE(call.with(__NR_wait4, 0xffffffffu));
   CHECK_FALSE(call.with(__NR_wait4, 0));
+  CHECK_FALSE(call.with(__NR_wait4, static_cast<std::uint64_t>(-17)));   // of a process group
+  CHECK_FALSE(call.with(__NR_waitid, P_PGID, 17));
   CHECK(call.with(__NR_waitid, P_PID, 17)->child == 17);
-  CHECK_FALSE(call.with(__NR_waitid, P_ALL, 17));
   CHECK((call.with(__NR_waitid, 3, 9)->what == What::kInput && call.with(__NR_waitid, 3, 9)->fd == 9));
+}
+
+TEST_CASE("waits for any child") {
+  const Call call;
+  CHECK(call.with(__NR_wait4, static_cast<std::uint64_t>(-1))->what == What::kAnyChild);
+  CHECK(call.with(__NR_wait4, 0xffffffffu)->what == What::kAnyChild);
+  CHECK(call.with(__NR_waitid, P_ALL, 17)->what == What::kAnyChild);
 }
 
 TEST_CASE("poll() of one descriptor") {
