@@ -49,6 +49,7 @@ class Explanation {
       }
     if (sides_.size() == 1 && !split_by_counter()) return std::nullopt;
     if (auto found = by_exception()) return with_reference(std::move(*found), kAllRanks);
+    if (auto found = circle_of_peers()) return with_reference(std::move(*found), kAllRanks);
     if (auto found = unmatched()) return with_reference(std::move(*found), guessed_ ? kInferredFromStacks : kFromGroups);
     if (auto found = circle_of_groups()) return with_reference(std::move(*found), kFromGroups);
     if (any_side(Activity::kPeerWait)) return Deadlock{{}, "some of them for a lock or a queue between processes: who holds or fills it is not in these frames", false, ""};
@@ -181,6 +182,23 @@ class Explanation {
       }
     if (ending.empty() || ending.size() * 2 > all) return std::nullopt;
     return accuse(ending, Reason::kException, kByPlace);
+  }
+
+  // Each waits for what the next one holds, or for what it should send: two ranks that take the locks of two files in opposite order, two that both receive.
+  std::optional<Deadlock> circle_of_peers() const {
+    std::vector<Blame> circle;
+    std::vector<std::size_t> members;
+    for (std::size_t o = 0; o < operations_.size(); ++o) {
+      const std::size_t i = operations_[o].members.front();   // a rank whose peer is known is an operation of its own
+      if (!standings_[i].peer_process || !facts_.waits.in_cycle(o)) continue;
+      members.push_back(i);
+      circle.push_back({i, standings_[i].doing.operation.kind == OperationKind::kProcessLock ? Reason::kFileIo : Reason::kUnmatchedP2p, kPartnersKnown});
+    }
+    if (circle.empty()) return std::nullopt;
+    Deadlock found = accuse(members, Reason::kFileIo, kPartnersKnown);
+    std::sort(circle.begin(), circle.end(), [](const Blame& a, const Blame& b) { return a.standing < b.standing; });
+    found.suspects = std::move(circle);
+    return found;
   }
 
   std::optional<Deadlock> unmatched() {

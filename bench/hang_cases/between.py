@@ -16,7 +16,7 @@ from multiprocessing.managers import BaseManager
 from job import FOLDER, FOREVER, announce, connect, end_with_parent, is_odd, rank
 
 GOOD_STEPS = 3
-LOCK, DATABASE, FIFO, SOCKET = (os.path.join(FOLDER, name) for name in ("dataset.lock", "trials.db", "batches", "server.sock"))
+LOCK, OTHER_LOCK, DATABASE, FIFO, SOCKET = (os.path.join(FOLDER, name) for name in ("dataset.lock", "index.lock", "trials.db", "batches", "server.sock"))
 LONG = 1e6
 
 
@@ -31,9 +31,12 @@ def aggregate_gradients():
 
 
 class Pair:
-    """`prepare` comes before the two meet at a barrier, `hold` and `want` after it."""
+    """`prepare` and rank 0's `prepare_too` come before the two meet at a barrier, `hold` and `want` after it."""
 
     def prepare(self):
+        pass
+
+    def prepare_too(self):
         pass
 
     def want(self):
@@ -53,6 +56,19 @@ class Flock(Pair):
 
     def want(self):
         with open(LOCK, "w", encoding="ascii") as file:
+            announce()
+            self.lock(file, fcntl.LOCK_EX)
+
+
+class CrossedFlocks(Flock):
+    """Each has the lock of a shard, and wants the other's."""
+
+    def prepare_too(self):
+        self.file = open(OTHER_LOCK, "w", encoding="ascii")  # pylint: disable=consider-using-with
+        self.lock(self.file, fcntl.LOCK_EX)
+
+    def hold(self):
+        with open(OTHER_LOCK, "w", encoding="ascii") as file:
             announce()
             self.lock(file, fcntl.LOCK_EX)
 
@@ -160,7 +176,7 @@ class NamedQueue(Pair):
         batches.get()
 
 
-CASES = {"flock": Flock(), "record-lock": RecordLock(), "database-rollback": Database("delete"), "database-wal": Database("wal"), "fifo": Fifo(),
+CASES = {"flock": Flock(), "crossed-flocks": CrossedFlocks(), "record-lock": RecordLock(), "database-rollback": Database("delete"), "database-wal": Database("wal"), "fifo": Fifo(),
          "unix-server": UnixServer(), "tcp-server": TcpServer(), "named-queue": NamedQueue()}
 
 
@@ -173,6 +189,8 @@ def main():
         dist.all_reduce(gradients)
     if is_odd():
         pair.prepare()
+    if rank() == 0:
+        pair.prepare_too()
     dist.barrier()
     if is_odd():
         pair.hold()

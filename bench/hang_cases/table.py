@@ -118,6 +118,7 @@ LIVE = [
     gloo("loader-worker-asleep", "loader-worker-asleep", culprit(r2="data-loading"), also=("worker",), chain_ends=("augment", "elsewhere.py"), newer=True),
     # A rank waits for another one outside of torch.
     between("flock-of-a-rank", "flock", newer=True),
+    Case("crossed-flocks", "between.py", ("crossed-flocks",), culprit(r0="file-io", r1="file-io"), odd=(1,)),
     between("record-lock-of-a-rank", "record-lock"),
     between("database-of-a-rank", "database-rollback", newer=True),
     between("database-of-a-rank-wal", "database-wal"),

@@ -61,6 +61,22 @@ TEST_CASE("a file lock that a rank holds") {
   CHECK(accused(literal) == Accused{{3, "user-code"}});
 }
 
+TEST_CASE("ranks that wait for each other are all to blame, and nobody who waits for them") {
+  LiteralJob literal;
+  for (int r = 0; r < 5; ++r) literal.rank(r, 5, r < 2 ? waits_in_all_reduce() : Stack{libc("x"), py("take", "/home/u/cache.py", r)} + in_main(12));
+  auto& ranks = literal.job.ranks;
+  SECTION("by locks of files") {
+    blocked(ranks[2], {pid_of(3)}, "flock", EndKind::kLock);
+    blocked(ranks[3], {pid_of(2)}, "flock", EndKind::kLock);
+    blocked(ranks[4], {pid_of(3)}, "flock", EndKind::kLock);   // it wants what one of them has
+    CHECK(accused(literal) == Accused{{2, "file-io"}, {3, "file-io"}});
+  }
+  SECTION("by messages") {
+    for (int r = 2; r < 5; ++r) blocked(ranks[r], {pid_of(r == 4 ? 2 : r + 1)});
+    CHECK(accused(literal) == Accused{{2, "unmatched-p2p"}, {3, "unmatched-p2p"}, {4, "unmatched-p2p"}});
+  }
+}
+
 TEST_CASE("a database that a rank has locked") {
   const std::string sqlite = "/usr/lib/libsqlite3.so.0.8.6";
   LiteralJob literal;
