@@ -257,7 +257,7 @@ Doing Activities::of_rank(std::size_t rank) {
     if (joined != 0 && r.threads[t].tid != joined) continue;
     if (t == main || (by_autograd ? role != Role::kAutograd : role != Role::kPython && role != Role::kCheckpoint && role != Role::kDataLoader)) continue;
     const Doing other = of_thread(rank, t);
-    // Of an event loop what its pool runs may be awaited. Threads beside it have work of their own: standing.cc compares them, and where it cannot, a
+    // Of an event loop what its pool runs may be awaited. Threads beside it have work of their own: rank_state.cc compares them, and where it cannot, a
     // collective in one tells.
     if (in_event_loop && !runs_pool_task(job_, r.threads[t])) {
       if (other.activity == Activity::kCollective && !beside) beside = other;

@@ -14,11 +14,11 @@ Analysis analyze(const JobSnapshot& job) {
   for (std::size_t r = 0; r < job.ranks.size(); ++r) analysis.cluster_of[r].assign(job.ranks[r].threads.size(), -1);
   for (const Cluster& cluster : analysis.clusters)
     for (const auto& [rank, thread] : cluster.members) analysis.cluster_of[rank][thread] = cluster.id;
-  const std::vector<Standing> standings = standings_of(job, analysis.roles, analysis.clusters);
-  analysis.activities = activities_of(job, standings);
-  const std::vector<PendingOperation> operations = pending_operations(job, standings);
-  analysis.waits = WaitGraph(job, standings, operations);
-  const Facts facts{job, analysis.roles, standings, operations, analysis.waits};
+  const std::vector<RankState> states = states_of(job, analysis.roles, analysis.clusters);
+  analysis.activities = activities_of(job, states);
+  const std::vector<PendingOperation> operations = pending_operations(job, states);
+  analysis.waits = WaitGraph(job, states, operations);
+  const Facts facts{job, analysis.roles, states, operations, analysis.waits};
   analysis.verdict = judge(facts);
   analysis.verdict.chains = chains_of(analysis.waits, analysis.verdict.suspects);
   if (analysis.verdict.status == VerdictStatus::kUndecided) analysis.verdict.candidates = candidates_of(facts);

@@ -8,7 +8,7 @@
 #include "analyzers/pending_operations.h"
 #include "analyzers/place.h"
 #include "analyzers/python_locks.h"
-#include "analyzers/standing.h"
+#include "analyzers/rank_state.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/wait_graph.h"
 #include "model/rank_set.h"
@@ -17,22 +17,22 @@ namespace rankstacks {
 
 class WaitGraphBuilder {
  public:
-  WaitGraphBuilder(const JobSnapshot& job, const std::vector<Standing>& standings, const std::vector<PendingOperation>& operations, WaitGraph& graph)
-      : job_(job), standings_(standings), operations_(operations), graph_(graph) {}
+  WaitGraphBuilder(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<PendingOperation>& operations, WaitGraph& graph)
+      : job_(job), states_(states), operations_(operations), graph_(graph) {}
 
   void build() {
     graph_.of_rank_.resize(job_.ranks.size());
     graph_.operation_of_.resize(job_.ranks.size());
-    for (const Standing& s : standings_) {
-      if (s.stranger) continue;
+    for (const RankState& s : states_) {
+      if (s.unrelated) continue;
       if (s.readable) graph_.of_rank_[s.rank] = thread(s.rank, leading(s));
       else if (s.ended) graph_.of_rank_[s.rank] = ended(s.rank);
     }
     for (std::size_t r = 0; r < job_.ranks.size(); ++r)
       if (job_.ranks[r].kind == RankKind::kChild) children_.emplace(std::pair(job_.ranks[r].host, job_.ranks[r].pid), r);
     for (const PendingOperation& operation : operations_) graph_.operations_.push_back(add_operation(operation));
-    for (const Standing& s : standings_)
-      if (!s.stranger && s.readable && !s.waits()) add_rank(s);
+    for (const RankState& s : states_)
+      if (!s.unrelated && s.readable && !s.waits()) add_rank(s);
     for (std::size_t o = 0; o < operations_.size(); ++o) add_needs(operations_[o], graph_.operations_[o]);
     graph_.index();
   }
@@ -51,7 +51,7 @@ class WaitGraphBuilder {
   const ThreadSnapshot& at(std::size_t rank, std::size_t thread) const { return job_.ranks[rank].threads[thread]; }
   std::optional<std::size_t> main_of(std::size_t rank) const { return thread_with(job_.ranks[rank], job_.ranks[rank].pid); }
   // The thread that tells for the rank, or its main thread, where that only waits for the one that tells.
-  std::size_t leading(const Standing& s) {
+  std::size_t leading(const RankState& s) {
     if (s.by_own_thread) return s.doing.thread;
     return main_of(s.rank).value_or(s.doing.thread);
   }
@@ -82,20 +82,20 @@ class WaitGraphBuilder {
 
   // All members wait in it, each by its thread.
   std::size_t add_operation(const PendingOperation& waiting) {
-    const Standing& first = standings_[waiting.members.front()];
+    const RankState& first = states_[waiting.members.front()];
     const auto world = static_cast<std::size_t>(job_.ranks[first.rank].world_size.value_or(0));
     const std::size_t node = add({.kind = NodeKind::kOperation, .rank = {}, .thread = {}, .missing_rank = -1, .text = describe_wait(first, world)});
     for (const std::size_t i : waiting.members) {
-      const Standing& s = standings_[i];
+      const RankState& s = states_[i];
       const WaitEvidence evidence = s.told_by_gpu ? WaitEvidence::kKernel : s.peer_process ? WaitEvidence::kSystemCall : s.inferred ? WaitEvidence::kOthers : WaitEvidence::kFrame;
       const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective ? Certainty::kPossible : s.doing.by_frame || s.told_by_gpu || s.peer_process ? Certainty::kCertain : Certainty::kLikely;
-      connect(of_standing(s), node, evidence, certainty);
+      connect(of_state(s), node, evidence, certainty);
       graph_.operation_of_[s.rank] = node;
     }
     return node;
   }
   // With the edges from its main thread where another one tells.
-  std::size_t of_standing(const Standing& s) {
+  std::size_t of_state(const RankState& s) {
     const std::size_t lead = leading(s), told = s.doing.thread;
     const std::size_t node = thread(s.rank, told);
     if (lead == told) return node;
@@ -108,7 +108,7 @@ class WaitGraphBuilder {
   }
 
   void add_needs(const PendingOperation& waiting, std::size_t node) {
-    const WaitEvidence evidence = standings_[waiting.members.front()].peer_process ? WaitEvidence::kSystemCall : waiting.certain ? WaitEvidence::kGroup : WaitEvidence::kOthers;
+    const WaitEvidence evidence = states_[waiting.members.front()].peer_process ? WaitEvidence::kSystemCall : waiting.certain ? WaitEvidence::kGroup : WaitEvidence::kOthers;
     const Certainty certainty = waiting.certain ? Certainty::kCertain : Certainty::kLikely;
     // Of a job on many machines most ranks were not looked at.
     constexpr std::size_t kMaxMissing = 64;
@@ -125,7 +125,7 @@ class WaitGraphBuilder {
       const auto [it, is_new] = ranks_.try_emplace(waiting.elsewhere, graph_.nodes_.size());
       if (is_new) {
         std::vector<std::size_t> ranks;
-        for (const std::size_t i : waiting.elsewhere) ranks.push_back(standings_[i].rank);
+        for (const std::size_t i : waiting.elsewhere) ranks.push_back(states_[i].rank);
         add({.kind = NodeKind::kRanks, .rank = {}, .thread = {}, .missing_rank = -1, .text = name_ranks(job_, ranks)});
       }
       connect(node, it->second, evidence, certainty);
@@ -133,7 +133,7 @@ class WaitGraphBuilder {
       from = it->second;
     }
     for (const std::size_t i : waiting.elsewhere)
-      if (const auto to = graph_.of_rank_[standings_[i].rank]) connect(from, *to, evidence, certainty);
+      if (const auto to = graph_.of_rank_[states_[i].rank]) connect(from, *to, evidence, certainty);
   }
 
   // Instead of an edge to each, where there are too many of them.
@@ -146,13 +146,13 @@ class WaitGraphBuilder {
   }
 
   // Live, the kernel tells which child it is.
-  bool names_other_ends(const Standing& s) const {
+  bool names_other_ends(const RankState& s) const {
     const auto& call = at(s.rank, s.doing.thread).syscall;
     return call && !call->others.empty();
   }
   // What a rank that does not wait for others does.
-  void add_rank(const Standing& s) {
-    const std::size_t told = of_standing(s);
+  void add_rank(const RankState& s) {
+    const std::size_t told = of_state(s);
     if (s.dead_child) {
       connect(told, ended(*s.dead_child), WaitEvidence::kProcess, Certainty::kCertain);
     } else if (s.told_by_child) {
@@ -239,7 +239,7 @@ class WaitGraphBuilder {
   }
 
   const JobSnapshot& job_;
-  const std::vector<Standing>& standings_;
+  const std::vector<RankState>& states_;
   const std::vector<PendingOperation>& operations_;
   WaitGraph& graph_;
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> threads_;
@@ -251,8 +251,8 @@ class WaitGraphBuilder {
   std::optional<std::size_t> all_operations_;
 };
 
-WaitGraph::WaitGraph(const JobSnapshot& job, const std::vector<Standing>& standings, const std::vector<PendingOperation>& operations) {
-  WaitGraphBuilder(job, standings, operations, *this).build();
+WaitGraph::WaitGraph(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<PendingOperation>& operations) {
+  WaitGraphBuilder(job, states, operations, *this).build();
 }
 
 }  // namespace rankstacks

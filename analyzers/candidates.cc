@@ -11,12 +11,12 @@
 namespace rankstacks {
 namespace {
 
-Reason reason_for(const Standing& s) {
+Reason reason_for(const RankState& s) {
   if (s.dead_child) return Reason::kWorkerDead;
   return s.readable ? reason_of(s.doing.activity) : Reason::kNone;
 }
 
-std::string would_decide(const JobSnapshot& job, const Standing& s) {
+std::string would_decide(const JobSnapshot& job, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   if (s.gpu_only) return "the core of its process";
   if (!s.readable) return "its stacks: see what its problems say";
@@ -31,28 +31,28 @@ std::string would_decide(const JobSnapshot& job, const Standing& s) {
 
 std::vector<Candidate> candidates_of(const Facts& facts) {
   const JobSnapshot& job = facts.job;
-  const std::vector<Standing>& standings = facts.standings;
+  const std::vector<RankState>& states = facts.states;
   // Of ranks that nobody is seen to need, those at a place of few before those at the place of most.
   std::map<std::string, std::size_t> at_place;
-  for (const Standing& s : standings)
-    if (s.readable && !s.stranger) ++at_place[place_key(job, s)];
+  for (const RankState& s : states)
+    if (s.readable && !s.unrelated) ++at_place[place_key(job, s)];
   // Of one process, or of several jobs' at once, nobody can be first.
   std::set<int> numbers;
   std::size_t compared = 0;
-  for (const Standing& s : standings) {
-    if (s.stranger) continue;
+  for (const RankState& s : states) {
+    if (s.unrelated) continue;
     ++compared;
     if (const auto number = job.ranks[s.rank].rank; number && !s.ended && !numbers.insert(*number).second) return {};
   }
   if (compared < 2) return {};
   struct Rated {
     std::tuple<bool, bool, bool, bool, std::size_t> rating;   // the smaller, the better
-    std::size_t standing;
+    std::size_t state;
   };
   std::vector<Rated> rated;
-  for (std::size_t i = 0; i < standings.size(); ++i) {
-    const Standing& s = standings[i];
-    if (s.stranger || s.ended || (s.readable && s.waits() && !facts.waits.is_needed(s.rank)) || (s.gpu_only && s.gpu.in_collective())) continue;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const RankState& s = states[i];
+    if (s.unrelated || s.ended || (s.readable && s.waits() && !facts.waits.is_needed(s.rank)) || (s.gpu_only && s.gpu.in_collective())) continue;
     const bool tells = s.readable && !s.unknown();
     rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !tells, s.active(), s.readable ? at_place[place_key(job, s)] : 0}, i});
   }
@@ -62,7 +62,7 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
   if (rated.size() > kMaxCandidates) rated.resize(kMaxCandidates);
   std::vector<Candidate> candidates;
   for (const Rated& one : rated) {
-    const Standing& s = standings[one.standing];
+    const RankState& s = states[one.state];
     std::string summary = s.gpu_only ? "has told the state of its GPU alone" : !s.readable ? "could not be read" : s.unknown() ? "its frames do not tell what it does" : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
     candidates.push_back({s.rank, reason_for(s), would_decide(job, s), std::move(summary)});
   }

@@ -44,8 +44,8 @@ bool reads_pipe(const ThreadSnapshot& thread) {
 }
 
 // The dead child that explains why a rank waits, if any: not where it waits for the end of one, as waiting for a dead one ends at once.
-bool may_miss_child(const JobSnapshot& job, const Standing& standing) {
-  const std::string call = blocking_call(job, job.ranks[standing.rank].threads[standing.doing.thread]);
+bool may_miss_child(const JobSnapshot& job, const RankState& state) {
+  const std::string call = blocking_call(job, job.ranks[state.rank].threads[state.doing.thread]);
   return call != "wait4" && call != "waitid" && call != "waitpid";
 }
 
@@ -55,18 +55,18 @@ std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
 
 // A child that ended well, and that nobody has asked for, leaves the same trace as a worker that died. Where ranks that have arrived at a
 // collective have as many of them, it is what their common program does.
-void forget_common_dead_children(const JobSnapshot& job, std::vector<Standing>& standings) {
+void forget_common_dead_children(const JobSnapshot& job, std::vector<RankState>& states) {
   std::optional<std::size_t> common;
-  for (const Standing& s : standings)
-    if (s.readable && !s.stranger && waits_for_ranks(s.doing.activity)) common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, job.ranks[s.rank]));
-  for (Standing& s : standings)
+  for (const RankState& s : states)
+    if (s.readable && !s.unrelated && waits_for_ranks(s.doing.activity)) common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, job.ranks[s.rank]));
+  for (RankState& s : states)
     if (s.dead_child && common && dead_children_of(job, job.ranks[s.rank]) <= *common) s.dead_child.reset();
 }
 
-void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Standing& standing) {
-  const RankSnapshot& rank = job.ranks[standing.rank];
-  const bool may_read_child = standing.doing.activity == Activity::kUserCode && reads_pipe(rank.threads[standing.doing.thread]);
-  if (may_read_child || standing.doing.activity == Activity::kSubprocess) {
+void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  const bool may_read_child = state.doing.activity == Activity::kUserCode && reads_pipe(rank.threads[state.doing.thread]);
+  if (may_read_child || state.doing.activity == Activity::kSubprocess) {
     std::vector<std::size_t> candidates;
     for (std::size_t c = 0; c < job.ranks.size(); ++c) {
       const RankSnapshot& child = job.ranks[c];
@@ -74,23 +74,23 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<R
       const bool loads = std::find(roles[c].begin(), roles[c].end(), Role::kDataLoader) != roles[c].end();
       if (!loads && may_be_waited_for(job, child)) candidates.push_back(c);
     }
-    if (candidates.size() == 1) standing.child = candidates.front();
-    if (may_read_child && !candidates.empty()) standing.doing.activity = Activity::kSubprocess;
+    if (candidates.size() == 1) state.child = candidates.front();
+    if (may_read_child && !candidates.empty()) state.doing.activity = Activity::kSubprocess;
   }
-  const Activity activity = standing.doing.activity;
+  const Activity activity = state.doing.activity;
   if (activity != Activity::kDataLoading && activity != Activity::kSubprocess && activity != Activity::kPythonLock) return;
   for (std::size_t c = 0; c < job.ranks.size(); ++c) {
     const RankSnapshot& child = job.ranks[c];
     if (!is_child_of(child, rank)) continue;
     if (is_dead(child)) {
-      if (!standing.dead_child && may_miss_child(job, standing)) standing.dead_child = c;
+      if (!state.dead_child && may_miss_child(job, state)) state.dead_child = c;
       continue;
     }
-    if (activity != Activity::kDataLoading || standing.told_by_child) continue;
+    if (activity != Activity::kDataLoading || state.told_by_child) continue;
     for (std::size_t t = 0; t < child.threads.size(); ++t)
       if (roles[c][t] == Role::kDataLoader && child.threads[t].tid == child.pid && is_busy_worker(job, child.threads[t])) {
-        standing.told_by_child = c;
-        standing.child_thread = t;
+        state.told_by_child = c;
+        state.child_thread = t;
       }
   }
 }
@@ -104,10 +104,10 @@ bool is_dead(const RankSnapshot& process) {
   return process.threads.empty() && std::any_of(process.problems.begin(), process.problems.end(), ended);
 }
 
-void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, std::vector<Standing>& standings) {
-  for (Standing& standing : standings)
-    if (standing.readable) look_at_children_of(job, roles, standing);
-  forget_common_dead_children(job, standings);
+void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, std::vector<RankState>& states) {
+  for (RankState& state : states)
+    if (state.readable) look_at_children_of(job, roles, state);
+  forget_common_dead_children(job, states);
 }
 
 }  // namespace rankstacks

@@ -3,15 +3,15 @@
 
 #include <vector>
 
-#include "analyzers/standing.h"
+#include "analyzers/rank_state.h"
 
 namespace rankstacks {
 
 // A zombie, or not there any more.
 bool is_dead(const RankSnapshot& process);
 
-// Standing::told_by_child, dead_child and child of the ranks whose own activity is to wait for a child, or may be: also that activity itself, of one that reads what a child
+// RankState::told_by_child, dead_child and child of the ranks whose own activity is to wait for a child, or may be: also that activity itself, of one that reads what a child
 // prints. As many dead children as ranks in a collective have are nobody's loss.
-void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, std::vector<Standing>& standings);
+void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, std::vector<RankState>& states);
 
 }  // namespace rankstacks

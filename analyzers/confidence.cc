@@ -9,7 +9,7 @@ namespace {
 
 struct Case {
   const JobSnapshot& job;
-  const Standing& s;
+  const RankState& s;
   const Tally& tally;
 };
 
@@ -31,13 +31,13 @@ constexpr Row kBases[] = {
 bool goes_on(const Case& c) {
   const bool spins = c.s.told_by_gpu && !c.s.moves();   // a CPU that waits for its GPU
   if (spins) return false;
-  return c.s.pace == Pace::kUnknown ? c.job.ranks[c.s.rank].threads[c.s.doing.thread].state == 'R' : c.s.active();
+  return c.s.progress == Progress::kUnknown ? c.job.ranks[c.s.rank].threads[c.s.doing.thread].state == 'R' : c.s.active();
 }
 
 // What is added to it.
 constexpr Row kChanges[] = {
     {-0.15, goes_on},                                                                                     // it may come yet
-    {+0.05, [](const Case& c) { return c.s.pace == Pace::kStill; }},                                      // several looks saw nothing of it move
+    {+0.05, [](const Case& c) { return c.s.progress == Progress::kStill; }},                                      // several looks saw nothing of it move
     {-0.25, [](const Case& c) { return c.tally.inferred; }},                                              // that the others wait is concluded from there being more of them alike
     {-0.20, [](const Case& c) { return !c.tally.unknown.empty() || !c.tally.failed.empty() || !c.tally.gpu_only.empty(); }},   // some rank could not be judged
     {-0.10, [](const Case& c) { return !c.tally.waiting.empty() && c.tally.waits_for_gpu_only; }},        // the others wait for their GPUs
@@ -49,7 +49,7 @@ constexpr Row kChanges[] = {
 
 double bounded(double confidence) { return std::round(std::clamp(confidence, 0.10, 0.97) * 100) / 100; }
 
-double confidence_of_sink(const JobSnapshot& job, const Standing& s, const Tally& tally) {
+double confidence_of_sink(const JobSnapshot& job, const RankState& s, const Tally& tally) {
   const Case sink{job, s, tally};
   double confidence = std::find_if(std::begin(kBases), std::end(kBases), [&](const Row& row) { return row.holds(sink); })->value;
   for (const Row& row : kChanges)

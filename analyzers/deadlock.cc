@@ -9,7 +9,7 @@
 #include "analyzers/coordinates.h"
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
-#include "analyzers/parting.h"
+#include "analyzers/divergence.h"
 #include "model/rank_set.h"
 
 namespace rankstacks {
@@ -20,11 +20,11 @@ constexpr double kByPlace = 0.65;
 constexpr double kEqualSides = 0.40;
 constexpr double kPartnersGuessed = 0.45;
 
-using Side = std::vector<std::size_t>;    // indices into the standings, which wait alike
+using Side = std::vector<std::size_t>;    // indices into the states, which wait alike
 
 class Explanation {
  public:
-  explicit Explanation(const Facts& facts) : facts_(facts), job_(facts.job), standings_(facts.standings), operations_(facts.operations) {
+  explicit Explanation(const Facts& facts) : facts_(facts), job_(facts.job), states_(facts.states), operations_(facts.operations) {
     for (std::size_t o = 0; o < operations_.size(); ++o) {
       any_cycle_ |= facts_.waits.in_cycle(o);
       ranks_ += operations_[o].members.size();
@@ -32,7 +32,7 @@ class Explanation {
     std::map<std::string, std::size_t> index;
     for (const PendingOperation& operation : operations_)
       for (const std::size_t i : operation.members) {
-        const Standing& s = standings_[i];
+        const RankState& s = states_[i];
         const auto [it, is_new] = index.emplace(place_key(job_, s) + '|' + (s.group ? s.group->name : ""), sides_.size());
         if (is_new) sides_.emplace_back();
         sides_[it->second].push_back(i);
@@ -43,7 +43,7 @@ class Explanation {
 
   std::optional<Deadlock> explain() {
     if (waits_for_gpu() || told_by_gpus())
-      if (auto found = explain_by_launches(job_, standings_); found && !accuses_a_collective_kernel(*found)) {
+      if (auto found = explain_by_launches(job_, states_); found && !accuses_a_collective_kernel(*found)) {
         found->reference = kFromLaunches;
         return found;
       }
@@ -71,12 +71,12 @@ class Explanation {
     if (stage_of.empty()) return std::nullopt;
     std::map<int, std::vector<Side>> by_stage;
     for (const Side& side : sides_) {
-      const Standing& first = standings_[side.front()];
+      const RankState& first = states_[side.front()];
       const auto world = job_.ranks[first.rank].world_size;
       if (first.group && (first.group->ranks.empty() ? first.group->name == kDefaultGroup : !world || first.group->ranks.size() == static_cast<std::size_t>(*world))) return std::nullopt;
       std::map<int, Side> parts;
       for (const std::size_t i : side) {
-        const int stage = stage_of[standings_[i].rank];
+        const int stage = stage_of[states_[i].rank];
         if (stage == kNoStage) return std::nullopt;
         parts[stage].push_back(i);
       }
@@ -91,7 +91,7 @@ class Explanation {
       Deadlock found = between_sides(Reason::kCollectiveMismatch, kByPlace);
       if (found.suspects.empty()) continue;
       for (Blame& blame : found.suspects)
-        if (is_p2p(blame.standing)) blame.reason = Reason::kUnmatchedP2p;
+        if (is_p2p(blame.state)) blame.reason = Reason::kUnmatchedP2p;
       found.explanation += found.sides_are_equal ? fmt::format(", all of pipeline stage {}", stage) : fmt::format(", as the others of pipeline stage {} do", stage);
       std::optional<Deadlock>& into = found.sides_are_equal ? equal : decided;
       if (!into) {
@@ -108,34 +108,34 @@ class Explanation {
     return with_reference({{}, fmt::format("within each pipeline stage no rank stands out, and stages differ by design (coordinates: {})", source), false, ""}, reference);
   }
 
-  bool is_p2p(std::size_t i) const { return standings_[i].doing.activity == Activity::kPointToPoint; }
-  bool in_store(std::size_t i) const { return standings_[i].doing.activity == Activity::kStoreWait; }
+  bool is_p2p(std::size_t i) const { return states_[i].doing.activity == Activity::kPointToPoint; }
+  bool in_store(std::size_t i) const { return states_[i].doing.activity == Activity::kStoreWait; }
   bool any_side(Activity activity) const {
-    return std::any_of(sides_.begin(), sides_.end(), [&](const Side& side) { return standings_[side.front()].doing.activity == activity; });
+    return std::any_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].doing.activity == activity; });
   }
   bool waits_for_gpu() const {
-    return std::any_of(sides_.begin(), sides_.end(), [&](const Side& side) { return standings_[side.front()].gpu_wait_may_be_collective; });
+    return std::any_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].gpu_wait_may_be_collective; });
   }
 
   bool told_by_gpus() const {
-    return std::all_of(sides_.begin(), sides_.end(), [&](const Side& side) { return standings_[side.front()].told_by_gpu; });
+    return std::all_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].told_by_gpu; });
   }
   // Of having launched nothing that the others wait for, while its GPU runs a collective.
   bool accuses_a_collective_kernel(const Deadlock& found) const {
-    return std::any_of(found.suspects.begin(), found.suspects.end(), [&](const Blame& blame) { return blame.reason == Reason::kGpuWait && standings_[blame.standing].gpu.in_collective(); });
+    return std::any_of(found.suspects.begin(), found.suspects.end(), [&](const Blame& blame) { return blame.reason == Reason::kGpuWait && states_[blame.state].gpu.in_collective(); });
   }
 
   // All at one place, some of them at another step: a counter with two values, of which one has the majority. Counters with more values count
   // something of each rank's own.
   bool split_by_counter() {
     const Side all = sides_.front();
-    const Standing& first = standings_[all.front()];
+    const RankState& first = states_[all.front()];
     if (is_p2p(all.front())) return false;   // the stages of a pipeline are at different steps by design
     for (std::size_t level = 0; level < first.path.size(); ++level)
       for (const auto& number : first.path[level].numbers) {
         std::map<std::int64_t, Side> by_value;
         for (const std::size_t i : all) {
-          const auto& numbers = level < standings_[i].path.size() ? standings_[i].path[level].numbers : first.path[level].numbers;
+          const auto& numbers = level < states_[i].path.size() ? states_[i].path[level].numbers : first.path[level].numbers;
           const auto same = std::find_if(numbers.begin(), numbers.end(), [&](const auto& n) { return n.first == number.first; });
           if (same != numbers.end()) by_value[same->second].push_back(i);
         }
@@ -154,8 +154,8 @@ class Explanation {
     const std::vector<int> stage_of = pipeline_stages(job_);
     if (stage_of.empty()) return false;
     std::set<int> stages;
-    for (const std::size_t i : a) stages.insert(stage_of[standings_[i].rank]);
-    return std::none_of(b.begin(), b.end(), [&](std::size_t i) { return stages.contains(stage_of[standings_[i].rank]); });
+    for (const std::size_t i : a) stages.insert(stage_of[states_[i].rank]);
+    return std::none_of(b.begin(), b.end(), [&](std::size_t i) { return stages.contains(stage_of[states_[i].rank]); });
   }
 
   Deadlock accuse(const std::vector<std::size_t>& members, Reason reason, double confidence) const {
@@ -165,7 +165,7 @@ class Explanation {
     for (const Side& side : sides_) {
       Side others;
       std::copy_if(side.begin(), side.end(), std::back_inserter(others), [&](std::size_t i) { return !accused.contains(i); });
-      if (!others.empty()) found.explanation += (found.explanation.empty() ? "" : ", ") + describe_side(job_, standings_, others);
+      if (!others.empty()) found.explanation += (found.explanation.empty() ? "" : ", ") + describe_side(job_, states_, others);
     }
     return found;
   }
@@ -178,7 +178,7 @@ class Explanation {
     for (const Side& side : sides_)
       for (const std::size_t i : side) {
         ++all;
-        if ((standings_[i].doing.in_teardown || handles_failure(job_.ranks[standings_[i].rank].threads[standings_[i].doing.thread])) && facts_.waits.is_needed(standings_[i].rank)) ending.push_back(i);
+        if ((states_[i].doing.in_teardown || handles_failure(job_.ranks[states_[i].rank].threads[states_[i].doing.thread])) && facts_.waits.is_needed(states_[i].rank)) ending.push_back(i);
       }
     if (ending.empty() || ending.size() * 2 > all) return std::nullopt;
     return accuse(ending, Reason::kException, kByPlace);
@@ -190,13 +190,13 @@ class Explanation {
     std::vector<std::size_t> members;
     for (std::size_t o = 0; o < operations_.size(); ++o) {
       const std::size_t i = operations_[o].members.front();   // a rank whose peer is known is an operation of its own
-      if (!standings_[i].peer_process || !facts_.waits.in_cycle(o)) continue;
+      if (!states_[i].peer_process || !facts_.waits.in_cycle(o)) continue;
       members.push_back(i);
-      circle.push_back({i, standings_[i].doing.operation.kind == OperationKind::kProcessLock ? Reason::kFileIo : Reason::kUnmatchedP2p, kPartnersKnown});
+      circle.push_back({i, states_[i].doing.operation.kind == OperationKind::kProcessLock ? Reason::kFileIo : Reason::kUnmatchedP2p, kPartnersKnown});
     }
     if (circle.empty()) return std::nullopt;
     Deadlock found = accuse(members, Reason::kFileIo, kPartnersKnown);
-    std::sort(circle.begin(), circle.end(), [](const Blame& a, const Blame& b) { return a.standing < b.standing; });
+    std::sort(circle.begin(), circle.end(), [](const Blame& a, const Blame& b) { return a.state < b.state; });
     found.suspects = std::move(circle);
     return found;
   }
@@ -220,7 +220,7 @@ class Explanation {
     if (auto found = within_stages()) return found;   // a stage that receives from another does what pipelines do
     // Peers unknown: where all of them receive, nobody sends.
     const auto all = [&](bool Operation::*does, bool Operation::*does_not) {
-      return std::all_of(guessed.begin(), guessed.end(), [&](std::size_t i) { return standings_[i].doing.operation.*does && !(standings_[i].doing.operation.*does_not); });
+      return std::all_of(guessed.begin(), guessed.end(), [&](std::size_t i) { return states_[i].doing.operation.*does && !(states_[i].doing.operation.*does_not); });
     };
     const bool one_way = all(&Operation::receives, &Operation::sends) || all(&Operation::sends, &Operation::receives);
     if (!guessed.empty() && (p2p * 2 < ranks_ || (p2p * 2 == ranks_ && one_way))) {
@@ -236,7 +236,7 @@ class Explanation {
     for (std::size_t o = 0; o < operations_.size(); ++o) {
       const PendingOperation& c = operations_[o];
       if (any_cycle_ && !facts_.waits.in_cycle(o)) continue;
-      const Standing& s = standings_[c.members.front()];
+      const RankState& s = states_[c.members.front()];
       if (!s.group || s.group->ranks.empty()) return std::nullopt;
       Side& side = by_group[s.group->name];
       side.insert(side.end(), c.members.begin(), c.members.end());
@@ -262,7 +262,7 @@ class Explanation {
 
   std::string in_words() const {
     std::string text;
-    for (const Side& side : sides_) text += (text.empty() ? "" : " while ") + describe_side(job_, standings_, side);
+    for (const Side& side : sides_) text += (text.empty() ? "" : " while ") + describe_side(job_, states_, side);
     return text;
   }
 
@@ -271,7 +271,7 @@ class Explanation {
     std::vector<Side> merged;
     std::map<std::string, std::size_t> by_call;
     for (const Side& side : sides_) {
-      const Standing& s = standings_[side.front()];
+      const RankState& s = states_[side.front()];
       const Operation& operation = s.doing.operation;
       if (s.doing.activity != Activity::kCollective || operation.generic || !s.group) {
         merged.push_back(side);
@@ -294,7 +294,7 @@ class Explanation {
     const bool majority = how_many == 1 && largest->size() * 2 > ranks;
     const auto reason_of_side = [&](const Side& side, const Side& other) -> Reason {
       if (in_store(side.front())) return Reason::kStoreWait;
-      return reason == Reason::kCollectiveMismatch && parting_of(standings_[side.front()], standings_[other.front()]).a_is_behind() ? Reason::kBehind : reason;
+      return reason == Reason::kCollectiveMismatch && divergence_of(states_[side.front()], states_[other.front()]).a_is_behind() ? Reason::kBehind : reason;
     };
     if (majority) {
       Deadlock found;
@@ -303,7 +303,7 @@ class Explanation {
         const Deadlock one = accuse(*side, reason_of_side(*side, *largest), confidence);
         found.suspects.insert(found.suspects.end(), one.suspects.begin(), one.suspects.end());
       }
-      found.explanation = describe_side(job_, standings_, *largest);
+      found.explanation = describe_side(job_, states_, *largest);
       return found;
     }
     if (sides_.size() > 2 && merge_same_calls()) return between_sides(reason, confidence);
@@ -322,7 +322,7 @@ class Explanation {
 
   const Facts& facts_;
   const JobSnapshot& job_;
-  const std::vector<Standing>& standings_;
+  const std::vector<RankState>& states_;
   const std::vector<PendingOperation>& operations_;
   std::vector<Side> sides_;
   bool any_cycle_ = false;
@@ -332,11 +332,11 @@ class Explanation {
 
 }  // namespace
 
-std::string describe_side(const JobSnapshot& job, const std::vector<Standing>& standings, const std::vector<std::size_t>& members) {
-  const Standing& s = standings[members.front()];
+std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<std::size_t>& members) {
+  const RankState& s = states[members.front()];
   std::vector<std::size_t> ranks;
-  for (const std::size_t i : members) ranks.push_back(standings[i].rank);
-  std::string text = fmt::format("{} {} {}", name_ranks(job, ranks), members.size() == 1 ? "waits" : "wait", describe_wait(s, standings.size()));
+  for (const std::size_t i : members) ranks.push_back(states[i].rank);
+  std::string text = fmt::format("{} {} {}", name_ranks(job, ranks), members.size() == 1 ? "waits" : "wait", describe_wait(s, states.size()));
   std::string where = describe_place(job, job.ranks[s.rank].threads[s.doing.thread]);
   if (const std::string counter = describe_counter(s); !counter.empty()) where += (where.empty() ? "" : ", ") + counter;
   if (!where.empty()) text += fmt::format(" ({})", where);

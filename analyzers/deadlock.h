@@ -19,7 +19,7 @@
 namespace rankstacks {
 
 struct Blame {
-  std::size_t standing = 0;
+  std::size_t state = 0;
   Reason reason = Reason::kNone;
   double confidence = 0;
 };
@@ -35,6 +35,6 @@ struct Deadlock {
 std::optional<Deadlock> explain_deadlock(const Facts& facts);
 
 // "ranks 0-1,3 wait in all_reduce (step at train.py:17)"
-std::string describe_side(const JobSnapshot& job, const std::vector<Standing>& standings, const std::vector<std::size_t>& members);
+std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<std::size_t>& members);
 
 }  // namespace rankstacks

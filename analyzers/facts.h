@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "analyzers/pending_operations.h"
-#include "analyzers/standing.h"
+#include "analyzers/rank_state.h"
 #include "analyzers/wait_graph.h"
 #include "known/kinds.h"
 #include "model/snapshot.h"
@@ -14,7 +14,7 @@ namespace rankstacks {
 struct Facts {
   const JobSnapshot& job;
   const std::vector<std::vector<Role>>& roles;          // [rank index][thread index]
-  const std::vector<Standing>& standings;
+  const std::vector<RankState>& states;
   const std::vector<PendingOperation>& operations;
   const WaitGraph& waits;
 };

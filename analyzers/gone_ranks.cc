@@ -7,7 +7,7 @@
 #include <string>
 
 #include "analyzers/children.h"
-#include "analyzers/messengers.h"
+#include "analyzers/watchdog_reporters.h"
 
 namespace rankstacks {
 namespace {
@@ -31,8 +31,8 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
     world = *rank.world_size;
     if (seen.insert(*rank.rank).second) ++per_host[rank.host];
   }
-  constexpr int kMostRanks = 1 << 20;   // more than any job has; a corrupt snapshot may say anything
-  if (seen.empty() || world > kMostRanks) return missing;
+  constexpr int kMaxRanks = 1 << 20;   // more than any job has; a corrupt snapshot may say anything
+  if (seen.empty() || world > kMaxRanks) return missing;
   for (const UnseenRank& unseen : job.not_looked_at)
     if (unseen.rank < world && seen.insert(unseen.rank).second) {
       missing.alive.push_back(unseen.rank);
@@ -67,10 +67,10 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
     if (rank.signal->code == kSentByUser) continue;
     if (is_fault(rank.signal->number)) faults.push_back(r);
     if (rank.signal->number != SIGABRT) continue;
-    bool by_messenger = false;   // NCCL's watchdog aborts its process because of what another rank did
+    bool by_watchdog_reporter = false;   // NCCL's watchdog aborts its process because of what another rank did
     for (std::size_t t = 0; t < rank.threads.size(); ++t)
-      if (rank.threads[t].tid == rank.signal->tid) by_messenger = is_messenger(roles[r][t], rank.threads[t]);
-    if (!by_messenger) aborts.push_back(r);
+      if (rank.threads[t].tid == rank.signal->tid) by_watchdog_reporter = is_watchdog_reporter(roles[r][t], rank.threads[t]);
+    if (!by_watchdog_reporter) aborts.push_back(r);
   }
   // A signal that every rank shares tells nobody apart; a single core shares it with no one.
   if (!faults.empty()) {

@@ -35,10 +35,10 @@ std::optional<T> most_common(const std::vector<T>& values, std::size_t members) 
 }
 
 std::string numbers(const std::vector<unsigned>& values) {
-  constexpr std::size_t kMost = 6;
+  constexpr std::size_t kMax = 6;
   std::string text;
-  for (std::size_t i = 0; i < values.size() && i < kMost; ++i) text += fmt::format("{}{}", i == 0 ? "" : ",", values[i]);
-  return values.size() > kMost ? text + fmt::format(" and {} more", values.size() - kMost) : text;
+  for (std::size_t i = 0; i < values.size() && i < kMax; ++i) text += fmt::format("{}{}", i == 0 ? "" : ",", values[i]);
+  return values.size() > kMax ? text + fmt::format(" and {} more", values.size() - kMax) : text;
 }
 
 // What most of the GPUs have.
@@ -81,7 +81,7 @@ Reference reference_of(const std::vector<Member>& members) {
 }
 
 // Processes on the same device that are none of the job's.
-std::size_t strangers_on(const JobSnapshot& job, const Member& member) {
+std::size_t unrelated_on(const JobSnapshot& job, const Member& member) {
   std::set<Pid> known;
   for (const RankSnapshot& rank : job.ranks)
     if (rank.host == job.ranks[member.rank].host) known.insert(rank.pid);
@@ -124,7 +124,7 @@ std::vector<std::string> notes_of(const JobSnapshot& job, const Member& member, 
   if (!h.xids.empty()) note("Xid {}", numbers(h.xids));
   if (h.pcie_width && ((most.pcie_width && *h.pcie_width < *most.pcie_width) || (h.pcie_width_max && *h.pcie_width < *h.pcie_width_max)))
     note("PCIe x{} of x{}", *h.pcie_width, std::max(h.pcie_width_max.value_or(0), most.pcie_width.value_or(0)));
-  if (const std::size_t strangers = strangers_on(job, member); strangers > 0) note("{} other process{} on it", strangers, strangers == 1 ? "" : "es");
+  if (const std::size_t unrelated = unrelated_on(job, member); unrelated > 0) note("{} other process{} on it", unrelated, unrelated == 1 ? "" : "es");
   if (most.driver && h.driver != *most.driver && !h.driver.empty()) note("driver {}, of the others {}", h.driver, *most.driver);
   if (most.name && member.snapshot->name != *most.name && !member.snapshot->name.empty()) note("the others are {}", *most.name);
   return notes;
@@ -151,16 +151,16 @@ std::vector<GpuCondition> gpu_conditions(const JobSnapshot& job) {
 }
 
 std::string describe_gpu_differences(const JobSnapshot& job) {
-  constexpr std::size_t kMost = 3;
+  constexpr std::size_t kMax = 3;
   std::string text;
   std::size_t count = 0;
   for (const GpuCondition& condition : gpu_conditions(job)) {
-    if (!condition.differs || ++count > kMost) continue;
+    if (!condition.differs || ++count > kMax) continue;
     std::string notes;
     for (const std::string& note : condition.notes) notes += (notes.empty() ? "" : ", ") + note;
     text += fmt::format("{}the GPU of {} differs ({})", text.empty() ? "" : ", ", name_ranks(job, {condition.rank}), notes);
   }
-  return count > kMost ? fmt::format("{} and {} more", text, count - kMost) : text;
+  return count > kMax ? fmt::format("{} and {} more", text, count - kMax) : text;
 }
 
 }  // namespace rankstacks

@@ -10,7 +10,7 @@ namespace {
 constexpr double kBusy = 90, kAtRest = 10;   // percent
 
 // Whether the kernel may be what the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and all-to-all are sends and receives.
-bool may_be_kernel_of(const Standing& s) {
+bool may_be_kernel_of(const RankState& s) {
   const Operation& call = s.doing.operation;
   if (call.generic || !s.gpu.named()) return true;
   return std::any_of(s.gpu.collectives.begin(), s.gpu.collectives.end(), [&](Collective kernel) {
@@ -21,7 +21,7 @@ bool may_be_kernel_of(const Standing& s) {
   });
 }
 
-void stand_elsewhere(Standing& s) {
+void stand_elsewhere(RankState& s) {
   s.doing.activity = Activity::kGpuWait;
   s.doing.operation = {};
   s.gpu_wait_may_be_collective = false;
@@ -31,9 +31,9 @@ void stand_elsewhere(Standing& s) {
 }
 
 // What the CPU tells of operation, group and peer may be of this kernel.
-bool cpu_names_kernel(const Standing& s) { return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && may_be_kernel_of(s); }
+bool cpu_names_kernel(const RankState& s) { return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && may_be_kernel_of(s); }
 
-void wait_in_kernel(Standing& s) {
+void wait_in_kernel(RankState& s) {
   const bool messages = s.gpu.only_messages();
   s.doing.activity = messages ? Activity::kPointToPoint : Activity::kCollective;
   s.doing.operation = operation_of_kind(messages ? OperationKind::kMessage : OperationKind::kCollective, name_collectives(s.gpu));
@@ -48,20 +48,20 @@ void wait_in_kernel(Standing& s) {
 
 class GpuTells {
  public:
-  GpuTells(const JobSnapshot& job, std::vector<Standing>& standings) : job_(job), standings_(standings) {
-    for (std::size_t i = 0; i < standings.size(); ++i) {
-      Standing& s = standings[i];
+  GpuTells(const JobSnapshot& job, std::vector<RankState>& states) : job_(job), states_(states) {
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      RankState& s = states[i];
       const RankSnapshot& rank = job.ranks[s.rank];
       s.gpu = gpu_state_of(job.frames, rank);
       s.gpu_only = rank.threads.empty() && !s.ended && std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
-      if (s.stranger || !s.readable) continue;
+      if (s.unrelated || !s.readable) continue;
       compared_.push_back(i);
       if (s.gpu.in_collective()) polling_.push_back(i);
     }
   }
 
   void tell() {
-    const auto does_not_poll = [&](std::size_t i) { return standings_[i].gpu.activity != GpuActivity::kCollective && standings_[i].gpu.activity != GpuActivity::kUnknown; };
+    const auto does_not_poll = [&](std::size_t i) { return states_[i].gpu.activity != GpuActivity::kCollective && states_[i].gpu.activity != GpuActivity::kUnknown; };
     if (polling_.empty()) {
       without_collectives();
       by_utilization();
@@ -75,15 +75,15 @@ class GpuTells {
  private:
   void without_collectives() {
     for (const std::size_t i : compared_)
-      if (standings_[i].gpu_wait_may_be_collective && standings_[i].gpu.activity == GpuActivity::kUnknown) return;
+      if (states_[i].gpu_wait_may_be_collective && states_[i].gpu.activity == GpuActivity::kUnknown) return;
     for (const std::size_t i : compared_) {
-      Standing& s = standings_[i];
+      RankState& s = states_[i];
       if (s.gpu_wait_may_be_collective && s.gpu.activity == GpuActivity::kKernel) stand_elsewhere(s);
     }
   }
 
   // Its CPU waits for the other ranks as the CPU of one does whose GPU polls: in one call, the kernel of which has not started.
-  bool waits_alike(const Standing& s) const {
+  bool waits_alike(const RankState& s) const {
     return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
              const Doing& doing = before_[i].doing;
              return doing.activity == s.doing.activity && same_call(doing.operation, s.doing.operation) && may_be_kernel_of(before_[i]);
@@ -91,9 +91,9 @@ class GpuTells {
   }
 
   void some_poll() {
-    before_ = standings_;
+    before_ = states_;
     for (const std::size_t i : compared_) {
-      Standing& s = standings_[i];
+      RankState& s = states_[i];
       if (s.gpu.in_collective()) {
         if (cpu_names_kernel(s)) s.told_by_gpu = true;
         else wait_in_kernel(s);
@@ -107,12 +107,12 @@ class GpuTells {
   }
 
   void all_poll() {
-    const Standing& first = standings_[polling_.front()];
-    const bool all_named = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return standings_[i].gpu.named(); });
-    const bool differ = all_named && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return !may_be_same_collective(first.gpu, standings_[i].gpu); });
-    const bool cpus_name_them = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return cpu_names_kernel(standings_[i]) && !standings_[i].doing.operation.generic; });
+    const RankState& first = states_[polling_.front()];
+    const bool all_named = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return states_[i].gpu.named(); });
+    const bool differ = all_named && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return !may_be_same_collective(first.gpu, states_[i].gpu); });
+    const bool cpus_name_them = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return cpu_names_kernel(states_[i]) && !states_[i].doing.operation.generic; });
     for (const std::size_t i : polling_) {
-      Standing& s = standings_[i];
+      RankState& s = states_[i];
       if (differ && !cpus_name_them) wait_in_kernel(s);
       else s.told_by_gpu = differ || s.gpu_wait_may_be_collective;
     }
@@ -123,9 +123,9 @@ class GpuTells {
   void name_the_only_peer() {
     if (compared_.size() != 2) return;
     for (const std::size_t i : polling_) {
-      Standing& s = standings_[i];
+      RankState& s = states_[i];
       const RankSnapshot& rank = job_.ranks[s.rank];
-      const auto other = job_.ranks[standings_[compared_[compared_.front() == i ? 1 : 0]].rank].rank;
+      const auto other = job_.ranks[states_[compared_[compared_.front() == i ? 1 : 0]].rank].rank;
       if (s.doing.activity == Activity::kPointToPoint && !s.peer && rank.world_size == 2) s.peer = other;
     }
   }
@@ -134,33 +134,33 @@ class GpuTells {
   void by_utilization() {
     std::vector<std::size_t> at_rest, busy;
     for (const std::size_t i : compared_) {
-      const Standing& s = standings_[i];
+      const RankState& s = states_[i];
       const auto percent = utilization_of(job_.ranks[s.rank]);
-      if (!s.gpu_wait_may_be_collective || s.gpu.activity != GpuActivity::kUnknown || s.pace == Pace::kUnknown || s.moves() || !percent) return;
+      if (!s.gpu_wait_may_be_collective || s.gpu.activity != GpuActivity::kUnknown || s.progress == Progress::kUnknown || s.moves() || !percent) return;
       if (*percent <= kAtRest) at_rest.push_back(i);
       else if (*percent >= kBusy) busy.push_back(i);
       else return;
     }
     if (at_rest.empty() || busy.size() < at_rest.size()) return;
     for (const std::size_t i : at_rest) {
-      stand_elsewhere(standings_[i]);
-      standings_[i].told_by_utilization = true;
+      stand_elsewhere(states_[i]);
+      states_[i].told_by_utilization = true;
     }
   }
 
   const JobSnapshot& job_;
-  std::vector<Standing>& standings_;
-  std::vector<Standing> before_;                  // the standings as the CPUs tell them
-  std::vector<std::size_t> compared_, polling_;   // indices into the standings
+  std::vector<RankState>& states_;
+  std::vector<RankState> before_;                  // the states as the CPUs tell them
+  std::vector<std::size_t> compared_, polling_;   // indices into the states
 };
 
 }  // namespace
 
-void tell_by_gpus(const JobSnapshot& job, std::vector<Standing>& standings) {
-  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); })) GpuTells(job, standings).tell();
+void tell_by_gpus(const JobSnapshot& job, std::vector<RankState>& states) {
+  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); })) GpuTells(job, states).tell();
 }
 
-std::string describe_gpu_wait(const Standing& s) {
+std::string describe_gpu_wait(const RankState& s) {
   if (s.told_by_utilization) return "waits for its GPU, which is at rest while those of the others are busy";
   if (s.gpu.activity == GpuActivity::kKernel) return fmt::format("waits for its GPU, which runs {}", describe_kernel(*s.gpu.kernel));
   if (s.gpu.activity == GpuActivity::kIdle && s.told_by_gpu) return "waits for its GPU, on which no kernel runs";

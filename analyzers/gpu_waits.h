@@ -11,15 +11,15 @@
 
 #include <vector>
 
-#include "analyzers/standing.h"
+#include "analyzers/rank_state.h"
 
 namespace rankstacks {
 
-// After everything else that the standings tell.
-void tell_by_gpus(const JobSnapshot& job, std::vector<Standing>& standings);
+// After everything else that the states tell.
+void tell_by_gpus(const JobSnapshot& job, std::vector<RankState>& states);
 
 // "waits for its GPU, which runs spin (1 block of 32)"; empty: its GPU tells nothing.
-std::string describe_gpu_wait(const Standing& standing);
+std::string describe_gpu_wait(const RankState& state);
 
 // Utilisation of the GPU that is used most, by NVML, in percent. Nothing: unknown, or other processes use the GPU too.
 std::optional<double> utilization_of(const RankSnapshot& rank);

@@ -12,11 +12,11 @@ namespace rankstacks {
 namespace {
 
 std::string beginning(const std::string& message) {
-  constexpr std::size_t kMost = 80;
+  constexpr std::size_t kMax = 80;
   std::string text = message.substr(0, message.find_first_of("\r\n"));
   const bool is_cut = text.size() < message.size();
-  if (text.size() <= kMost) return is_cut ? text + "…" : text;
-  std::size_t end = kMost;
+  if (text.size() <= kMax) return is_cut ? text + "…" : text;
+  std::size_t end = kMax;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;   // between characters
   return text.substr(0, end) + "…";
 }

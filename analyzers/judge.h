@@ -16,13 +16,13 @@
 #include "analyzers/confidence.h"
 #include "analyzers/facts.h"
 #include "analyzers/gone_ranks.h"
-#include "analyzers/parting.h"
+#include "analyzers/divergence.h"
 
 namespace rankstacks {
 
-inline const ThreadSnapshot& thread_that_told(const JobSnapshot& job, const Standing& s) { return job.ranks[s.rank].threads[s.doing.thread]; }
+inline const ThreadSnapshot& thread_that_told(const JobSnapshot& job, const RankState& s) { return job.ranks[s.rank].threads[s.doing.thread]; }
 
-inline Reason reason_for(const Standing& s) { return s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity); }
+inline Reason reason_for(const RankState& s) { return s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity); }
 
 class Judge {
  public:
@@ -37,10 +37,10 @@ class Judge {
   std::string numbers_seen_twice() const;
   Verdict make(VerdictStatus status, std::string summary) const;
   Verdict undecided(std::string summary) const { return make(VerdictStatus::kUndecided, std::move(summary)); }
-  std::vector<std::size_t> ranks_of(const std::vector<std::size_t>& standings) const;
+  std::vector<std::size_t> ranks_of(const std::vector<std::size_t>& states) const;
   // The suspects' sentence: the first in full, the others by name.
   std::string sentence(const std::vector<Suspect>& suspects, const std::string& waiting) const;
-  Suspect suspect(const Standing& s, Reason reason, double confidence) const;
+  Suspect suspect(const RankState& s, Reason reason, double confidence) const;
   Verdict culprits(std::vector<Suspect> suspects, const std::string& waiting) const;
   // What a kernel of a rank ran into. Its process's own end, and the waits of the others, follow from that.
   std::optional<Verdict> of_gpu_faults() const;
@@ -58,13 +58,13 @@ class Judge {
   std::optional<Verdict> of_progress() const;
   // Of one whose loop counter is beyond that of ranks that wait for it: it has been where they wait, and did not wait there. (Or it counts something else by
   // the same name, in an earlier loop of the same function, and will come: which a longer look may tell.)
-  std::optional<Parting> parting_from_those_it_passed(const Standing& s) const;
-  static bool has_own_reason(const Standing& s);
+  std::optional<Divergence> divergence_from_those_it_passed(const RankState& s) const;
+  static bool has_own_reason(const RankState& s);
   // It is on a processor, or wants one: its main thread, or one that works for it.
-  bool runs(const Standing& s) const;
+  bool runs(const RankState& s) const;
   std::string too_few_looks() const { return several_looks_ ? "these looks cannot tell a hang from progress; look more often, or for longer (--samples, --interval)" : "one look cannot tell a hang from progress; look again in a few seconds"; }
   Verdict of_mixed() const;
-  bool is_behind_all(const Standing& s) const;
+  bool is_behind_all(const RankState& s) const;
   std::string pids_of(const std::vector<std::size_t>& ranks) const;
   // Of the ranks that have ended, those that somebody waits for. A zombie has no environment any more: which number it had only the world size may tell.
   std::vector<std::size_t> needed_of_ended() const;
@@ -89,8 +89,8 @@ class Judge {
 
   const Facts& facts_;
   const JobSnapshot& job_;
-  const std::vector<Standing>& standings_;
-  std::vector<Evidence> messengers_;
+  const std::vector<RankState>& states_;
+  std::vector<Evidence> reporters_;
   Tally tally_;
   bool several_looks_ = true;
 };

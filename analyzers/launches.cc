@@ -19,25 +19,25 @@ std::int64_t total(const Counts& counts) {
   return sum;
 }
 
-// A communicator as the standings see it.
+// A communicator as the states see it.
 struct Seen {
-  std::map<std::size_t, Counts> counts;          // by standing
+  std::map<std::size_t, Counts> counts;          // by state
   std::set<std::size_t> laggards;                // fewer launches than the most; empty: all have as many
 };
 
 class Launches {
  public:
-  Launches(const JobSnapshot& job, const std::vector<Standing>& standings) : job_(job), standings_(standings) {
-    std::map<std::pair<std::string, Pid>, std::size_t> standing_of;
-    for (std::size_t i = 0; i < standings.size(); ++i)
-      if (standings[i].readable && !standings[i].stranger) standing_of.emplace(std::pair(job.ranks[standings[i].rank].host, job.ranks[standings[i].rank].pid), i);
+  Launches(const JobSnapshot& job, const std::vector<RankState>& states) : job_(job), states_(states) {
+    std::map<std::pair<std::string, Pid>, std::size_t> state_of;
+    for (std::size_t i = 0; i < states.size(); ++i)
+      if (states[i].readable && !states[i].unrelated) state_of.emplace(std::pair(job.ranks[states[i].rank].host, job.ranks[states[i].rank].pid), i);
     for (const NcclCommunicator& communicator : job.nccl->communicators) {
       Seen seen;
       std::int64_t most = 0;
       for (const NcclMember& member : communicator.members) {
         if (!member.process) continue;
-        const auto it = standing_of.find({member.process->host, member.process->pid});
-        if (it == standing_of.end()) continue;
+        const auto it = state_of.find({member.process->host, member.process->pid});
+        if (it == state_of.end()) continue;
         most = std::max(most, total(member.launched));
         seen.counts.emplace(it->second, member.launched);
       }
@@ -56,7 +56,7 @@ class Launches {
  private:
   std::string name(const std::vector<std::size_t>& members) const {
     std::vector<std::size_t> ranks;
-    for (const std::size_t i : members) ranks.push_back(standings_[i].rank);
+    for (const std::size_t i : members) ranks.push_back(states_[i].rank);
     return name_ranks(job_, ranks);
   }
 
@@ -131,15 +131,15 @@ class Launches {
   }
 
   const JobSnapshot& job_;
-  const std::vector<Standing>& standings_;
+  const std::vector<RankState>& states_;
   std::vector<Seen> communicators_;
 };
 
 }  // namespace
 
-std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<Standing>& standings) {
+std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<RankState>& states) {
   if (!job.nccl) return std::nullopt;
-  return Launches(job, standings).explain();
+  return Launches(job, states).explain();
 }
 
 bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank) {

@@ -15,7 +15,7 @@
 namespace rankstacks {
 
 // Nothing: there are no counts, or they are equal.
-std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<Standing>& standings);
+std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<RankState>& states);
 
 // Whether the counts of this process went on between the two answers.
 bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank);

@@ -22,14 +22,14 @@ struct Seen {   // counters: in the order of the frames
 };
 
 // A loop that does something takes longer for each round: a counter that races is one of a loop that does nothing else.
-constexpr double kMostRoundsPerSecond = 20'000;
+constexpr double kMaxRoundsPerSecond = 20'000;
 
 // Whether a counter has gone on, at a pace that work has. The same frames have the same counters; where they differ, the place does.
 bool counted_on(const Seen& before, const Seen& after, double seconds) {
   if (before.counters.size() != after.counters.size()) return false;
   for (std::size_t i = 0; i < before.counters.size(); ++i) {
     const double rounds = static_cast<double>(after.counters[i]) - static_cast<double>(before.counters[i]);
-    if (rounds != 0 && std::abs(rounds) <= 1 + kMostRoundsPerSecond * seconds) return true;
+    if (rounds != 0 && std::abs(rounds) <= 1 + kMaxRoundsPerSecond * seconds) return true;
   }
   return false;
 }
@@ -37,8 +37,8 @@ bool counted_on(const Seen& before, const Seen& after, double seconds) {
 // A native thread that runs for microseconds at a time does nothing between its waits but to look whether they are over: of such a one only where it
 // waits is a place, and not what a look has caught it at in between (a poll: its query, or the loop itself).
 bool is_poller(const FrameTable& frames, const ThreadSnapshot& thread, const Ran& ran) {
-  constexpr double kMostMsPerRun = 0.05;
-  if (ran.runs == 0 || ran.cpu_ms > kMostMsPerRun * static_cast<double>(ran.runs)) return false;
+  constexpr double kMaxMsPerRun = 0.05;
+  if (ran.runs == 0 || ran.cpu_ms > kMaxMsPerRun * static_cast<double>(ran.runs)) return false;
   return std::none_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return frames[id].kind == FrameKind::kPython; });
 }
 

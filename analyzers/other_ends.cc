@@ -45,11 +45,11 @@ std::string database_lock_name(const SyscallInfo& call) { return call.database ?
 
 std::string describe_other_ends(const JobSnapshot& job, const SyscallInfo& call) {
   if (call.others.empty()) return "";
-  constexpr std::size_t kMost = 2;
+  constexpr std::size_t kMax = 2;
   std::string text(before(call));
   const std::string_view joint = call.others.front().kind == EndKind::kLock ? " and " : " or ";   // all that hold a lock are waited for
   const std::size_t count = call.others.size();
-  const std::size_t shown = count <= kMost + 1 ? count : kMost;
+  const std::size_t shown = count <= kMax + 1 ? count : kMax;
   for (std::size_t i = 0; i < shown; ++i) {
     const OtherEnd& end = call.others[i];
     text += fmt::format("{}pid {}", i == 0 ? " " : joint, end.pid);

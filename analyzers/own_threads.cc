@@ -5,7 +5,7 @@
 #include <set>
 
 #include "analyzers/names.h"
-#include "analyzers/pace.h"
+#include "analyzers/progress.h"
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 
@@ -88,21 +88,21 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
 
 namespace {
 
-bool main_threads_are_alike(const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& standing_of) {
+bool main_threads_are_alike(const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of) {
   return std::any_of(clusters.begin(), clusters.end(), [&](const Cluster& cluster) {
-    return cluster.role == Role::kMain && std::all_of(standing_of.begin(), standing_of.end(), [&](const auto& one) { return std::binary_search(cluster.ranks.begin(), cluster.ranks.end(), one.first); });
+    return cluster.role == Role::kMain && std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return std::binary_search(cluster.ranks.begin(), cluster.ranks.end(), one.first); });
   });
 }
 
 // A thread that every rank has is no background where it gets on in one of them: what it does in the others is what they do.
-void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& standing_of, Activities& activities, std::vector<Standing>& standings) {
+void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of, Activities& activities, std::vector<RankState>& states) {
   std::map<std::size_t, std::size_t> most_active;   // thread by rank
   bool some_move = false;
   for (const Cluster& cluster : clusters) {
     if (cluster.role != Role::kNative) continue;
     for (const auto& [rank, thread] : cluster.members) {
       const auto& motion = job.ranks[rank].threads[thread].motion;
-      if (!standing_of.contains(rank) || !motion || is_idle(job, job.ranks[rank].threads[thread], cluster.role)) continue;
+      if (!state_of.contains(rank) || !motion || is_idle(job, job.ranks[rank].threads[thread], cluster.role)) continue;
       some_move = some_move || motion->moved;
       const auto [it, is_first] = most_active.try_emplace(rank, thread);
       const auto& best = job.ranks[rank].threads[it->second].motion;
@@ -110,70 +110,70 @@ void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters
     }
   }
   if (!some_move) return;
-  for (const auto& [rank, thread] : most_active) standings[standing_of.at(rank)].doing = activities.of_thread(rank, thread);
+  for (const auto& [rank, thread] : most_active) states[state_of.at(rank)].doing = activities.of_thread(rank, thread);
 }
 
 }  // namespace
 
-void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<Standing>& standings) {
-  std::map<std::size_t, std::size_t> standing_of;   // by rank index
+void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
+  std::map<std::size_t, std::size_t> state_of;   // by rank index
   bool some_joined = false;                         // of_awaited_thread has told for them
-  for (std::size_t i = 0; i < standings.size(); ++i) {
-    const Standing& s = standings[i];
-    if (s.stranger || !s.readable) continue;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const RankState& s = states[i];
+    if (s.unrelated || !s.readable) continue;
     const Activity activity = s.doing.activity;
     const bool told = s.doing.by_frame || (activity != Activity::kUserCode && activity != Activity::kNativeLock && activity != Activity::kUnknown);
     const auto main = thread_with(job.ranks[s.rank], job.ranks[s.rank].pid);
     if (told || job.ranks[s.rank].python_version || !main || !waits_for_own_threads(job, job.ranks[s.rank].threads[*main])) return;
-    standing_of.emplace(s.rank, i);
+    state_of.emplace(s.rank, i);
     some_joined = some_joined || s.doing.thread != *main;
   }
-  if (standing_of.size() < 2) return;
+  if (state_of.size() < 2) return;
   // Main threads that stand alike join the threads of a pool one by one: which of these has the task is chance, and tells nothing of its rank.
-  if (some_joined && !main_threads_are_alike(clusters, standing_of)) return;
-  for (const auto& [rank, i] : standing_of) standings[i].doing = activities.of_rank(rank);
+  if (some_joined && !main_threads_are_alike(clusters, state_of)) return;
+  for (const auto& [rank, i] : state_of) states[i].doing = activities.of_rank(rank);
 
   struct Telling {
     int cluster = -1;
     std::size_t thread = 0;
   };
-  std::map<std::size_t, Telling> telling;           // by standing
+  std::map<std::size_t, Telling> telling;           // by state
   for (const Cluster& cluster : clusters) {
     if (cluster.role != Role::kNative && cluster.role != Role::kPython) continue;
     const std::set<std::size_t> ranks(cluster.ranks.begin(), cluster.ranks.end());
-    if (std::all_of(standing_of.begin(), standing_of.end(), [&](const auto& one) { return ranks.contains(one.first); })) continue;
+    if (std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return ranks.contains(one.first); })) continue;
     for (const auto& [rank, thread] : cluster.members)
-      if (const auto it = standing_of.find(rank); it != standing_of.end() && !is_idle(job, job.ranks[rank].threads[thread], cluster.role)) telling.try_emplace(it->second, Telling{cluster.id, thread});
+      if (const auto it = state_of.find(rank); it != state_of.end() && !is_idle(job, job.ranks[rank].threads[thread], cluster.role)) telling.try_emplace(it->second, Telling{cluster.id, thread});
   }
-  if (telling.size() != standing_of.size()) {         // some rank has nothing of its own
-    tell_by_motion(job, clusters, standing_of, activities, standings);
+  if (telling.size() != state_of.size()) {         // some rank has nothing of its own
+    tell_by_motion(job, clusters, state_of, activities, states);
     return;
   }
 
   std::map<int, std::vector<std::size_t>> classes;
   for (const auto& [i, tells] : telling) {
     classes[tells.cluster].push_back(i);
-    standings[i].doing = activities.of_thread(standings[i].rank, tells.thread);
+    states[i].doing = activities.of_thread(states[i].rank, tells.thread);
   }
   const auto largest = std::max_element(classes.begin(), classes.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  if (largest->second.size() * 2 <= standing_of.size()) return;
+  if (largest->second.size() * 2 <= state_of.size()) return;
   for (const auto& [cluster, members] : classes) {
     if (cluster == largest->first) continue;
     for (const std::size_t i : members) {
-      const auto& motion = job.ranks[standings[i].rank].threads[standings[i].doing.thread].motion;
+      const auto& motion = job.ranks[states[i].rank].threads[states[i].doing.thread].motion;
       // One that wakes up again and again does not stand still, whatever place the looks hit.
       if (motion && (motion->moved || motion->counted || is_busy(*motion) || motion->runs >= motion->looks)) return;
     }
   }
   for (const std::size_t i : largest->second) {
-    Doing& doing = standings[i].doing;
+    Doing& doing = states[i].doing;
     if (waits_for_ranks(doing.activity)) continue;
     doing.activity = Activity::kPeerWait;
-    const ThreadSnapshot& thread = job.ranks[standings[i].rank].threads[doing.thread];
+    const ThreadSnapshot& thread = job.ranks[states[i].rank].threads[doing.thread];
     const auto place = telling_frame(job, thread);
     doing.operation = operation_of_call(OperationKind::kUnnamed, place ? short_function(*job.frames[thread.frames[*place]].function) : "", place ? "" : "a wait");
     doing.by_frame = false;
-    standings[i].inferred = true;
+    states[i].inferred = true;
   }
 }
 

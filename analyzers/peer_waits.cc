@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t kNone = SIZE_MAX;
 
-// Standings by their own process and by its children, which work for it.
-std::map<std::pair<std::string, Pid>, std::size_t> standings_by_process(const JobSnapshot& job, const std::vector<Standing>& standings) {
+// Rank states by their own process and by its children, which work for it.
+std::map<std::pair<std::string, Pid>, std::size_t> states_by_process(const JobSnapshot& job, const std::vector<RankState>& states) {
   std::map<std::pair<std::string, Pid>, std::size_t> found;
-  for (std::size_t i = 0; i < standings.size(); ++i) found.emplace(std::pair(job.ranks[standings[i].rank].host, job.ranks[standings[i].rank].pid), i);
+  for (std::size_t i = 0; i < states.size(); ++i) found.emplace(std::pair(job.ranks[states[i].rank].host, job.ranks[states[i].rank].pid), i);
   for (const RankSnapshot& process : job.ranks) {
     if (process.kind != RankKind::kChild || !process.parent) continue;
     const auto parent = found.find({process.host, *process.parent});
@@ -30,15 +30,15 @@ std::map<std::pair<std::string, Pid>, std::size_t> standings_by_process(const Jo
 
 // multiprocessing's pipes and queues are between a process and its children, as a rule, and its frames tell no more: a client of a manager or a listener in another rank stands in them
 // as well.
-bool may_wait_for_a_rank(const Standing& s) {
+bool may_wait_for_a_rank(const RankState& s) {
   const Activity activity = s.doing.activity;
-  if (!s.readable || s.stranger || s.dead_child || s.told_by_child || (s.doing.by_frame && activity != Activity::kSubprocess)) return false;
+  if (!s.readable || s.unrelated || s.dead_child || s.told_by_child || (s.doing.by_frame && activity != Activity::kSubprocess)) return false;
   if (s.inferred || activity == Activity::kSubprocess) return true;   // this is better known
   return activity == Activity::kNetworkIo || activity == Activity::kFileIo || activity == Activity::kUserCode || activity == Activity::kUnknown;
 }
 
-// The standing at the other end; kNone: none, not one alone, or one that is not of the job.
-std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::string, Pid>, std::size_t>& by_process, std::size_t own, const Standing& s) {
+// The state at the other end; kNone: none, not one alone, or one that is not of the job.
+std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::string, Pid>, std::size_t>& by_process, std::size_t own, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   const auto& call = rank.threads[s.doing.thread].syscall;
   if (!call || call->own_end) return kNone;
@@ -85,10 +85,10 @@ Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
 
 }  // namespace
 
-void find_peer_waits(const JobSnapshot& job, std::vector<Standing>& standings) {
-  const auto may = [&](const Standing& s) { return s.readable && !s.stranger && !job.ranks[s.rank].rank; };
-  if (std::count_if(standings.begin(), standings.end(), may) < 2) return;
-  for (Standing& s : standings) {
+void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states) {
+  const auto may = [&](const RankState& s) { return s.readable && !s.unrelated && !job.ranks[s.rank].rank; };
+  if (std::count_if(states.begin(), states.end(), may) < 2) return;
+  for (RankState& s : states) {
     if (!may(s) || waits_for_ranks(s.doing.activity) || s.dead_child || s.doing.activity == Activity::kStopped) continue;
     Operation wait = wait_for_peer(job, job.ranks[s.rank].threads[s.doing.thread]);
     if (wait.is_none()) continue;
@@ -97,36 +97,36 @@ void find_peer_waits(const JobSnapshot& job, std::vector<Standing>& standings) {
   }
 }
 
-void tell_by_other_ends(const JobSnapshot& job, std::vector<Standing>& standings) {
-  const auto has_other_end = [&](const Standing& s) {
+void tell_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states) {
+  const auto has_other_end = [&](const RankState& s) {
     const auto& call = job.ranks[s.rank].threads[s.doing.thread].syscall;
     return call && !call->others.empty();
   };
-  if (std::none_of(standings.begin(), standings.end(), [&](const Standing& s) { return may_wait_for_a_rank(s) && has_other_end(s); })) return;
-  const auto by_process = standings_by_process(job, standings);
-  std::vector<std::size_t> next(standings.size(), kNone);
-  for (std::size_t i = 0; i < standings.size(); ++i)
-    if (may_wait_for_a_rank(standings[i])) next[i] = other_end_of(job, by_process, i, standings[i]);
+  if (std::none_of(states.begin(), states.end(), [&](const RankState& s) { return may_wait_for_a_rank(s) && has_other_end(s); })) return;
+  const auto by_process = states_by_process(job, states);
+  std::vector<std::size_t> next(states.size(), kNone);
+  for (std::size_t i = 0; i < states.size(); ++i)
+    if (may_wait_for_a_rank(states[i])) next[i] = other_end_of(job, by_process, i, states[i]);
 
   // Each way ends at a rank that does not wait so, or in a circle of those that do. What was found of a way holds for all that lead into it.
   enum class Way : std::uint8_t { kUnseen, kOnIt, kHolds, kFails };
-  std::vector<Way> ways(standings.size(), Way::kUnseen);
-  for (std::size_t i = 0; i < standings.size(); ++i) {
+  std::vector<Way> ways(states.size(), Way::kUnseen);
+  for (std::size_t i = 0; i < states.size(); ++i) {
     std::vector<std::size_t> path;
     std::size_t at = i;
     for (; next[at] != kNone && ways[at] == Way::kUnseen; at = next[at]) {
       ways[at] = Way::kOnIt;
       path.push_back(at);
     }
-    if (next[at] == kNone) ways[at] = standings[at].waits() || standings[at].stranger ? Way::kFails : Way::kHolds;
+    if (next[at] == kNone) ways[at] = states[at].waits() || states[at].unrelated ? Way::kFails : Way::kHolds;
     const Way way = ways[at] == Way::kOnIt ? Way::kHolds : ways[at];
     for (const std::size_t on : path) ways[on] = way;
   }
-  for (std::size_t i = 0; i < standings.size(); ++i) {
+  for (std::size_t i = 0; i < states.size(); ++i) {
     if (next[i] == kNone || ways[i] != Way::kHolds) continue;
-    Standing& s = standings[i];
+    RankState& s = states[i];
     const SyscallInfo& call = *job.ranks[s.rank].threads[s.doing.thread].syscall;
-    s.peer_process = standings[next[i]].rank;
+    s.peer_process = states[next[i]].rank;
     s.doing.activity = Activity::kPeerWait;
     s.doing.by_frame = false;
     s.inferred = false;

@@ -15,16 +15,16 @@ namespace {
 
 enum class Kind { kCollective, kPointToPoint, kStore, kPeer };
 
-Kind kind_of(const Standing& s) {
+Kind kind_of(const RankState& s) {
   if (s.doing.activity == Activity::kPointToPoint) return Kind::kPointToPoint;
   if (s.doing.activity == Activity::kPeerWait) return Kind::kPeer;
   return s.doing.activity == Activity::kStoreWait ? Kind::kStore : Kind::kCollective;
 }
 
-bool same_group(const Standing& a, const Standing& b) { return !a.group || !b.group || *a.group == *b.group; }
+bool same_group(const RankState& a, const RankState& b) { return !a.group || !b.group || *a.group == *b.group; }
 
 // Which collective it is, as far as known: where it is one that many share, the place has to tell.
-bool same_operation(const Standing& a, const Standing& b, const std::string& place_a, const std::string& place_b) {
+bool same_operation(const RankState& a, const RankState& b, const std::string& place_a, const std::string& place_b) {
   if (a.told_by_gpu && b.told_by_gpu) return may_be_same_collective(a.gpu, b.gpu);
   if (a.doing.operation.generic || b.doing.operation.generic || a.gpu_wait_may_be_collective || b.gpu_wait_may_be_collective) return place_a == place_b;
   return same_call(a.doing.operation, b.doing.operation);
@@ -32,7 +32,7 @@ bool same_operation(const Standing& a, const Standing& b, const std::string& pla
 
 class OperationFinder {
  public:
-  OperationFinder(const JobSnapshot& job, const std::vector<Standing>& standings) : job_(job), standings_(standings), missing_(missing_ranks(job).certain), operation_of_(standings.size(), kNone) {}
+  OperationFinder(const JobSnapshot& job, const std::vector<RankState>& states) : job_(job), states_(states), missing_(missing_ranks(job).certain), operation_of_(states.size(), kNone) {}
 
   std::vector<PendingOperation> find() {
     group_those_alike();
@@ -53,9 +53,9 @@ class OperationFinder {
 
   void group_those_alike() {
     std::map<Key, std::size_t> index;
-    for (std::size_t i = 0; i < standings_.size(); ++i) {
-      const Standing& s = standings_[i];
-      if (s.stranger) continue;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      const RankState& s = states_[i];
+      if (s.unrelated) continue;
       by_process_.emplace(s.rank, i);
       if (const auto number = job_.ranks[s.rank].rank; number && (s.readable || s.ended)) by_number_.emplace(*number, i);
       if (s.ended) others_.push_back(i);
@@ -76,11 +76,11 @@ class OperationFinder {
     }
   }
 
-  const Standing& first_of(std::size_t operation) const { return standings_[operations_[operation].members.front()]; }
+  const RankState& first_of(std::size_t operation) const { return states_[operations_[operation].members.front()]; }
 
   // Those in the other operation are where this one needs them.
   bool has_arrived(std::size_t operation, std::size_t other) const {
-    const Standing &s = first_of(operation), &o = first_of(other);
+    const RankState &s = first_of(operation), &o = first_of(other);
     if (kind_of(s) != kind_of(o)) return false;
     if (kind_of(s) == Kind::kPointToPoint) {
       const Operation &own = s.doing.operation, &opposite_call = o.doing.operation;
@@ -91,15 +91,15 @@ class OperationFinder {
     return same_group(s, o) && same_operation(s, o, places_[operation], places_[other]);
   }
 
-  void need(std::size_t o, std::size_t standing) {
-    const std::size_t its = operation_of_[standing];
-    if (its == kNone) operations_[o].elsewhere.push_back(standing);
+  void need(std::size_t o, std::size_t state) {
+    const std::size_t its = operation_of_[state];
+    if (its == kNone) operations_[o].elsewhere.push_back(state);
     else if (its != o) operations_[o].operations.push_back(its);
   }
 
   void find_needs(std::size_t o) {
     PendingOperation& operation = operations_[o];
-    const Standing& s = first_of(o);
+    const RankState& s = first_of(o);
     std::vector<int> named;   // whom it needs, where that is known
     if (kind_of(s) == Kind::kPointToPoint && s.peer) named = {*s.peer};
     else if (kind_of(s) == Kind::kCollective && s.group) named = s.group->ranks;
@@ -127,11 +127,11 @@ class OperationFinder {
   }
 
   const JobSnapshot& job_;
-  const std::vector<Standing>& standings_;
+  const std::vector<RankState>& states_;
   const std::vector<int> missing_;                  // by the world's size
   std::vector<PendingOperation> operations_;
   std::vector<std::string> places_;                 // place_key of each operation's members
-  std::vector<std::size_t> operation_of_;           // by standing; kNone: it waits in none
+  std::vector<std::size_t> operation_of_;           // by state; kNone: it waits in none
   std::vector<std::size_t> others_;
   std::map<int, std::size_t> by_number_;
   std::unordered_map<std::size_t, std::size_t> by_process_;
@@ -139,22 +139,22 @@ class OperationFinder {
 
 }  // namespace
 
-std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<Standing>& standings) { return OperationFinder(job, standings).find(); }
+std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<RankState>& states) { return OperationFinder(job, states).find(); }
 
 bool all_certain(const std::vector<PendingOperation>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](const PendingOperation& o) { return o.certain; });
 }
 
-std::string describe_wait(const Standing& standing, std::size_t ranks_in_all) {
-  const Operation& operation = standing.doing.operation;
-  if (operation.is_none()) return standing.gpu_wait_may_be_collective ? "for the GPU" : "for the other ranks";
+std::string describe_wait(const RankState& state, std::size_t ranks_in_all) {
+  const Operation& operation = state.doing.operation;
+  if (operation.is_none()) return state.gpu_wait_may_be_collective ? "for the GPU" : "for the other ranks";
   std::string text = "in " + operation.name;
-  if (standing.named_by_gpu) text += " on the GPU";
-  if (standing.peer) text += fmt::format(" {} rank {}", operation.sends ? "to" : "from", *standing.peer);
-  if (!standing.group) return text;
-  const bool some_ranks = !standing.group->ranks.empty() && standing.group->ranks.size() < ranks_in_all;
-  if (standing.group->name != kDefaultGroup || some_ranks) text += fmt::format(" of group {}", standing.group->name);
-  if (some_ranks) text += fmt::format(" (ranks {})", format_numbers(standing.group->ranks));
+  if (state.named_by_gpu) text += " on the GPU";
+  if (state.peer) text += fmt::format(" {} rank {}", operation.sends ? "to" : "from", *state.peer);
+  if (!state.group) return text;
+  const bool some_ranks = !state.group->ranks.empty() && state.group->ranks.size() < ranks_in_all;
+  if (state.group->name != kDefaultGroup || some_ranks) text += fmt::format(" of group {}", state.group->name);
+  if (some_ranks) text += fmt::format(" (ranks {})", format_numbers(state.group->ranks));
   return text;
 }
 

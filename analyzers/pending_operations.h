@@ -18,20 +18,20 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzers/standing.h"
+#include "analyzers/rank_state.h"
 
 namespace rankstacks {
 
 struct PendingOperation {
-  std::vector<std::size_t> members;      // indices into the standings
+  std::vector<std::size_t> members;      // indices into the states
   std::vector<std::size_t> operations;   // pending ones whose members it needs, by index
-  std::vector<std::size_t> elsewhere;    // standings that it needs and that wait in none; those that have ended among them
+  std::vector<std::size_t> elsewhere;    // states that it needs and that wait in none; those that have ended among them
   std::vector<int> unseen;               // ranks that it needs and that were not looked at, or could not be read
   bool certain = false;                  // whom it needs is known: a group with its members, or a peer
 };
 
-// Of standings that are readable and no strangers.
-std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<Standing>& standings);
+// Of states that are readable and not unrelated.
+std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<RankState>& states);
 
 // Each is of a group whose members are known, or with a known peer.
 bool all_certain(const std::vector<PendingOperation>& operations);
@@ -40,6 +40,6 @@ bool all_certain(const std::vector<PendingOperation>& operations);
 inline constexpr std::string_view kDefaultGroup = "0";
 
 // What goes behind "waits": "in all_reduce", "in all_reduce of group 1 (ranks 0,2)", "in recv from rank 3", "for the GPU"
-std::string describe_wait(const Standing& standing, std::size_t ranks_in_all);
+std::string describe_wait(const RankState& state, std::size_t ranks_in_all);
 
 }  // namespace rankstacks

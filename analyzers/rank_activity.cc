@@ -8,7 +8,7 @@ namespace rankstacks {
 namespace {
 
 // Servers between two requests: their loop waits for the next.
-bool is_idle(const JobSnapshot& job, const Standing& s) {
+bool is_idle(const JobSnapshot& job, const RankState& s) {
   if (s.doing.activity != Activity::kNetworkIo && s.doing.activity != Activity::kUserCode && s.doing.activity != Activity::kPythonLock) return false;
   for (const FrameId id : job.ranks[s.rank].threads[s.doing.thread].frames) {
     const Frame& frame = job.frames[id];
@@ -18,7 +18,7 @@ bool is_idle(const JobSnapshot& job, const Standing& s) {
   return false;
 }
 
-std::string kind_of(const JobSnapshot& job, const Standing& s) {
+std::string kind_of(const JobSnapshot& job, const RankState& s) {
   if (s.dead_child) return "worker-dead";
   switch (s.doing.activity) {
     case Activity::kCollective: return s.doing.operation.collective == Collective::kBarrier ? "in-barrier" : "in-collective";
@@ -28,16 +28,16 @@ std::string kind_of(const JobSnapshot& job, const Standing& s) {
     default: break;
   }
   if (is_idle(job, s)) return "idle";
-  const bool runs = s.pace == Pace::kUnknown ? job.ranks[s.rank].threads[s.doing.thread].state == 'R' : s.active();
+  const bool runs = s.progress == Progress::kUnknown ? job.ranks[s.rank].threads[s.doing.thread].state == 'R' : s.active();
   if (s.doing.activity == Activity::kUserCode && runs) return "computing";
   return std::string(to_string(reason_of(s.doing.activity)));
 }
 
 }  // namespace
 
-std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, const std::vector<Standing>& standings) {
+std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, const std::vector<RankState>& states) {
   std::vector<std::optional<RankActivity>> activities(job.ranks.size());
-  for (const Standing& s : standings) {
+  for (const RankState& s : states) {
     if (!s.readable || s.unknown()) continue;
     RankActivity& activity = activities[s.rank].emplace();
     activity.kind = kind_of(job, s);
@@ -51,7 +51,7 @@ std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, c
     } else {
       activity.summary = describe_suspect(job, s, s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity));
     }
-    if (s.pace != Pace::kUnknown) activity.moves = s.active();
+    if (s.progress != Progress::kUnknown) activity.moves = s.active();
     activity.evidence = {s.rank, s.doing.thread, s.doing.frame};
   }
   return activities;

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/coordinates.h"
-#include "analyzers/messengers.h"
+#include "analyzers/watchdog_reporters.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
@@ -17,7 +17,7 @@ namespace rankstacks {
 
 namespace {
 
-std::vector<Evidence> evidence_for(const JobSnapshot& job, const Standing& s) {
+std::vector<Evidence> evidence_for(const JobSnapshot& job, const RankState& s) {
   std::vector<Evidence> evidence;
   if (s.told_by_child) {
     const ThreadSnapshot& worker = job.ranks[*s.told_by_child].threads[s.child_thread];
@@ -38,28 +38,28 @@ std::vector<Evidence> evidence_for(const JobSnapshot& job, const Standing& s) {
 
 std::string Judge::numbers_seen_twice() const {
   std::set<int> seen, twice;
-  for (const Standing& s : standings_)
-    if (const auto number = job_.ranks[s.rank].rank; number && !s.ended && !s.stranger && !seen.insert(*number).second) twice.insert(*number);
+  for (const RankState& s : states_)
+    if (const auto number = job_.ranks[s.rank].rank; number && !s.ended && !s.unrelated && !seen.insert(*number).second) twice.insert(*number);
   if (twice.empty()) return "";
   return fmt::format("{} {} {}", twice.size() == 1 ? "rank" : "ranks", format_numbers({twice.begin(), twice.end()}), twice.size() == 1 ? "is" : "are");
 }
 
 Verdict Judge::make(VerdictStatus status, std::string summary) const {
-  if (!tally_.strangers.empty())
-    summary += fmt::format("; {} {} not of this job", pids_of(tally_.strangers), tally_.strangers.size() == 1 ? "is" : "are");
+  if (!tally_.unrelated.empty())
+    summary += fmt::format("; {} {} not of this job", pids_of(tally_.unrelated), tally_.unrelated.size() == 1 ? "is" : "are");
   if (!tally_.failed.empty() && tally_.failed.size() < tally_.compared) summary += fmt::format("; {} could not be read", name_ranks(job_, tally_.failed));
   if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < tally_.compared) summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
   if (!tally_.partial.empty()) summary += fmt::format("; {} {} read only in part", name_ranks(job_, tally_.partial), tally_.partial.size() == 1 ? "was" : "were");
-  if (const std::string told = describe_messengers(job_, messengers_); !told.empty()) summary += "; " + told;
+  if (const std::string told = describe_watchdog_reporters(job_, reporters_); !told.empty()) summary += "; " + told;
   Verdict verdict;
   verdict.status = status;
   verdict.summary = std::move(summary);
   return verdict;
 }
 
-std::vector<std::size_t> Judge::ranks_of(const std::vector<std::size_t>& standings) const {
+std::vector<std::size_t> Judge::ranks_of(const std::vector<std::size_t>& states) const {
   std::vector<std::size_t> ranks;
-  for (const std::size_t i : standings) ranks.push_back(standings_[i].rank);
+  for (const std::size_t i : states) ranks.push_back(states_[i].rank);
   return ranks;
 }
 
@@ -81,14 +81,14 @@ std::string Judge::sentence(const std::vector<Suspect>& suspects, const std::str
   return text;
 }
 
-Suspect Judge::suspect(const Standing& s, Reason reason, double confidence) const {
+Suspect Judge::suspect(const RankState& s, Reason reason, double confidence) const {
   Suspect one;
   one.rank = s.rank;
   one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, reason));
   one.advice = advice_for(job_, s, reason);
   one.confidence = confidence;
   if (!job_.ranks[s.rank].threads.empty()) one.evidence = evidence_for(job_, s);
-  std::copy_if(messengers_.begin(), messengers_.end(), std::back_inserter(one.evidence), [&](const Evidence& m) { return m.rank == s.rank; });
+  std::copy_if(reporters_.begin(), reporters_.end(), std::back_inserter(one.evidence), [&](const Evidence& m) { return m.rank == s.rank; });
   one.reason = reason;
   return one;
 }
@@ -101,10 +101,10 @@ Verdict Judge::culprits(std::vector<Suspect> suspects, const std::string& waitin
 }
 
 std::string Judge::pids_of(const std::vector<std::size_t>& ranks) const {
-  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kMax = 8;
   std::string text = ranks.size() == 1 ? "pid" : "pids";
-  for (std::size_t i = 0; i < ranks.size() && i < kMost; ++i) text += fmt::format("{}{}", i == 0 ? " " : ",", job_.ranks[ranks[i]].pid);
-  return ranks.size() > kMost ? fmt::format("{} and {} more", text, ranks.size() - kMost) : text;
+  for (std::size_t i = 0; i < ranks.size() && i < kMax; ++i) text += fmt::format("{}{}", i == 0 ? " " : ",", job_.ranks[ranks[i]].pid);
+  return ranks.size() > kMax ? fmt::format("{} and {} more", text, ranks.size() - kMax) : text;
 }
 
 }  // namespace rankstacks

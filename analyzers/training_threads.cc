@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/names.h"
-#include "analyzers/pace.h"
+#include "analyzers/progress.h"
 #include "analyzers/roles.h"
 
 namespace rankstacks {
@@ -46,12 +46,12 @@ struct AlikeThreads {
   // receiver of messages): collectives are for training.
   enum class Wait { kNone, kOther, kExchange, kCollective };
 
-  std::map<std::size_t, std::size_t> threads;   // index of the thread by that of the standing
+  std::map<std::size_t, std::size_t> threads;   // index of the thread by that of the state
   std::size_t waiting = 0;                      // how many wait for other ranks
   Wait wait = Wait::kNone;
 
-  void add(std::size_t standing, std::size_t thread, Activity activity, bool has_nccl) {
-    threads.try_emplace(standing, thread);
+  void add(std::size_t state, std::size_t thread, Activity activity, bool has_nccl) {
+    threads.try_emplace(state, thread);
     const bool on_device = activity == Activity::kGpuWait && has_nccl;   // for a kernel that may be a collective's
     if (!waits_for_ranks(activity) && !on_device) return;
     ++waiting;
@@ -70,14 +70,14 @@ struct AlikeThreads {
 
 }  // namespace
 
-void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<Standing>& standings) {
+void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<RankState>& states) {
   std::optional<std::string> common;
   std::map<std::string, AlikeThreads> by_entry;
-  std::set<std::size_t> arrived;   // standings with a thread in a collective
+  std::set<std::size_t> arrived;   // states with a thread in a collective
   std::size_t ranks = 0;
-  for (std::size_t i = 0; i < standings.size(); ++i) {
-    const Standing& s = standings[i];
-    if (s.stranger || !s.readable) continue;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const RankState& s = states[i];
+    if (s.unrelated || !s.readable) continue;
     ++ranks;
     const RankSnapshot& rank = job.ranks[s.rank];
     std::map<std::string, int> alike;   // threads of one rank that began in one function are told apart by the order in which they began
@@ -101,10 +101,10 @@ void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vec
     if (group.may_train(ranks, arrived) && (trainers == nullptr || trainers->weight() < group.weight())) trainers = &group;
   if (trainers == nullptr) return;
   for (const auto& [i, thread] : trainers->threads) {
-    Doing doing = activities.of_thread(standings[i].rank, thread);
+    Doing doing = activities.of_thread(states[i].rank, thread);
     if (doing.activity == Activity::kUnknown) continue;
-    standings[i].doing = std::move(doing);
-    standings[i].by_own_thread = true;
+    states[i].doing = std::move(doing);
+    states[i].by_own_thread = true;
   }
 }
 

@@ -15,7 +15,7 @@
 //   5. Nobody waits: stopped, debugger and worker-dead are reasons of their own; all running or moving -> healthy; all still at one place ->
 //      symmetric; else undecided. All running at one place at every look: healthy with a doubt, and symmetric once that lasted longer than steps do.
 //
-// Whatever it is: a watchdog that ends its process is named as what it is, the messenger (messengers.h), with what it carries.
+// Whatever it is: a watchdog that ends its process is named as what it is, the reporter (watchdog_reporters.h), with what it carries.
 // One that carries an error of its own process's GPU work is none: its rank has `crashed`, or, while it lives, is on its way
 // to its end by that `exception`, which counts after 1.
 //
@@ -29,15 +29,15 @@
 #include <fmt/format.h>
 
 #include "analyzers/gone_ranks.h"
-#include "analyzers/messengers.h"
+#include "analyzers/watchdog_reporters.h"
 
 namespace rankstacks {
 
-Judge::Judge(const Facts& facts) : facts_(facts), job_(facts.job), standings_(facts.standings), messengers_(find_messengers(facts.job, facts.roles)) {
-  for (std::size_t i = 0; i < standings_.size(); ++i) {
-    const Standing& s = standings_[i];
-    if (s.stranger) {
-      tally_.strangers.push_back(s.rank);
+Judge::Judge(const Facts& facts) : facts_(facts), job_(facts.job), states_(facts.states), reporters_(find_watchdog_reporters(facts.job, facts.roles)) {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const RankState& s = states_[i];
+    if (s.unrelated) {
+      tally_.unrelated.push_back(s.rank);
       continue;
     }
     ++tally_.compared;
@@ -52,10 +52,10 @@ Judge::Judge(const Facts& facts) : facts_(facts), job_(facts.job), standings_(fa
     if (s.readable && job_.ranks[s.rank].status == Status::kPartial) tally_.partial.push_back(s.rank);
     if (s.waits() && !s.gpu_wait_may_be_collective) tally_.waits_for_gpu_only = false;
     tally_.inferred |= s.inferred;
-    if (s.readable) several_looks_ &= s.pace != Pace::kUnknown;
+    if (s.readable) several_looks_ &= s.progress != Progress::kUnknown;
   }
   const std::vector<std::size_t> sinks = facts_.waits.sinks();
-  std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed), [&](std::size_t i) { return std::binary_search(sinks.begin(), sinks.end(), standings_[i].rank); });
+  std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed), [&](std::size_t i) { return std::binary_search(sinks.begin(), sinks.end(), states_[i].rank); });
 }
 
 Verdict Judge::verdict() {

@@ -8,7 +8,7 @@
 
 #include "analyzers/coordinates.h"
 #include "analyzers/gpu_health.h"
-#include "analyzers/messengers.h"
+#include "analyzers/watchdog_reporters.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
@@ -16,9 +16,9 @@ namespace rankstacks {
 
 std::optional<Verdict> Judge::of_gpu_faults() const {
   std::vector<Suspect> suspects;
-  std::vector<Standing> others;
-  for (const Standing& s : standings_) {
-    if (s.gpu.exception && !s.stranger) suspects.push_back(suspect(s, Reason::kCrashed, bounded(0.90)));
+  std::vector<RankState> others;
+  for (const RankState& s : states_) {
+    if (s.gpu.exception && !s.unrelated) suspects.push_back(suspect(s, Reason::kCrashed, bounded(0.90)));
     else others.push_back(s);
   }
   if (suspects.empty()) return std::nullopt;
@@ -27,18 +27,18 @@ std::optional<Verdict> Judge::of_gpu_faults() const {
 
 Verdict Judge::of_gpus_alone() const {
   std::vector<std::size_t> polling, others;
-  for (const std::size_t i : tally_.gpu_only) (standings_[i].gpu.in_collective() ? polling : others).push_back(i);
+  for (const std::size_t i : tally_.gpu_only) (states_[i].gpu.in_collective() ? polling : others).push_back(i);
   std::vector<Suspect> suspects;
   std::string text;
   for (const std::size_t i : others) {
-    const Standing& s = standings_[i];
+    const RankState& s = states_[i];
     const std::string state = s.gpu.activity == GpuActivity::kKernel ? "runs " + describe_kernel(*s.gpu.kernel) : s.gpu.activity == GpuActivity::kIdle ? "is idle" : "runs a kernel without a name";
     if (text.empty()) text = fmt::format("the GPU of {} {}", name_ranks(job_, {s.rank}), state);
     if (s.gpu.activity == GpuActivity::kKernel && !polling.empty()) suspects.push_back(suspect(s, Reason::kGpuWait, bounded(0.65)));
   }
   std::string waiting;
   if (!polling.empty())
-    waiting = fmt::format("{} {} in {} on the GPU", name_ranks(job_, ranks_of(polling)), polling.size() == 1 ? "waits" : "wait", name_collectives(standings_[polling.front()].gpu));
+    waiting = fmt::format("{} {} in {} on the GPU", name_ranks(job_, ranks_of(polling)), polling.size() == 1 ? "waits" : "wait", name_collectives(states_[polling.front()].gpu));
   if (!suspects.empty()) return culprits(std::move(suspects), waiting);
   if (!waiting.empty()) text += (text.empty() ? "" : " while ") + waiting;
   return undecided(text + "; only the state of GPUs is at hand: the stacks of their processes would tell why");
@@ -46,8 +46,8 @@ Verdict Judge::of_gpus_alone() const {
 
 Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
   std::vector<Suspect> suspects;
-  std::vector<Standing> others;
-  for (const Standing& s : standings_) {
+  std::vector<RankState> others;
+  for (const RankState& s : states_) {
     if (std::find(crashed.begin(), crashed.end(), s.rank) == crashed.end()) {
       others.push_back(s);
       continue;
@@ -70,12 +70,12 @@ Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
 std::optional<Verdict> Judge::of_gpu_failures() const {
   const std::vector<Evidence> failures = find_gpu_failures(job_);
   std::vector<Suspect> suspects;
-  std::vector<Standing> others;
-  for (const Standing& s : standings_) {
+  std::vector<RankState> others;
+  for (const RankState& s : states_) {
     Suspect one;
     std::copy_if(failures.begin(), failures.end(), std::back_inserter(one.evidence),
                  [&](const Evidence& e) { return e.rank == s.rank; });
-    if (one.evidence.empty() || s.stranger) {
+    if (one.evidence.empty() || s.unrelated) {
       others.push_back(s);
       continue;
     }
@@ -120,16 +120,16 @@ std::vector<Suspect> Judge::suspects_of_ended(const std::vector<std::size_t>& en
 }
 
 Verdict Judge::of_ended(const std::vector<std::size_t>& ended) const {
-  Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} ended while {}", name_ranks(job_, ended), ended.size() == 1 ? "has" : "have", describe_waiting(job_, standings_)));
+  Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} ended while {}", name_ranks(job_, ended), ended.size() == 1 ? "has" : "have", describe_waiting(job_, states_)));
   verdict.suspects = suspects_of_ended(ended);
   return verdict;
 }
 
 Verdict Judge::of_missing(const std::vector<int>& missing) const {
   std::vector<Suspect> suspects;
-  constexpr std::size_t kMostSuspects = 64;
+  constexpr std::size_t kMaxSuspects = 64;
   for (const int number : missing) {
-    if (suspects.size() == kMostSuspects) break;
+    if (suspects.size() == kMaxSuspects) break;
     Suspect one;
     one.rank = SIZE_MAX;
     one.missing_rank = number;
@@ -141,7 +141,7 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
   }
   const std::string why = tally_.ended.empty() ? "ended, never started, or not looked at" : fmt::format("{} {} ended", pids_of(tally_.ended), tally_.ended.size() == 1 ? "has" : "have");
   Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} {} not there ({}) while {}", missing.size() == 1 ? "rank" : "ranks", format_numbers(missing), missing.size() == 1 ? "is" : "are", why,
-                                                describe_waiting(job_, standings_)));
+                                                describe_waiting(job_, states_)));
   verdict.suspects = std::move(suspects);
   return verdict;
 }

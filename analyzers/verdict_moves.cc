@@ -12,36 +12,36 @@ namespace rankstacks {
 
 std::string Judge::moving() const {
   std::vector<std::size_t> ranks;
-  for (const Standing& s : standings_)
-    if (!s.stranger && s.readable && s.moves()) ranks.push_back(s.rank);
+  for (const RankState& s : states_)
+    if (!s.unrelated && s.readable && s.moves()) ranks.push_back(s.rank);
   return name_ranks(job_, ranks);
 }
 
 std::optional<Verdict> Judge::of_progress() const {
-  const auto moves = [&](std::size_t i) { return standings_[i].moves(); };
+  const auto moves = [&](std::size_t i) { return states_[i].moves(); };
   const bool some_wait_ended = std::any_of(tally_.waiting.begin(), tally_.waiting.end(), moves) ||
-                               std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return standings_[i].left_wait; });
+                               std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return states_[i].left_wait; });
   if (some_wait_ended) {
     // A wait that stands still, and that is known to be for a rank that stands still too.
     for (std::size_t o = 0; o < facts_.operations.size(); ++o) {
       const PendingOperation& waiting = facts_.operations[o];
       if (!waiting.certain || std::any_of(waiting.members.begin(), waiting.members.end(), moves)) continue;
-      if (std::any_of(waiting.elsewhere.begin(), waiting.elsewhere.end(), [&](std::size_t i) { return !standings_[i].active(); }) || facts_.waits.in_cycle(o)) return std::nullopt;
+      if (std::any_of(waiting.elsewhere.begin(), waiting.elsewhere.end(), [&](std::size_t i) { return !states_[i].active(); }) || facts_.waits.in_cycle(o)) return std::nullopt;
     }
     std::vector<std::size_t> still;
     for (const std::size_t i : tally_.elsewhere)
-      if (has_own_reason(standings_[i])) still.push_back(i);
+      if (has_own_reason(states_[i])) still.push_back(i);
     std::string text = fmt::format("nothing is stuck: {} moved between the looks", moving());
-    if (!still.empty()) text += fmt::format("; {} {}", name_ranks(job_, {standings_[still.front()].rank}), describe_suspect(job_, standings_[still.front()], reason_for(standings_[still.front()])));
+    if (!still.empty()) text += fmt::format("; {} {}", name_ranks(job_, {states_[still.front()].rank}), describe_suspect(job_, states_[still.front()], reason_for(states_[still.front()])));
     return make(VerdictStatus::kHealthy, text);
   }
   // Those that are waited for count on: slower than the others, and not stuck.
   const std::vector<std::size_t>& counting = tally_.needed;
-  const bool passed_by = std::any_of(counting.begin(), counting.end(), [&](std::size_t i) { return parting_from_those_it_passed(standings_[i]).has_value(); });
+  const bool passed_by = std::any_of(counting.begin(), counting.end(), [&](std::size_t i) { return divergence_from_those_it_passed(states_[i]).has_value(); });
   if (passed_by && have_looked_long()) return std::nullopt;
   if (!counting.empty() && tally_.unknown.empty() && tally_.failed.empty() &&
-      std::all_of(counting.begin(), counting.end(), [&](std::size_t i) { return standings_[i].counts && !has_own_reason(standings_[i]); })) {
-    const Standing& s = standings_[counting.front()];
+      std::all_of(counting.begin(), counting.end(), [&](std::size_t i) { return states_[i].counts && !has_own_reason(states_[i]); })) {
+    const RankState& s = states_[counting.front()];
     const bool one = counting.size() == 1;
     Verdict verdict = make(VerdictStatus::kHealthy, fmt::format("nothing is stuck: {} {} than the others, which wait for {}, and {} on between the looks ({})", name_ranks(job_, ranks_of(counting)),
                                                                 passed_by ? (one ? "is further on" : "are further on") : one ? "is slower" : "are slower", one ? "it" : "them", one ? "counts" : "count",
@@ -51,10 +51,10 @@ std::optional<Verdict> Judge::of_progress() const {
   }
   // Rank 0 evaluates, logs or saves while the others wait for it: its duty, as long as it moves.
   if (!tally_.waiting.empty() && tally_.elsewhere.size() == 1 && tally_.unknown.empty() && tally_.failed.empty()) {
-    const Standing& s = standings_[tally_.elsewhere.front()];
+    const RankState& s = states_[tally_.elsewhere.front()];
     if (job_.ranks[s.rank].rank == 0 && tally_.compared > 2 && (s.travels || s.counts) && !has_own_reason(s)) {
       Verdict verdict = make(VerdictStatus::kHealthy, fmt::format("nothing is stuck at this moment: rank 0 moves ({}), and {}; look again if that takes longer than it should",
-                                                                  describe_suspect(job_, s, reason_for(s)), describe_waiting(job_, standings_)));
+                                                                  describe_suspect(job_, s, reason_for(s)), describe_waiting(job_, states_)));
       if (passed_by) verdict.doubt = Doubt::kPassedBy;
       return verdict;
     }
@@ -62,21 +62,21 @@ std::optional<Verdict> Judge::of_progress() const {
   return std::nullopt;
 }
 
-std::optional<Parting> Judge::parting_from_those_it_passed(const Standing& s) const {
+std::optional<Divergence> Judge::divergence_from_those_it_passed(const RankState& s) const {
   constexpr std::size_t kMaxOperations = 64;
   for (std::size_t o = 0; o < std::min(facts_.operations.size(), kMaxOperations); ++o) {
-    Parting parting = parting_of(s, standings_[facts_.operations[o].members.front()]);
-    if (parting.a_is_past()) return parting;
+    Divergence divergence = divergence_of(s, states_[facts_.operations[o].members.front()]);
+    if (divergence.a_is_past()) return divergence;
   }
   return std::nullopt;
 }
 
-bool Judge::has_own_reason(const Standing& s) {
+bool Judge::has_own_reason(const RankState& s) {
   return s.dead_child || s.doing.activity == Activity::kStopped || s.doing.activity == Activity::kDebugger;
 }
 
-bool Judge::runs(const Standing& s) const {
-  if (s.pace != Pace::kUnknown) return s.active();
+bool Judge::runs(const RankState& s) const {
+  if (s.progress != Progress::kUnknown) return s.active();
   const RankSnapshot& rank = job_.ranks[s.rank];
   if (rank.source == Source::kLive && !thread_that_told(job_, s).state) return true;   // for all that is known
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
@@ -87,7 +87,7 @@ bool Judge::runs(const Standing& s) const {
 }
 
 bool Judge::gloo_is_moving() const {
-  for (const Standing& s : standings_)
+  for (const RankState& s : states_)
     for (std::size_t t = 0; t < job_.ranks[s.rank].threads.size(); ++t)
       if ((facts_.roles[s.rank][t] == Role::kGlooLoop || facts_.roles[s.rank][t] == Role::kGlooWorker) && job_.ranks[s.rank].threads[t].state == 'R') return true;
   return false;
@@ -96,7 +96,7 @@ bool Judge::gloo_is_moving() const {
 double Judge::span_ms() const {
   double shortest = std::numeric_limits<double>::infinity();
   for (const std::size_t i : tally_.elsewhere) {
-    const auto& motion = thread_that_told(job_, standings_[i]).motion;
+    const auto& motion = thread_that_told(job_, states_[i]).motion;
     shortest = std::min(shortest, motion ? motion->span_ms : 0);
   }
   return shortest;
@@ -105,7 +105,7 @@ double Judge::span_ms() const {
 bool Judge::loop_at_one_place() const {
   return std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) {
     // Where processors are short, one that runs has little of them.
-    return standings_[i].pace == Pace::kRuns && (standings_[i].busy || thread_that_told(job_, standings_[i]).state == 'R');
+    return states_[i].progress == Progress::kRuns && (states_[i].busy || thread_that_told(job_, states_[i]).state == 'R');
   });
 }
 

@@ -14,20 +14,20 @@ namespace rankstacks {
 Verdict Judge::of_nobody_waits() const {
   std::vector<Suspect> definite;
   for (const std::size_t i : tally_.elsewhere) {
-    const Standing& s = standings_[i];
+    const RankState& s = states_[i];
     if (has_own_reason(s)) definite.push_back(suspect(s, reason_for(s), bounded(0.70)));
   }
   if (!definite.empty() && definite.size() < tally_.compared) return culprits(std::move(definite), "");
   if (!tally_.ended.empty()) {
     std::string text = fmt::format("{} of {} ranks have ended ({})", tally_.ended.size(), tally_.compared, pids_of(tally_.ended));
     for (const std::size_t i : tally_.elsewhere) {
-      const Standing& s = standings_[i];
+      const RankState& s = states_[i];
       if (tally_.elsewhere.size() == 1) text += fmt::format("; rank {} {}", rank_label(job_.ranks[s.rank]), describe_suspect(job_, s, reason_for(s)));
     }
     return undecided(text + "; no rank is seen waiting for another: the logs of those that have ended tell more");
   }
   if (tally_.compared == 1) {
-    const Standing& s = *std::find_if(standings_.begin(), standings_.end(), [](const Standing& one) { return !one.stranger; });
+    const RankState& s = *std::find_if(states_.begin(), states_.end(), [](const RankState& one) { return !one.unrelated; });
     if (s.unknown()) return undecided("one rank only, and its frames do not tell what it does");
     std::size_t children = 0;
     for (const RankSnapshot& process : job_.ranks) children += process.kind == RankKind::kChild;
@@ -40,14 +40,14 @@ Verdict Judge::of_nobody_waits() const {
   std::size_t running = 0, active = 0;   // active: they move or work, rather than polling for something at one place
   std::map<std::string, std::vector<std::size_t>> places;
   for (const std::size_t i : tally_.elsewhere) {
-    const Standing& one = standings_[i];
-    active += one.pace == Pace::kUnknown ? thread_that_told(job_, one).state == 'R' : one.active();
-    running += one.pace == Pace::kUnknown ? thread_that_told(job_, one).state == 'R' : one.pace != Pace::kStill;
-    places[place_key(job_, standings_[i])].push_back(i);
+    const RankState& one = states_[i];
+    active += one.progress == Progress::kUnknown ? thread_that_told(job_, one).state == 'R' : one.active();
+    running += one.progress == Progress::kUnknown ? thread_that_told(job_, one).state == 'R' : one.progress != Progress::kStill;
+    places[place_key(job_, states_[i])].push_back(i);
   }
   const bool all_run = running == tally_.elsewhere.size() && tally_.failed.empty();
   if (all_run && places.size() == 1 && loop_at_one_place() && may_look_longer()) {
-    const Standing& s = standings_[tally_.elsewhere.front()];
+    const RankState& s = states_[tally_.elsewhere.front()];
     Verdict verdict = have_looked_long() ? make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; for {:.0f} s none got on: a loop without an end, or one long computation",
                                                                                        describe_suspect(job_, s, reason_for(s)), span_ms() / 1000))
                                          : make(VerdictStatus::kHealthy, "nothing is seen to be stuck: every rank runs, each at the same place at every look");
@@ -56,7 +56,7 @@ Verdict Judge::of_nobody_waits() const {
   }
   if (all_run) return make(VerdictStatus::kHealthy, several_looks_ ? "nothing is stuck: every rank moves, none waits for another" : "nothing is stuck at this moment: every rank is running, none waits for another");
   if (places.size() == 1 && running == 0 && tally_.failed.empty()) {
-    const Standing& s = standings_[tally_.elsewhere.front()];
+    const RankState& s = states_[tally_.elsewhere.front()];
     Verdict symmetric = make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
     if (s.doing.activity == Activity::kGpuWait && may_look_longer()) symmetric.doubt = Doubt::kGpuWaits;
     return symmetric;
@@ -64,7 +64,7 @@ Verdict Judge::of_nobody_waits() const {
   const auto largest = std::max_element(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (active == 0 && places.size() == 2 && largest->second.size() * 2 > tally_.elsewhere.size()) {
     const std::vector<std::size_t>& few = largest == places.begin() ? std::next(largest)->second : places.begin()->second;
-    const Standing &apart = standings_[few.front()], &most = standings_[largest->second.front()];
+    const RankState &apart = states_[few.front()], &most = states_[largest->second.front()];
     return undecided(fmt::format("{} {} apart: {} {}; of {} each {}; whether these wait for {} is not in their frames", name_ranks(job_, ranks_of(few)),
                                  few.size() == 1 ? "stands" : "stand", few.size() == 1 ? "it" : "each", describe_suspect(job_, apart, reason_for(apart)), name_ranks(job_, ranks_of(largest->second)), describe_suspect(job_, most, reason_for(most)),
                                  few.size() == 1 ? "it" : "them"));

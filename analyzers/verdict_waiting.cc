@@ -18,37 +18,37 @@ Verdict Judge::of_mixed() const {
   const std::vector<std::size_t>& needed = tally_.needed;
   // Ranks that have arrived early at a collective are everyday skew as long as no fewer are running their own code.
   const bool all_running = std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
-    const Standing& s = standings_[i];
+    const RankState& s = states_[i];
     const bool at_work = s.doing.activity == Activity::kUserCode || s.doing.activity == Activity::kDataLoading;
     return at_work && !s.told_by_child && runs(s);
   });
   if (all_running && needed.size() * 2 >= tally_.compared)
     return undecided(fmt::format("{} ranks are running their own code, and {}: {}",
-                                 needed.size() * 2 > tally_.compared ? "most" : "half of the", describe_waiting(job_, standings_), too_few_looks()));
+                                 needed.size() * 2 > tally_.compared ? "most" : "half of the", describe_waiting(job_, states_), too_few_looks()));
   // The stages of a pipeline take turns: one that is at work, all of it, is not late because others wait for it.
   if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !stages.empty())
-    return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages, describe_waiting(job_, standings_), too_few_looks()));
+    return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages, describe_waiting(job_, states_), too_few_looks()));
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   for (const std::size_t i : needed) {
-    const Standing& s = standings_[i];
+    const RankState& s = states_[i];
     Reason reason = reason_for(s);
     // It moves, and those that wait for it are further on in the same code.
     if (s.doing.activity == Activity::kUserCode && s.moves() && is_behind_all(s)) reason = Reason::kBehind;
     suspects.push_back(suspect(s, reason, confidence_of_sink(job_, s, tally_)));
-    if (const auto parting = s.counts ? parting_from_those_it_passed(s) : std::nullopt)
-      suspects.back().summary += fmt::format(", at {0} {1}, past the {0} {2} in which they wait", parting->counter, parting->count_a, parting->count_b);
+    if (const auto divergence = s.counts ? divergence_from_those_it_passed(s) : std::nullopt)
+      suspects.back().summary += fmt::format(", at {0} {1}, past the {0} {2} in which they wait", divergence->counter, divergence->count_a, divergence->count_b);
   }
-  Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, standings_));
+  Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, states_));
   verdict.reference = tally_.inferred ? kInferredFromStacks : all_certain(facts_.operations) ? kFromGroups : kAllRanks;
   return verdict;
 }
 
-bool Judge::is_behind_all(const Standing& s) const {
-  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return parting_of(s, standings_[i]).a_is_behind(); });
+bool Judge::is_behind_all(const RankState& s) const {
+  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return divergence_of(s, states_[i]).a_is_behind(); });
 }
 
 Verdict Judge::of_waiting() const {
-  const std::string waiting = describe_waiting(job_, standings_);
+  const std::string waiting = describe_waiting(job_, states_);
   if (!tally_.unknown.empty()) return undecided(fmt::format("{}; the frames of {} do not tell what it does", waiting, name_ranks(job_, ranks_of(tally_.unknown))));
   if (!tally_.failed.empty()) return undecided(fmt::format("{}; what is missing is the rank that could not be read", waiting));
   const auto ended = needed_of_ended();
@@ -64,7 +64,7 @@ Verdict Judge::of_waiting() const {
   if (!deadlock && told_by_gpus()) {
     const std::string differences = describe_gpu_differences(job_);
     return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place, and each GPU runs {}, waiting for the others; the cause lies below these frames: {}", waiting,
-                                         name_collectives(standings_[tally_.waiting.front()].gpu),
+                                         name_collectives(states_[tally_.waiting.front()].gpu),
                                          differences.empty() ? "the network (NICs, switches), NVLink, or a call that differs in size or group" : differences));
   }
   if (!deadlock) {
@@ -74,7 +74,7 @@ Verdict Judge::of_waiting() const {
   }
   if (deadlock->suspects.empty()) return undecided(fmt::format("{} at different places; {}", waiting, deadlock->explanation));
   std::vector<Suspect> suspects;
-  for (const Blame& blame : deadlock->suspects) suspects.push_back(suspect(standings_[blame.standing], blame.reason, bounded(blame.confidence)));
+  for (const Blame& blame : deadlock->suspects) suspects.push_back(suspect(states_[blame.state], blame.reason, bounded(blame.confidence)));
   Verdict verdict = culprits(std::move(suspects), deadlock->sides_are_equal ? "" : deadlock->explanation);
   verdict.reference = deadlock->reference;
   if (deadlock->sides_are_equal) verdict.summary = make(VerdictStatus::kCulprit, deadlock->explanation + ": both cannot be right, and the stacks do not tell which is").summary;
@@ -91,12 +91,12 @@ MissingRanks Judge::needed_of(MissingRanks missing) const {
 }
 
 std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::vector<std::size_t>& ended) const {
-  const std::string waiting = describe_waiting(job_, standings_);
+  const std::string waiting = describe_waiting(job_, states_);
   if (!missing.certain.empty()) {
     // The ranks have met already, and only cores of some are at hand: that a core is not there says nothing of its rank.
     const bool have_met = std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
-      const Doing& doing = standings_[i].doing;
-      return doing.activity != Activity::kStoreWait && doing.operation.kind != OperationKind::kSetUp && job_.ranks[standings_[i].rank].source == Source::kCore;
+      const Doing& doing = states_[i].doing;
+      return doing.activity != Activity::kStoreWait && doing.operation.kind != OperationKind::kSetUp && job_.ranks[states_[i].rank].source == Source::kCore;
     });
     if (have_met) return undecided(fmt::format("{}; the cores of ranks {} are not among these: where those stand would tell", waiting, format_numbers(missing.certain)));
     return of_missing(missing.certain);
@@ -110,7 +110,7 @@ std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::
 }
 
 bool Judge::told_by_gpus() const {
-  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return standings_[i].gpu.in_collective(); });
+  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return states_[i].gpu.in_collective(); });
 }
 
 }  // namespace rankstacks

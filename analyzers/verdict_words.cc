@@ -8,10 +8,10 @@
 
 #include "analyzers/gpu_waits.h"
 #include "analyzers/handled.h"
-#include "analyzers/messengers.h"
+#include "analyzers/watchdog_reporters.h"
 #include "analyzers/names.h"
-#include "analyzers/own_waits.h"
-#include "analyzers/parting.h"
+#include "analyzers/local_waits.h"
+#include "analyzers/divergence.h"
 #include "analyzers/pending_operations.h"
 #include "analyzers/python_locks.h"
 #include "analyzers/thread_waits.h"
@@ -108,10 +108,10 @@ std::string describe_child(const JobSnapshot& job, std::size_t index) {
   std::string text = fmt::format(": pid {}", child.pid);
   if (child.python_version && main != child.threads.end())
     if (const std::string place = describe_place(job, *main); !place.empty()) return text + ", in " + place + in_brackets("", describe_block(job, *main));
-  constexpr std::size_t kMost = 60;
+  constexpr std::size_t kMax = 60;
   std::string command;
   for (const std::string& word : child.command) command += (command.empty() ? "" : " ") + word;
-  if (command.size() > kMost) command = command.substr(0, kMost) + "...";
+  if (command.size() > kMax) command = command.substr(0, kMax) + "...";
   return command.empty() ? text : text + " (" + command + ")";
 }
 
@@ -122,44 +122,44 @@ std::string advice_for(Reason reason) {
   return words ? std::string(words->advice) : "";
 }
 
-std::string advice_for(const JobSnapshot& job, const Standing& standing, Reason reason) {
-  if (reason == Reason::kCrashed && standing.gpu.exception) return std::string(kGpuFaultAdvice);
-  if (reason == Reason::kGpuWait && standing.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
-  if (reason == Reason::kGpuWait && standing.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
-  if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[standing.rank], standing.doing.thread)) return std::string(kHolderAdvice);
-  if (const auto wait = own_wait_of(job, standing, reason)) return std::string(wait->advice);
+std::string advice_for(const JobSnapshot& job, const RankState& state, Reason reason) {
+  if (reason == Reason::kCrashed && state.gpu.exception) return std::string(kGpuFaultAdvice);
+  if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
+  if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
+  if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[state.rank], state.doing.thread)) return std::string(kHolderAdvice);
+  if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
   return advice_for(reason);
 }
 
-std::string describe_suspect(const JobSnapshot& job, const Standing& standing, Reason reason) {
-  const RankSnapshot& rank = job.ranks[standing.rank];
+std::string describe_suspect(const JobSnapshot& job, const RankState& state, Reason reason) {
+  const RankSnapshot& rank = job.ranks[state.rank];
   const Words* words = words_of(reason);
   std::string verb(words ? words->verb : "stands elsewhere");
-  if (reason == Reason::kCrashed && standing.gpu.exception) return fmt::format("{} on its GPU: {}", verb, describe_exception(*standing.gpu.exception));
+  if (reason == Reason::kCrashed && state.gpu.exception) return fmt::format("{} on its GPU: {}", verb, describe_exception(*state.gpu.exception));
   if (reason == Reason::kGpuWait)
-    if (std::string told = describe_gpu_wait(standing); !told.empty()) verb = std::move(told);
-  if (standing.gpu_only) return verb;
-  if (reason == Reason::kWorkerDead && standing.dead_child) verb += fmt::format(" (pid {})", job.ranks[*standing.dead_child].pid);
+    if (std::string told = describe_gpu_wait(state); !told.empty()) verb = std::move(told);
+  if (state.gpu_only) return verb;
+  if (reason == Reason::kWorkerDead && state.dead_child) verb += fmt::format(" (pid {})", job.ranks[*state.dead_child].pid);
   if (reason == Reason::kCrashed && rank.signal) {
     verb += fmt::format(" with {}", rank.signal->name);
     for (const ThreadSnapshot& thread : rank.threads)
       if (thread.tid == rank.signal->tid) return verb + in_brackets(describe_place(job, thread), thread.exception ? describe_exception(*thread.exception) : "");
     return verb;
   }
-  const bool waits = reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait || reason == Reason::kProcessGroupOrder || reason == Reason::kUnmatchedP2p || (reason == Reason::kBehind && standing.waits());
-  if (waits) verb = fmt::format("waits {}", describe_wait(standing, static_cast<std::size_t>(rank.world_size.value_or(0))));
-  const ThreadSnapshot& thread = rank.threads[standing.doing.thread];
-  if (standing.told_by_child) {
-    const RankSnapshot& child = job.ranks[*standing.told_by_child];
-    const ThreadSnapshot& worker = child.threads[standing.child_thread];
+  const bool waits = reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait || reason == Reason::kProcessGroupOrder || reason == Reason::kUnmatchedP2p || (reason == Reason::kBehind && state.waits());
+  if (waits) verb = fmt::format("waits {}", describe_wait(state, static_cast<std::size_t>(rank.world_size.value_or(0))));
+  const ThreadSnapshot& thread = rank.threads[state.doing.thread];
+  if (state.told_by_child) {
+    const RankSnapshot& child = job.ranks[*state.told_by_child];
+    const ThreadSnapshot& worker = child.threads[state.child_thread];
     return fmt::format("waits for its data pipeline: its loader worker, pid {}, is in {}", child.pid, describe_place(job, worker)) + in_brackets("", describe_block(job, worker));
   }
   std::string block = describe_block(job, thread);
-  const auto own_wait = own_wait_of(job, standing, reason);
-  if (own_wait) verb = own_wait->verb;
-  const auto python_wait = reason == Reason::kPythonLock ? describe_python_wait(job, rank, standing.doing.thread) : std::nullopt;
+  const auto local_wait = local_wait_of(job, state, reason);
+  if (local_wait) verb = local_wait->verb;
+  const auto python_wait = reason == Reason::kPythonLock ? describe_python_wait(job, rank, state.doing.thread) : std::nullopt;
   if (python_wait) verb = python_wait->verb;
-  if (reason == Reason::kSubprocess && standing.child) verb += describe_child(job, *standing.child);
+  if (reason == Reason::kSubprocess && state.child) verb += describe_child(job, *state.child);
   const Stand stand = stand_of(job, thread);
   if (reason == Reason::kUserCode && stand == Stand::kSleeping) {
     verb = "sleeps in its own code";
@@ -172,14 +172,14 @@ std::string describe_suspect(const JobSnapshot& job, const Standing& standing, R
   else if (reason == Reason::kException && thread.handles) block = "handles " + describe_handled(job, *thread.handles);
   if (reason == Reason::kNativeLock && thread.lock_owner) {
     verb += *thread.lock_owner == thread.tid ? " that it holds itself" : fmt::format(" held by thread {}", *thread.lock_owner);
-    if (const auto owner = thread_with(rank, *thread.lock_owner); owner && *owner != standing.doing.thread) verb += in_brackets(describe_place(job, rank.threads[*owner]), describe_block(job, rank.threads[*owner]));
+    if (const auto owner = thread_with(rank, *thread.lock_owner); owner && *owner != state.doing.thread) verb += in_brackets(describe_place(job, rank.threads[*owner]), describe_block(job, rank.threads[*owner]));
   }
   if (waits || reason == Reason::kBehind) {
-    const std::string counter = describe_counter(standing);
+    const std::string counter = describe_counter(state);
     if (!counter.empty()) block += (block.empty() ? "" : ", ") + counter;
   }
   std::string other = python_wait ? python_wait->holder : "";
-  if (reason == Reason::kPythonLock && !python_wait && !(own_wait && is_between_processes(own_wait->kind)) && rank.status == Status::kComplete) other = describe_other_thread(job, rank, thread);
+  if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) && rank.status == Status::kComplete) other = describe_other_thread(job, rank, thread);
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 
@@ -190,10 +190,10 @@ std::string describe_gpu_failure(const ThreadSnapshot& thread) {
          in_brackets("", thread.exception ? describe_exception(*thread.exception) : "");
 }
 
-std::string describe_waiting(const JobSnapshot& job, const std::vector<Standing>& standings) {
+std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState>& states) {
   std::vector<std::size_t> ranks;
   std::set<std::string> operations;
-  for (const Standing& s : standings) {
+  for (const RankState& s : states) {
     if (!s.waits()) continue;
     ranks.push_back(s.rank);
     operations.insert(s.gpu_wait_may_be_collective ? "their GPU" : s.named_by_gpu ? s.doing.operation.name + " on the GPU" : s.doing.operation.name);

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "analyzers/standing.h"
+#include "analyzers/rank_state.h"
 
 namespace rankstacks {
 
@@ -12,16 +12,16 @@ namespace rankstacks {
 std::string advice_for(Reason reason);
 
 // The same, with what its GPUs and the kind of its wait tell.
-std::string advice_for(const JobSnapshot& job, const Standing& standing, Reason reason);
+std::string advice_for(const JobSnapshot& job, const RankState& state, Reason reason);
 
 // "is in its data pipeline (Blocked.__getitem__ at train.py:9, blocked in read(fd 5 -> pipe:[123]))"
-std::string describe_suspect(const JobSnapshot& job, const Standing& standing, Reason reason);
+std::string describe_suspect(const JobSnapshot& job, const RankState& state, Reason reason);
 
 // "ends by an error of its own GPU work (c10::DistBackendError: ... CUDA error: an illegal memory access ...)"
 std::string describe_gpu_failure(const ThreadSnapshot& thread);
 std::string advice_for_gpu_failure();
 
 // "ranks 0-1,3-7 wait in all_reduce"; empty where nobody waits.
-std::string describe_waiting(const JobSnapshot& job, const std::vector<Standing>& standings);
+std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState>& states);
 
 }  // namespace rankstacks

@@ -21,7 +21,7 @@
 namespace rankstacks {
 
 struct PendingOperation;   // pending_operations.h
-struct Standing;           // standing.h
+struct RankState;           // rank_state.h
 
 enum class NodeKind : std::uint8_t {
   kThread,
@@ -67,7 +67,7 @@ struct WaitEdge {
 class WaitGraph {
  public:
   WaitGraph() = default;
-  WaitGraph(const JobSnapshot& job, const std::vector<Standing>& standings, const std::vector<PendingOperation>& operations);
+  WaitGraph(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<PendingOperation>& operations);
 
   const std::vector<WaitNode>& nodes() const { return nodes_; }
   const std::vector<WaitEdge>& edges() const { return edges_; }

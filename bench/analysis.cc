@@ -12,7 +12,7 @@
 #include <iterator>
 
 #include "analyzers/analysis.h"
-#include "analyzers/standing.h"
+#include "analyzers/rank_state.h"
 #include "report/report.h"
 
 using namespace rankstacks;
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   const auto clusters = cluster_threads(job, roles);
   measure("roles", [&] { assign_roles(job); });
   measure("clusters", [&] { cluster_threads(job, roles); });
-  measure("standings", [&] { standings_of(job, roles, clusters); });
+  measure("states", [&] { states_of(job, roles, clusters); });
   measure("analysis in all", [&] { analyze(job); });
   const Analysis analysis = analyze(job);
   measure("text report", [&] { text_report(job, analysis, {}); });

@@ -15,10 +15,10 @@ namespace {
 constexpr Address kBase = 0x7f00'0000'0000;
 constexpr Address kStack = 0x7ffc'0000'0000;
 constexpr std::size_t kStackSize = 4096;
-constexpr std::size_t kMostLoaded = 1 << 20;
-constexpr std::size_t kMostAddresses = 64;
+constexpr std::size_t kMaxLoaded = 1 << 20;
+constexpr std::size_t kMaxAddresses = 64;
 // For all stacks of one input. Tables can say what takes the tool's own limits (kMaxUnwoundFrames, --timeout) to end: that it ends is what counts here.
-constexpr std::chrono::milliseconds kMostTime{500};
+constexpr std::chrono::milliseconds kMaxTime{500};
 
 // Addresses that the file itself speaks of: where its code begins and ends, and its functions.
 std::vector<Vaddr> interesting(const elf::Image& image) {
@@ -28,7 +28,7 @@ std::vector<Vaddr> interesting(const elf::Image& image) {
     for (const Vaddr v : {p.p_vaddr, p.p_vaddr + p.p_filesz / 2, p.p_vaddr + p.p_filesz - 1}) all.push_back(v);
   }
   for (const elf::SymbolTable* table : {&image.static_symbols(), &image.dynamic_symbols()}) {
-    for (std::size_t i = 0; i < table->size() && all.size() < kMostAddresses; ++i) {
+    for (std::size_t i = 0; i < table->size() && all.size() < kMaxAddresses; ++i) {
       const Elf64_Sym symbol = table->at(i);
       all.push_back(symbol.st_value + symbol.st_size / 2);
     }
@@ -44,10 +44,10 @@ bool load(const std::shared_ptr<const elf::Image>& image, testing::FakeTarget& t
   std::size_t loaded = 0;
   for (const Elf64_Phdr& p : image->segments()) {
     if (p.p_type != PT_LOAD || p.p_memsz == 0) continue;
-    if (p.p_vaddr < end || p.p_memsz > kMostLoaded || p.p_vaddr > (1u << 30)) continue;
+    if (p.p_vaddr < end || p.p_memsz > kMaxLoaded || p.p_vaddr > (1u << 30)) continue;
     const auto bytes = image->at(p.p_vaddr);
     const std::size_t n = std::min<std::size_t>({bytes.size(), p.p_filesz, p.p_memsz});
-    if ((loaded += n) > kMostLoaded) break;
+    if ((loaded += n) > kMaxLoaded) break;
     target.put(kBase + p.p_vaddr, {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)});
     end = p.p_vaddr + p.p_memsz;
     Mapping m;
@@ -63,7 +63,7 @@ bool load(const std::shared_ptr<const elf::Image>& image, testing::FakeTarget& t
 }
 
 void unwind(const testing::FakeTarget& memory, std::span<const Vaddr> addresses) {
-  const LimitedTarget target(memory, Deadline::after(kMostTime));
+  const LimitedTarget target(memory, Deadline::after(kMaxTime));
   const auto first = make_libunwind_unwinder(target);
   const auto second = make_libdwfl_unwinder(target);
   for (std::size_t i = 0; i < addresses.size(); i += 1 + addresses.size() / 8) {
@@ -108,6 +108,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   // The same file as it lies in memory, without its sections.
   const auto read = [&](Vaddr v, std::span<std::byte> into) { return target.read_exact(kBase + v, into); };
-  elf::Image::from_memory(read, 0, "fuzz.so", kMostLoaded);
+  elf::Image::from_memory(read, 0, "fuzz.so", kMaxLoaded);
   return 0;
 }

@@ -126,8 +126,8 @@ const Process& process_of(unsigned which) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   Process process = process_of(input.take<std::uint8_t>());
-  constexpr int kMostPokes = 64;
-  for (int i = 0; i < kMostPokes && !input.empty(); ++i) {
+  constexpr int kMaxPokes = 64;
+  for (int i = 0; i < kMaxPokes && !input.empty(); ++i) {
     const Address part = process.parts[input.take<std::uint8_t>() % process.parts.size()];
     const Address at = part + input.take<std::uint8_t>() * 4u;
     const auto how = input.take<std::uint8_t>();
@@ -159,11 +159,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   std::vector<const python::ThreadState*> threads;
   for (const python::ThreadState& t : state->threads) {
-    constexpr std::size_t kMostBytes = 4 * 200;   // of 200 characters
-    fuzz::require(!t.handles || !t.handles->message || t.handles->message->size() <= kMostBytes, "a message is bounded");
-    constexpr Tid kMostTid = 4;
-    fuzz::require(!t.lock || !t.lock->owner || (*t.lock->owner >= 1 && *t.lock->owner <= kMostTid), "a lock's owner is a thread of the process");
-    fuzz::require(!t.lock || !t.lock->name || t.lock->name->size() <= kMostBytes, "a module's name is bounded");
+    constexpr std::size_t kMaxBytes = 4 * 200;   // of 200 characters
+    fuzz::require(!t.handles || !t.handles->message || t.handles->message->size() <= kMaxBytes, "a message is bounded");
+    constexpr Tid kMaxTid = 4;
+    fuzz::require(!t.lock || !t.lock->owner || (*t.lock->owner >= 1 && *t.lock->owner <= kMaxTid), "a lock's owner is a thread of the process");
+    fuzz::require(!t.lock || !t.lock->name || t.lock->name->size() <= kMaxBytes, "a module's name is bounded");
     threads.push_back(&t);
   }
   const std::size_t count = native.frames.size();

@@ -10,7 +10,7 @@ using namespace rankstacks;
 
 namespace {
 
-constexpr std::size_t kMostAddresses = 64;
+constexpr std::size_t kMaxAddresses = 64;
 
 class OneFile : public SplitSource {
  public:
@@ -25,13 +25,13 @@ class OneFile : public SplitSource {
 
 std::vector<Vaddr> interesting(const elf::Image& image) {
   std::vector<Vaddr> all;
-  for (std::size_t i = 0; i < image.static_symbols().size() && all.size() < kMostAddresses; ++i) {
+  for (std::size_t i = 0; i < image.static_symbols().size() && all.size() < kMaxAddresses; ++i) {
     const Elf64_Sym symbol = image.static_symbols().at(i);
     for (const Vaddr v : {symbol.st_value, symbol.st_value + symbol.st_size / 2}) all.push_back(v);
   }
   for (const Elf64_Phdr& p : image.segments()) {
     if ((p.p_flags & PF_X) == 0) continue;
-    for (Vaddr v = p.p_vaddr; v - p.p_vaddr < p.p_filesz && all.size() < 2 * kMostAddresses; v += 7) all.push_back(v);
+    for (Vaddr v = p.p_vaddr; v - p.p_vaddr < p.p_filesz && all.size() < 2 * kMaxAddresses; v += 7) all.push_back(v);
   }
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());

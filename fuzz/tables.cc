@@ -69,15 +69,15 @@ void read_exceptions(std::span<const std::byte> bytes) {
   for (const auto& held : read_held_exceptions(target, runtime)) {
     if (!held) continue;
     fuzz::require(!held->type.empty() && held->type.find('\0') == std::string::npos, "a type has a name");
-    fuzz::require(!held->what || (held->what->size() <= kMostExceptionText && held->what->find('\0') == std::string::npos), "a text has its bounds");
+    fuzz::require(!held->what || (held->what->size() <= kMaxExceptionText && held->what->find('\0') == std::string::npos), "a text has its bounds");
   }
 }
 
 void read_rust_name(const std::string& name) {
-  constexpr std::size_t kMostText = 64 << 10;
+  constexpr std::size_t kMaxText = 64 << 10;
   const std::string text = demangle(name);
   fuzz::require(!text.empty(), "there is always a name");
-  fuzz::require(text.size() <= kMostText + name.size(), "a demangled name has its bounds");
+  fuzz::require(text.size() <= kMaxText + name.size(), "a demangled name has its bounds");
 }
 
 void read_command_line(std::string_view text) {

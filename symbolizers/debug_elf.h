@@ -15,7 +15,7 @@ namespace rankstacks {
 // Laid out as: header, the sections' bytes, their names, the table of section headers.
 class DebugElf {
  public:
-  static constexpr std::size_t kMostSections =
+  static constexpr std::size_t kMaxSections =
       SHN_LORESERVE - 3;  // with none, .shstrtab, and numbers that are not reserved
 
   // A section of `size` bytes, the next in the file.

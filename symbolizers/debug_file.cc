@@ -15,14 +15,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // A debug file of 65,536 functions unpacks to 5 MB; the dictionary of xz -9 is 64 MiB.
-constexpr std::uint64_t kMostUnpacked = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxUnpacked = std::uint64_t{256} << 20;
 constexpr std::uint64_t kBestRatio = 32;               // symbols pack 3 to 5 times
 constexpr std::uint64_t kAlwaysAllowed = 16 << 20;
 // A file's CRC is that of all its bytes, and a sparse file of terabytes takes no room. Debug files this large (4 s to read from memory) have build-ids.
-constexpr std::uint64_t kMostForCrc = std::uint64_t{4} << 30;
+constexpr std::uint64_t kMaxForCrc = std::uint64_t{4} << 30;
 constexpr std::size_t kCrcStep = 4 << 20;
 
-constexpr std::uint64_t kMostDictionary = std::uint64_t{128} << 20;
+constexpr std::uint64_t kMaxDictionary = std::uint64_t{128} << 20;
 
 constexpr std::size_t kLongestName = 255;   // NAME_MAX
 constexpr std::size_t kLongestPath = 4095;   // PATH_MAX
@@ -129,7 +129,7 @@ std::shared_ptr<const elf::Image> DebugFiles::by_build_id(const BuildId& id, con
 // Nothing: the file is too long for it, or the time for the image was over; that is said.
 std::optional<std::uint32_t> DebugFiles::crc_of(const elf::Image& file) {
   auto rest = file.bytes();
-  if (rest.size() > kMostForCrc) {
+  if (rest.size() > kMaxForCrc) {
     problems_.push_back(fmt::format("{}: refused as a debug file: it has no build-id, and is too long ({} GiB) for its CRC to be taken", file.name(), rest.size() >> 30));
     return std::nullopt;
   }
@@ -242,9 +242,9 @@ std::shared_ptr<const elf::Image> DebugFiles::mini_debug_info(const elf::Image& 
     return nullptr;
   };
   lzma_stream stream = LZMA_STREAM_INIT;
-  if (lzma_stream_decoder(&stream, kMostDictionary, LZMA_CONCATENATED) != LZMA_OK) return refuse("cannot start xz");
+  if (lzma_stream_decoder(&stream, kMaxDictionary, LZMA_CONCATENATED) != LZMA_OK) return refuse("cannot start xz");
   const std::unique_ptr<lzma_stream, void (*)(lzma_stream*)> guard(&stream, lzma_end);
-  const std::uint64_t most = std::min(kMostUnpacked, std::max<std::uint64_t>(packed.size() * kBestRatio, kAlwaysAllowed));
+  const std::uint64_t most = std::min(kMaxUnpacked, std::max<std::uint64_t>(packed.size() * kBestRatio, kAlwaysAllowed));
   std::vector<std::byte> bytes(std::min<std::uint64_t>(packed.size() * 4, most));
   stream.next_in = reinterpret_cast<const std::uint8_t*>(packed.data());
   stream.avail_in = packed.size();
@@ -341,9 +341,9 @@ bool SplitFiles::find(const DwarfUnit::SplitName& unit, const std::function<bool
   if (full.is_absolute() && ((!sysroot.empty() && take(sysroot + full.string(), true)) || take(full, true)))
     return true;
 
-  constexpr std::size_t kMostTold = 4;  // a program can have thousands of units
+  constexpr std::size_t kMaxTold = 4;  // a program can have thousands of units
   for (std::string& refusal : refusals) {
-    if (told_++ < kMostTold) files_.problems_.push_back(std::move(refusal));
+    if (told_++ < kMaxTold) files_.problems_.push_back(std::move(refusal));
   }
   if (missing_++ == 0) first_missing_ = unit.path;
   return false;

@@ -12,7 +12,7 @@ namespace rankstacks {
 namespace {
 
 // A name of 200 characters can stand for a text of 2^60, each substitution twice the one before. torch's longest has 9,000.
-constexpr std::size_t kMostText = 64 << 10;
+constexpr std::size_t kMaxText = 64 << 10;
 
 struct Output {
   char* text = nullptr;
@@ -23,7 +23,7 @@ struct Output {
 void take_piece(const char* piece, std::size_t size, void* opaque) {
   auto& output = *static_cast<Output*>(opaque);
   // The demangler cannot be told to stop. It is C, and has nothing but its stack to give back.
-  if (size > kMostText - output.size) std::longjmp(output.too_long, 1);
+  if (size > kMaxText - output.size) std::longjmp(output.too_long, 1);
   std::copy_n(piece, size, output.text + output.size);
   output.size += size;
 }
@@ -36,7 +36,7 @@ bool run_demangler(const char* name, Output& output) {
 
 // Names longer than 1,024 characters are refused by the demangler (as by c++filt): they are shown as they are.
 std::optional<std::string> demangle_cxx(const std::string& name) {
-  const std::unique_ptr<char[]> text(new char[kMostText]);
+  const std::unique_ptr<char[]> text(new char[kMaxText]);
   Output output;
   output.text = text.get();
   if (!run_demangler(name.c_str(), output)) return std::nullopt;
@@ -52,10 +52,10 @@ std::string demangle(std::string_view name) {
   const std::string tail(version == std::string_view::npos ? std::string_view{} : name.substr(version));
   const std::string mangled(name.substr(0, version));
   if (mangled.starts_with("_R")) {
-    const auto text = demangle_rust_v0(mangled, kMostText);
+    const auto text = demangle_rust_v0(mangled, kMaxText);
     return text ? *text + tail : std::string(name);
   }
-  if (const auto text = demangle_rust_legacy(mangled, kMostText)) return *text + tail;
+  if (const auto text = demangle_rust_legacy(mangled, kMaxText)) return *text + tail;
   // GCC's and clang's clones are part of what it knows: "foo(int) [clone .cold]".
   if (auto text = demangle_cxx(mangled)) return *text + tail;
   if (const std::size_t suffix = mangled.find('.'); suffix != std::string::npos) {

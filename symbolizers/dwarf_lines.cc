@@ -80,12 +80,12 @@ struct SplitUnit {
 
 // The unit with this id among those of a .dwo: there is one as a rule, and several after link time optimization.
 std::optional<Dwarf_Die> unit_with_id(Dwarf* dwarf, std::uint64_t wanted, DeadlineCheck& deadline) {
-  constexpr int kMostUnits = 4096;
+  constexpr int kMaxUnits = 4096;
   Dwarf_CU* unit = nullptr;
   Dwarf_Die die;
   std::uint8_t type = 0;
   for (int i = 0;
-       i < kMostUnits && !deadline.passed() && dwarf_get_units(dwarf, unit, &unit, nullptr, &type, &die, nullptr) == 0;
+       i < kMaxUnits && !deadline.passed() && dwarf_get_units(dwarf, unit, &unit, nullptr, &type, &die, nullptr) == 0;
        ++i) {
     std::uint64_t id = 0;
     if (type == DW_UT_split_compile &&
@@ -102,13 +102,13 @@ struct Unit {
 };
 
 // Names and paths of one file's frames: a broken file may give each of them the same text of megabytes.
-constexpr std::size_t kMostText = 256 << 20;
+constexpr std::size_t kMaxText = 256 << 20;
 
 // The name that an entry has itself, or of the function whose code it is.
 std::optional<std::string> function_name(const DwarfUnit& unit, Dwarf_Die die) {
-  constexpr int kMostOrigins = 16;  // two are usual: an inlined copy, the function, its declaration in a class
+  constexpr int kMaxOrigins = 16;  // two are usual: an inlined copy, the function, its declaration in a class
   std::optional<std::string> plain;
-  for (int i = 0; i < kMostOrigins; ++i) {
+  for (int i = 0; i < kMaxOrigins; ++i) {
     Dwarf_Attribute attribute;
     for (const unsigned name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
       if (dwarf_attr(&die, name, &attribute) == nullptr) continue;
@@ -236,8 +236,8 @@ std::optional<LineProgram> DwarfLines::Impl::lines_of(Dwarf_Die& unit) const {
 // libdw would look for the file of a split unit on its own, by the path that the skeleton names. It is given the unit's
 // entries as a file of theirs instead, and DwarfUnit has the rest.
 std::optional<SplitUnit> DwarfLines::Impl::split_unit_of(DwarfUnit& unit, DeadlineCheck& deadline) const {
-  constexpr std::uint64_t kMostOfUnit = std::uint64_t{512} << 20;  // Chromium's largest have 60 MB
-  constexpr std::uint64_t kMostCopied = std::uint64_t{4} << 30;    // for one file, one unit at a time
+  constexpr std::uint64_t kMaxOfUnit = std::uint64_t{512} << 20;  // Chromium's largest have 60 MB
+  constexpr std::uint64_t kMaxCopied = std::uint64_t{4} << 30;    // for one file, one unit at a time
   if (split == nullptr) return std::nullopt;
   const auto name = unit.split_name();
   if (!name) return std::nullopt;
@@ -246,7 +246,7 @@ std::optional<SplitUnit> DwarfLines::Impl::split_unit_of(DwarfUnit& unit, Deadli
     const auto own = file.sections_of(name->id);
     if (!own) return false;
     const std::uint64_t size = own->info.size() + own->abbrev.size();
-    if (size > kMostOfUnit || size > kMostCopied - copied) return false;
+    if (size > kMaxOfUnit || size > kMaxCopied - copied) return false;
     copied += size;
     DebugElf elf;
     elf.add(".debug_info", own->info.size());
@@ -268,7 +268,7 @@ std::optional<SplitUnit> DwarfLines::Impl::split_unit_of(DwarfUnit& unit, Deadli
 
 std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> addresses, bool functions, DeadlineCheck& deadline, bool& too_much_text) const {
   std::vector<std::vector<DwarfFrame>> frames(addresses.size());
-  std::size_t text_left = kMostText;
+  std::size_t text_left = kMaxText;
   const auto take_text = [&](const DwarfFrame& frame) {
     const std::size_t size = (frame.function ? frame.function->size() : 0) + (frame.file ? frame.file->size() : 0);
     text_left -= std::min(size, text_left);

@@ -74,7 +74,7 @@ std::uint64_t rnglists_header(unsigned offset_size) { return offset_size == 8 ? 
 std::uint64_t str_offsets_header(unsigned offset_size) { return offset_size == 8 ? 16 : 8; }
 
 std::optional<std::string_view> string_at(std::span<const std::byte> strings, std::uint64_t offset) {
-  const auto bytes = elf::clip(strings, offset, DwarfUnit::kMostName);
+  const auto bytes = elf::clip(strings, offset, DwarfUnit::kMaxName);
   const void* end = bytes.empty() ? nullptr : std::memchr(bytes.data(), 0, bytes.size());
   if (end == nullptr) return std::nullopt;
   const auto* start = reinterpret_cast<const char*>(bytes.data());

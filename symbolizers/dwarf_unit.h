@@ -75,9 +75,9 @@ class DwarfUnit {
 
   RangeReader ranges(Dwarf_Die& entry) const;
 
-  // The string of an attribute; nothing: it has none, or it is longer than any name (kMostName).
+  // The string of an attribute; nothing: it has none, or it is longer than any name (kMaxName).
   std::optional<std::string_view> text(Dwarf_Attribute& attribute) const;
-  static constexpr std::size_t kMostName = 64 << 10;
+  static constexpr std::size_t kMaxName = 64 << 10;
 
   // An unsigned number, of the entry alone.
   static std::optional<std::uint64_t> number(Dwarf_Die& entry, unsigned name);

@@ -9,7 +9,7 @@ namespace rankstacks {
 namespace {
 
 // A file has one of each of the four kinds.
-constexpr std::size_t kMostTables = 16;
+constexpr std::size_t kMaxTables = 16;
 
 struct Entry {
   std::optional<Vaddr> slot;             // the GOT slot it jumps through
@@ -54,7 +54,7 @@ std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& 
   std::size_t tables = 0;
   for (const elf::Section& section : image.sections()) {
     if (!is_plt(section)) continue;
-    if (++tables > kMostTables) break;
+    if (++tables > kMaxTables) break;
     const Elf64_Shdr& h = section.header;
     const auto code = image.contents(section);
     const std::uint64_t entry_size = h.sh_entsize == 8 || h.sh_entsize == 16 ? h.sh_entsize : 16;

@@ -6,7 +6,7 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostPunycode = 256;
+constexpr std::size_t kMaxPunycode = 256;
 
 }  // namespace
 
@@ -43,7 +43,7 @@ void append_escaped(std::string& text, unsigned char c, char quote) {
 }
 
 std::optional<std::string> decode_punycode(std::string_view ascii, std::string_view deltas) {
-  constexpr std::uint64_t kBase = 36, kLeast = 1, kMost = 26, kMostNumber = std::uint64_t{1} << 32;
+  constexpr std::uint64_t kBase = 36, kLeast = 1, kMax = 26, kMaxNumber = std::uint64_t{1} << 32;
   std::vector<std::uint32_t> characters(ascii.begin(), ascii.end());
   std::uint64_t character = 0x80, place = 0, bias = 72, damping = 700;
   for (std::size_t at = 0; at < deltas.size();) {
@@ -53,15 +53,15 @@ std::optional<std::string> decode_punycode(std::string_view ascii, std::string_v
       const char c = deltas[at++];
       if (!is_digit(c) && (c < 'a' || c > 'z')) return std::nullopt;
       const std::uint64_t digit = is_digit(c) ? c - '0' + 26u : c - 'a' + 0u;
-      const std::uint64_t threshold = k <= bias ? kLeast : std::min(std::max(k - bias, kLeast), kMost);
+      const std::uint64_t threshold = k <= bias ? kLeast : std::min(std::max(k - bias, kLeast), kMax);
       delta += digit * weight;
-      if (delta >= kMostNumber) return std::nullopt;
+      if (delta >= kMaxNumber) return std::nullopt;
       if (digit < threshold) break;
       weight *= kBase - threshold;
-      if (weight >= kMostNumber) return std::nullopt;
+      if (weight >= kMaxNumber) return std::nullopt;
     }
     const std::uint64_t count = characters.size() + 1;
-    if (count > kMostPunycode) return std::nullopt;
+    if (count > kMaxPunycode) return std::nullopt;
     place += delta;
     character += place / count;
     place %= count;
@@ -71,7 +71,7 @@ std::optional<std::string> decode_punycode(std::string_view ascii, std::string_v
     damping = 2;
     delta += delta / count;
     std::uint64_t k = 0;
-    for (; delta > (kBase - kLeast) * kMost / 2; k += kBase) delta /= kBase - kLeast;
+    for (; delta > (kBase - kLeast) * kMax / 2; k += kBase) delta /= kBase - kLeast;
     bias = k + (kBase - kLeast + 1) * delta / (delta + 38);
   }
   std::string text;

@@ -14,7 +14,7 @@
 namespace rankstacks {
 
 // The text that gdb and c++filt show: without the hashes of crates and functions, the types of constants, and what stands behind a '.' ("foo.llvm.1234").
-// Nothing: not such a name, malformed, nested more than 500 levels deep, longer than `most_text` bytes, or too much work (kMostRead in rust_v0.cc).
+// Nothing: not such a name, malformed, nested more than 500 levels deep, longer than `most_text` bytes, or too much work (kMaxRead in rust_v0.cc).
 // `name` comes without a symbol version ("@V_2").
 std::optional<std::string> demangle_rust_v0(std::string_view name, std::size_t most_text);
 std::optional<std::string> demangle_rust_legacy(std::string_view name, std::size_t most_text);

@@ -7,10 +7,10 @@
 namespace rankstacks {
 namespace {
 
-constexpr int kMostNested = 500;                  // rustc's own demangler: 500
+constexpr int kMaxNested = 500;                  // rustc's own demangler: 500
 // Characters read, those behind back references as often as they are referred to. What prints nothing (the path of an impl) can be referred to
 // again and again, which the bound on text does not see. Of rustc 1.95's own 150,000 names the longest takes 9,700 (and 96 levels, 10,100 characters of text).
-constexpr std::size_t kMostRead = 1 << 20;
+constexpr std::size_t kMaxRead = 1 << 20;
 
 struct Identifier {
   std::string_view ascii, punycode;   // punycode: what follows the last '_' of an identifier with other characters
@@ -60,7 +60,7 @@ class V0 {
   class Nested {
    public:
     explicit Nested(V0& reader) : reader_(reader) {
-      if (++reader_.nested_ > kMostNested) reader_.fail();
+      if (++reader_.nested_ > kMaxNested) reader_.fail();
     }
     ~Nested() { --reader_.nested_; }
     Nested(const Nested&) = delete;
@@ -73,7 +73,7 @@ class V0 {
   void fail() { failed_ = true; }
   char peek() const { return failed_ || at_ == mangled_.size() ? '\0' : mangled_[at_]; }
   char take() {
-    if (++read_ > kMostRead) fail();
+    if (++read_ > kMaxRead) fail();
     const char c = peek();
     if (c == '\0') fail();
     else ++at_;
@@ -120,8 +120,8 @@ class V0 {
     return count;
   }
 
-  // The 'B' is read. It leads to what begins at an earlier character, which may be what the reference itself stands in: kMostNested ends that,
-  // and where there are several such references (2^500 paths), kMostRead.
+  // The 'B' is read. It leads to what begins at an earlier character, which may be what the reference itself stands in: kMaxNested ends that,
+  // and where there are several such references (2^500 paths), kMaxRead.
   template <class Rule>
   void back_reference(Rule rule) {
     const std::size_t tag = at_ - 1;

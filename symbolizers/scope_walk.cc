@@ -7,7 +7,7 @@ namespace rankstacks {
 namespace {
 
 constexpr int kDeepest = 256;                       // nested scopes; gcc's own limit for brackets is 256
-constexpr std::uint64_t kMostEntries = 20'000'000;  // the largest units seen have 2 million
+constexpr std::uint64_t kMaxEntries = 20'000'000;  // the largest units seen have 2 million
 
 using Selection = std::vector<std::uint32_t>;   // ascending indices of addresses
 
@@ -21,7 +21,7 @@ class Walk {
     Dwarf_Die child;
     if (depth > kDeepest || dwarf_child(&parent, &child) != 0) return;
     do {
-      if (++entries_ > kMostEntries || deadline_.passed()) return;
+      if (++entries_ > kMaxEntries || deadline_.passed()) return;
       const Dwarf_Off here = dwarf_dieoffset(&child);
       visit(child, selected, inlined_depth, depth);
       if (std::all_of(selected.begin(), selected.end(), [&](std::uint32_t i) { return chains_[i].size() > inlined_depth; })) return;

@@ -50,14 +50,14 @@ std::optional<Index> parse_index(std::span<const std::byte> bytes) {
 }
 
 // A third of the slots is free, so a search takes a few steps; a table without a free one would take all.
-constexpr std::uint32_t kMostProbes = 1 << 16;
+constexpr std::uint32_t kMaxProbes = 1 << 16;
 
 // Open addressing with a second hash; the row, from 1, or 0.
 std::uint32_t row_of(const Index& index, std::uint64_t id) {
   const std::uint64_t mask = index.slots - 1;
   const std::uint64_t step = ((id >> 32) & mask) | 1;
   std::uint64_t slot = id & mask;
-  for (std::uint32_t tried = 0; tried < std::min(index.slots, kMostProbes); ++tried, slot = (slot + step) & mask) {
+  for (std::uint32_t tried = 0; tried < std::min(index.slots, kMaxProbes); ++tried, slot = (slot + step) & mask) {
     const auto row = elf::load<std::uint32_t>(index.row_of, slot * 4).value_or(0);
     if (row == 0) return 0;
     if (elf::load<std::uint64_t>(index.ids, slot * 8) == id) return row <= index.rows ? row : 0;

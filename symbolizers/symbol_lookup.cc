@@ -10,7 +10,7 @@ namespace rankstacks {
 namespace {
 
 constexpr std::size_t kBuckets = 4096;            // 16 KiB: stays in the first-level cache through the pass
-constexpr std::uint64_t kMostOverlaps = 50'000'000;   // a file in which every symbol covers every address ends here
+constexpr std::uint64_t kMaxOverlaps = 50'000'000;   // a file in which every symbol covers every address ends here
 
 std::size_t leading_underscores(std::string_view name) { return std::min(name.find_first_not_of('_'), name.size()); }
 
@@ -47,7 +47,7 @@ std::vector<Range> code_sections_of(const elf::Image& image) {
 }  // namespace
 
 SymbolLookup::SymbolLookup(const elf::Image& image, std::span<const Vaddr> addresses)
-    : image_(image), addresses_(addresses), best_(addresses.size()), gaps_(addresses.size()), work_left_(kMostOverlaps) {
+    : image_(image), addresses_(addresses), best_(addresses.size()), gaps_(addresses.size()), work_left_(kMaxOverlaps) {
   if (addresses_.empty()) return;
   const std::uint64_t range = addresses_.back() - addresses_.front();
   while ((range >> bucket_shift_) >= kBuckets) ++bucket_shift_;

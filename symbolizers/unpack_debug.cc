@@ -17,7 +17,7 @@ namespace rankstacks {
 namespace {
 
 // All sections of one file together: debug information packs 3 to 5 times, string tables up to 10. What claims more is made to eat memory.
-constexpr std::uint64_t kMostUnpacked = std::uint64_t{4} << 30;
+constexpr std::uint64_t kMaxUnpacked = std::uint64_t{4} << 30;
 constexpr std::uint64_t kBestRatio = 16;
 constexpr std::uint64_t kAlwaysAllowed = 16 << 20;                // a section of zeros packs 1,000 times, and harms nobody while it is small
 
@@ -98,14 +98,14 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
       return malformed(fmt::format("{} is compressed by an unknown method ({})", section.name, packed.method));
     }
     if ((packed.size > kAlwaysAllowed && packed.size / kBestRatio > packed.bytes.size()) ||
-        packed.size > kMostUnpacked - std::min(plain.size(), kMostUnpacked)) {
+        packed.size > kMaxUnpacked - std::min(plain.size(), kMaxUnpacked)) {
       return malformed(fmt::format("{} cannot unpack to {} bytes", section.name, packed.size));
     }
     const bool old_name = section.name.starts_with(".zdebug_");
     plain.add(old_name ? "." + std::string(section.name.substr(2)) : std::string(section.name), packed.size);
     contents.push_back(packed);
     names.push_back(section.name);
-    if (contents.size() > DebugElf::kMostSections) return malformed("too many debug sections");
+    if (contents.size() > DebugElf::kMaxSections) return malformed("too many debug sections");
   }
   if (!take_memory(MemoryUse::kSections, plain.size())) {
     return fail({.code = ErrorCode::kLimit, .subject = image.name(), .what = fmt::format("its debug sections would take {} MiB of memory: more than is left for such", plain.size() >> 20),

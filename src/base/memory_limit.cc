@@ -121,8 +121,8 @@ std::optional<std::size_t> parse_size(std::string_view text) {
     unit.remove_prefix(1);
     if (unit == "iB" || unit == "B") unit = {};
   }
-  constexpr double kMost = 1ull << 62;
-  if (!unit.empty() || number * scale > kMost) return std::nullopt;
+  constexpr double kMax = 1ull << 62;
+  if (!unit.empty() || number * scale > kMax) return std::nullopt;
   return static_cast<std::size_t>(number * scale);
 }
 

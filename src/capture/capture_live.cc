@@ -272,7 +272,7 @@ class LaterLooks {
 
   // What was glanced at between the looks, as more of them: stacks that were walked to their end alone.
   void add_glances() {
-    for (std::size_t n = 0; n < Glances::kMostPlaces && !glances_.empty(); ++n) {
+    for (std::size_t n = 0; n < Glances::kMaxPlaces && !glances_.empty(); ++n) {
       struct Work {
         std::vector<std::vector<Glance>> glances;
         std::vector<std::unique_ptr<LiveTarget>> targets;
@@ -333,7 +333,7 @@ class LaterLooks {
 
   // Those of each process that woke up most often. Not of an interpreter: what Python is at lies in more than the stack.
   void follow_the_wakeful() {
-    const std::size_t of_each = std::max<std::size_t>(1, Glances::kMostThreads / std::max<std::size_t>(1, processes_.size()));
+    const std::size_t of_each = std::max<std::size_t>(1, Glances::kMaxThreads / std::max<std::size_t>(1, processes_.size()));
     for (const Process& process : processes_) {
       if (!process.interpreters->empty()) continue;
       std::vector<std::pair<std::int64_t, Tid>> wakeful;

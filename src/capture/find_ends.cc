@@ -29,7 +29,7 @@ namespace {
 using What = Awaited::What;
 
 // Of the job's processes, and of all others: some 2 µs a descriptor.
-constexpr std::size_t kMostProcesses = 4096, kMostDescriptors = 200'000;
+constexpr std::size_t kMaxProcesses = 4096, kMaxDescriptors = 200'000;
 constexpr std::chrono::milliseconds kLongestSearch{300};
 
 // What is known of one thread before descriptors are looked through, and what they are asked.
@@ -44,8 +44,8 @@ struct Sought {
 
 // Between two tries for a lock it sleeps for 0.1 s, and a try takes microseconds: found awake, it is looked at again.
 bool sleeps_still(const BlockedThread& thread) {
-  constexpr int kMostLooks = 5;
-  for (int looks = 0; looks < kMostLooks; ++looks) {
+  constexpr int kMaxLooks = 5;
+  for (int looks = 0; looks < kMaxLooks; ++looks) {
     if (looks > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const auto now = proc::waiting_registers(thread.pid, thread.tid);
     if (now && (now->orig_rax == thread.awaited.number || now->orig_rax == __NR_restart_syscall)) return now->sp() == thread.awaited.sp;
@@ -275,8 +275,8 @@ void close_answered(Holders& holders, const std::vector<BlockedThread>& threads,
 std::vector<Pid> other_processes(const std::vector<Pid>& job) {
   std::set<Pid> above;
   for (Pid pid : job) {
-    constexpr int kMostLevels = 64;
-    for (int level = 0; level < kMostLevels && pid > 0; ++level) {
+    constexpr int kMaxLevels = 64;
+    for (int level = 0; level < kMaxLevels && pid > 0; ++level) {
       const auto stat = proc::stat_of(pid);
       pid = stat ? stat->parent : 0;
       if (pid == 0 || !above.insert(pid).second) break;
@@ -291,7 +291,7 @@ std::vector<Pid> other_processes(const std::vector<Pid>& job) {
 
 // False: some process could not be looked through, and may be the one.
 bool search(Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought, const std::vector<Pid>& job) {
-  const auto budget = [] { return Holders::Budget{kMostProcesses, kMostDescriptors, DeadlineCheck(Deadline::after(kLongestSearch))}; };
+  const auto budget = [] { return Holders::Budget{kMaxProcesses, kMaxDescriptors, DeadlineCheck(Deadline::after(kLongestSearch))}; };
   if (!holders.any_open()) return true;
   Holders::Budget of_job = budget();
   for (const Pid pid : job) holders.look_through(pid, of_job);
@@ -328,7 +328,7 @@ FoundEnds found_of(const BlockedThread& thread, Sought& sought, const Holders& h
   const bool alone = pids.size() == 1 && pids.contains(thread.pid) && (all_seen || sought.questions.empty());
   if (!alone) found.own_end = pids.erase(thread.pid) > 0;
   for (const Pid pid : pids)
-    if (found.others.size() < SyscallInfo::kMostOthers) found.others.push_back(pid);
+    if (found.others.size() < SyscallInfo::kMaxOthers) found.others.push_back(pid);
   return found;
 }
 

@@ -38,7 +38,7 @@ void fail_rank(RankStacks& rank, const Error& error) {
 
 void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options) {
   const std::size_t of_each = share_of_memory(options.memory, MemoryUse::kFrames) / kBytesOfFrame / std::max<std::size_t>(1, ranks.size());
-  const std::size_t most = std::clamp(of_each, kLeastFramesOfRank, kMostFramesOfRank);
+  const std::size_t most = std::clamp(of_each, kLeastFramesOfRank, kMaxFramesOfRank);
   std::vector<std::size_t> unread;
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i].target && ranks[i].stacks.empty()) unread.push_back(i);

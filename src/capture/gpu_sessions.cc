@@ -105,9 +105,9 @@ void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& 
   // (docs/gpu.md), so that comes after these.
   constexpr std::chrono::seconds kLeast{45}, kLeastWithCore{180};
   constexpr int kCoreFactor = 5;           // a core of 1 GiB takes a minute
-  constexpr std::chrono::hours kMost{1};
-  const auto limit = request.core ? std::clamp<Unattended::Duration>(kCoreFactor * std::min<Unattended::Duration>(request.timeout, kMost), kLeastWithCore, kMost)
-                                  : std::clamp<Unattended::Duration>(request.timeout, kLeast, kMost);
+  constexpr std::chrono::hours kMax{1};
+  const auto limit = request.core ? std::clamp<Unattended::Duration>(kCoreFactor * std::min<Unattended::Duration>(request.timeout, kMax), kLeastWithCore, kMax)
+                                  : std::clamp<Unattended::Duration>(request.timeout, kLeast, kMax);
   std::vector<gpu::SessionTarget> targets;
   for (const std::size_t i : plan.ranks) {
     gpu::SessionTarget& target = targets.emplace_back();

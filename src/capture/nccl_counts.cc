@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::chrono::seconds kLongestQuestion{1};
 // Jobs of one user on a machine may listen at one address: the kernel picks one of them anew for each connection.
-constexpr int kMostTries = 6;
+constexpr int kMaxTries = 6;
 // Different ones at which ranks of one job listen: NCCL_RAS_ADDR is the same for all.
-constexpr std::size_t kMostAddresses = 4;
+constexpr std::size_t kMaxAddresses = 4;
 
 bool is_nccl(std::string_view path) { return path.substr(path.rfind('/') + 1).starts_with("libnccl"); }
 
@@ -94,7 +94,7 @@ void NcclCounts::add(const LiveTarget& target, const std::string& host, const st
 std::vector<std::string> NcclCounts::listening() const {
   std::vector<std::string> addresses;
   for (const TcpSocket& socket : tcp_sockets_of(troubled)) {
-    if (!socket.listens || socket.local.port != address_.port || addresses.size() == kMostAddresses) continue;
+    if (!socket.listens || socket.local.port != address_.port || addresses.size() == kMaxAddresses) continue;
     std::string address = socket.local.text();
     if (socket.local.is_any()) address = address == "::" ? "::1" : "127.0.0.1";
     if (std::find(addresses.begin(), addresses.end(), address) == addresses.end() &&
@@ -122,7 +122,7 @@ Result<NcclStatus> NcclCounts::ask() const {
     };
     const Deadline deadline = Deadline::after(kLongestQuestion);
     NumberedProcesses others(deadline);
-    for (int tries = 0; tries < kMostTries && !deadline.passed(); ++tries) {
+    for (int tries = 0; tries < kMaxTries && !deadline.passed(); ++tries) {
       const std::string& place = places[static_cast<std::size_t>(tries) % places.size()];
       auto once = query_ras(place, address_.port, deadline, is_ours);
       if (once) {

@@ -17,8 +17,8 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostThreads = 4096;   // blocked in calls whose other end is looked for
-constexpr std::size_t kMostNamed = 64;       // processes outside of the job of which the command is read
+constexpr std::size_t kMaxThreads = 4096;   // blocked in calls whose other end is looked for
+constexpr std::size_t kMaxNamed = 64;       // processes outside of the job of which the command is read
 
 // By the number of a process: "python3 prepare.py". A process whose memory does not answer has its name alone, and so have those that come after it.
 std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
@@ -31,9 +31,9 @@ std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
   work->pids = pids;
   work->read.resize(pids.size());
   const auto read = [work](std::size_t i) {
-    constexpr std::size_t kMostBytes = 4096;
+    constexpr std::size_t kMaxBytes = 4096;
     if (work->some_is_silent) return;
-    const auto text = proc::read_file(fmt::format("/proc/{}/cmdline", work->pids[i]), kMostBytes);
+    const auto text = proc::read_file(fmt::format("/proc/{}/cmdline", work->pids[i]), kMaxBytes);
     if (text) work->read[i] = proc::split_nul(*text);
   };
   const auto outcomes = Unattended{read, kLeastPatience, [work](std::size_t, const Outcome&) { work->some_is_silent = true; }}.run(pids.size());
@@ -54,7 +54,7 @@ struct Asked {
   std::vector<Pid> job;
 
   void add(RankStacks& rank, std::size_t thread, Awaited awaited) {
-    if (calls.size() >= kMostThreads) return;
+    if (calls.size() >= kMaxThreads) return;
     threads.push_back({rank.snapshot.pid, rank.target->threads()[thread].tid, awaited});
     calls.push_back(&*rank.syscalls[thread]);
   }
@@ -75,7 +75,7 @@ void find_and_fill_in(const Asked& asked) {
   std::set<Pid> outside;
   for (const FoundEnds& found : work->found)
     for (const Pid pid : found.others)
-      if (!job.contains(pid) && outside.size() < kMostNamed) outside.insert(pid);
+      if (!job.contains(pid) && outside.size() < kMaxNamed) outside.insert(pid);
   const auto commands = commands_of({outside.begin(), outside.end()});
   for (std::size_t i = 0; i < asked.calls.size(); ++i) {
     FoundEnds& found = work->found[i];
@@ -106,16 +106,16 @@ bool sleeps_in_sqlite(const Target& target, const UnwoundStack& stack) {
 }  // namespace
 
 std::string short_command(const std::vector<std::string>& arguments) {
-  constexpr std::size_t kMostWords = 3, kMostBytes = 80;
+  constexpr std::size_t kMaxWords = 3, kMaxBytes = 80;
   std::string command;
-  for (std::size_t i = 0; i < std::min(arguments.size(), kMostWords); ++i) {
+  for (std::size_t i = 0; i < std::min(arguments.size(), kMaxWords); ++i) {
     const std::string& word = arguments[i];
     if (i > 0) command += ' ';
     command += word.starts_with('/') ? word.substr(word.rfind('/') + 1) : word;
     if (i > 0 && !word.starts_with('-')) break;
   }
-  if (command.size() > kMostBytes) {
-    std::size_t end = kMostBytes;
+  if (command.size() > kMaxBytes) {
+    std::size_t end = kMaxBytes;
     while (end > 0 && (static_cast<unsigned char>(command[end]) & 0xc0) == 0x80) --end;   // not amid a character
     command.resize(end);
   }

@@ -9,8 +9,8 @@
 namespace rankstacks {
 namespace {
 
-constexpr int kMostRanks = 10'000'000;   // as rank_identity has it
-constexpr std::size_t kMostWords = 1 << 16;
+constexpr int kMaxRanks = 10'000'000;   // as rank_identity has it
+constexpr std::size_t kMaxWords = 1 << 16;
 
 std::optional<int> number(std::string_view text) {
   int value = 0;
@@ -24,7 +24,7 @@ std::optional<int> number(std::string_view text) {
 class Options {
  public:
   explicit Options(std::span<const std::string> command) {
-    for (std::size_t i = 0; i < std::min(command.size(), kMostWords); ++i) {
+    for (std::size_t i = 0; i < std::min(command.size(), kMaxWords); ++i) {
       const std::string_view word = command[i];
       const std::size_t equals = word.find('=');
       if (!word.starts_with("--") && (equals == std::string_view::npos || word.starts_with('-'))) continue;   // a setting without -- is hydra's, with =
@@ -205,7 +205,7 @@ std::optional<Coordinates> of_accelerate(const std::map<std::string, std::string
 
 std::optional<Coordinates> coordinates_of(std::span<const std::string> command, const std::map<std::string, std::string>& environment, std::optional<int> rank,
                                           std::optional<int> world_size) {
-  if (!rank || !world_size || *rank < 0 || *rank >= *world_size || *world_size > kMostRanks) return std::nullopt;
+  if (!rank || !world_size || *rank < 0 || *rank >= *world_size || *world_size > kMaxRanks) return std::nullopt;
   const Options options(command);
   for (const auto& framework : {of_megatron, of_torchtitan, of_deepspeed})
     if (auto found = framework(options, *rank, *world_size)) return found;

@@ -50,13 +50,13 @@ class CoreStacks {
   explicit CoreStacks(const Target& target) : target_(target) {}
 
   bool lacks(Address sp) {
-    constexpr std::uint64_t kMost = 64u << 20;   // as much of a stack as a live process's is looked at
+    constexpr std::uint64_t kMax = 64u << 20;   // as much of a stack as a live process's is looked at
     const auto mappings = target_.mappings();
     const auto after = std::upper_bound(mappings.begin(), mappings.end(), sp, [](Address a, const Mapping& m) { return a < m.range.start; });
     if (after == mappings.begin() || !std::prev(after)->range.contains(sp) || !std::prev(after)->readable) return false;
     const Range& stack = std::prev(after)->range;
     Seen& seen = seen_.try_emplace(stack.start, Seen{stack.end, stack.end}).first->second;
-    const Address end = std::min(stack.end, sp + std::min(kMost, stack.end - sp));
+    const Address end = std::min(stack.end, sp + std::min(kMax, stack.end - sp));
     // What is between here and what was seen. What was found missing is missing below as well.
     if (seen.missing < stack.end && sp <= seen.missing && seen.missing < end) return true;
     for (Address at = sp; at < std::min(end, seen.from);) {
@@ -181,7 +181,7 @@ namespace {
 // __lock, which is 2 while others wait. pthread_rwlock_t (struct __pthread_rwlock_arch_t, since 2.25): unsigned __readers, __writers, __wrphase_futex,
 // __writers_futex, two more, int __cur_writer; it waits on one of the two. pthread_join waits on the `tid` of the other thread's descriptor (struct pthread, at
 // its fs base), until the kernel clears it; nothing else waits there.
-constexpr std::size_t kMostFutexes = 256;
+constexpr std::size_t kMaxFutexes = 256;
 constexpr Address kTidInDescriptor = 720;   // glibc 2.17 to 2.42
 constexpr std::size_t kWordOfMutexOwner = 2, kWordOfWriterFromWriters = 3, kWordOfWriterFromPhase = 4;
 using FutexWords = std::array<std::int32_t, 5>;
@@ -195,7 +195,7 @@ void read_futex_memory(RankStacks& rank) {
   for (std::size_t i = 0; i < threads.size(); ++i) {
     if (!threads[i].registers) continue;
     const auto& address = rank.futexes[i] = futex_address(target, *threads[i].registers);
-    if (address && *address < ~Address{0} - sizeof(FutexWords) && futexes.size() < kMostFutexes) futexes.emplace_back(i, *address);
+    if (address && *address < ~Address{0} - sizeof(FutexWords) && futexes.size() < kMaxFutexes) futexes.emplace_back(i, *address);
   }
   std::vector<Range> ranges;
   for (const auto& [i, address] : futexes) ranges.push_back({address, address + sizeof(FutexWords)});
@@ -283,7 +283,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       rank.stacks.push_back({.end = StackEnd::kMemoryUnavailable});
       continue;
     }
-    const bool too_many = frames >= most_frames || unwound >= kMostUnwoundOfRank;
+    const bool too_many = frames >= most_frames || unwound >= kMaxUnwoundOfRank;
     if (target.gave_up() || too_many) {
       rank.stacks.push_back(innermost_only(*thread.registers, target.gave_up() ? StackEnd::kMemoryUnavailable : StackEnd::kDepthLimit));
       continue;
@@ -309,7 +309,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
                                       "it is cut off, or was taken without private memory: see ulimit -c and bit 0 of /proc/PID/coredump_filter, and take it again", ProblemCode::kIncomplete});
     worsen(rank.snapshot, Status::kPartial);
   }
-  if (frames >= most_frames || unwound >= kMostUnwoundOfRank) {
+  if (frames >= most_frames || unwound >= kMaxUnwoundOfRank) {
     rank.snapshot.problems.push_back({fmt::format("{} frames in all: threads after that are shown with their innermost frame alone", unwound), std::nullopt, ProblemCode::kLimit});
     worsen(rank.snapshot, Status::kPartial);
   }

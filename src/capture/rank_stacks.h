@@ -60,14 +60,14 @@ void read_syscalls(RankStacks& rank);
 void read_exceptions(RankStacks& rank);
 
 // All stacks of a rank together: 8,192 frames each of 128 threads, in 50 MB. Threads beyond keep their innermost frame.
-inline constexpr std::size_t kMostFramesOfRank = 1u << 20;
+inline constexpr std::size_t kMaxFramesOfRank = 1u << 20;
 // What is kept of one frame, until it stands in the report as JSON; and the frames that each of many ranks may have, whatever the limit of memory.
 inline constexpr std::size_t kBytesOfFrame = 512, kLeastFramesOfRank = 4096;
 // Those left out of too deep stacks counted too: 16 stacks without an end.
-inline constexpr std::size_t kMostUnwoundOfRank = 16 * kMaxUnwoundFrames;
+inline constexpr std::size_t kMaxUnwoundOfRank = 16 * kMaxUnwoundFrames;
 
 // Past the deadline threads keep what they have, at least the innermost frame, and the rank is partial.
-void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline = Deadline::never(), std::size_t most_frames = kMostFramesOfRank);
+void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline = Deadline::never(), std::size_t most_frames = kMaxFramesOfRank);
 
 // All addresses of all ranks by file. A file is known by its build-id where it has one, so that copies of one library count once.
 class SymbolBatch {

@@ -12,7 +12,7 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostText = 4u << 20;   // of a table of addresses; a router's table of routes is longer, and tells nothing here
+constexpr std::size_t kMaxText = 4u << 20;   // of a table of addresses; a router's table of routes is longer, and tells nothing here
 
 std::string_view take_line(std::string_view& text) {
   std::string_view line = text.substr(0, text.find('\n'));
@@ -120,8 +120,8 @@ TcpEnds::End TcpEnds::of(std::uint64_t inode) const {
 
 TcpEnds tcp_ends_of(Pid pid) {
   const auto table = [pid](const char* name) {
-    auto text = proc::read_file(fmt::format("/proc/{}/net/{}", pid, name), kMostText);
-    return text && text->size() < kMostText ? std::move(*text) : std::string();
+    auto text = proc::read_file(fmt::format("/proc/{}/net/{}", pid, name), kMaxText);
+    return text && text->size() < kMaxText ? std::move(*text) : std::string();
   };
   return {tcp_sockets_of(pid), OwnAddresses(table("fib_trie"), table("if_inet6"))};
 }

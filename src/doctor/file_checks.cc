@@ -6,7 +6,7 @@
 namespace rankstacks::doctor {
 namespace {
 
-constexpr std::size_t kMostNames = 4;
+constexpr std::size_t kMaxNames = 4;
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -25,8 +25,8 @@ std::string of_files(std::size_t some, std::size_t all) { return fmt::format("{}
 
 std::string list_names(const std::vector<std::string>& paths) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(paths.size(), kMostNames); ++i) text += (i == 0 ? "" : ", ") + base_name(paths[i]);
-  if (paths.size() > kMostNames) text += fmt::format(" and {} more", paths.size() - kMostNames);
+  for (std::size_t i = 0; i < std::min(paths.size(), kMaxNames); ++i) text += (i == 0 ? "" : ", ") + base_name(paths[i]);
+  if (paths.size() > kMaxNames) text += fmt::format(" and {} more", paths.size() - kMaxNames);
   return text;
 }
 

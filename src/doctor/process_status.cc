@@ -109,12 +109,12 @@ std::string capability_names(std::uint64_t set) {
                                     "PERFMON",
                                     "BPF",
                                     "CHECKPOINT_RESTORE"};
-  constexpr int kMostShown = 3;
+  constexpr int kMaxShown = 3;
   std::string names;
   int more = 0, shown = 0;
   for (unsigned i = 0; i < 64; ++i) {
     if (!has_capability(set, i)) continue;
-    if (shown == kMostShown) {
+    if (shown == kMaxShown) {
       ++more;
       continue;
     }

@@ -16,7 +16,7 @@ namespace rankstacks::doctor {
 namespace {
 
 constexpr std::size_t kCheckAt = 11;   // "  problem  "
-constexpr std::size_t kMostPids = 8;
+constexpr std::size_t kMaxPids = 8;
 
 const char* word_of(Severity severity) { return severity == Severity::kOk ? "ok" : severity == Severity::kNote ? "note" : "problem"; }
 
@@ -49,7 +49,7 @@ std::string heading(const Group& g) {
   if (s.path) return fmt::format("Core {}{}", sanitize(*s.path), name);
   if (g.pids.empty()) return "This machine";
   if (g.pids.size() == 1) return fmt::format("Process {}{}", g.pids[0], name);
-  const auto shown = std::min(g.pids.size(), kMostPids);
+  const auto shown = std::min(g.pids.size(), kMaxPids);
   return fmt::format("{} processes{}: {}{}", g.pids.size(), name,
                      fmt::join(g.pids.begin(), g.pids.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
                      shown < g.pids.size() ? ", ..." : "");

@@ -8,10 +8,10 @@ namespace rankstacks::elf {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr int kMostBiases = 1 << 20;   // pages of a 4 GiB image
-constexpr int kMostCounts = 64;        // of the biases tried, how many may look right enough to have their hash walked
+constexpr int kMaxBiases = 1 << 20;   // pages of a 4 GiB image
+constexpr int kMaxCounts = 64;        // of the biases tried, how many may look right enough to have their hash walked
 // Of all these walks together: a library of 600,000 symbols has a million words of hash.
-constexpr std::uint64_t kMostHashWords = std::uint64_t{1} << 27;
+constexpr std::uint64_t kMaxHashWords = std::uint64_t{1} << 27;
 
 struct Pointers {
   std::uint64_t symbols = 0;
@@ -64,8 +64,8 @@ SymbolTable find_dynamic_symbols(std::span<const std::byte> dynamic, const Vaddr
   if (p.symbols == 0 || p.strings == 0 || p.strings_size == 0 || (p.gnu_hash == 0 && p.sysv_hash == 0) || low >= high) return {};
   // In a file, in the vdso and under musl they are in the file's view. glibc adds the load bias in the memory of a running process
   // (elf/get-dynamic-info.h), and a picture of that memory does not say the bias: it is the multiple of a page that makes them fit.
-  int counts_left = kMostCounts;
-  std::uint64_t hash_words_left = kMostHashWords;
+  int counts_left = kMaxCounts;
+  std::uint64_t hash_words_left = kMaxHashWords;
   if (p.symbols >= low && p.symbols < high) {
     SymbolTable table = table_at(p, at, 0, counts_left, hash_words_left);
     if (!table.symbols.empty()) return table;
@@ -74,7 +74,7 @@ SymbolTable find_dynamic_symbols(std::span<const std::byte> dynamic, const Vaddr
   const std::uint64_t highest = std::max(p.symbols, p.strings);
   if (highest - lowest >= high - low || lowest < low) return {};
   std::uint64_t bias = (lowest - low) & ~(kPage - 1);
-  for (int i = 0; i < kMostBiases && bias != 0 && highest - bias < high; ++i, bias -= kPage) {
+  for (int i = 0; i < kMaxBiases && bias != 0 && highest - bias < high; ++i, bias -= kPage) {
     SymbolTable table = table_at(p, at, bias, counts_left, hash_words_left);
     if (!table.symbols.empty()) return table;
   }

@@ -19,11 +19,11 @@ constexpr std::size_t kChunk = 1 << 20;
 constexpr std::size_t kPage = 4096;
 
 // Linux runs no program of more than 64 KiB of program headers (fs/binfmt_elf.c), and a header without section 0 counts up to 65,534.
-constexpr std::uint64_t kMostSegments = 1 << 16;
+constexpr std::uint64_t kMaxSegments = 1 << 16;
 // Names are compared with literals, and shown: beyond this one is none. Many sections may all have the rest of a large string table as their name.
 constexpr std::size_t kLongestSectionName = 4096;
 // Of all note areas of one file, which may be the same one under many headers. A library has some hundred bytes, with probes some tens of KiB.
-constexpr std::uint64_t kMostNotes = 16 << 20;
+constexpr std::uint64_t kMaxNotes = 16 << 20;
 
 Error malformed(const std::string& subject, std::string what, std::optional<std::uint64_t> where = {}) {
   return Error{.code = ErrorCode::kMalformed, .subject = subject, .what = std::move(what), .where = where};
@@ -113,7 +113,7 @@ Result<std::vector<Elf64_Phdr>> parse_segments(std::span<const std::byte> bytes,
                                                const std::string& subject) {
   std::vector<Elf64_Phdr> segments;
   if (count == 0) return segments;
-  if (count > kMostSegments) return fail(unsupported(subject, fmt::format("{} program headers, more than any loader takes", count), offsetof(Elf64_Ehdr, e_phnum)));
+  if (count > kMaxSegments) return fail(unsupported(subject, fmt::format("{} program headers, more than any loader takes", count), offsetof(Elf64_Ehdr, e_phnum)));
   if (header.e_phentsize != sizeof(Elf64_Phdr)) {
     return fail(malformed(subject, fmt::format("program headers of {} bytes where {} are expected", header.e_phentsize, sizeof(Elf64_Phdr)),
                           offsetof(Elf64_Ehdr, e_phentsize)));
@@ -177,7 +177,7 @@ void Image::Impl::index_symbol_tables(const Image& image) {
 void Image::Impl::index_contents(const Image& image) {
   index_loads();
   index_symbol_tables(image);
-  std::uint64_t notes_left = kMostNotes;
+  std::uint64_t notes_left = kMaxNotes;
   const auto look_for_id = [&](std::span<const std::byte> notes, std::uint64_t alignment) {
     notes = clip(notes, 0, notes_left);
     notes_left -= notes.size();

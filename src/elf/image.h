@@ -49,8 +49,8 @@ class Image {
   // segments are asked for, in all: libtorch_cuda, the largest file seen, has 1.5 GB.
   using MemoryReader = std::function<bool(Vaddr, std::span<std::byte>)>;
   static Result<std::shared_ptr<const Image>> from_memory(const MemoryReader& read, Vaddr vaddr_of_header, const std::string& shown_name,
-                                                          std::uint64_t most = kMostMemory);
-  static constexpr std::uint64_t kMostMemory = std::uint64_t{4} << 30;
+                                                          std::uint64_t most = kMaxMemory);
+  static constexpr std::uint64_t kMaxMemory = std::uint64_t{4} << 30;
 
   ~Image();
   Image(const Image&) = delete;

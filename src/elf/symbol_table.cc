@@ -12,7 +12,7 @@ constexpr std::size_t kLongestName = 64 << 10;
 // Linkers make as many buckets as symbols, or a fourth: a chain so long is made to be walked. The vdso, with one bucket or three, has some twenty symbols.
 constexpr std::size_t kLongestChain = 4096;
 // Without a hash table each symbol is looked at: 50 times as many as the largest library has.
-constexpr std::size_t kMostLookedAt = std::size_t{1} << 25;
+constexpr std::size_t kMaxLookedAt = std::size_t{1} << 25;
 
 std::uint32_t gnu_hash_of(std::string_view name) {
   std::uint32_t h = 5381;
@@ -110,7 +110,7 @@ std::optional<Symbol> SymbolTable::find(std::string_view wanted) const {
     }
     return std::nullopt;
   }
-  for (std::size_t i = 1; i < std::min(size(), kMostLookedAt); ++i) {
+  for (std::size_t i = 1; i < std::min(size(), kMaxLookedAt); ++i) {
     if (auto found = defined(*this, i, wanted)) return found;
   }
   return std::nullopt;

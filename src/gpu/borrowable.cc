@@ -42,7 +42,7 @@ constexpr std::array kWords{
     Words{Refusal::kMovedOn, "gone on before it was stopped", true},
     Words{Refusal::kUnreadable, "not to be read", false},
 };
-static_assert(kRoom == 128 * 1024 && kMostStack == 1024 * 1024, "the words above name them");
+static_assert(kRoom == 128 * 1024 && kMaxStack == 1024 * 1024, "the words above name them");
 
 const Words& line_of(Refusal why) {
   return *std::find_if(kWords.begin(), kWords.end(), [&](const Words& w) { return w.why == why; });
@@ -195,7 +195,7 @@ std::optional<ThreadStatus> parse_thread_status(std::string_view text) {
 Candidates candidates_of(Pid pid) {
   Candidates found;
   std::vector<Tid> tids = proc::tasks_of(pid);
-  if (tids.size() > kMostThreads) tids.resize(kMostThreads);
+  if (tids.size() > kMaxThreads) tids.resize(kMaxThreads);
   std::map<Tid, int> filters;
   int fewest = -1;
   for (const Tid tid : tids) {
@@ -236,14 +236,14 @@ Candidates candidates_of(Pid pid) {
 std::optional<Range> own_stack(Address control_block, std::span<const std::uint64_t> words,
                                std::span<const Mapping> mappings) {
   // The control block and what is rounded up above it (glibc 2.36: 2,304 bytes and a page).
-  constexpr std::uint64_t kMostAbove = 64 * 1024, kLeastStack = 16 * 1024;   // PTHREAD_STACK_MIN
+  constexpr std::uint64_t kMaxAbove = 64 * 1024, kLeastStack = 16 * 1024;   // PTHREAD_STACK_MIN
   const Mapping* mapping = writable_mapping_of(control_block, mappings);
   if (mapping == nullptr) return std::nullopt;
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
     const std::uint64_t start = words[i], size = words[i + 1], guard = words[i + 2];
     const std::uint64_t end = start + size;
     if (start == 0 || start >= control_block || end < start || end <= control_block ||
-        end - control_block > kMostAbove || size < kLeastStack || guard >= size)
+        end - control_block > kMaxAbove || size < kLeastStack || guard >= size)
       continue;
     if (start + guard >= control_block) continue;
     return Range{std::max(start + guard, mapping->range.start), control_block};
@@ -261,7 +261,7 @@ std::optional<Refused> refusal_of_stack(Pid pid, const Registers& registers, Pro
   constexpr std::uint64_t kRedZone = 128;
   if (sp - stack->start < kRoom + kRedZone || !all_pages_are_there(pid, {sp - kRedZone - kRoom, sp}))
     return Refused{Refusal::kLittleRoom, ""};
-  if (stack->end - sp > kMostStack) return Refused{Refusal::kDeepStack, ""};
+  if (stack->end - sp > kMaxStack) return Refused{Refusal::kDeepStack, ""};
   std::vector<std::uint64_t> words((stack->end - sp) / sizeof(std::uint64_t));
   if (read_stack(pid, sp, words) != words.size() * sizeof(std::uint64_t)) return Refused{Refusal::kUnreadable, ""};
   const auto found = code.find(words, registers.pc());

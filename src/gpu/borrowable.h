@@ -98,14 +98,14 @@ struct Candidates {
   std::vector<Candidate> threads;   // the most suitable first
   std::map<Tid, Refused> refused;
 };
-inline constexpr std::size_t kMostThreads = 4096;   // that are asked about, at some 40 us each
+inline constexpr std::size_t kMaxThreads = 4096;   // that are asked about, at some 40 us each
 Candidates candidates_of(Pid pid);
 
 // Room below the red zone for the call: the vector state and the signal frame take 3 KiB, with AMX's tiles 12 KiB; the
 // driver's function loads a library, in which the loader takes up to 20 KiB and the C library's file and name functions
 // up to 64 KiB of their own. Twice that.
 inline constexpr std::uint64_t kRoom = 128 * 1024;
-inline constexpr std::uint64_t kMostStack = 1024 * 1024;   // looked through while the thread stands still
+inline constexpr std::uint64_t kMaxStack = 1024 * 1024;   // looked through while the thread stands still
 
 // The part of a thread's own stack that it may use, up to its thread control block, which lies on top: glibc's struct
 // pthread, whose words are given, says which block that is and how much of its lower end is guard (nptl/descr.h:

@@ -100,8 +100,8 @@ constexpr auto kReturnPatience = std::chrono::milliseconds(500);
 constexpr auto kChoicePatience = std::chrono::milliseconds(1000);
 constexpr auto kPause = std::chrono::milliseconds(20);
 // Threads that are stopped to be looked at: each is a wait that is begun again.
-constexpr std::size_t kMostStopped = 64;
-constexpr std::size_t kMostReasons = 4;
+constexpr std::size_t kMaxStopped = 64;
+constexpr std::size_t kMaxReasons = 4;
 
 std::uint64_t word_at(const std::vector<std::byte>& bytes, std::size_t at) {
   std::uint64_t word = 0;
@@ -497,7 +497,7 @@ Error none_to_borrow(Pid pid, const std::map<Tid, Refused>& refused) {
   std::string list;
   std::size_t told = 0;
   for (const auto& [text, reason] : sorted) {
-    if (told == kMostReasons) break;
+    if (told == kMaxReasons) break;
     list += fmt::format("{}{} {}", told == 0 ? "" : ", ", reason.first, text);
     ++told;
   }
@@ -547,7 +547,7 @@ std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::opti
       refused[candidate.tid] = before->second.second;
       continue;
     }
-    if (looked_at.size() >= kMostStopped) break;
+    if (looked_at.size() >= kMaxStopped) break;
     const auto start = Clock::now();
     Attempt attempt;
     {

@@ -31,8 +31,8 @@ class CoreReader {
     const Row meta(sections_.contents(core::kMetaData, 0, 0));   // one row, of a section that states no size of rows
     if (meta[core::meta::kDriverMajor] != 0) core_.driver = fmt::format("{}.{}", meta[core::meta::kDriverMajor], meta[core::meta::kDriverMinor]);
     if (meta[core::meta::kTime] != 0) core_.written.emplace(std::chrono::seconds(meta[core::meta::kTime]));
-    if (out_of_rows_) sections_.report(fmt::format("it has more than {} rows: those behind them are not read", kMostRows), "");
-    if (out_of_warps_) sections_.report(fmt::format("it has more than {} warps: those behind them are not read", kMostWarps), "");
+    if (out_of_rows_) sections_.report(fmt::format("it has more than {} rows: those behind them are not read", kMaxRows), "");
+    if (out_of_warps_) sections_.report(fmt::format("it has more than {} warps: those behind them are not read", kMaxWarps), "");
     if (whole_deadline_.passed()) sections_.report("reading it took longer than --timeout: what is behind is not read", "give it more with --timeout");
   }
 
@@ -89,7 +89,7 @@ class CoreReader {
     const Row block = blocks[index];
     const Table warps = sections_.table(core::kWarps, blocks.section(), index, core::warp::kLeast);
     for (std::uint64_t w = 0; w < warps.size() && next_row(); ++w) {
-      if (warps_ == kMostWarps) {
+      if (warps_ == kMaxWarps) {
         out_of_warps_ = true;
         return;
       }
@@ -171,7 +171,7 @@ class CoreReader {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       LaneStack& stack = wanted[keys[i]];
       std::vector<std::pair<std::uint32_t, Address>> by_level;
-      for (std::uint64_t r = 0; r < tables[i].size() && r < kMostReturns && next_row(); ++r) {
+      for (std::uint64_t r = 0; r < tables[i].size() && r < kMaxReturns && next_row(); ++r) {
         by_level.emplace_back(tables[i][r][core::returns::kLevel], tables[i][r][core::returns::kAddress]);
       }
       std::stable_sort(by_level.begin(), by_level.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -194,9 +194,9 @@ class CoreReader {
         const auto image = sections_.contents(core::kRelocatedImage, modules.section(), m);
         const bool is_needed = std::binary_search(needed.begin(), needed.end(), ModuleId{context, module});
         if (!is_needed && !has_code_at(image, addresses)) continue;
-        if (device.images.size() == kMostImages || image.size() > image_bytes_left_) {
+        if (device.images.size() == kMaxImages || image.size() > image_bytes_left_) {
           sections_.report(fmt::format("GPU {}: more than {} modules or {} MiB of their code: functions of those behind have no names", device.device,
-                                       kMostImages, kMostImageBytes >> 20), "");
+                                       kMaxImages, kMaxImageBytes >> 20), "");
           return;
         }
         image_bytes_left_ -= image.size();
@@ -219,8 +219,8 @@ class CoreReader {
   Deadline whole_deadline_;
   DeadlineCheck deadline_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, ThreadsOf> threads_of_;   // of the warps (SM, index) of one device
-  std::uint64_t rows_left_ = kMostRows;
-  std::uint64_t image_bytes_left_ = kMostImageBytes;
+  std::uint64_t rows_left_ = kMaxRows;
+  std::uint64_t image_bytes_left_ = kMaxImageBytes;
   std::size_t warps_ = 0;
   std::uint32_t instruction_size_ = 0;
   bool out_of_rows_ = false, out_of_warps_ = false, lost_lanes_ = false;

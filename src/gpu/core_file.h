@@ -27,11 +27,11 @@ struct GpuCore {
   bool partial = false;                    // something that belongs to it could not be read
 };
 
-inline constexpr std::size_t kMostWarps = 1u << 18;         // in all: eight of the largest devices hold a third of it
-inline constexpr std::uint64_t kMostRows = 16u << 20;       // of all tables; those eight have 2.5 million threads
-inline constexpr std::size_t kMostReturns = 1024;           // of one thread
-inline constexpr std::size_t kMostImages = 256;             // of one device, of code that its warps are in
-inline constexpr std::uint64_t kMostImageBytes = 2ull << 30;   // in all; NCCL's is 190 MB
+inline constexpr std::size_t kMaxWarps = 1u << 18;         // in all: eight of the largest devices hold a third of it
+inline constexpr std::uint64_t kMaxRows = 16u << 20;       // of all tables; those eight have 2.5 million threads
+inline constexpr std::size_t kMaxReturns = 1024;           // of one thread
+inline constexpr std::size_t kMaxImages = 256;             // of one device, of code that its warps are in
+inline constexpr std::uint64_t kMaxImageBytes = 2ull << 30;   // in all; NCCL's is 190 MB
 
 // Nothing: the file is none of a GPU's, or cannot be opened: the reader of other cores says what it is.
 // Errors: it is a GPU's, and nothing can be read from it.

@@ -16,8 +16,8 @@ namespace rankstacks::gpu::core {
 namespace {
 
 constexpr const char* kTakeAgain = "copy it again, or let it be written again with more room: it is written section by section, the headers at the end";
-constexpr std::uint64_t kMostSections = 32u << 20;   // eight GPUs full of warps, with registers of each thread, have 10 million
-constexpr std::size_t kMostIndexed = 4u << 20;       // tables; those eight have 150,000
+constexpr std::uint64_t kMaxSections = 32u << 20;   // eight GPUs full of warps, with registers of each thread, have 10 million
+constexpr std::size_t kMaxIndexed = 4u << 20;       // tables; those eight have 150,000
 
 Error unusable(ErrorCode code, const std::string& subject, std::string what, std::optional<std::uint64_t> where, std::string hint = kTakeAgain) {
   return Error{.code = code, .subject = subject, .what = std::move(what), .where = where, .hint = std::move(hint)};
@@ -112,9 +112,9 @@ std::optional<Error> Sections::index_sections() {
     report(fmt::format("{} of {} section headers are missing: the core ends at byte {}", count - held, count, bytes_.size()), kTakeAgain);
     count = held;
   }
-  if (count > kMostSections) {
-    report(fmt::format("{} sections, of which {} are looked at", count, kMostSections), "");
-    count = kMostSections;
+  if (count > kMaxSections) {
+    report(fmt::format("{} sections, of which {} are looked at", count, kMaxSections), "");
+    count = kMaxSections;
   }
   headers_ = bytes_.subspan(at, count * sizeof(Elf64_Shdr));
   const std::uint32_t names = header_of_file->e_shstrndx == SHN_XINDEX ? first->sh_link : header_of_file->e_shstrndx;
@@ -124,8 +124,8 @@ std::optional<Error> Sections::index_sections() {
     if (h.sh_type == SHT_STRTAB && (i != names || strings_.empty())) strings_ = bytes_of(h);   // .strtab; the one of section names is another
     if (h.sh_type != SHT_NOBITS && h.sh_type != SHT_NULL && elf::exactly(bytes_, h.sh_offset, h.sh_size).size() != h.sh_size) ++cut;
     if (!is_indexed(h.sh_type)) continue;
-    if (entries_.size() == kMostIndexed) {
-      report(fmt::format("more than {} tables: those behind them are not read", kMostIndexed), "");
+    if (entries_.size() == kMaxIndexed) {
+      report(fmt::format("more than {} tables: those behind them are not read", kMaxIndexed), "");
       break;
     }
     entries_.push_back({h.sh_type, h.sh_link, h.sh_info, static_cast<std::uint32_t>(i)});

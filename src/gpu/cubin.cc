@@ -17,7 +17,7 @@ using Bytes = std::span<const std::byte>;
 constexpr unsigned char kEntryFlag = 0x10;          // st_other of a kernel that the host launches
 constexpr std::string_view kCodePrefix = ".text.";
 // Each symbol touches the addresses that it covers: real files have one or two for each address.
-constexpr std::uint64_t kMostOverlaps = 4u << 20;
+constexpr std::uint64_t kMaxOverlaps = 4u << 20;
 
 struct Sections {
   Bytes file;
@@ -144,7 +144,7 @@ Result<std::vector<std::optional<CubinPlace>>> find_functions(Bytes cubin, std::
   const elf::SymbolTable table = symbol_table(*sections);
   std::vector<Best> functions(addresses.size()), kernels(addresses.size());
   std::uint64_t overlaps = 0;
-  for (std::size_t i = 0; i < table.size() && overlaps < kMostOverlaps; ++i) {
+  for (std::size_t i = 0; i < table.size() && overlaps < kMaxOverlaps; ++i) {
     const Elf64_Sym symbol = table.at(i);
     if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
     const auto section = table.section_of(i, symbol);
@@ -153,7 +153,7 @@ Result<std::vector<std::optional<CubinPlace>>> find_functions(Bytes cubin, std::
     if (range.end == 0) continue;
     const Best best{range, *section, i, ELF64_ST_BIND(symbol.st_info) != STB_LOCAL};
     const auto first = std::lower_bound(addresses.begin(), addresses.end(), range.start);
-    for (auto a = first; a != addresses.end() && *a < range.end && overlaps < kMostOverlaps; ++a, ++overlaps) {
+    for (auto a = first; a != addresses.end() && *a < range.end && overlaps < kMaxOverlaps; ++a, ++overlaps) {
       const auto at = static_cast<std::size_t>(a - addresses.begin());
       if (is_inner(best, functions[at])) functions[at] = best;
       if ((symbol.st_other & kEntryFlag) != 0 && is_inner(best, kernels[at])) kernels[at] = best;

@@ -131,6 +131,6 @@ inline constexpr unsigned kDeviceUpdated = 0, kDeviceActiveSms = 1, kDeviceExcep
 inline constexpr unsigned kSmUpdated = 0;
 inline constexpr unsigned kWarpUpdated = 0, kWarpLaneAttributes = 1, kWarpException = 2, kWarpErrorPc = 3;
 
-inline constexpr std::uint32_t kMostDevices = 64;
+inline constexpr std::uint32_t kMaxDevices = 64;
 
 }  // namespace rankstacks::gpu::api

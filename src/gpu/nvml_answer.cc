@@ -136,7 +136,7 @@ HelperText parse_helper_text(std::string_view text) {
     if (name == "gpu") {
       const auto index = number_of<unsigned>(value);
       device.reset();
-      if (!index || *index >= kMostDevices) continue;
+      if (!index || *index >= kMaxDevices) continue;
       device.emplace();
       device->gpu.index = index;
       device->gpu.health.emplace();
@@ -150,7 +150,7 @@ HelperText parse_helper_text(std::string_view text) {
     } else if (name == "driver") {
       answer.driver = value;
     } else if (name == "count") {
-      answer.count = std::min(number_of<unsigned>(value).value_or(0), kMostDevices);
+      answer.count = std::min(number_of<unsigned>(value).value_or(0), kMaxDevices);
     } else if (name == "no-library") {
       answer.no_library = true;
       answer.reason = value;
@@ -160,7 +160,7 @@ HelperText parse_helper_text(std::string_view text) {
       if (name == "refused") {
         answer.refused = number_of<int>(first).value_or(-1);
         answer.reason = rest;
-      } else if (const auto index = number_of<unsigned>(first); index && *index < kMostDevices) {
+      } else if (const auto index = number_of<unsigned>(first); index && *index < kMaxDevices) {
         answer.failed.emplace_back(*index, number_of<int>(second).value_or(-1));
         answer.why.emplace_back(*index, words);
       }

@@ -61,8 +61,8 @@ struct HelperText {
 };
 HelperText parse_helper_text(std::string_view text);
 
-inline constexpr std::size_t kMostHelperText = 4u << 20;
-inline constexpr unsigned kMostDevices = 256;
+inline constexpr std::size_t kMaxHelperText = 4u << 20;
+inline constexpr unsigned kMaxDevices = 256;
 
 // `waited`: so long for it, in words ("2 s").
 NvmlAnswer answer_of(HelperText text, std::string_view waited);

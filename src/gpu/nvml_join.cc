@@ -12,7 +12,7 @@ namespace rankstacks::gpu {
 namespace {
 
 constexpr int kDeepestFamily = 64;
-constexpr int kMostFiles = 1 << 16;
+constexpr int kMaxFiles = 1 << 16;
 
 class Join {
  public:
@@ -130,7 +130,7 @@ std::optional<DeviceFiles> open_device_files(Pid pid, const std::string& devices
   DIR* dir = ::opendir(folder.c_str());
   if (dir == nullptr) return std::nullopt;
   DeviceFiles files;
-  int left = kMostFiles;
+  int left = kMaxFiles;
   while (const dirent* entry = ::readdir(dir)) {
     if (left-- == 0) break;
     const auto path = proc::read_link(folder + "/" + entry->d_name);

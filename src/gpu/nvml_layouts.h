@@ -71,7 +71,7 @@ inline constexpr int kGpuSensor = 0;
 inline constexpr int kCorrected = 0, kUncorrected = 1;     // nvmlMemoryErrorType_t
 inline constexpr int kSinceDriverLoad = 0;                 // nvmlEccCounterType_t
 inline constexpr int kLinkErrorKinds = 5;                  // nvmlNvLinkErrorCounter_t: replay, recovery, CRC of flits, of data, ECC
-inline constexpr unsigned kMostLinks = 18;
+inline constexpr unsigned kMaxLinks = 18;
 
 // nvmlClocksEventReasons, called nvmlClocksThrottleReasons up to CUDA 12.1.
 inline constexpr std::uint64_t kReasonIdle = 0x1, kReasonApplicationClocks = 0x2, kReasonSwPowerCap = 0x4, kReasonHwSlowdown = 0x8, kReasonSyncBoost = 0x10,

@@ -15,7 +15,7 @@ namespace {
 using nvml::kSuccess;
 
 // Lists that a library states the length of.
-constexpr unsigned kMostProcesses = 1u << 14, kMostSamples = 1u << 14;
+constexpr unsigned kMaxProcesses = 1u << 14, kMaxSamples = 1u << 14;
 
 // The last argument of a function that gives one number; nothing where it does not.
 template <class T, class Function, class... Arguments>
@@ -49,7 +49,7 @@ void read_utilization(const nvml::Functions& nvml, nvml::Device device, GpuHealt
   std::uint32_t type = nvml::kU32;
   unsigned count = 0;
   if (nvml.samples == nullptr || nvml.samples(device, nvml::kUtilizationSamples, 0, &type, &count, nullptr) != kSuccess || count == 0) return;
-  std::vector<nvml::Sample> samples(std::min(count, kMostSamples));
+  std::vector<nvml::Sample> samples(std::min(count, kMaxSamples));
   count = static_cast<unsigned>(samples.size());
   if (nvml.samples(device, nvml::kUtilizationSamples, 0, &type, &count, samples.data()) != kSuccess) return;
   double n = 0, mean = 0, squares = 0;
@@ -121,7 +121,7 @@ std::optional<std::uint64_t> link_errors(const nvml::Functions& nvml, nvml::Devi
 
 void read_links(const nvml::Functions& nvml, nvml::Device device, GpuHealth& health) {
   const auto stated = field_of(nvml, device, nvml::kFieldLinkCount, 0);
-  const unsigned most = stated ? static_cast<unsigned>(std::min<std::uint64_t>(*stated, 4 * nvml::kMostLinks)) : nvml::kMostLinks;
+  const unsigned most = stated ? static_cast<unsigned>(std::min<std::uint64_t>(*stated, 4 * nvml::kMaxLinks)) : nvml::kMaxLinks;
   unsigned links = 0, up = 0;
   for (unsigned link = 0; link < most; ++link) {
     std::optional<std::uint64_t> state = ask<unsigned>(nvml.link_state, device, link);
@@ -146,12 +146,12 @@ std::optional<std::vector<NvmlProcess>> read_processes(ListFunction list, nvml::
   constexpr std::size_t kRow = sizeof(nvml::ProcessInfo), kLongRow = kRow + 8;
   constexpr std::uint8_t kPattern = 0xa5;
   if (list == nullptr) return std::nullopt;
-  for (unsigned room = 64; room <= kMostProcesses;) {
+  for (unsigned room = 64; room <= kMaxProcesses;) {
     std::vector<std::uint8_t> rows(room * kLongRow, kPattern);
     unsigned count = room;
     const nvml::Return result = list(device, &count, rows.data());
     if (result == nvml::kInsufficientSize) {
-      room = std::max(room * 2, std::min(count, kMostProcesses) + 16);   // more may come meanwhile
+      room = std::max(room * 2, std::min(count, kMaxProcesses) + 16);   // more may come meanwhile
       continue;
     }
     if (result != kSuccess || count > room) return std::nullopt;
@@ -254,7 +254,7 @@ nvml::Return NvmlLibrary::start() const { return nvml_.init(); }
 
 std::string NvmlLibrary::driver_version() const { return ask_text(nvml_.driver_version, nvml::kDriverSize); }
 
-unsigned NvmlLibrary::device_count() const { return std::min(ask<unsigned>(nvml_.count).value_or(0), kMostDevices); }
+unsigned NvmlLibrary::device_count() const { return std::min(ask<unsigned>(nvml_.count).value_or(0), kMaxDevices); }
 
 std::string NvmlLibrary::words_for(nvml::Return code) const {
   const char* words = nvml_.error_string == nullptr ? nullptr : nvml_.error_string(code);

@@ -82,7 +82,7 @@ NvmlAnswer NvmlQuery::collect() {
   std::string text;
   char buffer[1 << 16];
   bool ended = false;
-  while (!ended && text.size() < kMostHelperText && !text.ends_with("\nend\n")) {
+  while (!ended && text.size() < kMaxHelperText && !text.ends_with("\nend\n")) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
     if (left <= milliseconds::zero()) break;
     pollfd one{answer_.get(), POLLIN, 0};

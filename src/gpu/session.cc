@@ -32,12 +32,12 @@ constexpr milliseconds kReplayPatience{20'000};   // 36 cubins take 1.2 s
 constexpr milliseconds kDetachPatience{5000};
 constexpr milliseconds kImagePatience{20'000};
 constexpr milliseconds kCorePatience{120'000};
-constexpr std::uint32_t kMostStackDepth = 256;
+constexpr std::uint32_t kMaxStackDepth = 256;
 constexpr std::uint64_t kCoreBytesOfWarp = 16 * 1024, kCoreBytesOfDevice = std::uint64_t{1} << 20;   // seen: 12 KiB, 0.4 MB
-constexpr std::uint64_t kMostImageBytes = std::uint64_t{2} << 30;
-constexpr std::uint64_t kMostUnwoundImage = std::uint64_t{16} << 20;
-constexpr std::uint64_t kMostFetchedAhead = std::uint64_t{512} << 20;
-constexpr std::size_t kMostDeviceBuffer = std::size_t{256} << 20;
+constexpr std::uint64_t kMaxImageBytes = std::uint64_t{2} << 30;
+constexpr std::uint64_t kMaxUnwoundImage = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMaxFetchedAhead = std::uint64_t{512} << 20;
+constexpr std::size_t kMaxDeviceBuffer = std::size_t{256} << 20;
 
 double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
@@ -254,7 +254,7 @@ class Session {
       case api::EventKind::kContextCreate: {
         const std::uint32_t device = event.context.device;
         const std::uint64_t context = event.context.context;
-        if (device < api::kMostDevices) contexts_[device].insert(context);
+        if (device < api::kMaxDevices) contexts_[device].insert(context);
         break;
       }
       case api::EventKind::kContextDestroy: {
@@ -322,7 +322,7 @@ class Session {
     std::uint32_t sms = 0;
     if (auto done = driver_.call(Slot::kGetNumSms, "getNumSMs", state.device, &sms); !done) return done;
     if (auto done = driver_.call(Slot::kGetDeviceInfoSizes, "getDeviceInfoSizes", state.device, &sizes); !done) return done;
-    if (sizes.buffer > kMostDeviceBuffer) return fail(simple(ErrorCode::kLimit, fmt::format("the device's state takes {} bytes", sizes.buffer)));
+    if (sizes.buffer > kMaxDeviceBuffer) return fail(simple(ErrorCode::kLimit, fmt::format("the device's state takes {} bytes", sizes.buffer)));
     std::vector<std::byte> buffer(sizes.buffer);
     to(Phase::kSuspended);
     const auto start = Clock::now();
@@ -376,20 +376,20 @@ class Session {
     const auto grid = std::find_if(state.grids.begin(), state.grids.end(), [&](const Grid& g) { return g.id == grid_id; });
     if (grid == state.grids.end()) return false;
     const auto image = std::find_if(images_.begin(), images_.end(), [&](const LoadedImage& i) { return i.device == state.device && i.context == grid->context && i.module == grid->module; });
-    return image == images_.end() || image->size <= kMostUnwoundImage;
+    return image == images_.end() || image->size <= kMaxUnwoundImage;
   }
 
   void read_stack(DeviceState& state, const LaneId& lane) const {
     LaneStack stack{.sm = lane.sm, .warp = lane.warp, .lane = lane.lane, .returns = {}};
     if (driver_.has(Slot::kReadAllVirtualReturnAddresses)) {
-      std::array<Address, kMostStackDepth> addresses{};
+      std::array<Address, kMaxStackDepth> addresses{};
       std::uint32_t depth = 0, in_driver = 0;
-      if (!driver_.call(Slot::kReadAllVirtualReturnAddresses, "readAllVirtualReturnAddresses", state.device, lane.sm, lane.warp, lane.lane, addresses.data(), kMostStackDepth, &depth, &in_driver)) return;
-      stack.returns.assign(addresses.begin(), addresses.begin() + std::min(depth, kMostStackDepth));
+      if (!driver_.call(Slot::kReadAllVirtualReturnAddresses, "readAllVirtualReturnAddresses", state.device, lane.sm, lane.warp, lane.lane, addresses.data(), kMaxStackDepth, &depth, &in_driver)) return;
+      stack.returns.assign(addresses.begin(), addresses.begin() + std::min(depth, kMaxStackDepth));
     } else {
       std::uint32_t depth = 0;
       if (!driver_.call(Slot::kReadCallDepth, "readCallDepth", state.device, lane.sm, lane.warp, lane.lane, &depth)) return;
-      for (std::uint32_t level = 0; level < std::min(depth, kMostStackDepth); ++level) {
+      for (std::uint32_t level = 0; level < std::min(depth, kMaxStackDepth); ++level) {
         Address address = 0;
         if (!driver_.call(Slot::kReadVirtualReturnAddress, "readVirtualReturnAddress", state.device, lane.sm, lane.warp, lane.lane, level, &address)) break;
         stack.returns.push_back(address);
@@ -400,7 +400,7 @@ class Session {
 
   // While the GPU still runs: nobody waits for it then.
   void fetch_ahead() {
-    std::uint64_t left = kMostFetchedAhead;
+    std::uint64_t left = kMaxFetchedAhead;
     for (LoadedImage& image : images_) {
       if (image.size > left) continue;
       left -= image.size;
@@ -419,7 +419,7 @@ class Session {
     for (const ModuleId& wanted : needed_modules(state)) {
       const auto image = std::find_if(images_.begin(), images_.end(), [&](const LoadedImage& i) { return i.device == state.device && i.context == wanted.context && i.module == wanted.module; });
       if (image == images_.end()) continue;
-      if (image->size > kMostImageBytes) {
+      if (image->size > kMaxImageBytes) {
         result.problems.push_back({fmt::format("GPU {}: a module of {} bytes is not read; its kernels stay without names", state.device, image->size), std::nullopt});
         continue;
       }

@@ -97,8 +97,8 @@ bool is_sound(SessionAnswer& answer) {
   for (GpuSnapshot& gpu : answer.gpus) {
     for_each_frame(gpu, [&](std::uint32_t& id) { sound = sound && id < answer.frames.size(); });
     if (!gpu.execution) continue;
-    sound = sound && gpu.execution->kernels.size() <= kMostKernels && gpu.execution->exceptions.size() <= kMostExceptions;
-    for (const GpuKernel& kernel : gpu.execution->kernels) sound = sound && kernel.places.size() <= kMostGpuPlaces && kernel.frames.size() <= kMaxFramesOfKernel;
+    sound = sound && gpu.execution->kernels.size() <= kMaxKernels && gpu.execution->exceptions.size() <= kMaxExceptions;
+    for (const GpuKernel& kernel : gpu.execution->kernels) sound = sound && kernel.places.size() <= kMaxGpuPlaces && kernel.frames.size() <= kMaxFramesOfKernel;
   }
   return sound;
 }

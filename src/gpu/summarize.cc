@@ -33,13 +33,13 @@ LaneId representative(const DeviceState& state, const KernelCount& kernel) {
 // Counted once, used by all that follows.
 struct Counted {
   explicit Counted(const DeviceState& state) : kernels(count_kernels(state)), exceptions(count_exceptions(state)) {
-    if (kernels.size() > kMostKernels) {
-      more_kernels = kernels.size() - kMostKernels;
-      kernels.resize(kMostKernels);
+    if (kernels.size() > kMaxKernels) {
+      more_kernels = kernels.size() - kMaxKernels;
+      kernels.resize(kMaxKernels);
     }
-    if (exceptions.size() > kMostExceptions) {
-      more_exceptions = exceptions.size() - kMostExceptions;
-      exceptions.resize(kMostExceptions);
+    if (exceptions.size() > kMaxExceptions) {
+      more_exceptions = exceptions.size() - kMaxExceptions;
+      exceptions.resize(kMaxExceptions);
     }
   }
   std::vector<KernelCount> kernels;
@@ -50,7 +50,7 @@ struct Counted {
 std::vector<Address> addresses_of(const DeviceState& state, const Counted& counted) {
   std::vector<Address> addresses;
   for (const KernelCount& kernel : counted.kernels) {
-    for (std::size_t i = 0; i < kernel.places.size() && i < kMostGpuPlaces; ++i) addresses.push_back(kernel.places[i].pc);
+    for (std::size_t i = 0; i < kernel.places.size() && i < kMaxGpuPlaces; ++i) addresses.push_back(kernel.places[i].pc);
     if (const LaneStack* stack = find_stack(state, representative(state, kernel))) {
       for (const Address a : stack->returns) addresses.push_back(looked_up(a, Meaning::kReturn));
     }
@@ -147,7 +147,7 @@ class Summary {
     }
     kernel.warps = count.warps;
     for (const PlaceCount& place : count.places) {
-      if (kernel.places.size() == kMostGpuPlaces) break;
+      if (kernel.places.size() == kMaxGpuPlaces) break;
       kernel.places.push_back({frame(place.pc, Meaning::kPc, grid), place.warps});
     }
     kernel.more_places = static_cast<std::uint32_t>(count.places.size() - kernel.places.size());
@@ -244,7 +244,7 @@ void count_residents(const DeviceState& state, std::vector<GpuKernel>& kernels) 
 std::vector<LaneId> representative_lanes(const DeviceState& state) {
   std::vector<LaneId> lanes;
   for (const KernelCount& kernel : count_kernels(state)) {
-    if (lanes.size() == kMostKernels) break;
+    if (lanes.size() == kMaxKernels) break;
     lanes.push_back(representative(state, kernel));
   }
   return lanes;

@@ -22,7 +22,7 @@ struct LaneId {
 };
 
 // Of each kernel the lane that stands for it: of its warps at the most common pc the first (by SM and index), there the lowest active lane.
-// Kernels with most warps first, at most kMostKernels.
+// Kernels with most warps first, at most kMaxKernels.
 std::vector<LaneId> representative_lanes(const DeviceState& state);
 
 struct ModuleId {
@@ -37,8 +37,8 @@ std::vector<ModuleId> needed_modules(const DeviceState& state);
 std::vector<Address> code_addresses(const DeviceState& state);
 
 // Bounds, stated here and nowhere near on a real device: it has at most 128 grids at a time.
-inline constexpr std::size_t kMostKernels = 1024;
-inline constexpr std::size_t kMostExceptions = 256;
+inline constexpr std::size_t kMaxKernels = 1024;
+inline constexpr std::size_t kMaxExceptions = 256;
 
 // `problems`: images that are damaged, and what the bounds have cut off.
 GpuSnapshot summarize(const DeviceState& state, FrameTable& frames, std::vector<Problem>* problems = nullptr);

@@ -53,7 +53,7 @@ constexpr std::array kFunctions{
 };
 // Who waits for a lock is in that function's frame or one or two below it: older words are of calls that have returned.
 constexpr std::size_t kInnermostWords = 64;
-constexpr std::uint64_t kMostTrampolineCode = std::uint64_t{8} << 20;   // glibc's code is 1.4 MB, musl's 0.4
+constexpr std::uint64_t kMaxTrampolineCode = std::uint64_t{8} << 20;   // glibc's code is 1.4 MB, musl's 0.4
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -115,7 +115,7 @@ std::optional<Address> ProcessCode::signal_trampoline() {
     if (!mapping.executable || !(name.starts_with("libc.so") || name.starts_with("libc-2") ||
                                  name.starts_with("ld-musl") || name.starts_with("libpthread")))
       continue;
-    std::vector<unsigned char> bytes(std::min(mapping.range.size(), kMostTrampolineCode));
+    std::vector<unsigned char> bytes(std::min(mapping.range.size(), kMaxTrampolineCode));
     bytes.resize(read_memory(pid_, mapping.range.start, bytes.data(), bytes.size()));
     for (const std::span<const unsigned char> pattern :
          {std::span<const unsigned char>(kGlibc), std::span<const unsigned char>(kMusl)}) {

@@ -12,7 +12,7 @@ namespace rankstacks::gpu {
 namespace {
 
 constexpr std::string_view kMark = "NVRM: Xid (PCI:";
-constexpr std::size_t kMostLog = 8u << 20;
+constexpr std::size_t kMaxLog = 8u << 20;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, unsigned>> read_xids(const std::string& path)
   if (!log.is_open()) return {};
   // One record a read, whole or not at all; longer ones than this the kernel does not write.
   char record[16384];
-  while (text.size() < kMostLog) {
+  while (text.size() < kMaxLog) {
     const ssize_t n = ::read(log.get(), record, sizeof record);
     if (n > 0) text.append(record, static_cast<std::size_t>(n));
     else if (n < 0 && (errno == EPIPE || errno == EINTR)) continue;   // EPIPE: overwritten meanwhile, the next one is there

@@ -35,12 +35,12 @@ struct GpuKernel {
   std::uint32_t blocks = 0;                // resident
   std::uint32_t sms = 0;                   // on so many multiprocessors
   std::uint32_t warps = 0, lanes = 0;      // resident; lanes: threads that have not exited
-  std::vector<GpuPlace> places;            // most warps first, at most kMostGpuPlaces of them
+  std::vector<GpuPlace> places;            // most warps first, at most kMaxGpuPlaces of them
   std::uint32_t more_places = 0;           // how many further pcs are left out
   std::vector<std::uint32_t> frames;       // FrameIds: the device stack of a thread at the most common place, innermost first
   bool operator==(const GpuKernel&) const = default;
 };
-inline constexpr std::size_t kMostGpuPlaces = 8;
+inline constexpr std::size_t kMaxGpuPlaces = 8;
 
 // An exception that warps of the device have run into (CUDBGException_t), once per kind, kernel and pc.
 struct GpuException {

@@ -91,8 +91,8 @@ struct SyscallInfo {
   int number = -1;
   std::optional<int> fd;
   std::optional<std::string> fd_target;    // "/data/x", "pipe:[123]", "tcp 10.0.0.1:4 -> 10.0.0.2:5"
-  // Live: the processes that it waits for, by pid; at most kMostOthers of them. The thread's own process is among them only where it is the only one. Empty: not known.
-  static constexpr std::size_t kMostOthers = 8;
+  // Live: the processes that it waits for, by pid; at most kMaxOthers of them. The thread's own process is among them only where it is the only one. Empty: not known.
+  static constexpr std::size_t kMaxOthers = 8;
   std::vector<OtherEnd> others;
   bool own_end = false;                    // its own process has the other end (holds the lock) as well, beside the others or whoever cannot be seen
   std::optional<std::string> database;     // of an end of kind kDatabase: the database's path, as the descriptor of the waiting process has it; nothing: one of several

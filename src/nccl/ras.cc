@@ -19,8 +19,8 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostLine = 4096;
-constexpr std::size_t kMostAddresses = 64;
+constexpr std::size_t kMaxLine = 4096;
+constexpr std::size_t kMaxAddresses = 64;
 
 // Milliseconds for poll(), rounded up: 0 would spin until the deadline has passed.
 int poll_patience(const Deadline& deadline) {
@@ -100,7 +100,7 @@ class Connection {
         if (line.ends_with('\r')) line.pop_back();
         return line;
       }
-      if (pending_.size() > kMostLine) return error(ErrorCode::kUnsupported, fmt::format("its answer to {} is no line: another program may listen there", after));
+      if (pending_.size() > kMaxLine) return error(ErrorCode::kUnsupported, fmt::format("its answer to {} is no line: another program may listen there", after));
       const auto more = receive(after, deadline);
       if (!more) return fail(more.error());
       if (!*more) return error(ErrorCode::kGone, fmt::format("it hung up after {}", after));
@@ -110,7 +110,7 @@ class Connection {
   // Everything to the end of the stream.
   Result<std::string> hear_all(std::string_view after, const Deadline& deadline) {
     while (true) {
-      if (pending_.size() > kMostRasAnswer) return error(ErrorCode::kLimit, fmt::format("its answer has more than {} MiB", kMostRasAnswer >> 20));
+      if (pending_.size() > kMaxRasAnswer) return error(ErrorCode::kLimit, fmt::format("its answer has more than {} MiB", kMaxRasAnswer >> 20));
       const auto more = receive(after, deadline);
       if (!more) return fail(more.error());
       if (!*more) return std::move(pending_);
@@ -192,7 +192,7 @@ std::vector<std::string> addresses_of(const std::string& host) {
   const bool number = inet_pton(AF_INET, host.c_str(), &v4) == 1 || inet_pton(AF_INET6, host.c_str(), &v6) == 1;
   if (number && host != "0.0.0.0" && host != "::") return is_local_address(host) ? std::vector<std::string>{host} : std::vector<std::string>{};
   for (std::string& address : local_addresses())
-    if (all.size() < kMostAddresses && std::find(all.begin(), all.end(), address) == all.end()) all.push_back(std::move(address));
+    if (all.size() < kMaxAddresses && std::find(all.begin(), all.end(), address) == all.end()) all.push_back(std::move(address));
   return all;
 }
 

@@ -39,11 +39,11 @@ using RasVerifier = std::function<bool(int connected)>;
 //   kPermission   whoever listens is not believed
 //   kTimeout      whoever listens says nothing, or is not done by the deadline
 //   kUnsupported  it speaks another protocol, or gives no JSON (before 2.28.7)
-//   kGone, kMalformed, kLimit   the answer breaks off, is no such document, is larger than kMostRasAnswer
+//   kGone, kMalformed, kLimit   the answer breaks off, is no such document, is larger than kMaxRasAnswer
 Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const Deadline& deadline,
                              const RasVerifier& believed);
 
 // A job of 10,000 processes in 8 communicators each makes about 45 MB.
-inline constexpr std::size_t kMostRasAnswer = 64u << 20;
+inline constexpr std::size_t kMaxRasAnswer = 64u << 20;
 
 }  // namespace rankstacks

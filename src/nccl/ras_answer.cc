@@ -11,10 +11,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMostDepth = 16;                    // NCCL's own is 6
-constexpr std::size_t kMostValues = 4'000'000;    // a member has 17; bounds the tree in memory to some hundred MB
-constexpr std::size_t kMostOperations = 64;       // NCCL has 5 to 8
-constexpr std::size_t kMostName = 256;
+constexpr int kMaxDepth = 16;                    // NCCL's own is 6
+constexpr std::size_t kMaxValues = 4'000'000;    // a member has 17; bounds the tree in memory to some hundred MB
+constexpr std::size_t kMaxOperations = 64;       // NCCL has 5 to 8
+constexpr std::size_t kMaxName = 256;
 
 // Form and bounds, before a tree is built.
 class Check : public nlohmann::json_sax<Json> {
@@ -42,13 +42,13 @@ class Check : public nlohmann::json_sax<Json> {
 
  private:
   bool one() {
-    if (++values_ <= kMostValues) return true;
-    error = fmt::format("its answer has more than {} values", kMostValues);
+    if (++values_ <= kMaxValues) return true;
+    error = fmt::format("its answer has more than {} values", kMaxValues);
     return false;
   }
   bool deeper() {
-    if (++depth_ > kMostDepth) {
-      error = fmt::format("its answer is nested deeper than {} levels", kMostDepth);
+    if (++depth_ > kMaxDepth) {
+      error = fmt::format("its answer is nested deeper than {} levels", kMaxDepth);
       return false;
     }
     return one();
@@ -87,7 +87,7 @@ const Json* member_of(const Json& object, const char* name) {
 
 std::string text_of(const Json& object, const char* name) {
   const Json* value = member_of(object, name);
-  return value != nullptr && value->is_string() ? value->get_ref<const std::string&>().substr(0, kMostName) : std::string();
+  return value != nullptr && value->is_string() ? value->get_ref<const std::string&>().substr(0, kMaxName) : std::string();
 }
 
 bool flag_of(const Json& object, const char* name) {
@@ -127,7 +127,7 @@ std::optional<NcclMember> read_member(const Json& object) {
   if (const Json* counts = member_of(object, "collective_counts"); counts != nullptr && counts->is_object()) {
     for (const auto& [name, value] : counts->items()) {
       const auto count = number_in(value);
-      if (count && *count >= 0 && name.size() <= kMostName && member.launched.size() < kMostOperations) member.launched.emplace_back(name, *count);
+      if (count && *count >= 0 && name.size() <= kMaxName && member.launched.size() < kMaxOperations) member.launched.emplace_back(name, *count);
     }
   }
   return member;

@@ -19,7 +19,7 @@ namespace rankstacks {
 namespace {
 
 constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-constexpr std::size_t kMostFiles = 1u << 16;   // descriptors of a process that are looked through; ranks have hundreds
+constexpr std::size_t kMaxFiles = 1u << 16;   // descriptors of a process that are looked through; ranks have hundreds
 constexpr int kEstablished = 0x01, kSynSent = 0x02, kListening = 0x0a;   // include/net/tcp_states.h
 
 SocketAddress from_bytes(const void* bytes, std::size_t size, std::uint16_t port) {
@@ -93,7 +93,7 @@ bool has_open(Pid pid, const std::string& link) {
   const std::unique_ptr<DIR, CloseFolder> folder(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
   if (!folder) return false;
   std::array<char, 64> target;
-  std::size_t left = kMostFiles;
+  std::size_t left = kMaxFiles;
   while (const dirent* entry = ::readdir(folder.get())) {
     if (left-- == 0) return false;
     const ssize_t size = ::readlinkat(::dirfd(folder.get()), entry->d_name, target.data(), target.size());

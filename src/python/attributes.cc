@@ -59,7 +59,7 @@ std::optional<std::vector<DictEntry>> AttributeReader::all_of(Address instance, 
 
 std::optional<std::vector<DictEntry>> AttributeReader::of_values(Address type, Address values) {
   const auto keys = target_.read_value<Address>(type + layout_.type_cached_keys);
-  return keys ? objects_.entries(*keys, values + layout_.values_first, kMostAttributes) : std::nullopt;
+  return keys ? objects_.entries(*keys, values + layout_.values_first, kMaxAttributes) : std::nullopt;
 }
 
 std::optional<std::vector<DictEntry>> AttributeReader::of_dict(Address dict) {
@@ -69,7 +69,7 @@ std::optional<std::vector<DictEntry>> AttributeReader::of_dict(Address dict) {
   const auto keys = target_.read_value<Address>(dict + layout_.dict_keys), values = target_.read_value<Address>(dict + layout_.dict_values);
   if (!keys || !values) return std::nullopt;
   const Address first = *values == 0 || layout_.values_first == kAbsent ? *values : *values + layout_.values_first;
-  return objects_.entries(*keys, first, kMostAttributes);
+  return objects_.entries(*keys, first, kMaxAttributes);
 }
 
 }  // namespace rankstacks::python

@@ -13,7 +13,7 @@
 
 namespace rankstacks::python {
 
-inline constexpr std::size_t kMostAttributes = 256;   // of one instance
+inline constexpr std::size_t kMaxAttributes = 256;   // of one instance
 
 // Borrows all that it is given.
 class AttributeReader {

@@ -14,7 +14,7 @@ using elf::Image;
 
 // Strings are looked for in this much of a file: the largest interpreter seen, one linked with all of its modules, has 60 MB. A hostile file is as long as
 // it says, and holds nothing.
-constexpr std::size_t kMostText = 256 << 20;
+constexpr std::size_t kMaxText = 256 << 20;
 
 std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
@@ -71,7 +71,7 @@ std::optional<Version> version_literal(std::string_view text, int minor) {
 
 // Up to 3.10 nothing but strings tells the version.
 std::optional<Version> version_by_strings(const Image& image, const std::string& path) {
-  const std::string_view text = as_text(image.bytes().first(std::min(image.bytes().size(), kMostText)));
+  const std::string_view text = as_text(image.bytes().first(std::min(image.bytes().size(), kMaxText)));
   auto minor = minor_by_cache_tag(text);
   if (!minor) minor = minor_in_name(path);
   if (!minor) return std::nullopt;
@@ -138,11 +138,11 @@ std::optional<RuntimeCandidate> candidate_of_3_6(const Module& module, VersionsB
 
 std::vector<RuntimeCandidate> find_python_runtime(const Target& target) {
   // A program with plug-ins may hold a few interpreters.
-  constexpr std::size_t kMostCandidates = 64;
+  constexpr std::size_t kMaxCandidates = 64;
   std::vector<RuntimeCandidate> found;
   VersionsByStrings by_strings;
   for (const Module& module : target.modules().all()) {
-    if (found.size() == kMostCandidates) break;
+    if (found.size() == kMaxCandidates) break;
     if (!module.image) continue;
     const Image& image = *module.image;
     RuntimeCandidate candidate{.module = module.path};

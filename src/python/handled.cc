@@ -10,14 +10,14 @@ namespace {
 
 constexpr std::size_t kLongestTypeName = 256;
 constexpr std::size_t kLikelyTypeName = 64;
-constexpr std::size_t kMostCodeText = 16u << 20;    // bytes of names and line tables: beyond these there are no places
+constexpr std::size_t kMaxCodeText = 16u << 20;    // bytes of names and line tables: beyond these there are no places
 constexpr Address kStackRefTags = 3;                // 3.14+: low bits of a _PyStackRef
 constexpr Address kPointerAlignment = 8;
 
 // Entries of a traceback in which the thread's own frame is looked for. It is the first, unless the exception is
 // handled twice: what handles it further in adds an entry of its own, and an exception can be handed on to other
 // threads.
-constexpr std::size_t kMostComparedEntries = 8;
+constexpr std::size_t kMaxComparedEntries = 8;
 
 // One entry of a traceback.
 struct Entry {
@@ -44,7 +44,7 @@ class HandledReader {
         layout_(layout),
         state_(state),
         objects_(target, layout),
-        codes_(target, layout, kMostCodeText) {}
+        codes_(target, layout, kMaxCodeText) {}
 
   void read(std::span<const Address> items) {
     find_exceptions(items);
@@ -62,9 +62,9 @@ class HandledReader {
     std::vector<Walk> open;
     for (std::size_t i = 0; i < std::min(items.size(), state_.threads.size()); ++i)
       open.push_back({.thread = &state_.threads[i], .next = items[i]});
-    std::size_t left = kMostExcItemsInAll;
+    std::size_t left = kMaxExcItemsInAll;
     while (!open.empty()) {
-      std::erase_if(open, [&](const Walk& w) { return !may_be_at(w.next) || w.count >= kMostExcItems; });
+      std::erase_if(open, [&](const Walk& w) { return !may_be_at(w.next) || w.count >= kMaxExcItems; });
       if (open.size() > left) open.resize(left);
       left -= open.size();
       std::vector<Range> ranges;
@@ -142,9 +142,9 @@ class HandledReader {
       w.count = 0;
       open.push_back(&w);
     }
-    std::size_t left = kMostTracebackEntriesInAll;
+    std::size_t left = kMaxTracebackEntriesInAll;
     while (!open.empty()) {
-      std::erase_if(open, [&](const Walk* w) { return !may_be_at(w->next) || w->count >= kMostTracebackEntries; });
+      std::erase_if(open, [&](const Walk* w) { return !may_be_at(w->next) || w->count >= kMaxTracebackEntries; });
       if (open.size() > left) open.resize(left);
       left -= open.size();
       std::vector<Address> entries;
@@ -164,7 +164,7 @@ class HandledReader {
                           copy.get<std::int32_t>(layout_.traceback_line)};
         if (!w->handler) w->handler = w->raised;
         ++w->count;
-        if (w->frame == 0 && w->count <= kMostComparedEntries) {
+        if (w->frame == 0 && w->count <= kMaxComparedEntries) {
           to_compare.push_back(w);
           frames.push_back(w->raised->frame);
         }

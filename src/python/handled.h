@@ -16,9 +16,9 @@
 
 namespace rankstacks::python {
 
-inline constexpr std::size_t kMostExcItems = 4096, kMostExcItemsInAll = 65'536;
+inline constexpr std::size_t kMaxExcItems = 4096, kMaxExcItemsInAll = 65'536;
 // Python's recursion limit, which bounds most tracebacks, is 1000.
-inline constexpr std::size_t kMostTracebackEntries = 2048, kMostTracebackEntriesInAll = 65'536;
+inline constexpr std::size_t kMaxTracebackEntries = 2048, kMaxTracebackEntriesInAll = 65'536;
 inline constexpr std::size_t kLongestMessage = 200;   // characters
 
 // Fills ThreadState::handles. `items`: of each of state.threads the first item; in 3.6, where thread states hold what

@@ -47,7 +47,7 @@ class HolderFinder {
       std::size_t depth = 0;
       for (const Run& run : thread.runs) {
         for (const RawFrame& frame : run.frames) {
-          if (depth >= kMostHolderFramesOfThread || frames_.size() >= kMostHolderFrames) break;
+          if (depth >= kMaxHolderFramesOfThread || frames_.size() >= kMaxHolderFrames) break;
           const CodeReader::Body& body = codes_.body(frame.code);
           const std::size_t inside = depth++;
           if (body.kind != CodeReader::Kind::kCode || frame.instruction == kUnknownInstruction) continue;
@@ -61,7 +61,7 @@ class HolderFinder {
 
   void read_slots() {
     std::vector<Range> ranges;
-    std::size_t left = kMostSlotsInUse, bytes_left = kMostExceptionTables;
+    std::size_t left = kMaxSlotsInUse, bytes_left = kMaxExceptionTables;
     std::erase_if(frames_, [&](Inside& f) {
       const CodeReader::Body& body = codes_.body(f.frame->code);
       const std::size_t in_use = slots_in_use(target_, layout_, *f.frame, body, bytes_left);
@@ -137,7 +137,7 @@ class HolderFinder {
   const State& state_;
   std::vector<Inside> frames_;
   std::unordered_map<Address, std::unordered_set<const ThreadState*>> holders_;   // by lock
-  std::size_t conditions_left_ = kMostConditionWaits;
+  std::size_t conditions_left_ = kMaxConditionWaits;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace rankstacks::python {
 namespace {
 
 constexpr std::size_t kLikelyName = 128;
-constexpr std::size_t kMostText = 1u << 20;      // bytes of attributes' and modules' names
+constexpr std::size_t kMaxText = 1u << 20;      // bytes of attributes' and modules' names
 
 // struct wait_entry, Python/parking_lot.c, 3.13+: {void *park_arg; uintptr_t addr; _PySemaphore sema; ...}. The semaphore is a sem_t.
 constexpr Address kParkedBeforeSemaphore = 8;
@@ -45,7 +45,7 @@ struct Waiting {
 class LockReader {
  public:
   LockReader(const Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state)
-      : target_(target), layout_(layout), ends_(ends), codes_(codes), state_(state), objects_(target, layout), text_(target, layout, kMostText),
+      : target_(target), layout_(layout), ends_(ends), codes_(codes), state_(state), objects_(target, layout), text_(target, layout, kMaxText),
         attributes_(target, layout, objects_, text_) {}
 
   void read() {
@@ -79,7 +79,7 @@ class LockReader {
     std::vector<Range> ranges;
     for (ThreadState& thread : state_.threads) {
       const auto futex = futexes.find(thread.pthread_id);
-      if (futex == futexes.end() || thread.runs.empty() || waiting_.size() >= kMostLockWaits) continue;
+      if (futex == futexes.end() || thread.runs.empty() || waiting_.size() >= kMaxLockWaits) continue;
       const bool on_gil = std::any_of(state_.gil_ranges.begin(), state_.gil_ranges.end(), [&](const Range& r) { return r.contains(futex->second); });
       const RawFrame& frame = thread.runs.front().frames.front();
       if (on_gil || codes_.body(frame.code).kind != CodeReader::Kind::kCode) continue;

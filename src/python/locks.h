@@ -20,11 +20,11 @@
 
 namespace rankstacks::python {
 
-inline constexpr std::size_t kMostLockWaits = 4096;             // threads in futex calls that are looked at
-inline constexpr std::size_t kMostHolderFramesOfThread = 256;   // the innermost: whether one is in a `with` statement of a lock
-inline constexpr std::size_t kMostHolderFrames = 65'536;        // of all threads
-inline constexpr std::size_t kMostSlotsInUse = 262'144;         // of all these frames
-inline constexpr std::size_t kMostConditionWaits = 4096;        // frames of Condition.wait that are asked which lock they have released
+inline constexpr std::size_t kMaxLockWaits = 4096;             // threads in futex calls that are looked at
+inline constexpr std::size_t kMaxHolderFramesOfThread = 256;   // the innermost: whether one is in a `with` statement of a lock
+inline constexpr std::size_t kMaxHolderFrames = 65'536;        // of all threads
+inline constexpr std::size_t kMaxSlotsInUse = 262'144;         // of all these frames
+inline constexpr std::size_t kMaxConditionWaits = 4096;        // frames of Condition.wait that are asked which lock they have released
 inline constexpr std::size_t kLongestModuleName = 200;          // characters
 
 // Fills ThreadState::lock and ThreadState::joins. `ends`: of each of state.threads what layout.thread_on_delete_data says; 0: nothing. `codes` are those of

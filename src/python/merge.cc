@@ -309,14 +309,14 @@ MergedStack merge(const State& state, std::span<const ThreadState* const> thread
 
 std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, std::span<const NativeThread> threads) {
   // A process has a state for each thread; a damaged one may have 65,536 of them, and each is held against each thread's stack.
-  constexpr std::size_t kMostComparisons = std::size_t{1} << 24;
+  constexpr std::size_t kMaxComparisons = std::size_t{1} << 24;
   std::size_t comparisons = 0;
   // The thread in one of whose frames the anchor lies: frames of a known extent only, unless `any`. An outermost frame of unknown extent seems to
   // hold everything above it, so the narrowest frame counts here too.
   const auto by_anchor = [&](Address anchor, bool any) {
     std::optional<std::size_t> best;
     std::uint64_t best_width = 0;
-    for (std::size_t i = 0; i < threads.size() && comparisons < kMostComparisons; ++i, ++comparisons) {
+    for (std::size_t i = 0; i < threads.size() && comparisons < kMaxComparisons; ++i, ++comparisons) {
       const auto at = threads[i].stack ? position_of(*threads[i].stack, anchor) : std::nullopt;
       if (!at || (!any && *at % 2 == 1 && threads[i].stack->frames[*at / 2].cfa == 0)) continue;
       const std::uint64_t w = *at % 2 == 1 ? width(threads[i].stack->frames[*at / 2]) : 0;

@@ -8,7 +8,7 @@
 namespace rankstacks::python {
 namespace {
 
-constexpr std::size_t kMostGlobals = 65'536, kMostGroups = 65'536, kMostRanks = 1u << 20;
+constexpr std::size_t kMaxGlobals = 65'536, kMaxGroups = 65'536, kMaxRanks = 1u << 20;
 constexpr std::size_t kLongestName = 256;            // of a group: "0", or a hash in hex
 constexpr std::size_t kLikelyString = 128;
 
@@ -31,12 +31,12 @@ Address ProcessGroups::find_by_hash(Address globals, std::string_view name) {
   const auto secret = hash_secret_ != 0 ? target_.read_value<HashSecret>(hash_secret_) : std::nullopt;
   if (!secret) return 0;
   const StringHash algorithm = layout_.minor >= 11 ? StringHash::kSip13 : StringHash::kSip24;
-  const auto entry = objects_.lookup(globals, hash_of(name, *secret, algorithm), kMostGlobals, [&](Address key) { return is_string(key, name); });
+  const auto entry = objects_.lookup(globals, hash_of(name, *secret, algorithm), kMaxGlobals, [&](Address key) { return is_string(key, name); });
   return entry ? entry->value : 0;
 }
 
 void ProcessGroups::find_by_names(Address globals, Address& names, Address& ranks) {
-  const auto entries = objects_.dict(globals, std::min(kMostGlobals, entries_left_));
+  const auto entries = objects_.dict(globals, std::min(kMaxGlobals, entries_left_));
   if (!entries) return;
   entries_left_ -= entries->size();
   // The names of some 400 globals lie all over the heap; those in question come early, so they are read a part at a time.
@@ -64,7 +64,7 @@ const ProcessGroups::Module& ProcessGroups::module(Address globals) {
   Address names = find_by_hash(globals, kNames), ranks = names != 0 ? find_by_hash(globals, kRanks) : 0;
   if (names == 0 || ranks == 0) find_by_names(globals, names, ranks);
   for (const auto& [dict, into] : {std::pair{names, &module.names}, {ranks, &module.ranks}}) {
-    auto found = dict != 0 ? objects_.dict(dict, std::min(kMostGroups, entries_left_)) : std::nullopt;
+    auto found = dict != 0 ? objects_.dict(dict, std::min(kMaxGroups, entries_left_)) : std::nullopt;
     if (!found) continue;
     entries_left_ -= found->size();
     *into = std::move(*found);
@@ -75,7 +75,7 @@ const ProcessGroups::Module& ProcessGroups::module(Address globals) {
 // In the group's order. Empty: not known, or not the numbers 0 to n - 1 given to n different ranks.
 std::vector<int> ProcessGroups::members(const Module& module, Address object) {
   const Address* dict = value_of(module.ranks, object);
-  const auto entries = dict ? objects_.dict(*dict, std::min(kMostRanks, entries_left_)) : std::nullopt;
+  const auto entries = dict ? objects_.dict(*dict, std::min(kMaxRanks, entries_left_)) : std::nullopt;
   if (!entries) return {};
   entries_left_ -= entries->size();
   std::vector<Address> numbers;

@@ -6,10 +6,10 @@ namespace rankstacks::python {
 namespace {
 
 constexpr std::size_t kLikelyExceptionTable = 128;
-constexpr std::int32_t kMostSlots = 65'536;          // of variables
+constexpr std::int32_t kMaxSlots = 65'536;          // of variables
 
 // Include/code.h, up to 3.10: CO_MAXBLOCKS; PyTryBlock is {int b_type, b_handler, b_level}.
-constexpr std::int32_t kMostBlocks = 20;
+constexpr std::int32_t kMaxBlocks = 20;
 constexpr Address kBlockSize = 12, kBlockLevel = 8;
 
 // Objects/exception_handling_notes.txt: numbers of 6 bits a byte, the highest first; 0x40: more follow; 0x80: the first byte of an entry.
@@ -33,7 +33,7 @@ class TableReader {
 
 std::size_t level_of_blocks(const Target& target, const Layout& layout, const RawFrame& frame) {
   const auto count = target.read_value<std::int32_t>(frame.address + layout.frame_block_count).value_or(0);
-  if (count <= 0 || count > kMostBlocks) return 0;
+  if (count <= 0 || count > kMaxBlocks) return 0;
   const Address innermost = frame.address + layout.frame_blocks + kBlockSize * static_cast<Address>(count - 1);
   const auto level = target.read_value<std::int32_t>(innermost + kBlockLevel).value_or(0);
   return level > 0 ? static_cast<std::size_t>(level) : 0;
@@ -56,20 +56,20 @@ std::size_t level_in(std::span<const std::uint8_t> exception_table, std::uint64_
     const std::uint64_t start = reader.number(), size = reader.number();
     reader.number();   // the handler
     const std::uint64_t level = reader.number() >> 1;   // bit 0: whether the handler wants to know the instruction
-    if (unit >= start && unit - start < size) return static_cast<std::size_t>(std::min<std::uint64_t>(level, kMostStackSlots));
+    if (unit >= start && unit - start < size) return static_cast<std::size_t>(std::min<std::uint64_t>(level, kMaxStackSlots));
   }
   return 0;
 }
 
 Range value_stack_of(const Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body) {
-  if (body.stack_size <= 0 || body.stack_size > static_cast<std::int32_t>(kMostStackSlots)) return {};
+  if (body.stack_size <= 0 || body.stack_size > static_cast<std::int32_t>(kMaxStackSlots)) return {};
   const Address slots = frame.address + layout.frame_slots;
   Address bottom = 0;
   if (layout.frame_value_stack != kAbsent) {
     bottom = target.read_value<Address>(frame.address + layout.frame_value_stack).value_or(0);
-    if (bottom < slots || bottom - slots > kMostSlots * sizeof(Address) || bottom % sizeof(Address) != 0) return {};
+    if (bottom < slots || bottom - slots > kMaxSlots * sizeof(Address) || bottom % sizeof(Address) != 0) return {};
   } else {
-    if (layout.code_slot_count == kAbsent || body.slot_count < 0 || body.slot_count > kMostSlots) return {};
+    if (layout.code_slot_count == kAbsent || body.slot_count < 0 || body.slot_count > kMaxSlots) return {};
     bottom = slots + static_cast<Address>(body.slot_count) * sizeof(Address);
   }
   return range_of(bottom, static_cast<std::uint64_t>(body.stack_size) * sizeof(Address));

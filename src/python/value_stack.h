@@ -10,10 +10,10 @@
 
 namespace rankstacks::python {
 
-inline constexpr std::size_t kMostStackSlots = 1024;          // of one frame; real ones have 10
-inline constexpr std::size_t kMostExceptionTables = 16u << 20;   // bytes that are looked through; a function's has 100
+inline constexpr std::size_t kMaxStackSlots = 1024;          // of one frame; real ones have 10
+inline constexpr std::size_t kMaxExceptionTables = 16u << 20;   // bytes that are looked through; a function's has 100
 
-// Where it lies: all slots that the code may use. Empty: that cannot be told, or it has more than kMostStackSlots. Reads the frame's head up to 3.10, else nothing.
+// Where it lies: all slots that the code may use. Empty: that cannot be told, or it has more than kMaxStackSlots. Reads the frame's head up to 3.10, else nothing.
 Range value_stack_of(const Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body);
 
 // What slots_in_use() will read of the frame: a range for Target::prefetch. Of the exception table the likely length.

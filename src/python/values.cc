@@ -23,7 +23,7 @@ constexpr std::size_t kHead = 64;
 
 // An int's digits have 30 bits on every 64-bit platform.
 constexpr unsigned kDigitBits = 30;
-constexpr std::uint64_t kMostDigits = 3;   // 2^63 has three
+constexpr std::uint64_t kMaxDigits = 3;   // 2^63 has three
 
 // 3.14+: the low bits of a _PyStackRef. 0 and 1: an object, owned or borrowed; 3: a number of the interpreter's own.
 constexpr Address kStackRefTags = 3;
@@ -160,7 +160,7 @@ std::optional<std::int64_t> ObjectReader::integer(Address object) {
     negative = *size < 0;
     count = negative ? 0 - static_cast<std::uint64_t>(*size) : static_cast<std::uint64_t>(*size);
   }
-  if (count > kMostDigits) return std::nullopt;
+  if (count > kMaxDigits) return std::nullopt;
   std::uint64_t magnitude = 0;
   for (std::uint64_t i = count; i-- > 0;) {
     const auto digit = target_.read_value<std::uint32_t>(object + layout_.int_digits + i * sizeof(std::uint32_t));
@@ -193,17 +193,17 @@ std::optional<ObjectReader::DictParts> ObjectReader::keys_parts(Address keys, st
   target_.prefetch(std::span(&head_range, 1));
   StructCopy head;
   if (!head.read(target_, keys, head_size)) return std::nullopt;
-  constexpr unsigned kMostLog2 = 32;
+  constexpr unsigned kMaxLog2 = 32;
   constexpr std::uint8_t kGeneral = 0, kSplit = 2;   // the keys of dicts, those of them that are all str, and those that instances share, all str too
   DictParts parts{.indices = keys + layout_.keys_indices, .count = head.get<std::uint64_t>(layout_.keys_entry_count), .entry_words = 3};
   if (layout_.keys_size != kAbsent) {
     parts.slots = head.get<std::uint64_t>(layout_.keys_size);
-    if (!std::has_single_bit(parts.slots) || parts.slots >> kMostLog2) return std::nullopt;
+    if (!std::has_single_bit(parts.slots) || parts.slots >> kMaxLog2) return std::nullopt;
     parts.index_width = parts.slots <= 0xff ? 1 : parts.slots <= 0xffff ? 2 : 4;
   } else {
     const auto log2_size = head.get<std::uint8_t>(layout_.keys_log2_size), log2_bytes = head.get<std::uint8_t>(layout_.keys_log2_index_bytes);
     const auto kind_of_keys = head.get<std::uint8_t>(layout_.keys_kind);
-    if (log2_size >= kMostLog2 || log2_bytes < log2_size || log2_bytes > log2_size + 3 || kind_of_keys > kSplit) return std::nullopt;
+    if (log2_size >= kMaxLog2 || log2_bytes < log2_size || log2_bytes > log2_size + 3 || kind_of_keys > kSplit) return std::nullopt;
     parts.slots = std::uint64_t{1} << log2_size;
     parts.index_width = std::size_t{1} << (log2_bytes - log2_size);
     if (kind_of_keys != kGeneral) parts.entry_words = 2;
@@ -245,11 +245,11 @@ std::optional<std::vector<DictEntry>> ObjectReader::entries(Address keys, Addres
 std::optional<DictEntry> ObjectReader::lookup(Address object, std::uint64_t hash, std::size_t limit, const std::function<bool(Address)>& is_key) {
   const auto parts = dict_parts(object, limit);
   if (!parts) return std::nullopt;
-  constexpr int kMostProbes = 64;
+  constexpr int kMaxProbes = 64;
   constexpr unsigned kPerturbShift = 5;
   const std::uint64_t mask = parts->slots - 1;
   std::uint64_t at = hash & mask, perturb = hash;
-  for (int probe = 0; probe < kMostProbes; ++probe) {
+  for (int probe = 0; probe < kMaxProbes; ++probe) {
     std::uint64_t index = 0;
     std::array<std::byte, sizeof index> bytes{};
     if (!target_.read_exact(parts->indices + at * parts->index_width, std::span(bytes).first(parts->index_width))) return std::nullopt;

@@ -11,12 +11,12 @@
 namespace rankstacks::python {
 namespace {
 
-constexpr std::size_t kMostNames = 4096;              // of one code object
+constexpr std::size_t kMaxNames = 4096;              // of one code object
 constexpr std::size_t kLongestName = 64;
 constexpr std::size_t kLikelyString = 128;
-constexpr std::size_t kMostGlobals = 65'536;
-constexpr std::size_t kMostGlobalsInAll = 1u << 20;
-constexpr std::size_t kMostMembersInAll = 1u << 20;   // ranks of groups, a copy with each frame that works on one
+constexpr std::size_t kMaxGlobals = 65'536;
+constexpr std::size_t kMaxGlobalsInAll = 1u << 20;
+constexpr std::size_t kMaxMembersInAll = 1u << 20;   // ranks of groups, a copy with each frame that works on one
 
 // 3.11+, co_localspluskinds
 constexpr std::uint8_t kKindCell = 0x40, kKindFree = 0x80;
@@ -95,7 +95,7 @@ class VariableReader {
       std::size_t of_thread = 0;
       for (Run& run : thread.runs) {
         for (RawFrame& frame : run.frames) {
-          if (of_thread >= kMostVariableFramesOfThread || wanted_.size() >= kMostVariableFrames) break;
+          if (of_thread >= kMaxVariableFramesOfThread || wanted_.size() >= kMaxVariableFrames) break;
           if (frame.instruction == kUnknownInstruction || !is_looked_at(frame.code)) continue;
           wanted_.push_back({&frame, nullptr});
           ++of_thread;
@@ -123,7 +123,7 @@ class VariableReader {
       if (!plan) continue;
       const CodeReader::Body& body = codes_.body(index);
       for (const Address tuple : {body.slot_names, body.cell_names, body.free_names}) {
-        const auto names = objects_.tuple(tuple, kMostNames);
+        const auto names = objects_.tuple(tuple, kMaxNames);
         for (std::size_t i = 0; names && i < names->size(); ++i) strings.push_back(range_of((*names)[i], kLikelyString));
       }
     }
@@ -144,7 +144,7 @@ class VariableReader {
 
   void make_plan(std::uint32_t index, Plan& plan) {
     const CodeReader::Body& body = codes_.body(index);
-    const auto names = objects_.tuple(body.slot_names, kMostNames);
+    const auto names = objects_.tuple(body.slot_names, kMaxNames);
     if (!names) return;
     constexpr std::size_t kLongestOfC10d = 10;   // default_pg
     const std::size_t longest = plan.of_c10d ? kLongestOfC10d : kLongestName;
@@ -159,7 +159,7 @@ class VariableReader {
         plan_slot(plan, {name_of(name, longest), at++, (kind & (kKindCell | kKindFree)) != 0});
       }
     } else {
-      const auto cells = objects_.tuple(body.cell_names, kMostNames), frees = objects_.tuple(body.free_names, kMostNames);
+      const auto cells = objects_.tuple(body.cell_names, kMaxNames), frees = objects_.tuple(body.free_names, kMaxNames);
       if (!cells || !frees) return;
       for (const Address name : *names) plan_slot(plan, {name_of(name, longest), at++, false});
       for (const auto* tuple : {&*cells, &*frees}) {
@@ -258,13 +258,13 @@ class VariableReader {
 
   static void add(FrameVariables& found, const std::string& name, std::int64_t value) {
     const bool is_known = std::any_of(found.numbers.begin(), found.numbers.end(), [&](const auto& n) { return n.first == name; });
-    if (!is_known && found.numbers.size() < kMostNumbersOfFrame) found.numbers.emplace_back(name, value);
+    if (!is_known && found.numbers.size() < kMaxNumbersOfFrame) found.numbers.emplace_back(name, value);
   }
 
   const std::unordered_map<Address, Address>& globals_of(Address dict) {
     const auto [known, is_new] = globals_.try_emplace(dict);
     if (is_new) {
-      const auto entries = objects_.dict(dict, std::min(kMostGlobals, globals_left_));
+      const auto entries = objects_.dict(dict, std::min(kMaxGlobals, globals_left_));
       for (std::size_t i = 0; entries && i < entries->size(); ++i) known->second.emplace((*entries)[i].key, (*entries)[i].value);
       if (entries) globals_left_ -= entries->size();
     }
@@ -276,7 +276,7 @@ class VariableReader {
     const auto dict = target_.read_value<Address>(frame.address + layout_.frame_globals);
     const auto locals = target_.read_value<Address>(frame.address + layout_.frame_locals);
     if (!dict || dict != locals) return;   // exec() with a dict for each: its names are in neither for certain
-    const auto names = objects_.tuple(codes_.body(frame.code).global_names, kMostNames);
+    const auto names = objects_.tuple(codes_.body(frame.code).global_names, kMaxNames);
     if (!names) return;
     const auto& globals = globals_of(*dict);
     std::vector<DictEntry> held;
@@ -327,8 +327,8 @@ class VariableReader {
   std::map<std::uint32_t, std::optional<Plan>> plans_;   // by code; nothing: not looked at
   std::vector<Wanted> wanted_;
   std::unordered_map<Address, std::unordered_map<Address, Address>> globals_;   // by dict: key, value
-  std::size_t globals_left_ = kMostGlobalsInAll;
-  std::size_t members_left_ = kMostMembersInAll;
+  std::size_t globals_left_ = kMaxGlobalsInAll;
+  std::size_t members_left_ = kMaxMembersInAll;
 };
 
 }  // namespace

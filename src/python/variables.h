@@ -12,9 +12,9 @@
 
 namespace rankstacks::python {
 
-inline constexpr std::size_t kMostVariableFramesOfThread = 64;     // the innermost of those files
-inline constexpr std::size_t kMostVariableFrames = 65'536;         // of all threads
-inline constexpr std::size_t kMostNumbersOfFrame = 16;
+inline constexpr std::size_t kMaxVariableFramesOfThread = 64;     // the innermost of those files
+inline constexpr std::size_t kMaxVariableFrames = 65'536;         // of all threads
+inline constexpr std::size_t kMaxNumbersOfFrame = 16;
 
 // Fills state.variables and RawFrame::variables. `codes` are those of state.threads' frames and have been read; they are not yet in state.codes.
 void read_variables(const Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes, State& state);

@@ -3,10 +3,10 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostGpus = 1 << 10;      // of one process; machines have 16
-constexpr std::size_t kMostKernels = 1 << 12;   // of one device; hardware runs 128 grids at once
-constexpr std::size_t kMostEntries = 1 << 16;   // places, exceptions, processes, links
-constexpr std::size_t kMostFrames = 1 << 17;    // as of a thread
+constexpr std::size_t kMaxGpus = 1 << 10;      // of one process; machines have 16
+constexpr std::size_t kMaxKernels = 1 << 12;   // of one device; hardware runs 128 grids at once
+constexpr std::size_t kMaxEntries = 1 << 16;   // places, exceptions, processes, links
+constexpr std::size_t kMaxFrames = 1 << 17;    // as of a thread
 
 using FrameText = std::function<const std::string&(FrameId)>;
 using ReadFrame = std::function<FrameId(const Node&)>;
@@ -157,7 +157,7 @@ void read(const Node& node, std::uint64_t& value) { value = node.unsigned64(); }
 void read(const Node& node, Pid& value) { value = node.int32(0); }
 template <class T>
 void read(const Node& node, std::vector<T>& values) {
-  node.each(kMostEntries, [&](const Node& n) { read(n, values.emplace_back()); });
+  node.each(kMaxEntries, [&](const Node& n) { read(n, values.emplace_back()); });
 }
 template <class T>
 void read(const Node& node, std::optional<T>& value) {
@@ -222,7 +222,7 @@ GpuKernel read_kernel(const Node& node, const ReadFrame& read_frame) {
   node.optional("warps", [&](const Node& n) { kernel.warps = n.uint32(); });
   node.optional("lanes", [&](const Node& n) { kernel.lanes = n.uint32(); });
   node.optional("places", [&](const Node& list) {
-    list.each(kMostEntries, [&](const Node& n) {
+    list.each(kMaxEntries, [&](const Node& n) {
       n.require_object();
       GpuPlace place;
       n.required("frame", [&](const Node& v) { place.frame = read_frame(v); });
@@ -231,7 +231,7 @@ GpuKernel read_kernel(const Node& node, const ReadFrame& read_frame) {
     });
   });
   node.optional("more_places", [&](const Node& n) { kernel.more_places = n.uint32(); });
-  node.optional("frames", [&](const Node& list) { list.each(kMostFrames, [&](const Node& n) { kernel.frames.push_back(read_frame(n)); }); });
+  node.optional("frames", [&](const Node& list) { list.each(kMaxFrames, [&](const Node& n) { kernel.frames.push_back(read_frame(n)); }); });
   return kernel;
 }
 
@@ -255,8 +255,8 @@ GpuExecution read_execution(const Node& node, const ReadFrame& read_frame) {
   node.optional("path", [&](const Node& n) { execution.path = n.text(); });
   node.optional("held_ms", [&](const Node& n) { execution.held_ms = n.real(); });
   node.optional("contexts", [&](const Node& n) { execution.contexts = n.uint32(); });
-  node.required("kernels", [&](const Node& list) { list.each(kMostKernels, [&](const Node& n) { execution.kernels.push_back(read_kernel(n, read_frame)); }); });
-  node.optional("exceptions", [&](const Node& list) { list.each(kMostEntries, [&](const Node& n) { execution.exceptions.push_back(read_exception(n, read_frame)); }); });
+  node.required("kernels", [&](const Node& list) { list.each(kMaxKernels, [&](const Node& n) { execution.kernels.push_back(read_kernel(n, read_frame)); }); });
+  node.optional("exceptions", [&](const Node& list) { list.each(kMaxEntries, [&](const Node& n) { execution.exceptions.push_back(read_exception(n, read_frame)); }); });
   return execution;
 }
 
@@ -308,7 +308,7 @@ void write_gpu_clusters(JsonText& json, const std::vector<GpuCluster>& clusters,
 
 std::vector<GpuSnapshot> read_gpus(const Node& list, const ReadFrame& read_frame) {
   std::vector<GpuSnapshot> gpus;
-  list.each(kMostGpus, [&](const Node& node) {
+  list.each(kMaxGpus, [&](const Node& node) {
     node.require_object();
     GpuSnapshot& gpu = gpus.emplace_back();
     const auto member = [&](std::string_view name, auto& value) { node.optional(name, [&](const Node& n) { read(n, value); }); };

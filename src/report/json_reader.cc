@@ -15,14 +15,14 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{2} << 30;
-constexpr int kMostDepth = 32;                        // the contract's own depth is 7
-constexpr std::size_t kMostRanks = 1 << 17;
-constexpr std::size_t kMostThreads = 1 << 17;         // of one rank
-constexpr std::size_t kMostFrames = 1 << 17;          // of one thread; the unwinder's own limit is lower
-constexpr std::size_t kMostCommunicators = 1 << 20;   // each rank is in several
-constexpr std::size_t kMostStrings = 1 << 16;         // command words, kernel stack lines, problems
-constexpr std::size_t kMostAxes = 16;                 // of a rank's coordinates
+constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
+constexpr int kMaxDepth = 32;                        // the contract's own depth is 7
+constexpr std::size_t kMaxRanks = 1 << 17;
+constexpr std::size_t kMaxThreads = 1 << 17;         // of one rank
+constexpr std::size_t kMaxFrames = 1 << 17;          // of one thread; the unwinder's own limit is lower
+constexpr std::size_t kMaxCommunicators = 1 << 20;   // each rank is in several
+constexpr std::size_t kMaxStrings = 1 << 16;         // command words, kernel stack lines, problems
+constexpr std::size_t kMaxAxes = 16;                 // of a rank's coordinates
 
 // Counts depth only; nlohmann's parser itself is iterative, but whoever walks a deep document is not.
 class DepthCheck : public nlohmann::json_sax<Json> {
@@ -48,8 +48,8 @@ class DepthCheck : public nlohmann::json_sax<Json> {
 
  private:
   bool deeper() {
-    if (++depth_ <= kMostDepth) return true;
-    error = fmt::format("nested deeper than {} levels", kMostDepth);
+    if (++depth_ <= kMaxDepth) return true;
+    error = fmt::format("nested deeper than {} levels", kMaxDepth);
     return false;
   }
   int depth_ = 0;
@@ -57,7 +57,7 @@ class DepthCheck : public nlohmann::json_sax<Json> {
 
 std::vector<std::string> read_strings(const Node& node) {
   std::vector<std::string> strings;
-  node.each(kMostStrings, [&](const Node& n) { strings.push_back(n.text()); });
+  node.each(kMaxStrings, [&](const Node& n) { strings.push_back(n.text()); });
   return strings;
 }
 
@@ -89,7 +89,7 @@ SyscallInfo read_syscall(const Node& node) {
   node.optional("fd", [&](const Node& n) { call.fd = n.int32(); });
   node.optional("fd_target", [&](const Node& n) { call.fd_target = n.text(); });
   node.optional("other_ends", [&](const Node& list) {
-    list.each(SyscallInfo::kMostOthers, [&](const Node& n) {
+    list.each(SyscallInfo::kMaxOthers, [&](const Node& n) {
       n.require_object();
       OtherEnd& end = call.others.emplace_back();
       n.required("pid", [&](const Node& v) { end.pid = v.int32(1); });
@@ -111,7 +111,7 @@ FrameVariables read_variables(const Node& node, std::size_t frames) {
     variables.frame = static_cast<std::size_t>(n.integer(0, static_cast<std::int64_t>(frames) - 1));
   });
   node.optional("numbers", [&](const Node& list) {
-    list.each_member(kMostStrings, [&](const std::string& name, const Node& n) { variables.numbers.emplace_back(name, n.integer(INT64_MIN, INT64_MAX)); });
+    list.each_member(kMaxStrings, [&](const std::string& name, const Node& n) { variables.numbers.emplace_back(name, n.integer(INT64_MIN, INT64_MAX)); });
   });
   node.optional("in_loop", [&](const Node& n) { variables.loops = n.boolean() ? 1 : 0; });
   node.optional("loops", [&](const Node& n) { variables.loops = n.int32(0); });
@@ -119,7 +119,7 @@ FrameVariables read_variables(const Node& node, std::size_t frames) {
     n.require_object();
     ProcessGroup group;
     n.optional("name", [&](const Node& v) { group.name = v.text(); });
-    n.optional("ranks", [&](const Node& list) { list.each(kMostRanks, [&](const Node& v) { group.ranks.push_back(v.int32(0)); }); });
+    n.optional("ranks", [&](const Node& list) { list.each(kMaxRanks, [&](const Node& v) { group.ranks.push_back(v.int32(0)); }); });
     variables.group = std::move(group);
   });
   return variables;
@@ -191,7 +191,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
   node.optional("wchan", [&](const Node& n) { thread.wchan = n.text(); });
   node.optional("kernel_stack", [&](const Node& n) { thread.kernel_stack = read_strings(n); });
   node.optional("stack_end", [&](const Node& n) { thread.stack_end = n.word(kStackEndWords); });
-  node.required("frames", [&](const Node& list) { list.each(kMostFrames, [&](const Node& n) { thread.frames.push_back(frames.intern(read_frame(n))); }); });
+  node.required("frames", [&](const Node& list) { list.each(kMaxFrames, [&](const Node& n) { thread.frames.push_back(frames.intern(read_frame(n))); }); });
   node.optional("omitted_frames", [&](const Node& n) {
     n.require_object();
     OmittedFrames omitted;
@@ -199,7 +199,7 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
     n.required("count", [&](const Node& count) { omitted.count = static_cast<std::size_t>(count.integer(0, INT64_MAX)); });
     thread.omitted = omitted;
   });
-  node.optional("variables", [&](const Node& list) { list.each(kMostFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); }); });
+  node.optional("variables", [&](const Node& list) { list.each(kMaxFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); }); });
   node.optional("handles", [&](const Node& n) { thread.handles = read_handled(n, thread.frames.size(), frames); });
   node.optional("motion", [&](const Node& n) { thread.motion = read_motion(n); });
   return thread;
@@ -241,7 +241,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.optional("local_rank", [&](const Node& n) { rank.local_rank = n.int32(0); });
   node.optional("coordinates", [&](const Node& axes) {
     Coordinates coordinates;
-    axes.each_member(kMostAxes, [&](const std::string& axis, const Node& n) { coordinates.axes.emplace_back(axis, n.int32(0)); });
+    axes.each_member(kMaxAxes, [&](const std::string& axis, const Node& n) { coordinates.axes.emplace_back(axis, n.int32(0)); });
     sort_axes(coordinates);
     rank.coordinates = std::move(coordinates);
   });
@@ -263,10 +263,10 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
     n.optional("version", [&](const Node& v) { rank.python_version = v.text(); });
   });
   node.required("status", [&](const Node& n) { rank.status = n.word(kStatusWords); });
-  node.optional("problems", [&](const Node& list) { list.each(kMostStrings, [&](const Node& n) { rank.problems.push_back(read_problem(n)); }); });
+  node.optional("problems", [&](const Node& list) { list.each(kMaxStrings, [&](const Node& n) { rank.problems.push_back(read_problem(n)); }); });
   node.optional("stopped_ms", [&](const Node& n) { rank.stopped_ms = n.real(); });
   node.optional("signal", [&](const Node& n) { rank.signal = read_signal(n); });
-  node.required("threads", [&](const Node& list) { list.each(kMostThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, frames)); }); });
+  node.required("threads", [&](const Node& list) { list.each(kMaxThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, frames)); }); });
   node.optional("gpus", [&](const Node& n) { rank.gpus = read_gpus(n, [&](const Node& frame) { return frames.intern(read_frame(frame, true)); }); });
   return rank;
 }
@@ -290,7 +290,7 @@ NcclMember read_nccl_member(const Node& node) {
   node.optional("finalized", [&](const Node& n) { member.finalized = n.boolean(); });
   node.optional("async_error", [&](const Node& n) { member.async_error = n.int32(); });
   node.optional("launched", [&](const Node& list) {
-    list.each_member(kMostStrings, [&](const std::string& name, const Node& n) { member.launched.emplace_back(name, n.integer(0, INT64_MAX)); });
+    list.each_member(kMaxStrings, [&](const std::string& name, const Node& n) { member.launched.emplace_back(name, n.integer(0, INT64_MAX)); });
   });
   node.optional("counts_move", [&](const Node& n) { member.counts_move = n.boolean(); });
   return member;
@@ -302,14 +302,14 @@ NcclStatus read_nccl(const Node& node) {
   node.optional("version", [&](const Node& n) { nccl.version = n.text(); });
   node.optional("answers", [&](const Node& n) { nccl.answers = n.int32(1); });
   node.required("communicators", [&](const Node& list) {
-    list.each(kMostCommunicators, [&](const Node& n) {
+    list.each(kMaxCommunicators, [&](const Node& n) {
       n.require_object();
       NcclCommunicator& communicator = nccl.communicators.emplace_back();
       n.required("hash", [&](const Node& v) { communicator.hash = v.text(); });
       n.optional("secondary_hash", [&](const Node& v) { communicator.secondary_hash = v.text(); });
       n.optional("size", [&](const Node& v) { communicator.size = v.int32(0); });
-      n.required("members", [&](const Node& members) { members.each(kMostRanks, [&](const Node& v) { communicator.members.push_back(read_nccl_member(v)); }); });
-      n.optional("missing", [&](const Node& members) { members.each(kMostRanks, [&](const Node& v) { communicator.missing.push_back(read_nccl_member(v)); }); });
+      n.required("members", [&](const Node& members) { members.each(kMaxRanks, [&](const Node& v) { communicator.members.push_back(read_nccl_member(v)); }); });
+      n.optional("missing", [&](const Node& members) { members.each(kMaxRanks, [&](const Node& v) { communicator.missing.push_back(read_nccl_member(v)); }); });
     });
   });
   return nccl;
@@ -329,9 +329,9 @@ JobSnapshot read_job(const Json& document) {
   });
   root.required("captured_at", [&](const Node& n) { job.captured_at = n.text(); });
   root.optional("elapsed_ms", [&](const Node& n) { job.elapsed_ms = n.real(); });
-  root.required("ranks", [&](const Node& list) { list.each(kMostRanks, [&](const Node& n) { job.ranks.push_back(read_rank(n, job.frames)); }); });
+  root.required("ranks", [&](const Node& list) { list.each(kMaxRanks, [&](const Node& n) { job.ranks.push_back(read_rank(n, job.frames)); }); });
   root.optional("not_looked_at", [&](const Node& list) {
-    list.each(kMostRanks, [&](const Node& n) {
+    list.each(kMaxRanks, [&](const Node& n) {
       n.require_object();
       UnseenRank unseen;
       n.required("rank", [&](const Node& v) { unseen.rank = v.int32(0); });
@@ -354,7 +354,7 @@ Result<JobSnapshot> read_json_report(std::string_view text, const std::string& s
     error.what = std::move(what);
     return fail(std::move(error));
   };
-  if (text.size() > kMostBytes) return defect(ErrorCode::kLimit, fmt::format("{} bytes, more than {}", text.size(), kMostBytes));
+  if (text.size() > kMaxBytes) return defect(ErrorCode::kLimit, fmt::format("{} bytes, more than {}", text.size(), kMaxBytes));
   DepthCheck check;
   if (!Json::sax_parse(text, &check)) return defect(ErrorCode::kMalformed, "not a JSON report: " + check.error);
   try {

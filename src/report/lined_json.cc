@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostNames = 64;   // each is compared with all before it
+constexpr std::size_t kMaxNames = 64;   // each is compared with all before it
 
 // Walks over the text and counts lines. The library copies it: all copies count in one place.
 struct Position {
@@ -75,7 +75,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_array() override { return open_.pop_back(), true; }
   bool key(string_t& name) override {
     const auto& members = open_.back()->members;
-    if (members.size() >= kMostNames) return refuse(fmt::format("more than {} names in one object", kMostNames), ErrorCode::kLimit);
+    if (members.size() >= kMaxNames) return refuse(fmt::format("more than {} names in one object", kMaxNames), ErrorCode::kLimit);
     if (std::any_of(members.begin(), members.end(), [&](const auto& m) { return m.first == name; }))
       return refuse(fmt::format("found {} a second time in one object, expected each name once", in_quotes(name)));
     open_.back()->members.emplace_back(std::move(name), LinedJson());

@@ -14,8 +14,8 @@
 namespace rankstacks {
 namespace {
 
-constexpr int kMostDepth = 8;                     // the form's own depth is 4
-constexpr std::size_t kMostValues = 400000;
+constexpr int kMaxDepth = 8;                     // the form's own depth is 4
+constexpr std::size_t kMaxValues = 400000;
 constexpr std::size_t kThreadNameBytes = 15;      // TASK_COMM_LEN, less its end
 
 // Thrown by Value only, caught in read_rules.
@@ -256,7 +256,7 @@ Result<AddedPrograms> read_rules(std::string_view text, const std::string& subje
   const std::string hint = "docs/rules.md describes the form; `rankstacks rules --format json` prints the built-in rules in it";
   if (text.size() > kMaxRulesBytes)
     return fail({.code = ErrorCode::kLimit, .subject = subject, .what = fmt::format("found {} bytes, expected at most {}", text.size(), kMaxRulesBytes), .hint = hint});
-  auto document = read_lined_json(text, subject, kMostDepth, kMostValues);
+  auto document = read_lined_json(text, subject, kMaxDepth, kMaxValues);
   if (!document) {
     document.error().hint = hint;
     return fail(document.error());

@@ -146,8 +146,8 @@ std::string cut_start(std::string_view text, std::size_t width) {
 }
 
 std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kMostColumns = 60;
-  return '"' + cut_end(sanitize(text), kMostColumns) + '"';
+  constexpr std::size_t kMaxColumns = 60;
+  return '"' + cut_end(sanitize(text), kMaxColumns) + '"';
 }
 
 }  // namespace rankstacks

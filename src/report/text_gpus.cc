@@ -154,7 +154,7 @@ Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_
         add(r, Order::kException, exception.kind + '\n' + exception.kernel.value_or(""), text, text);
       }
       if (execution.kernels.empty() && execution.exceptions.empty()) add(r, Order::kIdle, "", "no kernel", "no kernel");
-      constexpr std::size_t kMostKernels = 3;
+      constexpr std::size_t kMaxKernels = 3;
       bool collective = false, nameless = false;
       std::string key;
       std::vector<std::string> texts, shorter;
@@ -162,11 +162,11 @@ Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_
         collective |= kernel.function && collective_of(*kernel.function);
         nameless |= !kernel.function;
         key += name_of(kernel) + ' ' + describe_launch(kernel) + '\n';
-        if (texts.size() >= kMostKernels) continue;
+        if (texts.size() >= kMaxKernels) continue;
         texts.push_back(summary_of(job, kernel, true));
         shorter.push_back(summary_of(job, kernel, false));
       }
-      if (execution.kernels.size() > kMostKernels) texts.push_back(times(execution.kernels.size() - kMostKernels, "more kernel")), shorter.push_back(texts.back());
+      if (execution.kernels.size() > kMaxKernels) texts.push_back(times(execution.kernels.size() - kMaxKernels, "more kernel")), shorter.push_back(texts.back());
       if (!texts.empty()) add(r, collective ? Order::kCollective : nameless ? Order::kUnknown : Order::kKernel, key, join(texts, "; "), join(shorter, "; "));
     }
   }

@@ -11,11 +11,11 @@ namespace rankstacks {
 namespace {
 
 std::string join(const std::set<std::string>& words, std::string_view between) {
-  constexpr std::size_t kMost = 3;
+  constexpr std::size_t kMax = 3;
   std::string text;
   std::size_t n = 0;
   for (const std::string& word : words) {
-    if (n == kMost) return text + fmt::format("{}{} more", between, words.size() - kMost);
+    if (n == kMax) return text + fmt::format("{}{} more", between, words.size() - kMax);
     if (n++ > 0) text += between;
     text += word;
   }

@@ -6,7 +6,7 @@
 
 #include "analyzers/activity.h"
 #include "analyzers/handled.h"
-#include "analyzers/messengers.h"
+#include "analyzers/watchdog_reporters.h"
 #include "analyzers/python_locks.h"
 #include "analyzers/thread_waits.h"
 #include "report/frame_text.h"

@@ -30,8 +30,8 @@ struct Polled {
 };
 
 std::optional<Polled> only_polled(const Target& target, Address fds, std::uint64_t count) {
-  constexpr std::uint64_t kMost = 64;   // most of them -1, which poll() leaves out
-  if (count > kMost) return std::nullopt;
+  constexpr std::uint64_t kMax = 64;   // most of them -1, which poll() leaves out
+  if (count > kMax) return std::nullopt;
   std::optional<Polled> only;
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto entry = target.read_value<pollfd>(fds + i * sizeof(pollfd));
@@ -45,9 +45,9 @@ std::optional<Polled> only_polled(const Target& target, Address fds, std::uint64
 
 // Of select()'s three sets: for reading, for writing, for exceptions.
 std::optional<Polled> only_selected(const Target& target, const Registers& r) {
-  constexpr std::uint64_t kMost = 1024, kBits = 64;   // FD_SETSIZE
+  constexpr std::uint64_t kMax = 1024, kBits = 64;   // FD_SETSIZE
   const std::uint64_t count = r[kRdi];
-  if (count > kMost) return std::nullopt;
+  if (count > kMax) return std::nullopt;
   std::optional<Polled> only;
   for (const auto& [set, what] : {std::pair(r[kRsi], What::kInput), {r[kRdx], What::kOutput}, {r[kR10], What::kInput}}) {
     for (std::uint64_t word = 0; set != 0 && word * kBits < count; ++word) {

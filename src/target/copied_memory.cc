@@ -10,14 +10,14 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr Address kLastPage = ~Address{0} & ~Address{kPage - 1};   // the kernel's
 // Of one call: iovecs (the kernel takes 1024, UIO_MAXIOV), and bytes: a millisecond of copying, after which the time is looked at again.
-constexpr std::size_t kMaxBatch = 512, kMostOfCall = 4u << 20;
+constexpr std::size_t kMaxBatch = 512, kMaxOfCall = 4u << 20;
 // A pointer chain that leads into a page is likely to go on in the next ones: Python's frames and objects are allocated in arenas.
 constexpr std::size_t kReadAhead = 2;
 // Of each stack, before more is taken of any. Nearly all threads have less than the first in use, and are read by one call.
-constexpr std::size_t kFirstOfStack = 32u << 10, kMostOfTurn = 1u << 20;
+constexpr std::size_t kFirstOfStack = 32u << 10, kMaxOfTurn = 1u << 20;
 
 // The next turn of one stack: to a page's border, so that what lies in one page is read once.
-std::size_t turn_after(std::size_t done) { return std::min(std::max(kFirstOfStack, 3 * done), kMostOfTurn); }
+std::size_t turn_after(std::size_t done) { return std::min(std::max(kFirstOfStack, 3 * done), kMaxOfTurn); }
 Address end_of_turn(const Range& stack, Address from, std::size_t turn) {
   return stack.end - from <= turn + kPage ? stack.end : ((from + turn) & ~Address{kPage - 1});
 }
@@ -50,7 +50,7 @@ void CopiedMemory::close() {
 }
 
 std::size_t CopiedMemory::allow(std::size_t bytes) {
-  bytes = std::min(bytes, CopyLimits::kMost - std::min(CopyLimits::kMost, taken_));
+  bytes = std::min(bytes, CopyLimits::kMax - std::min(CopyLimits::kMax, taken_));
   const std::size_t own_left = limits_.own - std::min(limits_.own, taken_ - of_pool_);
   const std::size_t of_own = std::min(bytes, own_left);
   const std::size_t of_pool = bytes > of_own && limits_.pool ? limits_.pool->take(bytes - of_own) : 0;
@@ -76,7 +76,7 @@ std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces
     local.clear();
     remote.clear();
     std::size_t bytes = 0;
-    for (std::size_t i = first; i < pieces.size() && local.size() < kMaxBatch && (i == first || bytes + pieces[i].range.size() <= kMostOfCall); ++i) {
+    for (std::size_t i = first; i < pieces.size() && local.size() < kMaxBatch && (i == first || bytes + pieces[i].range.size() <= kMaxOfCall); ++i) {
       const Piece& p = pieces[i];
       local.push_back({p.into, p.range.size()});
       remote.push_back({reinterpret_cast<void*>(p.range.start), p.range.size()});
@@ -184,7 +184,7 @@ void CopiedMemory::fetch_pages(std::span<const Range> ranges) {
   for (const Range& r : ranges) {
     // What a target's memory refers to may be anything: a range can end where addresses do.
     const Address end = std::min(r.end, kLastPage);
-    for (Address page = r.start & ~(kPage - 1); page < end && wanted.size() < CopyLimits::kMost / kPage; page += kPage)
+    for (Address page = r.start & ~(kPage - 1); page < end && wanted.size() < CopyLimits::kMax / kPage; page += kPage)
       if (!pages_.contains(page) && !missing_.contains(page) && at(page).size() < kPage) wanted.push_back(page);
   }
   std::sort(wanted.begin(), wanted.end());

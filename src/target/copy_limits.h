@@ -30,18 +30,18 @@ class CopyPool {
 
 struct CopyLimits {
   // Of one process, stacks and all else that is read of it: a thousand threads with 512 KiB of frames each. A training rank's copy has 5 to 20 MiB.
-  static constexpr std::size_t kMost = 512u << 20;
+  static constexpr std::size_t kMax = 512u << 20;
   // From the first thread's stop to the last one's going on. A sound process stands still for milliseconds.
   static constexpr std::chrono::seconds kLongestStop{2};
 
-  std::size_t own = kMost;                 // its part, which nobody else takes
-  std::shared_ptr<CopyPool> pool;          // what it may take beyond that, up to kMost in all; may be nullptr
+  std::size_t own = kMax;                 // its part, which nobody else takes
+  std::shared_ptr<CopyPool> pool;          // what it may take beyond that, up to kMax in all; may be nullptr
   std::chrono::steady_clock::duration longest = kLongestStop;
 
   // For one of `processes` that share `bytes`: half of it is in equal parts, the other half is whose who needs it.
   static CopyLimits share(std::size_t bytes, std::size_t processes, std::shared_ptr<CopyPool> pool) {
     const std::size_t part = bytes / 2 / (processes == 0 ? 1 : processes);
-    return {.own = part < kMost ? part : kMost, .pool = std::move(pool)};
+    return {.own = part < kMax ? part : kMax, .pool = std::move(pool)};
   }
 };
 

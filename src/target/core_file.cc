@@ -17,9 +17,9 @@ namespace rankstacks {
 namespace {
 
 // Linux maps 65,530 areas in a process unless vm.max_map_count says otherwise (1,048,576 on Fedora and Ubuntu): 30 times as many as a core has by default.
-constexpr std::uint64_t kMostProgramHeaders = std::uint64_t{1} << 21;
+constexpr std::uint64_t kMaxProgramHeaders = std::uint64_t{1} << 21;
 // Of all note segments together: the notes of 100,000 threads with AVX-512 state are 300 MiB.
-constexpr std::uint64_t kMostNotes = std::uint64_t{2} << 30;
+constexpr std::uint64_t kMaxNotes = std::uint64_t{2} << 30;
 
 constexpr const char* kTakeAgain = "take it again with more room: the limit of core sizes (ulimit -c, systemd-coredump's ExternalSizeMax) or a full "
                                    "disk cuts cores off";
@@ -196,10 +196,10 @@ Result<std::uint64_t> CoreFile::header_count() {
     report(fmt::format("{} of {} program headers are missing: the core ends at byte {}", count - held, count, bytes_.size()), kTakeAgain);
     count = held;
   }
-  if (count > kMostProgramHeaders) {
-    report(fmt::format("{} of {} program headers left out: of that many the first {} are read", count - kMostProgramHeaders, count, kMostProgramHeaders),
+  if (count > kMaxProgramHeaders) {
+    report(fmt::format("{} of {} program headers left out: of that many the first {} are read", count - kMaxProgramHeaders, count, kMaxProgramHeaders),
            "the core is damaged; take or copy it again");
-    count = kMostProgramHeaders;
+    count = kMaxProgramHeaders;
   }
   return count;
 }
@@ -222,7 +222,7 @@ std::optional<Error> CoreFile::index_segments(std::uint64_t count) {
     expected = std::max(expected, p.p_filesz > 0 ? end_in_file : 0);
     const auto there = elf::clip(bytes_, p.p_offset, p.p_filesz);
     if (p.p_type == PT_NOTE) {
-      const auto read = elf::clip(there, 0, std::min(kMostNotes, static_cast<std::uint64_t>(bytes_.size())) - notes);   // many segments may be of the same bytes
+      const auto read = elf::clip(there, 0, std::min(kMaxNotes, static_cast<std::uint64_t>(bytes_.size())) - notes);   // many segments may be of the same bytes
       notes += read.size();
       left_out_notes += there.size() - read.size();
       if (read.size() < there.size()) {
@@ -244,7 +244,7 @@ std::optional<Error> CoreFile::index_segments(std::uint64_t count) {
     report(fmt::format("{} program header{} left out: offset or address and size overflow (the first at {:#x})", absurd, absurd == 1 ? "" : "s", first_absurd),
            "the core is damaged; take or copy it again");
   }
-  if (left_out_notes > 0) report(fmt::format("{} of notes left out: more than the core can hold, or than {} GiB", size_text(left_out_notes), kMostNotes >> 30), "the core is damaged; take or copy it again");
+  if (left_out_notes > 0) report(fmt::format("{} of notes left out: more than the core can hold, or than {} GiB", size_text(left_out_notes), kMaxNotes >> 30), "the core is damaged; take or copy it again");
   if (expected > bytes_.size()) {
     std::string lost;
     if (cut_segments > 0) {

@@ -8,8 +8,8 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostNames = 20;
-constexpr std::size_t kMostRefusals = 100;   // one line each; a damaged core can name as many files as it has bytes for
+constexpr std::size_t kMaxNames = 20;
+constexpr std::size_t kMaxRefusals = 100;   // one line each; a damaged core can name as many files as it has bytes for
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -32,8 +32,8 @@ bool holds_code(const elf::Image& image) {
 // "a, b and 3 more"
 std::string list(const std::vector<std::string>& names) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kMostNames); ++i) text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kMostNames) text += fmt::format(" and {} more", names.size() - kMostNames);
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxNames); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kMaxNames) text += fmt::format(" and {} more", names.size() - kMaxNames);
   return text;
 }
 
@@ -102,9 +102,9 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
 }
 
 std::vector<Problem> CoreImages::problems() const {
-  std::vector<Problem> problems(refused_.begin(), refused_.begin() + static_cast<std::ptrdiff_t>(std::min(refused_.size(), kMostRefusals)));
-  if (refused_.size() > kMostRefusals) {
-    problems.push_back({fmt::format("{} more files refused likewise", refused_.size() - kMostRefusals), std::nullopt, ProblemCode::kFileMismatch});
+  std::vector<Problem> problems(refused_.begin(), refused_.begin() + static_cast<std::ptrdiff_t>(std::min(refused_.size(), kMaxRefusals)));
+  if (refused_.size() > kMaxRefusals) {
+    problems.push_back({fmt::format("{} more files refused likewise", refused_.size() - kMaxRefusals), std::nullopt, ProblemCode::kFileMismatch});
   }
   if (!missing_.empty()) {
     problems.push_back({fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(), missing_.size() == 1 ? "" : "s", list(missing_)),

@@ -13,12 +13,12 @@ namespace rankstacks {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMostNotes = 64 << 10;   // of a module: build-id, ABI tag, properties are some hundred bytes
-constexpr std::uint64_t kMostVdso = 64 << 10;    // 8 KB in Linux 6.18
-constexpr std::uint64_t kMostHead = 1 << 20;     // compared with the file where there is no build-id
-constexpr std::size_t kMostParts = 4096;         // mappings looked through for those of one file: a loader makes four to six
-constexpr std::uint64_t kMostRescued = 512 << 20;   // copied out of one core's memory for modules whose files are not at hand
-constexpr std::uint64_t kMostRescueRange = std::uint64_t{64} << 30;   // looked through for that: 16 million pages, in about 2 s
+constexpr std::uint64_t kMaxNotes = 64 << 10;   // of a module: build-id, ABI tag, properties are some hundred bytes
+constexpr std::uint64_t kMaxVdso = 64 << 10;    // 8 KB in Linux 6.18
+constexpr std::uint64_t kMaxHead = 1 << 20;     // compared with the file where there is no build-id
+constexpr std::size_t kMaxParts = 4096;         // mappings looked through for those of one file: a loader makes four to six
+constexpr std::uint64_t kMaxRescued = 512 << 20;   // copied out of one core's memory for modules whose files are not at hand
+constexpr std::uint64_t kMaxRescueRange = std::uint64_t{64} << 30;   // looked through for that: 16 million pages, in about 2 s
 
 std::uint64_t page_of(std::uint64_t a) { return a & ~(kPage - 1); }
 
@@ -32,7 +32,7 @@ std::optional<Headers> headers_in_core(const CoreFile& core, Address start) {
   Elf64_Ehdr header;
   if (!core.read_exact(start, std::as_writable_bytes(std::span(&header, 1)))) return std::nullopt;
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64 ||
-      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == PN_XNUM || header.e_phoff > kMostHead) {
+      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == PN_XNUM || header.e_phoff > kMaxHead) {
     return std::nullopt;
   }
   Headers headers{header.e_type, std::vector<Elf64_Phdr>(header.e_phnum)};
@@ -118,7 +118,7 @@ class ModuleFinder {
   }
   bool is_main_program(const CoreFileMapping& mapping) const { return main_program_ == mapping.path; }
 
-  std::size_t parts_end(std::size_t first) const { return std::min(notes_.files.size(), first + kMostParts); }
+  std::size_t parts_end(std::size_t first) const { return std::min(notes_.files.size(), first + kMaxParts); }
 
   bool may_be_code(std::size_t i) const {
     const CoreFileMapping& mapping = notes_.files[i];
@@ -171,7 +171,7 @@ class ModuleFinder {
       const Elf64_Phdr* segment = segment_of(*headers, module.bias, mapping);
       if (segment != nullptr && (segment->p_flags & PF_W) == 0) {
         identity.head = core_.view(mapping.range.start);
-        identity.head = identity.head.first(std::min<std::uint64_t>({identity.head.size(), mapping.range.size(), segment->p_filesz, kMostHead}));
+        identity.head = identity.head.first(std::min<std::uint64_t>({identity.head.size(), mapping.range.size(), segment->p_filesz, kMaxHead}));
       }
       file = images_.find(identity);
       if (identity.build_id) module.build_id = *identity.build_id;
@@ -188,7 +188,7 @@ class ModuleFinder {
     for (const Elf64_Phdr& p : headers.segments) {
       if (p.p_type != PT_NOTE) continue;
       const auto notes = core_.view(p.p_vaddr + bias);
-      const std::uint64_t size = std::min(p.p_filesz, kMostNotes);
+      const std::uint64_t size = std::min(p.p_filesz, kMaxNotes);
       if (notes.size() < size) return std::nullopt;
       BuildId id = elf::build_id_of_notes(notes.first(size), p.p_align);
       if (!id.empty()) return id;
@@ -212,7 +212,7 @@ class ModuleFinder {
       rescue_bytes_left_ -= into.size();
       return true;
     };
-    auto image = elf::Image::from_memory(read, module.range.start - bias, module.path, std::min(rescue_range_left_, elf::Image::kMostMemory));
+    auto image = elf::Image::from_memory(read, module.range.start - bias, module.path, std::min(rescue_range_left_, elf::Image::kMaxMemory));
     // Headers may claim any sizes, and lead to the same bytes over and over: what is looked at is bounded for all modules together.
     for (const Elf64_Phdr& p : headers->segments) {
       if (p.p_type == PT_LOAD) rescue_range_left_ -= std::min(rescue_range_left_, p.p_filesz);
@@ -246,10 +246,10 @@ class ModuleFinder {
     const auto layout = headers ? layout_of(*headers, *start) : std::nullopt;
     const CoreSegment* segment = core_.find(*start);
     if (!layout || segment == nullptr) return;
-    Module module{"[vdso]", {*start, std::min(segment->range.end, *start + kMostVdso)}, layout->bias, {}, nullptr, {}};
+    Module module{"[vdso]", {*start, std::min(segment->range.end, *start + kMaxVdso)}, layout->bias, {}, nullptr, {}};
     // The kernel maps the whole file, sections included.
     const auto bytes = core_.view(*start);
-    auto image = elf::Image::from_bytes({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(bytes.size(), kMostVdso))}, "[vdso]");
+    auto image = elf::Image::from_bytes({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(bytes.size(), kMaxVdso))}, "[vdso]");
     if (image) {
       module.image = *image;
       module.build_id = (*image)->build_id();
@@ -317,7 +317,7 @@ class ModuleFinder {
   CoreImages& images_;
   Deadline deadline_;
   std::optional<std::string> main_program_;
-  std::uint64_t rescue_bytes_left_ = kMostRescued, rescue_range_left_ = kMostRescueRange;
+  std::uint64_t rescue_bytes_left_ = kMaxRescued, rescue_range_left_ = kMaxRescueRange;
   CoreModules found_;
   std::vector<bool> taken_;
   std::vector<std::optional<std::uint32_t>> flags_;   // of each mapped file: PF_*, where a PT_LOAD or the ELF file tells

@@ -14,7 +14,7 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostProblems = 32;   // told one by one
+constexpr std::size_t kMaxProblems = 32;   // told one by one
 constexpr const char* kDamaged = "the core is damaged; take or copy it again";
 constexpr const char* kTakeAgain = "take it again with more room";
 
@@ -50,7 +50,7 @@ class NoteParser {
   };
 
   void problem(std::string message, const char* hint = kDamaged) {
-    if (notes_.problems.size() < kMostProblems) notes_.problems.push_back({std::move(message), hint, ProblemCode::kMalformed});
+    if (notes_.problems.size() < kMaxProblems) notes_.problems.push_back({std::move(message), hint, ProblemCode::kMalformed});
     else ++more_problems_;
   }
 
@@ -132,8 +132,8 @@ class NoteParser {
   void parse_auxv(std::span<const std::byte> body) {
     notes_.auxv.clear();
     for (std::size_t at = 0; const auto entry = elf::load<Elf64_auxv_t>(body, at); at += sizeof(Elf64_auxv_t)) {
-      constexpr std::size_t kMostEntries = 256;   // the kernel writes 23; it is searched for in the stack word by word
-      if (entry->a_type == AT_NULL || notes_.auxv.size() == kMostEntries) return;
+      constexpr std::size_t kMaxEntries = 256;   // the kernel writes 23; it is searched for in the stack word by word
+      if (entry->a_type == AT_NULL || notes_.auxv.size() == kMaxEntries) return;
       notes_.auxv.emplace_back(entry->a_type, entry->a_un.a_val);
     }
   }

@@ -7,12 +7,12 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostRuntimes = 4;        // copies of libstdc++ in one process
-constexpr std::size_t kMostCode = 64;           // of __cxa_get_globals, which has 31 bytes
+constexpr std::size_t kMaxRuntimes = 4;        // copies of libstdc++ in one process
+constexpr std::size_t kMaxCode = 64;           // of __cxa_get_globals, which has 31 bytes
 constexpr std::size_t kLongestName = 1024;      // of a type
-constexpr int kMostBases = 16;                  // above one another
-constexpr std::uint32_t kMostDirectBases = 8;
-constexpr std::uint64_t kMostModules = 1u << 20;   // with thread-local variables
+constexpr int kMaxBases = 16;                  // above one another
+constexpr std::uint32_t kMaxDirectBases = 8;
+constexpr std::uint64_t kMaxModules = 1u << 20;   // with thread-local variables
 
 // Written by the unwinder's users, language by language: "GNUCC++\0", and "GNUCC++\1" for what std::rethrow_exception throws.
 constexpr std::uint64_t kCxx = 0x474e5543432b2b00, kCxxDependent = kCxx + 1;
@@ -78,7 +78,7 @@ class Reader {
     if (!storage.module_slot) return;
     const auto pair = target_.read_value<Pair>(*storage.module_slot);
     const auto dtv = target_.read_value<Address>(fs_base + kDtvInHead);
-    if (!pair || !dtv || *dtv < kSlot || *dtv > ~Address{0} / 2 || pair->module > kMostModules) return;
+    if (!pair || !dtv || *dtv < kSlot || *dtv > ~Address{0} / 2 || pair->module > kMaxModules) return;
     ranges.push_back({*dtv - kSlot, *dtv});
     ranges.push_back({*dtv + pair->module * kSlot, *dtv + (pair->module + 1) * kSlot});
   }
@@ -92,7 +92,7 @@ class Reader {
       const auto dtv = target_.read_value<Address>(fs_base + kDtvInHead);
       if (!pair || !dtv || *dtv < kSlot || pair->module == 0) return std::nullopt;
       const auto slots = target_.read_value<std::uint64_t>(*dtv - kSlot);
-      if (!slots || pair->module > *slots || pair->module > kMostModules) return std::nullopt;
+      if (!slots || pair->module > *slots || pair->module > kMaxModules) return std::nullopt;
       const auto block = target_.read_value<Address>(*dtv + pair->module * kSlot);
       if (!block || *block == 0 || *block == kNotAllocated) return std::nullopt;
       base = *block + pair->offset;
@@ -140,7 +140,7 @@ class Reader {
 
   // The text of an object of that type, or of the base of it that has one.
   std::optional<std::string> text_of(Address object, Address type, int depth) const {
-    if (depth == kMostBases) return std::nullopt;
+    if (depth == kMaxBases) return std::nullopt;
     const auto name = name_of(type);
     const auto info = target_.read_value<TypeInfo>(type);
     if (!name || !info) return std::nullopt;
@@ -166,11 +166,11 @@ class Reader {
     constexpr int kOffsetShift = 8;
     const auto bases = target_.read_value<Bases>(type + sizeof(TypeInfo));
     if (!bases) return std::nullopt;
-    for (std::uint32_t i = 0; i < std::min(bases->count, kMostDirectBases); ++i) {
+    for (std::uint32_t i = 0; i < std::min(bases->count, kMaxDirectBases); ++i) {
       const auto base = target_.read_value<Base>(type + sizeof(TypeInfo) + sizeof(Bases) + i * sizeof(Base));
       if (!base || (base->offset_and_flags & kVirtual) != 0) continue;
       // One level alone from here on: several bases with several bases each would be a tree without end.
-      if (auto text = text_of(object + static_cast<Address>(base->offset_and_flags >> kOffsetShift), base->type, std::max(depth + 1, kMostBases - 4))) return text;
+      if (auto text = text_of(object + static_cast<Address>(base->offset_and_flags >> kOffsetShift), base->type, std::max(depth + 1, kMaxBases - 4))) return text;
     }
     return std::nullopt;
   }
@@ -179,7 +179,7 @@ class Reader {
   std::optional<std::string> characters(Address at, std::uint64_t length) const {
     constexpr std::uint64_t kLongest = 1u << 26;
     if (length > kLongest || target_.read_value<char>(at + length) != '\0') return std::nullopt;
-    std::string text(std::min<std::uint64_t>(length, kMostExceptionText), '\0');
+    std::string text(std::min<std::uint64_t>(length, kMaxExceptionText), '\0');
     if (!target_.read_exact(at, std::as_writable_bytes(std::span<char>(text.data(), text.size()))) || text.find('\0') != std::string::npos) return std::nullopt;
     if (!is_text(text, length > text.size())) return std::nullopt;
     return text;
@@ -194,8 +194,8 @@ class Reader {
     const auto data = target_.read_value<Address>(at);
     if (!data || *data < sizeof(Numbers)) return std::nullopt;
     const auto numbers = target_.read_value<Numbers>(*data - sizeof(Numbers));
-    constexpr std::int32_t kMostReferences = 1 << 20;
-    if (!numbers || numbers->length > numbers->capacity || numbers->references < -1 || numbers->references > kMostReferences) return std::nullopt;
+    constexpr std::int32_t kMaxReferences = 1 << 20;
+    if (!numbers || numbers->length > numbers->capacity || numbers->references < -1 || numbers->references > kMaxReferences) return std::nullopt;
     return characters(*data, numbers->length);
   }
 
@@ -224,7 +224,7 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules) {
   const auto add_vtable = [](const Module& module, const char* name, std::vector<Address>& into) {
     constexpr Vaddr kFirstFunction = 16;   // where an object's pointer to its vtable points: behind the offset to the top and the type
     const auto symbol = module.image->find_exported(name);
-    if (symbol && symbol->type == STT_OBJECT && into.size() < kMostRuntimes) into.push_back(module.to_address(symbol->value + kFirstFunction));
+    if (symbol && symbol->type == STT_OBJECT && into.size() < kMaxRuntimes) into.push_back(module.to_address(symbol->value + kFirstFunction));
   };
   for (const Module& module : modules.all()) {
     if (!module.image) continue;
@@ -234,9 +234,9 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules) {
     add_vtable(module, "_ZTVN10__cxxabiv117__class_type_infoE", runtime.class_types);
     add_vtable(module, "_ZTVN10__cxxabiv120__si_class_type_infoE", runtime.single_bases);
     add_vtable(module, "_ZTVN10__cxxabiv121__vmi_class_type_infoE", runtime.several_bases);
-    if (runtime.storage.size() == kMostRuntimes || !function || function->type != STT_FUNC) continue;
+    if (runtime.storage.size() == kMaxRuntimes || !function || function->type != STT_FUNC) continue;
     const auto code = module.image->at(function->value);
-    if (const auto storage = decode_exception_storage(code.first(std::min(code.size(), kMostCode)), module.to_address(function->value))) runtime.storage.push_back(*storage);
+    if (const auto storage = decode_exception_storage(code.first(std::min(code.size(), kMaxCode)), module.to_address(function->value))) runtime.storage.push_back(*storage);
   }
   return runtime;
 }

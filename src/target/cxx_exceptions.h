@@ -43,10 +43,10 @@ std::optional<ExceptionStorage> decode_exception_storage(std::span<const std::by
 
 struct HeldException {
   std::string type;                  // mangled, without "_ZTI": "St13runtime_error"
-  std::optional<std::string> what;   // its text, where its type is one whose layout is known; at most kMostExceptionText bytes of UTF-8
+  std::optional<std::string> what;   // its text, where its type is one whose layout is known; at most kMaxExceptionText bytes of UTF-8
   bool operator==(const HeldException&) const = default;
 };
-inline constexpr std::size_t kMostExceptionText = 4096;
+inline constexpr std::size_t kMaxExceptionText = 4096;
 
 // Parallel to target.threads(): the exception that each of them handles, or that nobody handles and that ends it. A thread that has another one
 // on its way at the same time (uncaughtExceptions) is left out: which of the two it is about, is not told there.

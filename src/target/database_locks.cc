@@ -88,14 +88,14 @@ DatabaseLocks awaited_database_locks(const std::vector<FileLock>& all, Pid own, 
 }
 
 std::optional<std::vector<OpenFile>> open_files(Pid pid) {
-  constexpr std::size_t kMost = 4096;
+  constexpr std::size_t kMax = 4096;
   std::vector<OpenFile> files;
   for (const int fd : proc::descriptors_of(pid)) {
     auto link = proc::read_link(fmt::format("/proc/{}/fd/{}", pid, fd));
     if (!link || !link->starts_with('/') || link->starts_with("/dev/") || link->starts_with("/proc/")) continue;
     const auto info = descriptor_info(pid, fd);
     if (!info) continue;   // closed meanwhile
-    if (!info->inode || files.size() == kMost) return std::nullopt;
+    if (!info->inode || files.size() == kMax) return std::nullopt;
     files.push_back({std::move(*link), *info->inode, info->locks.empty() ? "" : info->locks.front().file});
   }
   return files;

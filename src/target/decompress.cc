@@ -25,7 +25,7 @@ constexpr std::size_t kOutput = 1 << 20;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kFirstBytes = 64;                                // an ELF header
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;             // with holes: a few KB of zstd can claim more zeros than this
-constexpr std::uint64_t kMostXzMemory = std::uint64_t{512} << 20;      // xz -9 needs 65 MB to unpack
+constexpr std::uint64_t kMaxXzMemory = std::uint64_t{512} << 20;      // xz -9 needs 65 MB to unpack
 
 // One of the four libraries. A stream may be several frames (members) one after the other: `at_end` holds between them.
 class Decoder {
@@ -94,7 +94,7 @@ class XzDecoder final : public Decoder {
       while (started_ && padding < in.size() && in[padding] == 0) ++padding;
       if (padding > 0) return {padding, 0, {}};
       if (in.empty()) return {};
-      if (lzma_stream_decoder(&stream_, kMostXzMemory, 0) != LZMA_OK) return {0, 0, "out of memory"};
+      if (lzma_stream_decoder(&stream_, kMaxXzMemory, 0) != LZMA_OK) return {0, 0, "out of memory"};
       started_ = true;
       at_end_ = false;
     }

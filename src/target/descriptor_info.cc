@@ -64,8 +64,8 @@ DescriptorInfo parse_descriptor_info(std::string_view text) {
 }
 
 std::optional<DescriptorInfo> descriptor_info(Pid pid, int fd) {
-  constexpr std::size_t kMost = 64u << 10;   // an epoll descriptor has a line for each that it watches, a file for each of its locks
-  const auto text = proc::read_file(fmt::format("/proc/{}/fdinfo/{}", pid, fd), kMost);
+  constexpr std::size_t kMax = 64u << 10;   // an epoll descriptor has a line for each that it watches, a file for each of its locks
+  const auto text = proc::read_file(fmt::format("/proc/{}/fdinfo/{}", pid, fd), kMax);
   return text ? std::optional(parse_descriptor_info(*text)) : std::nullopt;
 }
 

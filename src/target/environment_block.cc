@@ -8,9 +8,9 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostEntries = 4096;
+constexpr std::size_t kMaxEntries = 4096;
 constexpr std::size_t kLongestEntry = 32 << 10;
-constexpr std::size_t kMostBytes = 4 << 20;      // of all entries: pointers may all lead to the same long string
+constexpr std::size_t kMaxBytes = 4 << 20;      // of all entries: pointers may all lead to the same long string
 constexpr std::size_t kPointersAtOnce = 256;
 constexpr std::uint64_t kPage = 4096;
 
@@ -68,7 +68,7 @@ std::map<std::string, std::string> read_current_environment(const Target& target
 
   std::vector<Address> strings;
   std::array<Address, kPointersAtOnce> chunk;
-  for (Address at = *block; strings.size() < kMostEntries;) {
+  for (Address at = *block; strings.size() < kMaxEntries;) {
     const Range wanted{at, at + sizeof chunk};
     if (wanted.end < wanted.start) break;
     target.prefetch({&wanted, 1});
@@ -78,7 +78,7 @@ std::map<std::string, std::string> read_current_environment(const Target& target
     if (end != chunk.end()) break;   // the NULL, or the end of what can be read
     at += sizeof chunk;
   }
-  if (strings.size() > kMostEntries) strings.resize(kMostEntries);
+  if (strings.size() > kMaxEntries) strings.resize(kMaxEntries);
 
   // The strings lie close together: in the block at the top of the stack, and in the heap. Whole pages, each once.
   std::vector<Address> pages;
@@ -98,7 +98,7 @@ std::map<std::string, std::string> read_current_environment(const Target& target
     const auto text = target.read_c_string(s, kLongestEntry);
     if (!text) continue;
     total += text->size();
-    if (total > kMostBytes) break;
+    if (total > kMaxBytes) break;
     add_environment_entry(environment, *text);
   }
   return environment;

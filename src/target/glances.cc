@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{1};
 constexpr std::size_t kRedZone = 128;         // System V ABI: below rsp, a leaf function's own
-constexpr std::size_t kMostStack = 32u << 10;
+constexpr std::size_t kMaxStack = 32u << 10;
 
 // How long a glance may take: it has microseconds of work.
 constexpr std::chrono::milliseconds kReturnPatience{250};
@@ -36,7 +36,7 @@ std::optional<Registers> registers_of(Pid pid, Tid tid, LeavableThread& reader) 
 }  // namespace
 
 void Glances::follow(Pid pid, Tid tid) {
-  if (threads_.size() == kMostThreads) return;
+  if (threads_.size() == kMaxThreads) return;
   threads_.push_back({.pid = pid, .tid = tid});
   if (code_.contains(pid)) return;
   std::vector<Range>& code = code_[pid];
@@ -59,15 +59,15 @@ std::vector<Address> Glances::place_of(Pid pid, const Registers& registers, Leav
 }
 
 void Glances::glance(Followed& thread, LeavableThread& reader) {
-  if (thread.glances.size() == kMostPlaces) return;
+  if (thread.glances.size() == kMaxPlaces) return;
   const auto registers = registers_of(thread.pid, thread.tid, reader);
   if (!registers) return;
   std::vector<Address> place = place_of(thread.pid, *registers, reader);
   if (thread.places.contains(place)) return;
   const auto alike = std::count_if(thread.glances.begin(), thread.glances.end(), [&](const Glance& g) { return g.registers.sp() == registers->sp() && g.registers.pc() == registers->pc(); });
-  if (alike >= kMostAlike) return;
+  if (alike >= kMaxAlike) return;
   Glance glance{.tid = thread.tid, .registers = *registers, .stack_start = registers->sp() - kRedZone};
-  glance.stack.resize(kMostStack);
+  glance.stack.resize(kMaxStack);
   glance.stack.resize(copy(thread.pid, glance.stack_start, glance.stack, reader));
   const auto after = registers_of(thread.pid, thread.tid, reader);
   if (!after || place_of(thread.pid, *after, reader) != place) return;

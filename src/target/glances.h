@@ -29,12 +29,12 @@ struct Glance {
 // stack, as the frames of two functions may be equally large.
 class Glances {
  public:
-  static constexpr std::size_t kMostThreads = 32;   // read every millisecond, at some 10 us each
-  static constexpr std::size_t kMostPlaces = 12;    // of one thread
-  static constexpr int kMostAlike = 2;              // of these, with the same stack pointer and pc: old addresses may lie on a stack by the dozen
+  static constexpr std::size_t kMaxThreads = 32;   // read every millisecond, at some 10 us each
+  static constexpr std::size_t kMaxPlaces = 12;    // of one thread
+  static constexpr int kMaxAlike = 2;              // of these, with the same stack pointer and pc: old addresses may lie on a stack by the dozen
 
   bool empty() const { return threads_.empty(); }
-  void follow(Pid pid, Tid tid);                    // those beyond kMostThreads are not
+  void follow(Pid pid, Tid tid);                    // those beyond kMaxThreads are not
   // On a thread that is left behind where some memory does not answer; then no more is glanced at, and what was found by then stays.
   void glance_until(std::chrono::steady_clock::time_point when);
 

@@ -19,7 +19,7 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMostOfProcess = 1u << 16;   // descriptors; ranks have hundreds
+constexpr std::size_t kMaxOfProcess = 1u << 16;   // descriptors; ranks have hundreds
 
 struct CloseFolder {
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -102,7 +102,7 @@ void Holders::look_through(Pid pid, Budget& budget) {
     const char* const end = entry->d_name + std::strlen(entry->d_name);
     if (const auto [stop, error] = std::from_chars(entry->d_name, end, fd); error != std::errc() || stop != end) continue;
     if (seen++ == 0) --budget.processes;
-    if (seen > kMostOfProcess || budget.descriptors == 0 || budget.time.passed()) {
+    if (seen > kMaxOfProcess || budget.descriptors == 0 || budget.time.passed()) {
       budget.over = true;
       return;
     }

@@ -15,7 +15,7 @@ namespace {
 // Arguments and environment take 6 MB at most, pointers included (Linux fs/exec.c, bprm_stack_limits()); deeper nothing is looked for.
 constexpr std::size_t kDeepest = 16 << 20;
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-constexpr std::size_t kMostText = 8 << 20;   // of all strings together: pointers may all lead to the same one
+constexpr std::size_t kMaxText = 8 << 20;   // of all strings together: pointers may all lead to the same one
 
 class StackTop {
  public:
@@ -105,7 +105,7 @@ class StackTop {
 
   std::span<const std::byte> bytes_;
   Address start_;
-  std::size_t budget_ = kMostText;
+  std::size_t budget_ = kMaxText;
 };
 
 }  // namespace

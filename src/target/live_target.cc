@@ -37,8 +37,8 @@ constexpr std::uint64_t kMaxStack = 64u << 20;
 // Room made before the stop: a waiting thread has 1 to 5 KiB of frames, a Python thread 10 to 20 KiB with its Python frames and their code.
 // Processes of thousands of threads are native ones.
 std::size_t usual_copy(std::size_t threads) {
-  constexpr std::size_t kPython = 16u << 10, kNative = 4u << 10, kMostPython = 256, kOther = 512u << 10;
-  const std::size_t python = std::min(threads, kMostPython);
+  constexpr std::size_t kPython = 16u << 10, kNative = 4u << 10, kMaxPython = 256, kOther = 512u << 10;
+  const std::size_t python = std::min(threads, kMaxPython);
   return kOther + python * kPython + (threads - python) * kNative;
 }
 
@@ -418,12 +418,12 @@ void LiveTarget::copy_generated_code() {
   for (const Mapping& m : mappings_)
     if (m.executable && m.path.empty()) generated.push_back(m.range);
   if (generated.empty()) return;
-  constexpr std::size_t kMostPages = 4096;
+  constexpr std::size_t kMaxPages = 4096;
   constexpr Address kPageMask = ~Address{4095};
   constexpr std::uint64_t kFunction = 16u << 10, kEpilogue = 64;
   std::set<Address> pages;
   const auto add = [&](Address a) {
-    if (a < generated.front().start || a > generated.back().end || pages.size() >= kMostPages) return;
+    if (a < generated.front().start || a > generated.back().end || pages.size() >= kMaxPages) return;
     const auto after = std::upper_bound(generated.begin(), generated.end(), a - 1, [](Address x, const Range& r) { return x < r.start; });
     if (after == generated.begin() || !std::prev(after)->contains(a - 1)) return;
     const Range& code = *std::prev(after);
@@ -433,7 +433,7 @@ void LiveTarget::copy_generated_code() {
   for (const ThreadInfo& t : threads_)
     if (t.registers) add(t.registers->pc() + 1);
   memory_.for_each_stack_piece([&](const Range& piece, std::span<const std::byte> bytes) {
-    for (std::size_t at = -piece.start & 7; at + sizeof(Address) <= bytes.size() && pages.size() < kMostPages; at += sizeof(Address)) {
+    for (std::size_t at = -piece.start & 7; at + sizeof(Address) <= bytes.size() && pages.size() < kMaxPages; at += sizeof(Address)) {
       Address word = 0;
       std::memcpy(&word, bytes.data() + at, sizeof word);
       add(word);

@@ -37,10 +37,10 @@ std::vector<FileMappings> group_mappings(std::span<const Mapping> mappings) {
 
 std::optional<Address> load_bias(const elf::Image& image, const FileMappings& file) {
   // Loaders make one mapping of a segment, or two, and linkers a dozen segments at most: what has more of both is made to be compared.
-  constexpr std::size_t kMostParts = 64, kMostLoads = 4096;
+  constexpr std::size_t kMaxParts = 64, kMaxLoads = 4096;
   const auto loads = image.loads();
-  for (const Mapping& m : std::span(file.parts).first(std::min(file.parts.size(), kMostParts))) {
-    for (const Elf64_Phdr& p : loads.first(std::min(loads.size(), kMostLoads))) {
+  for (const Mapping& m : std::span(file.parts).first(std::min(file.parts.size(), kMaxParts))) {
+    for (const Elf64_Phdr& p : loads.first(std::min(loads.size(), kMaxLoads))) {
       if (p.p_filesz == 0) continue;
       const std::uint64_t first = p.p_offset & ~std::uint64_t{0xfff};
       if (m.file_offset < first || m.file_offset >= p.p_offset + p.p_filesz) continue;

@@ -57,12 +57,12 @@ class Code {
 }  // namespace
 
 std::optional<ExceptionStorage> decode_exception_storage(std::span<const std::byte> bytes, Address at) {
-  constexpr int kMostInstructions = 16;
+  constexpr int kMaxInstructions = 16;
   Code code(bytes, at);
   ExceptionStorage storage;
   std::optional<Address> pair;
   bool called = false, thread_pointer = false;
-  for (int i = 0; i < kMostInstructions; ++i) {
+  for (int i = 0; i < kMaxInstructions; ++i) {
     while (code.take({0x66})) {}   // padding, so that linkers can put other code there
     if (code.take({0xf3, 0x0f, 0x1e, 0xfa}) || code.take({0x48, 0x89, 0xe5}) || code.take({0xc9})) continue;   // endbr64; mov %rsp,%rbp; leave
     if (code.take({0x48, 0x83, 0xec}) || code.take({0x48, 0x83, 0xc4})) {   // sub, add $n,%rsp

@@ -60,10 +60,10 @@ std::optional<Effect> effect_of(std::uint8_t operation, CfiReader& reader) {
 }  // namespace
 
 bool is_sound_expression(std::span<const std::byte> expression, unsigned pushed) {
-  if (expression.size() > kMostExpressionBytes) return false;
+  if (expression.size() > kMaxExpressionBytes) return false;
   constexpr int kUnknown = -1;
   // How many values there are where a jump arrives. As no jump goes back, all jumps to a place are seen before it.
-  std::array<int, kMostExpressionBytes + 1> arriving;
+  std::array<int, kMaxExpressionBytes + 1> arriving;
   arriving.fill(kUnknown);
   int depth = static_cast<int>(pushed);   // kUnknown: right behind a jump that is always taken
   CfiReader reader(expression);
@@ -88,7 +88,7 @@ bool is_sound_expression(std::span<const std::byte> expression, unsigned pushed)
       const auto effect = effect_of(operation, reader);
       if (!effect || !reader.ok() || static_cast<unsigned>(depth) < effect->needs) return false;
       depth += effect->change;
-      if (depth > static_cast<int>(kMostExpressionValues)) return false;
+      if (depth > static_cast<int>(kMaxExpressionValues)) return false;
     }
     // A jump into the midst of an operation would take its operands for operations.
     for (std::size_t inside = at + 1; inside < reader.offset(); ++inside) {

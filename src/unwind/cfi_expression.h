@@ -11,9 +11,9 @@
 namespace rankstacks {
 
 // libunwind holds 64, one of which it pushes where nothing was asked for.
-inline constexpr std::size_t kMostExpressionValues = 63;
+inline constexpr std::size_t kMaxExpressionValues = 63;
 // The longest seen: 11 bytes, in a PLT.
-inline constexpr std::size_t kMostExpressionBytes = 256;
+inline constexpr std::size_t kMaxExpressionBytes = 256;
 
 // `pushed`: how many values are on the stack before it begins: the CFA for a register's rule, none for the CFA's own.
 bool is_sound_expression(std::span<const std::byte> expression, unsigned pushed);

@@ -156,7 +156,7 @@ class Program {
         if (cfa_ == CfaRule::kRegister) cfa_ = CfaRule::kExpressionForNow;
         return expression(0);
       case DW_CFA_remember_state:
-        if (remembered_ == kMostRememberedStates) return "too many states are remembered";
+        if (remembered_ == kMaxRememberedStates) return "too many states are remembered";
         states_[remembered_++] = cfa_;
         return "";
       case DW_CFA_restore_state:
@@ -219,7 +219,7 @@ class Program {
   Range covered_;
   Address location_ = 0;
   unsigned remembered_ = 0;
-  CfaRule states_[kMostRememberedStates] = {};
+  CfaRule states_[kMaxRememberedStates] = {};
 };
 
 constexpr std::string_view kTooShort = "its head goes beyond its end";

@@ -19,9 +19,9 @@
 namespace rankstacks {
 
 // The longest in the libraries of a training job are a few KiB.
-inline constexpr std::size_t kMostEntryBytes = 256 * 1024;
+inline constexpr std::size_t kMaxEntryBytes = 256 * 1024;
 // Compilers nest one or two deep.
-inline constexpr unsigned kMostRememberedStates = 64;
+inline constexpr unsigned kMaxRememberedStates = 64;
 
 // Whose reading counts: libunwind 1.6.2 does not know DW_CFA_val_offset.
 enum class CfiDialect : std::uint8_t { kLibunwind, kLibdw };

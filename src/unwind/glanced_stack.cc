@@ -13,7 +13,7 @@ namespace {
 // has such pairs of earlier calls too, in variables that nothing was written to yet; its own is what a call of its function has left.
 std::vector<Address> likely_frame_pointers(const Target& target, const UnwoundFrame& frame) {
   constexpr Address kLargestFrame = 4096, kSlot = 8;   // usually far smaller
-  constexpr std::size_t kMostTries = 8;
+  constexpr std::size_t kMaxTries = 8;
   const auto function = VettedTables(target).covered(frame.lookup_pc());
   std::vector<Address> of_its_call, others;
   const Address from = frame.sp & ~(kSlot - 1);
@@ -25,7 +25,7 @@ std::vector<Address> likely_frame_pointers(const Target& target, const UnwoundFr
     (function && called_before(target, return_address) == function->start ? of_its_call : others).push_back(a);
   }
   of_its_call.insert(of_its_call.end(), others.begin(), others.end());
-  if (of_its_call.size() > kMostTries) of_its_call.resize(kMostTries);
+  if (of_its_call.size() > kMaxTries) of_its_call.resize(kMaxTries);
   return of_its_call;
 }
 

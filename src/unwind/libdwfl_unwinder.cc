@@ -143,8 +143,8 @@ class DwflStepper final : public FrameStepper {
 
   bool is_covered(Dwarf_Addr pc) {
     if (!is_sound_.contains(pc)) {
-      constexpr std::size_t kMostRemembered = 65'536;   // the same functions are on most threads' stacks
-      if (is_sound_.size() == kMostRemembered) is_sound_.clear();
+      constexpr std::size_t kMaxRemembered = 65'536;   // the same functions are on most threads' stacks
+      if (is_sound_.size() == kMaxRemembered) is_sound_.clear();
       is_sound_[pc] = tables_.vet(pc) != VettedTables::Verdict::kUnsound;
     }
     if (!is_sound_[pc]) return false;

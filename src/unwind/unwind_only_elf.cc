@@ -28,8 +28,8 @@ std::optional<UnwindOnlyElf> UnwindOnlyElf::copy_of(const elf::Image& image) {
   if (memory == MAP_FAILED) return std::nullopt;
   UnwindOnlyElf made({static_cast<std::byte*>(memory), from.size()});
   // No byte of a sound file is in two sections; tables and names of the largest library seen, libtorch_cuda, have 200 MB.
-  constexpr std::uint64_t kMostTaken = std::uint64_t{1} << 30;
-  std::uint64_t left = std::min<std::uint64_t>(2 * from.size(), kMostTaken);
+  constexpr std::uint64_t kMaxTaken = std::uint64_t{1} << 30;
+  std::uint64_t left = std::min<std::uint64_t>(2 * from.size(), kMaxTaken);
   const auto take = [&](std::uint64_t offset, std::uint64_t size) {
     if (offset >= from.size()) return;
     const std::uint64_t n = std::min({size, from.size() - offset, left});

@@ -43,7 +43,7 @@ bool VettedTables::Entry::read(const Target& target, Address from) {
   if (there < sizeof length) return false;
   std::memcpy(&length, bytes.data(), sizeof length);
   // 0 ends a section; 0xffffffff announces 64 bits of length, which nothing writes into .eh_frame.
-  if (length < sizeof(std::uint32_t) || length > kMostEntryBytes) return false;
+  if (length < sizeof(std::uint32_t) || length > kMaxEntryBytes) return false;
   const std::size_t size = sizeof length + length;
   bytes.resize(size);
   if (size <= there) return true;

@@ -48,14 +48,14 @@ class VettedTables {
   }
 
   // Whether blocks with expressions take too much memory. When forget() is called, no address of one may be in a cache any more.
-  bool is_full() const { return kept_bytes_ > kMostKeptBytes; }
+  bool is_full() const { return kept_bytes_ > kMaxKeptBytes; }
   void forget();
 
  private:
   // In the half of the address space that is the kernel's, away from the vsyscall page.
   static constexpr Address kFirstBlock = 0xffff'a000'0000'0000;
-  static constexpr Address kBlockSize = 4 * kMostEntryBytes;   // vetting can double a CIE's instructions at most
-  static constexpr std::size_t kMostKeptBytes = 4 << 20;
+  static constexpr Address kBlockSize = 4 * kMaxEntryBytes;   // vetting can double a CIE's instructions at most
+  static constexpr std::size_t kMaxKeptBytes = 4 << 20;
 
   // A module's sorted table of FDEs.
   struct SearchTable {

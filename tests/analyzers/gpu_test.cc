@@ -221,9 +221,9 @@ TEST_CASE("what a kernel ran into is the cause") {
     CHECK(v.suspects[0].confidence == Approx(0.90));
   }
   SECTION("a process that is not of the job is not accused") {
-    RankSnapshot& stranger = literal.job.ranks[2];
-    stranger.rank.reset();
-    stranger.world_size.reset();
+    RankSnapshot& unrelated = literal.job.ranks[2];
+    unrelated.rank.reset();
+    unrelated.world_size.reset();
     CHECK(verdict_of(literal).suspects.empty());
   }
   SECTION("in a GPU core without its process's") {
@@ -334,7 +334,7 @@ TEST_CASE("what differs between the GPUs") {
     odd.pcie_width_max = 16;
     CHECK(notes() == "PCIe x8 of x16, driver 570.86.15, of the others 580.159.04");
   }
-  SECTION("strangers, but not the job's own") {
+  SECTION("unrelated, but not the job's own") {
     odd.other_processes = {100, 101, 4242};
     CHECK(notes() == "1 other process on it");
   }

@@ -5,7 +5,7 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/python_locks.h"
-#include "analyzers/standing.h"
+#include "analyzers/rank_state.h"
 #include "support/literal_job.h"
 
 using namespace rankstacks;

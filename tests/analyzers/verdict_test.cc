@@ -264,7 +264,7 @@ TEST_CASE("crashes") {
     crash(literal, 0, 6, "SIGABRT", 0);
     CHECK(only_rank_2(literal) == "user-code");
   }
-  SECTION("the watchdog is the messenger") {
+  SECTION("the watchdog is the reporter") {
     crash(literal, 0, 6, "SIGABRT");
     literal.thread(literal.job.ranks[0], 900, "x", {libc("abort"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")});
     literal.job.ranks[0].signal->tid = 900;

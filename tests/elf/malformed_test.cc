@@ -231,9 +231,9 @@ TEST_CASE("a segment in memory that claims more than there can be is looked at u
     std::copy_n(whole.begin() + static_cast<std::ptrdiff_t>(v), into.size(), into.begin());
     return true;
   };
-  constexpr std::uint64_t kMost = 64 << 20;
-  CHECK(Image::from_memory(read, 0, "huge.so", kMost));
-  CHECK(asked <= 2 * kMost + 4096);   // each part as a whole, then page by page
+  constexpr std::uint64_t kMax = 64 << 20;
+  CHECK(Image::from_memory(read, 0, "huge.so", kMax));
+  CHECK(asked <= 2 * kMax + 4096);   // each part as a whole, then page by page
 }
 
 TEST_CASE("every cut of a file is refused") {

@@ -258,11 +258,11 @@ TEST_CASE("a GPU core of more sections than its header can count") {
 TEST_CASE("the largest number of warps") {
   GpuCoreWriter writer = spin_core();
   GpuSm& sm = writer.devices[0].sms[0];
-  sm.blocks[0].warps.assign(kMostWarps, GpuWarp{.id = 1});
+  sm.blocks[0].warps.assign(kMaxWarps, GpuWarp{.id = 1});
   Reader reader;
   std::size_t warps = 0;
   CHECK(reader.problem(writer.write(), &warps) == "it has more than 262144 warps: those behind them are not read");
-  CHECK(warps == kMostWarps);
+  CHECK(warps == kMaxWarps);
 }
 
 }  // namespace rankstacks::gpu

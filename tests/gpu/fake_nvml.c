@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { kSuccess = 0, kNotSupported = 3, kNoPermission = 4, kNotFound = 6, kTooSmall = 7, kMost = 4096 };
+enum { kSuccess = 0, kNotSupported = 3, kNoPermission = 4, kNotFound = 6, kTooSmall = 7, kMax = 4096 };
 
 struct Process {
   int pid;
@@ -36,7 +36,7 @@ struct Gpu {
   int fails, hangs, has_pci, has_minor, has_mig, list, has_memory, has_throttle, has_power, has_temperature, has_ecc, has_rows, has_pcie, fields;
   unsigned pci[3], minor, mig, clocks[4], max_clocks[4], power[2], temperature, rows[4], pcie[4];
   char uuid[96], name[96];
-  struct Process processes[kMost], mps[kMost];
+  struct Process processes[kMax], mps[kMax];
   unsigned process_count, mps_count;
   unsigned samples[256], sample_count;
   unsigned long long memory[3], throttle, ecc[2];

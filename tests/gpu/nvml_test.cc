@@ -271,7 +271,7 @@ TEST_CASE("what the helper writes is not believed blindly") {
   const HelperText text = parse_helper_text("count 99999999999\ncount 4000000000\ngpu x\npci a\ndone\ngpu 70000\nname b\ndone\ngpu 1\nprocess 1 1\nprocesses 5\nprocess y 1\n"
                                             "process 7\nminor -1\nsm_clock 99999999999999\npower_w 1e999\nlink_down z\nstrange\n\ndone\ngpu 0\ndone\nfailed 700 1 x\nxid a b\nend\n");
   CHECK(text.whole);
-  CHECK(text.count == kMostDevices);
+  CHECK(text.count == kMaxDevices);
   REQUIRE(text.devices.size() == 2);
   CHECK(text.devices[0].gpu.index == 0u);
   CHECK(text.devices[1].processes == std::vector<NvmlProcess>{{7, std::nullopt}});

@@ -106,7 +106,7 @@ TEST_CASE("several kernels: most warps first; at most eight places are kept, the
   const auto kernels = summarize(state, frames).execution->kernels;
   REQUIRE(kernels.size() == 2);
   CHECK(kernels[0].grid_id == 2);
-  CHECK(kernels[0].places.size() == kMostGpuPlaces);
+  CHECK(kernels[0].places.size() == kMaxGpuPlaces);
   CHECK(kernels[0].more_places == 2);
   CHECK_FALSE(kernels[0].function);
   CHECK(text(frames, kernels[0].places[0].frame) == "?+? at 1000");
@@ -221,8 +221,8 @@ TEST_CASE("more kernels and exceptions than are kept") {
   FrameTable frames;
   std::vector<Problem> problems;
   const GpuExecution execution = *summarize(state, frames, &problems).execution;
-  CHECK(execution.kernels.size() == kMostKernels);
-  CHECK(execution.exceptions.size() == kMostExceptions);
+  CHECK(execution.kernels.size() == kMaxKernels);
+  CHECK(execution.exceptions.size() == kMaxExceptions);
   REQUIRE(problems.size() == 2);
   CHECK(problems[0].message == "GPU 0: 976 kernels with the fewest warps are left out");
   CHECK(problems[1].message == "GPU 0: 1744 exceptions with the fewest warps are left out");

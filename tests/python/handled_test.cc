@@ -212,7 +212,7 @@ TEST_CASE("of a long traceback the last entry is where it was raised, of too lon
   Scene scene(GENERATE(9, 14));
   const bool too_long = GENERATE(false, true);
   Address at = scene.raised;
-  for (std::size_t n = 2; n < python::kMostTracebackEntries + too_long; ++n) at = scene.fake.traceback(scene.gone, at, 1);
+  for (std::size_t n = 2; n < python::kMaxTracebackEntries + too_long; ++n) at = scene.fake.traceback(scene.gone, at, 1);
   scene.fake.set(scene.handler + scene.fake.layout().traceback_next, at);
   const auto handled = scene.read();
   REQUIRE(handled.has_value());

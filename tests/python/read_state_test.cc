@@ -337,13 +337,13 @@ TEST_CASE("a very long name is cut, and that is said") {
   FakeInterpreter fake({3, 9, 18, ""});
   fake.thread(kThread, fake.frame(fake.code_of(fake.string(U"f"), fake.string(U"f.py"), 1), 0));
   // Its data follows the header of another, large enough block.
-  constexpr std::size_t kMost = 1u << 20;
-  const Address name = fake.block(kMost + 1000);
-  fake.set<std::int64_t>(name + fake.layout().string_length, kMost + 1);
+  constexpr std::size_t kMax = 1u << 20;
+  const Address name = fake.block(kMax + 1000);
+  fake.set<std::int64_t>(name + fake.layout().string_length, kMax + 1);
   fake.set<std::uint32_t>(name + fake.layout().string_state, 1u << 2 | 0x60);
   fake.thread(kThread, fake.frame(fake.code_of(name, fake.string(U"f.py"), 1), 0));
   const State state = must_read(fake);
-  CHECK(state.codes[0].name.size() == kMost);
+  CHECK(state.codes[0].name.size() == kMax);
   CHECK(messages(state.problems) == "names of Python code cut at 1048576 bytes: 1");
 }
 

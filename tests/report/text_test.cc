@@ -148,7 +148,7 @@ TEST_CASE("what a thread dies of stands beside it") {
   options.width = 200;
   options.all_threads = true;
   const std::string text = text_report(literal.job, analyze(literal.job), options);
-  CHECK(contains(flat(text), "the watchdog that ends rank 1 is only the messenger, with c10::DistBackendError: Watchdog caught "));
+  CHECK(contains(flat(text), "the watchdog that ends rank 1 only reports it, with c10::DistBackendError: Watchdog caught "));
   CHECK(contains(text, "terminates with c10::DistBackendError: Watchdog caught "));
   CHECK_FALSE(contains(text, "and more"));
   CHECK_FALSE(contains(text, "\x1b"));

@@ -67,7 +67,7 @@ TEST_CASE("a thread that waits at two places is glanced at once at each", "[glan
     // What else lies on the stack may tell places apart too: where the two waits differ for certain is the stack pointer.
     const auto stack_pointers = [&] {
       std::set<Address> found;
-      for (std::size_t n = 0; n < Glances::kMostPlaces; ++n)
+      for (std::size_t n = 0; n < Glances::kMaxPlaces; ++n)
         for (const Glance& glance : glances.of(getpid(), n)) found.insert(glance.registers.sp());
       return found;
     };

@@ -17,7 +17,7 @@ WATCHDOG = {"type": "c10::DistBackendError",
 OWN_GPU = {"type": "c10::DistBackendError", "cause": "own-gpu",
            "what": "[PG ID 0 PG GUID 0(default_pg) Rank 3] Process group watchdog thread terminated with exception: "
                    "CUDA error: an illegal memory access was encountered\nand more"}
-MESSENGER = "is only the messenger"
+REPORTER = "only reports it"
 
 
 def check_rank(report, truth, expected, source):
@@ -28,7 +28,7 @@ def check_rank(report, truth, expected, source):
         if thread["tid"] == truth["watchdog"]:
             check(thread["role"] == "nccl-watchdog", "%s: the role: %r" % (source, thread["role"]))
     summary = report["verdict"]["summary"]
-    check(MESSENGER in summary, "%s: the verdict does not call it the messenger: %r" % (source, summary))
+    check(REPORTER in summary, "%s: the verdict does not call it the reporter: %r" % (source, summary))
     if expected:
         check("with %s: %s" % (expected["type"], expected["what"].split("\n")[0]) in summary and "and more" not in summary, "%s: %r" % (source, summary))
     return rank
@@ -76,7 +76,7 @@ def check_own_gpu(report, truth, reason, source):
     accused = [(suspect["rank"], suspect["reason"]) for suspect in suspects]
     check(accused == [(3, reason)], "%s: suspects %r" % (source, suspects))
     summary = report["verdict"]["summary"]
-    check(MESSENGER not in summary and "an illegal memory access" in summary, "%s: %r" % (source, summary))
+    check(REPORTER not in summary and "an illegal memory access" in summary, "%s: %r" % (source, summary))
 
 
 def case_error_of_its_own_gpu(folder):
@@ -98,7 +98,7 @@ def case_in_words(folder):
     with native("terminates", "watchdog", stderr=subprocess.DEVNULL) as fixture:
         _, out, _ = run_tool("attach", "--pids", str(fixture.pid), "--threads", "all")
     text = " ".join(out.decode().split())
-    check("terminates with c10::DistBackendError: [Rank 3] Watchdog caught" in text and MESSENGER in text, text)
+    check("terminates with c10::DistBackendError: [Rank 3] Watchdog caught" in text and REPORTER in text, text)
 
 
 # A Python thread calls into PyTorch's own library, which throws; nobody catches it above ctypes. pause() stands in for a handler of SIGABRT.

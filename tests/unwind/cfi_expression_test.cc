@@ -58,8 +58,8 @@ TEST_CASE("an expression that cannot be evaluated safely is none") {
       {"three bytes", bytes({DW_OP_lit1, DW_OP_deref_size, 3}), 0},
       {"calls", bytes({DW_OP_call4, 0, 0, 0, 0}), 0},
       {"an operation that is none", bytes({DW_OP_lit1, 0x01}), 0},
-      {"more values than a stack holds", repeated(DW_OP_lit1, kMostExpressionValues + 1), 0},
-      {"longer than any", repeated(DW_OP_nop, kMostExpressionBytes + 1), 1},
+      {"more values than a stack holds", repeated(DW_OP_lit1, kMaxExpressionValues + 1), 0},
+      {"longer than any", repeated(DW_OP_nop, kMaxExpressionBytes + 1), 1},
   };
   for (const auto& [what, expression, pushed] : cases) {
     INFO(what);
@@ -68,8 +68,8 @@ TEST_CASE("an expression that cannot be evaluated safely is none") {
 }
 
 TEST_CASE("the limits themselves are within") {
-  CHECK(sound(repeated(DW_OP_lit1, kMostExpressionValues)));
-  CHECK(sound(repeated(DW_OP_nop, kMostExpressionBytes), 1));
+  CHECK(sound(repeated(DW_OP_lit1, kMaxExpressionValues)));
+  CHECK(sound(repeated(DW_OP_nop, kMaxExpressionBytes), 1));
   CHECK(sound(bytes({DW_OP_constu, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})));
 }
 

@@ -162,7 +162,7 @@ TEST_CASE("an FDE that is not sound is found to be so") {
       {bytes({DW_CFA_advance_loc4, 0xff, 0xff, 0xff, 0xff}), row_fault},
       {bytes({DW_CFA_restore_state}), "a state is restored that was not remembered"},
       {bytes({DW_CFA_remember_state, DW_CFA_restore_state, DW_CFA_restore_state}), "a state is restored that was not remembered"},
-      {Bytes(kMostRememberedStates + 1, std::byte{DW_CFA_remember_state}), "too many states are remembered"},
+      {Bytes(kMaxRememberedStates + 1, std::byte{DW_CFA_remember_state}), "too many states are remembered"},
       {bytes({DW_CFA_set_loc, 0, 0, 0, 0}), unknown},
       {bytes({DW_CFA_val_offset, 3, 1}), unknown},
       {bytes({DW_CFA_GNU_window_save}), unknown},
@@ -190,7 +190,7 @@ TEST_CASE("rows need a CFA") {
 }
 
 TEST_CASE("as many states as may be remembered, restored again") {
-  CHECK(vet_instructions(Bytes(kMostRememberedStates, std::byte{DW_CFA_remember_state}) + Bytes(kMostRememberedStates, std::byte{DW_CFA_restore_state})) == "");
+  CHECK(vet_instructions(Bytes(kMaxRememberedStates, std::byte{DW_CFA_remember_state}) + Bytes(kMaxRememberedStates, std::byte{DW_CFA_restore_state})) == "");
 }
 
 TEST_CASE("addresses and distances beyond 64 bits") {

@@ -62,7 +62,7 @@ TEST_CASE("what would make an unwinder read outside of its arrays, trap, or neve
       {"an expression that never ends", {}, with(bytes({DW_CFA_def_cfa_expression, 4, DW_OP_lit0, DW_OP_skip, 0xfd, 0xff}))},
       {"states remembered and remembered", {}, with(Bytes(200'000, std::byte{DW_CFA_remember_state}))},
       {"a register so far outside that its rules would fill the memory", {}, with(bytes({DW_CFA_undefined}) + uleb(100'000'000))},
-      {"an entry longer than any", {}, with(Bytes(kMostEntryBytes, std::byte{DW_CFA_nop}))},
+      {"an entry longer than any", {}, with(Bytes(kMaxEntryBytes, std::byte{DW_CFA_nop}))},
   };
   for (const auto& [what, cie, fde] : cases) {
     INFO(what);

@@ -51,7 +51,7 @@ static_assert(ours::kDouble == NVML_VALUE_TYPE_DOUBLE && ours::kU32 == NVML_VALU
 static_assert(ours::kU64 == NVML_VALUE_TYPE_UNSIGNED_LONG_LONG && ours::kI64 == NVML_VALUE_TYPE_SIGNED_LONG_LONG && ours::kI32 == NVML_VALUE_TYPE_SIGNED_INT);
 static_assert(ours::kUtilizationSamples == NVML_GPU_UTILIZATION_SAMPLES && ours::kClockSm == NVML_CLOCK_SM && ours::kClockMemory == NVML_CLOCK_MEM);
 static_assert(ours::kGpuSensor == NVML_TEMPERATURE_GPU && ours::kCorrected == NVML_MEMORY_ERROR_TYPE_CORRECTED && ours::kUncorrected == NVML_MEMORY_ERROR_TYPE_UNCORRECTED);
-static_assert(ours::kSinceDriverLoad == NVML_VOLATILE_ECC && ours::kLinkErrorKinds == NVML_NVLINK_ERROR_COUNT && ours::kMostLinks == NVML_NVLINK_MAX_LINKS);
+static_assert(ours::kSinceDriverLoad == NVML_VOLATILE_ECC && ours::kLinkErrorKinds == NVML_NVLINK_ERROR_COUNT && ours::kMaxLinks == NVML_NVLINK_MAX_LINKS);
 static_assert(ours::kFieldLinkCount == NVML_FI_DEV_NVLINK_LINK_COUNT && ours::kFieldLinkReplays == NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY);
 static_assert(ours::kFieldLinkRecoveries == NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY && ours::kFieldLinkCrc == NVML_FI_DEV_NVLINK_ERROR_DL_CRC);
 static_assert(ours::kFieldLinkState == NVML_FI_DEV_NVLINK_GET_STATE);

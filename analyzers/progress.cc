@@ -1,4 +1,4 @@
-#include "analyzers/pace.h"
+#include "analyzers/progress.h"
 
 #include "analyzers/launches.h"
 #include "analyzers/own_threads.h"
@@ -30,34 +30,34 @@ bool is_busy(const Motion& motion) {
   return motion.span_ms > 0 && motion.cpu_ms >= kShare * motion.span_ms;
 }
 
-void tell_pace(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Standing& standing) {
-  const RankSnapshot& rank = job.ranks[standing.rank];
-  const ThreadSnapshot* main = leading_thread(job, standing);
+void tell_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  const ThreadSnapshot* main = leading_thread(job, state);
   if (main == nullptr || !main->motion || main->motion->looks < 2) return;
-  const ThreadSnapshot& told = rank.threads[standing.doing.thread];
+  const ThreadSnapshot& told = rank.threads[state.doing.thread];
   std::vector<const Motion*> motions = {&*main->motion};
   if (&told != main && told.motion) motions.push_back(&*told.motion);
-  if (standing.told_by_child) {
-    const auto& worker = job.ranks[*standing.told_by_child].threads[standing.child_thread].motion;
+  if (state.told_by_child) {
+    const auto& worker = job.ranks[*state.told_by_child].threads[state.child_thread].motion;
     if (worker) motions.push_back(&*worker);
   }
-  if (!standing.doing.by_frame && waits_for_own_threads(job, *main))
+  if (!state.doing.by_frame && waits_for_own_threads(job, *main))
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
-      const Role role = roles[standing.rank][t];
+      const Role role = roles[state.rank][t];
       const auto& motion = rank.threads[t].motion;
-      if ((role == Role::kNative || role == Role::kPython) && motion && motion->moved && !standing.inferred) motions.push_back(&*motion);
+      if ((role == Role::kNative || role == Role::kPython) && motion && motion->moved && !state.inferred) motions.push_back(&*motion);
     }
-  standing.left_wait = main->motion->left_wait;
-  standing.pace = Pace::kStill;
+  state.left_wait = main->motion->left_wait;
+  state.progress = Progress::kStill;
   for (const Motion* motion : motions) {
-    if ((motion->moved && !standing.inferred) || motion->counted) standing.pace = Pace::kMoves;
-    else if (ran_by_itself(*motion) && standing.pace == Pace::kStill) standing.pace = Pace::kRuns;
-    standing.busy |= is_busy(*motion);
-    standing.counts |= motion->counted;
-    standing.travels |= motion->travelled;
+    if ((motion->moved && !state.inferred) || motion->counted) state.progress = Progress::kMoves;
+    else if (ran_by_itself(*motion) && state.progress == Progress::kStill) state.progress = Progress::kRuns;
+    state.busy |= is_busy(*motion);
+    state.counts |= motion->counted;
+    state.travels |= motion->travelled;
   }
-  if (launches_go_on(job, rank)) standing.pace = Pace::kMoves;
-  if (standing.waits() && standing.doing.activity != Activity::kStoreWait && gloo_moves(rank, roles[standing.rank], *main->motion)) standing.pace = Pace::kMoves;
+  if (launches_go_on(job, rank)) state.progress = Progress::kMoves;
+  if (state.waits() && state.doing.activity != Activity::kStoreWait && gloo_moves(rank, roles[state.rank], *main->motion)) state.progress = Progress::kMoves;
 }
 
 }  // namespace rankstacks

@@ -4,11 +4,11 @@
 #include <optional>
 #include <string>
 
-#include "analyzers/standing.h"
+#include "analyzers/rank_state.h"
 
 namespace rankstacks {
 
-struct Parting {
+struct Divergence {
   std::string counter;                   // the outermost loop counter that differs; empty: none does, or none is known
   std::int64_t count_a = 0, count_b = 0;
   bool a_may_be_done = false, b_may_be_done = false;   // it stands further down in the function of the counter, and is not seen in a loop, or in fewer of them
@@ -24,9 +24,9 @@ struct Parting {
 
 // From the outside inwards: functions that both are in at the same line, then the first where line or function differs. Counters count
 // as far as both are in the same functions.
-Parting parting_of(const Standing& a, const Standing& b);
+Divergence divergence_of(const RankState& a, const RankState& b);
 
 // "step 41": the innermost loop counter of the rank's way through the user's code; empty: none is known.
-std::string describe_counter(const Standing& standing);
+std::string describe_counter(const RankState& state);
 
 }  // namespace rankstacks

@@ -1,10 +1,10 @@
-// Where each rank stands: what its threads and its children do, how it moves, whom it waits for. standing.cc has the steps in which that is found; most have a file of their own:
+// Where each rank stands: what its threads and its children do, how it moves, whom it waits for. rank_state.cc has the steps in which that is found; most have a file of their own:
 //
 //   training_threads.h   jobs that train in a thread of their own
 //   children.h           what the processes that a rank has started tell of it
 //   own_threads.h        ranks whose main thread only waits for the threads of its own process
 //   peer_waits.h         waits for another rank in no library that is known
-//   pace.h               how it moves between several looks
+//   progress.h               how it moves between several looks
 //   gpu_waits.h          what runs on its GPUs
 //
 // Who is not there at all, and who has crashed: gone_ranks.h.
@@ -22,7 +22,7 @@
 namespace rankstacks {
 
 // How a rank moves between several looks.
-enum class Pace {
+enum class Progress {
   kUnknown,   // it was looked at once
   kStill,     // it did not run at all
   kRuns,      // it ran, at the same place: a timed wait, a spin, or a step that always looks alike
@@ -37,9 +37,9 @@ struct CodePlace {
   int loops = 0;                         // FrameVariables::loops
 };
 
-struct Standing {
+struct RankState {
   std::size_t rank = 0;                  // index into JobSnapshot::ranks
-  bool stranger = false;                 // a process that is no rank of the job: it is in no comparison
+  bool unrelated = false;                 // a process that is no rank of the job: it is in no comparison
   bool readable = false;                 // it has a main thread with frames or a state that tells
   bool ended = false;                    // its process is a zombie, or not there any more
   Doing doing;
@@ -50,7 +50,7 @@ struct Standing {
   bool by_own_thread = false;                // its main thread stands by, as the others' do, and doing.thread is the one that trains
   std::optional<std::size_t> child;          // of a rank that waits for a child process: the one, where only one may be meant
   bool inferred = false;                     // that it waits is concluded from the others, not from its frames
-  Pace pace = Pace::kUnknown;
+  Progress progress = Progress::kUnknown;
   bool counts = false;                       // a loop counter of it, or of the worker that tells for it, has gone on between the looks
   bool left_wait = false;                    // Motion::left_wait of its main thread
   bool travels = false;                      // Motion::travelled, of it or that worker
@@ -70,18 +70,18 @@ struct Standing {
   bool unknown() const { return !readable || doing.activity == Activity::kUnknown || doing.activity == Activity::kAutograd; }
   bool elsewhere() const { return !waits() && !unknown(); }
   // Several looks were taken, and a wait ended between two of them, or something else of it changed.
-  bool moves() const { return pace == Pace::kMoves; }
+  bool moves() const { return progress == Progress::kMoves; }
   // It was seen to do something between the looks.
-  bool active() const { return pace == Pace::kMoves || busy; }
+  bool active() const { return progress == Progress::kMoves || busy; }
 };
 
 // One for each rank (children excluded), in the order of the snapshot.
-std::vector<Standing> standings_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Cluster>& clusters);
+std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Cluster>& clusters);
 
 // The thread by which a rank is compared with the others; null: it has no main thread.
-const ThreadSnapshot* leading_thread(const JobSnapshot& job, const Standing& standing);
+const ThreadSnapshot* leading_thread(const JobSnapshot& job, const RankState& state);
 
 // Two ranks with equal keys wait in the same operation, called at the same place: all Python frames of the user's files, with their lines.
-std::string place_key(const JobSnapshot& job, const Standing& standing);
+std::string place_key(const JobSnapshot& job, const RankState& state);
 
 }  // namespace rankstacks

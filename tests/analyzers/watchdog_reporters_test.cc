@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
-#include "analyzers/messengers.h"
+#include "analyzers/watchdog_reporters.h"
 #include "support/literal_job.h"
 
 using namespace rankstacks;
@@ -30,7 +30,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 }  // namespace
 
-TEST_CASE("a watchdog that ends its process is the messenger") {
+TEST_CASE("a watchdog that ends its process is the reporter") {
   LiteralJob literal = timed_out();
   literal.job.ranks[0].threads[1].exception = CxxException{"c10::DistBackendError", "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)\nmore"};
   const Verdict v = analyze(literal.job).verdict;
@@ -38,25 +38,25 @@ TEST_CASE("a watchdog that ends its process is the messenger") {
   REQUIRE(v.suspects.size() == 1);
   CHECK(v.suspects[0].reason == Reason::kDataLoading);
   CHECK(literal.job.ranks[v.suspects[0].rank].rank == 2);
-  CHECK(has(v.summary, "; the watchdog that ends rank 0 is only the messenger, with c10::DistBackendError: [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)"));
+  CHECK(has(v.summary, "; the watchdog that ends rank 0 only reports it, with c10::DistBackendError: [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)"));
   CHECK(!has(v.summary, "more"));
 }
 
 TEST_CASE("without its text the report says where the cause is") {
   const Verdict v = analyze(timed_out().job).verdict;
-  CHECK(has(v.summary, "the watchdog that ends rank 0 is only the messenger: its message is in that rank's own error output, the cause is with whoever the collective waited for"));
+  CHECK(has(v.summary, "the watchdog that ends rank 0 only reports it: its message is in that rank's own error output, the cause is with whoever the collective waited for"));
 }
 
 TEST_CASE("the heartbeat's abort, and a core that only names its thread") {
-  CHECK(has(analyze(timed_out({libc("raise"), libc("abort"), nat("c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop()")}).job).verdict.summary, "only the messenger"));
-  CHECK(has(analyze(timed_out({unknown("/lib/libc.so.6", 0x1234), nat("c10d::ProcessGroupNCCL::Watchdog::run()")}).job).verdict.summary, "only the messenger"));
+  CHECK(has(analyze(timed_out({libc("raise"), libc("abort"), nat("c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop()")}).job).verdict.summary, "only reports it"));
+  CHECK(has(analyze(timed_out({unknown("/lib/libc.so.6", 0x1234), nat("c10d::ProcessGroupNCCL::Watchdog::run()")}).job).verdict.summary, "only reports it"));
 }
 
 TEST_CASE("a watchdog that waits brings no news, nor does the end of another thread") {
   LiteralJob literal = timed_out({libc("pthread_cond_timedwait"), nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")});
   literal.job.ranks[0].signal.reset();
   literal.thread(literal.job.ranks[1], 901, "x", {libc("abort"), nat("mylib::check()", "/home/u/mylib.so")});
-  CHECK(!has(analyze(literal.job).verdict.summary, "messenger"));
+  CHECK(!has(analyze(literal.job).verdict.summary, "only reports it"));
 }
 
 TEST_CASE("all ranks end by their watchdogs: it is told once, with a text where there is one") {
@@ -64,7 +64,7 @@ TEST_CASE("all ranks end by their watchdogs: it is told once, with a text where 
   for (const std::size_t r : {1, 3}) literal.thread(literal.job.ranks[r], 900, "pt_nccl_watchdg", kEnds);
   literal.job.ranks[3].threads[1].exception = CxxException{"c10::DistBackendError", "timeout"};
   literal.job.ranks[0].threads[1].exception = CxxException{"c10::Error", {}};
-  CHECK(has(analyze(literal.job).verdict.summary, "the watchdog that ends ranks 0-1,3 is only the messenger, with c10::DistBackendError: timeout"));
+  CHECK(has(analyze(literal.job).verdict.summary, "the watchdog that ends ranks 0-1,3 only reports it, with c10::DistBackendError: timeout"));
 }
 
 TEST_CASE("the suspect's own watchdog is among its evidence") {
@@ -114,7 +114,7 @@ LiteralJob gpu_failed(bool core) {
 
 }  // namespace
 
-TEST_CASE("a watchdog that dies of its own process's GPU error is no messenger: that rank crashed") {
+TEST_CASE("a watchdog that dies of its own process's GPU error is no reporter: that rank crashed") {
   LiteralJob literal = gpu_failed(true);
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.status == VerdictStatus::kCulprit);
@@ -125,9 +125,9 @@ TEST_CASE("a watchdog that dies of its own process's GPU error is no messenger: 
   CHECK(has(v.suspects[0].summary, "CUDA error: an illegal memory access was encountered"));
   CHECK(has(v.suspects[0].advice, "compute-sanitizer"));
   CHECK(has(v.summary, "while ranks 0,2-3 wait in all_reduce"));
-  CHECK(!has(v.summary, "messenger"));
+  CHECK(!has(v.summary, "only reports it"));
 
-  // The others' watchdogs have timed out since: they stay messengers.
+  // The others' watchdogs have timed out since: they stay reporters.
   for (const std::size_t r : {0, 2, 3}) {
     literal.thread(literal.job.ranks[r], 900, "pt_nccl_watchdg", kEnds).exception = CxxException{
         "c10::DistBackendError", "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)",
@@ -138,7 +138,7 @@ TEST_CASE("a watchdog that dies of its own process's GPU error is no messenger: 
   REQUIRE(all.suspects.size() == 1);
   CHECK(literal.job.ranks[all.suspects[0].rank].rank == 1);
   CHECK(has(all.summary,
-            "the watchdog that ends ranks 0,2-3 is only the messenger, with c10::DistBackendError: [Rank 0] Watchdog "
+            "the watchdog that ends ranks 0,2-3 only reports it, with c10::DistBackendError: [Rank 0] Watchdog "
             "caught"));
 }
 
@@ -156,10 +156,10 @@ TEST_CASE("while it lives, such a rank has raised an exception") {
   CHECK(v.suspects[0].evidence[0].frame == 2);
 }
 
-TEST_CASE("a report saved before causes were told still names the messenger, and what all ranks share accuses none") {
+TEST_CASE("a report saved before causes were told still names the reporter, and what all ranks share accuses none") {
   LiteralJob literal = gpu_failed(true);
   literal.job.ranks[1].threads[1].exception->cause.reset();
-  CHECK(has(analyze(literal.job).verdict.summary, "the watchdog that ends rank 1 is only the messenger"));
+  CHECK(has(analyze(literal.job).verdict.summary, "the watchdog that ends rank 1 only reports it"));
 
   LiteralJob shared = gpu_failed(false);
   for (const std::size_t r : {0, 2, 3}) {

@@ -1,4 +1,4 @@
-#include "analyzers/messengers.h"
+#include "analyzers/watchdog_reporters.h"
 
 #include <algorithm>
 #include <csignal>
@@ -27,7 +27,7 @@ std::optional<std::size_t> ending_frame(const JobSnapshot& job, const ThreadSnap
 
 }  // namespace
 
-bool is_messenger(Role role, const ThreadSnapshot& thread) {
+bool is_watchdog_reporter(Role role, const ThreadSnapshot& thread) {
   if (thread.exception && thread.exception->cause == ExceptionCause::kOwnGpu) return false;
   return role == Role::kNcclWatchdog || role == Role::kNcclHeartbeat || role == Role::kNcclMonitor;
 }
@@ -46,45 +46,45 @@ std::vector<Evidence> find_gpu_failures(const JobSnapshot& job) {
   return failures;
 }
 
-std::vector<Evidence> find_messengers(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) {
-  std::vector<Evidence> messengers;
+std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) {
+  std::vector<Evidence> reporters;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
     if (rank.kind != RankKind::kRank) continue;
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
-      if (!is_messenger(roles[r][t], rank.threads[t])) continue;
+      if (!is_watchdog_reporter(roles[r][t], rank.threads[t])) continue;
       const auto frame = ending_frame(job, rank.threads[t]);
       const bool got_signal = rank.signal && rank.signal->number == SIGABRT && rank.signal->tid == rank.threads[t].tid && !rank.threads[t].frames.empty();
-      if (frame || got_signal) messengers.push_back({r, t, frame.value_or(0)});
+      if (frame || got_signal) reporters.push_back({r, t, frame.value_or(0)});
     }
   }
-  return messengers;
+  return reporters;
 }
 
 std::string describe_exception(const CxxException& exception) {
   if (!exception.what || exception.what->empty()) return exception.type;
-  constexpr std::size_t kMost = 320;   // NCCL's watchdog says in 250 characters which collective it was, of which size, and for how long
+  constexpr std::size_t kMax = 320;   // NCCL's watchdog says in 250 characters which collective it was, of which size, and for how long
   std::string text = exception.what->substr(0, exception.what->find_first_of("\r\n"));
-  if (text.size() > kMost) {
-    std::size_t end = kMost;
+  if (text.size() > kMax) {
+    std::size_t end = kMax;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;   // between characters
     text = text.substr(0, end) + "…";
   }
   return fmt::format("{}: {}", exception.type, text);
 }
 
-std::string describe_messengers(const JobSnapshot& job, const std::vector<Evidence>& messengers) {
-  if (messengers.empty()) return "";
+std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vector<Evidence>& reporters) {
+  if (reporters.empty()) return "";
   std::set<std::size_t> ranks;
   const CxxException* told = nullptr;
-  for (const Evidence& m : messengers) {
+  for (const Evidence& m : reporters) {
     ranks.insert(m.rank);
     const auto& exception = job.ranks[m.rank].threads[m.thread].exception;
     if (exception && (told == nullptr || (!told->what && exception->what))) told = &*exception;
   }
   const std::string who = name_ranks(job, {ranks.begin(), ranks.end()});
-  if (told != nullptr) return fmt::format("the watchdog that ends {} is only the messenger, with {}", who, describe_exception(*told));
-  return fmt::format("the watchdog that ends {} is only the messenger: its message is in {} own error output, the cause is with whoever the collective waited for", who, ranks.size() == 1 ? "that rank's" : "those ranks'");
+  if (told != nullptr) return fmt::format("the watchdog that ends {} only reports it, with {}", who, describe_exception(*told));
+  return fmt::format("the watchdog that ends {} only reports it: its message is in {} own error output, the cause is with whoever the collective waited for", who, ranks.size() == 1 ? "that rank's" : "those ranks'");
 }
 
 }  // namespace rankstacks

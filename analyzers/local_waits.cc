@@ -1,0 +1,81 @@
+#include "analyzers/local_waits.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "analyzers/names.h"
+
+namespace rankstacks {
+namespace {
+
+// Nobody holds these: somebody has to come and fill, set or notify them.
+constexpr std::string_view kNobodyHolds = "nobody holds it, another thread of this rank has to come: it may have ended, or be stuck itself; --threads all --rank shows them";
+constexpr std::string_view kOtherThread = "find what that thread or task does: --threads all --rank shows every thread of this rank";
+constexpr std::string_view kImport = "find the thread that imports this module and what keeps it: --threads all --rank shows every thread of this rank";
+
+constexpr LocalWait kQueueGet{LocalWaitKind::kQueue, "waits for a queue to be filled", kNobodyHolds};
+constexpr LocalWait kQueuePut{LocalWaitKind::kQueue, "waits for room in a queue", kNobodyHolds};
+constexpr LocalWait kQueueJoin{LocalWaitKind::kQueue, "waits for a queue's tasks to be done", kNobodyHolds};
+constexpr LocalWait kBarrier{LocalWaitKind::kBarrier, "waits at a barrier of its own threads", kNobodyHolds};
+constexpr LocalWait kEvent{LocalWaitKind::kEvent, "waits for an event of its own threads", kNobodyHolds};
+constexpr LocalWait kCondition{LocalWaitKind::kCondition, "waits for a condition of its own threads", kNobodyHolds};
+constexpr LocalWait kSemaphore{LocalWaitKind::kSemaphore, "waits for a semaphore of its own threads", kNobodyHolds};
+constexpr LocalWait kThreadEnd{LocalWaitKind::kThreadEnd, "waits for a thread to end", kOtherThread};
+constexpr LocalWait kTask{LocalWaitKind::kTask, "waits for a task's result", kOtherThread};
+constexpr LocalWait kProcessLock{LocalWaitKind::kProcessLock, "waits for a lock between processes", "find the process that holds it: it may have ended without a release; look at the children of this rank"};
+constexpr LocalWait kPool{LocalWaitKind::kPool, "waits for its pool of processes", "look at the pool's workers, children of this rank: one that has died or hangs never answers"};
+constexpr LocalWait kModule{LocalWaitKind::kImport, "waits for another thread's import", kImport};
+constexpr LocalWait kFileLock{LocalWaitKind::kFileLock, "waits for a file lock", "find the process that holds the lock: lslocks, or fuser on the path shown"};
+constexpr LocalWait kDatabase{LocalWaitKind::kDatabase, "waits for a locked SQLite database", "another process holds a transaction open: fuser on the database's file shows which have it open"};
+constexpr LocalWait kOutput{LocalWaitKind::kOutput, "cannot write its output", "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a parent process), or let the terminal go on (Ctrl-Q)"};
+constexpr LocalWait kLoop{LocalWaitKind::kEventLoop, "waits in its event loop", "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets (ss -tnp) and their timeouts"};
+
+// What a frame of each of these places waits for.
+constexpr std::pair<Place, LocalWait> kByPlace[] = {{Place::kQueueGet, kQueueGet},
+                                                  {Place::kQueuePut, kQueuePut},
+                                                  {Place::kQueueJoin, kQueueJoin},
+                                                  {Place::kThreadingBarrier, kBarrier},
+                                                  {Place::kThreadingAcquire, kSemaphore},
+                                                  {Place::kThreadingJoin, kThreadEnd},
+                                                  {Place::kPool, kPool},
+                                                  {Place::kFutures, kTask},
+                                                  {Place::kImportWait, kModule}};
+
+// Of a wait in threading, queue or concurrent.futures: what stands outermost of these on the way out to the caller. CPython 3.6 to 3.15.
+std::optional<LocalWait> python_wait(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  std::optional<LocalWait> found;
+  int waits = 0;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (is_process_lock(frame)) return kProcessLock;
+    if (frame.kind != FrameKind::kPython) continue;
+    const auto of_place = std::find_if(std::begin(kByPlace), std::end(kByPlace), [&](const auto& one) { return is_place(frame, one.first); });
+    if (is_place(frame, Place::kThreadingWait)) {
+      if (waits++ == 0) found = kCondition;
+      else if (found && found->kind == LocalWaitKind::kCondition) found = kEvent;
+    } else if (of_place != std::end(kByPlace)) {
+      found = of_place->second;
+    } else if (!is_place(frame, Place::kQueue) && !is_place(frame, Place::kThreading) && !is_place(frame, Place::kImport)) {
+      break;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason) {
+  if (state.gpu_only || state.told_by_child || state.dead_child) return std::nullopt;
+  const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
+  if (reason == Reason::kNetworkIo && state.doing.operation.kind == OperationKind::kEventLoop) return kLoop;
+  if (reason == Reason::kPythonLock) return python_wait(job, thread);
+  if (reason != Reason::kFileIo) return std::nullopt;
+  if (state.doing.operation.kind == OperationKind::kLockedDatabase) return kDatabase;
+  if (writes_output(thread)) return kOutput;
+  const std::string call = blocking_call(job, thread);
+  if (call == "flock" || call == "fcntl" || call == "lockf") return kFileLock;
+  return std::nullopt;
+}
+
+}  // namespace rankstacks

@@ -1,0 +1,153 @@
+#include "analyzers/rank_state.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "analyzers/children.h"
+#include "analyzers/gpu_waits.h"
+#include "analyzers/names.h"
+#include "analyzers/own_threads.h"
+#include "analyzers/progress.h"
+#include "analyzers/peer_waits.h"
+#include "analyzers/roles.h"
+#include "analyzers/thread_waits.h"
+#include "analyzers/training_threads.h"
+
+namespace rankstacks {
+namespace {
+
+const ThreadSnapshot* main_thread(const RankSnapshot& rank) {
+  const auto main = thread_with(rank, rank.pid);
+  return main ? &rank.threads[*main] : nullptr;
+}
+
+// By its own threads alone.
+std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities) {
+  std::vector<RankState> states;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankSnapshot& rank = job.ranks[r];
+    if (rank.kind != RankKind::kRank) continue;
+    RankState state;
+    state.rank = r;
+    state.ended = is_dead(rank);
+    state.readable = !state.ended && main_thread(rank) != nullptr;
+    if (state.readable) {
+      state.doing = activities.of_rank(r);
+      if (auto awaited = of_awaited_thread(job, activities, r, state.doing)) state.doing = std::move(*awaited);
+      else if (auto called = of_called_library(job, roles, activities, r, state.doing)) state.doing = std::move(*called);
+    }
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+// Where most processes have a rank's number and the world's size, those that have none are not of the job. Where none has, those that run another
+// program than the others.
+void find_unrelated(const JobSnapshot& job, std::vector<RankState>& states) {
+  const auto numbered = [&](const RankState& s) { return job.ranks[s.rank].rank && job.ranks[s.rank].world_size; };
+  const auto count = static_cast<std::size_t>(std::count_if(states.begin(), states.end(), numbered));
+  if (count >= 2) {
+    for (RankState& s : states) s.unrelated = !numbered(s) && !job.ranks[s.rank].rank && s.readable;
+    return;
+  }
+  if (count != 0) return;
+  std::map<std::string, std::size_t> programs;
+  for (const RankState& s : states)
+    if (s.readable) ++programs[job.ranks[s.rank].executable.value_or("")];
+  for (RankState& s : states) {
+    const std::size_t alike = s.readable ? programs[job.ranks[s.rank].executable.value_or("")] : 0;
+    s.unrelated = s.readable && alike * 4 <= states.size() && states.size() > 2;
+  }
+  if (std::none_of(states.begin(), states.end(), [](const RankState& s) { return s.readable && !s.unrelated; }))
+    for (RankState& s : states) s.unrelated = false;
+}
+
+std::optional<int> number_of(const FrameVariables& variables, std::string_view name) {
+  for (const auto& [n, value] : variables.numbers)
+    if (n == name && value >= 0 && value <= INT32_MAX) return static_cast<int>(value);
+  return std::nullopt;
+}
+
+// What the arguments of c10d's functions tell: src and dst are ranks of the job, group_src and group_dst places in the group.
+void tell_partners(const JobSnapshot& job, RankState& state) {
+  if (!waits_for_ranks(state.doing.activity)) return;
+  const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
+  for (const FrameVariables& variables : thread.variables) {
+    if (!state.group && variables.group) state.group = variables.group;
+    if (state.doing.activity != Activity::kPointToPoint || state.peer) continue;
+    for (const std::string_view name : {"src", "dst"}) {
+      if (const auto peer = number_of(variables, name)) state.peer = peer;
+      const auto place = number_of(variables, name == "src" ? "group_src" : "group_dst");
+      if (!state.peer && place && variables.group && static_cast<std::size_t>(*place) < variables.group->ranks.size()) state.peer = variables.group->ranks[static_cast<std::size_t>(*place)];
+    }
+  }
+}
+
+void tell_path(const JobSnapshot& job, RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  const ThreadSnapshot* main = leading_thread(job, state);
+  if (main == nullptr) return;
+  const std::string executable = rank.executable.value_or("");
+  const std::string_view program = base_name(executable);
+  for (std::size_t i = main->frames.size(); i-- > 0;) {
+    const Frame& frame = job.frames[main->frames[i]];
+    const bool of_user = frame.kind == FrameKind::kPython ? !is_library_file(frame.file.value_or("<unknown>"))
+                                                           : frame.function && frame.line && base_name(frame.module) == program && !is_interpreter(frame.module) && !is_thread_start(frame);
+    if (!of_user) continue;
+    CodePlace place{frame.function.value_or(""), frame.file.value_or(""), frame.line.value_or(-1), {}, 0};
+    for (const FrameVariables& variables : main->variables)
+      if (variables.frame == i) place.numbers = variables.numbers, place.loops = variables.loops;
+    state.path.push_back(std::move(place));
+  }
+}
+
+}  // namespace
+
+std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Cluster>& clusters) {
+  Activities activities(job, roles);
+  std::vector<RankState> states = own_states(job, roles, activities);
+  find_unrelated(job, states);
+  tell_by_training_threads(job, roles, activities, states);
+  for (RankState& s : states) s.gpu_wait_may_be_collective = s.readable && s.doing.activity == Activity::kGpuWait && has_nccl(roles[s.rank]);
+  look_at_children(job, roles, states);
+  find_peer_waits(job, states);
+  tell_by_classes(job, clusters, activities, states);
+  tell_by_other_ends(job, states);
+  for (RankState& state : states) {
+    if (!state.readable) continue;
+    tell_progress(job, roles, state);
+    tell_partners(job, state);
+    tell_path(job, state);
+  }
+  tell_by_gpus(job, states);
+  return states;
+}
+
+const ThreadSnapshot* leading_thread(const JobSnapshot& job, const RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  return state.by_own_thread ? &rank.threads[state.doing.thread] : main_thread(rank);
+}
+
+std::string place_key(const JobSnapshot& job, const RankState& state) {
+  if (state.named_by_gpu) return "on the GPU|" + state.doing.operation.key();   // the CPU may be further on
+  std::string key = state.doing.operation.key();
+  if (const ThreadSnapshot* leading = leading_thread(job, state)) {
+    const ThreadSnapshot& thread = *leading;
+    bool user_code = false;
+    for (const FrameId id : thread.frames) {
+      const Frame& frame = job.frames[id];
+      if (frame.kind != FrameKind::kPython || is_library_file(frame.file.value_or("<unknown>"))) continue;
+      key += fmt::format("|{}|{}|{}", frame.function.value_or(""), *frame.file, frame.line.value_or(-1));
+      user_code = true;
+    }
+    const auto index = telling_frame(job, thread);
+    if (user_code || !index) return key;
+    const Frame& frame = job.frames[thread.frames[*index]];
+    key += fmt::format("|{}|{}|{}", frame.function.value_or(""), frame.file.value_or(""), frame.kind == FrameKind::kPython ? frame.line.value_or(-1) : -1);
+  }
+  return key;
+}
+
+}  // namespace rankstacks
