@@ -1,9 +1,9 @@
-// Writes the seeds of the harnesses gpu_core and cubin:   gpu_core_seeds FOLDER    FOLDER/gpu_core/*, FOLDER/cubin/*
+// Writes the seeds of the harnesses gpu_core and cubin:   gpu_core_seeds DIRECTORY    DIRECTORY/gpu_core/*, DIRECTORY/cubin/*
 #include <cstdio>
 #include <filesystem>
 
 #include "gpu/gpu_core_writer.h"
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 
 using namespace rankstacks::testing;
 
@@ -49,23 +49,23 @@ CubinWriter many_functions() {
 
 int main(int count, char** arguments) {
   if (count != 2) {
-    std::fprintf(stderr, "usage: gpu_core_seeds FOLDER\n");
+    std::fprintf(stderr, "usage: gpu_core_seeds DIRECTORY\n");
     return 2;
   }
-  const std::string folder = arguments[1];
-  std::filesystem::create_directories(folder + "/gpu_core");
-  std::filesystem::create_directories(folder + "/cubin");
+  const std::string directory = arguments[1];
+  std::filesystem::create_directories(directory + "/gpu_core");
+  std::filesystem::create_directories(directory + "/cubin");
   GpuCoreWriter idle = spin_core();
   idle.devices[0].sms.clear();
-  write_file(folder + "/gpu_core/spin", spin_core().write());
-  write_file(folder + "/gpu_core/exceptions", with_exceptions().write());
-  write_file(folder + "/gpu_core/two-devices", two_devices().write());
-  write_file(folder + "/gpu_core/old-driver", old_driver().write());
-  write_file(folder + "/gpu_core/idle", idle.write());
-  write_file(folder + "/cubin/spin", spin_cubin().write());
-  write_file(folder + "/cubin/functions", many_functions().write());
+  write_file(directory + "/gpu_core/spin", spin_core().write());
+  write_file(directory + "/gpu_core/exceptions", with_exceptions().write());
+  write_file(directory + "/gpu_core/two-devices", two_devices().write());
+  write_file(directory + "/gpu_core/old-driver", old_driver().write());
+  write_file(directory + "/gpu_core/idle", idle.write());
+  write_file(directory + "/cubin/spin", spin_cubin().write());
+  write_file(directory + "/cubin/functions", many_functions().write());
   CubinWriter wide = spin_cubin();
   wide.padding_sections = 600;
-  write_file(folder + "/cubin/sections", wide.write());
+  write_file(directory + "/cubin/sections", wide.write());
   return 0;
 }

@@ -1,6 +1,6 @@
 """Collects the licence texts of everything that is linked into the executable.
 
-    collect_licenses.py LINKER-MAP FOLDER
+    collect_licenses.py LINKER-MAP DIRECTORY
 
 Which archives and objects went in is read from the linker's map; which Debian package each is of, from dpkg. Libraries that are headers
 alone leave no trace there and are named here. A text that a licence file only points to (/usr/share/common-licenses) is put beside it.
@@ -41,7 +41,7 @@ def package_of(path):
 
 
 def main():
-    map_path, folder = sys.argv[1:]
+    map_path, directory = sys.argv[1:]
     files = linked_files(map_path)
     if not any(path.endswith("/libdw.a") for path in files):
         fail("%s does not show libdw.a: is it the map of a static build?" % map_path)
@@ -51,22 +51,22 @@ def main():
     for package in HEADERS_ALONE:
         packages.setdefault(package, {"headers"})
 
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(directory, exist_ok=True)
     common = set()
     for package in packages:
         source = "/usr/share/doc/%s/copyright" % package
         if not os.path.exists(source):
             fail("no %s" % source)
         text = open(source, encoding="utf-8", errors="replace").read()
-        open(os.path.join(folder, package + ".txt"), "w", encoding="utf-8").write(text)
+        open(os.path.join(directory, package + ".txt"), "w", encoding="utf-8").write(text)
         common.update(name.rstrip(".") for name in re.findall(re.escape(COMMON) + r"/([A-Za-z0-9.+-]+)", text))
     for name in sorted(common):
         path = os.path.join(COMMON, name)
         if not os.path.exists(path):
             fail("%s is pointed to and does not exist" % path)
-        open(os.path.join(folder, "common-" + name + ".txt"), "w", encoding="utf-8").write(open(path, encoding="utf-8", errors="replace").read())
+        open(os.path.join(directory, "common-" + name + ".txt"), "w", encoding="utf-8").write(open(path, encoding="utf-8", errors="replace").read())
 
-    with open(os.path.join(folder, "README"), "w", encoding="utf-8") as readme:
+    with open(os.path.join(directory, "README"), "w", encoding="utf-8") as readme:
         readme.write("Linked into bin/rankstacks, beside the project's own code (../LICENSE). Each line: a Debian package, whose licence is in the\n"
                      "file of its name here, and what of it is linked. Texts that several of them point to are in common-*.txt. The sources are those\n"
                      "of the Debian packages; with them and the project's own, scripts/package links the executable anew.\n\n")

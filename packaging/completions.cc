@@ -6,13 +6,13 @@
 namespace rankstacks {
 namespace {
 
-enum class Values { kNone, kChoices, kFiles, kFolders, kProcesses, kAny };
+enum class Values { kNone, kChoices, kFiles, kDirectories, kProcesses, kAny };
 
 Values values_of(const DescribedOption& option) {
   if (!option.takes_value) return Values::kNone;
   if (!option.choices.empty()) return Values::kChoices;
   if (option.positional || option.value == "FILE") return Values::kFiles;
-  if (option.value == "DIR") return Values::kFolders;
+  if (option.value == "DIR") return Values::kDirectories;
   return option.value == "PID" ? Values::kProcesses : Values::kAny;
 }
 
@@ -71,7 +71,7 @@ std::string bash_completion(const CLI::App& app) {
       std::string action;
       switch (values_of(option)) {
         case Values::kChoices: action = fmt::format("mapfile -t COMPREPLY < <(compgen -W {} -- \"$current\")", quoted(joined(option.choices))); break;
-        case Values::kFolders: action = "compopt -o dirnames"; break;
+        case Values::kDirectories: action = "compopt -o dirnames"; break;
         case Values::kFiles: action = "compopt -o default"; break;
         case Values::kProcesses: action = "mapfile -t COMPREPLY < <(cd /proc && compgen -G '[0-9]*' | compgen -W \"$(cat)\" -- \"$current\")"; break;
         default: action = ":"; break;
@@ -119,7 +119,7 @@ std::string zsh_completion(const CLI::App& app) {
       case Values::kNone: break;
       case Values::kChoices: value = ":" + option.names.back().substr(2) + ":(" + joined(option.choices) + ")"; break;
       case Values::kFiles: value = ":" + (option.positional ? option.names.front() : option.value) + ":_files"; break;
-      case Values::kFolders: value = ":" + option.value + ":_files -/"; break;
+      case Values::kDirectories: value = ":" + option.value + ":_files -/"; break;
       case Values::kProcesses: value = ":" + option.value + ":_pids"; break;
       case Values::kAny: value = ":" + option.value + ": "; break;
     }
@@ -175,7 +175,7 @@ std::string fish_completion(const CLI::App& app) {
       case Values::kNone: value = " -f"; break;
       case Values::kChoices: value = " -x -a " + fish_quoted(joined(option.choices)); break;
       case Values::kFiles: value = " -r -F"; break;
-      case Values::kFolders: value = " -x -a '(__fish_complete_directories)'"; break;
+      case Values::kDirectories: value = " -x -a '(__fish_complete_directories)'"; break;
       case Values::kProcesses: value = " -x -a '(__fish_complete_pids)'"; break;
       case Values::kAny: value = " -x"; break;
     }

@@ -1,6 +1,6 @@
 """Puts the packed tree into a Python wheel, so that `pip install` brings the command; prints the wheel's path.
 
-    make_wheel.py TREE VERSION GLIBC FOLDER
+    make_wheel.py TREE VERSION GLIBC DIRECTORY
 
 No Python code is in it: bin/ becomes the wheel's scripts, share/ its data. GLIBC is the newest glibc version that the executable needs,
 and so the platform that the wheel says it is for.
@@ -14,16 +14,16 @@ import time
 import zipfile
 
 
-def files_below(folder):
-    for path, folders, names in os.walk(folder):
-        folders.sort()
+def files_below(directory):
+    for path, directories, names in os.walk(directory):
+        directories.sort()
         for name in sorted(names):
             full = os.path.join(path, name)
-            yield full, os.path.relpath(full, folder)
+            yield full, os.path.relpath(full, directory)
 
 
 def main():
-    tree, version, glibc, folder = sys.argv[1:]
+    tree, version, glibc, directory = sys.argv[1:]
     tag = "py3-none-manylinux_%s_x86_64" % glibc.replace(".", "_")
     stem = "rankstacks-" + version
     info, data = stem + ".dist-info", stem + ".data"
@@ -55,7 +55,7 @@ def main():
     entries.append((info + "/RECORD", record.encode(), 0o644))
 
     when = time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"]))[:6]
-    path = os.path.join(folder, "%s-%s.whl" % (stem, tag))
+    path = os.path.join(directory, "%s-%s.whl" % (stem, tag))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, content, mode in entries:
             entry = zipfile.ZipInfo(name, when)

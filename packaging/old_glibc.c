@@ -94,11 +94,11 @@ int __libc_start_main(int (*main_function)(int, char**, char**), int argc, char*
 int stat(const char* path, struct stat* result) { return (int)syscall(SYS_stat, path, result); }
 int lstat(const char* path, struct stat* result) { return (int)syscall(SYS_lstat, path, result); }
 int fstat(int fd, struct stat* result) { return (int)syscall(SYS_fstat, fd, result); }
-int fstatat(int folder, const char* path, struct stat* result, int flags) { return (int)syscall(SYS_newfstatat, folder, path, result, flags); }
+int fstatat(int directory, const char* path, struct stat* result, int flags) { return (int)syscall(SYS_newfstatat, directory, path, result, flags); }
 int stat64(const char* path, struct stat64* result) { return (int)syscall(SYS_stat, path, result); }
 int lstat64(const char* path, struct stat64* result) { return (int)syscall(SYS_lstat, path, result); }
 int fstat64(int fd, struct stat64* result) { return (int)syscall(SYS_fstat, fd, result); }
-int fstatat64(int folder, const char* path, struct stat64* result, int flags) { return (int)syscall(SYS_newfstatat, folder, path, result, flags); }
+int fstatat64(int directory, const char* path, struct stat64* result, int flags) { return (int)syscall(SYS_newfstatat, directory, path, result, flags); }
 
 // GLIBC_2.32: true while a process has one thread, where reference counts need no atomic instruction. False is always right.
 char __libc_single_threaded = 0;

@@ -1,4 +1,4 @@
-// Writes the man page and the completions into a folder, under the names and folders in which shells and man look for them.
+// Writes the man page and the completions into a directory, under the names and directories in which shells and man look for them.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -21,7 +21,7 @@ bool write(const std::filesystem::path& path, const std::string& text) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "usage: rankstacks_docs FOLDER\n";
+    std::cerr << "usage: rankstacks_docs DIRECTORY\n";
     return 2;
   }
   const std::filesystem::path share = std::filesystem::path(argv[1]) / "share";

@@ -40,49 +40,49 @@ std::span<const std::byte> section_bytes(const elf::Image& image, std::string_vi
 }
 
 // /proc/PID/map_files/... and a bare name say nothing of where the file lies.
-bool names_a_folder(const std::string& path) { return path.starts_with('/') && path.find("/map_files/") == std::string::npos; }
+bool names_a_directory(const std::string& path) { return path.starts_with('/') && path.find("/map_files/") == std::string::npos; }
 
 // The full names that a file has: as opened, as the target calls it, and without links (/lib is /usr/lib).
 std::vector<std::string> names_of(const elf::Image& image) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& path) {
-    if (names_a_folder(path) && std::find(names.begin(), names.end(), path) == names.end()) names.push_back(path);
+    if (names_a_directory(path) && std::find(names.begin(), names.end(), path) == names.end()) names.push_back(path);
   };
   add(image.path());
   add(image.name());
   std::error_code ignored;
-  if (names_a_folder(image.path())) add(fs::canonical(image.path(), ignored).string());
+  if (names_a_directory(image.path())) add(fs::canonical(image.path(), ignored).string());
   return names;
 }
 
-std::vector<std::string> folders_of_names(const std::vector<std::string>& names) {
-  std::vector<std::string> folders;
+std::vector<std::string> directories_of_names(const std::vector<std::string>& names) {
+  std::vector<std::string> directories;
   for (const std::string& name : names) {
-    std::string folder = fs::path(name).parent_path().string();
-    if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(std::move(folder));
+    std::string directory = fs::path(name).parent_path().string();
+    if (std::find(directories.begin(), directories.end(), directory) == directories.end()) directories.push_back(std::move(directory));
   }
-  return folders;
+  return directories;
 }
 
-// `path` without "." and "..", if it then lies below one of the folders.
-std::optional<std::string> below(const std::vector<std::string>& folders, const std::string& path) {
+// `path` without "." and "..", if it then lies below one of the directories.
+std::optional<std::string> below(const std::vector<std::string>& directories, const std::string& path) {
   const std::string plain = fs::path(path).lexically_normal().string();
-  for (const std::string& folder : folders) {
-    std::string prefix = fs::path(folder).lexically_normal().string();
+  for (const std::string& directory : directories) {
+    std::string prefix = fs::path(directory).lexically_normal().string();
     if (!prefix.ends_with('/')) prefix += '/';
     if (plain.size() > prefix.size() && plain.starts_with(prefix)) return plain;
   }
   return std::nullopt;
 }
 
-std::vector<std::string> folders_of(const elf::Image& image) { return folders_of_names(names_of(image)); }
+std::vector<std::string> directories_of(const elf::Image& image) { return directories_of_names(names_of(image)); }
 
 // There is no such file, which is nobody's mistake.
 bool is_absent(const Error& error) {
   return error.code == ErrorCode::kNotFound || error.os_errno == ENOTDIR || error.os_errno == ENAMETOOLONG;
 }
 
-// A path that stays below the folder that it is put behind.
+// A path that stays below the directory that it is put behind.
 bool stays_below(const fs::path& path) {
   return path.is_relative() && !path.empty() &&
          std::none_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
@@ -153,22 +153,22 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
   const auto link = section_bytes(image, ".gnu_debuglink");
   const std::string name(c_string(link));
   const auto crc = elf::load<std::uint32_t>(link, (name.size() + 4) & ~std::uint64_t{3});
-  // It is a name in folders of our choice: not a path to any file the target likes.
+  // It is a name in directories of our choice: not a path to any file the target likes.
   if (name.empty() || name.size() > kLongestName || !crc || name.find('/') != std::string::npos || name == "." ||
       name == "..")
     return nullptr;
 
   std::vector<std::string> candidates;
-  for (const std::string& folder : folders_of(image)) {
-    candidates.push_back(folder + "/" + name);
-    candidates.push_back(folder + "/.debug/" + name);
+  for (const std::string& directory : directories_of(image)) {
+    candidates.push_back(directory + "/" + name);
+    candidates.push_back(directory + "/.debug/" + name);
     if (!options_.sysroot.empty()) {
-      candidates.push_back(options_.sysroot + folder + "/" + name);
-      candidates.push_back(options_.sysroot + folder + "/.debug/" + name);
+      candidates.push_back(options_.sysroot + directory + "/" + name);
+      candidates.push_back(options_.sysroot + directory + "/.debug/" + name);
     }
   }
   for (const std::string& root : roots()) {
-    for (const std::string& folder : folders_of(image)) candidates.push_back(root + folder + "/" + name);
+    for (const std::string& directory : directories_of(image)) candidates.push_back(root + directory + "/" + name);
   }
   for (const std::string& candidate : candidates) {
     std::error_code ignored;
@@ -200,13 +200,13 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
   const BuildId id(id_start, id_start + id_size);
   if (auto found = by_build_id(id, image.name())) return found;
 
-  // A path, which dwz was told: believed as far as a debug link is, that is in folders of our choice. Those are the
-  // debug directories, and below the folder of the file itself; from there it is relative, wherever a link to the file
+  // A path, which dwz was told: believed as far as a debug link is, that is in directories of our choice. Those are the
+  // debug directories, and below the directory of the file itself; from there it is relative, wherever a link to the file
   // lies.
   const std::vector<std::string> directories = roots();
   std::vector<std::string> candidates;
-  const auto add = [&](const std::vector<std::string>& folders, const std::string& path) {
-    if (auto plain = below(folders, path);
+  const auto add = [&](const std::vector<std::string>& trusted, const std::string& path) {
+    if (auto plain = below(trusted, path);
         plain && std::find(candidates.begin(), candidates.end(), *plain) == candidates.end())
       candidates.push_back(std::move(*plain));
   };
@@ -214,10 +214,10 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
     if (!options_.sysroot.empty()) add(directories, options_.sysroot + name);
     add(directories, name);
   } else {
-    for (const std::string& folder : folders_of(image)) {
+    for (const std::string& directory : directories_of(image)) {
       std::vector<std::string> allowed = directories;
-      allowed.push_back(folder);
-      add(allowed, folder + "/" + name);
+      allowed.push_back(directory);
+      add(allowed, directory + "/" + name);
     }
   }
   for (const std::string& candidate : candidates) {
@@ -230,7 +230,7 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
   }
   problems_.push_back(fmt::format(
       "{}: no lines or inlined functions: its shared debug file {} (build-id {}) is {}", image.name(), name,
-      elf::to_string(id), candidates.empty() ? "outside of the debug directories and of its own folder" : "not there"));
+      elf::to_string(id), candidates.empty() ? "outside of the debug directories and of its own directory" : "not there"));
   return nullptr;
 }
 
@@ -293,7 +293,7 @@ void SplitFiles::find_package() {
   for (std::string& name : names_of(image_)) {
     if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.push_back(std::move(name));
   }
-  folders_ = folders_of_names(names_);
+  directories_ = directories_of_names(names_);
   std::vector<std::string> candidates;
   for (const std::string& name : names_) {
     candidates.push_back(name + ".dwp");
@@ -314,7 +314,7 @@ bool SplitFiles::find(const DwarfUnit::SplitName& unit, const std::function<bool
 
   const fs::path named(unit.path);
   Refusals refusals;
-  std::vector<std::string> tried;  // a folder of the file may be the compiler's
+  std::vector<std::string> tried;  // a directory of the file may be the compiler's
   const auto take = [&](const std::string& path, bool must_be_owners) {
     if (std::find(tried.begin(), tried.end(), path) != tried.end()) return false;
     tried.push_back(path);
@@ -329,15 +329,15 @@ bool SplitFiles::find(const DwarfUnit::SplitName& unit, const std::function<bool
     return false;
   };
   const std::string& sysroot = files_.options_.sysroot;
-  const auto take_below = [&](const std::string& folder, const fs::path& name) {
+  const auto take_below = [&](const std::string& directory, const fs::path& name) {
     if (!stays_below(name)) return false;
-    return (!sysroot.empty() && take(fs::path(sysroot + folder) / name, false)) || take(fs::path(folder) / name, false);
+    return (!sysroot.empty() && take(fs::path(sysroot + directory) / name, false)) || take(fs::path(directory) / name, false);
   };
-  for (const std::string& folder : folders_) {
-    if (take_below(folder, named)) return true;
-    if (named.has_parent_path() && take_below(folder, named.filename())) return true;
+  for (const std::string& directory : directories_) {
+    if (take_below(directory, named)) return true;
+    if (named.has_parent_path() && take_below(directory, named.filename())) return true;
   }
-  const fs::path full = named.empty() ? named : fs::path(unit.folder) / named;  // `named` alone where it is absolute
+  const fs::path full = named.empty() ? named : fs::path(unit.directory) / named;  // `named` alone where it is absolute
   if (full.is_absolute() && ((!sysroot.empty() && take(sysroot + full.string(), true)) || take(full, true)))
     return true;
 

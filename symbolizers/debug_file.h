@@ -26,7 +26,7 @@ class DebugFiles {
   std::shared_ptr<const elf::Image> separate_file(const elf::Image& image);
 
   // The file of .gnu_debugaltlink in `image` (which may itself be a separate file): by build-id, then by the path it
-  // states, as far as that leads into the debug directories or stays below the folder of `image`.
+  // states, as far as that leads into the debug directories or stays below the directory of `image`.
   std::shared_ptr<const elf::Image> alt_file(const elf::Image& image);
 
   // .gnu_debugdata unpacked: an ELF file with a .symtab of the functions that .dynsym lacks.
@@ -49,7 +49,7 @@ class DebugFiles {
 // each unit.
 //
 // A unit names its .dwo by the path that it was compiled to, which a hostile file can make any path. So it is looked
-// for in the image's own folders, by the part of the path below the compiler's folder and by the name alone; at the
+// for in the image's own directories, by the part of the path below the compiler's directory and by the name alone; at the
 // very path that is named, only a file that belongs to the image's owner is taken, who needs nobody's rights to read
 // it. In all of them a unit counts by its id.
 class SplitFiles : public SplitSource {
@@ -72,7 +72,7 @@ class SplitFiles : public SplitSource {
   const elf::Image& image_;
   const elf::Image& stripped_;
   std::vector<std::string> names_;  // of both files, in full
-  std::vector<std::string> folders_;
+  std::vector<std::string> directories_;
   bool looked_for_package_ = false;
   std::shared_ptr<const SplitFile> package_;
   std::string current_path_;

@@ -228,9 +228,9 @@ std::optional<LineProgram> DwarfLines::Impl::lines_of(Dwarf_Die& unit) const {
   const auto offset = DwarfUnit::number(unit, DW_AT_stmt_list);
   if (!offset) return std::nullopt;
   Dwarf_Attribute attribute;
-  const char* folder = nullptr;
-  if (dwarf_attr(&unit, DW_AT_comp_dir, &attribute) != nullptr) folder = dwarf_formstring(&attribute);
-  return LineProgram::parse(sections, *offset, folder == nullptr ? "" : folder);
+  const char* directory = nullptr;
+  if (dwarf_attr(&unit, DW_AT_comp_dir, &attribute) != nullptr) directory = dwarf_formstring(&attribute);
+  return LineProgram::parse(sections, *offset, directory == nullptr ? "" : directory);
 }
 
 // libdw would look for the file of a split unit on its own, by the path that the skeleton names. It is given the unit's

@@ -135,13 +135,13 @@ std::optional<DwarfUnit::SplitName> DwarfUnit::split_name() {
   std::uint64_t id = 0;
   if (dwarf_cu_info(die_.cu, nullptr, &type, nullptr, nullptr, &id, nullptr, nullptr) != 0 || type != DW_UT_skeleton)
     return std::nullopt;
-  SplitName name{.id = id, .path = {}, .folder = {}};
+  SplitName name{.id = id, .path = {}, .directory = {}};
   Dwarf_Attribute attribute;
   if (dwarf_attr(&die_, DW_AT_dwo_name, &attribute) != nullptr ||
       dwarf_attr(&die_, DW_AT_GNU_dwo_name, &attribute) != nullptr) {
     name.path = text(attribute).value_or("");
   }
-  if (dwarf_attr(&die_, DW_AT_comp_dir, &attribute) != nullptr) name.folder = text(attribute).value_or("");
+  if (dwarf_attr(&die_, DW_AT_comp_dir, &attribute) != nullptr) name.directory = text(attribute).value_or("");
   return name;
 }
 

@@ -86,7 +86,7 @@ class DwarfUnit {
   struct SplitName {
     std::uint64_t id = 0;
     std::string path;    // DW_AT_dwo_name
-    std::string folder;  // DW_AT_comp_dir, "" where it is not told
+    std::string directory;  // DW_AT_comp_dir, "" where it is not told
   };
   std::optional<SplitName> split_name();
 

@@ -73,7 +73,7 @@ struct LineProgram::Reader {
   }
 };
 
-std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std::uint64_t offset, std::string_view folder) {
+std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std::uint64_t offset, std::string_view directory) {
   // DWARF 5, 6.2.4: unit_length says in its first 4 bytes whether offsets have 8.
   Reader length{elf::clip(sections.line, offset, 12)};
   std::uint64_t unit_length = length.fixed<std::uint32_t>();
@@ -83,7 +83,7 @@ std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std:
   if (!length.good || unit.size() != unit_length) return std::nullopt;
 
   LineProgram program;
-  program.folder_ = folder;
+  program.directory_ = directory;
   Reader reader{unit};
   program.version_ = reader.fixed<std::uint16_t>();
   if (program.version_ < 2 || program.version_ > 5) return std::nullopt;
@@ -111,14 +111,14 @@ std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std:
 }
 
 bool LineProgram::read_tables_v4(Reader& reader) {
-  folders_.push_back({});   // 0: the folder of the unit
-  for (std::string_view name = reader.c_string(); !name.empty(); name = reader.c_string()) folders_.push_back(name);
+  directories_.push_back({});   // 0: the directory of the unit
+  for (std::string_view name = reader.c_string(); !name.empty(); name = reader.c_string()) directories_.push_back(name);
   files_.push_back({});     // 0: no file
   for (std::string_view name = reader.c_string(); !name.empty(); name = reader.c_string()) {
-    const std::uint64_t folder = reader.unsigned_leb();
+    const std::uint64_t directory = reader.unsigned_leb();
     reader.unsigned_leb();   // time of modification
     reader.unsigned_leb();   // size
-    files_.push_back({name, folder});
+    files_.push_back({name, directory});
   }
   return reader.good;
 }
@@ -151,10 +151,10 @@ bool LineProgram::read_tables_v5(Reader& reader, const LineSections& sections, b
           default: return false;   // of unknown length: what follows cannot be found
         }
         if (content == DW_LNCT_path) entry.name = text;
-        if (content == DW_LNCT_directory_index) entry.folder = number;
+        if (content == DW_LNCT_directory_index) entry.directory = number;
       }
       if (!reader.good) return false;
-      if (are_files) files_.push_back(entry); else folders_.push_back(entry.name);
+      if (are_files) files_.push_back(entry); else directories_.push_back(entry.name);
     }
   }
   return true;
@@ -232,12 +232,12 @@ std::vector<std::optional<LineRow>> LineProgram::find(std::span<const Vaddr> add
 
 std::optional<std::string> LineProgram::path(std::uint64_t file) const {
   if (file >= files_.size() || files_[file].name.empty()) return std::nullopt;
-  const auto join = [](std::string_view folder, std::string path) {
-    return folder.empty() || path.starts_with('/') ? path : std::string(folder) + "/" + path;
+  const auto join = [](std::string_view directory, std::string path) {
+    return directory.empty() || path.starts_with('/') ? path : std::string(directory) + "/" + path;
   };
   std::string path(files_[file].name);
-  if (files_[file].folder < folders_.size()) path = join(folders_[files_[file].folder], std::move(path));
-  return join(folder_, std::move(path));
+  if (files_[file].directory < directories_.size()) path = join(directories_[files_[file].directory], std::move(path));
+  return join(directory_, std::move(path));
 }
 
 }  // namespace rankstacks

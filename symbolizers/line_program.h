@@ -30,20 +30,20 @@ struct LineRow {
 
 class LineProgram {
  public:
-  // The header at `offset` (DW_AT_stmt_list), of DWARF 2 to 5. Nothing when it is cut off or of another form. `folder` is the unit's
+  // The header at `offset` (DW_AT_stmt_list), of DWARF 2 to 5. Nothing when it is cut off or of another form. `directory` is the unit's
   // DW_AT_comp_dir. The sections must outlive the result.
-  static std::optional<LineProgram> parse(const LineSections& sections, std::uint64_t offset, std::string_view folder);
+  static std::optional<LineProgram> parse(const LineSections& sections, std::uint64_t offset, std::string_view directory);
 
   // Parallel to `addresses` (sorted): the row that covers each.
   std::vector<std::optional<LineRow>> find(std::span<const Vaddr> addresses, DeadlineCheck& deadline) const;
 
-  // The path of a file of the table, by the number rows and DW_AT_call_file have; absolute where the compiler's folder is known.
+  // The path of a file of the table, by the number rows and DW_AT_call_file have; absolute where the compiler's directory is known.
   std::optional<std::string> path(std::uint64_t file) const;
 
  private:
   struct File {
     std::string_view name;
-    std::uint64_t folder = 0;
+    std::uint64_t directory = 0;
   };
   struct Reader;
   struct Machine;
@@ -58,8 +58,8 @@ class LineProgram {
   std::int8_t line_base_ = 0;
   std::uint8_t line_range_ = 1;
   std::uint8_t opcode_base_ = 1;
-  std::string_view folder_;
-  std::vector<std::string_view> folders_;   // numbered as the version does: [0] is the compiler's own
+  std::string_view directory_;
+  std::vector<std::string_view> directories_;   // numbered as the version does: [0] is the compiler's own
   std::vector<File> files_;                 // likewise: [0] is unused before DWARF 5
 };
 

@@ -13,10 +13,10 @@ import threading
 import time
 from multiprocessing.managers import BaseManager
 
-from job import FOLDER, FOREVER, announce, connect, end_with_parent, is_odd, rank
+from job import DIRECTORY, FOREVER, announce, connect, end_with_parent, is_odd, rank
 
 GOOD_STEPS = 3
-LOCK, OTHER_LOCK, DATABASE, FIFO, SOCKET = (os.path.join(FOLDER, name) for name in ("dataset.lock", "index.lock", "trials.db", "batches", "server.sock"))
+LOCK, OTHER_LOCK, DATABASE, FIFO, SOCKET = (os.path.join(DIRECTORY, name) for name in ("dataset.lock", "index.lock", "trials.db", "batches", "server.sock"))
 LONG = 1e6
 
 

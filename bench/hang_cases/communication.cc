@@ -15,7 +15,7 @@ struct Counters {
 
 Counters* counters() {
   static Counters* const mapped = [] {
-    const std::string path = std::string(std::getenv("HANGS_FOLDER")) + "/counters";
+    const std::string path = std::string(std::getenv("HANGS_DIRECTORY")) + "/counters";
     const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);
     if (file < 0 || ftruncate(file, sizeof(Counters)) != 0) std::abort();
     void* const memory = mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

@@ -18,7 +18,7 @@ import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
-from job import (FOLDER, FOREVER, FULL_FIFO, SILENT_FIFO, UNOPENED_FIFO, announce, connect, connect_to_silent_server, end_with_parent, is_odd, native,
+from job import (DIRECTORY, FOREVER, FULL_FIFO, SILENT_FIFO, UNOPENED_FIFO, announce, connect, connect_to_silent_server, end_with_parent, is_odd, native,
                  rank, world)
 
 GOOD_STEPS = 3
@@ -131,14 +131,14 @@ def stop():
 def file_lock():
     """The lock is held by a process that is no part of the job (the benchmark)."""
     announce()
-    with open(os.path.join(FOLDER, "cache.lock"), "w", encoding="ascii") as stream:
+    with open(os.path.join(DIRECTORY, "cache.lock"), "w", encoding="ascii") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
 
 
 def store_trial():
     """The database is locked by a process that is no part of the job (the benchmark)."""
     announce("polls")
-    with sqlite3.connect(os.path.join(FOLDER, "shared.db"), timeout=FOREVER) as trials:
+    with sqlite3.connect(os.path.join(DIRECTORY, "shared.db"), timeout=FOREVER) as trials:
         trials.execute("INSERT INTO trials VALUES (1)")
 
 
@@ -202,7 +202,7 @@ def load():
 def baton():
     """The lock of a build that was killed: nobody removes it."""
     from torch.utils.file_baton import FileBaton
-    path = os.path.join(FOLDER, "lock")
+    path = os.path.join(DIRECTORY, "lock")
     with open(path, "w", encoding="ascii"):
         pass
     announce("polls")
@@ -212,16 +212,16 @@ def baton():
 def extension():
     """A C++ extension whose compiler does not come to an end."""
     from torch.utils import cpp_extension
-    compiler, source = os.path.join(FOLDER, "c++"), os.path.join(FOLDER, "fused.cpp")
+    compiler, source = os.path.join(DIRECTORY, "c++"), os.path.join(DIRECTORY, "fused.cpp")
     with open(compiler, "w", encoding="ascii") as out:
         out.write('#!/bin/sh\ncase " $* " in *" -c "*) echo "$$ asleep" >"$0.new" && mv "$0.new" "%s/at.compiler"; exec sleep %d;; esac\n'
-                  'exec /usr/bin/c++ "$@"\n' % (FOLDER, FOREVER))
+                  'exec /usr/bin/c++ "$@"\n' % (DIRECTORY, FOREVER))
     os.chmod(compiler, 0o755)
     with open(source, "w", encoding="ascii") as out:
         out.write("#include <torch/extension.h>\n")
     os.environ["CXX"] = compiler
     announce()
-    cpp_extension.load("fused", [source], build_directory=FOLDER)
+    cpp_extension.load("fused", [source], build_directory=DIRECTORY)
 
 
 class Cache:
@@ -284,7 +284,7 @@ def dead_worker():
     batches = multiprocessing.Queue()
     worker = multiprocessing.Process(target=fill, args=(batches,), daemon=True)
     worker.start()
-    while not os.path.exists(os.path.join(FOLDER, "at.worker")):
+    while not os.path.exists(os.path.join(DIRECTORY, "at.worker")):
         time.sleep(0.01)
     os.kill(worker.pid, signal.SIGKILL)
     announce("gone", name="worker", pid=worker.pid)
@@ -294,7 +294,7 @@ def dead_worker():
 
 def crash():
     resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
-    os.chdir(FOLDER)
+    os.chdir(DIRECTORY)
     announce("gone")
     native()[0].interpolate_table(ctypes.c_void_p(0))
 

@@ -26,7 +26,7 @@ int Number(const char* name, int otherwise) {
 }
 
 void Announce(const char* how) {
-  const std::string path = std::string(std::getenv("HANGS_FOLDER")) + "/at." + std::to_string(Number("RANK", 0));
+  const std::string path = std::string(std::getenv("HANGS_DIRECTORY")) + "/at." + std::to_string(Number("RANK", 0));
   FILE* const out = std::fopen((path + ".new").c_str(), "w");
   std::fprintf(out, "%d %s\n", getpid(), how);
   std::fclose(out);

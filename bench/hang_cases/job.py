@@ -10,10 +10,10 @@ import socket
 import sys
 
 FOREVER = 100000
-FOLDER = os.environ.get("HANGS_FOLDER", ".")
-SILENT_FIFO = os.path.join(FOLDER, "shard-0003.bin")     # the benchmark holds it open and writes nothing: opening succeeds, reading waits
-UNOPENED_FIFO = os.path.join(FOLDER, "config.json")      # nobody holds it: opening waits
-FULL_FIFO = os.path.join(FOLDER, "checkpoint.pt")        # full: writing waits
+DIRECTORY = os.environ.get("HANGS_DIRECTORY", ".")
+SILENT_FIFO = os.path.join(DIRECTORY, "shard-0003.bin")     # the benchmark holds it open and writes nothing: opening succeeds, reading waits
+UNOPENED_FIFO = os.path.join(DIRECTORY, "config.json")      # nobody holds it: opening waits
+FULL_FIFO = os.path.join(DIRECTORY, "checkpoint.pt")        # full: writing waits
 
 
 def rank():
@@ -40,7 +40,7 @@ def announce(how="asleep", name=None, pid=None):
     good steps and goes on), stopped, gone. `name`: of the rank, or of a process beside the ranks.
     It will stand in the function that calls this."""
     place = sys._getframe(1).f_code
-    path = os.path.join(FOLDER, "at.%s" % (rank() if name is None else name))
+    path = os.path.join(DIRECTORY, "at.%s" % (rank() if name is None else name))
     with open(path + ".new", "w", encoding="ascii") as out:
         out.write("%d %s %s %s\n" % (pid or os.getpid(), how, place.co_name, os.path.basename(place.co_filename)))
     os.rename(path + ".new", path)

@@ -16,7 +16,7 @@ static pthread_barrier_t both;
 
 static void announce(const char* how) {
   char path[4096], new_path[4100];
-  snprintf(path, sizeof path, "%s/at.%d", getenv("HANGS_FOLDER"), rank);
+  snprintf(path, sizeof path, "%s/at.%d", getenv("HANGS_DIRECTORY"), rank);
   snprintf(new_path, sizeof new_path, "%s.new", path);
   FILE* out = fopen(new_path, "w");
   fprintf(out, "%d %s\n", getpid(), how);
@@ -52,7 +52,7 @@ __attribute__((noinline)) void refine_mesh(void) {
 
 __attribute__((noinline)) void read_input_deck(void) {
   char path[4096];
-  snprintf(path, sizeof path, "%s/shard-0003.bin", getenv("HANGS_FOLDER"));
+  snprintf(path, sizeof path, "%s/shard-0003.bin", getenv("HANGS_DIRECTORY"));
   int deck = open(path, O_RDONLY);
   if (read(deck, path, sizeof path) < 0) exit(1);
 }

@@ -55,7 +55,7 @@ def file_lock(number, shared):
     """The odd one waits for a lock on a file that is held by a process outside of the job."""
     announce(name=number)
     if number in odd_ranks():
-        with open(os.path.join(os.environ["HANGS_FOLDER"], "cache.lock"), "w", encoding="ascii") as stream:
+        with open(os.path.join(os.environ["HANGS_DIRECTORY"], "cache.lock"), "w", encoding="ascii") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
     shared["barrier"].wait()
 

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-from job import FOLDER, FOREVER, announce, end_with_parent, is_odd, native, rank, world
+from job import DIRECTORY, FOREVER, announce, end_with_parent, is_odd, native, rank, world
 
 GOOD_STEPS = 3
 
@@ -24,7 +24,7 @@ class Ring:
 
     @staticmethod
     def _path(number):
-        return os.path.join(FOLDER, "ring.%d" % number)
+        return os.path.join(DIRECTORY, "ring.%d" % number)
 
     def average(self, value):
         """Each rank's value goes once round."""

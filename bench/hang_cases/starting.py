@@ -16,7 +16,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICK = os.sysconf("SC_CLK_TCK")
-PATIENCE = 300.0          # seconds for a job to come to its hang; torch takes several to be imported where there are few cores
+TIMEOUT = 300.0          # seconds for a job to come to its hang; torch takes several to be imported where there are few cores
 
 
 interrupted = threading.Event()      # set: jobs are given up, and ended
@@ -33,8 +33,8 @@ class Broken(Exception):
 class Builder:
     """What the cases need compiled, once each."""
 
-    def __init__(self, folder):
-        self.folder, self.lock, self.done = folder, threading.Lock(), {}
+    def __init__(self, directory):
+        self.directory, self.lock, self.done = directory, threading.Lock(), {}
 
     def get(self, name):
         with self.lock:
@@ -50,7 +50,7 @@ class Builder:
     def _compile(self, compiler, package, name, *arguments):
         if not shutil.which(compiler):
             raise Missing("no %s here (Debian: %s)" % (compiler, package))
-        path = os.path.join(self.folder, name)
+        path = os.path.join(self.directory, name)
         subprocess.run([compiler, "-g", "-O1", "-o", path, *arguments], check=True, cwd=HERE)
         return path
 
@@ -59,7 +59,7 @@ class Builder:
 
     def _framework(self):
         library = self._compile("g++", "g++", "libcommunication.so", "-shared", "-fPIC", "-std=c++17", "communication.cc")
-        return self._compile("g++", "g++", "framework", "-std=c++17", "framework.cc", library, "-Wl,-rpath," + self.folder, "-pthread")
+        return self._compile("g++", "g++", "framework", "-std=c++17", "framework.cc", library, "-Wl,-rpath," + self.directory, "-pthread")
 
     def _mpich(self):
         return self._compile("mpicc.mpich", "mpich libmpich-dev", "mpi-mpich", "mpi.c", "-pthread")
@@ -152,14 +152,14 @@ class Job:
         self.case = case
         self.command = command_of(case, python, builder)
         native = builder.get("native") if case.program in ("elsewhere.py", "collectives.py", "ring.py") else ""
-        self.folder = tempfile.mkdtemp(prefix="rankstacks-hang-")
+        self.directory = tempfile.mkdtemp(prefix="rankstacks-hang-")
         self.processes, self.descriptors, self.announced, self.places, self.strangers = [], [], {}, {}, []
         try:
             self._prepare()
             environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-            environment.update(HANGS_FOLDER=self.folder, HANGS_PORT=str(self.server.getsockname()[1]), HANGS_RANKS=str(case.ranks),
+            environment.update(HANGS_DIRECTORY=self.directory, HANGS_PORT=str(self.server.getsockname()[1]), HANGS_RANKS=str(case.ranks),
                                HANGS_ODD=",".join(map(str, case.odd)), HANGS_NATIVE=native, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
-                               GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=HERE, TMPDIR=self.folder,
+                               GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=HERE, TMPDIR=self.directory,
                                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                                OMPI_MCA_btl_vader_single_copy_mechanism="none")
             for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"):
@@ -178,30 +178,30 @@ class Job:
     def _prepare(self):
         """The files and the server that ranks wait for, see job.py."""
         for name in ("shard-0003.bin", "config.json", "checkpoint.pt"):
-            os.mkfifo(os.path.join(self.folder, name))
-        self.descriptors.append(os.open(os.path.join(self.folder, "shard-0003.bin"), os.O_RDWR))
-        full = os.open(os.path.join(self.folder, "checkpoint.pt"), os.O_RDWR | os.O_NONBLOCK)
+            os.mkfifo(os.path.join(self.directory, name))
+        self.descriptors.append(os.open(os.path.join(self.directory, "shard-0003.bin"), os.O_RDWR))
+        full = os.open(os.path.join(self.directory, "checkpoint.pt"), os.O_RDWR | os.O_NONBLOCK)
         self.descriptors.append(full)
         try:
             while os.write(full, bytes(4096)):
                 pass
         except BlockingIOError:
             pass
-        lock = os.open(os.path.join(self.folder, "cache.lock"), os.O_RDWR | os.O_CREAT)
+        lock = os.open(os.path.join(self.directory, "cache.lock"), os.O_RDWR | os.O_CREAT)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self.descriptors.append(lock)
-        self.database = sqlite3.connect(os.path.join(self.folder, "shared.db"), isolation_level=None, check_same_thread=False)
+        self.database = sqlite3.connect(os.path.join(self.directory, "shared.db"), isolation_level=None, check_same_thread=False)
         self.database.execute("CREATE TABLE trials (number INTEGER)")
         self.database.execute("BEGIN IMMEDIATE")
         self.server = socket.socket()
         self.server.bind(("127.0.0.1", 0))
         self.server.listen(64)
-        self.log = open(os.path.join(self.folder, "log"), "wb")      # pylint: disable=consider-using-with
+        self.log = open(os.path.join(self.directory, "log"), "wb")      # pylint: disable=consider-using-with
 
     def _spawn(self, command, environment, stdin=subprocess.DEVNULL):
         # setpriv: killed when this thread ends, however that ends; a session of its own, to be killed as one.
         held = ["setpriv", "--pdeathsig", "KILL", *command] if shutil.which("setpriv") else command
-        process = subprocess.Popen(held, stdin=stdin, stdout=self.log, stderr=self.log, start_new_session=True, env=environment, cwd=self.folder)
+        process = subprocess.Popen(held, stdin=stdin, stdout=self.log, stderr=self.log, start_new_session=True, env=environment, cwd=self.directory)
         self.processes.append(process)
         return process
 
@@ -219,7 +219,7 @@ class Job:
             self._spawn(self.command, environment)
         if self.case.strangers:
             plain = {name: value for name, value in environment.items() if not name.startswith(("HANGS", "MASTER", "OMPI"))}
-            plain["HANGS_FOLDER"] = self.folder          # by which end() knows all that are to be ended
+            plain["HANGS_DIRECTORY"] = self.directory          # by which end() knows all that are to be ended
             self.strangers = [self._spawn(["sh", "-c", "sleep 100000; exit"], plain).pid,
                               self._spawn([SYSTEM_PYTHON, "-m", "http.server", "--bind", "127.0.0.1", str(free_port())], plain).pid]
 
@@ -229,7 +229,7 @@ class Job:
     def _read_announced(self):
         for name in self.expected():
             try:
-                with open(os.path.join(self.folder, "at." + name), encoding="ascii") as stream:
+                with open(os.path.join(self.directory, "at." + name), encoding="ascii") as stream:
                     pid, how, *place = stream.read().split()
                 self.announced[name] = (int(pid), how)
                 if name.isdigit() and how != "gone" and place:
@@ -239,7 +239,7 @@ class Job:
 
     def wait(self):
         """Until every rank has announced where it goes, and has come there as far as /proc can tell."""
-        deadline, looks = time.monotonic() + PATIENCE, {}
+        deadline, looks = time.monotonic() + TIMEOUT, {}
         while True:
             self._read_announced()
             for process in self.processes:
@@ -252,7 +252,7 @@ class Job:
                     return
             if time.monotonic() > deadline:
                 self._give_up("it does not come to its hang in %d s: announced %r, seen %r"
-                              % (PATIENCE, self.announced, {key[0]: seen[-1] for key, seen in looks.items()}))
+                              % (TIMEOUT, self.announced, {key[0]: seen[-1] for key, seen in looks.items()}))
             if all(process.returncode is not None for process in self.processes):
                 self._give_up("all of it has ended")
             if interrupted.wait(0.25):
@@ -260,7 +260,7 @@ class Job:
 
     def _give_up(self, why):
         try:
-            with open(os.path.join(self.folder, "log"), encoding="utf-8", errors="replace") as log:
+            with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as log:
                 said = log.read()[-3000:]
         except OSError as error:
             said = str(error)
@@ -287,14 +287,14 @@ class Job:
         wanted = [self.ranks[rank] for rank in sorted(self.ranks)] + [self.announced[name][0] for name in self.case.also]
         for pid in wanted:
             if main_thread(pid)[0] in ("gone", "Z"):
-                found = glob.glob(os.path.join(self.folder, "core*"))
+                found = glob.glob(os.path.join(self.directory, "core*"))
                 if len(found) != 1:
                     with open("/proc/sys/kernel/core_pattern", encoding="utf-8", errors="replace") as pattern:
-                        raise Missing("the crashed rank left %d cores in its folder (core_pattern: %s)" % (len(found), pattern.read().strip()))
-                os.rename(found[0], os.path.join(self.folder, "crashed.%d" % pid))
-                cores.append(os.path.join(self.folder, "crashed.%d" % pid))
+                        raise Missing("the crashed rank left %d cores in its directory (core_pattern: %s)" % (len(found), pattern.read().strip()))
+                os.rename(found[0], os.path.join(self.directory, "crashed.%d" % pid))
+                cores.append(os.path.join(self.directory, "crashed.%d" % pid))
                 continue
-            path = os.path.join(self.folder, "gcore.%d" % pid)
+            path = os.path.join(self.directory, "gcore.%d" % pid)
             commands = ["set auto-load off", "set debuginfod enabled off", "attach %d" % pid, "gcore " + path, "detach"]
             done = subprocess.run(["gdb", "-nx", "-q", "-batch"] + [word for command in commands for word in ("-ex", command)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -311,8 +311,8 @@ class Job:
                 pass
         for process in self.processes:
             process.wait()
-        # What has left its group (MPI's ranks, loader workers): known by this job's folder in its environment.
-        mark = b"HANGS_FOLDER=" + self.folder.encode()
+        # What has left its group (MPI's ranks, loader workers): known by this job's directory in its environment.
+        mark = b"HANGS_DIRECTORY=" + self.directory.encode()
         deadline = time.monotonic() + 30
         while True:
             left = [pid for pid in processes_with(mark) if pid != os.getpid()]
@@ -334,7 +334,7 @@ class Job:
             self.log.close()
             self.server.close()
             self.database.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def processes_with(mark):

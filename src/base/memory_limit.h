@@ -24,7 +24,7 @@ std::size_t share_of_memory(std::size_t limit, MemoryUse use);
 std::size_t default_memory_limit();
 
 // The least memory.max (v2) or memory.limit_in_bytes (v1) from the process's control group up to the root; nothing: none is set. `proc_cgroup` and
-// `mountinfo`: the texts of /proc/self/cgroup and /proc/self/mountinfo; the files are read below the folders that they name.
+// `mountinfo`: the texts of /proc/self/cgroup and /proc/self/mountinfo; the files are read below the directories that they name.
 std::optional<std::size_t> control_group_limit(std::string_view proc_cgroup, std::string_view mountinfo);
 
 // "512M", "2G", "1.5T", "800000K", bytes without a letter; powers of 1024. Nothing: it is no size.

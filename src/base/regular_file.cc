@@ -35,7 +35,7 @@ constexpr std::array kKernelsOwn = {
 };
 
 std::string kind_of(const struct stat& status) {
-  if (S_ISDIR(status.st_mode)) return "a folder";
+  if (S_ISDIR(status.st_mode)) return "a directory";
   if (S_ISFIFO(status.st_mode)) return "a pipe";
   if (S_ISSOCK(status.st_mode)) return "a socket";
   return S_ISREG(status.st_mode) ? "" : "a device";

@@ -23,7 +23,7 @@ struct RegularFile {
 
 struct NotRegular {
   int os_errno = 0;   // of what failed; 0: it is there, and is not of the kind that is opened
-  std::string kind;   // "a folder", "a pipe", "a socket", "a device", "a file of procfs"; empty where a call failed
+  std::string kind;   // "a directory", "a pipe", "a socket", "a device", "a file of procfs"; empty where a call failed
   std::string hint;
 };
 

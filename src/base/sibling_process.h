@@ -1,4 +1,4 @@
-// Work in a process beside this one that shares everything with it but the thread group: memory, descriptors, folder, signal handlers.
+// Work in a process beside this one that shares everything with it but the thread group: memory, descriptors, directory, signal handlers.
 //
 // A process ends with the last of its threads, and one that the kernel does not let go (a page fault or a request to a file system that nobody answers) keeps
 // it for ever, even beyond SIGKILL. A sibling does not: the tool can end, and be waited for, while the kernel keeps it. It ends with the tool

@@ -100,7 +100,7 @@ bool start_worker(const std::shared_ptr<Batch>& batch) {
 
 Unattended::Duration Unattended::beyond(Duration deadline) {
   constexpr int kShare = 4;
-  const auto more = std::max<Duration>(deadline / kShare, kLeastPatience);
+  const auto more = std::max<Duration>(deadline / kShare, kMinTimeout);
   return deadline > Duration::max() - more ? Duration::max() : deadline + more;
 }
 

@@ -5,7 +5,7 @@
 // for it waits on. So each worker is two things:
 //
 //     the tool                                          a worker's process
-//     main thread ── waits, no longer than it wants     shares memory, descriptors, folder and signal handlers
+//     main thread ── waits, no longer than it wants     shares memory, descriptors, directory and signal handlers
 //     worker's thread ── waits for its process ───────> one piece of work after the other, with that thread's own thread-local variables
 //
 // It differs from a thread by one thing alone: the kernel does not wait for it to let the tool end. It ends with the thread (PR_SET_PDEATHSIG), as soon
@@ -27,7 +27,7 @@
 namespace rankstacks {
 
 // Whatever the command line says: a sound file is read in milliseconds, on a machine with more work than processors in a second.
-inline constexpr std::chrono::seconds kLeastPatience{2};
+inline constexpr std::chrono::seconds kMinTimeout{2};
 
 // What became of one piece.
 struct Outcome {

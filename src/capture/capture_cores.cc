@@ -81,7 +81,7 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptio
     std::vector<std::optional<WallClock::time_point>> times;
   };
   constexpr int kFilesShare = 4;   // of the time: waiting for a file that another rank's reading does not come back from
-  const auto work = std::shared_ptr<Work>(new Work{paths, core_options, options.timeout, elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kLeastPatience)), std::vector<RankStacks>(paths.size()),
+  const auto work = std::shared_ptr<Work>(new Work{paths, core_options, options.timeout, elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)), std::vector<RankStacks>(paths.size()),
                                                    std::vector<std::optional<OpenedGpuCore>>(paths.size()), std::vector<std::optional<WallClock::time_point>>(paths.size())});
   // What looks at the clock itself ends before, with what it has.
   const auto outcomes = Unattended{[work](std::size_t i) {

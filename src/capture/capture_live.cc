@@ -286,7 +286,7 @@ class LaterLooks {
       const auto timeout = options_.timeout;
       const auto outcomes = Unattended{[work, timeout](std::size_t i) {
                                          if (work->targets[i] && !work->glances[i].empty()) unwind_glances(work->ranks[i], std::move(work->targets[i]), std::move(work->glances[i]), timeout);
-                                       }, std::max<Deadline::Clock::duration>(timeout, kLeastPatience)}.run(processes_.size());
+                                       }, std::max<Deadline::Clock::duration>(timeout, kMinTimeout)}.run(processes_.size());
       std::vector<RankStacks> ranks;
       for (std::size_t i = 0; i < processes_.size(); ++i) {
         if (!outcomes[i].came_back || !work->ranks[i].target) continue;
@@ -366,7 +366,7 @@ class LaterLooks {
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options) {
   const auto started = std::chrono::steady_clock::now();
   const ProcessTable table = ProcessTable::scan();
-  Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kLeastPatience));
+  Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kMinTimeout));
   const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid); },
                            [&](Pid pid) { return preparer.can_train(pid); }, [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
   preparer.read_ahead(asked_processes(request, table));

@@ -63,7 +63,7 @@ Asked ask(const ProcessId& process, const gpu::Machine& machine) {
 }
 
 std::vector<Asked> ask_all(const std::vector<ProcessId>& processes, const GpuRequest& request) {
-  const auto limit = std::max<Unattended::Duration>(request.timeout, kLeastPatience);
+  const auto limit = std::max<Unattended::Duration>(request.timeout, kMinTimeout);
   const auto asked = std::make_shared<std::vector<Asked>>(processes.size());
   const auto outcomes = Unattended{[asked, processes, machine = request.machine](std::size_t i) { (*asked)[i] = ask(processes[i], machine); }, limit}.run(processes.size());
   std::vector<Asked> answers(processes.size());

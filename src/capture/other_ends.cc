@@ -36,7 +36,7 @@ std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
     const auto text = proc::read_file(fmt::format("/proc/{}/cmdline", work->pids[i]), kMaxBytes);
     if (text) work->read[i] = proc::split_nul(*text);
   };
-  const auto outcomes = Unattended{read, kLeastPatience, [work](std::size_t, const Outcome&) { work->some_is_silent = true; }}.run(pids.size());
+  const auto outcomes = Unattended{read, kMinTimeout, [work](std::size_t, const Outcome&) { work->some_is_silent = true; }}.run(pids.size());
   std::map<Pid, std::string> commands;
   for (std::size_t i = 0; i < pids.size(); ++i) {
     std::string command = outcomes[i].came_back ? short_command(work->read[i]) : "";
@@ -68,7 +68,7 @@ void find_and_fill_in(const Asked& asked) {
     std::vector<FoundEnds> found;
   };
   const auto work = std::make_shared<Work>(Work{asked.threads, asked.job, {}});
-  const auto outcome = Unattended{[work](std::size_t) { work->found = find_ends(work->threads, work->job); }, kLeastPatience}.run(1);
+  const auto outcome = Unattended{[work](std::size_t) { work->found = find_ends(work->threads, work->job); }, kMinTimeout}.run(1);
   if (!outcome.front().came_back) return;
 
   const std::set<Pid> job(work->job.begin(), work->job.end());

@@ -92,7 +92,7 @@ Error silent_process(Pid pid, const std::string& what, const std::string& file, 
 
 std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const LiveImages& images, Preparing what, std::chrono::steady_clock::duration timeout) {
   constexpr int kFilesShare = 4;   // one file is less than a rank: its names are missing, and the rest is there
-  const auto limit = std::max<std::chrono::steady_clock::duration>(timeout, kLeastPatience);
+  const auto limit = std::max<std::chrono::steady_clock::duration>(timeout, kMinTimeout);
   const auto work = std::make_shared<Work>(pids, images, what);
   std::vector<std::optional<Error>> given_up(pids.size());
   const auto note = [&](const std::vector<std::size_t>& of, const std::vector<Outcome>& outcomes) {
@@ -108,7 +108,7 @@ std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const 
   const auto rest = std::make_shared<Work>(pids, images, what);
   for (std::size_t i = 0; i < pids.size(); ++i)
     if (!given_up[i]) rest->prepared[i] = std::move(work->prepared[i]);
-  open_files(rest, std::max<std::chrono::steady_clock::duration>(timeout / kFilesShare, kLeastPatience));
+  open_files(rest, std::max<std::chrono::steady_clock::duration>(timeout / kFilesShare, kMinTimeout));
   std::vector<std::size_t> unfinished;
   for (std::size_t i = 0; i < pids.size(); ++i)
     if (rest->prepared[i].target && rest->prepared[i].target->modules().all().empty()) unfinished.push_back(i);

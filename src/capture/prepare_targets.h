@@ -30,7 +30,7 @@ struct PreparedTarget {
 
 enum class Preparing { kModules, kEverything };        // kModules: of a process whose interpreters are known
 
-// Parallel to `pids`. `timeout`: of each step for each process, and a fourth of it for each file; kLeastPatience at least.
+// Parallel to `pids`. `timeout`: of each step for each process, and a fourth of it for each file; kMinTimeout at least.
 std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const LiveImages& images, Preparing what, std::chrono::steady_clock::duration timeout);
 
 // That a process, or what it waits for, did not answer within that time.

@@ -61,9 +61,9 @@ CLI::Validator a_number() {
           ""};
 }
 
-// Of a file or folder that the user names for cores: a misspelt one would only show as names that are missing.
-CLI::Validator is_there(bool folder) {
-  return {[folder](std::string& path) {
+// Of a file or directory that the user names for cores: a misspelt one would only show as names that are missing.
+CLI::Validator is_there(bool directory) {
+  return {[directory](std::string& path) {
             constexpr std::chrono::seconds kLongestLook{10};   // --timeout may stand behind it
             struct Looked {
               int error = 0;
@@ -76,7 +76,7 @@ CLI::Validator is_there(bool folder) {
             }, kLongestLook);
             if (!looked) return fmt::format("{}: its file system does not answer", name);
             if (looked->error != 0) return fmt::format("{}: {}", name, std::strerror(looked->error));
-            return (S_ISDIR(looked->mode) != 0) == folder ? std::string() : fmt::format("{}: {}", name, folder ? "not a folder" : "a folder, not a file");
+            return (S_ISDIR(looked->mode) != 0) == directory ? std::string() : fmt::format("{}: {}", name, directory ? "not a directory" : "a directory, not a file");
           },
           ""};
 }
@@ -114,7 +114,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   double max_wait = std::chrono::duration<double>(Options().max_wait).count();
   double timeout = std::chrono::duration<double>(CaptureOptions::kDefaultTimeout).count();
   std::vector<std::string> pid_words;
-  std::string nvml_folder, gpu_core, memory;
+  std::string nvml_directory, gpu_core, memory;
   int gpu_core_limit = 1024;
 
   const auto writing = [&](CLI::App* sub) {
@@ -127,8 +127,8 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   };
   const auto choosing_files = [&](CLI::App* sub) {
     sub->add_option("--exe", options.core.executable, "the program that the cores are of, when it is not at the path they name")->type_name("FILE")->check(is_there(false));
-    sub->add_option("--sysroot", options.core.sysroot, "folder that holds the other machine's files under their paths")->type_name("DIR")->check(is_there(true));
-    sub->add_option("--search", options.core.search, "folder with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all()->check(is_there(true));
+    sub->add_option("--sysroot", options.core.sysroot, "directory that holds the other machine's files under their paths")->type_name("DIR")->check(is_there(true));
+    sub->add_option("--search", options.core.search, "directory with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all()->check(is_there(true));
   };
   const auto adding_rules = [&](CLI::App* sub) {
     sub->add_option("--rules", options.rules, "file of rules (JSON) for programs that the tool does not know, asked before the built-in ones; may be repeated")
@@ -250,7 +250,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   options.gpu.timeout = options.capture.timeout;
   options.capture.memory = memory.empty() ? default_memory_limit() : parse_size(memory).value_or(default_memory_limit());
   options.capture.symbols.sysroot = options.core.sysroot;
-  // A folder named for libraries may hold their debug files as well, as .build-id trees.
+  // A directory named for libraries may hold their debug files as well, as .build-id trees.
   options.capture.symbols.debug_directories.insert(options.capture.symbols.debug_directories.begin(), options.core.search.begin(), options.core.search.end());
   return options;
 }

@@ -58,7 +58,7 @@ std::vector<Result<std::string>> read_files(const std::vector<std::string>& path
                                      struct stat status {};
                                      const std::string& path = work->paths[i];
                                      if (path != "-" && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) work->texts[i] = read(path);
-                                   }, std::max<std::chrono::steady_clock::duration>(limit, kLeastPatience)}.run(paths.size());
+                                   }, std::max<std::chrono::steady_clock::duration>(limit, kMinTimeout)}.run(paths.size());
   std::vector<Result<std::string>> texts;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (!outcomes[i].came_back) texts.push_back(fail({.code = ErrorCode::kTimeout, .subject = paths[i], .what = "does not answer", .hint = "the server of that file system (NFS, FUSE) is gone or slow"}));

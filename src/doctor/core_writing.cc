@@ -27,11 +27,11 @@ std::string size_text(std::uint64_t bytes) {
 // The last Storage= of systemd-coredump's settings: coredump.conf(5). The main file first, then the drop-ins by name.
 std::string coredump_storage(const System& system) {
   std::vector<std::string> files = {"/usr/lib/systemd/coredump.conf", "/etc/systemd/coredump.conf"};
-  for (const char* folder : {"/usr/lib/systemd/coredump.conf.d", "/run/systemd/coredump.conf.d", "/etc/systemd/coredump.conf.d"}) {
-    auto names = system.list(folder);
+  for (const char* directory : {"/usr/lib/systemd/coredump.conf.d", "/run/systemd/coredump.conf.d", "/etc/systemd/coredump.conf.d"}) {
+    auto names = system.list(directory);
     std::sort(names.begin(), names.end());
     for (const std::string& name : names)
-      if (name.ends_with(".conf")) files.push_back(std::string(folder) + "/" + name);
+      if (name.ends_with(".conf")) files.push_back(std::string(directory) + "/" + name);
   }
   std::string storage;
   for (const std::string& file : files) {
@@ -70,16 +70,16 @@ Finding check_pipe(const System& system, const Self& self, const CorePattern& pa
 Finding check_file(const System& system, const Self& self, const CorePattern& pattern) {
   const std::size_t slash = pattern.text.rfind('/');
   if (slash == std::string::npos)
-    return ok("core-pattern", kArea, fmt::format("cores are files named {} in the process's working folder", pattern.text));
+    return ok("core-pattern", kArea, fmt::format("cores are files named {} in the process's working directory", pattern.text));
   if (pattern.text == "/dev/null")
     return problem("core-pattern", kArea, "kernel.core_pattern is /dev/null: cores are thrown away",
                    {sysctl(self, "kernel.core_pattern=core.%p")});
-  const std::string folder = slash == 0 ? "/" : pattern.text.substr(0, slash);
-  if (folder.find('%') == std::string::npos && folder.starts_with('/') && !system.exists(folder)) {
+  const std::string directory = slash == 0 ? "/" : pattern.text.substr(0, slash);
+  if (directory.find('%') == std::string::npos && directory.starts_with('/') && !system.exists(directory)) {
     return problem("core-pattern", kArea,
-                   fmt::format("cores are to be files named {}, and the folder is not there{}", pattern.text,
+                   fmt::format("cores are to be files named {}, and the directory is not there{}", pattern.text,
                                self.container.any() ? " in this container" : ""),
-                   {fmt::format("mkdir -p {0} && chmod 1777 {0}", shell_quoted(folder)),
+                   {fmt::format("mkdir -p {0} && chmod 1777 {0}", shell_quoted(directory)),
                     sysctl(self, "kernel.core_pattern=core.%p")});
   }
   return ok("core-pattern", kArea, fmt::format("cores are files named {}", pattern.text));
@@ -135,7 +135,7 @@ std::vector<Finding> check_core_pattern(const System& system, const Self& self, 
                         pattern.text.find("%i") != std::string::npos ||
                         first_line(system.read_file("/proc/sys/kernel/core_uses_pid")) == "1";
   if (!numbered && findings.back().severity != Severity::kProblem) {
-    findings.push_back(note("core-names", kArea, "the name has no %p: ranks that die in one folder write over each other's core",
+    findings.push_back(note("core-names", kArea, "the name has no %p: ranks that die in one directory write over each other's core",
                             {sysctl(self, "kernel.core_pattern=" + pattern.text + ".%p")}));
   }
   return findings;
@@ -182,8 +182,8 @@ Finding check_own_core_limit(const System& system, const Self& self, const CoreP
 std::vector<Finding> check_core_of(const System& system, const Self& self, const CorePattern& pattern, Pid pid,
                                    const ProcessStatus& status) {
   std::vector<Finding> findings;
-  const std::string folder = fmt::format("/proc/{}/", pid);
-  const auto text = system.read_file(folder + "limits");
+  const std::string directory = fmt::format("/proc/{}/", pid);
+  const auto text = system.read_file(directory + "limits");
   const auto limit = text ? parse_core_limit(*text) : std::nullopt;
   if (!limit) {
     findings.push_back(note("core-limit", kArea, "/proc/PID/limits cannot be read"));
@@ -207,7 +207,7 @@ std::vector<Finding> check_core_of(const System& system, const Self& self, const
 
   // core(5), "Controlling which mappings are written": bits of the filter.
   constexpr unsigned kPrivate = 1u << 0, kShared = 1u << 1, kHeaders = 1u << 4;
-  if (const auto filter_text = system.read_file(folder + "coredump_filter"); filter_text && !filter_text->empty()) {
+  if (const auto filter_text = system.read_file(directory + "coredump_filter"); filter_text && !filter_text->empty()) {
     const auto filter = static_cast<unsigned>(std::strtoul(filter_text->c_str(), nullptr, 16));
     const std::vector<std::string> mend = {
         fmt::format("echo {:#x} > /proc/{}/coredump_filter", filter | kPrivate | kShared | kHeaders, kPid)};

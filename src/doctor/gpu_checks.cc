@@ -102,9 +102,9 @@ std::string library_path(const System& system, const std::string& name) {
       return cache->substr(before + 1, at + 1 + name.size() - before - 1);
     }
   }
-  for (const char* folder : {"/usr/lib/x86_64-linux-gnu/", "/usr/lib64/", "/usr/local/nvidia/lib64/", "/usr/local/cuda/compat/", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/",
+  for (const char* directory : {"/usr/lib/x86_64-linux-gnu/", "/usr/lib64/", "/usr/local/nvidia/lib64/", "/usr/local/cuda/compat/", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/",
                              "/usr/lib/wsl/lib/"})
-    if (system.exists(folder + name)) return folder + name;
+    if (system.exists(directory + name)) return directory + name;
   return "";
 }
 
@@ -179,14 +179,14 @@ Finding check_core_settings(const std::map<std::string, std::string>& environmen
   const bool small = flags.find("skip_global_memory") != std::string::npos || is_on(environment, "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP");
   std::vector<std::string> remarks, mends;
   if (!file.empty() && file.find("%p") == std::string::npos) {
-    remarks.push_back("the name has no %p: ranks in one folder write over each other's");
+    remarks.push_back("the name has no %p: ranks in one directory write over each other's");
     mends.push_back("CUDA_COREDUMP_FILE=" + shell_quoted(file + ".%h.%p"));
   }
   if (!small) {
     remarks.push_back("all memory of the GPU goes into it: minutes, and up to its size on the disk");
     mends.push_back(kSmallCore);
   }
-  const std::string found = fmt::format("an exception on its GPU leaves a GPU core: {}", file.empty() ? "core_TIME_HOST_PID.nvcudmp in its working folder" : file);
+  const std::string found = fmt::format("an exception on its GPU leaves a GPU core: {}", file.empty() ? "core_TIME_HOST_PID.nvcudmp in its working directory" : file);
   if (remarks.empty()) return ok("gpu-core", kArea, found);
   return note("gpu-core", kArea, fmt::format("{}; {}", found, fmt::join(remarks, "; ")), std::move(mends));
 }

@@ -29,12 +29,12 @@ struct Task {
 class ProcessCheck {
  public:
   ProcessCheck(const System& system, const Self& self, const CorePattern& pattern, const gpu::NvmlAnswer& nvml, Pid pid)
-      : system_(system), self_(self), pattern_(pattern), nvml_(nvml), pid_(pid), folder_(fmt::format("/proc/{}/", pid)) {}
+      : system_(system), self_(self), pattern_(pattern), nvml_(nvml), pid_(pid), directory_(fmt::format("/proc/{}/", pid)) {}
 
   Section run() {
     section_.pid = pid_;
-    const auto stat_text = system_.read_file(folder_ + "stat");
-    const auto status_text = system_.read_file(folder_ + "status");
+    const auto stat_text = system_.read_file(directory_ + "stat");
+    const auto status_text = system_.read_file(directory_ + "status");
     const auto stat = stat_text ? proc::parse_stat(*stat_text) : std::nullopt;
     if (!stat || !status_text) {
       absent();
@@ -98,8 +98,8 @@ class ProcessCheck {
   }
 
   void read_tasks() {
-    for (const std::string& name : system_.list(folder_ + "task")) {
-      const auto text = system_.read_file(folder_ + "task/" + name + "/status");
+    for (const std::string& name : system_.list(directory_ + "task")) {
+      const auto text = system_.read_file(directory_ + "task/" + name + "/status");
       if (text && !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); }))
         tasks_.push_back({static_cast<Tid>(std::strtol(name.c_str(), nullptr, 10)), parse_status(*text)});
     }
@@ -160,7 +160,7 @@ class ProcessCheck {
   bool said() const { return section_.findings.back().check == "ptrace" && section_.findings.back().severity == Severity::kProblem; }
 
   void memory(Tid tid) {
-    const auto text = system_.read_file(folder_ + "maps");
+    const auto text = system_.read_file(directory_ + "maps");
     if (!text) {
       Refusal refusal = explain_refusal(system_, self_, pid_, status_);
       add(problem("memory", kArea, fmt::format("tried: /proc/PID/maps: {}", std::strerror(text.error().os_errno)),
@@ -179,7 +179,7 @@ class ProcessCheck {
       add(ok("memory", kArea, "tried: process_vm_readv reads it"));
     }
     const int reached =
-        system_.try_reach(fmt::format("{}map_files/{:x}-{:x}", folder_, readable->range.start, readable->range.end));
+        system_.try_reach(fmt::format("{}map_files/{:x}-{:x}", directory_, readable->range.start, readable->range.end));
     deleted_readable_ = reached == 0;
   }
 
@@ -242,7 +242,7 @@ class ProcessCheck {
   const CorePattern& pattern_;
   const gpu::NvmlAnswer& nvml_;
   Pid pid_;
-  std::string folder_;
+  std::string directory_;
   ProcessStatus status_;
   std::vector<Task> tasks_;
   bool deleted_readable_ = false;

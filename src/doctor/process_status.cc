@@ -63,8 +63,8 @@ ProcessStatus parse_status(std::string_view text) {
 }
 
 Namespaces namespaces_of(const System& system, const std::string& process) {
-  const std::string folder = "/proc/" + process + "/ns/";
-  return {system.read_link(folder + "user"), system.read_link(folder + "pid"), system.read_link(folder + "mnt")};
+  const std::string directory = "/proc/" + process + "/ns/";
+  return {system.read_link(directory + "user"), system.read_link(directory + "pid"), system.read_link(directory + "mnt")};
 }
 
 std::string capability_names(std::uint64_t set) {

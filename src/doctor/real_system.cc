@@ -21,10 +21,10 @@ Result<std::string> RealSystem::read_file(const std::string& path) const { retur
 
 std::optional<std::string> RealSystem::read_link(const std::string& path) const { return proc::read_link(path); }
 
-std::vector<std::string> RealSystem::list(const std::string& folder) const {
+std::vector<std::string> RealSystem::list(const std::string& directory) const {
   std::vector<std::string> names;
   std::error_code error;
-  std::filesystem::directory_iterator it(folder, error);
+  std::filesystem::directory_iterator it(directory, error);
   for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) names.push_back(it->path().filename().string());
   return names;
 }

@@ -9,7 +9,7 @@ class RealSystem final : public System {
  public:
   Result<std::string> read_file(const std::string& path) const override;
   std::optional<std::string> read_link(const std::string& path) const override;
-  std::vector<std::string> list(const std::string& folder) const override;
+  std::vector<std::string> list(const std::string& directory) const override;
   bool exists(const std::string& path) const override;
   std::optional<unsigned> owner(const std::string& path) const override;
   std::optional<std::string> variable(const std::string& name) const override;

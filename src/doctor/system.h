@@ -72,7 +72,7 @@ class System {
 
   virtual Result<std::string> read_file(const std::string& path) const = 0;
   virtual std::optional<std::string> read_link(const std::string& path) const = 0;
-  virtual std::vector<std::string> list(const std::string& folder) const = 0;   // names in it; empty: none, or no such folder
+  virtual std::vector<std::string> list(const std::string& directory) const = 0;   // names in it; empty: none, or no such directory
   virtual bool exists(const std::string& path) const = 0;
   virtual std::optional<unsigned> owner(const std::string& path) const = 0;     // its uid
   virtual std::optional<std::string> variable(const std::string& name) const = 0;

@@ -1,4 +1,4 @@
-// What an Image holds; for the files of this folder only.
+// What an Image holds; for the files of this directory only.
 #pragma once
 
 #include <map>

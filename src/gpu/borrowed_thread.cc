@@ -93,11 +93,11 @@ struct UserDispatch {
 };
 constexpr std::uint64_t kSequenceInRseq = 8;   // struct rseq: rseq_cs
 
-constexpr auto kStopPatience = std::chrono::milliseconds(500);
+constexpr auto kStopTimeout = std::chrono::milliseconds(500);
 // From the end of the function to where the thread was.
-constexpr auto kReturnPatience = std::chrono::milliseconds(500);
+constexpr auto kReturnTimeout = std::chrono::milliseconds(500);
 // Threads that were about to do something, or went on just then, are asked again for so long.
-constexpr auto kChoicePatience = std::chrono::milliseconds(1000);
+constexpr auto kChoiceTimeout = std::chrono::milliseconds(1000);
 constexpr auto kPause = std::chrono::milliseconds(20);
 // Threads that are stopped to be looked at: each is a wait that is begun again.
 constexpr std::size_t kMaxStopped = 64;
@@ -197,7 +197,7 @@ class Borrowed {
     if (syscall(SYS_tgkill, pid_, tid_, 0) != 0 && errno != EPERM) return Refused{Refusal::kEnded, ""};
     if (auto same = process_.check(); !same) return give_up_for(same.error());
     if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return Refused{Refusal::kEnded, ""};
-    switch (stop_within(kStopPatience)) {
+    switch (stop_within(kStopTimeout)) {
       case Stopped::kYes: return std::nullopt;
       case Stopped::kLate: return Refused{Refusal::kUninterruptible, ""};
       case Stopped::kEnded: break;
@@ -337,7 +337,7 @@ class Borrowed {
     }
     Error late = error(ErrorCode::kTimeout, fmt::format("the call did not come back within {} ms", limit.count()));
     ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr);
-    switch (stop_within(kStopPatience)) {
+    switch (stop_within(kStopTimeout)) {
       case Stopped::kYes: return put_back(std::move(late));
       case Stopped::kEnded: return gone();
       case Stopped::kLate: break;
@@ -404,7 +404,7 @@ class Borrowed {
     if (auto done = set(now); !done) return done;
     if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0 || ptrace(PTRACE_CONT, tid_, nullptr, 0) != 0)
       return gone();
-    switch (stop_within(kReturnPatience)) {
+    switch (stop_within(kReturnTimeout)) {
       case Stopped::kYes: return restore();
       case Stopped::kEnded: return gone();
       case Stopped::kLate: break;
@@ -577,7 +577,7 @@ Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, A
                             std::chrono::milliseconds limit, const std::function<bool()>& about_to_call) {
   LookedAt looked_at;
   std::map<Tid, Refused> refused;
-  for (const auto start = Clock::now(); Clock::now() - start < kChoicePatience; std::this_thread::sleep_for(kPause)) {
+  for (const auto start = Clock::now(); Clock::now() - start < kChoiceTimeout; std::this_thread::sleep_for(kPause)) {
     if (auto done = one_pass(process, only, function, limit, about_to_call, looked_at, refused)) return std::move(*done);
     if (only) std::erase_if(refused, [&](const auto& r) { return r.first != *only; });
     if (std::none_of(refused.begin(), refused.end(), [](const auto& r) { return is_passing(r.second.why); })) break;

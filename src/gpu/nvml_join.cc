@@ -126,14 +126,14 @@ class Join {
 };
 
 std::optional<DeviceFiles> open_device_files(Pid pid, const std::string& devices) {
-  const std::string folder = fmt::format("/proc/{}/fd", pid), prefix = devices + "/nvidia";
-  DIR* dir = ::opendir(folder.c_str());
+  const std::string directory = fmt::format("/proc/{}/fd", pid), prefix = devices + "/nvidia";
+  DIR* dir = ::opendir(directory.c_str());
   if (dir == nullptr) return std::nullopt;
   DeviceFiles files;
   int left = kMaxFiles;
   while (const dirent* entry = ::readdir(dir)) {
     if (left-- == 0) break;
-    const auto path = proc::read_link(folder + "/" + entry->d_name);
+    const auto path = proc::read_link(directory + "/" + entry->d_name);
     if (!path || !path->starts_with(prefix)) continue;
     files.any = true;
     unsigned minor = 0;

@@ -59,7 +59,7 @@ int spawn_helper(const NvmlRequest& request, int out, int& pid) {
 
 bool NvmlRequest::has_driver() const { return exists(machine.devices() + "/nvidiactl") || exists(machine.driver()); }
 
-NvmlQuery::NvmlQuery(const NvmlRequest& request) : patience_(request.patience), started_(Clock::now()), has_driver_(request.has_driver()) {
+NvmlQuery::NvmlQuery(const NvmlRequest& request) : timeout_(request.timeout), started_(Clock::now()), has_driver_(request.has_driver()) {
   if (!has_driver_) return;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -78,7 +78,7 @@ NvmlAnswer NvmlQuery::collect() {
   if (!has_driver_) return {};
   if (pid_ == 0)
     return {.outcome = NvmlOutcome::kSilent, .problems = {{fmt::format("NVML: the process that asks it cannot be started: {}", std::strerror(not_started_)), "ulimit -u; free -m"}}};
-  const auto deadline = std::max(started_ + patience_, Clock::now() + kLeastWait);
+  const auto deadline = std::max(started_ + timeout_, Clock::now() + kLeastWait);
   std::string text;
   char buffer[1 << 16];
   bool ended = false;
@@ -96,7 +96,7 @@ NvmlAnswer NvmlQuery::collect() {
   end_helper();
   HelperText parsed = parse_helper_text(text);
   const bool crashed = ended && !parsed.whole;
-  NvmlAnswer answer = answer_of(std::move(parsed), patience_.count() % 1000 == 0 ? fmt::format("{} s", patience_.count() / 1000) : fmt::format("{} ms", patience_.count()));
+  NvmlAnswer answer = answer_of(std::move(parsed), timeout_.count() % 1000 == 0 ? fmt::format("{} s", timeout_.count() / 1000) : fmt::format("{} ms", timeout_.count()));
   if (crashed) {
     // It is not slow, it is gone: a library that crashes, or a limit that killed it.
     answer.problems = {{"NVML: the process that asks it ended without a whole answer", "nvidia-smi, which asks the same, may tell more"}};

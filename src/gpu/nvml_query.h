@@ -16,7 +16,7 @@ namespace rankstacks::gpu {
 struct NvmlRequest {
   Machine machine;
   std::string helper = "/proc/self/exe";                    // the program that understands kNvmlHelperOption
-  std::chrono::milliseconds patience{2000};                 // from its start
+  std::chrono::milliseconds timeout{2000};                 // from its start
 
   bool has_driver() const;
 };
@@ -28,13 +28,13 @@ class NvmlQuery {
   NvmlQuery(const NvmlQuery&) = delete;
   NvmlQuery& operator=(const NvmlQuery&) = delete;
 
-  // Waits until the answer is whole or the patience is at its end; of an answer that is not whole, what is there counts. To be called once.
+  // Waits until the answer is whole or the timeout is at its end; of an answer that is not whole, what is there counts. To be called once.
   NvmlAnswer collect();
 
  private:
   void end_helper();
 
-  std::chrono::milliseconds patience_;
+  std::chrono::milliseconds timeout_;
   std::chrono::steady_clock::time_point started_;
   FileDescriptor answer_;
   int pid_ = 0;                                             // 0: none runs

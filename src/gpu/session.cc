@@ -24,14 +24,14 @@ using Clock = std::chrono::steady_clock;
 using api::Slot;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLockPatience{5000};       // a driver lock is held: tried again for so long
+constexpr milliseconds kLockTimeout{5000};       // a driver lock is held: tried again for so long
 constexpr milliseconds kLockPause{100};
-constexpr milliseconds kTriggerPatience{10'000};
-constexpr milliseconds kAnswerPatience{300}, kSilencePatience{3000}, kDeadClientPatience{2000};
-constexpr milliseconds kReplayPatience{20'000};   // 36 cubins take 1.2 s
-constexpr milliseconds kDetachPatience{5000};
-constexpr milliseconds kImagePatience{20'000};
-constexpr milliseconds kCorePatience{120'000};
+constexpr milliseconds kTriggerTimeout{10'000};
+constexpr milliseconds kAnswerTimeout{300}, kSilenceTimeout{3000}, kDeadClientTimeout{2000};
+constexpr milliseconds kReplayTimeout{20'000};   // 36 cubins take 1.2 s
+constexpr milliseconds kDetachTimeout{5000};
+constexpr milliseconds kImageTimeout{20'000};
+constexpr milliseconds kCoreTimeout{120'000};
 constexpr std::uint32_t kMaxStackDepth = 256;
 constexpr std::uint64_t kCoreBytesOfWarp = 16 * 1024, kCoreBytesOfDevice = std::uint64_t{1} << 20;   // seen: 12 KiB, 0.4 MB
 constexpr std::uint64_t kMaxImageBytes = std::uint64_t{2} << 30;
@@ -101,11 +101,11 @@ class Session {
     for (const LookedAtDevice& looked : result.devices) expected += looked.state.warps.size() * kCoreBytesOfWarp + kCoreBytesOfDevice;
     if (expected > limit)
       return note(result, fail(simple(ErrorCode::kLimit, fmt::format("a GPU core of about {} MiB was not written: the limit is {} MiB", expected >> 20, limit >> 20), "--gpu-core-limit")));
-    api::Result status = driver_.raw(kCorePatience, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
+    api::Result status = driver_.raw(kCoreTimeout, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
     if (status == 0x10) {                  // "the device is running"
       to(Phase::kSuspended);
       for (const auto& [device, contexts] : contexts_) note(result, driver_.call(Slot::kSuspendDevice, "suspendDevice", device));
-      status = driver_.raw(kCorePatience, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
+      status = driver_.raw(kCoreTimeout, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
       for (const auto& [device, contexts] : contexts_) note(result, driver_.call(Slot::kResumeDevice, "resumeDevice", device));
       to(Phase::kResumed);
     }
@@ -121,13 +121,13 @@ class Session {
     };
     if (phase_ >= Phase::kTriggered) {
       if (connected_) tell("preparing to detach", driver_.call(Slot::kClearAttachState, "clearAttachState"));
-      tell("detaching", call_with_patience(EntryPoint::kDetach));
+      tell("detaching", call_with_timeout(EntryPoint::kDetach));
       const auto resume = target_.read(Word::kResumeForAttachDetach);
       const std::uint32_t flag = resume ? resume->value_or(0) : 0;
       if (connected_ && flag != 0) tell("detaching", driver_.call(Slot::kRequestCleanupOnDetach, "requestCleanupOnDetach", flag));
       set(Word::kDebuggerCapabilities, 0);
       set(Word::kDebuggerInitialized, 0);
-      if (connected_ && flag != 0 && !drain_to(api::EventKind::kDetachComplete, kDetachPatience))
+      if (connected_ && flag != 0 && !drain_to(api::EventKind::kDetachComplete, kDetachTimeout))
         problems.push_back({"GPU session: the driver did not say within 5 s that it has detached", std::nullopt});
       set(Word::kIpcFlag, 0);
       if (connected_) tell("ending", driver_.call(Slot::kFinalize, "finalize"));
@@ -172,14 +172,14 @@ class Session {
     // Drivers since 590: one byte into a pipe of the process, and it lets the debugger in at a moment that it finds safe.
     const auto asked = target_.ask_by_descriptor();
     if (!asked) return fail(asked.error());
-    if (!*asked) return call_with_patience(EntryPoint::kAttach);
+    if (!*asked) return call_with_timeout(EntryPoint::kAttach);
     to(Phase::kTriggered);
     by_descriptor_ = true;
     return {};
   }
 
   // cudbgApiAttach or cudbgApiDetach in the process. A driver lock that is held there is waited for.
-  Result<void> call_with_patience(EntryPoint function) {
+  Result<void> call_with_timeout(EntryPoint function) {
     const auto start = Clock::now();
     while (true) {
       if (auto done = set(Word::kReportedDriverInternalErrorCode, 0); !done) return done;
@@ -198,8 +198,8 @@ class Session {
       // It has refused, and waits for nobody.
       if (function == EntryPoint::kAttach) to(Phase::kNothing);
       if (code != api::kAttachNotPossible) return fail(Driver::error(name_of(function), code));
-      if (Clock::now() - start > kLockPatience)
-        return fail(simple(ErrorCode::kTimeout, fmt::format("{}: the process held a lock of its driver for {} ms", name_of(function), kLockPatience.count()), "try again"));
+      if (Clock::now() - start > kLockTimeout)
+        return fail(simple(ErrorCode::kTimeout, fmt::format("{}: the process held a lock of its driver for {} ms", name_of(function), kLockTimeout.count()), "try again"));
       std::this_thread::sleep_for(kLockPause);
     }
   }
@@ -207,13 +207,13 @@ class Session {
   Result<void> initialize() {
     const auto start = Clock::now();
     while (true) {
-      const auto done = driver_.call_within(kTriggerPatience, Slot::kInitialize, "initialize");
+      const auto done = driver_.call_within(kTriggerTimeout, Slot::kInitialize, "initialize");
       // A process with nothing to replay sends no event, and says so by this word.
       const auto resume = target_.read(Word::kResumeForAttachDetach);
       const bool silent = by_descriptor_ && resume && resume->value_or(0) == 0;
-      const bool late = Clock::now() - start > (silent ? kSilencePatience : by_descriptor_ ? kTriggerPatience : kDeadClientPatience);
+      const bool late = Clock::now() - start > (silent ? kSilenceTimeout : by_descriptor_ ? kTriggerTimeout : kDeadClientTimeout);
       if (!done && (!in_its_own_time_ || late)) return done;
-      if (done && (!in_its_own_time_ || late || is_answered(kAnswerPatience))) break;
+      if (done && (!in_its_own_time_ || late || is_answered(kAnswerTimeout))) break;
       // It succeeds also where nobody answers yet.
       if (done) (void)driver_.call(Slot::kFinalize, "finalize");   // and once more
       else std::this_thread::sleep_for(milliseconds(10));
@@ -224,8 +224,8 @@ class Session {
     return driver_.call(Slot::kSetKernelLaunchNotificationMode, "setKernelLaunchNotificationMode", api::kDeferLaunchNotifications);
   }
 
-  bool is_answered(milliseconds patience) {
-    for (const auto until = Clock::now() + patience; Clock::now() < until; std::this_thread::sleep_for(milliseconds(1)))
+  bool is_answered(milliseconds timeout) {
+    for (const auto until = Clock::now() + timeout; Clock::now() < until; std::this_thread::sleep_for(milliseconds(1)))
       if (next_event()) return true;
     return false;
   }
@@ -274,8 +274,8 @@ class Session {
     }
   }
 
-  bool drain_to(api::EventKind wanted, milliseconds patience) {
-    const auto until = Clock::now() + patience;
+  bool drain_to(api::EventKind wanted, milliseconds timeout) {
+    const auto until = Clock::now() + timeout;
     while (true) {
       const auto kind = next_event();
       if (kind == wanted) {
@@ -294,12 +294,12 @@ class Session {
       // Nothing is replayed: events begin to flow.
       if (auto done = set(Word::kIpcFlag, 1); !done) return done;
       while (next_event()) continue;
-    } else if (!drain_to(api::EventKind::kAttachComplete, in_its_own_time_ && contexts_.empty() ? kDeadClientPatience : kReplayPatience)) {
+    } else if (!drain_to(api::EventKind::kAttachComplete, in_its_own_time_ && contexts_.empty() ? kDeadClientTimeout : kReplayTimeout)) {
       if (internal_error_) return fail(Driver::error("attaching", *internal_error_));
       if (contexts_.empty())
         return fail(simple(ErrorCode::kTimeout, "the driver told of no context: it has not attached",
                            "GPU memory that is nearly full (it needs some 50 MiB), MPS, or a child forked after CUDA was in use, which has no context of its own"));
-      return fail(simple(ErrorCode::kTimeout, fmt::format("the driver did not tell all modules within {} s", kReplayPatience.count() / 1000)));
+      return fail(simple(ErrorCode::kTimeout, fmt::format("the driver did not tell all modules within {} s", kReplayTimeout.count() / 1000)));
     }
     to(Phase::kAttached);
     if (contexts_.empty()) return fail(simple(ErrorCode::kNotFound, "the process has no context on any GPU"));
@@ -410,7 +410,7 @@ class Session {
 
   Result<void> fetch(LoadedImage& image) {
     image.bytes.resize(image.size);
-    const auto done = driver_.call_within(kImagePatience, Slot::kGetElfImageByHandle, "getElfImageByHandle", image.device, image.handle, api::kRelocatedImage, static_cast<void*>(image.bytes.data()), image.size);
+    const auto done = driver_.call_within(kImageTimeout, Slot::kGetElfImageByHandle, "getElfImageByHandle", image.device, image.handle, api::kRelocatedImage, static_cast<void*>(image.bytes.data()), image.size);
     if (!done) image.bytes.clear();
     return done;
   }

@@ -205,7 +205,7 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     if (targets[i].core_path) helpers[i].arguments.insert(helpers[i].arguments.end(), {*targets[i].core_path, std::to_string(targets[i].core_limit)});
   }
   // Read by a worker: the tool itself may lie where nobody answers any more.
-  const auto sealed = unattended<std::shared_ptr<const SealedProgram>>([] { return std::make_shared<const SealedProgram>(); }, kLeastPatience).value_or(nullptr);
+  const auto sealed = unattended<std::shared_ptr<const SealedProgram>>([] { return std::make_shared<const SealedProgram>(); }, kMinTimeout).value_or(nullptr);
   const SealedProgram& program = sealed ? *sealed : SealedProgram::own();
   run_all(helpers, program, Clock::now() + limit, trace.get());
 
@@ -223,7 +223,7 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     if (helper.phase == Phase::kReleased) continue;
     if (helper.phase == Phase::kNothing) {
       // Beside this one: its memory may never answer. Where no client came to be, nothing was written.
-      if (helper.client != 0) (void)unattended<bool>([process = targets[i].process, client = helper.client, machine] { return take_back_words(process, client, machine), true; }, kLeastPatience);
+      if (helper.client != 0) (void)unattended<bool>([process = targets[i].process, client = helper.client, machine] { return take_back_words(process, client, machine), true; }, kMinTimeout);
       continue;
     }
     Helper& rescuer = rescuers.emplace_back();

@@ -23,7 +23,7 @@ constexpr std::size_t kMaxLine = 4096;
 constexpr std::size_t kMaxAddresses = 64;
 
 // Milliseconds for poll(), rounded up: 0 would spin until the deadline has passed.
-int poll_patience(const Deadline& deadline) {
+int poll_timeout(const Deadline& deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(std::min<Deadline::Clock::duration>(deadline.left(), std::chrono::hours(1)));
   return static_cast<int>(left.count());
 }
@@ -32,7 +32,7 @@ int poll_patience(const Deadline& deadline) {
 bool wait_for(int fd, short events, const Deadline& deadline) {
   while (true) {
     pollfd one{fd, events, 0};
-    const int ready = ::poll(&one, 1, poll_patience(deadline));
+    const int ready = ::poll(&one, 1, poll_timeout(deadline));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return true;   // the next call on it says what is wrong
     if (deadline.passed()) return false;

@@ -85,18 +85,18 @@ std::optional<SocketAddress> address_of(int descriptor, NameOf name_of) {
   return from_bytes(&v6->sin6_addr, sizeof v6->sin6_addr, ntohs(v6->sin6_port));
 }
 
-struct CloseFolder {
-  void operator()(DIR* folder) const { ::closedir(folder); }
+struct CloseDirectory {
+  void operator()(DIR* directory) const { ::closedir(directory); }
 };
 
 bool has_open(Pid pid, const std::string& link) {
-  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
-  if (!folder) return false;
+  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
+  if (!directory) return false;
   std::array<char, 64> target;
   std::size_t left = kMaxFiles;
-  while (const dirent* entry = ::readdir(folder.get())) {
+  while (const dirent* entry = ::readdir(directory.get())) {
     if (left-- == 0) return false;
-    const ssize_t size = ::readlinkat(::dirfd(folder.get()), entry->d_name, target.data(), target.size());
+    const ssize_t size = ::readlinkat(::dirfd(directory.get()), entry->d_name, target.data(), target.size());
     if (size > 0 && std::string_view(target.data(), static_cast<std::size_t>(size)) == link) return true;
   }
   return false;

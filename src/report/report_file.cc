@@ -31,7 +31,7 @@ Result<std::string> read_file(const std::string& path, std::size_t limit, const 
   // Asked before it is opened: opening a device may do something to it.
   struct stat st{};
   if ((standard_input ? fstat(STDIN_FILENO, &st) : stat(path.c_str(), &st)) != 0) return failed("cannot open");
-  if (S_ISDIR(st.st_mode)) return refuse(ErrorCode::kUnsupported, fmt::format("a folder, not {}", wanted.what), "name the files in it");
+  if (S_ISDIR(st.st_mode)) return refuse(ErrorCode::kUnsupported, fmt::format("a directory, not {}", wanted.what), "name the files in it");
   if (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) return refuse(ErrorCode::kUnsupported, fmt::format("a terminal or another device, not {}", wanted.what), std::string(wanted.hint));
   const FileDescriptor file(standard_input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (file.get() < 0) return failed("cannot open");

@@ -14,7 +14,7 @@ namespace rankstacks {
 inline constexpr std::size_t kMaxReportBytes = std::size_t{1} << 30;
 
 // To its end; "-" is the standard input. Waits for whoever writes to a pipe. kLimit: more than `limit` bytes, of which no more were read; kUnsupported: a
-// folder, or a device, which may have no end; else the errno of what failed.
+// directory, or a device, which may have no end; else the errno of what failed.
 Result<std::string> read_report_file(const std::string& path, std::size_t limit = kMaxReportBytes);
 
 // The same of a file of rules, at most kMaxRulesBytes; "-" is a file of that name.

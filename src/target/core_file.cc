@@ -90,7 +90,7 @@ Result<FileDescriptor> open_regular(const std::string& path) {
   const NotRegular& not_regular = file.error();
   if (!not_regular.kind.empty()) {
     return fail(unusable(ErrorCode::kUnreadable, path, not_regular.kind + ", not a core file",
-                         not_regular.kind == "a folder" ? "name the cores in it"
+                         not_regular.kind == "a directory" ? "name the cores in it"
                                                         : "write it to a file first: a core is read in no order"));
   }
   const int why = not_regular.os_errno;

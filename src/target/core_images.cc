@@ -48,11 +48,11 @@ std::vector<CoreImages::Candidate> CoreImages::candidates(const CoreModuleIdenti
     if (!wanted.deleted || (wanted.build_id && !wanted.build_id->empty())) all.push_back({wanted.path});
   }
   const bool has_id = wanted.build_id && wanted.build_id->size() > 1;
-  for (const std::string& folder : options_.search) {
-    all.push_back({folder + "/" + base_name(wanted.path)});
+  for (const std::string& directory : options_.search) {
+    all.push_back({directory + "/" + base_name(wanted.path)});
     if (!has_id) continue;
-    all.push_back({folder + "/" + build_id_path(*wanted.build_id)});
-    all.push_back({folder + "/" + build_id_path(*wanted.build_id) + ".debug"});
+    all.push_back({directory + "/" + build_id_path(*wanted.build_id)});
+    all.push_back({directory + "/" + build_id_path(*wanted.build_id) + ".debug"});
   }
   if (has_id) all.push_back({"/usr/lib/debug/" + build_id_path(*wanted.build_id)});
   return all;

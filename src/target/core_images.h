@@ -1,6 +1,6 @@
 // Finds the file of a module of a core on this machine, and refuses those that are not what was loaded.
 //
-// Tried in order: --exe (the main program), --sysroot + path, the path itself, each --search folder by base name and as a .build-id tree,
+// Tried in order: --exe (the main program), --sysroot + path, the path itself, each --search directory by base name and as a .build-id tree,
 // /usr/lib/debug/.build-id. What decides is the build-id in the core's memory. A module that has none is compared by the bytes of its first
 // mapping that are in the core. Where the core holds neither, the file is taken and named in a problem.
 #pragma once

@@ -20,7 +20,7 @@ namespace rankstacks {
 struct CoreOptions {
   std::string executable;                 // --exe: used for the main program instead of the path in the core (build-id still checked)
   std::string sysroot;                    // --sysroot: tried as prefix of every path in the core, before the path itself
-  std::vector<std::string> search;        // --search: folders tried by base name and as .build-id trees, in order
+  std::vector<std::string> search;        // --search: directories tried by base name and as .build-id trees, in order
 };
 
 class CoreTarget final : public Target {

@@ -163,20 +163,20 @@ bool all_zero(std::span<const char> page) {
   return page.empty() || (page[0] == 0 && std::memcmp(page.data(), page.data() + 1, page.size() - 1) == 0);
 }
 
-std::string temporary_folder() {
-  const char* folder = std::getenv("TMPDIR");
-  return folder != nullptr && *folder != 0 ? folder : "/tmp";
+std::string temporary_directory() {
+  const char* directory = std::getenv("TMPDIR");
+  return directory != nullptr && *directory != 0 ? directory : "/tmp";
 }
 
 // A file with holes that grows at its end.
 class SparseFile {
  public:
-  static Result<SparseFile> create(const std::string& folder, const std::string& subject) {
+  static Result<SparseFile> create(const std::string& directory, const std::string& subject) {
     SparseFile made;
-    made.folder_ = folder;
-    int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    made.directory_ = directory;
+    int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {   // overlayfs and NFS know no O_TMPFILE
-      std::string name = folder + "/rankstacks-core-XXXXXX";
+      std::string name = directory + "/rankstacks-core-XXXXXX";
       fd = mkostemp(name.data(), O_CLOEXEC);
       if (fd >= 0) ::unlink(name.c_str());
     }
@@ -184,8 +184,8 @@ class SparseFile {
     if (fd < 0 || fstatvfs(fd, &space) != 0) {
       const int why = errno;
       if (fd >= 0) ::close(fd);
-      return fail({.code = ErrorCode::kUnreadable, .subject = subject, .what = "cannot make a file in " + folder + " to unpack it to", .os_errno = why,
-                   .hint = "set TMPDIR to a folder that can be written, or unpack it yourself"});
+      return fail({.code = ErrorCode::kUnreadable, .subject = subject, .what = "cannot make a file in " + directory + " to unpack it to", .os_errno = why,
+                   .hint = "set TMPDIR to a directory that can be written, or unpack it yourself"});
     }
     made.file_ = FileDescriptor(fd);
     const auto free = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;
@@ -224,8 +224,8 @@ class SparseFile {
   std::optional<Error> write(std::span<const char> bytes, std::uint64_t at, const std::string& subject) {
     const auto no_room = [&](int os_errno) {
       return Error{.code = ErrorCode::kLimit, .subject = subject,
-                   .what = fmt::format("no room in {}: unpacking stopped after {} MiB", folder_, at >> 20), .os_errno = os_errno,
-                   .hint = "set TMPDIR to a folder on a larger disk"};
+                   .what = fmt::format("no room in {}: unpacking stopped after {} MiB", directory_, at >> 20), .os_errno = os_errno,
+                   .hint = "set TMPDIR to a directory on a larger disk"};
     };
     if (bytes.size() > budget_) return no_room(0);
     budget_ -= bytes.size();
@@ -240,7 +240,7 @@ class SparseFile {
   }
 
   FileDescriptor file_;
-  std::string folder_;
+  std::string directory_;
   std::uint64_t size_ = 0;
   std::uint64_t budget_ = 0;
 };
@@ -268,7 +268,7 @@ Compression compression_of(std::string_view first_bytes) {
 }
 
 Result<Unpacked> unpack(int compressed, Compression compression, const std::string& subject, FirstBytesCheck refuse, const Deadline& deadline) {
-  auto file = SparseFile::create(temporary_folder(), subject);
+  auto file = SparseFile::create(temporary_directory(), subject);
   if (!file) return fail(file.error());
   const auto decoder = make_decoder(compression);
   const std::string kind(name_of(compression));

@@ -28,7 +28,7 @@ struct Unpacked {
   std::optional<Error> damage;       // the stream broke off: what was there before it is in the file
 };
 
-// Bounds: the free space of the temporary folder less a twentieth, for what is not zero; 1 TiB for the size with holes.
+// Bounds: the free space of the temporary directory less a twentieth, for what is not zero; 1 TiB for the size with holes.
 // `refuse` sees the first bytes that come out (64, or all there are) and may end it there with an error.
 // At the deadline it ends as if the stream had broken off there.
 // Errors: the temporary file cannot be made, or nothing at all comes out.

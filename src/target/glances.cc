@@ -18,7 +18,7 @@ constexpr std::size_t kRedZone = 128;         // System V ABI: below rsp, a leaf
 constexpr std::size_t kMaxStack = 32u << 10;
 
 // How long a glance may take: it has microseconds of work.
-constexpr std::chrono::milliseconds kReturnPatience{250};
+constexpr std::chrono::milliseconds kReturnTimeout{250};
 
 std::size_t copy(Pid pid, Address from, std::span<std::byte> into, LeavableThread& reader) {
   iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(from), into.size()};
@@ -84,7 +84,7 @@ void Glances::glance_until(std::chrono::steady_clock::time_point when) {
       std::this_thread::sleep_until(std::min(when, std::chrono::steady_clock::now() + kPause));
     }
   });
-  while (!has_stuck_ && !reader.wait_until(std::max(when, std::chrono::steady_clock::now()) + kReturnPatience)) has_stuck_ = reader.leave_behind();
+  while (!has_stuck_ && !reader.wait_until(std::max(when, std::chrono::steady_clock::now()) + kReturnTimeout)) has_stuck_ = reader.leave_behind();
 }
 
 std::vector<Glance> Glances::of(Pid pid, std::size_t n) const {

@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t kMaxOfProcess = 1u << 16;   // descriptors; ranks have hundreds
 
-struct CloseFolder {
-  void operator()(DIR* folder) const { ::closedir(folder); }
+struct CloseDirectory {
+  void operator()(DIR* directory) const { ::closedir(directory); }
 };
 
 }  // namespace
@@ -90,14 +90,14 @@ void Holders::look_through(Pid pid, Budget& budget) {
     budget.over = true;
     return;
   }
-  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
-  if (!folder) {
+  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(fmt::format("/proc/{}/fd", pid).c_str()));
+  if (!directory) {
     if (errno == EACCES || errno == EPERM) refused_.insert(pid);
     return;
   }
   std::array<char, 4096> text;
   std::size_t seen = 0;
-  while (const dirent* entry = ::readdir(folder.get())) {
+  while (const dirent* entry = ::readdir(directory.get())) {
     int fd = -1;
     const char* const end = entry->d_name + std::strlen(entry->d_name);
     if (const auto [stop, error] = std::from_chars(entry->d_name, end, fd); error != std::errc() || stop != end) continue;
@@ -107,7 +107,7 @@ void Holders::look_through(Pid pid, Budget& budget) {
       return;
     }
     --budget.descriptors;
-    const ssize_t size = ::readlinkat(::dirfd(folder.get()), entry->d_name, text.data(), text.size());
+    const ssize_t size = ::readlinkat(::dirfd(directory.get()), entry->d_name, text.data(), text.size());
     if (size < 0 && errno == EACCES) {
       refused_.insert(pid);   // it has become another user's program
       return;

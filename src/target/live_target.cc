@@ -58,7 +58,7 @@ std::vector<std::byte> warm_heap() {
 constexpr int kUninterruptibleLooks = 5;   // a millisecond apart
 
 // How long a reader has, once nothing more is read, to notice that: the kernel copies 4 MiB within milliseconds.
-constexpr std::chrono::milliseconds kReturnPatience{250};
+constexpr std::chrono::milliseconds kReturnTimeout{250};
 
 // Whether the process runs a 32-bit program, by the vector that the kernel gave to it: the size of a program header. The kernel has a copy of its own, so
 // neither the file nor the process's memory is touched. False where it cannot be read.
@@ -585,7 +585,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   const auto after = proc::stat_of(pid_, memory_tid_);
   stopped_ms_ = stopped->resume();
   // Without memory to read it comes to its end, unless the kernel does not come back from a read.
-  while (!in_time && !does_not_answer_ && !reader.wait_until(std::chrono::steady_clock::now() + kReturnPatience)) does_not_answer_ = reader.leave_behind();
+  while (!in_time && !does_not_answer_ && !reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout)) does_not_answer_ = reader.leave_behind();
   if (does_not_answer_) memory_.abandon_read();
   memory_.close();
   stands_still_.reset();
@@ -605,7 +605,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
     memory_.open(0, &again);
     again.start(while_stopped);
     bool done = again.wait_until(std::chrono::steady_clock::now() + limits.longest);
-    while (!done && !again.leave_behind()) done = again.wait_until(std::chrono::steady_clock::now() + kReturnPatience);
+    while (!done && !again.leave_behind()) done = again.wait_until(std::chrono::steady_clock::now() + kReturnTimeout);
     memory_.close();
   }
   return {};

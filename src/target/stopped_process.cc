@@ -25,15 +25,15 @@ using Clock = std::chrono::steady_clock;
 
 // A running or interruptibly sleeping thread stops within microseconds; one that needs longer is in the kernel, and the others must not
 // wait for it.
-constexpr auto kStopPatience = std::chrono::milliseconds(500);
-constexpr auto kUninterruptiblePatience = std::chrono::milliseconds(20);
+constexpr auto kStopTimeout = std::chrono::milliseconds(500);
+constexpr auto kUninterruptibleTimeout = std::chrono::milliseconds(20);
 constexpr auto kLatePause = std::chrono::milliseconds(5);
 // Threads that are born while we stop their siblings: a handful of rounds is what fork bombs need; real programs need two. Nor does it take longer
 // than a second from the first seizure on, whatever the process does meanwhile; thousands of threads need a tenth of it.
 constexpr int kMaxRounds = 64;
 constexpr std::chrono::seconds kLongestStopping{1};
 // How long another tracer is waited for: another run of this tool is through in a tenth of that.
-constexpr auto kTracerPatience = std::chrono::milliseconds(200);
+constexpr auto kTracerTimeout = std::chrono::milliseconds(200);
 constexpr int kUnexplainedRefusals = 8;
 
 constexpr const char* kEnded = "it ended";
@@ -86,7 +86,7 @@ void StoppedProcess::seize(Tid tid) {
     // A look like this one lets go within milliseconds. All begin with the main thread and end with it: who holds it has the others to himself.
     // A refusal without a tracer may be one that let go between the refusal and this question.
     if (!tracer) ++unexplained;
-    if (tid != pid_ || unexplained > kUnexplainedRefusals || Clock::now() - start > kTracerPatience) break;
+    if (tid != pid_ || unexplained > kUnexplainedRefusals || Clock::now() - start > kTracerTimeout) break;
     if (tracer) pause_for(std::chrono::milliseconds(1));
   }
   // A thread that is ending, or a zombie already, is refused as well (Linux kernel/ptrace.c, ptrace_attach: exit_state).
@@ -146,10 +146,10 @@ void StoppedProcess::await_stops() {
     idle = waiting_.size() <= before / 2 ? 0 : idle + 1;
     if (idle > 0) pause_for(std::chrono::microseconds(std::min(10 * idle, 100)));
     const auto waited = Clock::now() - start;
-    if (waited <= kUninterruptiblePatience) continue;
+    if (waited <= kUninterruptibleTimeout) continue;
     std::erase_if(waiting_, [&](std::size_t i) {
       const auto stat = proc::stat_of(pid_, threads_[i].tid);
-      if (stat && stat->state != 'D' && waited < kStopPatience) return false;
+      if (stat && stat->state != 'D' && waited < kStopTimeout) return false;
       if (stat && stat->state == 't' && look_at(threads_[i])) return true;   // it has stopped since
       threads_[i].problem = kEnded;
       if (stat) {

@@ -38,7 +38,7 @@ class StoppedProcess {
     bool stopped = false;
     int pending_signal = 0;   // to be delivered at the detach
     std::string problem;      // why it is not stopped
-    std::optional<char> late; // seized and interrupted, and not stopped when the patience was over: its state in /proc then
+    std::optional<char> late; // seized and interrupted, and not stopped when the timeout was over: its state in /proc then
   };
 
   // Stops every thread, those that appear meanwhile included. `start_ticks`: when the process that is meant was started (proc::Stat); a pid

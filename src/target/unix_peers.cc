@@ -59,8 +59,8 @@ std::optional<std::uint32_t> UnixPeers::peer_of(std::uint64_t inode) {
   if (inode == 0 || inode > UINT32_MAX) return std::nullopt;
   if (!std::exchange(tried_, true)) {
     socket_ = FileDescriptor(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
-    const timeval patience{.tv_sec = 0, .tv_usec = 100'000};
-    if (socket_.is_open()) ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const timeval timeout{.tv_sec = 0, .tv_usec = 100'000};
+    if (socket_.is_open()) ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   }
   if (!socket_.is_open()) return std::nullopt;
   const auto request = unix_diag_request(static_cast<std::uint32_t>(inode));

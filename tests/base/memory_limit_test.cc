@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fstream>
 
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 
 using namespace rankstacks;
 
@@ -20,13 +20,13 @@ TEST_CASE("sizes as people write them") {
 }
 
 TEST_CASE("the least limit of all control groups that a process is in") {
-  const testing::TemporaryFolder folder;
+  const testing::TemporaryDirectory directory;
   const auto put = [&](const std::string& path, const std::string& text) {
-    const std::filesystem::path file = std::filesystem::path(folder.path()) / path;
+    const std::filesystem::path file = std::filesystem::path(directory.path()) / path;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   };
-  const std::string point = folder.path();
+  const std::string point = directory.path();
   const std::string v2 = fmt::format("30 20 0:26 / {} rw,nosuid shared:4 - cgroup2 cgroup2 rw\n", point);
   const std::string v1 = fmt::format("30 20 0:26 /docker/abc {} rw - cgroup cgroup rw,memory\n", point);
   CHECK_FALSE(control_group_limit("0::/a/b\n", v2));
@@ -36,7 +36,7 @@ TEST_CASE("the least limit of all control groups that a process is in") {
   CHECK(control_group_limit("0::/a/b\n", v2) == 1000000u);
   CHECK_FALSE(control_group_limit("0::/other\n", v2));
   CHECK_FALSE(control_group_limit("3:cpu:/a/b\n", v2));
-  // In a container: the group's own folder is mounted, and the path is told from outside.
+  // In a container: the group's own directory is mounted, and the path is told from outside.
   put("memory.limit_in_bytes", "2000000\n");
   CHECK(control_group_limit("5:cpu,memory:/docker/abc\n", v1) == 2000000u);
   CHECK(control_group_limit("5:memory:/../elsewhere\n", v1) == 2000000u);

@@ -12,7 +12,7 @@
 
 #include "base/regular_file.h"
 #include "base/workers.h"
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 
 namespace rankstacks {
 namespace {
@@ -42,11 +42,11 @@ std::string refused_as(const std::string& path) {
 }  // namespace
 
 TEST_CASE("a regular file is opened for reading, through links too") {
-  const testing::TemporaryFolder folder;
-  testing::write_file(folder / "file", "text");
-  REQUIRE(symlink("file", (folder / "link").c_str()) == 0);
+  const testing::TemporaryDirectory directory;
+  testing::write_file(directory / "file", "text");
+  REQUIRE(symlink("file", (directory / "link").c_str()) == 0);
   for (const char* name : {"file", "link"}) {
-    const auto file = open_regular_file(folder / name);
+    const auto file = open_regular_file(directory / name);
     REQUIRE(file);
     CHECK(file->status.st_size == 4);
     char text[5] = "";
@@ -64,21 +64,21 @@ TEST_CASE("a regular file is opened for reading, through links too") {
 }
 
 TEST_CASE("nothing else is opened, nor what the kernel makes up") {
-  const testing::TemporaryFolder folder;
-  const std::string fifo = folder / "fifo", socket_path = folder / "socket";
+  const testing::TemporaryDirectory directory;
+  const std::string fifo = directory / "fifo", socket_path = directory / "socket";
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
   const FileDescriptor listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   socket_path.copy(address.sun_path, sizeof address.sun_path - 1);
   REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-  REQUIRE(symlink("/proc/sys/kernel/ostype", (folder / "to-proc").c_str()) == 0);
+  REQUIRE(symlink("/proc/sys/kernel/ostype", (directory / "to-proc").c_str()) == 0);
   struct Case {
     std::string path, kind;
   };
-  for (const Case& c : {Case{fifo, "a pipe"}, Case{socket_path, "a socket"}, Case{folder.path(), "a folder"},
+  for (const Case& c : {Case{fifo, "a pipe"}, Case{socket_path, "a socket"}, Case{directory.path(), "a directory"},
                         Case{"/dev/null", "a device"}, Case{"/proc/version", "a file of procfs"},
-                        Case{"/proc/self/mem", "a file of procfs"}, Case{folder / "to-proc", "a file of procfs"},
+                        Case{"/proc/self/mem", "a file of procfs"}, Case{directory / "to-proc", "a file of procfs"},
                         Case{"/sys/kernel/uevent_seqnum", "a file of sysfs"}}) {
     CAPTURE(c.path);
     if (access(c.path.c_str(), F_OK) != 0) {
@@ -94,18 +94,18 @@ TEST_CASE("nothing else is opened, nor what the kernel makes up") {
 }
 
 TEST_CASE("a name that leads nowhere, and a lease that is not waited for") {
-  const testing::TemporaryFolder folder;
-  CHECK(refused_as(folder / "gone") == "errno " + std::to_string(ENOENT));
-  testing::write_file(folder / "file", "text");
-  CHECK(refused_as(folder / "file/below") == "errno " + std::to_string(ENOTDIR));
-  const FileDescriptor holder(open((folder / "file").c_str(), O_RDWR | O_CLOEXEC));
+  const testing::TemporaryDirectory directory;
+  CHECK(refused_as(directory / "gone") == "errno " + std::to_string(ENOENT));
+  testing::write_file(directory / "file", "text");
+  CHECK(refused_as(directory / "file/below") == "errno " + std::to_string(ENOTDIR));
+  const FileDescriptor holder(open((directory / "file").c_str(), O_RDWR | O_CLOEXEC));
   if (fcntl(holder.get(), F_SETLEASE, F_WRLCK) != 0) {
     WARN("no lease to be had here: errno " << errno);
     return;
   }
   // The kernel asks the holder by SIGIO, which would end this process.
   const auto before = signal(SIGIO, SIG_IGN);
-  CHECK(refused_as(folder / "file") == "errno " + std::to_string(EWOULDBLOCK));
+  CHECK(refused_as(directory / "file") == "errno " + std::to_string(EWOULDBLOCK));
   fcntl(holder.get(), F_SETLEASE, F_UNLCK);
   signal(SIGIO, before);
 }

@@ -5,7 +5,7 @@
 
 #include "capture/capture_job.h"
 #include "gpu/gpu_core_writer.h"
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 
 namespace rankstacks {
 namespace {
@@ -79,17 +79,17 @@ TEST_CASE("a GPU core that names a rank, or a thread that owns a context") {
 }
 
 TEST_CASE("GPU cores alone: ranks without threads, in order, with the time the core says") {
-  const TemporaryFolder folder;
+  const TemporaryDirectory directory;
   GpuCoreWriter core = spin_core();
   core.written = 1795297016;
   core.devices.insert(core.devices.begin(), core.devices[0]);
   core.devices[0].slot = 9;
-  write_file(folder / "gpucore.rank1.20", core.write());
-  write_file(folder / "core_1795297016_node-a_10.nvcudmp", spin_core().write());
+  write_file(directory / "gpucore.rank1.20", core.write());
+  write_file(directory / "core_1795297016_node-a_10.nvcudmp", spin_core().write());
   Bytes cut = spin_core().write();
   cut.resize(200);
-  write_file(folder / "gpucore.rank0.30", cut);
-  const JobSnapshot job = capture_cores({folder / "gpucore.rank1.20", folder / "core_1795297016_node-a_10.nvcudmp", folder / "gpucore.rank0.30"}, {}, {});
+  write_file(directory / "gpucore.rank0.30", cut);
+  const JobSnapshot job = capture_cores({directory / "gpucore.rank1.20", directory / "core_1795297016_node-a_10.nvcudmp", directory / "gpucore.rank0.30"}, {}, {});
   REQUIRE(job.ranks.size() == 3);
   const RankSnapshot& broken = job.ranks[0];
   CHECK(broken.rank == 0);
@@ -104,13 +104,13 @@ TEST_CASE("GPU cores alone: ranks without threads, in order, with the time the c
   CHECK(first.status == Status::kComplete);
   CHECK(first.problems.empty());
   CHECK(first.threads.empty());
-  CHECK(first.path == folder / "gpucore.rank1.20");
+  CHECK(first.path == directory / "gpucore.rank1.20");
   REQUIRE(first.gpus.size() == 2);
   CHECK(first.gpus[0].pci == "0000:00:06.0");
   CHECK(first.gpus[1].pci == "0000:00:09.0");
   REQUIRE(first.gpus[0].execution);
   CHECK(first.gpus[0].execution->source == GpuSource::kCore);
-  CHECK(first.gpus[0].execution->path == folder / "gpucore.rank1.20");
+  CHECK(first.gpus[0].execution->path == directory / "gpucore.rank1.20");
   REQUIRE(first.gpus[0].execution->kernels.size() == 1);
   const GpuKernel& kernel = first.gpus[0].execution->kernels[0];
   CHECK(kernel.function == "spin(int*)");
@@ -125,8 +125,8 @@ TEST_CASE("GPU cores alone: ranks without threads, in order, with the time the c
 TEST_CASE("a damaged GPU core makes the rank that it is joined to partial, and names itself") {
   GpuCoreWriter writer = spin_core();
   writer.devices[0].status = 10;
-  const TemporaryFolder folder;
-  const std::string path = folder / "gpucore.20";
+  const TemporaryDirectory directory;
+  const std::string path = directory / "gpucore.20";
   write_file(path, writer.write());
   auto core = gpu::read_gpu_core(path);
   REQUIRE((core && *core));

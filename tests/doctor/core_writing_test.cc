@@ -14,35 +14,35 @@ TEST_CASE("core_pattern as a file") {
     s.files["/proc/sys/kernel/core_pattern"] = std::string(pattern) + "\n";
     return machine_line(s, "core-pattern");
   };
-  CHECK(with("core.%p") == "ok core-pattern: cores are files named core.%p in the process's working folder");
+  CHECK(with("core.%p") == "ok core-pattern: cores are files named core.%p in the process's working directory");
   CHECK(machine_line(s, "core-names") == "");
-  CHECK(with("core") == "ok core-pattern: cores are files named core in the process's working folder");
+  CHECK(with("core") == "ok core-pattern: cores are files named core in the process's working directory");
   CHECK(machine_line(s, "core-names") ==
-        "note core-names: the name has no %p: ranks that die in one folder write over each other's core -> sysctl "
+        "note core-names: the name has no %p: ranks that die in one directory write over each other's core -> sysctl "
         "kernel.core_pattern=core.%p");
   s.files["/proc/sys/kernel/core_uses_pid"] = "1\n";
   CHECK(machine_line(s, "core-names") == "");
-  s.folders["/cores"] = {};
+  s.directories["/cores"] = {};
   CHECK(with("/cores/%e.%p") == "ok core-pattern: cores are files named /cores/%e.%p");
   CHECK(with("/nowhere/%e.%p") ==
-        "problem core-pattern: cores are to be files named /nowhere/%e.%p, and the folder is not there -> mkdir -p /nowhere && chmod 1777 "
+        "problem core-pattern: cores are to be files named /nowhere/%e.%p, and the directory is not there -> mkdir -p /nowhere && chmod 1777 "
         "/nowhere" +
             kAside);
   // What stands there is another's word, and the line is there to be copied.
   CHECK(with("/my cores/$(id)/it's.%p") ==
-        "problem core-pattern: cores are to be files named /my cores/$(id)/it's.%p, and the folder is not there -> "
+        "problem core-pattern: cores are to be files named /my cores/$(id)/it's.%p, and the directory is not there -> "
         "mkdir -p '/my cores/$(id)' && chmod "
         "1777 '/my cores/$(id)'" +
             kAside);
   s.files["/proc/sys/kernel/core_uses_pid"] = "0\n";
-  CHECK(with("core; reboot") == "ok core-pattern: cores are files named core; reboot in the process's working folder");
+  CHECK(with("core; reboot") == "ok core-pattern: cores are files named core; reboot in the process's working directory");
   CHECK(machine_line(s, "core-names") ==
-        "note core-names: the name has no %p: ranks that die in one folder write over each other's core -> sysctl "
+        "note core-names: the name has no %p: ranks that die in one directory write over each other's core -> sysctl "
         "'kernel.core_pattern=core; reboot.%p'");
   s.files["/proc/sys/kernel/core_uses_pid"] = "1\n";
   CHECK(with("/cores/%h/%p") == "ok core-pattern: cores are files named /cores/%h/%p");
   CHECK(with("/dev/null") == "problem core-pattern: kernel.core_pattern is /dev/null: cores are thrown away" + kAside);
-  CHECK(with("") == "ok core-pattern: cores are files named  in the process's working folder");
+  CHECK(with("") == "ok core-pattern: cores are files named  in the process's working directory");
   s.files.erase("/proc/sys/kernel/core_uses_pid");
   CHECK(with("") == "problem core-pattern: kernel.core_pattern is empty: no core is written" + kAside);
   s.files.erase("/proc/sys/kernel/core_pattern");
@@ -67,7 +67,7 @@ TEST_CASE("core_pattern as a pipe or a socket") {
   CHECK(with(systemd) ==
         "problem core-pattern: systemd-coredump takes cores, and its Storage=none throws them away -> set Storage=external in "
         "/etc/systemd/coredump.conf");
-  s.folders["/etc/systemd/coredump.conf.d"] = {"50-keep.conf"};
+  s.directories["/etc/systemd/coredump.conf.d"] = {"50-keep.conf"};
   s.files["/etc/systemd/coredump.conf.d/50-keep.conf"] = "#Storage=none\nStorage=external\n";
   CHECK(with(systemd) == "ok core-pattern: systemd-coredump keeps cores: `coredumpctl dump PID -o core.PID` fetches one");
   CHECK(with("| /usr/bin/collector %p") == "note core-pattern: cores are piped to /usr/bin/collector: where it keeps them is up to it");
@@ -167,7 +167,7 @@ TEST_CASE("a process that is not dumpable leaves no core") {
   CHECK(process_line(s, 7, "dumpable") == "problem dumpable: " + why + "the kernel writes no core of it (fs.suid_dumpable is 0)" + mends);
   s.files["/proc/sys/fs/suid_dumpable"] = "2\n";
   CHECK(process_line(s, 7, "dumpable") == "problem dumpable: " + why + "the kernel writes no core of it (fs.suid_dumpable is 2)" + mends);
-  s.folders["/cores"] = {};
+  s.directories["/cores"] = {};
   s.files["/proc/sys/kernel/core_pattern"] = "/cores/%p\n";
   CHECK(process_line(s, 7, "dumpable") ==
         "note dumpable: " + why + "its core is written for root alone (fs.suid_dumpable is 2), or not at all after prctl");

@@ -7,7 +7,7 @@ namespace {
 // Two GPUs, a driver that lets a debugger in by a descriptor, all libraries.
 LiteralSystem with_gpus() {
   LiteralSystem s = LiteralSystem::sound();
-  s.folders["/dev"] = {"null", "nvidia1", "nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps", "nvidia-uvm-tools"};
+  s.directories["/dev"] = {"null", "nvidia1", "nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps", "nvidia-uvm-tools"};
   s.files["/sys/module/nvidia/version"] = "590.48.01\n";
   s.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  590.48.01  Release Build  (root@host)\nGCC version: 12\n";
   std::string& cache = s.files["/etc/ld.so.cache"];
@@ -36,7 +36,7 @@ std::vector<std::string> gpu_checks(const LiteralSystem& s) {
 LiteralSystem with_rank() {
   LiteralSystem s = with_gpus();
   s.add_process(7, "python3");
-  s.folders["/proc/7/task"] = {"7", "8"};
+  s.directories["/proc/7/task"] = {"7", "8"};
   s.files["/proc/7/task/8/status"] = LiteralSystem::status("cuda-EvtHandlr", 0, 0);
   s.files["/proc/7/environ"] = "RANK=0";
   s.processes[7].files.push_back(LiteralSystem::file("/usr/lib64/libcuda.so.1"));
@@ -91,7 +91,7 @@ TEST_CASE("device files that are not there, or not permitted") {
   CHECK(machine_line(s, "gpu").find("/dev/nvidia1: Operation not permitted -> docker run --gpus all") != std::string::npos);
 
   s = with_gpus();
-  s.folders["/dev"] = {"null"};
+  s.directories["/dev"] = {"null"};
   s.nvml = {};
   CHECK(gpu_checks(s) == std::vector<std::string>{"gpu", "gpu-driver"});
   CHECK(machine_line(s, "gpu").starts_with("note gpu: NVIDIA's driver is loaded, and there is no GPU in /dev: processes in here have none -> nvidia-smi"));
@@ -126,7 +126,7 @@ TEST_CASE("NVML, MIG and MPS") {
   s.nvml.devices[1].mig = true;
   CHECK(machine_line(s, "mig").starts_with("note mig: GPU 1: MIG is on: "));
   CHECK(machine_line(s, "mps").empty());
-  s.folders["/proc"] = {"1", "33", "self", "34"};
+  s.directories["/proc"] = {"1", "33", "self", "34"};
   s.files["/proc/1/comm"] = "init\n";
   s.files["/proc/33/comm"] = s.files["/proc/34/comm"] = "nvidia-cuda-mps\n";
   CHECK(machine_line(s, "mps") == "note mps: MPS runs here (pids 33-34): attach --gpu cannot look at its clients -> echo quit | nvidia-cuda-mps-control, then start the job again");
@@ -146,7 +146,7 @@ TEST_CASE("a process: whether it lets a debugger in") {
   CHECK(process_line(s, 7, "gpu") == "note gpu: CUDA runs in it; whether it lets a debugger in cannot be read: no right");
   s.processes[7].gpu.reset();
   CHECK(process_line(s, 7, "gpu").starts_with("note gpu: CUDA runs in it, and its libcuda has none of the debugger's names"));
-  s.folders["/proc/7/task"] = {"7"};
+  s.directories["/proc/7/task"] = {"7"};
   CHECK(process_line(s, 7, "gpu").starts_with("note gpu: it has libcuda loaded, and no thread cuda-EvtHandlr: "));
   CHECK(process_line(s, 7, "gpu-core").empty());
   s.processes[7].files.pop_back();
@@ -174,14 +174,14 @@ TEST_CASE("a process: the GPU core that an exception would leave") {
         off + "; CUDA_ENABLE_USER_TRIGGERED_COREDUMP is: a core asked for through its pipe ends the process" + start);
   const std::string on = std::string("CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1") + '\0';
   const std::string leaves = "an exception on its GPU leaves a GPU core: ", large = "all memory of the GPU goes into it: minutes, and up to its size on the disk";
-  CHECK(with(on) == "note gpu-core: " + leaves + "core_TIME_HOST_PID.nvcudmp in its working folder; " + large + " -> " + small);
-  CHECK(with(on + "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1") == "ok gpu-core: " + leaves + "core_TIME_HOST_PID.nvcudmp in its working folder");
+  CHECK(with(on) == "note gpu-core: " + leaves + "core_TIME_HOST_PID.nvcudmp in its working directory; " + large + " -> " + small);
+  CHECK(with(on + "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1") == "ok gpu-core: " + leaves + "core_TIME_HOST_PID.nvcudmp in its working directory");
   CHECK(with(on + "CUDA_COREDUMP_FILE=/x/gpu.%p" + '\0' + small) == "ok gpu-core: " + leaves + "/x/gpu.%p");
-  CHECK(with(on + "CUDA_COREDUMP_FILE=/x/gpu") == "note gpu-core: " + leaves + "/x/gpu; the name has no %p: ranks in one folder write over each other's; " + large +
+  CHECK(with(on + "CUDA_COREDUMP_FILE=/x/gpu") == "note gpu-core: " + leaves + "/x/gpu; the name has no %p: ranks in one directory write over each other's; " + large +
                                                        " -> CUDA_COREDUMP_FILE=/x/gpu.%h.%p -> " + small);
   CHECK(with(on + "CUDA_COREDUMP_FILE=/x/a b`id`\x1b" + '\0' + small) ==
         "note gpu-core: " + leaves +
-            "/x/a b`id`\x1b; the name has no %p: ranks in one folder write over each other's"
+            "/x/a b`id`\x1b; the name has no %p: ranks in one directory write over each other's"
             " -> CUDA_COREDUMP_FILE=$'/x/a b`id`\\033.%h.%p'");
   s.files.erase("/proc/7/environ");
   CHECK(process_line(s, 7, "gpu-core") == "note gpu-core: its environment cannot be read: No such file or directory");

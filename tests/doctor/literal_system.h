@@ -16,7 +16,7 @@ class LiteralSystem : public System {
  public:
   std::map<std::string, std::string> files;
   std::map<std::string, std::string> links;
-  std::map<std::string, std::vector<std::string>> folders;
+  std::map<std::string, std::vector<std::string>> directories;
   std::set<std::string> present;                     // paths that exist, beside the above
   std::map<std::string, unsigned> owners;
   std::map<std::string, std::string> variables;
@@ -38,10 +38,10 @@ class LiteralSystem : public System {
                  .os_errno = error == read_file_errors.end() ? ENOENT : error->second});
   }
   std::optional<std::string> read_link(const std::string& path) const override { return find(links, path); }
-  std::vector<std::string> list(const std::string& folder) const override {
-    return find(folders, folder).value_or(std::vector<std::string>{});
+  std::vector<std::string> list(const std::string& directory) const override {
+    return find(directories, directory).value_or(std::vector<std::string>{});
   }
-  bool exists(const std::string& path) const override { return present.contains(path) || files.contains(path) || folders.contains(path); }
+  bool exists(const std::string& path) const override { return present.contains(path) || files.contains(path) || directories.contains(path); }
   std::optional<unsigned> owner(const std::string& path) const override { return find(owners, path); }
   std::optional<std::string> variable(const std::string& name) const override { return find(variables, name); }
   int try_open(const std::string& path) const override { return find(open_errors, path).value_or(0); }
@@ -85,16 +85,16 @@ class LiteralSystem : public System {
 
   // A process of one thread that can be looked at.
   void add_process(Pid pid, const std::string& name, unsigned uid = 0, const std::string& more = "") {
-    const std::string folder = fmt::format("/proc/{}/", pid);
-    files[folder + "stat"] = fmt::format("{} ({}) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0\n", pid, name);
-    files[folder + "status"] = status(name, uid, 0) + more;
-    files[folder + fmt::format("task/{}/status", pid)] = status(name, uid, 0) + more;
-    folders[folder + "task"] = {std::to_string(pid)};
-    files[folder + "maps"] = "1000-2000 r--p 00000000 08:01 77 /usr/bin/python3\n";
-    files[folder + "limits"] = limits("unlimited", "unlimited");
-    files[folder + "coredump_filter"] = "00000033\n";
-    owners[folder + "status"] = uid;
-    for (const char* kind : {"user", "pid", "mnt"}) links[folder + "ns/" + kind] = links[std::string("/proc/self/ns/") + kind];
+    const std::string directory = fmt::format("/proc/{}/", pid);
+    files[directory + "stat"] = fmt::format("{} ({}) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0\n", pid, name);
+    files[directory + "status"] = status(name, uid, 0) + more;
+    files[directory + fmt::format("task/{}/status", pid)] = status(name, uid, 0) + more;
+    directories[directory + "task"] = {std::to_string(pid)};
+    files[directory + "maps"] = "1000-2000 r--p 00000000 08:01 77 /usr/bin/python3\n";
+    files[directory + "limits"] = limits("unlimited", "unlimited");
+    files[directory + "coredump_filter"] = "00000033\n";
+    owners[directory + "status"] = uid;
+    for (const char* kind : {"user", "pid", "mnt"}) links[directory + "ns/" + kind] = links[std::string("/proc/self/ns/") + kind];
     processes[pid] = {.pid = pid, .executable = "/usr/bin/python3", .files = {file("/usr/bin/python3")}};
     processes[pid].files[0].main_program = true;
   }

@@ -160,7 +160,7 @@ TEST_CASE("namespaces of its own") {
         " -> for other processes: run rankstacks outside of it, as root");
   CHECK(machine_line(s, "capabilities") == "ok capabilities: CAP_SYS_PTRACE, in this user namespace: its processes of every user");
   s.links["/proc/self/ns/pid"] = "pid:[4026532300]";
-  s.folders["/proc"] = {"1", "17", "self", "sys"};
+  s.directories["/proc"] = {"1", "17", "self", "sys"};
   CHECK(machine_line(s, "pid-namespace") ==
         "note pid-namespace: pid:[4026532300], one of its own: its 2 processes can be named, by the numbers they have in it"
         " -> for the machine's: docker run --pid=host ..., podman run --pid=host ..., Kubernetes: hostPID: true in the pod's spec"

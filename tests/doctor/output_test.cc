@@ -9,7 +9,7 @@ namespace {
 Examination small() {
   Section machine;
   machine.findings = {ok("ptrace", Area::kAttach, "tried on a process of its own: it can be seized"),
-                      note("core-names", Area::kCores, "the name has no %p: ranks that die in one folder write over each other's core",
+                      note("core-names", Area::kCores, "the name has no %p: ranks that die in one directory write over each other's core",
                            {"sysctl kernel.core_pattern=core.%p"})};
   Section one{.pid = 101, .name = "python3\x1b[31m"};
   one.findings = {problem("core-limit", Area::kCores, "its limit is 0: it would leave no core", {"prlimit --pid {PID} --core=unlimited"})};
@@ -22,7 +22,7 @@ TEST_CASE("the text: findings in columns, each mend on a line to copy, names of 
   CHECK(text_of(small(), {.width = 70}) == R"(This machine
   ok       ptrace      tried on a process of its own: it can be seized
   note     core-names  the name has no %p: ranks that die in one
-                       folder write over each other's core
+                       directory write over each other's core
                        -> sysctl kernel.core_pattern=core.%p
 
 Process 101 (python3\x1b[31m)

@@ -78,7 +78,7 @@ TEST_CASE("a thread, or the tool itself: no process to look at") {
 TEST_CASE("threads that wait, are stopped, or have ended") {
   LiteralSystem s = LiteralSystem::sound();
   s.add_process(7, "python3");
-  s.folders["/proc/7/task"] = {"7", "8", "9"};
+  s.directories["/proc/7/task"] = {"7", "8", "9"};
   s.files["/proc/7/task/8/status"] = s.files["/proc/7/task/9/status"] = LiteralSystem::status("python3", 0, 0);
   CHECK(process_line(s, 7, "threads") == "ok threads: 3 threads");
   LiteralSystem::replace(s.files["/proc/7/task/7/status"], "State:\tS", "State:\tZ");

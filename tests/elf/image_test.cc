@@ -23,14 +23,14 @@ namespace fs = std::filesystem;
 using elf::Image;
 using testing::TinyElf;
 
-struct Folder {
+struct Directory {
   fs::path path;
-  Folder() {
+  Directory() {
     std::string name = (fs::temp_directory_path() / "rankstacks-elf-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);
     path = name;
   }
-  ~Folder() { fs::remove_all(path); }
+  ~Directory() { fs::remove_all(path); }
 };
 
 std::vector<std::byte> slurp(const std::string& path) {
@@ -240,27 +240,27 @@ TEST_CASE("a build-id is found by PT_NOTE where there are no sections") {
 }
 
 TEST_CASE("only regular files are opened, and none blocks") {
-  const Folder folder;
-  const std::string fifo = (folder.path / "fifo").string();
+  const Directory directory;
+  const std::string fifo = (directory.path / "fifo").string();
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
   CHECK(Image::open(fifo, "lib.so").error().message() == "lib.so: a pipe, not a regular file");
   CHECK(Image::open("/dev/zero", "lib.so").error().message() == "lib.so: a device, not a regular file");
-  CHECK(Image::open(folder.path.string(), "lib.so").error().message() == "lib.so: a folder, not a regular file");
+  CHECK(Image::open(directory.path.string(), "lib.so").error().message() == "lib.so: a directory, not a regular file");
   CHECK(Image::open("/proc/self/maps", "lib.so").error().message() == "lib.so: a file of procfs, not a regular file");
-  auto missing = Image::open((folder.path / "none").string(), "lib.so");
+  auto missing = Image::open((directory.path / "none").string(), "lib.so");
   REQUIRE_FALSE(missing);
   CHECK(missing.error().message() == "lib.so: cannot open: No such file or directory");
   CHECK(missing.error().code == ErrorCode::kNotFound);
-  const std::string empty = (folder.path / "empty").string();
+  const std::string empty = (directory.path / "empty").string();
   std::ofstream(empty).close();
   CHECK(Image::open(empty, "lib.so").error().message() == "lib.so: no ELF header: 0 bytes in all");
 }
 
 TEST_CASE("the cache opens a file once, by whatever path and from whatever thread") {
-  const Folder folder;
-  const std::string original = (folder.path / "lib.so").string();
-  const std::string link = (folder.path / "hard").string();
-  const std::string copy = (folder.path / "copy.so").string();
+  const Directory directory;
+  const std::string original = (directory.path / "lib.so").string();
+  const std::string link = (directory.path / "hard").string();
+  const std::string copy = (directory.path / "copy.so").string();
   fs::copy_file(loaded_at(reinterpret_cast<void*>(&gnu_get_libc_version)).path, original);
   fs::create_hard_link(original, link);
   fs::copy_file(original, copy);
@@ -283,7 +283,7 @@ TEST_CASE("the cache opens a file once, by whatever path and from whatever threa
   CHECK(*cache.open(original, "lib.so") != images[0]);
   CHECK(cache.open("/nowhere/a.so", "first").error().message() == "first: cannot open: No such file or directory");
   CHECK(cache.open("/nowhere/a.so", "second").error().message() == "second: cannot open: No such file or directory");
-  const std::string text = (folder.path / "text").string();
+  const std::string text = (directory.path / "text").string();
   std::ofstream(text) << "no library, but longer than an ident";
   CHECK(cache.open(text, "first").error().message() == "first: not an ELF file");
   CHECK(cache.open(text, "second").error().message() == "second: not an ELF file");

@@ -6,7 +6,7 @@
 #include "gpu/core_file.h"
 #include "gpu/summarize.h"
 #include "gpu_core_writer.h"
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 
 namespace rankstacks::gpu {
 namespace {
@@ -19,17 +19,17 @@ class Reader {
     write_file(path(), bytes);
     return read_gpu_core(path());
   }
-  std::string path() const { return folder_ / "gpucore.bad"; }
-  const TemporaryFolder& folder() const { return folder_; }
+  std::string path() const { return directory_ / "gpucore.bad"; }
+  const TemporaryDirectory& directory() const { return directory_; }
 
-  // The whole error, without the folder.
+  // The whole error, without the directory.
   std::string error(std::span<const std::byte> bytes) {
     const auto core = read(bytes);
     if (!core) return "not a GPU's";
     if (*core) return "read";
     std::string text = core->error().message();
     CHECK(!core->error().hint.empty());
-    if (text.starts_with(folder_.path() + "/")) text.erase(0, folder_.path().size() + 1);
+    if (text.starts_with(directory_.path() + "/")) text.erase(0, directory_.path().size() + 1);
     return text;
   }
   // The first problem of a core that is read all the same.
@@ -42,7 +42,7 @@ class Reader {
   }
 
  private:
-  TemporaryFolder folder_;
+  TemporaryDirectory directory_;
 };
 
 std::size_t number_of(const std::vector<CubinSection>& sections, std::string_view name) {
@@ -158,8 +158,8 @@ TEST_CASE("files that are none of a GPU's are left to others") {
   GpuCoreWriter writer = spin_core();
   writer.change_header = [](Elf64_Ehdr& h) { h.e_machine = EM_X86_64; };
   CHECK(reader.error(writer.write()) == "not a GPU's");
-  CHECK_FALSE(read_gpu_core(reader.folder() / "missing"));
-  CHECK_FALSE(read_gpu_core(reader.folder().path()));
+  CHECK_FALSE(read_gpu_core(reader.directory() / "missing"));
+  CHECK_FALSE(read_gpu_core(reader.directory().path()));
 }
 
 TEST_CASE("GPU files of which nothing can be read") {

@@ -8,28 +8,28 @@
 
 #include "gpu/loader_cache.h"
 #include "gpu/machine_library.h"
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 #include "target/proc.h"
 
 namespace rankstacks::gpu {
 namespace {
 
-using testing::TemporaryFolder;
+using testing::TemporaryDirectory;
 
 // A directory of root's in one that everybody may write: what lies in it is told by itself alone.
 struct Place {
   Place() {
-    std::filesystem::create_directory(folder / "lib");
-    chmod((folder / "lib").c_str(), 0755);
+    std::filesystem::create_directory(directory / "lib");
+    chmod((directory / "lib").c_str(), 0755);
     testing::write_file(library, std::string_view("a library"));
     chmod(library.c_str(), 0644);
   }
   std::string refused() const {
-    const auto opened = open_machine_library(library, folder.path());
+    const auto opened = open_machine_library(library, directory.path());
     return opened ? "" : opened.error().message();
   }
-  TemporaryFolder folder;
-  std::string library = folder / "lib/libx.so.1";
+  TemporaryDirectory directory;
+  std::string library = directory / "lib/libx.so.1";
 };
 
 std::string word(std::uint32_t value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); }
@@ -94,20 +94,20 @@ TEST_CASE("what somebody else could have written is not the machine's") {
     CHECK(place.refused() == place.library + ": is not loaded: it may be written by everybody");
   }
   SECTION("a directory that everybody may write, sticky or not") {
-    chmod((place.folder / "lib").c_str(), 01777);
-    CHECK(place.refused() == fmt::format("{0}: is not loaded: its directory {1}/lib may be written by everybody", place.library, place.folder.path()));
+    chmod((place.directory / "lib").c_str(), 01777);
+    CHECK(place.refused() == fmt::format("{0}: is not loaded: its directory {1}/lib may be written by everybody", place.library, place.directory.path()));
   }
   SECTION("a directory of another owner") {
-    REQUIRE(chown((place.folder / "lib").c_str(), 1000, 1000) == 0);
-    CHECK(place.refused() == fmt::format("{0}: is not loaded: its directory {1}/lib belongs to uid 1000", place.library, place.folder.path()));
+    REQUIRE(chown((place.directory / "lib").c_str(), 1000, 1000) == 0);
+    CHECK(place.refused() == fmt::format("{0}: is not loaded: its directory {1}/lib belongs to uid 1000", place.library, place.directory.path()));
   }
   SECTION("a link in a directory of root's that leads to such a one") {
-    std::filesystem::create_directory(place.folder / "safe");
-    chmod((place.folder / "safe").c_str(), 0755);
-    std::filesystem::create_symlink(place.library, place.folder / "safe/libx.so.1");
-    CHECK(open_machine_library(place.folder / "safe/libx.so.1", place.folder.path()));
-    chmod((place.folder / "lib").c_str(), 0777);
-    const auto linked = open_machine_library(place.folder / "safe/libx.so.1", place.folder.path());
+    std::filesystem::create_directory(place.directory / "safe");
+    chmod((place.directory / "safe").c_str(), 0755);
+    std::filesystem::create_symlink(place.library, place.directory / "safe/libx.so.1");
+    CHECK(open_machine_library(place.directory / "safe/libx.so.1", place.directory.path()));
+    chmod((place.directory / "lib").c_str(), 0777);
+    const auto linked = open_machine_library(place.directory / "safe/libx.so.1", place.directory.path());
     REQUIRE_FALSE(linked);
     CHECK(linked.error().what.find("/lib may be written by everybody") != std::string::npos);
   }
@@ -118,17 +118,17 @@ TEST_CASE("what somebody else could have written is not the machine's") {
   }
   SECTION("none") {
     std::filesystem::remove(place.library);
-    CHECK(open_machine_library(place.library, place.folder.path()).error().code == ErrorCode::kNotFound);
+    CHECK(open_machine_library(place.library, place.directory.path()).error().code == ErrorCode::kNotFound);
   }
 }
 
 TEST_CASE("a played machine has what lies in its directory, and nothing else") {
-  const TemporaryFolder folder;
-  CHECK(find_machine_libraries("libc.so.6", Machine{folder.path()}).error().code == ErrorCode::kNotFound);
-  testing::write_file(folder / "libc.so.6", std::string_view("a library"));
-  const auto libraries = find_machine_libraries("libc.so.6", Machine{folder.path()});
+  const TemporaryDirectory directory;
+  CHECK(find_machine_libraries("libc.so.6", Machine{directory.path()}).error().code == ErrorCode::kNotFound);
+  testing::write_file(directory / "libc.so.6", std::string_view("a library"));
+  const auto libraries = find_machine_libraries("libc.so.6", Machine{directory.path()});
   REQUIRE(libraries);
-  CHECK(libraries->front().path == folder / "libc.so.6");
+  CHECK(libraries->front().path == directory / "libc.so.6");
   CHECK(load(libraries->front()).error().message().find("cannot be loaded") != std::string::npos);
 }
 

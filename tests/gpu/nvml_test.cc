@@ -9,26 +9,26 @@
 #include "gpu/nvml_helper.h"
 #include "gpu/nvml_library.h"
 #include "gpu/nvml_query.h"
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 
 namespace rankstacks::gpu {
 namespace {
 
-using testing::TemporaryFolder;
+using testing::TemporaryDirectory;
 
 // A machine with NVIDIA's driver, as far as it is asked for here.
 struct PlayedMachine {
   explicit PlayedMachine(const std::string& scenario, const char* library = "libfake_nvml.so") {
-    std::filesystem::copy_file(std::string(RANKSTACKS_BUILD "/tests/") + library, folder / "libnvidia-ml.so.1");
-    testing::write_file(folder / "scenario", scenario);
-    testing::write_file(folder / "nvidiactl", std::string_view(""));
-    request.machine.directory = folder.path();
+    std::filesystem::copy_file(std::string(RANKSTACKS_BUILD "/tests/") + library, directory / "libnvidia-ml.so.1");
+    testing::write_file(directory / "scenario", scenario);
+    testing::write_file(directory / "nvidiactl", std::string_view(""));
+    request.machine.directory = directory.path();
     request.helper = RANKSTACKS_BUILD "/tests/rankstacks_for_tests";
-    request.patience = std::chrono::seconds(60);   // of a busy machine; where a call hangs on purpose, less
+    request.timeout = std::chrono::seconds(60);   // of a busy machine; where a call hangs on purpose, less
   }
   NvmlAnswer ask() const { return NvmlQuery(request).collect(); }
 
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   NvmlRequest request;
 };
 
@@ -187,20 +187,20 @@ TEST_CASE("the library does not start") {
 
 TEST_CASE("no library, no driver, no helper") {
   PlayedMachine machine("");
-  std::filesystem::remove(machine.folder / "libnvidia-ml.so.1");
+  std::filesystem::remove(machine.directory / "libnvidia-ml.so.1");
   const NvmlAnswer without = machine.ask();
   CHECK(without.outcome == NvmlOutcome::kNoLibrary);
   REQUIRE(without.problems.size() == 1);
   CHECK(without.problems[0].message == "NVML: libnvidia-ml.so.1 cannot be loaded: libnvidia-ml.so.1: this machine has none");
 
-  testing::write_file(machine.folder / "libnvidia-ml.so.1", std::string_view("no library"));
+  testing::write_file(machine.directory / "libnvidia-ml.so.1", std::string_view("no library"));
   CHECK(machine.ask().outcome == NvmlOutcome::kNoLibrary);
 
-  machine.request.helper = machine.folder / "missing";
+  machine.request.helper = machine.directory / "missing";
   CHECK(machine.ask().outcome == NvmlOutcome::kSilent);
   CHECK(machine.ask().problems.at(0).message.find("cannot be started: No such file") != std::string::npos);
 
-  std::filesystem::remove(machine.folder / "nvidiactl");
+  std::filesystem::remove(machine.directory / "nvidiactl");
   CHECK(machine.ask() == NvmlAnswer{});
 }
 
@@ -214,7 +214,7 @@ TEST_CASE("a GPU that has fallen off its bus, one that is not this container's")
 
 TEST_CASE("a call that never comes back holds up its own GPU alone") {
   PlayedMachine machine("driver 5\ngpu\npci 0 1 0\ngpu\nfails hang\ngpu\npci 0 3 0\n");
-  machine.request.patience = std::chrono::seconds(2);
+  machine.request.timeout = std::chrono::seconds(2);
   const NvmlAnswer answer = machine.ask();
   CHECK(answer.outcome == NvmlOutcome::kAnswered);
   REQUIRE(answer.devices.size() == 2);
@@ -226,7 +226,7 @@ TEST_CASE("a call that never comes back holds up its own GPU alone") {
 
 TEST_CASE("a library that hangs at once") {
   PlayedMachine machine("init hang\n");
-  machine.request.patience = std::chrono::milliseconds(300);
+  machine.request.timeout = std::chrono::milliseconds(300);
   const NvmlAnswer answer = machine.ask();
   CHECK(answer.outcome == NvmlOutcome::kSilent);
   REQUIRE(answer.problems.size() == 1);
@@ -254,7 +254,7 @@ TEST_CASE("a library that crashes") {
 
 TEST_CASE("Xid events stand with their GPU") {
   PlayedMachine machine("gpu\npci 0 10 0\ngpu\npci 0 11 0\n");
-  testing::write_file(machine.folder / "kmsg",
+  testing::write_file(machine.directory / "kmsg",
                       std::string_view("4,1,2,-;NVRM: Xid (PCI:0000:0A:00): 79, pid=1, GPU has fallen off the bus.\n"
                                        "4,2,3,-;NVRM: Xid (PCI:0000:0a:00): 31, pid=1, name=python3\n"
                                        "4,3,4,-;NVRM: Xid (PCI:0000:0a:00 GPU-I:05): 31, pid=1\n"

@@ -18,13 +18,13 @@ namespace {
 
 bool anyone(int) { return true; }
 
-Result<NcclStatus> ask(const FakeRas& server, std::chrono::milliseconds patience = std::chrono::seconds(20)) {
-  return query_ras("localhost", server.port(), Deadline::after(patience), anyone);
+Result<NcclStatus> ask(const FakeRas& server, std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  return query_ras("localhost", server.port(), Deadline::after(timeout), anyone);
 }
 
 // The error without its subject, which must name the server.
-std::string error_of(const FakeRas& server, ErrorCode code, std::chrono::milliseconds patience = std::chrono::seconds(20)) {
-  const auto answer = ask(server, patience);
+std::string error_of(const FakeRas& server, ErrorCode code, std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  const auto answer = ask(server, timeout);
   if (answer) return "it answered";
   CHECK(answer.error().code == code);
   const std::string subject = fmt::format("NCCL's RAS at 127.0.0.1:{}: ", server.port());

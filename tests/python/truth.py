@@ -138,17 +138,17 @@ def class_body():
 
 
 def importing():
-    folder = tempfile.mkdtemp()
+    directory = tempfile.mkdtemp()
     try:
-        with open(os.path.join(folder, "truth_imported.py"), "w") as f:
+        with open(os.path.join(directory, "truth_imported.py"), "w") as f:
             f.write("import __main__\nimport os\n\n__main__.hold(); import shutil\n")
-        sys.path.insert(0, folder)
+        sys.path.insert(0, directory)
         sys.dont_write_bytecode = True
         import truth_imported
     finally:
-        for name in os.listdir(folder):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
+        for name in os.listdir(directory):
+            os.unlink(os.path.join(directory, name))
+        os.rmdir(directory)
 
 
 def comprehensions():

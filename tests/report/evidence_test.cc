@@ -43,12 +43,12 @@ std::string unpacked(const std::filesystem::path& path) {
 
 nlohmann::json json_of(const std::filesystem::path& path) { return nlohmann::json::parse(std::ifstream(path)); }
 
-// By the file's name: in a folder's verdicts.json, or in a file of its own.
+// By the file's name: in a directory's verdicts.json, or in a file of its own.
 std::map<std::filesystem::path, nlohmann::json> truths() {
   std::map<std::filesystem::path, nlohmann::json> found;
-  for (const char* folder : {"verdicts", "gpu_verdicts"}) {
-    const nlohmann::json verdicts = json_of(kFixtures / folder / "verdicts.json");
-    for (const auto& [name, truth] : verdicts.items()) found[kFixtures / folder / (name + ".json.gz")] = truth;
+  for (const char* directory : {"verdicts", "gpu_verdicts"}) {
+    const nlohmann::json verdicts = json_of(kFixtures / directory / "verdicts.json");
+    for (const auto& [name, truth] : verdicts.items()) found[kFixtures / directory / (name + ".json.gz")] = truth;
   }
   for (const auto& entry : std::filesystem::directory_iterator(kFixtures / "nccl"))
     if (const std::string name = entry.path().filename(); name.ends_with(".truth.json")) found[kFixtures / "nccl" / (name.substr(0, name.size() - 11) + ".json.gz")] = json_of(entry.path());

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "report/report_file.h"
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 
 using namespace rankstacks;
 
@@ -21,17 +21,17 @@ void write(const std::string& path, const std::string& text) { std::ofstream(pat
 }  // namespace
 
 TEST_CASE("a saved report is read to its end") {
-  const testing::TemporaryFolder folder;
+  const testing::TemporaryDirectory directory;
   const std::string text(1'000'000, 'x');
-  write(folder / "file", text);
-  CHECK(read_report_file(folder / "file") == text);
-  write(folder / "empty", "");
-  CHECK(read_report_file(folder / "empty") == std::string());
+  write(directory / "file", text);
+  CHECK(read_report_file(directory / "file") == text);
+  write(directory / "empty", "");
+  CHECK(read_report_file(directory / "empty") == std::string());
 }
 
 TEST_CASE("a pipe is waited for") {
-  const testing::TemporaryFolder folder;
-  const std::string fifo = folder / "pipe";
+  const testing::TemporaryDirectory directory;
+  const std::string fifo = directory / "pipe";
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
   const std::string text(1'000'000, 'x');
   std::thread writer([&] {
@@ -45,8 +45,8 @@ TEST_CASE("a pipe is waited for") {
 }
 
 TEST_CASE("a report that is too large is said to be") {
-  const testing::TemporaryFolder folder;
-  const std::string file = folder / "file", fifo = folder / "pipe";
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory / "file", fifo = directory / "pipe";
   write(file, "12345");
   CHECK(error_of(file, 5) == "it was read");
   CHECK(error_of(file, 4) == file + ": too large: 5 bytes, a saved report has at most 4");
@@ -66,10 +66,10 @@ TEST_CASE("a report that is too large is said to be") {
 }
 
 TEST_CASE("what is no saved report, by its kind") {
-  const testing::TemporaryFolder folder;
-  CHECK(error_of(folder.path()) == folder.path() + ": a folder, not a saved report");
+  const testing::TemporaryDirectory directory;
+  CHECK(error_of(directory.path()) == directory.path() + ": a directory, not a saved report");
   CHECK(error_of("/dev/zero") == "/dev/zero: a terminal or another device, not a saved report");
-  CHECK(error_of(folder / "absent") == folder / "absent" + ": cannot open: No such file or directory");
-  write(folder / "packed", "\x1f\x8b\x08");
-  CHECK(error_of(folder / "packed") == folder / "packed" + ": compressed (gzip), not a JSON report");
+  CHECK(error_of(directory / "absent") == directory / "absent" + ": cannot open: No such file or directory");
+  write(directory / "packed", "\x1f\x8b\x08");
+  CHECK(error_of(directory / "packed") == directory / "packed" + ": compressed (gzip), not a JSON report");
 }

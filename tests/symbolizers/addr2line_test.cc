@@ -38,7 +38,7 @@ std::string without_clone(std::string name) { return std::regex_replace(name, st
 
 struct Place {
   std::string function;
-  std::string file;   // without its folder
+  std::string file;   // without its directory
   int line = 0;
 };
 

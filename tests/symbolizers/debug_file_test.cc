@@ -109,8 +109,8 @@ TEST_CASE("a debug file is found by .gnu_debuglink beside the file, in .debug an
     INFO(place);
     const Built built = build(shop);
     shop.run("objcopy --add-gnu-debuglink=lib.debug lib.so");
-    const std::string folder = place == "dbg" ? "dbg" + shop.path("") : place;
-    if (!folder.empty()) shop.run("mkdir -p " + folder + " && mv lib.debug " + folder);
+    const std::string directory = place == "dbg" ? "dbg" + shop.path("") : place;
+    if (!directory.empty()) shop.run("mkdir -p " + directory + " && mv lib.debug " + directory);
     const auto image = shop.open("lib.so");
     CHECK(resolve_one(with_directory(shop.path("dbg")), *image, built.hidden) == kHidden);
     CHECK(problems_of(with_directory(shop.path("dbg")), *image, built.hidden).empty());
@@ -218,10 +218,10 @@ TEST_CASE("parts that dwz shared between files are found, and missed with a word
                                                                 shop.path("one.so") + ": its build-id is "));
 }
 
-TEST_CASE("the path of shared parts leads into debug directories or below the file's own folder, and nowhere else") {
+TEST_CASE("the path of shared parts leads into debug directories or below the file's own directory, and nowhere else") {
   if (!Workshop::has_tool("dwz")) return;
   const Workshop shop;
-  // As Debian's dh_dwz does it: an absolute path below the debug directory. The image is in a folder of its own.
+  // As Debian's dh_dwz does it: an absolute path below the debug directory. The image is in a directory of its own.
   shop.run("mkdir -p debug/.dwz own/.dwz elsewhere");
   share_parts(shop, "-m debug/.dwz/common.debug -M " + shop.path("debug/.dwz/common.debug"));
   shop.run("mv one.so own/one.so");
@@ -250,7 +250,7 @@ TEST_CASE("the path of shared parts leads into debug directories or below the fi
     REQUIRE(problems.size() == 1);
     CHECK(problems[0].starts_with(shop.path("own/linked.so") +
                                   ": no lines or inlined functions: its shared debug file " + path + " (build-id "));
-    CHECK(problems[0].ends_with(") is outside of the debug directories and of its own folder"));
+    CHECK(problems[0].ends_with(") is outside of the debug directories and of its own directory"));
   }
   // Relative, as `dwz -r` and Fedora's files have it.
   CHECK(resolve_one(with_directory(shop.path("debug")), *linked("../debug/.dwz/common.debug"), inlined) == both);

@@ -90,7 +90,7 @@ const std::vector<Compiler> kCompilers = {{"g++", 4, "addr2line", "dwp"},
 const Compiler& kGcc4 = kCompilers[0];
 const Compiler& kGcc5 = kCompilers[1];
 
-// `prog` with split debug information in a folder named obj, `plain` without; the same code.
+// `prog` with split debug information in a directory named obj, `plain` without; the same code.
 void build(const Workshop& shop, const Compiler& compiler, const std::string& more = "") {
   shop.run("mkdir -p shared obj plain_obj");
   shop.write("shared/twice.h", kHeader);
@@ -210,7 +210,7 @@ TEST_CASE("inlined functions of .dwo files are those of the program built withou
     const Workshop shop;
     build(shop, compiler);
     compare(shop, compiler);
-    // All in one folder, as installed.
+    // All in one directory, as installed.
     shop.run("mv obj/*.dwo .");
     compare(shop, compiler);
   }

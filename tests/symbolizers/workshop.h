@@ -1,4 +1,4 @@
-// A folder in which a test compiles programs with the system's tools and looks at them. It stays when the test fails.
+// A directory in which a test compiles programs with the system's tools and looks at them. It stays when the test fails.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -21,24 +21,24 @@ class Workshop {
     unsetenv("DEBUGINFOD_URLS");
     std::string name = (std::filesystem::temp_directory_path() / "rankstacks-symbols-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder_ = std::filesystem::canonical(name);
+    directory_ = std::filesystem::canonical(name);
   }
   ~Workshop() {
     if (std::uncaught_exceptions() > 0) {
-      std::cerr << "kept: " << folder_ << "\n";
+      std::cerr << "kept: " << directory_ << "\n";
     } else {
-      std::filesystem::remove_all(folder_);
+      std::filesystem::remove_all(directory_);
     }
   }
   Workshop(const Workshop&) = delete;
   Workshop& operator=(const Workshop&) = delete;
 
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return (directory_ / name).string(); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(path(name), std::ios::binary) << text; }
 
-  // Runs a shell command in the folder; the test fails with its output where it does.
+  // Runs a shell command in the directory; the test fails with its output where it does.
   void run(const std::string& command) const {
-    const std::string all = "cd '" + folder_.string() + "' && ( " + command + " ) > log 2>&1";
+    const std::string all = "cd '" + directory_.string() + "' && ( " + command + " ) > log 2>&1";
     if (std::system(all.c_str()) != 0) FAIL(command << "\n" << read("log"));
   }
   std::string read(const std::string& name) const {
@@ -59,7 +59,7 @@ class Workshop {
   }
 
  private:
-  std::filesystem::path folder_;
+  std::filesystem::path directory_;
 };
 
 // Options that look at no debug file of this machine.
@@ -75,7 +75,7 @@ inline Vaddr address_of(const elf::Image& image, const std::string& symbol) {
   return found->value;
 }
 
-// One line a location, innermost first: "leaf file.c:3 <inlined>", with "?" for what is unknown and files without their folder.
+// One line a location, innermost first: "leaf file.c:3 <inlined>", with "?" for what is unknown and files without their directory.
 inline std::vector<std::string> shown(const std::vector<SourceLocation>& locations) {
   std::vector<std::string> lines;
   for (const SourceLocation& l : locations) {

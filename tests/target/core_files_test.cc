@@ -18,7 +18,7 @@ class MovedFixture {
   explicit MovedFixture(const FixtureCore& core) : core_(core) {
     std::string why;
     const BuiltFixture& built = *built_fixture(why);
-    original_ = built.folder.path();
+    original_ = built.directory.path();
     fs::create_directories(away_ / "files");
     for (const char* name : {"fixture", "libfixture.so"}) fs::rename(original_ + "/" + name, away_ / "files/" + name);
   }
@@ -34,11 +34,11 @@ class MovedFixture {
   }
   std::string file(const std::string& name) const { return away_ / "files/" + name; }
   std::string original(const std::string& name) const { return original_ + "/" + name; }
-  const TemporaryFolder& folder() const { return away_; }
+  const TemporaryDirectory& directory() const { return away_; }
 
  private:
   const FixtureCore& core_;
-  TemporaryFolder away_;
+  TemporaryDirectory away_;
   std::string original_;
 };
 
@@ -88,7 +88,7 @@ TEST_CASE("--search by base name, by build-id, and --exe") {
   REQUIRE_CORE(made, kernel_core("abort", why));
   MovedFixture moved(*made);
   {
-    const auto core = moved.open({.executable = {}, .sysroot = {}, .search = {moved.folder() / "nothing", moved.folder() / "files"}});
+    const auto core = moved.open({.executable = {}, .sysroot = {}, .search = {moved.directory() / "nothing", moved.directory() / "files"}});
     CHECK(core->problems().empty());
     CHECK(reads_constants(*core, made->facts));
     CHECK(module_named(*core, "/libfixture.so").path == moved.original("libfixture.so"));   // as the target names it
@@ -101,15 +101,15 @@ TEST_CASE("--search by base name, by build-id, and --exe") {
   }
   {
     const std::string id = elf::to_string(module_named(*moved.open(), "/libfixture.so").build_id);
-    const std::string tree = moved.folder() / "tree";
-    const std::string folder = tree + "/.build-id/" + id.substr(0, 2) + "/";
-    fs::create_directories(folder);
+    const std::string tree = moved.directory() / "tree";
+    const std::string directory = tree + "/.build-id/" + id.substr(0, 2) + "/";
+    fs::create_directories(directory);
     // A file with debug information alone has the build-id, and no code: it is passed over for the full one.
     if (run_command("objcopy --only-keep-debug " + moved.file("libfixture.so") + " " + tree + "/libfixture.so")) {
       const auto core = moved.open({.executable = {}, .sysroot = {}, .search = {tree}});
       CHECK(module_named(*core, "/libfixture.so").image == nullptr);
     }
-    fs::copy_file(moved.file("libfixture.so"), folder + id.substr(2) + ".debug");
+    fs::copy_file(moved.file("libfixture.so"), directory + id.substr(2) + ".debug");
     const auto core = moved.open({.executable = {}, .sysroot = {}, .search = {tree}});
     CHECK(module_named(*core, "/libfixture.so").image != nullptr);
     CHECK(reads_constants(*core, made->facts));
@@ -119,7 +119,7 @@ TEST_CASE("--search by base name, by build-id, and --exe") {
 TEST_CASE("--sysroot comes before the path itself") {
   REQUIRE_CORE(made, kernel_core("abort", why));
   MovedFixture moved(*made);
-  const std::string root = moved.folder() / "root";
+  const std::string root = moved.directory() / "root";
   fs::create_directories(root + fs::path(moved.original("x")).parent_path().string());
   for (const char* name : {"fixture", "libfixture.so"}) fs::copy_file(moved.file(name), root + moved.original(name));
   const auto core = moved.open({.executable = {}, .sysroot = root, .search = {}});
@@ -132,9 +132,9 @@ TEST_CASE("--sysroot comes before the path itself") {
 TEST_CASE("a library replaced since the core was taken is refused") {
   REQUIRE_CORE(made, kernel_core("abort", why));
   MovedFixture moved(*made);
-  write_file(moved.folder() / "other.c", "const char library_constant[] = \"another\"; int library_function(int x) { return x * 3; }\n");
+  write_file(moved.directory() / "other.c", "const char library_constant[] = \"another\"; int library_function(int x) { return x * 3; }\n");
   const std::string replaced = moved.original("libfixture.so");
-  REQUIRE(run_command("cc -shared -fPIC -Wl,--build-id -o " + replaced + " " + moved.folder() / "other.c"));
+  REQUIRE(run_command("cc -shared -fPIC -Wl,--build-id -o " + replaced + " " + moved.directory() / "other.c"));
   const std::string new_id = elf::to_string((*elf::Image::open(replaced, replaced))->build_id());
   const auto core = moved.open({.executable = moved.file("fixture"), .sysroot = {}, .search = {}});
   const Module& library = module_named(*core, "/libfixture.so");
@@ -148,19 +148,19 @@ TEST_CASE("a library replaced since the core was taken is refused") {
   CHECK_FALSE(reads_constants(*core, made->facts));
 
   // The next candidate fits: nothing to report.
-  const auto found = moved.open({.executable = moved.file("fixture"), .sysroot = {}, .search = {moved.folder() / "files"}});
+  const auto found = moved.open({.executable = moved.file("fixture"), .sysroot = {}, .search = {moved.directory() / "files"}});
   CHECK(found->problems().empty());
   CHECK(reads_constants(*found, made->facts));
 
   // A wrong --exe is said, though the search finds the right one.
-  const auto wrong = moved.open({.executable = replaced, .sysroot = {}, .search = {moved.folder() / "files"}});
+  const auto wrong = moved.open({.executable = replaced, .sysroot = {}, .search = {moved.directory() / "files"}});
   REQUIRE(wrong->problems().size() == 1);
   CHECK(wrong->problems()[0].message.starts_with("module " + moved.original("fixture") + ": the core has build-id "));
   CHECK(module_named(*wrong, "/fixture").image != nullptr);
-  const auto nothing = moved.open({.executable = moved.folder() / "nothing", .sysroot = {}, .search = {moved.folder() / "files"}});
+  const auto nothing = moved.open({.executable = moved.directory() / "nothing", .sysroot = {}, .search = {moved.directory() / "files"}});
   REQUIRE(nothing->problems().size() == 1);
   CHECK(nothing->problems()[0].message ==
-        "module " + moved.original("fixture") + ": " + moved.folder() / "nothing" + ": cannot open: No such file or directory");
+        "module " + moved.original("fixture") + ": " + moved.directory() / "nothing" + ": cannot open: No such file or directory");
   fs::remove(replaced);
 }
 

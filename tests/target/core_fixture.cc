@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
 
 class RunningFixture {
  public:
-  RunningFixture(const BuiltFixture& built, const std::string& how, const std::string& core_folder) {
+  RunningFixture(const BuiltFixture& built, const std::string& how, const std::string& core_directory) {
     std::array<int, 2> fds{};
     if (pipe2(fds.data(), O_CLOEXEC) != 0) return;
     std::vector<std::string> arguments{built.program()};
@@ -94,7 +94,7 @@ class RunningFixture {
       const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
       setrlimit(RLIMIT_CORE, &unlimited);
       dup2(fds[1], STDOUT_FILENO);
-      if (chdir(core_folder.c_str()) == 0) execve(argv[0], argv.data(), envp.data());
+      if (chdir(core_directory.c_str()) == 0) execve(argv[0], argv.data(), envp.data());
       _exit(127);
     }
     close(fds[1]);
@@ -157,9 +157,9 @@ Made make_gcore() {
   const BuiltFixture* built = built_fixture(made.why_not);
   if (built == nullptr) return made;
   if (!has_command("gcore")) return {std::nullopt, "gcore is not installed"};
-  RunningFixture fixture(*built, "wait", built->folder.path());
+  RunningFixture fixture(*built, "wait", built->directory.path());
   if (!fixture.ready()) return {std::nullopt, "the fixture program did not start"};
-  const std::string stem = built->folder / "gcore";
+  const std::string stem = built->directory / "gcore";
   const std::string command = "timeout 120 gcore -o " + stem + " " + std::to_string(fixture.facts().pid) + " >" + stem + ".log 2>&1";
   if (!run_command(command)) return {std::nullopt, "gcore failed: " + first_line(stem + ".log")};
   made.core = FixtureCore{stem + "." + std::to_string(fixture.facts().pid), fixture.facts()};
@@ -172,13 +172,13 @@ Made make_kernel_core(const std::string& how) {
   if (built == nullptr) return made;
   const std::string pattern = first_line("/proc/sys/kernel/core_pattern");
   if (pattern.empty() || pattern.find_first_of("|/%") != std::string::npos) return {std::nullopt, "core_pattern is " + pattern};
-  const std::string folder = built->folder / ("kernel-" + how);
-  std::filesystem::create_directory(folder);
-  RunningFixture fixture(*built, how, folder);
+  const std::string directory = built->directory / ("kernel-" + how);
+  std::filesystem::create_directory(directory);
+  RunningFixture fixture(*built, how, directory);
   if (!fixture.ready()) return {std::nullopt, "the fixture program did not start"};
   const int status = fixture.wait();
   if (!WIFSIGNALED(status) || !WCOREDUMP(status)) return {std::nullopt, "the kernel wrote no core"};
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) made.core = FixtureCore{entry.path().string(), fixture.facts()};
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) made.core = FixtureCore{entry.path().string(), fixture.facts()};
   if (!made.core) made.why_not = "the kernel wrote its core elsewhere";
   return made;
 }
@@ -196,11 +196,11 @@ const BuiltFixture* built_fixture(std::string& why_not) {
       return nullptr;
     }
     auto made = std::make_unique<BuiltFixture>();
-    write_file(made->folder / "library.c", kLibrarySource);
-    write_file(made->folder / "program.c", kProgramSource);
-    const std::string in = "cd " + made->folder.path() + " && cc -g -O1 -Wl,--build-id ";
+    write_file(made->directory / "library.c", kLibrarySource);
+    write_file(made->directory / "program.c", kProgramSource);
+    const std::string in = "cd " + made->directory.path() + " && cc -g -O1 -Wl,--build-id ";
     if (!run_command(in + "-shared -fPIC -o libfixture.so library.c") ||
-        !run_command(in + "-o fixture program.c -pthread -L. -lfixture -Wl,-rpath," + made->folder.path())) {
+        !run_command(in + "-o fixture program.c -pthread -L. -lfixture -Wl,-rpath," + made->directory.path())) {
       throw std::runtime_error("the fixture program does not compile");   // with a compiler, that is a failure
     }
     return made;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 
 namespace rankstacks::testing {
 
@@ -30,11 +30,11 @@ struct FixtureCore {
   FixtureFacts facts;
 };
 
-// The folder with the program `fixture` and `libfixture.so`; nothing, and why, without a compiler. Lives until the tests end.
+// The directory with the program `fixture` and `libfixture.so`; nothing, and why, without a compiler. Lives until the tests end.
 struct BuiltFixture {
-  TemporaryFolder folder;
-  std::string program() const { return folder / "fixture"; }
-  std::string library() const { return folder / "libfixture.so"; }
+  TemporaryDirectory directory;
+  std::string program() const { return directory / "fixture"; }
+  std::string library() const { return directory / "libfixture.so"; }
 };
 const BuiltFixture* built_fixture(std::string& why_not);
 

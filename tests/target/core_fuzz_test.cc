@@ -72,9 +72,9 @@ Bytes small_core() {
 }
 
 void damage_and_use(const Bytes& sound, int rounds, std::chrono::seconds bound) {
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   elf::ImageCache images;
-  const std::string path = folder / "core";
+  const std::string path = directory / "core";
   std::mt19937_64 random(4711);
   // Headers and notes, and the first bytes of everything, are hit more often than memory.
   const auto place = [&](std::size_t size) { return random() % 4 != 0 ? random() % std::min<std::size_t>(size, 3000) : random() % size; };
@@ -121,14 +121,14 @@ TEST_CASE("a damaged real core never harms") {
 
 TEST_CASE("damaged compressed cores never harm") {
   std::string why;
-  TemporaryFolder folder;
-  write_file(folder / "core", small_core());
+  TemporaryDirectory directory;
+  write_file(directory / "core", small_core());
   for (const std::string tool : {"zstd -q -c", "lz4 -q -c", "xz -c", "gzip -c"}) {
-    if (!has_command(tool.substr(0, tool.find(' '))) || !run_command(tool + " " + folder / "core" + " >" + folder / "compressed")) {
+    if (!has_command(tool.substr(0, tool.find(' '))) || !run_command(tool + " " + directory / "core" + " >" + directory / "compressed")) {
       WARN("skipped: " << tool);
       continue;
     }
-    damage_and_use(read_file(folder / "compressed"), 400, std::chrono::seconds(10));
+    damage_and_use(read_file(directory / "compressed"), 400, std::chrono::seconds(10));
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include "elf/bytes.h"
 #include "support/elf_writer.h"
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 #include "target/core_target.h"
 
 namespace rankstacks {
@@ -34,16 +34,16 @@ class Opener {
     return CoreTarget::open(path(), {}, images_);
   }
   Result<std::unique_ptr<CoreTarget>> open_path(const std::string& path) { return CoreTarget::open(path, {}, images_); }
-  std::string path() const { return folder_ / "core.bad"; }
-  const TemporaryFolder& folder() const { return folder_; }
+  std::string path() const { return directory_ / "core.bad"; }
+  const TemporaryDirectory& directory() const { return directory_; }
 
-  // The whole error, without the folder.
+  // The whole error, without the directory.
   std::string error(std::span<const std::byte> bytes) { return error_of(open(bytes)); }
   std::string error_of(const Result<std::unique_ptr<CoreTarget>>& opened) {
     if (opened) return "opened";
     std::string text = opened.error().message();
     CHECK(!opened.error().hint.empty());
-    if (text.starts_with(folder_.path() + "/")) text.erase(0, folder_.path().size() + 1);
+    if (text.starts_with(directory_.path() + "/")) text.erase(0, directory_.path().size() + 1);
     return text;
   }
   // The first problem of a core that opens all the same.
@@ -55,7 +55,7 @@ class Opener {
   }
 
  private:
-  TemporaryFolder folder_;
+  TemporaryDirectory directory_;
   elf::ImageCache images_;
 };
 
@@ -110,12 +110,12 @@ TEST_CASE("files that are no core") {
   CHECK(text("\x7f" "EL") == "core.bad: not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz");
   CHECK(text("\x7f" "ELF\2\1\1") == "core.bad: the ELF header is cut off: 7 of 64 bytes");
   CHECK(text("\x1f\x8bxxxxxxxxxxxxxxxxxxx") == "core.bad: the gzip data is damaged: unknown compression method (at 0x4)");
-  CHECK(opener.error_of(opener.open_path(opener.folder().path())) == opener.folder().path() + ": a folder, not a core file");
+  CHECK(opener.error_of(opener.open_path(opener.directory().path())) == opener.directory().path() + ": a directory, not a core file");
   CHECK(opener.error_of(opener.open_path("/dev/zero")) == "/dev/zero: a device, not a core file");
   CHECK(opener.error_of(opener.open_path("/nowhere/core")) == "/nowhere/core: cannot open: No such file or directory");
   CHECK(opener.error_of(opener.open_path("/proc/self/exe")) == "/proc/self/exe: an executable or shared library, not a core");
-  REQUIRE(mkfifo((opener.folder() / "pipe").c_str(), 0600) == 0);
-  CHECK(opener.error_of(opener.open_path(opener.folder() / "pipe")) == "pipe: a pipe, not a core file");
+  REQUIRE(mkfifo((opener.directory() / "pipe").c_str(), 0600) == 0);
+  CHECK(opener.error_of(opener.open_path(opener.directory() / "pipe")) == "pipe: a pipe, not a core file");
 }
 
 TEST_CASE("ELF headers that cannot be used") {

@@ -171,7 +171,7 @@ TEST_CASE("compressed cores read the same") {
   SKIP_UNLESS(made);
   elf::ImageCache images;
   const auto plain = open(made->path, images);
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   const std::vector<std::pair<std::string, std::string>> tools{{"zstd", "zstd -q -c"}, {"lz4", "lz4 -q -c"}, {"xz", "xz -0 -c"}, {"gzip", "gzip -1 -c"}};
   for (const auto& [tool, command] : tools) {
     if (!has_command(tool)) {
@@ -179,7 +179,7 @@ TEST_CASE("compressed cores read the same") {
       continue;
     }
     INFO(tool);
-    const std::string path = folder / "core.without-suffix";   // told by its first bytes
+    const std::string path = directory / "core.without-suffix";   // told by its first bytes
     REQUIRE(run_command(command + " " + made->path + " >" + path));
     const auto core = open(path, images);
     check_all(*core, made->facts);
@@ -193,9 +193,9 @@ TEST_CASE("compressed cores read the same") {
 
     // Two frames one after the other are one stream, for each of these tools.
     const auto whole = read_file(made->path);
-    write_file(folder / "first", std::span(whole).first(100'000));
-    write_file(folder / "second", std::span(whole).subspan(100'000));
-    REQUIRE(run_command("(" + command + " " + folder / "first" + "; " + command + " " + folder / "second" + ") >" + path));
+    write_file(directory / "first", std::span(whole).first(100'000));
+    write_file(directory / "second", std::span(whole).subspan(100'000));
+    REQUIRE(run_command("(" + command + " " + directory / "first" + "; " + command + " " + directory / "second" + ") >" + path));
     check_memory(*open(path, images), made->facts);
 
     // Cut off: what came before is there, and it is said.
@@ -222,12 +222,12 @@ TEST_CASE("a core that is cut off anywhere opens or says why") {
   const FixtureCore* made = kernel_core("abort", why);
   SKIP_UNLESS(made);
   elf::ImageCache images;
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   const auto whole = read_file(made->path);
   for (const std::size_t part : {1u, 2u, 10u, 50u, 99u}) {
     const std::size_t size = whole.size() / 100 * part;
-    write_file(folder / "core", std::span(whole).first(size));
-    const auto core = open(folder / "core", images);
+    write_file(directory / "core", std::span(whole).first(size));
+    const auto core = open(directory / "core", images);
     CHECK(core->partial());
     CHECK(core->threads().size() == 3);
     CHECK(core->problems()[0].message.starts_with("the core is cut off: it ends at byte " + std::to_string(size) + " of " + std::to_string(whole.size())));

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "support/temporary_folder.h"
+#include "support/temporary_directory.h"
 #include "target/descriptor_info.h"
 #include "target/holders.h"
 
@@ -44,8 +44,8 @@ Holders::Budget plenty() { return {10, 100'000, DeadlineCheck(Deadline::never())
 }  // namespace
 
 TEST_CASE("who has a pipe, a FIFO, a lock") {
-  const testing::TemporaryFolder folder;
-  const std::string path = folder.path() + "/fifo", file = folder.path() + "/file";
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.path() + "/fifo", file = directory.path() + "/file";
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);

@@ -40,13 +40,13 @@ std::unique_ptr<CoreTarget> open(const std::string& path, elf::ImageCache& image
 }
 
 struct Made {
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   elf::ImageCache images;
   std::unique_ptr<CoreTarget> core;
 
   explicit Made(const std::string& bytes) {
-    std::ofstream(folder / "core", std::ios::binary) << bytes;
-    core = open(folder / "core", images);
+    std::ofstream(directory / "core", std::ios::binary) << bytes;
+    core = open(directory / "core", images);
   }
 };
 

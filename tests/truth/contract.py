@@ -40,7 +40,7 @@ def text_of(raw):
     return text
 
 
-def case_help(folder):
+def case_help(directory):
     for arguments in (["--help"], ["attach", "--help"], ["core", "--help"], ["report", "--help"], ["doctor", "--help"], ["rules", "--help"]):
         status, out, err = run_tool(*arguments)
         check((status, err) == (0, b""), "%s: status %d, stderr %r" % (arguments, status, err))
@@ -50,14 +50,14 @@ def case_help(folder):
         check(command in out, "--help does not mention %r" % command)
 
 
-def case_version(folder):
+def case_version(directory):
     status, out, err = run_tool("--version")
     check(status == 0 and err == b"" and re.fullmatch(rb"rankstacks \d+\.\d+\.\d+\n", out), "--version: %d %r %r" % (status, out, err))
     for command in ("attach", "core", "report", "doctor", "rules"):
         check(run_tool(command, "--version") == (0, out, b""), "%s --version: %r" % (command, run_tool(command, "--version")))
 
 
-def case_usage_errors(folder):
+def case_usage_errors(directory):
     for arguments in ([], ["nonsense"], ["--nonsense"], ["attach"], ["attach", "--pids"], ["attach", "--pids", "abc"], ["attach", "--pids", "12x"],
                       ["attach", "--pids", "-5"], ["attach", "--pids", "0"], ["attach", "--pids", "99999999999999999999"], ["attach", "--pids", ","],
                       ["attach", "--pids", "1", "--format", "nonsense"], ["attach", "--pids", "1", "--color", "nonsense"],
@@ -68,8 +68,8 @@ def case_usage_errors(folder):
         check(len(err) > 10, "%s: on stderr %r" % (arguments, err))
 
 
-def case_usage_errors_say_what_is_wrong(folder):
-    gone = os.path.join(folder, "gone")
+def case_usage_errors_say_what_is_wrong(directory):
+    gone = os.path.join(directory, "gone")
     for arguments, said in ((["no\x1bsuch"], "rankstacks: no command is called \"no\\x1bsuch\": attach, core, report, doctor or rules"),
                             (["attach", "--pids", "1", "--timeout", "nan"], "--timeout: expected a number, found \"nan\""),
                             (["attach", "--pids", "1", "--interval", "nan"], "--interval: expected a number, found \"nan\""),
@@ -77,16 +77,16 @@ def case_usage_errors_say_what_is_wrong(folder):
                             (["attach", "--pids", "1", "-o", ""], "--output: expected a file's name, found none"),
                             (["core", "core", "--exe", gone], "--exe: %s: No such file or directory" % gone),
                             (["core", "core", "--sysroot", gone], "--sysroot: %s: No such file or directory" % gone),
-                            (["core", "core", "--search", folder, "--search", gone], "--search: %s: No such file or directory" % gone),
-                            (["core", "core", "--exe", folder], "--exe: %s: a folder, not a file" % folder),
-                            (["core", "core", "--sysroot", "/dev/null"], "--sysroot: /dev/null: not a folder"),
-                            (["core", "core", "--search", "/dev/null"], "--search: /dev/null: not a folder"),
+                            (["core", "core", "--search", directory, "--search", gone], "--search: %s: No such file or directory" % gone),
+                            (["core", "core", "--exe", directory], "--exe: %s: a directory, not a file" % directory),
+                            (["core", "core", "--sysroot", "/dev/null"], "--sysroot: /dev/null: not a directory"),
+                            (["core", "core", "--search", "/dev/null"], "--search: /dev/null: not a directory"),
                             (["doctor", "core", "--search", gone], "--search: %s: No such file or directory" % gone)):
         status, out, err = run_tool(*arguments)
         check(status == 2 and out == b"" and said in err.decode(), "%s: status %d, %r, %r" % (arguments, status, out, err))
 
 
-def case_several_pids(folder):
+def case_several_pids(directory):
     with native("chain") as one, native("threads") as two, native("inlined") as three:
         fixtures = {fixture.pid: fixture for fixture in (one, two, three)}
         pids = [str(pid) for pid in fixtures]
@@ -100,7 +100,7 @@ def case_several_pids(folder):
             fixture.check_unharmed()
 
 
-def case_one_rank_is_missing(folder):
+def case_one_rank_is_missing(directory):
     gone = free_pid()
     with native("chain") as fixture:
         status, out, err = run_tool("attach", "--pids", "%d,%d" % (gone, fixture.pid), "--format", "json")
@@ -113,7 +113,7 @@ def case_one_rank_is_missing(folder):
         fixture.check_unharmed()
 
 
-def case_no_rank_is_there(folder):
+def case_no_rank_is_there(directory):
     gone = free_pid()
     report = json_report("attach", "--pids", gone, expect=2)
     check(only_rank(report, gone)["status"] == "failed", "the rank: %r" % report["ranks"])
@@ -121,24 +121,24 @@ def case_no_rank_is_there(folder):
     check(status == 2 and str(gone) in text_of(out) and str(gone) in err.decode(), "status %d, %r, %r" % (status, out, err))
 
 
-def case_output_file(folder):
-    path = os.path.join(folder, "report.json")
+def case_output_file(directory):
+    path = os.path.join(directory, "report.json")
     with native("chain") as fixture:
         status, out, err = run_tool("attach", "--pids", fixture.pid, "--format", "json", "-o", path)
         check((status, out) == (0, b""), "status %d, stdout %r, stderr %r" % (status, out, err))
         with open(path, encoding="utf-8") as stream:
             compare(fixture.ready, only_rank(json.load(stream), fixture.pid), "the file")
-        status, out, err = run_tool("attach", "--pids", fixture.pid, "-o", os.path.join(folder, "no", "such", "folder"))
-        check(status == 2 and out == b"" and b"no/such/folder" in err, "unwritable: status %d, %r, %r" % (status, out, err))
+        status, out, err = run_tool("attach", "--pids", fixture.pid, "-o", os.path.join(directory, "no", "such", "directory"))
+        check(status == 2 and out == b"" and b"no/such/directory" in err, "unwritable: status %d, %r, %r" % (status, out, err))
         status, out, err = run_tool("attach", "--pids", fixture.pid, "-o", "/dev/full")
         check(status == 2 and b"/dev/full" in err, "a full disk: status %d, %r, %r" % (status, out, err))
         fixture.check_unharmed()
 
 
-def case_a_report_is_its_owners(folder):
+def case_a_report_is_its_owners(directory):
     """A new file is of mode 0600 whatever the umask says; one that is there keeps its mode; pipes and devices are
     written to as they are."""
-    path = os.path.join(folder, "report")
+    path = os.path.join(directory, "report")
     with native("chain") as fixture:
         for umask, command in ((0o000, "attach"), (0o022, "attach"), (0o022, "doctor")):
             run_tool(command, "--pids", fixture.pid, "-o", path, preexec_fn=lambda: os.umask(umask))
@@ -154,7 +154,7 @@ def case_a_report_is_its_owners(folder):
         check(run_tool("attach", "--pids", fixture.pid, "-o", "/dev/null")[0] == 0, "/dev/null")
         status, out, _ = run_tool("attach", "--pids", fixture.pid, "-o", "/dev/stdout")
         check(status == 0 and str(fixture.pid).encode() in out, "/dev/stdout: %d %r" % (status, out))
-        fifo = os.path.join(folder, "fifo")
+        fifo = os.path.join(directory, "fifo")
         os.mkfifo(fifo)
         process = subprocess.Popen([tool(), "attach", "--pids", str(fixture.pid), "-o", fifo])
         with open(fifo, "rb") as stream:
@@ -162,7 +162,7 @@ def case_a_report_is_its_owners(folder):
         check(process.wait(timeout=60) == 0, "a pipe: status %d" % process.returncode)
 
 
-def case_json_does_nothing_to_a_terminal(folder):
+def case_json_does_nothing_to_a_terminal(directory):
     """DEL, C1 controls and direction marks that a process has in its arguments: their values are in the JSON, the
     characters are not."""
     raw = "\x7f\x80\x9b\x9f\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"
@@ -180,7 +180,7 @@ def case_json_does_nothing_to_a_terminal(folder):
         process.communicate(b"\n")
 
 
-def case_many_processes_and_few_descriptors(folder):
+def case_many_processes_and_few_descriptors(directory):
     """200 processes, their 200 saved reports, and what the doctor says of them, under a limit of 128 open files."""
     few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
     processes = [subprocess.Popen(["sleep", "1000"]) for _ in range(200)]
@@ -201,21 +201,21 @@ def case_many_processes_and_few_descriptors(folder):
             process.wait()
     saved = []
     for rank in report["ranks"]:
-        saved.append(os.path.join(folder, "report-%d.json" % rank["pid"]))
+        saved.append(os.path.join(directory, "report-%d.json" % rank["pid"]))
         with open(saved[-1], "w", encoding="utf-8") as stream:
             json.dump(dict(report, ranks=[rank]), stream)
     check(len(json_report("report", *saved, preexec_fn=few)["ranks"]) == 200, "not all saved reports were read")
 
 
-def case_a_limit_of_file_size_is_said(folder):
+def case_a_limit_of_file_size_is_said(directory):
     with native("chain") as fixture:
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
-        done = subprocess.run([tool(), "attach", "--pids", str(fixture.pid), "-o", os.path.join(folder, "report")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, preexec_fn=limit)
+        done = subprocess.run([tool(), "attach", "--pids", str(fixture.pid), "-o", os.path.join(directory, "report")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, preexec_fn=limit)
         check(done.returncode == 2 and b"cannot be written: File too large" in done.stderr, "status %d: %r" % (done.returncode, done.stderr))
         fixture.check_unharmed()
 
 
-def case_a_full_disk_is_said(folder):
+def case_a_full_disk_is_said(directory):
     with native("chain") as fixture:
         for arguments in (["-o", "/dev/full"], []):
             with open("/dev/full", "wb") as full:
@@ -224,7 +224,7 @@ def case_a_full_disk_is_said(folder):
         fixture.check_unharmed()
 
 
-def case_closed_pipe(folder):
+def case_closed_pipe(directory):
     with native("threads") as fixture:
         for form in ("text", "json"):
             process = subprocess.Popen([tool(), "attach", "--pids", str(fixture.pid), "--threads", "all", "--format", form],
@@ -238,7 +238,7 @@ def case_closed_pipe(folder):
         fixture.check_unharmed()
 
 
-def case_text(folder):
+def case_text(directory):
     with native("threads") as fixture:
         status, out, err = run_tool("attach", "--pids", fixture.pid)
         check(status == 0 and err == b"", "status %d, stderr %r" % (status, err))
@@ -251,7 +251,7 @@ def case_text(folder):
             check(str(thread["tid"]) in everything, "tid %d is not in --threads all" % thread["tid"])
 
 
-def case_color(folder):
+def case_color(directory):
     with native("chain") as fixture:
         _, always, _ = run_tool("attach", "--pids", fixture.pid, "--color", "always")
         _, never, _ = run_tool("attach", "--pids", fixture.pid, "--color", "never")
@@ -264,7 +264,7 @@ def case_color(folder):
     check(b"\x1b" not in stripped, "more than colour: %r" % stripped)
 
 
-def case_hostile_names(folder):
+def case_hostile_names(directory):
     """File names and a thread name with escape sequences, newlines, broken UTF-8 and direction marks."""
     with python("dynamic_code") as fixture:
         for arguments in ([], ["--threads", "all"]):
@@ -303,8 +303,8 @@ def without_times(text):
     return re.sub(r"\d+(\.\d+)? ?(ms|us|s)\b", "TIME", text)
 
 
-def case_saved_report(folder):
-    saved = os.path.join(folder, "saved.json")
+def case_saved_report(directory):
+    saved = os.path.join(directory, "saved.json")
     with native("threads") as one, python("generators") as two:
         status, _, err = run_tool("attach", "--pids", "%d,%d" % (one.pid, two.pid), "--format", "json", "-o", saved)
         check(status == 0, "status %d: %r" % (status, err))
@@ -312,7 +312,7 @@ def case_saved_report(folder):
         first = json.load(stream)
     again = json_report("report", saved)
     check(again == first, "a report changes when it is read and written again")
-    resaved = os.path.join(folder, "resaved.json")
+    resaved = os.path.join(directory, "resaved.json")
     with open(resaved, "w", encoding="utf-8") as stream:
         json.dump(again, stream)
     for arguments in ([], ["--threads", "all"], ["--rank", str(two.pid)]):
@@ -323,8 +323,8 @@ def case_saved_report(folder):
         check("innermost" in text_of(out), "%s: the report lacks frames:\n%s" % (arguments, out.decode()))
 
 
-def case_a_rank_that_is_not_there_is_said(folder):
-    saved = os.path.join(folder, "saved.json")
+def case_a_rank_that_is_not_there_is_said(directory):
+    saved = os.path.join(directory, "saved.json")
     with native("threads") as fixture:
         check(run_tool("attach", "--pids", str(fixture.pid), "--format", "json", "-o", saved)[0] == 0, "no report")
     status, out, err = run_tool("report", saved, "--rank", "no\x1bsuch")
@@ -334,13 +334,13 @@ def case_a_rank_that_is_not_there_is_said(folder):
     check(status == 0 and err == b"", "status %d: %r" % (status, err))
 
 
-def case_saved_text_is_the_same(folder):
+def case_saved_text_is_the_same(directory):
     """attach's own text is that of its saved JSON, made from a core so that both look at the same."""
     import debugger
-    core = os.path.join(folder, "core")
+    core = os.path.join(directory, "core")
     with native("threads") as fixture:
         debugger.take_core(fixture, core)
-    saved = os.path.join(folder, "saved.json")
+    saved = os.path.join(directory, "saved.json")
     run_tool("core", core, "--format", "json", "-o", saved)
     for arguments in ([], ["--threads", "all"]):
         _, direct, _ = run_tool("core", core, *arguments)
@@ -350,11 +350,11 @@ def case_saved_text_is_the_same(folder):
         check(left[1:] == right[1:], "the saved report's text differs:\n%s\n---\n%s" % (direct.decode(), shown.decode()))
 
 
-def case_reports_are_merged(folder):
+def case_reports_are_merged(directory):
     paths = []
     with native("threads", env={"RANK": "0", "WORLD_SIZE": "2"}) as one, native("threads", env={"RANK": "1", "WORLD_SIZE": "2"}) as two:
         for fixture in (one, two):
-            paths.append(os.path.join(folder, "%d.json" % fixture.pid))
+            paths.append(os.path.join(directory, "%d.json" % fixture.pid))
             run_tool("attach", "--pids", fixture.pid, "--format", "json", "-o", paths[-1])
         together = json_report("attach", "--pids", "%d,%d" % (one.pid, two.pid))
     merged = json_report("report", *paths)
@@ -365,8 +365,8 @@ def case_reports_are_merged(folder):
     check([cluster["ranks"] for cluster in main_cluster] == [[0, 1]], "main clusters: %r" % main_cluster)
 
 
-def case_malformed_reports(folder):
-    path = os.path.join(folder, "bad.json")
+def case_malformed_reports(directory):
+    path = os.path.join(directory, "bad.json")
     for name, content in (("empty", b""), ("no JSON", b"nonsense"), ("cut", b'{"schema": 1, "ranks": ['), ("array", b"[]"), ("other schema", b'{"schema": 99}'),
                           ("wrong type", b'{"schema": 1, "tool": {"name": "rankstacks", "version": "0"}, "captured_at": "x", "ranks": 3, "clusters": [],'
                                          b' "verdict": {}}'),
@@ -377,20 +377,20 @@ def case_malformed_reports(folder):
         check(status == 2, "%s: status %d" % (name, status))
         check(out == b"", "%s: on stdout %r" % (name, out[:100]))
         check(b"bad.json" in err, "%s: the file is not named: %r" % (name, err))
-    status, out, err = run_tool("report", os.path.join(folder, "absent.json"))
+    status, out, err = run_tool("report", os.path.join(directory, "absent.json"))
     check(status == 2 and b"absent.json" in err and b"No such file" in err, "absent: %d %r" % (status, err))
 
 
-def case_a_report_without_ranks(folder):
-    path = os.path.join(folder, "none.json")
+def case_a_report_without_ranks(directory):
+    path = os.path.join(directory, "none.json")
     with open(path, "w", encoding="utf-8") as stream:
         stream.write('{"schema": 1, "captured_at": "x", "ranks": []}')
     status, out, err = run_tool("report", path)
     check((status, out, err.decode()) == (2, b"", "rankstacks: %s: a report without ranks: nothing to look at\n" % path), "%d %r %r" % (status, out, err))
 
 
-def case_a_report_from_a_pipe(folder):
-    saved = os.path.join(folder, "saved.json")
+def case_a_report_from_a_pipe(directory):
+    saved = os.path.join(directory, "saved.json")
     with native("threads") as fixture:
         run_tool("attach", "--pids", fixture.pid, "--format", "json", "-o", saved)
     _, expected, _ = run_tool("report", saved)
@@ -399,17 +399,17 @@ def case_a_report_from_a_pipe(folder):
     for script in ('"$1" report /dev/stdin <"$2"', 'cat "$2" | "$1" report /dev/stdin', '(sleep 0.2; cat "$2") | "$1" report -', '"$1" report - <"$2"', '"$1" report <(gzip -dc "$3")'):
         done = subprocess.run(["bash", "-c", script, "bash", tool(), saved, packed], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
         check((done.returncode, done.stdout, done.stderr) == (0, expected, b""), "%s: %r" % (script, done))
-    for path, said in ((packed, "compressed (gzip), not a JSON report"), (folder, "a folder, not a saved report"), ("/dev/zero", "a terminal or another device, not a saved report")):
+    for path, said in ((packed, "compressed (gzip), not a JSON report"), (directory, "a directory, not a saved report"), ("/dev/zero", "a terminal or another device, not a saved report")):
         status, out, err = run_tool("report", path)
         check(status == 2 and out == b"" and "rankstacks: %s: %s\n" % (path, said) in err.decode(), "%s: %d %r %r" % (path, status, out, err))
-    large = os.path.join(folder, "large.json")
+    large = os.path.join(directory, "large.json")
     with open(large, "wb") as stream:
         stream.truncate((1 << 30) + 1)
     status, out, err = run_tool("report", large)
     check(status == 2 and b"large.json: too large: 1073741825 bytes" in err, "%d %r %r" % (status, out, err))
 
 
-def case_stdout_is_closed(folder):
+def case_stdout_is_closed(directory):
     with native("chain") as fixture:
         for closed in (">&-", "<&- >&-"):        # descriptor 1 is given to no other file
             script = 'exec "$0" attach --pids %d --format json %s' % (fixture.pid, closed)
@@ -418,7 +418,7 @@ def case_stdout_is_closed(folder):
         fixture.check_unharmed()
 
 
-def case_interrupted(folder):
+def case_interrupted(directory):
     """Whenever the tool is ended, by whatever signal, the target goes on."""
     import signal
     with native("threads") as fixture:

@@ -21,13 +21,13 @@ def frames_of(rank):
     return {thread["tid"]: thread["frames"] for thread in rank["threads"]}
 
 
-def core_of(fixture, folder, name="core"):
-    path = os.path.join(folder, name)
+def core_of(fixture, directory, name="core"):
+    path = os.path.join(directory, name)
     debugger.take_core(fixture, path)
     return path
 
 
-def kernel_core(folder, name, *arguments, command=None):
+def kernel_core(directory, name, *arguments, command=None):
     """(truth, core's path) of a fixture that dies, its core written by the kernel; `command` starts it another way."""
     with open("/proc/sys/kernel/core_pattern", encoding="ascii") as stream:
         pattern = stream.read().strip()
@@ -35,7 +35,7 @@ def kernel_core(folder, name, *arguments, command=None):
         raise Skip("this machine's cores go to %r" % pattern)
     unlimited = lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     try:
-        fixture = Fixture(command or [os.path.join(FIXTURES, name)] + list(arguments), cwd=folder, preexec_fn=unlimited)
+        fixture = Fixture(command or [os.path.join(FIXTURES, name)] + list(arguments), cwd=directory, preexec_fn=unlimited)
     except subprocess.SubprocessError:
         raise Skip("the limit on the size of cores cannot be raised")
     with fixture:
@@ -47,14 +47,14 @@ def kernel_core(folder, name, *arguments, command=None):
             fixture.write(b"go\n")
         status = fixture.process.wait(timeout=60)
     check(status < 0, "the fixture has not died of a signal: %d" % status)
-    cores = [entry for entry in os.listdir(folder) if entry.startswith("core")]
+    cores = [entry for entry in os.listdir(directory) if entry.startswith("core")]
     if not cores:
         raise Skip("the kernel has written no core here")
-    return truth, os.path.join(folder, cores[0])
+    return truth, os.path.join(directory, cores[0])
 
 
-def crash(folder, kind):
-    truth, core = kernel_core(folder, "wild_call", kind, "crash")
+def crash(directory, kind):
+    truth, core = kernel_core(directory, "wild_call", kind, "crash")
     rank = only_rank(json_report("core", core), truth["pid"])
     check(rank["signal"] and rank["signal"]["name"] == "SIGSEGV" and rank["signal"]["number"] == 11 and rank["signal"]["tid"] == truth["pid"],
           "the signal: %r" % rank["signal"])
@@ -65,25 +65,25 @@ def crash(folder, kind):
     check(difference is None, difference)
 
 
-def case_crash_by_null_call(folder):
-    crash(folder, "null")
+def case_crash_by_null_call(directory):
+    crash(directory, "null")
 
 
-def case_crash_by_wild_call(folder):
-    crash(folder, "data")
+def case_crash_by_wild_call(directory):
+    crash(directory, "data")
 
 
-def case_abort_in_a_thread(folder):
-    truth, core = kernel_core(folder, "abort_in_thread")
+def case_abort_in_a_thread(directory):
+    truth, core = kernel_core(directory, "abort_in_thread")
     rank = only_rank(json_report("core", core), truth["pid"])
     check(rank["signal"] and rank["signal"]["name"] == "SIGABRT" and rank["signal"]["tid"] == truth["aborting"], "the signal: %r" % rank["signal"])
     compare(truth, rank, "core")
     check(rank["executable"] == os.path.join(FIXTURES, "abort_in_thread"), "the executable: %r" % rank["executable"])
 
 
-def case_compressed(folder):
+def case_compressed(directory):
     with python("callbacks") as fixture:
-        core = core_of(fixture, folder)
+        core = core_of(fixture, directory)
     plain = only_rank(json_report("core", core), fixture.pid)
     compare_python(fixture.ready, plain, "core")
     for program, arguments, ending in (("zstd", ["-q", "-1", "-k"], ".zst"), ("lz4", ["-q", "-k"], ".lz4"), ("xz", ["-0", "-k"], ".xz"),
@@ -97,11 +97,11 @@ def case_compressed(folder):
         check(frames_of(rank) == frames_of(plain), "%s: the stacks differ from the plain core's" % ending)
 
 
-def case_several_cores(folder):
+def case_several_cores(directory):
     cores = []
     for number in range(3):
         with native("threads", env={"RANK": str(number), "WORLD_SIZE": "3"}) as fixture:
-            cores.append(core_of(fixture, folder, "core-%d" % number))
+            cores.append(core_of(fixture, directory, "core-%d" % number))
     report = json_report("core", *cores)
     check([rank["rank"] for rank in report["ranks"]] == [0, 1, 2], "the ranks: %r" % [rank["rank"] for rank in report["ranks"]])
     main_clusters = [cluster["ranks"] for cluster in report["clusters"] if cluster["role"] == "main"]
@@ -112,17 +112,17 @@ def few_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
 
 
-def case_many_cores_and_few_descriptors(folder):
+def case_many_cores_and_few_descriptors(directory):
     """200 cores under a limit of 128 open files: all are read, as they are without the limit, plain and compressed."""
     with python("recursion") as one, native("threads") as two:
         cores = []
         for number, fixture in enumerate((one, two)):
-            debugger.write_core(fixture.pid, os.path.join(folder, "made-%d" % number))
-        subprocess.run(["gzip", "-1", "--keep", os.path.join(folder, "made-1")], check=True)
+            debugger.write_core(fixture.pid, os.path.join(directory, "made-%d" % number))
+        subprocess.run(["gzip", "-1", "--keep", os.path.join(directory, "made-1")], check=True)
         for number in range(200):
             made = ("made-0", "made-1", "made-1.gz")[number % 50 if number % 50 < 3 else 1]
-            cores.append(os.path.join(folder, "core.%d" % number))
-            os.link(os.path.join(folder, made), cores[-1])
+            cores.append(os.path.join(directory, "core.%d" % number))
+            os.link(os.path.join(directory, made), cores[-1])
         report = json_report("core", *cores, preexec_fn=few_descriptors)
         seen = {rank["path"]: rank for rank in report["ranks"]}
         check(sorted(seen) == sorted(cores), "%d of 200 cores are in the report" % len(seen))
@@ -137,14 +137,14 @@ def case_many_cores_and_few_descriptors(folder):
         check(len(whole) == 200, "the doctor: %d, %d cores: %r" % (status, len(whole), err[-500:]))
 
 
-def case_cut_off(folder):
+def case_cut_off(directory):
     """What a truncated core holds is told, and that it is truncated; never more."""
     with native("threads") as fixture:
-        core = core_of(fixture, folder)
+        core = core_of(fixture, directory)
     whole = frames_of(only_rank(json_report("core", core), fixture.pid))
     size = os.path.getsize(core)
     for part in (0.9, 0.5, 0.2):
-        cut = os.path.join(folder, "cut-%d" % int(part * 100))
+        cut = os.path.join(directory, "cut-%d" % int(part * 100))
         shutil.copy(core, cut)
         os.truncate(cut, int(size * part))
         status, out, err = run_tool("core", cut, "--format", "json")
@@ -172,10 +172,10 @@ def writable_parts(core, keep):
                 stream.write(struct.pack("<Q", keep(size)))
 
 
-def case_without_stacks(folder):
+def case_without_stacks(directory):
     """A core that lacks the stacks (coredump_filter, cut off): none is called complete, and what is missing is said."""
     with native("threads") as fixture:
-        core = core_of(fixture, folder)
+        core = core_of(fixture, directory)
     whole = frames_of(only_rank(json_report("core", core), fixture.pid))
     writable_parts(core, lambda size: 0)
     for unwinder in ("auto", "libunwind", "libdwfl"):
@@ -200,7 +200,7 @@ def with_glibc_of_sid(name):
     return [os.path.join(libraries, "ld-linux-x86-64.so.2"), "--library-path", libraries, os.path.join(FIXTURES, name)]
 
 
-def case_stacks_that_gcore_leaves_out(folder):
+def case_stacks_that_gcore_leaves_out(directory):
     """glibc 2.42's stack guards make gcore give up the mapping that they lie in."""
     command = with_glibc_of_sid("threads")
     with Fixture(command) as fixture:
@@ -208,7 +208,7 @@ def case_stacks_that_gcore_leaves_out(folder):
         with open("/proc/%d/smaps" % fixture.pid, encoding="ascii") as stream:
             if not any(line.startswith("VmFlags") and " gu " in line for line in stream):
                 raise Skip("the kernel has no guards inside of mappings (Linux 6.13 and later), or does not tell")
-        core = os.path.join(folder, "core")
+        core = os.path.join(directory, "core")
         debugger.write_core(fixture.pid, core)
         live = only_rank(json_report("attach", "--pids", str(fixture.pid)), fixture.pid)
     check(live["status"] == "complete", "live: %r" % live["problems"])
@@ -235,20 +235,20 @@ def case_stacks_that_gcore_leaves_out(folder):
     check(status == 1 and "gcore has left out" in " ".join(out.decode().split()), "doctor: %r" % out)
 
 
-def case_the_kernels_core_has_what_gcore_leaves_out(folder):
-    truth, core = kernel_core(folder, "abort_in_thread", command=with_glibc_of_sid("abort_in_thread"))
+def case_the_kernels_core_has_what_gcore_leaves_out(directory):
+    truth, core = kernel_core(directory, "abort_in_thread", command=with_glibc_of_sid("abort_in_thread"))
     rank = only_rank(json_report("core", core), truth["pid"])
     ends = [thread["stack_end"] for thread in rank["threads"]]
     check(rank["status"] == "complete" and set(ends) == {"complete"}, "%r, %r" % (ends, rank["problems"]))
     compare(truth, rank, "core")
 
 
-def case_without_the_end_of_a_stack(folder):
+def case_without_the_end_of_a_stack(directory):
     """Of 20,000 frames the core holds some: more than are shown, or fewer; either way the stack ends in memory that is not there."""
     with native("deep") as fixture:
-        core = core_of(fixture, folder)
+        core = core_of(fixture, directory)
     for left_out in (0.25, 0.8):
-        cut = os.path.join(folder, "cut")
+        cut = os.path.join(directory, "cut")
         shutil.copy(core, cut)
         writable_parts(cut, lambda size: int(size * (1 - left_out)) if size > 256 << 10 else size)
         for unwinder in ("auto", "libunwind", "libdwfl"):
@@ -260,17 +260,17 @@ def case_without_the_end_of_a_stack(folder):
                   "%s: %s: %r" % (unwinder, rank["status"], rank["problems"]))
 
 
-def case_no_cores(folder):
+def case_no_cores(directory):
     """Files that are no cores, beside a good one: status 1, and each is named."""
     paths = {"empty": b"", "text": b"this is no core\n" * 100, "header": b"\x7fELF\x02\x01\x01" + b"\0" * 9, "garbage": b"\x7fELF\x02\x01\x01" + b"\xff" * 4096,
              "zstd.zst": b"\x28\xb5\x2f\xfd" + b"\xff" * 100, "gzip.gz": b"\x1f\x8b\x08" + b"\xff" * 100}
-    files = [os.path.join(FIXTURES, "threads"), os.path.join(folder, "absent"), folder, "/dev/null"]
+    files = [os.path.join(FIXTURES, "threads"), os.path.join(directory, "absent"), directory, "/dev/null"]
     for name, content in paths.items():
-        files.append(os.path.join(folder, name))
+        files.append(os.path.join(directory, name))
         with open(files[-1], "wb") as stream:
             stream.write(content)
     with native("threads") as fixture:
-        core = core_of(fixture, folder)
+        core = core_of(fixture, directory)
     for path in files:
         status, out, err = run_tool("core", path, core, "--format", "json")
         check(status == 1, "%s: status %d: %r" % (path, status, err))
@@ -289,15 +289,15 @@ def build_id(path):
     return next(line.split(":")[1].strip() for line in notes.splitlines() if "Build ID" in line)
 
 
-def case_wrong_executable_is_refused(folder):
+def case_wrong_executable_is_refused(directory):
     """The program was built anew after the core was taken: both build-ids are named, and its frames stay without names."""
-    program = os.path.join(folder, "program")
+    program = os.path.join(directory, "program")
     shutil.copy(os.path.join(FIXTURES, "chain"), program)
     with Fixture([program]) as fixture:
-        core = core_of(fixture, folder)
+        core = core_of(fixture, directory)
     right = only_rank(json_report("core", core), fixture.pid)
     compare(fixture.ready, right, "with its program")
-    os.rename(program, os.path.join(folder, "kept"))
+    os.rename(program, os.path.join(directory, "kept"))
     other = os.path.join(FIXTURES, "tail_calls")
     shutil.copy(other, program)
     for options in ([], ["--exe", other]):
@@ -305,45 +305,45 @@ def case_wrong_executable_is_refused(folder):
         check(status in (0, 1), "%s: status %d: %r" % (options, status, err))
         rank = only_rank(json.loads(out), fixture.pid)
         told = " ".join(problem["message"] + (problem["hint"] or "") for problem in rank["problems"])
-        for identity in (build_id(os.path.join(folder, "kept")), build_id(other)):
+        for identity in (build_id(os.path.join(directory, "kept")), build_id(other)):
             check(identity in told, "%s: build-id %s is not named: %r" % (options, identity, told))
         main_thread = next(thread for thread in rank["threads"] if thread["tid"] == fixture.pid)
         own = [frame for frame in main_thread["frames"] if (frame["module"] or "").endswith("program")]
         check(own and all(frame["function"] is None and frame["offset"] for frame in own), "%s: frames named from the wrong file: %r" % (options, own))
-    rank = only_rank(json_report("core", core, "--exe", os.path.join(folder, "kept")), fixture.pid)
+    rank = only_rank(json_report("core", core, "--exe", os.path.join(directory, "kept")), fixture.pid)
     compare(fixture.ready, rank, "with --exe")
-    os.makedirs(os.path.join(folder, "found", "by", "build-id"))
-    shutil.copy(os.path.join(folder, "kept"), os.path.join(folder, "found", "program"))
-    rank = only_rank(json_report("core", core, "--search", os.path.join(folder, "found")), fixture.pid)
+    os.makedirs(os.path.join(directory, "found", "by", "build-id"))
+    shutil.copy(os.path.join(directory, "kept"), os.path.join(directory, "found", "program"))
+    rank = only_rank(json_report("core", core, "--search", os.path.join(directory, "found")), fixture.pid)
     compare(fixture.ready, rank, "with --search")
 
 
-def case_interpreter_whose_file_is_gone(folder):
+def case_interpreter_whose_file_is_gone(directory):
     """What is missing is said, in the status too: a script that goes by the exit status must not take it for the whole."""
-    program = os.path.join(folder, "python-of-its-own")
+    program = os.path.join(directory, "python-of-its-own")
     shutil.copy(os.path.realpath("/usr/bin/python3"), program)
     environment = dict(os.environ, PYTHONHOME="/usr")
     with Fixture([program, os.path.join(SOURCE, "fixtures", "python", "threads.py")], env=environment) as fixture:
-        core = core_of(fixture, folder)
+        core = core_of(fixture, directory)
     whole = only_rank(json_report("core", core), fixture.pid)
     check(whole["status"] == "complete" and whole["python"]["version"], "with its file: %r" % {name: whole[name] for name in ("status", "python", "problems")})
-    os.rename(program, os.path.join(folder, "elsewhere"))
+    os.rename(program, os.path.join(directory, "elsewhere"))
     status, out, err = run_tool("core", core, "--format", "json")
     rank = only_rank(json.loads(out), fixture.pid)
     told = " ".join(problem["message"] for problem in rank["problems"])
     check(status == 1 and rank["status"] == "partial" and program in told and program in text_of(err), "status %d, %r: %r; stderr %r" % (status, rank["status"], told, err))
     check(rank["python"] == {"version": None}, "python: %r" % rank["python"])
-    check(json_report("core", core, "--exe", os.path.join(folder, "elsewhere"))["ranks"][0]["status"] == "complete", "with --exe")
-    saved = os.path.join(folder, "saved.json")
+    check(json_report("core", core, "--exe", os.path.join(directory, "elsewhere"))["ranks"][0]["status"] == "complete", "with --exe")
+    saved = os.path.join(directory, "saved.json")
     with open(saved, "wb") as file:
         file.write(out)
     check(json_report("report", saved, expect=1)["ranks"][0]["python"] == {"version": None}, "shown again")
 
 
-def case_signals_of_a_gcore(folder):
+def case_signals_of_a_gcore(directory):
     """A core of a process that lives on has no fatal signal to tell of."""
     with native("threads") as fixture:
-        core = core_of(fixture, folder)
+        core = core_of(fixture, directory)
         fixture.check_unharmed()
     rank = only_rank(json_report("core", core), fixture.pid)
     check(rank["signal"] is None or rank["signal"]["number"] in (0, signal.SIGTRAP, signal.SIGSTOP), "the signal: %r" % rank["signal"])

@@ -17,8 +17,8 @@ STAYS = "os.read(os.pipe()[0], 1)"
 ROLLBACK, WAL = "delete", "wal"
 
 
-def database(folder, mode, name="trials.db"):
-    path = os.path.join(folder, name)
+def database(directory, mode, name="trials.db"):
+    path = os.path.join(directory, name)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode=" + mode)
     connection.execute("CREATE TABLE trials (number INTEGER)")
@@ -37,23 +37,23 @@ def check_holder(waiter, holder, path, *others):
     check(call.get("database") == path, "the database: %r" % call)
 
 
-def writer_and_writer(folder, mode, interpreter="/usr/bin/python3"):
-    path = database(folder, mode)
+def writer_and_writer(directory, mode, interpreter="/usr/bin/python3"):
+    path = database(directory, mode)
     with Processes() as run:
         holder = run.python(WRITES + STAYS, path, call="read", interpreter=interpreter, env=rank(1))
         waiter = run.python(WRITES, path, call="clock_nanosleep", interpreter=interpreter, env=rank(0))
         check_holder(waiter, holder, path)
 
 
-def case_a_writer_in_rollback_mode(folder):
-    writer_and_writer(folder, ROLLBACK)
+def case_a_writer_in_rollback_mode(directory):
+    writer_and_writer(directory, ROLLBACK)
 
 
-def case_a_writer_in_wal_mode(folder):
-    writer_and_writer(folder, WAL)
+def case_a_writer_in_wal_mode(directory):
+    writer_and_writer(directory, WAL)
 
 
-def case_another_python(folder):
+def case_another_python(directory):
     for version in ("3.12", "3.13", "3.11", "3.10"):
         try:
             interpreter = find(version)
@@ -62,23 +62,23 @@ def case_another_python(folder):
         if interpreter.sysroot or subprocess.run([interpreter.path, "-c", "import sqlite3"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             continue
         for mode in (ROLLBACK, WAL):
-            path = os.path.join(folder, mode)
+            path = os.path.join(directory, mode)
             os.mkdir(path)
             writer_and_writer(path, mode, interpreter.path)
         return
     raise Skip("no CPython but the system's has sqlite3 here")
 
 
-def case_a_reader_who_is_kept_out(folder):
-    path = database(folder, ROLLBACK)
+def case_a_reader_who_is_kept_out(directory):
+    path = database(directory, ROLLBACK)
     with Processes() as run:
         holder = run.python(OPEN + "c.execute('BEGIN EXCLUSIVE')\n" + STAYS, path, call="read", env=rank(1))
         waiter = run.python(OPEN + "c.execute('SELECT * FROM trials').fetchall()", path, call="clock_nanosleep", env=rank(0))
         check_holder(waiter, holder, path)
 
 
-def case_a_thread_beside_the_main_thread(folder):
-    path = database(folder, WAL)
+def case_a_thread_beside_the_main_thread(directory):
+    path = database(directory, WAL)
     code = "import threading\nthreading.Thread(target=lambda: sqlite3.connect(sys.argv[1], timeout=100000).execute('BEGIN IMMEDIATE')).start()\n"
     with Processes() as run:
         holder = run.python(WRITES + STAYS, path, call="read")
@@ -91,10 +91,10 @@ def case_a_thread_beside_the_main_thread(folder):
         check("database" not in calls[waiter], "the main thread: %r" % calls)
 
 
-def case_who_does_not_wait(folder):
+def case_who_does_not_wait(directory):
     """A reader in WAL mode, while somebody writes, and one of a reserved database: they have read, and sleep for reasons of their own."""
     for mode in (WAL, ROLLBACK):
-        path = database(folder, mode, mode)
+        path = database(directory, mode, mode)
         with Processes() as run:
             holder = run.python(WRITES + STAYS, path, call="read")
             reader = run.python(OPEN + "c.execute('BEGIN')\nc.execute('SELECT * FROM trials').fetchall()\ntime.sleep(1000)", path, call="clock_nanosleep")
@@ -102,22 +102,22 @@ def case_who_does_not_wait(folder):
             check_nobody(reader, holder)
 
 
-def case_a_writer_who_waits_for_readers(folder):
+def case_a_writer_who_waits_for_readers(directory):
     """They share their lock: nobody has the database for himself."""
-    path = database(folder, ROLLBACK)
+    path = database(directory, ROLLBACK)
     with Processes() as run:
         run.python(OPEN + "c.execute('BEGIN')\nc.execute('SELECT * FROM trials').fetchall()\n" + STAYS, path, call="read")
         check_nobody(run.python(WRITES + "c.execute('INSERT INTO trials VALUES (1)')\nc.execute('COMMIT')", path, call="clock_nanosleep"))
 
 
-def case_its_own_other_connection(folder):
-    path = database(folder, WAL)
+def case_its_own_other_connection(directory):
+    path = database(directory, WAL)
     with Processes() as run:
         check_nobody(run.python(WRITES + "sqlite3.connect(sys.argv[1], timeout=100000).execute('BEGIN IMMEDIATE')", path, call="clock_nanosleep"))
 
 
-def case_several_databases(folder):
-    one, two = database(folder, WAL, "one.db"), database(folder, ROLLBACK, "two.db")
+def case_several_databases(directory):
+    one, two = database(directory, WAL, "one.db"), database(directory, ROLLBACK, "two.db")
     both = OPEN + "d = sqlite3.connect(sys.argv[2], timeout=100000, isolation_level=None)\n[o.execute('SELECT * FROM trials').fetchall() for o in (c, d)]\n"
     with Processes() as run:
         holder = run.python(WRITES + STAYS, two, call="read", env=rank(1))
@@ -131,13 +131,13 @@ def case_several_databases(folder):
         check_holder(waiter, holder, None)
 
 
-def case_of_whom_others_cannot_be_seen(folder):
+def case_of_whom_others_cannot_be_seen(directory):
     """The kernel's list names the holder, whose descriptors an ordinary user may not see."""
     with Reachable() as reachable, Processes() as run:
         program = reachable.copy(tool())
-        path = database(reachable.folder, ROLLBACK)
+        path = database(reachable.directory, ROLLBACK)
         os.chmod(path, 0o666)
-        os.chmod(reachable.folder, 0o777)
+        os.chmod(reachable.directory, 0o777)
         holder = run.python(WRITES + STAYS, path, call="read")
         waiter = run.start(as_nobody(["/usr/bin/python3", "-c", "import sys\n" + WRITES, path]))
         wait_for_call(waiter, "clock_nanosleep")
@@ -149,9 +149,9 @@ def case_of_whom_others_cannot_be_seen(folder):
         check([end["pid"] for end in call.get("other_ends", [])] == [holder] and call["database"] == path, "%r" % call)
 
 
-def case_a_verdict(folder):
+def case_a_verdict(directory):
     """Rank 0 waits for the database that rank 1 has locked."""
-    path = database(folder, WAL)
+    path = database(directory, WAL)
     with Processes() as run:
         holder = run.python(WRITES + "def sweep():\n  time.sleep(1000)\nsweep()", path, call="clock_nanosleep", env=rank(1))
         waiter = run.python(WRITES, path, call="clock_nanosleep", env=rank(0))
@@ -163,12 +163,12 @@ def case_a_verdict(folder):
         check(status == 0 and err == b"" and "for a lock of the database trials.db, held by pid %d (python3 -c" % holder in text, text)
 
 
-def case_a_saved_report(folder):
-    path = database(folder, ROLLBACK)
+def case_a_saved_report(directory):
+    path = database(directory, ROLLBACK)
     with Processes() as run:
         holder = run.python(WRITES + STAYS, path, call="read")
         waiter = run.python(WRITES, path, call="clock_nanosleep")
-        saved = os.path.join(folder, "report.json")
+        saved = os.path.join(directory, "report.json")
         check(run_tool("attach", "--pids", waiter, "--format", "json", "-o", saved)[0] == 0, "attach")
         call = call_of(json_report("report", saved), waiter)
         check([end["pid"] for end in call["other_ends"]] == [holder] and call["database"] == path, "%r" % call)

@@ -11,14 +11,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 EVAL_LOOP = re.compile(r"_PyEval_EvalFrameDefault|_TAIL_CALL_")
 
 
-def take_core(fixture, path, debug_folder=None):
+def take_core(fixture, path, debug_directory=None):
     """Writes a core with gdb's gcore and returns gdb's stacks of that core: {tid: [[pc, function, module], ...]}."""
     if not shutil.which("gdb"):
         raise Skip("no gdb on this machine")
     commands = ["set confirm off", "set pagination off", "set auto-load off", "set debuginfod enabled off", "set backtrace past-main on",
                 "set backtrace limit unlimited"]
-    if debug_folder:
-        commands.append("set debug-file-directory %s:/usr/lib/debug" % debug_folder)
+    if debug_directory:
+        commands.append("set debug-file-directory %s:/usr/lib/debug" % debug_directory)
     commands += ["attach %d" % fixture.pid, "gcore " + path, "detach", "core-file " + path, "source " + os.path.join(HERE, "gdb_stacks.py")]
     return stacks_of(commands, path)
 

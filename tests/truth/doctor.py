@@ -71,7 +71,7 @@ def in_namespaces(*options):
     return command
 
 
-def case_process_of_ours(folder):
+def case_process_of_ours(directory):
     with native("threads") as fixture:
         findings = doctor("--pids", fixture.pid)
         expect(findings, (None, None, "ptrace"), "ok")
@@ -82,7 +82,7 @@ def case_process_of_ours(folder):
         fixture.check_unharmed()
 
 
-def case_nothing_is_disturbed(folder):
+def case_nothing_is_disturbed(directory):
     """No thread as much as woke up: the counts of context switches are what they were."""
     with native("threads") as fixture:
         settle(fixture.pid)
@@ -92,19 +92,19 @@ def case_nothing_is_disturbed(folder):
         fixture.check_unharmed()
 
 
-def case_python_is_read(folder):
+def case_python_is_read(directory):
     with python("callbacks") as fixture:
         version = subprocess.run(["/usr/bin/python3", "-c", "import platform; print(platform.python_version())"], stdout=subprocess.PIPE, check=True).stdout.decode().strip()
         expect(doctor("--pids", fixture.pid), (fixture.pid, None, "python"), "ok", "CPython " + version, "its state was read")
         fixture.check_unharmed()
 
 
-def case_no_such_process(folder):
+def case_no_such_process(directory):
     gone = free_pid()
     expect(doctor("--pids", gone), (gone, None, "process"), "problem", "no such process")
 
 
-def case_zombie(folder):
+def case_zombie(directory):
     child = subprocess.Popen(["true"])
     wait_until(lambda: state_of(child.pid) == "Z", "a zombie")
     try:
@@ -113,7 +113,7 @@ def case_zombie(folder):
         child.wait()
 
 
-def case_a_stopped_process_stays_stopped(folder):
+def case_a_stopped_process_stays_stopped(directory):
     with native("threads") as fixture:
         os.kill(fixture.pid, 19)
         wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped")
@@ -125,7 +125,7 @@ def case_a_stopped_process_stays_stopped(folder):
         fixture.check_unharmed()
 
 
-def case_traced_by_another(folder):
+def case_traced_by_another(directory):
     with native("threads") as fixture:
         tids = sorted(task_states(fixture.pid))
         tracer = subprocess.Popen(["/usr/bin/python3", "-c", TRACER] + [str(tid) for tid in tids], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -141,7 +141,7 @@ def case_traced_by_another(folder):
         fixture.check_unharmed()
 
 
-def case_another_users_process(folder):
+def case_another_users_process(directory):
     with Reachable() as reachable, native("chain") as fixture:
         findings = doctor_as_nobody(reachable, "--pids", fixture.pid)
         expect(findings, (None, None, "capabilities"), "note", "uid %d" % NOBODY)
@@ -151,7 +151,7 @@ def case_another_users_process(folder):
         fixture.check_unharmed()
 
 
-def case_own_process_without_root(folder):
+def case_own_process_without_root(directory):
     with Reachable() as reachable:
         program = reachable.copy(os.path.join(FIXTURES, "threads"))
         with Fixture(as_nobody([program]), cwd="/") as fixture:
@@ -179,7 +179,7 @@ def waiting(prepare):
     return ["/usr/bin/python3", "-c", WAITS.format(prepare=prepare)]
 
 
-def case_not_dumpable(folder):
+def case_not_dumpable(directory):
     with Reachable() as reachable:
         with Fixture(as_nobody(waiting("libc.prctl(4, 0)")), cwd="/") as fixture:          # PR_SET_DUMPABLE
             expect(doctor_as_nobody(reachable, "--pids", fixture.pid), (fixture.pid, None, "ptrace"), "problem", "not dumpable")
@@ -221,7 +221,7 @@ def filtered(answer, calls="101,310"):      # ptrace, process_vm_readv
     return command
 
 
-def case_seccomp_refuses(folder):
+def case_seccomp_refuses(directory):
     with native("chain") as fixture:
         findings = doctor("--pids", fixture.pid, command=filtered(0x00050000 | 1))       # SECCOMP_RET_ERRNO, EPERM
         found = expect(findings, (None, None, "seccomp"), "problem", "ptrace (Operation not permitted)", "process_vm_readv (Operation not permitted)")
@@ -230,7 +230,7 @@ def case_seccomp_refuses(folder):
         fixture.check_unharmed()
 
 
-def case_attach_says_that_memory_is_refused(folder):
+def case_attach_says_that_memory_is_refused(directory):
     """A process that can be seized, and not be read, is not called complete for want of callers."""
     with native("chain") as fixture:
         done = subprocess.run(filtered(0x00050000 | 1, "310") + [tool(), "attach", "--pids", str(fixture.pid), "--format", "json", "--samples", "1"],
@@ -241,7 +241,7 @@ def case_attach_says_that_memory_is_refused(folder):
         fixture.check_unharmed()
 
 
-def case_seccomp_kills(folder):
+def case_seccomp_kills(directory):
     findings = doctor(command=filtered(0x80000000))                                      # SECCOMP_RET_KILL_PROCESS
     expect(findings, (None, None, "seccomp"), "problem", "kills")
     expect(findings, (None, None, "ptrace"), "problem", "signal 31")
@@ -251,13 +251,13 @@ def case_seccomp_kills(folder):
         fixture.check_unharmed()
 
 
-def case_seccomp_lets_through(folder):
+def case_seccomp_lets_through(directory):
     findings = doctor(command=filtered(0x7fff0000))                                      # SECCOMP_RET_ALLOW
     expect(findings, (None, None, "seccomp"), "ok", "lets ptrace and process_vm_readv through")
     expect(findings, (None, None, "ptrace"), "ok")
 
 
-def case_in_a_pid_namespace(folder):
+def case_in_a_pid_namespace(directory):
     with native("chain") as fixture:
         findings = doctor("--pids", fixture.pid, command=in_namespaces("--pid", "--fork", "--mount-proc"))
         found = expect(findings, (None, None, "pid-namespace"), "note", "one of its own")
@@ -266,7 +266,7 @@ def case_in_a_pid_namespace(folder):
         check("pid namespace" in found["mends"][0], "the mends: %r" % found["mends"])
 
 
-def case_target_in_a_pid_namespace(folder):
+def case_target_in_a_pid_namespace(directory):
     command = in_namespaces("--pid", "--fork", "--mount-proc", "--kill-child")
     with Fixture(command + waiting(""), cwd="/") as fixture:
         check(fixture.ready["pid"] == 1, "the fixture is not alone: %r" % fixture.ready)
@@ -287,7 +287,7 @@ def parent_of(pid):
         return None
 
 
-def case_in_a_user_namespace(folder):
+def case_in_a_user_namespace(directory):
     command = in_namespaces("--user", "--map-root-user")
     with native("chain") as fixture:
         findings = doctor("--pids", fixture.pid, command=command)
@@ -297,7 +297,7 @@ def case_in_a_user_namespace(folder):
         fixture.check_unharmed()
 
 
-def case_hidepid(folder):
+def case_hidepid(directory):
     command = in_namespaces("--mount")
     with Reachable() as reachable, native("chain") as fixture:
         program = reachable.copy(tool())
@@ -323,7 +323,7 @@ def mend(finding):
     check(done.returncode == 0, "%r: %r" % (finding["mends"][0], done.stdout))
 
 
-def case_core_limit_and_its_mend(folder):
+def case_core_limit_and_its_mend(directory):
     needs_root("prlimit")
     needs_core_files()
     if resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
@@ -335,7 +335,7 @@ def case_core_limit_and_its_mend(folder):
         check(resource.prlimit(fixture.pid, resource.RLIMIT_CORE)[0] == resource.RLIM_INFINITY, "its limit is not raised")
 
 
-def case_own_core_limit(folder):
+def case_own_core_limit(directory):
     needs_core_files()
     expect(doctor(preexec_fn=set_core_limit(0)), (None, None, "core-limit"), "problem", "ulimit -c is 0")
     if resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
@@ -343,7 +343,7 @@ def case_own_core_limit(folder):
     expect(doctor(preexec_fn=set_core_limit(resource.RLIM_INFINITY)), (None, None, "core-limit"), "ok", "unlimited")
 
 
-def case_coredump_filter_and_its_mend(folder):
+def case_coredump_filter_and_its_mend(directory):
     with native("chain") as fixture:
         with open("/proc/%d/coredump_filter" % fixture.pid, "w", encoding="ascii") as stream:
             stream.write("0x22")
@@ -352,7 +352,7 @@ def case_coredump_filter_and_its_mend(folder):
         expect(doctor("--pids", fixture.pid), key, "ok", "0x33")
 
 
-def case_launcher_stands_for_its_ranks(folder):
+def case_launcher_stands_for_its_ranks(directory):
     code = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
     environment = dict(os.environ, RANK="0", WORLD_SIZE="1")
     with Fixture(["/usr/bin/python3", "-c", code, "env", "RANK=0", os.path.join(FIXTURES, "chain")], env={key: value for key, value in environment.items() if key != "RANK"}) as fixture:
@@ -363,9 +363,9 @@ def case_launcher_stands_for_its_ranks(folder):
         fixture.check_unharmed()
 
 
-def case_core_with_its_files(folder):
+def case_core_with_its_files(directory):
     with python("callbacks") as fixture:
-        core = os.path.join(folder, "core")
+        core = os.path.join(directory, "core")
         debugger.take_core(fixture, core)
     findings = doctor(core)
     check(all(key[1] == core for key in findings), "with a core alone the machine is looked at too: %r" % sorted(map(str, findings)))
@@ -375,8 +375,8 @@ def case_core_with_its_files(folder):
     expect(findings, (None, core, "python"), "ok", "CPython 3.")
 
 
-def case_core_of_another_executable(folder):
-    program, other, core = (os.path.join(folder, name) for name in ("program", "kept", "core"))
+def case_core_of_another_executable(directory):
+    program, other, core = (os.path.join(directory, name) for name in ("program", "kept", "core"))
     shutil.copy(os.path.join(FIXTURES, "chain"), program)
     with Fixture([program]) as fixture:
         debugger.take_core(fixture, core)
@@ -388,9 +388,9 @@ def case_core_of_another_executable(folder):
     expect(doctor(core, "--exe", other), (None, core, "executable"), "ok", "as in the core")
 
 
-def case_core_cut_off(folder):
+def case_core_cut_off(directory):
     with native("threads") as fixture:
-        core = os.path.join(folder, "core")
+        core = os.path.join(directory, "core")
         debugger.take_core(fixture, core)
         os.truncate(core, os.path.getsize(core) // 2)
         findings = doctor(core, "--pids", fixture.pid)                                   # both at once
@@ -400,20 +400,20 @@ def case_core_cut_off(folder):
     expect(doctor("/dev/null"), (None, "/dev/null", "core"), "problem", "/dev/null")
 
 
-def case_text(folder):
+def case_text(directory):
     with native("chain") as one, native("chain") as two:
         status, out, err = run_tool("doctor", "--pids", one.pid, two.pid)
         text = text_of(out)
         check(status in (0, 1) and err == b"", "status %d, stderr %r" % (status, err))
         check(text.startswith("This machine\n") and "2 processes (chain): %d, %d\n" % (one.pid, two.pid) in text, "the text: %s" % text)
         check(re.search(r"\nAttach: .*\. Cores: .*\.\n$", text), "its last line: %s" % text)
-        path = os.path.join(folder, "found")
+        path = os.path.join(directory, "found")
         check(run_tool("doctor", "--pids", one.pid, two.pid, "-o", path)[1] == b"", "-o leaves stdout alone")
         with open(path, encoding="utf-8") as stream:
             check(stream.read() == text, "the file differs from stdout")
 
 
-def case_usage_errors(folder):
+def case_usage_errors(directory):
     for arguments in (["--pids"], ["--pids", "abc"], ["--pids", "12x"], ["--pids", "-5"], ["--nonsense"], ["--pids", "1", "--job"], ["--format", "xml"]):
         status, out, err = run_tool("doctor", *arguments)
         check((status, out) == (2, b"") and len(err) > 10, "%s: status %d, stdout %r, stderr %r" % (arguments, status, out, err))

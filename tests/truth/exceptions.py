@@ -34,34 +34,34 @@ def check_rank(report, truth, expected, source):
     return rank
 
 
-def live_and_core(folder, way, expected, program="terminates"):
+def live_and_core(directory, way, expected, program="terminates"):
     with native(program, way, stderr=subprocess.DEVNULL) as fixture:
         check_rank(json_report("attach", "--pids", str(fixture.pid)), fixture.ready, expected, "live")
-        core = core_of(fixture, folder)
+        core = core_of(fixture, directory)
         fixture.check_unharmed()
     rank = check_rank(json_report("core", core), fixture.ready, expected, "core")
     compare(fixture.ready, rank, "core")
 
 
-def case_runtime_error(folder):
-    live_and_core(folder, "runtime", RUNTIME)
+def case_runtime_error(directory):
+    live_and_core(directory, "runtime", RUNTIME)
 
 
-def case_thrown_again_as_the_watchdog_does(folder):
-    live_and_core(folder, "watchdog", WATCHDOG)
+def case_thrown_again_as_the_watchdog_does(directory):
+    live_and_core(directory, "watchdog", WATCHDOG)
 
 
-def case_strings_of_the_old_abi(folder):
-    live_and_core(folder, "watchdog", WATCHDOG, "terminates_old_strings")
+def case_strings_of_the_old_abi(directory):
+    live_and_core(directory, "watchdog", WATCHDOG, "terminates_old_strings")
 
 
-def case_aborts_without_an_exception(folder):
+def case_aborts_without_an_exception(directory):
     """abort() inside of a catch block: what that block handles does not end the process."""
-    live_and_core(folder, "plain", None)
+    live_and_core(directory, "plain", None)
 
 
-def case_kernel_core(folder):
-    truth, core = kernel_core(folder, "terminates", "watchdog", "dies")
+def case_kernel_core(directory):
+    truth, core = kernel_core(directory, "terminates", "watchdog", "dies")
     report = json_report("core", core)
     rank = check_rank(report, truth, WATCHDOG, "core")
     check(rank["signal"] and rank["signal"]["name"] == "SIGABRT" and rank["signal"]["tid"] == truth["watchdog"], "the signal: %r" % rank["signal"])
@@ -79,7 +79,7 @@ def check_own_gpu(report, truth, reason, source):
     check(REPORTER not in summary and "an illegal memory access" in summary, "%s: %r" % (source, summary))
 
 
-def case_error_of_its_own_gpu(folder):
+def case_error_of_its_own_gpu(directory):
     """The watchdog throws the error of its own process's GPU work again: this rank is the one that failed."""
     rank = {"RANK": "3", "WORLD_SIZE": "4"}
     with native("terminates", "gpu", stderr=subprocess.DEVNULL, env=dict(os.environ, **rank)) as fixture:
@@ -87,14 +87,14 @@ def case_error_of_its_own_gpu(folder):
         fixture.check_unharmed()
     os.environ.update(rank)
     try:
-        truth, core = kernel_core(folder, "terminates", "gpu", "dies")
+        truth, core = kernel_core(directory, "terminates", "gpu", "dies")
     finally:
         for name in rank:
             del os.environ[name]
     check_own_gpu(json_report("core", core), truth, "crashed", "core")
 
 
-def case_in_words(folder):
+def case_in_words(directory):
     with native("terminates", "watchdog", stderr=subprocess.DEVNULL) as fixture:
         _, out, _ = run_tool("attach", "--pids", str(fixture.pid), "--threads", "all")
     text = " ".join(out.decode().split())
@@ -109,8 +109,8 @@ try:
 except ImportError:
     print(json.dumps({"skip": "this interpreter has no torch"}), flush=True)
     sys.exit()
-folder = os.path.join(os.path.dirname(torch.__file__), "lib")
-c10 = ctypes.CDLL(os.path.join(folder, "libc10.so"))
+directory = os.path.join(os.path.dirname(torch.__file__), "lib")
+c10 = ctypes.CDLL(os.path.join(directory, "libc10.so"))
 fail = getattr(c10, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_", None)
 libc = ctypes.CDLL(None)
 libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
@@ -126,7 +126,7 @@ os._exit(0)
 """
 
 
-def case_torch(folder):
+def case_torch(directory):
     """An exception of the real PyTorch, of whatever version the interpreter has."""
     interpreter = os.environ.get("RANKSTACKS_TORCH_PYTHON", "/usr/bin/python3")
     with Fixture([interpreter, "-c", TORCH], stderr=subprocess.DEVNULL) as fixture:
@@ -135,7 +135,7 @@ def case_torch(folder):
         wait_until(lambda: in_pause(path), "the thread hangs in the handler of SIGABRT")
         exception = exception_of(json_report("attach", "--pids", str(truth["pid"])), truth)
         check(exception["type"] == "c10::Error" and exception["what"].startswith("collective timed out: SeqNum=7"), "live: %r" % exception)
-        core = os.path.join(folder, "core")
+        core = os.path.join(directory, "core")
         debugger.write_core(truth["pid"], core)
     check(exception_of(json_report("core", core), truth) == exception, "the core tells another exception")
 

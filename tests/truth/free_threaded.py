@@ -18,23 +18,23 @@ SOURCE = os.path.join(interpreters.ROOT, "fixtures", "native", "free_threaded_mo
 MEMORY = 1 << 30               # of the tool: it takes 65 MiB for these frames, and copies of all arrays would be 10 GiB
 
 
-def model(folder, version):
+def model(directory, version):
     interpreters.unpacked(version)                       # or why it is not there
     compiler = shutil.which("gcc") or shutil.which("cc")
     if not compiler:
         raise Skip("no C compiler on this machine")
     include = os.path.join(interpreters.NEWER, "root", "usr", "include")
     python = os.path.join(include, "python" + version)
-    program = os.path.join(folder, "free_threaded_model")
+    program = os.path.join(directory, "free_threaded_model")
     done = subprocess.run([compiler, "-O1", "-g0", "-w", "-pthread", "-DPy_GIL_DISABLED=1", "-I", python, "-I", os.path.join(python, "internal"), "-I", include,
                            "-o", program, SOURCE], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
     check(done.returncode == 0, "the headers of CPython %s have changed:\n%s" % (version, done.stdout.decode(errors="replace")[-3000:]))
     return program
 
 
-def look(folder, version):
-    program = model(folder, version)
-    core = os.path.join(folder, "core")
+def look(directory, version):
+    program = model(directory, version)
+    core = os.path.join(directory, "core")
     for threads in (3, 40):
         with Fixture([program, str(threads)]) as fixture:
             truth = fixture.ready
@@ -46,18 +46,18 @@ def look(folder, version):
         os.unlink(core)
 
 
-def case_of_the_headers_3_14(folder):
-    look(folder, "3.14")
+def case_of_the_headers_3_14(directory):
+    look(directory, "3.14")
 
 
-def case_of_the_headers_3_15(folder):
-    look(folder, "3.15")
+def case_of_the_headers_3_15(directory):
+    look(directory, "3.15")
 
 
-def case_hostile_copies(folder):
+def case_hostile_copies(directory):
     """20,000 code objects that share an array of 65,536 copies: what is kept of it grows with the frames, and not with both. Every second frame names
     a copy that it is not in, so that its array is looked through: that has an end as well."""
-    program = model(folder, "3.15")
+    program = model(directory, "3.15")
     frames = 20000
     with Fixture([program, "3", str(frames)]) as fixture:
         rank = only_rank(json_report("attach", "--pids", fixture.pid, expect=1), fixture.pid)

@@ -13,22 +13,22 @@ FIXTURES = os.environ["RANKSTACKS_FIXTURES"]
 
 
 class Machine:
-    """A folder that stands for a machine's driver, devices and libraries."""
+    """A directory that stands for a machine's driver, devices and libraries."""
 
-    def __init__(self, folder, gpus=2):
-        self.folder = folder
-        shutil.copy(os.path.join(os.path.dirname(FIXTURES), "tests", "libfake_nvml.so"), os.path.join(folder, "libnvidia-ml.so.1"))
-        shutil.copy(os.path.join(FIXTURES, "libreplaced_one.so"), os.path.join(folder, "libcuda.so.1"))
-        self.files = [os.path.join(folder, name) for name in ["nvidiactl"] + ["nvidia%d" % gpu for gpu in range(gpus)]]
+    def __init__(self, directory, gpus=2):
+        self.directory = directory
+        shutil.copy(os.path.join(os.path.dirname(FIXTURES), "tests", "libfake_nvml.so"), os.path.join(directory, "libnvidia-ml.so.1"))
+        shutil.copy(os.path.join(FIXTURES, "libreplaced_one.so"), os.path.join(directory, "libcuda.so.1"))
+        self.files = [os.path.join(directory, name) for name in ["nvidiactl"] + ["nvidia%d" % gpu for gpu in range(gpus)]]
         for path in self.files:
             open(path, "wb").close()
 
     def says(self, *lines):
-        with open(os.path.join(self.folder, "scenario"), "w", encoding="utf-8") as file:
+        with open(os.path.join(self.directory, "scenario"), "w", encoding="utf-8") as file:
             file.write("driver 580.159.04\n" + "".join(line + "\n" for line in lines))
 
     def rank(self, rank, *options, files=None):
-        return Fixture(["/usr/bin/python3", PROGRAM, *options, os.path.join(self.folder, "libcuda.so.1"), *(self.files if files is None else files)],
+        return Fixture(["/usr/bin/python3", PROGRAM, *options, os.path.join(self.directory, "libcuda.so.1"), *(self.files if files is None else files)],
                        env=dict(os.environ, RANK=str(rank), WORLD_SIZE="2", PYTHONDONTWRITEBYTECODE="1"))
 
     @contextlib.contextmanager
@@ -37,19 +37,19 @@ class Machine:
             yield zero, one
 
     def attach(self, *ranks):
-        return json_report("attach", "--pids", ",".join(str(rank.pid) for rank in ranks), machine=self.folder)
+        return json_report("attach", "--pids", ",".join(str(rank.pid) for rank in ranks), machine=self.directory)
 
 
 def gpu(number, *lines):
     return ["gpu", "pci 0 %d 0" % (number + 10), "uuid GPU-%d" % number, "name NVIDIA H200", "minor %d" % number, "list 24", *lines]
 
 
-def case_nvml_two_ranks_two_gpus(folder):
-    machine = Machine(folder)
+def case_nvml_two_ranks_two_gpus(directory):
+    machine = Machine(directory)
     with machine.two_ranks() as (zero, one):
         machine.says(*gpu(0, "process %d 1000" % zero.pid, "process %d 5" % os.getpid(), "samples 100 100", "clock 1 1980 1980", "link 0 1 0", "link 1 1 0", "pcie 16 16 5 5"),
                      *gpu(1, "process %d 2000" % one.pid, "samples 0 0", "clock 1 345 1980", "throttle 8", "link 0 1 0", "link 1 0 0", "memory 10 2 100", "temperature 55"))
-        with open(os.path.join(folder, "kmsg"), "w", encoding="utf-8") as log:
+        with open(os.path.join(directory, "kmsg"), "w", encoding="utf-8") as log:
             log.write("4,1,2,-;NVRM: Xid (PCI:0000:0b:00): 74, pid=1, name=x\n")
         report = machine.attach(zero, one)
         (first,), (second,) = only_rank(report, zero.pid).get("gpus", []), only_rank(report, one.pid).get("gpus", [])
@@ -64,8 +64,8 @@ def case_nvml_two_ranks_two_gpus(folder):
             rank.check_unharmed()
 
 
-def case_nvml_both_ranks_on_one_gpu(folder):
-    machine = Machine(folder)
+def case_nvml_both_ranks_on_one_gpu(directory):
+    machine = Machine(directory)
     with machine.two_ranks() as (zero, one):
         machine.says(*gpu(0, "process %d 1000" % zero.pid, "process %d -1" % one.pid), *gpu(1))
         report = machine.attach(zero, one)
@@ -74,8 +74,8 @@ def case_nvml_both_ranks_on_one_gpu(folder):
             check(found["index"] == 0 and found["health"]["other_processes"] == [other.pid] and found["health"].get("process_memory") == memory, "%r" % found)
 
 
-def case_nvml_a_child_counts_for_its_rank(folder):
-    machine = Machine(folder)
+def case_nvml_a_child_counts_for_its_rank(directory):
+    machine = Machine(directory)
     with machine.rank(0, "--child") as rank:
         machine.says(*gpu(0), *gpu(1, "process %d 1000" % rank.ready["child"]))
         report = machine.attach(rank)
@@ -84,9 +84,9 @@ def case_nvml_a_child_counts_for_its_rank(folder):
         check(all(not entry.get("gpus") for entry in report["ranks"] if entry["pid"] != rank.pid), "the child has it too")
 
 
-def case_nvml_by_the_device_file(folder):
+def case_nvml_by_the_device_file(directory):
     """No list of processes: a rank with one GPU's file open uses that, of one with several it is said that it is not known."""
-    machine = Machine(folder)
+    machine = Machine(directory)
     with machine.rank(0, files=[machine.files[0], machine.files[2]]) as zero, machine.rank(1) as one:
         machine.says(*gpu(0, "list refused"), *gpu(1, "list refused"))
         report = machine.attach(zero, one)
@@ -97,8 +97,8 @@ def case_nvml_by_the_device_file(folder):
         check(problem["message"].startswith("NVML: which GPUs pid %d uses is not told" % one.pid) and problem["hint"], "%r" % problem)
 
 
-def case_nvml_refuses(folder):
-    machine = Machine(folder)
+def case_nvml_refuses(directory):
+    machine = Machine(directory)
     with machine.two_ranks() as (zero, one):
         machine.says("init 18")
         report = machine.attach(zero, one)
@@ -107,14 +107,14 @@ def case_nvml_refuses(folder):
         check(not only_rank(report, one.pid)["problems"] and all(rank["status"] == "complete" and rank["threads"] for rank in report["ranks"]), "the rest of the report: %r" % report["ranks"])
 
 
-def case_nvml_hangs(folder):
+def case_nvml_hangs(directory):
     """The report is made all the same, and no process of the tool's is left when it has ended."""
-    machine = Machine(folder)
+    machine = Machine(directory)
     with machine.two_ranks() as (zero, one):
         machine.says(*gpu(0, "process %d 1" % zero.pid), "gpu", "fails hang")
-        status, out, err = run_tool("attach", "--pids", zero.pid, one.pid, "--samples", "1", machine=folder)
+        status, out, err = run_tool("attach", "--pids", zero.pid, one.pid, "--samples", "1", machine=directory)
         check(status == 0 and err == b"" and "NVML: GPU 1 does not answer within 2 s" in " ".join(text_of(out).split()), "status %d, %r: %s" % (status, err, text_of(out)))
-        own = [pid for pid in os.listdir("/proc") if pid.isdigit() and folder.encode() in command_of(pid) and b"--internal-nvml" in command_of(pid)]
+        own = [pid for pid in os.listdir("/proc") if pid.isdigit() and directory.encode() in command_of(pid) and b"--internal-nvml" in command_of(pid)]
         check(not own, "left: %r" % own)
 
 
@@ -126,15 +126,15 @@ def command_of(pid):
         return b""
 
 
-def case_nvml_is_not_asked_without_cuda(folder):
+def case_nvml_is_not_asked_without_cuda(directory):
     """Neither a job that has no libcuda nor a machine without the driver starts anything."""
-    machine = Machine(folder)
+    machine = Machine(directory)
     machine.says("init 18")
-    os.rename(os.path.join(folder, "libcuda.so.1"), os.path.join(folder, "libother.so.1"))
-    program = ["/usr/bin/python3", PROGRAM, os.path.join(folder, "libother.so.1")]
+    os.rename(os.path.join(directory, "libcuda.so.1"), os.path.join(directory, "libother.so.1"))
+    program = ["/usr/bin/python3", PROGRAM, os.path.join(directory, "libother.so.1")]
     with Fixture(program, env=dict(os.environ, RANK="0")) as rank:
         check(not machine.attach(rank)["ranks"][0]["problems"], "asked without CUDA")
-    os.rename(os.path.join(folder, "libother.so.1"), os.path.join(folder, "libcuda.so.1"))
+    os.rename(os.path.join(directory, "libother.so.1"), os.path.join(directory, "libcuda.so.1"))
     for path in machine.files:
         os.remove(path)
     with machine.rank(0, files=[]) as rank:

@@ -43,13 +43,13 @@ def base_name(function):
     return re.match(r"(?:void )?([\w:]+)", function).group(1)
 
 
-def case_as_the_debugger_says(folder):
+def case_as_the_debugger_says(directory):
     check(len(MODES) >= 9, "cores: %r" % MODES)
     for mode in MODES:
         kernels, stack, raised = said_by_debugger(mode)
         with open(os.path.join(GPU, mode + ".txt"), encoding="utf-8") as stream:
             name = stream.readline().strip()         # as the driver called it
-        core = os.path.join(folder, name + ".xz")
+        core = os.path.join(directory, name + ".xz")
         shutil.copy(packed(mode), core)
         rank, = json_report("core", core)["ranks"]
         check((rank["status"], rank["problems"], rank["threads"]) == ("complete", [], []), "%s: %r" % (mode, rank["problems"]))
@@ -72,9 +72,9 @@ def case_as_the_debugger_says(folder):
             check([int(e["frame"]["address"], 16) for e in execution["exceptions"]] == [raised], "%s: %r" % (mode, execution["exceptions"]))
 
 
-def case_compressed_and_plain(folder):
-    plain = unpacked("several", os.path.join(folder, "gpucore.plain"))
-    zipped = os.path.join(folder, "gpucore.zipped.gz")
+def case_compressed_and_plain(directory):
+    plain = unpacked("several", os.path.join(directory, "gpucore.plain"))
+    zipped = os.path.join(directory, "gpucore.zipped.gz")
     with open(plain, "rb") as stream, gzip.open(zipped, "wb") as out:
         out.write(stream.read())
     executions = []
@@ -86,12 +86,12 @@ def case_compressed_and_plain(folder):
     check(executions[0] == executions[1] == executions[2], "the same core reads differently")
 
 
-def case_joined_to_the_core_of_its_process(folder):
+def case_joined_to_the_core_of_its_process(directory):
     with native("threads", env={"RANK": "1", "WORLD_SIZE": "2"}) as fixture:
         pid = fixture.pid
-        core = core_of(fixture, folder, "core-1")
-    gpu = unpacked("spin", os.path.join(folder, "core_1795296990_%s_%d.nvcudmp" % (os.uname().nodename, pid)))
-    stranger = unpacked("idle", os.path.join(folder, "core_1795296990_elsewhere_%d.nvcudmp" % pid))
+        core = core_of(fixture, directory, "core-1")
+    gpu = unpacked("spin", os.path.join(directory, "core_1795296990_%s_%d.nvcudmp" % (os.uname().nodename, pid)))
+    stranger = unpacked("idle", os.path.join(directory, "core_1795296990_elsewhere_%d.nvcudmp" % pid))
     report = json_report("core", gpu, core, stranger)
     ranks = {rank["path"]: rank for rank in report["ranks"]}
     hosts = {rank["path"]: rank["host"] for rank in report["ranks"]}
@@ -106,9 +106,9 @@ def case_joined_to_the_core_of_its_process(folder):
     check(execution["path"] == gpu and execution["kernels"][0]["function"] == "spin(int*)", "its GPU: %r" % execution)
 
 
-def case_listed_alone(folder):
+def case_listed_alone(directory):
     """Several GPU cores without those of their processes: in order of the ranks that their names tell, analysed and shown."""
-    paths = [unpacked("nccl", os.path.join(folder, "gpucore.rank0.100")), unpacked("spin", os.path.join(folder, "gpucore.rank1.101"))]
+    paths = [unpacked("nccl", os.path.join(directory, "gpucore.rank0.100")), unpacked("spin", os.path.join(directory, "gpucore.rank1.101"))]
     report = json_report("core", *reversed(paths))
     check([(rank["rank"], rank["pid"], rank["path"]) for rank in report["ranks"]] == [(0, 100, paths[0]), (1, 101, paths[1])], "the ranks")
     status, out, err = run_tool("core", *paths)
@@ -116,9 +116,9 @@ def case_listed_alone(folder):
     text_of(out)
 
 
-def case_cut_off(folder):
+def case_cut_off(directory):
     """The section headers stand at the end: what lacks them all cannot be read, what lacks some is partial."""
-    path = unpacked("spin", os.path.join(folder, "gpucore.1"))
+    path = unpacked("spin", os.path.join(directory, "gpucore.1"))
     size = os.path.getsize(path)
     os.truncate(path, size - 640)
     report = json_report("core", path, expect=1)

@@ -21,27 +21,27 @@ WHOLE = ["cudbgGetAPI", "cudbgApiAttach", "initialize", "setNotifyNewEventCallba
 
 
 class Job:
-    def __init__(self, folder, *scenario, library="libfake_cuda.so"):
-        self.folder = folder
-        shutil.copy(os.path.join(os.path.dirname(FIXTURES), "tests", library), os.path.join(folder, "libcuda.so.1"))
+    def __init__(self, directory, *scenario, library="libfake_cuda.so"):
+        self.directory = directory
+        shutil.copy(os.path.join(os.path.dirname(FIXTURES), "tests", library), os.path.join(directory, "libcuda.so.1"))
         self.says(*scenario)
 
     def says(self, *scenario):
-        with open(os.path.join(self.folder, "scenario"), "w", encoding="utf-8") as file:
+        with open(os.path.join(self.directory, "scenario"), "w", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in scenario))
 
     def rank(self, *arguments, **environment):
-        return Fixture(["/usr/bin/python3", PROGRAM, os.path.join(self.folder, "libcuda.so.1"), *arguments], env=dict(os.environ, RANK="0", WORLD_SIZE="1", PYTHONDONTWRITEBYTECODE="1", **environment))
+        return Fixture(["/usr/bin/python3", PROGRAM, os.path.join(self.directory, "libcuda.so.1"), *arguments], env=dict(os.environ, RANK="0", WORLD_SIZE="1", PYTHONDONTWRITEBYTECODE="1", **environment))
 
     def calls(self):
         try:
-            with open(os.path.join(self.folder, "log"), encoding="utf-8") as log:
+            with open(os.path.join(self.directory, "log"), encoding="utf-8") as log:
                 return [line.split(None, 1)[1].strip() for line in log]
         except FileNotFoundError:
             return []
 
     def attach(self, rank, *options, expect=0):
-        return only_rank(json_report("attach", "--pids", rank.pid, "--gpu", *options, expect=expect, machine=self.folder), rank.pid)
+        return only_rank(json_report("attach", "--pids", rank.pid, "--gpu", *options, expect=expect, machine=self.directory), rank.pid)
 
 
 def told(rank):
@@ -62,8 +62,8 @@ def kernel_of(rank):
     return kernel
 
 
-def case_a_kernel_is_seen(folder):
-    job = Job(folder, "warps 70")
+def case_a_kernel_is_seen(directory):
+    job = Job(directory, "warps 70")
     with job.rank() as process:
         rank = job.attach(process)
         check(rank["status"] == "complete", told(rank))
@@ -80,8 +80,8 @@ def case_a_kernel_is_seen(folder):
         check_as_before(process)
 
 
-def case_round_after_round(folder):
-    job = Job(folder)
+def case_round_after_round(directory):
+    job = Job(directory)
     with job.rank() as process:
         for _ in range(5):
             rank = job.attach(process)
@@ -89,11 +89,11 @@ def case_round_after_round(folder):
             check_as_before(process)
 
 
-def case_by_descriptor(folder):
+def case_by_descriptor(directory):
     """Drivers since 590 are asked through a pipe of the process, and no thread of it is borrowed."""
-    job = Job(folder, library="libfake_cuda_new.so")
+    job = Job(directory, library="libfake_cuda_new.so")
     with job.rank() as process:
-        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=folder)
+        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=directory)
         rank = only_rank(json.loads(out), process.pid)
         check(status == 0 and kernel_of(rank)["function"] == "spin(int*)", told(rank))
         check("cudbgApiAttach" not in job.calls() and "attach by descriptor" in job.calls(), "%r" % job.calls())
@@ -101,24 +101,24 @@ def case_by_descriptor(folder):
         check_as_before(process)
 
 
-def case_the_cost_is_said_first(folder):
-    job = Job(folder)
+def case_the_cost_is_said_first(directory):
+    job = Job(directory)
     with job.rank() as process:
-        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", machine=folder)
+        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", machine=directory)
         check(status == 0 and b"one thread of each is borrowed" in err, "%r" % err)
         check(b"spin" in out, "%r" % out)
 
 
-def case_six_thousand_warps(folder):
-    job = Job(folder, "warps 6544")
+def case_six_thousand_warps(directory):
+    job = Job(directory, "warps 6544")
     with job.rank() as process:
         rank = job.attach(process)
         check(kernel_of(rank)["warps"] == 6544 and kernel_of(rank)["sms"] == 103, "%r" % kernel_of(rank))
         check_as_before(process)
 
 
-def case_several_devices(folder):
-    job = Job(folder, "devices 3")
+def case_several_devices(directory):
+    job = Job(directory, "devices 3")
     with job.rank() as process:
         rank = job.attach(process)
         check([gpu["pci"] for gpu in rank["gpus"]] == ["0000:0a:00.0", "0000:0b:00.0", "0000:0c:00.0"], "%r" % rank["gpus"])
@@ -126,17 +126,17 @@ def case_several_devices(folder):
         check_as_before(process)
 
 
-def case_parts_of_one_device(folder):
+def case_parts_of_one_device(directory):
     """MIG: two instances with one PCI address are two entries."""
-    job = Job(folder, "devices 2", "same-pci")
+    job = Job(directory, "devices 2", "same-pci")
     with job.rank() as process:
         rank = job.attach(process)
         check([gpu["pci"] for gpu in rank["gpus"]] == ["0000:0a:00.0"] * 2 and all(gpu["execution"]["kernels"] for gpu in rank["gpus"]), "%r" % rank["gpus"])
         check_as_before(process)
 
 
-def case_an_exception(folder):
-    job = Job(folder, "exception 14")
+def case_an_exception(directory):
+    job = Job(directory, "exception 14")
     with job.rank() as process:
         rank = job.attach(process)
         (exception,) = rank["gpus"][0]["execution"]["exceptions"]
@@ -144,9 +144,9 @@ def case_an_exception(folder):
         check_as_before(process)
 
 
-def case_no_thread_can_be_borrowed(folder):
+def case_no_thread_can_be_borrowed(directory):
     """Beside the main thread it has the driver's own alone: neither is called, and it is said why."""
-    job = Job(folder)
+    job = Job(directory)
     with job.rank(CUDA_SESSION_ALONE="1") as process:
         rank = job.attach(process, expect=1)
         reasons = "of 2 threads 1 in the GPU's driver, 1 the main thread"
@@ -157,48 +157,48 @@ def case_no_thread_can_be_borrowed(folder):
         check_as_before(process)
 
 
-def case_a_lock_is_waited_for(folder):
-    job = Job(folder, "lock 3")
+def case_a_lock_is_waited_for(directory):
+    job = Job(directory, "lock 3")
     with job.rank() as process:
         rank = job.attach(process)
         check(rank["status"] == "complete" and job.calls().count("cudbgApiAttach") == 4, "%s: %r" % (told(rank), job.calls()))
         check_as_before(process)
 
 
-def case_a_lock_for_ever(folder):
-    job = Job(folder, "lock 1000000")
+def case_a_lock_for_ever(directory):
+    job = Job(directory, "lock 1000000")
     with job.rank() as process:
         rank = job.attach(process, expect=1)
         check("held a lock of its driver" in told(rank) and rank["threads"], told(rank))
         check_as_before(process)
 
 
-def case_no_context(folder):
-    job = Job(folder, "no-context")
+def case_no_context(directory):
+    job = Job(directory, "no-context")
     with job.rank() as process:
         rank = job.attach(process, expect=1)
         check("told of no context" in told(rank), told(rank))
         check_as_before(process)
 
 
-def case_the_driver_takes_no_debugger(folder):
-    job = Job(folder, "no-handler")
+def case_the_driver_takes_no_debugger(directory):
+    job = Job(directory, "no-handler")
     with job.rank() as process:
         rank = job.attach(process, expect=1)
         check("takes no debugger" in told(rank) and "cudbgApiAttach" not in job.calls(), told(rank))
         check_as_before(process)
 
 
-def case_a_version_that_is_too_old(folder):
-    job = Job(folder, "version 12 3 140")
+def case_a_version_that_is_too_old(directory):
+    job = Job(directory, "version 12 3 140")
     with job.rank() as process:
         rank = job.attach(process, expect=1)
         check("offers debugger API 12.3" in told(rank) and "cudbgApiAttach" not in job.calls(), told(rank))
         check_as_before(process)
 
 
-def case_another_debugger(folder):
-    job = Job(folder)
+def case_another_debugger(directory):
+    job = Job(directory)
     with job.rank() as process:
         # The words of a client that lives: this test. Written through the process's own driver's symbols.
         write_words(job, process, os.getpid(), 13)
@@ -210,7 +210,7 @@ def case_another_debugger(folder):
 
 def write_words(job, process, client, capabilities):
     """Into the process's cudbgApiClientPid and cudbgDebuggerCapabilities."""
-    path = os.path.join(job.folder, "libcuda.so.1")
+    path = os.path.join(job.directory, "libcuda.so.1")
     own = ctypes.CDLL(path)
     with open("/proc/self/maps", encoding="utf-8") as maps:
         ours = min(int(line.split("-")[0], 16) for line in maps if path in line)
@@ -222,8 +222,8 @@ def write_words(job, process, client, capabilities):
             memory.write(value.to_bytes(4, "little"))
 
 
-def case_what_an_ended_client_left_is_cleared(folder):
-    job = Job(folder)
+def case_what_an_ended_client_left_is_cleared(directory):
+    job = Job(directory)
     with job.rank() as process:
         ended = subprocess.Popen(["true"])
         ended.wait()
@@ -238,9 +238,9 @@ FAILING = ["initialize 20", "setNotifyNewEventCallback 10", "getNextEvent 28", "
            "clearAttachState 10", "finalize 10"]
 
 
-def case_each_call_fails(folder):
+def case_each_call_fails(directory):
     for error in FAILING:
-        sub = os.path.join(folder, error.split()[0])
+        sub = os.path.join(directory, error.split()[0])
         os.makedirs(sub)
         job = Job(sub, "error " + error)
         with job.rank() as process:
@@ -253,10 +253,10 @@ def case_each_call_fails(folder):
             check_as_before(process)
 
 
-def case_what_is_of_no_weight_may_fail(folder):
+def case_what_is_of_no_weight_may_fail(directory):
     """Without a name, a grid, a stack or an exception's place there is less to show, and nothing wrong."""
     for error in ("getDeviceName 11", "getGridInfo 21", "readAllVirtualReturnAddresses 27", "readSmException 12"):
-        sub = os.path.join(folder, error.split()[0])
+        sub = os.path.join(directory, error.split()[0])
         os.makedirs(sub)
         job = Job(sub, "error " + error, "exception 14")
         with job.rank() as process:
@@ -265,8 +265,8 @@ def case_what_is_of_no_weight_may_fail(folder):
             check_as_before(process)
 
 
-def hangs_in(folder, call):
-    job = Job(folder, "hang " + call)
+def hangs_in(directory, call):
+    job = Job(directory, "hang " + call)
     with job.rank() as process:
         rank = job.attach(process, expect=1)
         check("the driver did not come back from %s; the process was freed" % call in told(rank), told(rank))
@@ -274,17 +274,17 @@ def hangs_in(folder, call):
         check_as_before(process)
 
 
-def case_a_call_hangs_before_the_gpu_is_held(folder):
-    hangs_in(folder, "getNumSMs")
+def case_a_call_hangs_before_the_gpu_is_held(directory):
+    hangs_in(directory, "getNumSMs")
 
 
-def case_a_call_hangs_while_the_gpu_is_held(folder):
-    hangs_in(folder, "getDeviceInfo")
+def case_a_call_hangs_while_the_gpu_is_held(directory):
+    hangs_in(directory, "getDeviceInfo")
 
 
-def case_the_helper_is_killed_at_each_phase(folder):
+def case_the_helper_is_killed_at_each_phase(directory):
     for call in ("cudbgGetAPI", "initialize", "getNextEvent", "getDeviceName", "suspendDevice", "getDeviceInfo", "resumeDevice", "clearAttachState", "requestCleanupOnDetach", "finalize"):
-        sub = os.path.join(folder, call)
+        sub = os.path.join(directory, call)
         os.makedirs(sub)
         job = Job(sub, "kill " + call)
         with job.rank() as process:
@@ -294,10 +294,10 @@ def case_the_helper_is_killed_at_each_phase(folder):
             check_as_before(process)
 
 
-def case_the_tool_is_killed_and_the_session_ends_in_order(folder):
+def case_the_tool_is_killed_and_the_session_ends_in_order(directory):
     """Whoever kills the tool does not reach its helper, which lets go by itself."""
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
-        sub = os.path.join(folder, str(int(number)))
+        sub = os.path.join(directory, str(int(number)))
         os.makedirs(sub)
         job = Job(sub, "attach-ms 400")
         with job.rank() as process:
@@ -311,13 +311,13 @@ def case_the_tool_is_killed_and_the_session_ends_in_order(folder):
             check_as_before(process)
 
 
-def case_the_helper_is_killed_inside_of_the_process(folder):
+def case_the_helper_is_killed_inside_of_the_process(directory):
     """Killed while a thread of the process is borrowed: the thread comes back by itself, and what is left is cleared by the next session."""
-    job = Job(folder, "attach-ms 500")
+    job = Job(directory, "attach-ms 500")
     with job.rank() as process:
-        running = subprocess.Popen(command_of_tool(folder) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        running = subprocess.Popen(command_of_tool(directory) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         wait_until(lambda: "cudbgApiAttach" in job.calls(), "the session's begin")
-        with open(os.path.join(folder, "log"), encoding="utf-8") as log:
+        with open(os.path.join(directory, "log"), encoding="utf-8") as log:
             helper = next(int(line.split()[0]) for line in log if "cudbgGetAPI" in line)
         os.kill(helper, signal.SIGKILL)
         out, _ = running.communicate(timeout=60)
@@ -326,11 +326,11 @@ def case_the_helper_is_killed_inside_of_the_process(folder):
         check_as_before(process)
 
 
-def case_two_tools_at_once(folder):
+def case_two_tools_at_once(directory):
     """One looks at the GPUs, the other says that it does: the process is let go by both."""
-    job = Job(folder, "attach-ms 300")
+    job = Job(directory, "attach-ms 300")
     with job.rank() as process:
-        tools = [subprocess.Popen(command_of_tool(folder) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+        tools = [subprocess.Popen(command_of_tool(directory) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
         seen = []
         for one in tools:
             out, err = one.communicate(timeout=60)
@@ -342,40 +342,40 @@ def case_two_tools_at_once(folder):
         check_as_before(process)
 
 
-def case_a_gpu_core(folder):
-    job = Job(folder)
+def case_a_gpu_core(directory):
+    job = Job(directory)
     with job.rank() as process:
-        path = os.path.join(folder, "core")
+        path = os.path.join(directory, "core")
         rank = job.attach(process, "--gpu-core", path)
         with open(path + ".rank0", encoding="utf-8") as core:
             check(core.read() == "a core", "%s: %s" % (path, told(rank)))
         check_as_before(process)
 
 
-def case_two_processes_that_say_they_are_one_rank(folder):
+def case_two_processes_that_say_they_are_one_rank(directory):
     """Each process's core is a file of its own: under its host and pid where its rank's number is not its alone."""
-    job = Job(folder)
+    job = Job(directory)
     with job.rank() as process, Fixture(["/usr/bin/python3", os.path.join(SOURCE, "fixtures", "jobs", "spin.py")], env=dict(os.environ, RANK="0", WORLD_SIZE="1")) as other:
-        path = os.path.join(folder, "core")
-        report = json_report("attach", "--pids", "%d,%d" % (process.pid, other.pid), "--gpu", "--gpu-core", path, machine=folder)
+        path = os.path.join(directory, "core")
+        report = json_report("attach", "--pids", "%d,%d" % (process.pid, other.pid), "--gpu", "--gpu-core", path, machine=directory)
         rank = only_rank(report, process.pid)
         own = "%s.%s.%d" % (path, os.uname().nodename, process.pid)
-        check(os.path.exists(own) and not os.path.exists(path + ".rank0"), "%r: %s" % (os.listdir(folder), told(rank)))
+        check(os.path.exists(own) and not os.path.exists(path + ".rank0"), "%r: %s" % (os.listdir(directory), told(rank)))
         with open(own, encoding="utf-8") as core:
             check(core.read() == "a core", told(rank))
         check_as_before(process)
 
 
-def case_a_gpu_core_that_would_be_too_large(folder):
-    job = Job(folder, "image-bytes 50000000")
+def case_a_gpu_core_that_would_be_too_large(directory):
+    job = Job(directory, "image-bytes 50000000")
     with job.rank() as process:
-        path = os.path.join(folder, "core")
+        path = os.path.join(directory, "core")
         rank = job.attach(process, "--gpu-core", path, "--gpu-core-limit", 10, expect=1)
         check("was not written: the limit is 10 MiB" in told(rank) and not os.path.exists(path + ".rank0"), told(rank))
         check_as_before(process)
 
 
-def case_without_any_gpu(folder):
+def case_without_any_gpu(directory):
     """One clear line, and the rest of the report as ever."""
     with Fixture([os.path.join(FIXTURES, "threads")]) as process:
         status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json")
@@ -384,12 +384,12 @@ def case_without_any_gpu(folder):
         process.check_unharmed()
 
 
-def case_in_a_namespace_of_its_own(folder):
+def case_in_a_namespace_of_its_own(directory):
     """A container's process: the session enters its namespaces, as the driver knows its client by the pid that the process sees."""
     if os.geteuid() != 0:
         raise Skip("entering another namespace needs root")
-    job = Job(folder)
-    process = subprocess.Popen(["unshare", "--pid", "--fork", "--mount", "--mount-proc", "/usr/bin/python3", PROGRAM, os.path.join(folder, "libcuda.so.1")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    job = Job(directory)
+    process = subprocess.Popen(["unshare", "--pid", "--fork", "--mount", "--mount-proc", "/usr/bin/python3", PROGRAM, os.path.join(directory, "libcuda.so.1")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     try:
         line = process.stdout.readline()
@@ -398,7 +398,7 @@ def case_in_a_namespace_of_its_own(folder):
         check(json.loads(line)["pid"] == 1, "its pid inside: %r" % line)
         wait_until(lambda: children(process.pid), "the process inside")
         (pid,) = children(process.pid)
-        report = json_report("attach", "--pids", pid, "--gpu", machine=folder)
+        report = json_report("attach", "--pids", pid, "--gpu", machine=directory)
         rank = only_rank(report, pid)
         check(rank["status"] == "complete" and kernel_of(rank)["function"] == "spin(int*)", told(rank))
         process.stdin.write(b"are you there?\n")

@@ -145,10 +145,10 @@ def case_table_covers_the_contract(_):
         check("`bench/hangs" in page.read(), "docs/benchmark.md does not tell of it")
 
 
-def run_bench(folder, *names):
-    path = os.path.join(folder, "result.json")
+def run_bench(directory, *names):
+    path = os.path.join(directory, "result.json")
     done = subprocess.run([os.path.join(BENCH, "hangs"), "--tool", tool(), "--json", path, "--case", *names], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280, env=dict(os.environ, TMPDIR=folder))
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280, env=dict(os.environ, TMPDIR=directory))
     text = done.stdout.decode(errors="replace")
     if done.returncode == 77:
         raise Skip("; ".join(re.findall(r"skipped: ([^|]*)", text)))
@@ -156,39 +156,39 @@ def run_bench(folder, *names):
         return done.returncode, text, json.load(stream)
 
 
-def check_right(folder, *names):
-    status, text, result = run_bench(folder, *names)
+def check_right(directory, *names):
+    status, text, result = run_bench(directory, *names)
     check(status == 0 and [row["case"] for row in result["cases"]] == list(names) and all(row["exact"] for row in result["cases"]), text)
-    check([name for name in os.listdir(folder) if name.startswith("rankstacks-")] == [], "folders are left behind: %r" % os.listdir(folder))
-    check(not processes_below(folder), "processes are left behind: %r" % processes_below(folder))
+    check([name for name in os.listdir(directory) if name.startswith("rankstacks-")] == [], "directories are left behind: %r" % os.listdir(directory))
+    check(not processes_below(directory), "processes are left behind: %r" % processes_below(directory))
 
 
-def processes_below(folder):
+def processes_below(directory):
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open("/proc/%s/environ" % pid, "rb") as stream:
-                if b"HANGS_FOLDER=" + os.fsencode(folder) in stream.read():
+                if b"HANGS_DIRECTORY=" + os.fsencode(directory) in stream.read():
                     found.append(pid)
         except OSError:
             pass
     return found
 
 
-def case_a_silent_server(folder):
-    check_right(folder, "plain-barrier")
+def case_a_silent_server(directory):
+    check_right(directory, "plain-barrier")
 
 
-def case_a_file_lock(folder):
-    check_right(folder, "plain-file-lock")
+def case_a_file_lock(directory):
+    check_right(directory, "plain-file-lock")
 
 
-def case_everyone_waits(folder):
-    check_right(folder, "all-wait-for-a-server")
+def case_everyone_waits(directory):
+    check_right(directory, "all-wait-for-a-server")
 
 
-def case_saved_snapshots(folder):
-    check_right(folder, "nccl-asleep", "nccl-checkpoint", "nccl-data-loader")
+def case_saved_snapshots(directory):
+    check_right(directory, "nccl-asleep", "nccl-checkpoint", "nccl-data-loader")
 
 
 if __name__ == "__main__":

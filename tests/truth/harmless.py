@@ -98,7 +98,7 @@ def check_let_go(pid, what):
     check(all(state not in "tT" for state, _, _ in task_states(pid).values()), "%s: threads of pid %d are stopped: %r" % (what, pid, task_states(pid)))
 
 
-def case_busy_process(folder):
+def case_busy_process(directory):
     looks = 30
     with Busy() as busy:
         for _ in range(looks):
@@ -109,7 +109,7 @@ def case_busy_process(folder):
         check(any(told["calls"][name]["interrupted"] for name in NOT_RESTARTED), "no call at all was interrupted: was anything stopped?")
 
 
-def case_training_pair(folder):
+def case_training_pair(directory):
     """Losses under looks are those of a run that nobody looked at."""
     with Training("--epochs", "1") as undisturbed:
         expected = undisturbed.ready["losses"]
@@ -166,31 +166,31 @@ def kill_tool(pids, number, count, where):
     return middle
 
 
-def killed_by(folder, number):
-    """The tool has no files of its own: the folders where such would be are the test's own."""
-    os.environ["TMPDIR"] = folder
-    os.chdir(folder)
+def killed_by(directory, number):
+    """The tool has no files of its own: the directories where such would be are the test's own."""
+    os.environ["TMPDIR"] = directory
+    os.chdir(directory)
     with native("threads") as first, Busy() as busy:
         middle = kill_tool([first.pid, busy.pid], number, 25, "25")
         check(middle > 0, "the tool was always through before the signal came")
-        check(os.listdir(folder) == [], "files are left: %r" % os.listdir(folder))
+        check(os.listdir(directory) == [], "files are left: %r" % os.listdir(directory))
         first.check_unharmed()
         busy.finish(26 + 25)
 
 
-def case_killed_by_sigkill(folder):
-    killed_by(folder, signal.SIGKILL)
+def case_killed_by_sigkill(directory):
+    killed_by(directory, signal.SIGKILL)
 
 
-def case_killed_by_sigterm(folder):
-    killed_by(folder, signal.SIGTERM)
+def case_killed_by_sigterm(directory):
+    killed_by(directory, signal.SIGTERM)
 
 
-def case_killed_by_sigint(folder):
-    killed_by(folder, signal.SIGINT)
+def case_killed_by_sigint(directory):
+    killed_by(directory, signal.SIGINT)
 
 
-def case_reader_goes_away(folder):
+def case_reader_goes_away(directory):
     """SIGPIPE's case: whoever reads the report is gone before there is one."""
     with native("threads") as fixture:
         for _ in range(10):
@@ -204,9 +204,9 @@ def case_reader_goes_away(folder):
         fixture.check_unharmed()
 
 
-def case_out_of_memory(folder):
+def case_out_of_memory(directory):
     """Address space that ends at every point of a run: said in one line, the target goes on, nothing is left behind (no core of the tool)."""
-    os.chdir(folder)
+    os.chdir(directory)
     with native("threads") as fixture, Busy() as busy:
         refused = complete = 0
         for megabytes in [20 + 4 * step for step in range(25)] + [160, 200, 300, 4096]:
@@ -227,16 +227,16 @@ def case_out_of_memory(folder):
                 check_let_go(pid, "%d MiB" % megabytes)
         check(complete > 0, "it never had enough memory")
         check(refused > 0, "it never ran out of memory")
-        check(os.listdir(folder) == [], "files are left: %r" % os.listdir(folder))
+        check(os.listdir(directory) == [], "files are left: %r" % os.listdir(directory))
         fixture.check_unharmed()
         busy.finish(30)
 
 
-def case_a_library_aborts(folder):
+def case_a_library_aborts(directory):
     """An assertion of libdw's, as where its hash tables cannot grow: said, status 2, no core, the target goes on. The signal from outside ends the tool as ever."""
     if "ASAN_OPTIONS" in os.environ:
         raise Skip("nothing can be preloaded into a sanitized tool")
-    os.chdir(folder)
+    os.chdir(directory)
     library = os.path.join(os.path.dirname(os.environ["RANKSTACKS_FIXTURES"]), "tests", "libaborting_libdw.so")
     def allow_cores():
         resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -246,7 +246,7 @@ def case_a_library_aborts(folder):
                                  env=dict(os.environ, LD_PRELOAD=library), preexec_fn=allow_cores, timeout=DEADLINE)
         check(process.returncode == 2 and b"abort()" in process.stderr and b"hint: " in process.stderr, "status %d: %r" % (process.returncode, process.stderr))
         check_let_go(fixture.pid, "after abort()")
-        check(os.listdir(folder) == [], "files are left: %r" % os.listdir(folder))
+        check(os.listdir(directory) == [], "files are left: %r" % os.listdir(directory))
         fixture.check_unharmed()
         waiting = subprocess.Popen([tool(), "attach", "--pids", str(fixture.pid), "--samples", "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         time.sleep(0.3)
@@ -256,7 +256,7 @@ def case_a_library_aborts(folder):
         check_let_go(fixture.pid, "after SIGABRT")
 
 
-def case_two_tools_at_once(folder):
+def case_two_tools_at_once(directory):
     """Each is through in a moment, and waits for the other; who holds a process for longer is named."""
     with native("threads") as fixture:
         pid = str(fixture.pid)
@@ -274,7 +274,7 @@ def case_two_tools_at_once(folder):
         fixture.check_unharmed()
 
 
-def case_ranks_die_during_the_attach(folder):
+def case_ranks_die_during_the_attach(directory):
     """kill -9 of one rank at any moment: the tool ends in order, the other rank is complete and goes on."""
     chance = random.Random(1)
     with native("threads") as steady:
@@ -297,7 +297,7 @@ def case_ranks_die_during_the_attach(folder):
         steady.check_unharmed()
 
 
-def case_suspended_tool(folder):
+def case_suspended_tool(directory):
     """Ctrl-Z cannot suspend the tool while it holds a process: SIGTSTP waits until it has let go."""
     with native("crowd", "1000") as crowd:            # long to stop, so that the signal does come in the middle
         begin = time.monotonic()

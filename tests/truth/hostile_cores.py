@@ -61,10 +61,10 @@ def beside_a_good_one(truth, good, bad, *options):
     return mine[0]
 
 
-def good_core(folder):
+def good_core(directory):
     """(truth, its core) of a fixture with several threads."""
     with native("threads") as fixture:
-        core = os.path.join(folder, "good")
+        core = os.path.join(directory, "good")
         debugger.take_core(fixture, core)
         return fixture.ready, core
 
@@ -100,13 +100,13 @@ def changed(core, name, changes):
     return path
 
 
-def case_cut_at_every_part(folder):
-    truth, core = good_core(folder)
+def case_cut_at_every_part(directory):
+    truth, core = good_core(directory)
     size = os.path.getsize(core)
     notes = next(fields for _, fields in headers(core) if fields[0] == 4)
     places = [1, 63, 64, 65, 64 + 56, notes[2], notes[2] + 20, notes[2] + notes[5] // 2, notes[2] + notes[5] - 1, size // 2, size // 4]
     for place in places:
-        cut = os.path.join(folder, "cut-%d" % place)
+        cut = os.path.join(directory, "cut-%d" % place)
         shutil.copy(core, cut)
         os.truncate(cut, place)
         rank = beside_a_good_one(truth, core, cut)
@@ -114,9 +114,9 @@ def case_cut_at_every_part(folder):
         os.unlink(cut)
 
 
-def case_headers_flipped(folder):
+def case_headers_flipped(directory):
     """One byte of the ELF header, of a program header or of a note changed: never a crash, and the good core stays whole."""
-    truth, core = good_core(folder)
+    truth, core = good_core(directory)
     numbers = random.Random(4711)
     table = headers(core)
     notes = next(fields for _, fields in table if fields[0] == 4)
@@ -131,8 +131,8 @@ def case_headers_flipped(folder):
         beside_a_good_one(truth, core, bad)
 
 
-def case_overflowing_numbers(folder):
-    truth, core = good_core(folder)
+def case_overflowing_numbers(directory):
+    truth, core = good_core(directory)
     table = headers(core)
     load = next(offset for offset, fields in table if fields[0] == 1 and fields[5] > 0)
     notes_at, notes = next((offset, fields) for offset, fields in table if fields[0] == 4)
@@ -164,8 +164,8 @@ def find_note(core, kind):
     raise Skip("this core has no note of type %#x" % kind)
 
 
-def case_absurd_counts_of_files(folder):
-    truth, core = good_core(folder)
+def case_absurd_counts_of_files(directory):
+    truth, core = good_core(directory)
     tids = {thread["tid"] for thread in run_bounded("core", core)[1]["ranks"][0]["threads"]}
     at, _ = find_note(core, 0x46494c45)
     for count in (1 << 63, 1 << 32, 0xffffff, 0):
@@ -175,8 +175,8 @@ def case_absurd_counts_of_files(folder):
         check(beside_a_good_one(truth, core, changed(core, "files", [(at + 8, struct.pack("<Q", page))]))["threads"], "page size %d: no threads" % page)
 
 
-def case_wrong_machine(folder):
-    truth, core = good_core(folder)
+def case_wrong_machine(directory):
+    truth, core = good_core(directory)
     for machine in (3, 183, 21, 0, 0xffff):
         rank = beside_a_good_one(truth, core, changed(core, "machine", [(18, struct.pack("<H", machine))]))
         check(rank["status"] == "failed" and "machine" in rank["problems"][0]["message"], "machine %d: %r" % (machine, rank["problems"]))
@@ -185,25 +185,25 @@ def case_wrong_machine(folder):
         check(rank["status"] == "failed" and what in rank["problems"][0]["message"], "%s: %r" % (what, rank["problems"]))
 
 
-def case_no_core_at_all(folder):
-    truth, core = good_core(folder)
-    fifo = os.path.join(folder, "fifo")
+def case_no_core_at_all(directory):
+    truth, core = good_core(directory)
+    fifo = os.path.join(directory, "fifo")
     os.mkfifo(fifo)
-    empty = os.path.join(folder, "empty")
+    empty = os.path.join(directory, "empty")
     open(empty, "wb").close()
-    text = os.path.join(folder, "text")
+    text = os.path.join(directory, "text")
     with open(text, "w", encoding="ascii") as stream:
         stream.write("Traceback (most recent call last):\n" * 1000)
-    for bad in (fifo, empty, text, folder, "/dev/zero", "/dev/null", TOOL):
+    for bad in (fifo, empty, text, directory, "/dev/zero", "/dev/null", TOOL):
         rank = beside_a_good_one(truth, core, bad)
         check(rank["status"] == "failed" and bad in rank["problems"][0]["message"], "%s: %r" % (bad, rank["problems"]))
 
 
-def case_python_lists_damaged(folder):
+def case_python_lists_damaged(directory):
     """Words of a Python process's heap made to point at themselves, at each other, or to be absurd lengths: threads are all there still."""
-    truth, core = good_core(folder)
+    truth, core = good_core(directory)
     with python("threads") as fixture:
-        healthy = os.path.join(folder, "python")
+        healthy = os.path.join(directory, "python")
         debugger.take_core(fixture, healthy)
         tids = {thread["tid"] for thread in run_bounded("core", healthy)[1]["ranks"][0]["threads"]}
     numbers = random.Random(7)
@@ -225,11 +225,11 @@ def case_python_lists_damaged(folder):
         check({thread["tid"] for thread in rank["threads"]} == tids, "attempt %d: threads are missing" % attempt)
 
 
-def case_python_thread_list_is_a_cycle(folder):
+def case_python_thread_list_is_a_cycle(directory):
     """Each word that points at a thread state points at one and the same: lists become cycles."""
-    truth, core = good_core(folder)
+    truth, core = good_core(directory)
     with python("threads") as fixture:
-        healthy = os.path.join(folder, "python")
+        healthy = os.path.join(directory, "python")
         debugger.take_core(fixture, healthy)
     with open(healthy, "rb") as stream:
         content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)      # what this process reads counts as the tool's peak as well
@@ -249,19 +249,19 @@ def case_python_thread_list_is_a_cycle(folder):
     content.close()
 
 
-def case_hostile_libraries(folder):
+def case_hostile_libraries(directory):
     """Files of the right names on the search path that are none of what they should be."""
-    program = os.path.join(folder, "program")
+    program = os.path.join(directory, "program")
     shutil.copy(os.path.join(FIXTURES, "chain"), program)
     with Fixture([program]) as fixture:
-        core = os.path.join(folder, "of-program")
+        core = os.path.join(directory, "of-program")
         debugger.take_core(fixture, core)
         pid = fixture.pid
-    os.rename(program, os.path.join(folder, "kept"))
-    search = os.path.join(folder, "search")
+    os.rename(program, os.path.join(directory, "kept"))
+    search = os.path.join(directory, "search")
     os.mkdir(search)
     place = os.path.join(search, "program")
-    with open(os.path.join(folder, "kept"), "rb") as stream:
+    with open(os.path.join(directory, "kept"), "rb") as stream:
         right = stream.read()
     sections, = struct.unpack_from("<Q", right, 40)
     damaged = [b"", b"\x7fELF", right[:1000], right[:len(right) // 2], os.urandom(100000), right[:60] + b"\xff\xff" + right[62:], right[:40] + b"\xff" * 8 + right[48:],
@@ -280,12 +280,12 @@ def case_hostile_libraries(folder):
     check(only_rank(run_bounded("core", core, "--search", search)[1], pid)["threads"], "a link to itself in place of the program")
 
 
-def case_hostile_symbols_of_the_right_build(folder):
+def case_hostile_symbols_of_the_right_build(directory):
     """The very program, its build-id intact, with its symbols, unwind tables and debug information damaged."""
-    program = os.path.join(folder, "program")
+    program = os.path.join(directory, "program")
     shutil.copy(os.path.join(FIXTURES, "chain_build_id"), program)
     with Fixture([program]) as fixture:
-        core = os.path.join(folder, "of-program")
+        core = os.path.join(directory, "of-program")
         debugger.take_core(fixture, core)
         pid = fixture.pid
     with open(program, "rb") as stream:
@@ -308,10 +308,10 @@ def case_hostile_symbols_of_the_right_build(folder):
             check(rank["threads"] and rank["threads"][0]["frames"], "no stack at all")
 
 
-def case_names_of_what_is_no_file(folder):
+def case_names_of_what_is_no_file(directory):
     """A core may name anything as a file that was mapped: of /proc, /sys and devices nothing is opened, and the rank
     says what it is."""
-    truth, core = good_core(folder)
+    truth, core = good_core(directory)
     with open(core, "rb") as stream:
         content = stream.read()
     library = max((path for path in re.findall(rb"/[\x21-\x7e]+/libc\.so\.6", content)), key=len)
@@ -334,7 +334,7 @@ def case_names_of_what_is_no_file(folder):
                 continue
             name = place.encode()
             name = b"/" * (len(library) - len(name)) + name
-            bad = os.path.join(folder, "bad")
+            bad = os.path.join(directory, "bad")
             with open(bad, "wb") as stream:
                 stream.write(content.replace(library + b"\0", name + b"\0"))
             watch = Opened(place)
@@ -351,10 +351,10 @@ def case_names_of_what_is_no_file(folder):
                 os.unlink(path)
 
 
-def case_cut_while_it_is_read(folder):
+def case_cut_while_it_is_read(directory):
     """A core that something writes anew while it is read: an answer, and no bus error."""
-    truth, core = good_core(folder)
-    moving = os.path.join(folder, "moving")
+    truth, core = good_core(directory)
+    moving = os.path.join(directory, "moving")
     size = os.path.getsize(core)
     shutil.copy(core, moving)
     stop = os.fork()
@@ -377,13 +377,13 @@ def case_cut_while_it_is_read(folder):
         os.waitpid(stop, 0)
 
 
-def case_bombs(folder):
+def case_bombs(directory):
     """A small file that unpacks to much: zeros become holes, and the core in front of them is read."""
     if not shutil.which("zstd"):
         raise Skip("no zstd on this machine")
-    truth, core = good_core(folder)
+    truth, core = good_core(directory)
     zeros = subprocess.run(["zstd", "-q", "-3", "-c"], input=bytes(64 << 20), stdout=subprocess.PIPE, check=True).stdout
-    bomb = os.path.join(folder, "bomb.zst")
+    bomb = os.path.join(directory, "bomb.zst")
     with open(bomb, "wb") as out:
         subprocess.run(["zstd", "-q", "-1", "-c", core], stdout=out, check=True)
         out.write(zeros * 256)                                   # 16 GiB in 0.6 MB
@@ -391,8 +391,8 @@ def case_bombs(folder):
     check(rank["threads"] or rank["status"] != "complete", "complete, without threads")
 
 
-def case_timeout_says_what_was_given_up(folder):
-    truth, core = good_core(folder)
+def case_timeout_says_what_was_given_up(directory):
+    truth, core = good_core(directory)
     packed = core + ".gz"                                        # unpacking 200 MB takes longer than the shortest timeout anywhere
     with open(packed, "wb") as out:
         subprocess.run(["gzip", "-1", "-c", core], stdout=out, check=True)

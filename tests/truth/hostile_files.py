@@ -51,10 +51,10 @@ os.read(0, 1)
 """
 
 
-def case_live(folder):
+def case_live(directory):
     paths = []
     for name, contents in HOSTILE.items():
-        paths.append(os.path.join(folder, name))
+        paths.append(os.path.join(directory, name))
         with open(paths[-1], "wb") as file:
             file.write(contents)
     mapper = subprocess.Popen(["/usr/bin/python3", "-c", MAPPER] + paths, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

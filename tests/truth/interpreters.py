@@ -16,7 +16,7 @@ NEWER = os.path.join(ROOT, "build", "newer-pythons")
 
 
 class Interpreter:
-    """`path` as the host sees it; `sysroot`: the folder it runs in by chroot, or nothing; `environment`: what is set for it."""
+    """`path` as the host sees it; `sysroot`: the directory it runs in by chroot, or nothing; `environment`: what is set for it."""
 
     def __init__(self, path, sysroot=None, environment=None):
         self.path = path
@@ -32,7 +32,7 @@ class Interpreter:
         return [self.named(self.path), self.named(script)]
 
     def options(self, inside="/"):
-        """For subprocess.Popen: enters the sysroot, with `inside`, a path in it, as the current folder; a core may be of any size."""
+        """For subprocess.Popen: enters the sysroot, with `inside`, a path in it, as the current directory; a core may be of any size."""
         if self.sysroot is None:
             return {}
 
@@ -50,14 +50,14 @@ class Interpreter:
 
 
 @contextlib.contextmanager
-def inside(interpreter, folder):
-    """A folder of programs where the interpreter can read it: the same, or a copy in its sysroot for the time being."""
+def inside(interpreter, directory):
+    """A directory of programs where the interpreter can read it: the same, or a copy in its sysroot for the time being."""
     if interpreter.sysroot is None:
-        yield folder
+        yield directory
         return
-    place = os.path.join(interpreter.sysroot, "tmp", "%s.%d" % (os.path.basename(folder), os.getpid()))
+    place = os.path.join(interpreter.sysroot, "tmp", "%s.%d" % (os.path.basename(directory), os.getpid()))
     try:
-        shutil.copytree(folder, os.path.join(place, "programs"), ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(directory, os.path.join(place, "programs"), ignore=shutil.ignore_patterns("__pycache__"))
         yield os.path.join(place, "programs")
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -99,7 +99,7 @@ def in_pyenv(version):
 def unpacked(version):
     """Of those that scripts/setup-newer-pythons knows."""
     if version not in ("3.14", "3.15"):
-        raise Skip("no CPython %s in pyenv's folder on this machine" % version)
+        raise Skip("no CPython %s in pyenv's directory on this machine" % version)
     if not os.path.exists(os.path.join(NEWER, version + ".complete")):
         raise Skip("no CPython %s: %s" % (version, reason(version) or "scripts/setup-newer-pythons has not been run"))
     if os.geteuid() != 0:
@@ -116,7 +116,7 @@ def reason(version):
 
 
 def free_threaded(version):
-    """Named by RANKSTACKS_TEST_PYTHON_3_14T and the like, in pyenv's folder, or Debian's where it has one."""
+    """Named by RANKSTACKS_TEST_PYTHON_3_14T and the like, in pyenv's directory, or Debian's where it has one."""
     variable = "RANKSTACKS_TEST_PYTHON_" + version.replace(".", "_").upper()
     if os.environ.get(variable):
         found = Interpreter(os.environ[variable])
@@ -127,7 +127,7 @@ def free_threaded(version):
         found.path += "t"
     if found is None:
         why = reason(version)
-        raise Skip("no free-threaded CPython %s: none in pyenv's folder, %s names none%s" % (version.rstrip("t"), variable, ", " + why if why else ""))
+        raise Skip("no free-threaded CPython %s: none in pyenv's directory, %s names none%s" % (version.rstrip("t"), variable, ", " + why if why else ""))
     has = found.evaluate("(sys.version_info[:2], getattr(sys, '_is_gil_enabled', lambda: True)())")
     if has != "((%s), False)" % version.rstrip("t").replace(".", ", "):
         raise Skip("%s is no free-threaded CPython %s" % (found.path, version.rstrip("t")))

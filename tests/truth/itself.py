@@ -36,7 +36,7 @@ def check_without_itself(shell, report, err, where):
     check("itself" not in err, "%s: %s" % (where, err))
 
 
-def case_a_shell_with_a_ranks_variables(folder):
+def case_a_shell_with_a_ranks_variables(directory):
     """As of `srun --pty bash`. Other ranks may run on this machine: what is asserted is of the shell's own tree."""
     look = '"$TOOL" attach --samples 1 --job --format json'
     for script in (look, "timeout 60 " + look, look + " | cat", "/usr/bin/python3 -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)' " + look):
@@ -46,7 +46,7 @@ def case_a_shell_with_a_ranks_variables(folder):
             check("cat" not in commands_of(report), "what reads its output is a rank: %r" % commands_of(report))
 
 
-def case_a_rank_beside_the_tool_in_one_shell(folder):
+def case_a_rank_beside_the_tool_in_one_shell(directory):
     environment = dict(os.environ, RANK="41", WORLD_SIZE="64")
     with native("threads", env=environment) as fixture:
         # The fixture's parent is this test, the shell's too: one rank by itself, and one started in the same shell.
@@ -55,20 +55,20 @@ def case_a_rank_beside_the_tool_in_one_shell(folder):
         check(pids_of(report)[fixture.pid]["rank"] == 41, "the rank: %r" % pids_of(report).get(fixture.pid))
         fixture.check_unharmed()
     program = os.path.join(os.environ["RANKSTACKS_FIXTURES"], "threads")
-    script = 'mkfifo "$FOLDER/in" "$FOLDER/out"; "%s" <"$FOLDER/in" >"$FOLDER/out" & exec 3>"$FOLDER/in"; read -r line <"$FOLDER/out"; "$TOOL" attach --samples 1 --job --format json' % program
-    shell, report, err = in_a_shell(script, RANK="7", WORLD_SIZE="64", FOLDER=folder)
+    script = 'mkfifo "$DIRECTORY/in" "$DIRECTORY/out"; "%s" <"$DIRECTORY/in" >"$DIRECTORY/out" & exec 3>"$DIRECTORY/in"; read -r line <"$DIRECTORY/out"; "$TOOL" attach --samples 1 --job --format json' % program
+    shell, report, err = in_a_shell(script, RANK="7", WORLD_SIZE="64", DIRECTORY=directory)
     check_without_itself(shell, report, err, "a rank in the same shell")
     own = [rank for rank in report["ranks"] if rank["rank"] == 7 and rank["executable"] == os.path.realpath(program)]
     check(len(own) == 1 and own[0]["kind"] == "rank" and own[0]["threads"], "the rank: %r" % [(r["rank"], r["executable"]) for r in report["ranks"]])
 
 
-def case_an_ancestor_that_is_named(folder):
+def case_an_ancestor_that_is_named(directory):
     shell, report, err = in_a_shell('timeout 60 "$TOOL" attach --samples 1 --pids $$ --format json', RANK="3")
     check(list(pids_of(report)) == [shell] and err == "", "ranks %r, %s" % (pids_of(report), err))
     check(report["ranks"][0]["status"] == "complete" and report["ranks"][0]["rank"] == 3, "%r" % report["ranks"][0])
 
 
-def case_itself(folder):
+def case_itself(directory):
     for command in ('exec "$TOOL" attach --samples 1 --pids $$ --format json', 'exec "$TOOL" attach --samples 1 --pids $$ --format json --gpu'):
         shell, report, err = in_a_shell(command)
         rank = only_rank(report, shell)
@@ -78,7 +78,7 @@ def case_itself(folder):
     check(done.returncode == 1 and b"this is rankstacks itself" in done.stdout and done.stderr == b"", "doctor: %r" % done)
 
 
-def case_a_thread_is_no_process(folder):
+def case_a_thread_is_no_process(directory):
     with native("threads") as fixture:
         tid = next(thread["tid"] for thread in fixture.ready["threads"] if thread["tid"] != fixture.pid)
         said = "pid %d: a thread of process %d (threads), not a process" % (tid, fixture.pid)
@@ -92,7 +92,7 @@ def case_a_thread_is_no_process(folder):
         fixture.check_unharmed()
 
 
-def case_the_kernels_threads_are_one_line(folder):
+def case_the_kernels_threads_are_one_line(directory):
     try:
         with open("/proc/2/stat", encoding="utf-8") as stat:
             if "(kthreadd)" not in stat.read():
@@ -103,7 +103,7 @@ def case_the_kernels_threads_are_one_line(folder):
     check([rank["pid"] for rank in report["ranks"]] == [2] and "a kernel thread" in problems_of(report["ranks"][0]), "%r" % report["ranks"])
 
 
-def case_ranks_that_another_user_may_not_see(folder):
+def case_ranks_that_another_user_may_not_see(directory):
     with Reachable() as reachable, native("chain", env=dict(os.environ, RANK="0", WORLD_SIZE="1")) as fixture:
         program = reachable.copy(tool())
         for command in ("attach", "doctor"):

@@ -35,7 +35,7 @@ def check_verdict(report, fixture, where):
     check(verdict["suspects"][0]["reason"] == "data-loading", "%s: %r" % (where, verdict))
 
 
-def check_job(folder, *arguments):
+def check_job(directory, *arguments):
     cores = []
     with Job(*arguments) as job:
         pids = ",".join(map(str, job.ready["pids"]))
@@ -49,7 +49,7 @@ def check_job(folder, *arguments):
         check(len(lines) <= 40 and max(map(len, lines)) <= 100, "%d lines of up to %d columns:\n%s" % (len(lines), max(map(len, lines)), text))
         check("read_shard" in text or "--workers" in arguments, "the blocked function is not in the report:\n%s" % text)
         for pid in job.ready["pids"] + [job.ready["blocked_pid"]]:
-            path = os.path.join(folder, "core.%d" % pid)
+            path = os.path.join(directory, "core.%d" % pid)
             if path not in cores:
                 debugger.write_core(pid, path)
                 cores.append(path)
@@ -57,11 +57,11 @@ def check_job(folder, *arguments):
         check_verdict(json_report("core", *cores), job, "cores")
 
 
-def case_four_ranks_one_blocked_in_getitem(folder):
-    check_job(folder, "--ranks", "4", "--blocked-rank", "2")
+def case_four_ranks_one_blocked_in_getitem(directory):
+    check_job(directory, "--ranks", "4", "--blocked-rank", "2")
 
 
-def case_blocked_in_a_loader_worker(folder):
+def case_blocked_in_a_loader_worker(directory):
     def check_worker(report, where):
         worker = only_rank(report, job.ready["blocked_pid"])
         check(worker["kind"] == "child" and worker["parent"] == job.ready["pids"][1], "%s: the worker: %r of %r" % (where, worker["kind"], worker["parent"]))
@@ -70,10 +70,10 @@ def case_blocked_in_a_loader_worker(folder):
     with Job("--ranks", "3", "--blocked-rank", "1", "--workers", "1") as job:
         pids = list(map(str, job.ready["pids"]))
         check_worker(json_report("attach", "--pids", ",".join(pids)), "live")
-        # pgrep names the worker too, and a folder of cores has its core: it stays its rank's.
+        # pgrep names the worker too, and a directory of cores has its core: it stays its rank's.
         named = [str(job.ready["blocked_pid"])] + pids
         check_worker(json_report("attach", "--pids", *named), "live, named")
-        cores = [os.path.join(folder, "core.%s" % pid) for pid in named]
+        cores = [os.path.join(directory, "core.%s" % pid) for pid in named]
         for pid, path in zip(named, cores):
             debugger.write_core(int(pid), path)
         job.check_unharmed()
@@ -90,10 +90,10 @@ def native_stacks(report):
     return stacks
 
 
-def case_both_unwinders_agree_on_every_frame(folder):
+def case_both_unwinders_agree_on_every_frame(directory):
     """libunwind alone and libdwfl alone, on the same cores: every return address of every thread, and why each stack ends."""
     with Job("--ranks", "3", "--blocked-rank", "1") as job:
-        cores = [os.path.join(folder, "core.%d" % pid) for pid in job.ready["pids"]]
+        cores = [os.path.join(directory, "core.%d" % pid) for pid in job.ready["pids"]]
         for pid, path in zip(job.ready["pids"], cores):
             debugger.write_core(pid, path)
         job.check_unharmed()

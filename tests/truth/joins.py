@@ -37,9 +37,9 @@ def case_of_a_static_program_without_names(_):
         check_joins(json_report("attach", "--pids", tids[0]), tids)
 
 
-def case_from_a_core(folder):
+def case_from_a_core(directory):
     with joining("join_chain_static") as tids:
-        core = os.path.join(folder, "core")
+        core = os.path.join(directory, "core")
         try:
             subprocess.run(["gcore", "-o", core, str(tids[0])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         except FileNotFoundError as error:

@@ -32,7 +32,7 @@ def looked_for(report):
     return max(thread["motion"]["span_ms"] for rank in report["ranks"] for thread in rank["threads"] if "motion" in thread)
 
 
-def case_a_loop_without_an_end(folder):
+def case_a_loop_without_an_end(directory):
     """All ranks run at one place: for a second that is what a long step shows as well, for longer than steps take it is not."""
     with rank(0) as one, rank(1) as other:
         short = report_of(start_attach(one, other, max_wait=0))
@@ -41,7 +41,7 @@ def case_a_loop_without_an_end(folder):
         check(long["verdict"]["status"] == "symmetric" and looked_for(long) > 4000, "%r after %d ms" % (long["verdict"]["summary"], looked_for(long)))
 
 
-def case_a_rank_that_ends_meanwhile(folder):
+def case_a_rank_that_ends_meanwhile(directory):
     """What was seen while all were there stands: the job that ended is no rank that was missing."""
     with rank(0) as one, rank(1) as other:
         attach = start_attach(one, other, max_wait=6)

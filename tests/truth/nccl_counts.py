@@ -15,8 +15,8 @@ from truth_python import only_rank
 PROGRAM = os.path.join(SOURCE, "fixtures", "nccl", "ras_rank.py")
 
 
-def a_libnccl(folder):
-    path = os.path.join(folder, "libnccl.so.2")
+def a_libnccl(directory):
+    path = os.path.join(directory, "libnccl.so.2")
     shutil.copy(os.path.join(os.environ["RANKSTACKS_FIXTURES"], "libreplaced_one.so"), path)
     return path
 
@@ -25,9 +25,9 @@ class Ras:
     """What the first of the ranks, which plays NCCL's RAS thread as well, answers to VERBOSE STATUS: one document after
     the other; the last one again and again."""
 
-    def __init__(self, folder, *documents, set_format="OK\n"):
+    def __init__(self, directory, *documents, set_format="OK\n"):
         self.set_format = set_format
-        self.path = os.path.join(folder, "answers-%d.json" % len(os.listdir(folder)))
+        self.path = os.path.join(directory, "answers-%d.json" % len(os.listdir(directory)))
         self.answer(*documents)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
@@ -84,9 +84,9 @@ class Stranger:
 
 
 @contextlib.contextmanager
-def two_ranks(folder, address, answers=None, listener=None):
+def two_ranks(directory, address, answers=None, listener=None):
     """Two ranks, the first of which has the listener, and accepts connections where there are answers to give."""
-    library = a_libnccl(folder)
+    library = a_libnccl(directory)
     with contextlib.ExitStack() as stack:
         ranks = []
         for rank in (0, 1):
@@ -99,8 +99,8 @@ def two_ranks(folder, address, answers=None, listener=None):
 
 
 @contextlib.contextmanager
-def ranks_with(folder, ras):
-    with two_ranks(folder, ras.address, ras.path, ras.listener) as ranks:
+def ranks_with(directory, ras):
+    with two_ranks(directory, ras.address, ras.path, ras.listener) as ranks:
         ras.listener.close()          # the rank's alone from now on
         yield ranks
 
@@ -120,9 +120,9 @@ def attach(ranks, *arguments, **options):
     return json_report("attach", "--pids", ",".join(str(rank.pid) for rank in ranks), *arguments, **options)
 
 
-def case_counts_of_two_ranks(folder):
-    ras = Ras(folder, b"")
-    with ranks_with(folder, ras) as ranks:
+def case_counts_of_two_ranks(directory):
+    ras = Ras(directory, b"")
+    with ranks_with(directory, ras) as ranks:
         pids = [rank.pid for rank in ranks]
         lost = {"rank": 2, "host": "192.0.2.7", "pid": 5, "status": {"unresponsive": True, "considered_dead": False}}
         ras.answer(*[document(member(0, pids[0], 4), member(1, pids[1], count), missing=[lost]) for count in (3, 5)])
@@ -139,7 +139,7 @@ def case_counts_of_two_ranks(folder):
                             "launched": {"AllReduce": count, "Broadcast": 0}, "counts_move": rank == 1}, "member %d: %r" % (rank, found))
         check(communicator["missing"] == [{"rank": 2, "host": "192.0.2.7", "pid": 5, "process": None, "unresponsive": True, "dead": False}], "%r" % communicator["missing"])
         check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % [rank["problems"] for rank in report["ranks"]])
-        path = os.path.join(folder, "report.json")
+        path = os.path.join(directory, "report.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(report, file)
         check(json_report("report", path)["nccl"] == nccl, "saved and shown again it is another")
@@ -147,27 +147,27 @@ def case_counts_of_two_ranks(folder):
             rank.check_unharmed()
 
 
-def case_one_look_asks_once(folder):
-    ras = Ras(folder, b"")
-    with ranks_with(folder, ras) as ranks:
+def case_one_look_asks_once(directory):
+    ras = Ras(directory, b"")
+    with ranks_with(directory, ras) as ranks:
         ras.answer(document(member(0, ranks[0].pid, 4)))
         report = attach(ranks, "--samples", "1")
         check(ras.asked == 1 and report["nccl"]["answers"] == 1, "asked %d times: %r" % (ras.asked, report.get("nccl")))
 
 
-def case_ras_of_another_job(folder):
+def case_ras_of_another_job(directory):
     """One that tells of other processes alone."""
-    ras = Ras(folder, document(member(0, 1, 4, host="192.0.2.7"), member(1, 2, 4, host="192.0.2.7")))
-    with ranks_with(folder, ras) as ranks:
+    ras = Ras(directory, document(member(0, 1, 4, host="192.0.2.7"), member(1, 2, 4, host="192.0.2.7")))
+    with ranks_with(directory, ras) as ranks:
         report = attach(ranks)
         check(ras.asked > 0, "it was not asked")
         check("nccl" not in report and not any(rank["problems"] for rank in report["ranks"]), "%r" % report.get("nccl"))
 
 
-def case_a_stranger_is_not_asked(folder):
+def case_a_stranger_is_not_asked(directory):
     """Who listens at RAS's address, and is no rank, is not even connected to; what it would say of the ranks is not in
     the report."""
-    with Stranger(document(member(0, 1, 4))) as stranger, two_ranks(folder, stranger.address) as ranks:
+    with Stranger(document(member(0, 1, 4))) as stranger, two_ranks(directory, stranger.address) as ranks:
         stranger.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
         report = attach(ranks)
         check(stranger.connections == 0, "it was connected to %d times" % stranger.connections)
@@ -175,10 +175,10 @@ def case_a_stranger_is_not_asked(folder):
         check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % report["ranks"])
 
 
-def case_a_stranger_who_answers_for_a_rank(folder):
+def case_a_stranger_who_answers_for_a_rank(directory):
     """A rank listens, and another process takes the connection: its socket is no rank's, and it is asked nothing."""
     with Stranger(document(member(0, 1, 4))) as stranger, \
-            two_ranks(folder, stranger.address, listener=stranger.listener) as ranks:
+            two_ranks(directory, stranger.address, listener=stranger.listener) as ranks:
         stranger.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
         report = attach(ranks)
         check(stranger.connections > 0, "nobody connected")
@@ -187,7 +187,7 @@ def case_a_stranger_who_answers_for_a_rank(folder):
         check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % report["ranks"])
 
 
-def case_answers_that_contradict_the_machine(folder):
+def case_answers_that_contradict_the_machine(directory):
     """A rank that tells of processes that are not there, of some without NCCL, of ranks that cannot be: said, and not
     believed."""
     gone = subprocess.Popen(["true"])
@@ -196,8 +196,8 @@ def case_answers_that_contradict_the_machine(folder):
                         (member(1, os.getpid(), 4), "pid %d on this machine, which has no NCCL loaded" % os.getpid()),
                         (member(5, 1, 4, host="192.0.2.7"), "rank 5 of communicator 0xafc, which has 2 ranks"),
                         (member(0, 1, 4, host="192.0.2.7"), "rank 0 of communicator 0xafc twice")):
-        ras = Ras(folder, b"")
-        with ranks_with(folder, ras) as ranks:
+        ras = Ras(directory, b"")
+        with ranks_with(directory, ras) as ranks:
             ras.answer(document(member(0, ranks[0].pid, 4), wrong))
             report = attach(ranks)
             problems = [rank["problems"] for rank in report["ranks"]]
@@ -208,16 +208,16 @@ def case_answers_that_contradict_the_machine(folder):
             check(all(rank["status"] == "complete" for rank in report["ranks"]), "the ranks: %r" % report["ranks"])
 
 
-def case_nobody_listens(folder):
+def case_nobody_listens(directory):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "127.0.0.1:%d" % listener.getsockname()[1]
     for place in (address, "nonsense", "192.0.2.1:28028"):
-        with two_ranks(folder, place) as ranks:
+        with two_ranks(directory, place) as ranks:
             report = attach(ranks)
             check("nccl" not in report and not any(rank["problems"] for rank in report["ranks"]), "%s: %r" % (place, report["ranks"][0]["problems"]))
 
 
-def case_a_rank_without_nccl_is_not_asked(folder):
+def case_a_rank_without_nccl_is_not_asked(directory):
     chain = os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain")
     with Stranger(document(member(0, 1, 4))) as stranger, \
             Fixture([chain], pass_fds=[stranger.listener.fileno()],
@@ -226,9 +226,9 @@ def case_a_rank_without_nccl_is_not_asked(folder):
         check(stranger.connections == 0, "it was asked")
 
 
-def case_old_ras_is_a_problem_of_the_first_rank(folder):
-    ras = Ras(folder, b"", set_format="ERROR: Unknown command SET FORMAT json\n")
-    with ranks_with(folder, ras) as ranks:
+def case_old_ras_is_a_problem_of_the_first_rank(directory):
+    ras = Ras(directory, b"", set_format="ERROR: Unknown command SET FORMAT json\n")
+    with ranks_with(directory, ras) as ranks:
         report = attach(ranks)
         problems = [rank["problems"] for rank in report["ranks"]]
         check(len(problems[0]) == 1 and problems[1] == [], "problems: %r" % problems)
@@ -236,26 +236,26 @@ def case_old_ras_is_a_problem_of_the_first_rank(folder):
         check("nccl" not in report and all(rank["status"] == "complete" for rank in report["ranks"]), "the report: %r" % report.get("nccl"))
 
 
-def case_hostile_ras(folder):
+def case_hostile_ras(directory):
     for answer in (b"[" * 100000, b'{"communicators": [{"hash": "a", "ranks": [{}]}]}', b"\xff\xfe", b'{"communicators"', b""):
-        ras = Ras(folder, answer)
-        with ranks_with(folder, ras) as ranks:
+        ras = Ras(directory, answer)
+        with ranks_with(directory, ras) as ranks:
             report = attach(ranks)
             check("nccl" not in report and len(report["ranks"][0]["problems"]) == 1, "%r: %r" % (answer[:40], report["ranks"][0]["problems"]))
 
 
-def case_container_with_a_network_of_its_own(folder):
+def case_container_with_a_network_of_its_own(directory):
     """RAS listens, and counts pids, inside of the rank's namespaces."""
     unshare = ["unshare", "--fork", "--pid", "--net"]
     if os.geteuid() != 0 or not shutil.which("unshare"):
         raise Skip("namespaces need root and unshare")
     if subprocess.run(unshare + ["true"], stderr=subprocess.DEVNULL).returncode != 0:
         raise Skip("this machine refuses new namespaces")
-    template = os.path.join(folder, "answer.json")
+    template = os.path.join(directory, "answer.json")
     with open(template, "w", encoding="utf-8") as file:
         json.dump({"set_format": "OK\n", "documents": [json.dumps(document(member(0, "PID", 7)))]}, file)
     environment = {name: value for name, value in os.environ.items() if name != "NCCL_RAS_ADDR"}
-    process = subprocess.Popen(unshare + ["/usr/bin/python3", PROGRAM, a_libnccl(folder), template], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    process = subprocess.Popen(unshare + ["/usr/bin/python3", PROGRAM, a_libnccl(directory), template], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     try:
         inner = json.loads(process.stdout.readline())["pid"]
         with open("/proc/%d/task/%d/children" % (process.pid, process.pid), encoding="utf-8") as children:

@@ -42,11 +42,11 @@ for line in sys.stdin:
 """
 
 
-def case_maps_a_device(folder):
+def case_maps_a_device(directory):
     """Of a process that has a device mapped, nobody opens the device: neither attach nor the doctor."""
     if os.geteuid() != 0:
         raise Skip("a device's node needs root")
-    device = os.path.join(folder, "device")
+    device = os.path.join(directory, "device")
     os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
     with Fixture(["/usr/bin/python3", "-c", MAPS_A_DEVICE, device]) as fixture:
         with open("/proc/%d/maps" % fixture.pid, encoding="utf-8") as maps:
@@ -61,7 +61,7 @@ def case_maps_a_device(folder):
         fixture.check_unharmed()
 
 
-def case_zombie(folder):
+def case_zombie(directory):
     child = subprocess.Popen(["true"])
     wait_until(lambda: state_of(child.pid) == "Z", "a zombie")
     try:
@@ -72,7 +72,7 @@ def case_zombie(folder):
         child.wait()
 
 
-def case_stopped_stays_stopped(folder):
+def case_stopped_stays_stopped(directory):
     with native("threads") as fixture:
         os.kill(fixture.pid, signal.SIGSTOP)
         wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped")
@@ -97,12 +97,12 @@ os.read(0, 1)
 """
 
 
-def case_traced_by_another(folder):
+def case_traced_by_another(directory):
     with native("threads") as fixture, native("threads") as other:
         check_traced(fixture, other, sorted(task_states(fixture.pid)))
 
 
-def case_main_thread_traced_by_another(folder):
+def case_main_thread_traced_by_another(directory):
     with native("threads") as fixture, native("threads") as other:
         check_traced(fixture, other, [fixture.pid])
 
@@ -136,21 +136,21 @@ def as_nobody(command):
 
 
 class Reachable:
-    """Copies of programs in a folder that everybody may enter."""
+    """Copies of programs in a directory that everybody may enter."""
 
     def __enter__(self):
-        self.folder = tempfile.mkdtemp(prefix="rankstacks-test-")
-        os.chmod(self.folder, 0o755)
+        self.directory = tempfile.mkdtemp(prefix="rankstacks-test-")
+        os.chmod(self.directory, 0o755)
         return self
 
     def copy(self, path):
-        place = os.path.join(self.folder, os.path.basename(path))
+        place = os.path.join(self.directory, os.path.basename(path))
         shutil.copy(path, place)
         os.chmod(place, 0o755)
         return place
 
     def __exit__(self, *exception):
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def run_as_nobody(program, *arguments):
@@ -159,7 +159,7 @@ def run_as_nobody(program, *arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-def case_another_users_process(folder):
+def case_another_users_process(directory):
     with Reachable() as reachable, native("chain") as fixture:
         status, out, err = run_as_nobody(reachable.copy(tool()), "attach", "--pids", fixture.pid, "--format", "json")
         check(status == 2, "status %d: %r" % (status, err))
@@ -170,7 +170,7 @@ def case_another_users_process(folder):
         fixture.check_unharmed()
 
 
-def case_own_process_without_root(folder):
+def case_own_process_without_root(directory):
     with Reachable() as reachable:
         program = reachable.copy(os.path.join(os.environ["RANKSTACKS_FIXTURES"], "threads"))
         with Fixture(as_nobody([program]), cwd="/") as fixture:
@@ -182,7 +182,7 @@ def case_own_process_without_root(folder):
             fixture.check_unharmed()
 
 
-def case_kernel_thread(folder):
+def case_kernel_thread(directory):
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit())[:50]:
         try:
             with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as stream:
@@ -196,7 +196,7 @@ def case_kernel_thread(folder):
     raise Skip("no kernel thread is visible here (a container)")
 
 
-def case_zombie_main_thread(folder):
+def case_zombie_main_thread(directory):
     with native("zombie_main") as fixture:
         status, out, err = run_tool("attach", "--pids", fixture.pid, "--format", "json")
         check(status in (0, 1), "status %d: %r" % (status, err))
@@ -207,7 +207,7 @@ def case_zombie_main_thread(folder):
         fixture.check_unharmed()
 
 
-def case_vfork(folder):
+def case_vfork(directory):
     """The parent cannot be stopped (state D): bounded waiting, and it goes on afterwards."""
     with native("vfork") as fixture:
         status, out, err = run_tool("attach", "--pids", fixture.pid, "--format", "json")
@@ -223,7 +223,7 @@ def case_vfork(folder):
         os.kill(child, signal.SIGKILL)
 
 
-def case_changing_threads(folder):
+def case_changing_threads(directory):
     """Threads begin and end all the time: every look is complete, and the program goes on."""
     program = r"""
 import os, threading
@@ -252,7 +252,7 @@ os._exit(0)
             fixture.check_unharmed()
 
 
-def case_ending_threads(folder):
+def case_ending_threads(directory):
     """Threads that end while they are being stopped have ended: none is reported without a stack, and nothing is missing."""
     with native("short_lived") as fixture:
         waiting = "(state D)"   # a new thread waits for its stack where nothing interrupts it, on a busy machine for long: that is said of it
@@ -266,7 +266,7 @@ def case_ending_threads(folder):
         fixture.check_unharmed()
 
 
-def case_taken_down(folder):
+def case_taken_down(directory):
     """Python is being taken down, and hangs as it flushes its output: a daemon thread has no thread state any more. Nothing of it can be read, and nothing is missing."""
     program = r"""
 import atexit, os, queue, sys, threading, time
@@ -294,7 +294,7 @@ time.sleep(0.1)   # until the thread waits
         fixture.process.kill()   # nothing else ends it
 
 
-def case_perf_trampolines(folder):
+def case_perf_trampolines(directory):
     """python -X perf calls through code in anonymous memory that keeps no frame pointer: sub $8,%rsp; call *%rcx; add $8,%rsp; ret."""
     program = r"""
 import os
@@ -318,7 +318,7 @@ outer()
             os.remove("/tmp/perf-%d.map" % fixture.pid)
 
 
-def case_vanishing_process(folder):
+def case_vanishing_process(directory):
     """A target that ends while it is being looked at: the other ranks are complete."""
     with native("threads") as steady:
         for delay in range(60):
@@ -337,7 +337,7 @@ def case_vanishing_process(folder):
             steady.check_unharmed()
 
 
-def case_other_pid_namespace(folder):
+def case_other_pid_namespace(directory):
     """Thread ids inside are not those outside; Python's thread states hold the inner ones."""
     if os.geteuid() != 0 or not shutil.which("unshare"):
         raise Skip("a pid namespace needs root and unshare")
@@ -379,11 +379,11 @@ ENVIRONMENTS = [
 ]
 
 
-def case_rank_numbers(folder):
+def case_rank_numbers(directory):
     import debugger
     for index, (environment, expected) in enumerate(ENVIRONMENTS):
         with native("chain", env=environment) as fixture:
-            core = os.path.join(folder, "core-%d" % index)
+            core = os.path.join(directory, "core-%d" % index)
             live = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
             debugger.take_core(fixture, core)
         dead = only_rank(json_report("core", core), fixture.pid)
@@ -394,7 +394,7 @@ def case_rank_numbers(folder):
             check(got == expected, "%s, %r: rank, world size, local rank are %r" % (rank["source"], environment, got))
 
 
-def case_coordinates(folder):
+def case_coordinates(directory):
     """Where a rank stands in its job's grid, from its command line or environment, live and from its core."""
     import debugger
     megatron = ("--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size=2")
@@ -405,7 +405,7 @@ def case_coordinates(folder):
             (megatron, {}, None, None),
             ((), dict(accelerate, RANK="3", WORLD_SIZE="4"), {"pp": 0, "dp": 1, "tp": 1}, "Megatron by Accelerate, from the environment"))):
         with native("chain", *arguments, env=environment) as fixture:
-            core = os.path.join(folder, "core-%d" % index)
+            core = os.path.join(directory, "core-%d" % index)
             live = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
             debugger.take_core(fixture, core)
         for rank in (live, only_rank(json_report("core", core), fixture.pid)):
@@ -430,7 +430,7 @@ def launched():
     return Fixture(["/usr/bin/python3", "-c", LAUNCHER, os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain")], env=environment)
 
 
-def case_launcher_stands_for_its_ranks(folder):
+def case_launcher_stands_for_its_ranks(directory):
     with launched() as fixture:
         report = json_report("attach", "--pids", fixture.pid)
         ranks = {rank["pid"]: rank["rank"] for rank in report["ranks"] if rank["kind"] == "rank"}
@@ -438,7 +438,7 @@ def case_launcher_stands_for_its_ranks(folder):
         fixture.check_unharmed()
 
 
-def case_job_finds_ranks(folder):
+def case_job_finds_ranks(directory):
     with launched() as fixture:
         status, out, err = run_tool("attach", "--job", "--format", "json")
         check(status in (0, 1), "status %d: %r" % (status, err))       # others on this machine may be read in part
@@ -448,7 +448,7 @@ def case_job_finds_ranks(folder):
         fixture.check_unharmed()
 
 
-def case_children_belong_to_their_rank(folder):
+def case_children_belong_to_their_rank(directory):
     program = ("import subprocess, os, sys; child = subprocess.Popen(['/usr/bin/python3', '-c', 'import os; os.read(0, 1)'], stdin=subprocess.PIPE);"
                "os.write(1, b'{\"ready\": true, \"pid\": %d, \"threads\": [], \"child\": %d}\\n' % (os.getpid(), child.pid)); os.read(0, 1)")
     with Fixture(["/usr/bin/python3", "-c", program], env={"RANK": "4", "WORLD_SIZE": "5"}) as fixture:
@@ -458,9 +458,9 @@ def case_children_belong_to_their_rank(folder):
         check(only_rank(report, fixture.pid)["rank"] == 4, "the rank: %r" % report["ranks"])
 
 
-def case_a_script_around_a_training_program_gives_way_to_it(folder):
+def case_a_script_around_a_training_program_gives_way_to_it(directory):
     """`subprocess.run([python, "train.py"])` in a script that has the rank's variables: the program is the rank, known by what it has loaded."""
-    library = os.path.join(folder, "libtorch_cpu.so")
+    library = os.path.join(directory, "libtorch_cpu.so")
     shutil.copy(os.path.join(os.environ["RANKSTACKS_FIXTURES"], "libreplaced_one.so"), library)
     inner = "import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os.write(1, b'there'); os.read(0, 1)"
     outer = ("import os, subprocess, sys; inner = subprocess.Popen(['/usr/bin/python3', '-c', sys.argv[1], sys.argv[2]], stdin=subprocess.PIPE, stdout=subprocess.PIPE);"
@@ -473,7 +473,7 @@ def case_a_script_around_a_training_program_gives_way_to_it(folder):
             check(ranks == {pid: 4}, "%s: %r, and it is pid %d" % (given, ranks, pid))
 
 
-def case_text_names_what_is_wrong(folder):
+def case_text_names_what_is_wrong(directory):
     child = subprocess.Popen(["true"])
     wait_until(lambda: state_of(child.pid) == "Z", "a zombie")
     try:

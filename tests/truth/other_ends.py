@@ -123,7 +123,7 @@ def rank(number, world=2):
     return dict(os.environ, RANK=str(number), WORLD_SIZE=str(world))
 
 
-def case_a_pipe_of_another_rank(folder):
+def case_a_pipe_of_another_rank(directory):
     with Processes() as run:
         reads, writes = os.pipe()
         reader = run.python("os.read(int(sys.argv[1]), 1)", reads, call="read", pass_fds=(reads,), env=rank(0))
@@ -133,7 +133,7 @@ def case_a_pipe_of_another_rank(folder):
         check_ends(reader, "pipe", {writer: None}, writer, named="pipe:[%d]) from pid %d (rank 1)" % (os.stat("/proc/%d/fd/%d" % (writer, writes)).st_ino, writer))
 
 
-def case_a_pipe_of_an_unrelated_process(folder):
+def case_a_pipe_of_an_unrelated_process(directory):
     with Processes() as run:
         reads, writes = os.pipe()
         reader = run.python("os.read(int(sys.argv[1]), 1)", reads, call="read", pass_fds=(reads,))
@@ -146,7 +146,7 @@ def case_a_pipe_of_an_unrelated_process(folder):
         check_ends(reader, "pipe", {first: None}, first)
 
 
-def case_a_full_pipe(folder):
+def case_a_full_pipe(directory):
     with Processes() as run:
         reads, writes = os.pipe()
         writer = run.python("w = int(sys.argv[1])\n" + FILL % "os.write(w, bytes(4096))" + "os.set_blocking(w, True)\nos.write(w, b'x')", writes, call="write", pass_fds=(writes,))
@@ -166,7 +166,7 @@ def reader_with_another_writer(run):
     return reader, other
 
 
-def case_a_pipe_of_its_own(folder):
+def case_a_pipe_of_its_own(directory):
     with Processes() as run:
         reader = run.python("reads, writes = os.pipe()\nos.read(reads, 1)", call="read")
         check_itself_alone(reader, "pipe")
@@ -175,7 +175,7 @@ def case_a_pipe_of_its_own(folder):
         check_ends(reader, "pipe", {other: "sleep 1000"}, own_end=True, named="from pid %d (sleep 1000) or its own process" % other)
 
 
-def case_a_pipe_that_a_child_has_inherited(folder):
+def case_a_pipe_that_a_child_has_inherited(directory):
     code = "reads, writes = os.pipe()\nif os.fork() == 0:\n  time.sleep(1000)\nos.read(reads, 1)"
     with Processes() as run:
         reader = run.python(code, call="read", env=rank(0))
@@ -183,8 +183,8 @@ def case_a_pipe_that_a_child_has_inherited(folder):
         check_ends(reader, "pipe", {child: None}, own_end=True, named="from pid %d (a child of rank 0) or its own process" % child)
 
 
-def case_a_fifo(folder):
-    here, elsewhere = os.path.join(folder, "fifo"), os.path.join(folder, "elsewhere", "fifo")
+def case_a_fifo(directory):
+    here, elsewhere = os.path.join(directory, "fifo"), os.path.join(directory, "elsewhere", "fifo")
     os.mkdir(os.path.dirname(elsewhere))
     os.mkfifo(here)
     os.mkfifo(elsewhere)
@@ -204,7 +204,7 @@ def case_a_fifo(folder):
         watch.close()
 
 
-def case_a_pair_of_unix_sockets(folder):
+def case_a_pair_of_unix_sockets(directory):
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM):
         with Processes() as run:
             one, two = socket.socketpair(socket.AF_UNIX, kind)
@@ -224,11 +224,11 @@ def case_a_pair_of_unix_sockets(folder):
         check_ends(writer, "socket", {other: "sleep 1000"}, named="to pid %d (sleep 1000)" % other)
 
 
-def case_a_server_of_a_unix_socket(folder):
+def case_a_server_of_a_unix_socket(directory):
     with Processes() as run, socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(os.path.join(folder, "socket"))
+        listener.bind(os.path.join(directory, "socket"))
         listener.listen(1)
-        reader = run.python("s = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.recv(1)", os.path.join(folder, "socket"), call="recvfrom")
+        reader = run.python("s = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.recv(1)", os.path.join(directory, "socket"), call="recvfrom")
         check_nobody(reader)              # nobody has accepted it yet
         connection, _ = listener.accept()
         with connection:
@@ -244,7 +244,7 @@ def tcp_pair(run, family, address, code, call):
     return run.python(client + code, address, listener.getsockname()[1], call=call, env=rank(0)), listener
 
 
-def case_tcp_on_this_machine(folder):
+def case_tcp_on_this_machine(directory):
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         for code, call in (("s.recv(1)", "recvfrom"), ("s.settimeout(1000)\ns.recv(1)", "poll"), ("select.select([s], [], [], 1000)", "pselect6"),
                            ("e = select.epoll()\ne.register(s, select.EPOLLIN)\ne.poll()", "epoll_wait")):
@@ -264,7 +264,7 @@ def case_tcp_on_this_machine(folder):
                 check_ends(reader, "socket", {other: None}, other, named="%s pid %d (rank 1)" % (") from" if call == "recvfrom" else "), the other end:", other))
 
 
-def case_a_connection_that_nobody_answers(folder):
+def case_a_connection_that_nobody_answers(directory):
     """The queue of who listens is full: a connect() that waits for him."""
     with Processes() as run, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -284,9 +284,9 @@ LOCK = {"flock": "fcntl.flock(f, fcntl.LOCK_EX)", "record": "fcntl.lockf(f, fcnt
         "open-file": "import struct\nfcntl.fcntl(f, 38, struct.pack('hhlli4x', fcntl.F_WRLCK, 0, 0, 0, 0))"}
 
 
-def case_a_file_lock_of_another_process(folder):
+def case_a_file_lock_of_another_process(directory):
     for name, call in (("flock", "flock"), ("record", "fcntl"), ("open-file", "fcntl")):
-        path = os.path.join(folder, name + ".lock")
+        path = os.path.join(directory, name + ".lock")
         take = "f = open(sys.argv[1], 'a')\n%s\n" % LOCK[name]
         with Processes() as run:
             holder = run.python(take + "os.read(os.pipe()[0], 1)", path, call="read", env=rank(1))
@@ -299,8 +299,8 @@ def case_a_file_lock_of_another_process(folder):
             check_ends(second, "lock", {holder: None}, holder, waiter)
 
 
-def case_shared_file_locks(folder):
-    path = os.path.join(folder, "lock")
+def case_shared_file_locks(directory):
+    path = os.path.join(directory, "lock")
     open(path, "w", encoding="ascii").close()
     with Processes() as run:
         shared = "f = open(sys.argv[1])\nfcntl.flock(f, fcntl.LOCK_SH)\nos.read(os.pipe()[0], 1)"
@@ -310,8 +310,8 @@ def case_shared_file_locks(folder):
         check_ends(waiter, "lock", {one: None, two: None}, *holders, named="held by pid %d (rank 1) and pid %d (rank 2)" % tuple(holders) if holders == [one, two] else None)
 
 
-def case_parts_of_a_file(folder):
-    path = os.path.join(folder, "file")
+def case_parts_of_a_file(directory):
+    path = os.path.join(directory, "file")
     with Processes() as run:
         hold = "f = open(sys.argv[1], 'a')\nfcntl.lockf(f, fcntl.LOCK_EX, 10, int(sys.argv[2]))\n"
         run.python(hold + "os.read(os.pipe()[0], 1)", path, 0, call="read")
@@ -320,9 +320,9 @@ def case_parts_of_a_file(folder):
         check_ends(waiter, "lock", {second: None}, second)
 
 
-def case_a_lock_whose_taker_has_ended(folder):
+def case_a_lock_whose_taker_has_ended(directory):
     """flock(2) is of the open file: a child has inherited it, and the kernel's list names the dead."""
-    path = os.path.join(folder, "lock")
+    path = os.path.join(directory, "lock")
     with Processes() as run, open(path, "w", encoding="ascii") as file:
         run.python("fcntl.flock(int(sys.argv[1]), fcntl.LOCK_EX)\nos.read(os.pipe()[0], 1)", file.fileno(), call="read", pass_fds=(file.fileno(),))
         taker = run.all.pop()
@@ -334,13 +334,13 @@ def case_a_lock_whose_taker_has_ended(folder):
         check_ends(waiter, "lock", {holder: "sleep 1000"})
 
 
-def case_a_lock_of_its_own(folder):
+def case_a_lock_of_its_own(directory):
     with Processes() as run:
-        waiter = run.python("f, g = open(sys.argv[1], 'w'), open(sys.argv[1], 'w')\nfcntl.flock(f, fcntl.LOCK_EX)\nfcntl.flock(g, fcntl.LOCK_EX)", os.path.join(folder, "lock"), call="flock")
+        waiter = run.python("f, g = open(sys.argv[1], 'w'), open(sys.argv[1], 'w')\nfcntl.flock(f, fcntl.LOCK_EX)\nfcntl.flock(g, fcntl.LOCK_EX)", os.path.join(directory, "lock"), call="flock")
         check_itself_alone(waiter, "lock")
 
 
-def case_a_named_child(folder):
+def case_a_named_child(directory):
     for code, call in (("os.waitpid(c.pid, 0)", "wait4"), ("os.waitid(os.P_PID, c.pid, os.WEXITED)", "waitid"),
                        ("os.waitid(os.P_PIDFD, os.pidfd_open(c.pid), os.WEXITED)", "waitid"), ("p = select.poll()\np.register(os.pidfd_open(c.pid), select.POLLIN)\np.poll()", "poll"),
                        ("os.waitpid(-1, 0)", None)):
@@ -354,7 +354,7 @@ def case_a_named_child(folder):
                 check_ends(parent, "child", {last: None}, named="%s pid %d (a child of rank 0)" % ("wait4 for" if call == "wait4" else "for", last))
 
 
-def case_nobody(folder):
+def case_nobody(directory):
     with Processes() as run:
         check_nobody(run.python("s = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen()\ns.accept()", call="accept4"))
         check_nobody(run.python("a, b = os.pipe(), os.pipe()\np = select.poll()\n[p.register(x[0], select.POLLIN) for x in (a, b)]\np.poll()", call="poll"))
@@ -378,7 +378,7 @@ def may_unshare(kind):
 LOOPBACK_UP = "import struct\nfcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh14x', b'lo', 0x49))\n"      # SIOCSIFFLAGS: IFF_UP, IFF_LOOPBACK, IFF_RUNNING
 
 
-def case_another_network_namespace(folder):
+def case_another_network_namespace(directory):
     may_unshare(CLONE_NEWNET)
     with Processes() as run:
         pair = "a, b = socket.socketpair()\nif os.fork() == 0:\n  a.close()\n  time.sleep(1000)\nb.close()\na.recv(1)"
@@ -390,7 +390,7 @@ def case_another_network_namespace(folder):
         check_ends(reader, "socket", {children_of(reader)[0]: None})
 
 
-def case_a_child_in_another_pid_namespace(folder):
+def case_a_child_in_another_pid_namespace(directory):
     may_unshare(CLONE_NEWPID)
     code = "p = os.fork()\nif p:\n  os.waitpid(-1, 0)\n  sys.exit()\nfor _ in range(5):\n  c = subprocess.Popen(['sleep', '1000'])\nos.waitpid(c.pid, 0)"
     with Processes() as run:
@@ -400,7 +400,7 @@ def case_a_child_in_another_pid_namespace(folder):
         check_ends(inner, "child", {max(children_of(inner)): None})
 
 
-def case_a_hostile_name(folder):
+def case_a_hostile_name(directory):
     with Processes() as run:
         reads, writes = os.pipe()
         reader = run.python("os.read(int(sys.argv[1]), 1)", reads, call="read", pass_fds=(reads,))
@@ -410,7 +410,7 @@ def case_a_hostile_name(folder):
         check_ends(reader, "pipe", {other: ("\x1b[31m\n" + "x" * 100)[:80]}, named="from pid %d (\\x1b[31m" % other)
 
 
-def case_of_whom_others_cannot_be_seen(folder):
+def case_of_whom_others_cannot_be_seen(directory):
     """For an ordinary user, anybody may have the other end of his pipe: that he has it himself is all that is told."""
     with Reachable() as reachable, Processes() as run:
         program = reachable.copy(tool())
@@ -426,10 +426,10 @@ def case_of_whom_others_cannot_be_seen(folder):
         check_itself_alone(reader, "pipe")
 
 
-def case_a_saved_report(folder):
+def case_a_saved_report(directory):
     with Processes() as run:
         reader, other = reader_with_another_writer(run)
-        path = os.path.join(folder, "report.json")
+        path = os.path.join(directory, "report.json")
         check(run_tool("attach", "--pids", reader, "--format", "json", "-o", path)[0] == 0, "attach")
         call = call_of(json_report("report", path), reader)
         check(call["other_ends"] == [{"pid": other, "command": "sleep 1000", "kind": "pipe"}] and call["own_end"] is True, "%r" % call)

@@ -30,13 +30,13 @@ def made(pattern):
     return found[0]
 
 
-def unpacked(folder):
-    """The tarball, unpacked as a person would: the folder that is in it."""
+def unpacked(directory):
+    """The tarball, unpacked as a person would: the directory that is in it."""
     with tarfile.open(made("rankstacks-*-linux-x86_64.tar.gz")) as archive:
         for member in archive.getmembers():
             check(not member.name.startswith("/") and ".." not in member.name.split("/"), "a path that leads out: %s" % member.name)
-        archive.extractall(folder)
-    return os.path.join(folder, os.path.basename(made("rankstacks-*-linux-x86_64.tar.gz"))[:-len(".tar.gz")])
+        archive.extractall(directory)
+    return os.path.join(directory, os.path.basename(made("rankstacks-*-linux-x86_64.tar.gz"))[:-len(".tar.gz")])
 
 
 def run(*command, expect=0, **options):
@@ -54,8 +54,8 @@ def needs(program):
 class Packaged:
     """While this is entered, json_report and run_tool use the packaged binary."""
 
-    def __init__(self, folder):
-        self.path = os.path.join(unpacked(folder), "bin", "rankstacks")
+    def __init__(self, directory):
+        self.path = os.path.join(unpacked(directory), "bin", "rankstacks")
 
     def __enter__(self):
         self.own = os.environ["RANKSTACKS"]
@@ -66,18 +66,18 @@ class Packaged:
         os.environ["RANKSTACKS"] = self.own
 
 
-def case_needs_glibc_alone(folder):
+def case_needs_glibc_alone(directory):
     needs("readelf")
-    binary = os.path.join(unpacked(folder), "bin", "rankstacks")
+    binary = os.path.join(unpacked(directory), "bin", "rankstacks")
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-W", "-d", binary)))
     check("libc.so.6" in needed, "it needs %r" % needed)
     check(needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}, "it needs %r" % needed)
-    check("RPATH" not in run("readelf", "-W", "-d", binary) and "RUNPATH" not in run("readelf", "-W", "-d", binary), "it looks in a folder of the build's")
+    check("RPATH" not in run("readelf", "-W", "-d", binary) and "RUNPATH" not in run("readelf", "-W", "-d", binary), "it looks in a directory of the build's")
 
 
-def case_needs_an_old_glibc(folder):
+def case_needs_an_old_glibc(directory):
     needs("objdump")
-    binary = os.path.join(unpacked(folder), "bin", "rankstacks")
+    binary = os.path.join(unpacked(directory), "bin", "rankstacks")
     versions = set(re.findall(r"GLIBC_([0-9A-Za-z_.]+)", run("objdump", "-T", binary)))
     check(len(versions) > 3, "few versions: %r" % versions)
     numbers = [tuple(int(part) for part in version.split(".")) for version in versions]
@@ -86,9 +86,9 @@ def case_needs_an_old_glibc(folder):
     check(os.path.basename(made("rankstacks-*.whl")).endswith("-py3-none-manylinux_%d_%d_x86_64.whl" % max(numbers)), "the wheel's name: " + made("*.whl"))
 
 
-def case_version(folder):
+def case_version(directory):
     expected = run_tool("--version")[1]
-    with Packaged(folder) as binary:
+    with Packaged(directory) as binary:
         check(run_tool("--version", env={"LD_BIND_NOW": "1"})[1] == expected, "with all symbols bound: %r" % expected)
         check(run(binary, "--version", env={}) == expected.decode(), "without an environment")
 
@@ -98,60 +98,60 @@ def threads_of(report, pid):
     return [(thread["tid"], thread["name"], thread["role"], thread["stack_end"], thread["frames"]) for thread in threads]
 
 
-def same_of(folder, fixture, *arguments):
+def same_of(directory, fixture, *arguments):
     """The packaged binary tells what the build's own does."""
     own = threads_of(json_report(*arguments), fixture.pid)
     check(own and all(frames for _, _, _, _, frames in own), "no frames: %r" % own)
-    with Packaged(folder):
+    with Packaged(directory):
         packaged = threads_of(json_report(*arguments), fixture.pid)
     check(packaged == own, "%r: the packaged binary tells\n%r\nand the build's own\n%r" % (arguments, packaged, own))
 
 
-def case_attach(folder):
+def case_attach(directory):
     for fixture in (native("threads"), native("inlined"), native("cxx"), native("chain_minidebug"), python("generators")):
         with fixture:
             for unwinder in ("auto", "libunwind", "libdwfl"):
-                same_of(folder, fixture, "attach", "--pids", fixture.pid, "--unwinder", unwinder)
+                same_of(directory, fixture, "attach", "--pids", fixture.pid, "--unwinder", unwinder)
             fixture.check_unharmed()
 
 
-def case_core(folder):
-    path = os.path.join(folder, "core")
+def case_core(directory):
+    path = os.path.join(directory, "core")
     with native("threads") as fixture:
         debugger.take_core(fixture, path)
-        same_of(folder, fixture, "core", path)
+        same_of(directory, fixture, "core", path)
         compressed = 0
         for command, ending in ((["zstd", "-q", "-1", "-k"], ".zst"), (["lz4", "-q", "-1"], ".lz4"), (["xz", "-0", "-k"], ".xz"), (["gzip", "-1", "-k"], ".gz")):
             if shutil.which(command[0]):
                 run(*command, path, *([path + ending] if ending == ".lz4" else []))
-                same_of(folder, fixture, "core", path + ending)
+                same_of(directory, fixture, "core", path + ending)
                 compressed += 1
         check(compressed, "no program to compress with")
 
 
-def case_exceptions_are_caught(folder):
+def case_exceptions_are_caught(directory):
     """Each of these is thrown in the tool, through its own frames and the linked libraries', and caught."""
-    broken = os.path.join(folder, "broken.json")
+    broken = os.path.join(directory, "broken.json")
     with open(broken, "w", encoding="utf-8") as stream:
         stream.write('{"schema": 1, "ranks": [')
-    with open(os.path.join(folder, "not-a-core"), "wb") as stream:
+    with open(os.path.join(directory, "not-a-core"), "wb") as stream:
         stream.write(b"\x7fELF" + b"\xff" * 100)
-    for arguments in (["report", broken], ["attach", "--pids", "abc"], ["nonsense"], ["attach"], ["core", os.path.join(folder, "not-a-core")]):
+    for arguments in (["report", broken], ["attach", "--pids", "abc"], ["nonsense"], ["attach"], ["core", os.path.join(directory, "not-a-core")]):
         own = run_tool(*arguments)
         check(own[0] == 2 and own[2], "%r: %r" % (arguments, own))
-        with Packaged(folder):
+        with Packaged(directory):
             packaged = run_tool(*arguments)
         check(packaged[0] == 2 and packaged[2] == own[2], "%r: %r instead of %r" % (arguments, packaged, own))
 
 
-def other_glibc(folder, release):
+def other_glibc(directory, release):
     """The packaged binary under the loader and the C library of another Debian."""
     place = os.path.join(PACKAGE, "glibc-" + release)
     fetched = subprocess.run([os.path.join(SOURCE, "scripts/fetch-glibc"), release, place], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if fetched.returncode != 0:
         raise Skip(fetched.stderr.decode(errors="replace").strip())
     libraries = os.path.join(place, "root/lib/x86_64-linux-gnu")
-    with Packaged(folder) as binary:
+    with Packaged(directory) as binary:
         loader = [os.path.join(libraries, "ld-linux-x86-64.so.2"), "--library-path", libraries]
         own, packaged = run_tool("--version")[1].decode(), run(*loader, binary, "--version")
         check(packaged == own, "--version: %r" % packaged)
@@ -159,22 +159,22 @@ def other_glibc(folder, release):
         check(libraries in shown and not re.search(r"=> /(usr/)?lib", shown), "libraries of this machine: %s" % shown)
         check("terminate" not in run(*loader, binary, "report", "/dev/null", expect=2), "an exception is not caught")
         with native("threads") as fixture:
-            report = os.path.join(folder, "report.json")
+            report = os.path.join(directory, "report.json")
             run(*loader, binary, "attach", "--pids", str(fixture.pid), "--format", "json", "-o", report)
             compare(fixture.ready, only_rank(json_report("report", report), fixture.pid), release)
             fixture.check_unharmed()
 
 
-def case_debian_11(folder):
-    other_glibc(folder, "bullseye")
+def case_debian_11(directory):
+    other_glibc(directory, "bullseye")
 
 
-def case_debian_13(folder):
-    other_glibc(folder, "trixie")
+def case_debian_13(directory):
+    other_glibc(directory, "trixie")
 
 
-def case_debian_unstable(folder):
-    other_glibc(folder, "sid")
+def case_debian_unstable(directory):
+    other_glibc(directory, "sid")
 
 
 def described_options(binary):
@@ -193,9 +193,9 @@ def described_options(binary):
     return found
 
 
-def case_man_page(folder):
+def case_man_page(directory):
     needs("groff")
-    tree = unpacked(folder)
+    tree = unpacked(directory)
     page = os.path.join(tree, "share/man/man1/rankstacks.1")
     done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-rLL=200n", "-P-c", page], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
     check(done.returncode == 0 and done.stderr == b"", "groff: %r" % done.stderr)
@@ -221,9 +221,9 @@ printf '%s\n' "${COMPREPLY[@]}"
 """
 
 
-def case_bash_completion(folder):
+def case_bash_completion(directory):
     needs("bash")
-    tree = unpacked(folder)
+    tree = unpacked(directory)
     script = os.path.join(tree, "share/bash-completion/completions/rankstacks")
 
     def complete(*words):
@@ -240,9 +240,9 @@ def case_bash_completion(folder):
     check(str(os.getpid()) in complete("attach", "--pids", str(os.getpid())), "--pids: %r" % complete("attach", "--pids", str(os.getpid())))
 
 
-def case_zsh_completion(folder):
+def case_zsh_completion(directory):
     needs("zsh")
-    tree = unpacked(folder)
+    tree = unpacked(directory)
     script = os.path.join(tree, "share/zsh/site-functions/_rankstacks")
     run("zsh", "-n", script)
     # The completion system's own functions, replaced by ones that print what they are given.
@@ -258,11 +258,11 @@ def case_zsh_completion(folder):
         check(options <= names, "%r: zsh is not told of %r" % (command, options - names))
 
 
-def case_fish_completion(folder):
+def case_fish_completion(directory):
     needs("fish")
-    tree = unpacked(folder)
+    tree = unpacked(directory)
     script = os.path.join(tree, "share/fish/vendor_completions.d/rankstacks.fish")
-    environment = dict(os.environ, HOME=folder, XDG_CONFIG_HOME=folder, XDG_DATA_HOME=folder, XDG_RUNTIME_DIR=folder)
+    environment = dict(os.environ, HOME=directory, XDG_CONFIG_HOME=directory, XDG_DATA_HOME=directory, XDG_RUNTIME_DIR=directory)
 
     def complete(line):
         told = run("fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", script, line, env=environment)
@@ -276,8 +276,8 @@ def case_fish_completion(folder):
     check(complete("rankstacks attach --format ") >= {"text", "json"}, "--format: %r" % complete("rankstacks attach --format "))
 
 
-def case_licenses(folder):
-    tree = unpacked(folder)
+def case_licenses(directory):
+    tree = unpacked(directory)
     place = os.path.join(tree, "share/doc/rankstacks")
     with open(os.path.join(place, "LICENSE"), encoding="utf-8") as stream:
         check("Apache License" in stream.read(), "the project's licence")
@@ -291,7 +291,7 @@ def case_licenses(folder):
         check(os.path.exists(path) and os.path.getsize(path) > 500, "no text of %s" % package)
 
 
-def case_wheel(folder):
+def case_wheel(directory):
     wheel = made("rankstacks-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         info = os.path.basename(wheel).split("-py3-")[0] + ".dist-info"
@@ -302,7 +302,7 @@ def case_wheel(folder):
                 content = archive.read(name)
                 expected = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
                 check((digest, int(size)) == ("sha256=" + expected, len(content)), "RECORD of %s" % name)
-    venv = os.path.join(folder, "venv")
+    venv = os.path.join(directory, "venv")
     made_one = subprocess.run(["/usr/bin/python3", "-m", "venv", venv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if made_one.returncode != 0:
         raise Skip("no virtual environment can be made here: %s" % made_one.stdout.decode(errors="replace").strip()[:300])
@@ -312,7 +312,7 @@ def case_wheel(folder):
     command = os.path.join(venv, "bin/rankstacks")
     check(run(command, "--version", env={}).encode() == run_tool("--version")[1], "--version of the installed command")
     with native("threads") as fixture:
-        report = os.path.join(folder, "report.json")
+        report = os.path.join(directory, "report.json")
         run(command, "attach", "--pids", str(fixture.pid), "--format", "json", "-o", report)
         compare(fixture.ready, only_rank(json_report("report", report), fixture.pid), "the wheel's command")
     check(os.path.exists(os.path.join(venv, "share/man/man1/rankstacks.1")), "no man page is installed")

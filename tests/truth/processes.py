@@ -93,11 +93,11 @@ class Fixture:
     def __exit__(self, *exception):
         self.end()
 
-    def _line(self, patience=DEADLINE):
-        deadline = time.monotonic() + patience
+    def _line(self, timeout=DEADLINE):
+        deadline = time.monotonic() + timeout
         while b"\n" not in self.text:
             readable, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-            check(readable, "no line from %r in %d s" % (self.command, patience))
+            check(readable, "no line from %r in %d s" % (self.command, timeout))
             more = os.read(self.process.stdout.fileno(), 1 << 20)
             check(more, "%r ended without a line (status %r)" % (self.command, self.process.poll()))
             self.text += more
@@ -138,8 +138,8 @@ class Fixture:
                     pass
             self.process.wait()
         self.process.stdout.close()
-        for folder in getattr(self, "ready", {}).get("remove", []):
-            shutil.rmtree(folder, ignore_errors=True)
+        for directory in getattr(self, "ready", {}).get("remove", []):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 class Opened:
@@ -202,23 +202,23 @@ def json_report(*arguments, expect=0, **options):
 
 
 def main(test, description, arguments):
-    """Runs test(folder, *arguments) in a folder of its own, which is kept when it fails. Exit status 77: skipped."""
+    """Runs test(directory, *arguments) in a directory of its own, which is kept when it fails. Exit status 77: skipped."""
     base = os.environ.get("RANKSTACKS_WORK") or os.path.join(os.path.dirname(tool()), "truth")
-    folder = os.path.join(base, "-".join([description] + [argument.replace("/", "_") for argument in arguments]))
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
+    directory = os.path.join(base, "-".join([description] + [argument.replace("/", "_") for argument in arguments]))
+    shutil.rmtree(directory, ignore_errors=True)
+    os.makedirs(directory)
     try:
-        test(folder, *arguments)
+        test(directory, *arguments)
     except Skip as skip:
         print("skipped: %s" % skip)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         return 77
     except (Failure, subprocess.TimeoutExpired) as failure:
         print("FAILED: %s" % failure)
     else:
         print("ok")
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         return 0
     print("its files are in %s; again with:\n  RANKSTACKS=%s RANKSTACKS_FIXTURES=%s %s %s"
-          % (folder, tool(), os.environ.get("RANKSTACKS_FIXTURES", ""), sys.executable, " ".join(sys.argv)))
+          % (directory, tool(), os.environ.get("RANKSTACKS_FIXTURES", ""), sys.executable, " ".join(sys.argv)))
     return 1

@@ -32,18 +32,18 @@ def become_somebody():
 class Users:
     """A directory of an ordinary user's, with a library of his own that is called like the driver."""
 
-    def __init__(self, folder, library="libfake_cuda.so", shown="libcuda.so.1"):
+    def __init__(self, directory, library="libfake_cuda.so", shown="libcuda.so.1"):
         needs_root()
         # Below /tmp: an ordinary user may not reach the tests' own directory.
-        self.folder = os.path.join("/tmp", "rankstacks-%d-%s" % (os.getpid(), os.path.basename(folder)))
-        shutil.rmtree(self.folder, ignore_errors=True)
-        os.mkdir(self.folder)
-        os.chmod(self.folder, 0o777)
-        self.library = os.path.join(self.folder, shown)
+        self.directory = os.path.join("/tmp", "rankstacks-%d-%s" % (os.getpid(), os.path.basename(directory)))
+        shutil.rmtree(self.directory, ignore_errors=True)
+        os.mkdir(self.directory)
+        os.chmod(self.directory, 0o777)
+        self.library = os.path.join(self.directory, shown)
         shutil.copy(os.path.join(BUILT, library), self.library)
-        with open(os.path.join(self.folder, "scenario"), "w", encoding="utf-8"):
+        with open(os.path.join(self.directory, "scenario"), "w", encoding="utf-8"):
             pass
-        self.program = os.path.join(self.folder, "program.py")
+        self.program = os.path.join(self.directory, "program.py")
         shutil.copy(PROGRAM, self.program)
         for path in (self.library, self.program):
             os.chmod(path, 0o755)
@@ -52,7 +52,7 @@ class Users:
         return self
 
     def __exit__(self, *exception):
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def environment(self):
         return {"PATH": os.environ["PATH"], "RANK": "0", "WORLD_SIZE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -63,7 +63,7 @@ class Users:
     def rights(self, word):
         """[(pid, real uid, effective uid, capabilities)] of the lines with that word."""
         try:
-            with open(os.path.join(self.folder, "rights"), encoding="utf-8") as lines:
+            with open(os.path.join(self.directory, "rights"), encoding="utf-8") as lines:
                 found = [line.split() for line in lines]
         except FileNotFoundError:
             return []
@@ -86,7 +86,7 @@ def check_answers(process):
 
 def attach_in_each_way(users, pid, inside=None):
     """By number and as a job, by the tool as it is installed, and by one whose machine has a driver: never is the user's library run."""
-    machine = os.path.join(users.folder, "machine")
+    machine = os.path.join(users.directory, "machine")
     os.mkdir(machine, 0o755)
     shutil.copy(os.path.join(BUILT, "libfake_cuda.so"), os.path.join(machine, "libcuda.so.1"))
     for place in (None, machine):
@@ -99,8 +99,8 @@ def attach_in_each_way(users, pid, inside=None):
             check(rank["threads"], "no threads")
 
 
-def case_a_users_library_is_not_loaded(folder):
-    with Users(folder) as users, users.rank() as process:
+def case_a_users_library_is_not_loaded(directory):
+    with Users(directory) as users, users.rank() as process:
         attach_in_each_way(users, process.pid)
         check_answers(process)
 
@@ -117,8 +117,8 @@ def in_namespaces(users, *unshare):
     return process, inner[0] if inner else process.pid, json.loads(line)["pid"]
 
 
-def case_a_library_in_a_mount_namespace_is_not_loaded(folder):
-    with Users(folder) as users:
+def case_a_library_in_a_mount_namespace_is_not_loaded(directory):
+    with Users(directory) as users:
         process, pid, inside = in_namespaces(users, "--mount", "--fork")
         try:
             attach_in_each_way(users, pid, inside)
@@ -127,8 +127,8 @@ def case_a_library_in_a_mount_namespace_is_not_loaded(folder):
             process.wait()
 
 
-def case_a_library_in_namespaces_of_its_own_is_not_loaded(folder):
-    with Users(folder) as users:
+def case_a_library_in_namespaces_of_its_own_is_not_loaded(directory):
+    with Users(directory) as users:
         process, pid, inside = in_namespaces(users, "--user", "--map-root-user", "--pid", "--fork", "--mount", "--mount-proc", "--net")
         try:
             attach_in_each_way(users, pid, inside)
@@ -137,10 +137,10 @@ def case_a_library_in_namespaces_of_its_own_is_not_loaded(folder):
             process.wait()
 
 
-def case_the_drivers_code_has_the_users_rights(folder):
+def case_the_drivers_code_has_the_users_rights(directory):
     """The machine's own driver, asked for an ordinary user's process by root: it is called with that user's rights and no more."""
-    with Users(folder) as users, users.rank() as process:
-        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=users.folder)
+    with Users(directory) as users, users.rank() as process:
+        status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=users.directory)
         rank = only_rank(json.loads(out), process.pid)
         if "ptrace" in told(rank) or b"Operation not permitted" in err:
             raise Skip("the played driver, unlike a real one, reads the process by itself, which this kernel refuses: %s" % told(rank))
@@ -150,12 +150,12 @@ def case_the_drivers_code_has_the_users_rights(folder):
         check_answers(process)
 
 
-def look_at_client(users, folder, pid, seen_as):
+def look_at_client(users, directory, pid, seen_as):
     """A session with `pid`, which its own namespaces call `seen_as`: while its driver is called, the client has the process's rights and nothing else."""
-    with open(os.path.join(users.folder, "scenario"), "w", encoding="utf-8") as scenario:
+    with open(os.path.join(users.directory, "scenario"), "w", encoding="utf-8") as scenario:
         scenario.write("attach-ms 900\n")
-    traced = os.path.join(folder, "trace")
-    running = subprocess.Popen(command_of_tool(users.folder) + ["attach", "--samples", "1", "--pids", str(pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE,
+    traced = os.path.join(directory, "trace")
+    running = subprocess.Popen(command_of_tool(users.directory) + ["attach", "--samples", "1", "--pids", str(pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env=dict(os.environ, RANKSTACKS_GPU_TRACE=traced, LD_LIBRARY_PATH="/nowhere"))
     try:
         wait_until(lambda: any(line[0] == seen_as for line in users.rights("called")), "the call in the process")
@@ -198,26 +198,26 @@ def look_at_client(users, folder, pid, seen_as):
     check(os.stat(traced).st_mode & 0o777 == 0o600, "the trace's mode")
 
 
-def case_the_client_of_a_session_can_do_no_more_than_the_process(folder):
-    with Users(folder) as users, users.rank() as process:
-        look_at_client(users, folder, process.pid, process.pid)
+def case_the_client_of_a_session_can_do_no_more_than_the_process(directory):
+    with Users(directory) as users, users.rank() as process:
+        look_at_client(users, directory, process.pid, process.pid)
         check_answers(process)
 
 
-def case_the_client_of_a_session_is_in_the_processs_namespaces(folder):
-    with Users(folder) as users:
+def case_the_client_of_a_session_is_in_the_processs_namespaces(directory):
+    with Users(directory) as users:
         process, pid, inside = in_namespaces(users, "--user", "--map-root-user", "--pid", "--fork", "--mount", "--mount-proc", "--net")
         try:
-            look_at_client(users, folder, pid, inside)
+            look_at_client(users, directory, pid, inside)
         finally:
             os.kill(pid, signal.SIGKILL)
             process.wait()
 
 
-def case_the_client_of_a_session_has_the_processs_root(folder):
+def case_the_client_of_a_session_has_the_processs_root(directory):
     """A process in another root directory, as containers are: the client's paths are the process's."""
-    with Users(folder) as users:
-        root = os.path.join(users.folder, "root")
+    with Users(directory) as users:
+        root = os.path.join(users.directory, "root")
         os.mkdir(root)
         script = "mount --rbind / {0} && mount -t proc proc {0}/proc && exec chroot {0} /usr/bin/python3 {1} {2}".format(root, users.program, users.library)
         process = subprocess.Popen(["unshare", "--pid", "--fork", "--mount", "sh", "-c", script], env=users.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/")
@@ -226,7 +226,7 @@ def case_the_client_of_a_session_has_the_processs_root(folder):
             raise Skip("no namespaces here: %s" % process.stderr.read().decode(errors="replace").strip())
         (pid,) = children(process.pid)
         try:
-            look_at_client(users, folder, pid, json.loads(line)["pid"])
+            look_at_client(users, directory, pid, json.loads(line)["pid"])
         finally:
             os.kill(pid, signal.SIGKILL)
             process.wait()
@@ -242,7 +242,7 @@ def status_of(pid):
         return dict(line.rstrip("\n").split(":", 1) for line in status if ":" in line)
 
 
-def case_no_file_is_written_that_a_number_leads_to(folder):
+def case_no_file_is_written_that_a_number_leads_to(directory):
     """The descriptor by which a driver says that it is asked is a number in the process's memory. What a process may not write, root does not write for it."""
     needs_root()
     victim = os.path.join("/tmp", "rankstacks-victim-%d" % os.getpid())
@@ -251,42 +251,42 @@ def case_no_file_is_written_that_a_number_leads_to(folder):
     os.chmod(victim, 0o644)
     try:
         for kind in ("opath", "reading", "read-end", "full"):
-            with Users(folder, library="libfake_cuda_new.so") as users, users.rank("--descriptor", kind + ":" + victim) as process:
-                status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=users.folder)
+            with Users(directory, library="libfake_cuda_new.so") as users, users.rank("--descriptor", kind + ":" + victim) as process:
+                status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=users.directory)
                 rank = only_rank(json.loads(out), process.pid)
                 with open(victim, encoding="utf-8") as file:
                     check(file.read() == "root's own", "%s: it was written" % kind)
                 check(status == 1 and "the driver cannot be asked to let a debugger in" in told(rank), "%s: %s" % (kind, told(rank)))
                 check_answers(process)
         # One's own file, open for writing, is no pipe either.
-        with Users(folder, library="libfake_cuda_new.so") as users:
-            own = os.path.join(users.folder, "own")
+        with Users(directory, library="libfake_cuda_new.so") as users:
+            own = os.path.join(users.directory, "own")
             with open(own, "w", encoding="utf-8"):
                 pass
             os.chmod(own, 0o666)
             with users.rank("--descriptor", "writing:" + own) as process:
-                rank = only_rank(json_report("attach", "--pids", process.pid, "--gpu", expect=1, machine=users.folder), process.pid)
+                rank = only_rank(json_report("attach", "--pids", process.pid, "--gpu", expect=1, machine=users.directory), process.pid)
                 check("not the writing end of a pipe" in told(rank) and os.stat(own).st_size == 0, told(rank))
     finally:
         os.remove(victim)
 
 
-def case_nobody_can_keep_a_session_out_by_a_name(folder):
+def case_nobody_can_keep_a_session_out_by_a_name(directory):
     """An abstract socket's name is anybody's: a session does not go by one."""
-    with Users(folder) as users, users.rank() as process:
+    with Users(directory) as users, users.rank() as process:
         with open("/proc/%d/stat" % process.pid, encoding="utf-8") as stat:
             start = stat.read().rsplit(")", 1)[1].split()[19]
         squatter = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         squatter.bind("\0rankstacks-gpu-%d-%s" % (process.pid, start))
-        rank = only_rank(json_report("attach", "--pids", process.pid, "--gpu", machine=users.folder), process.pid)
+        rank = only_rank(json_report("attach", "--pids", process.pid, "--gpu", machine=users.directory), process.pid)
         squatter.close()
         check(rank["status"] == "complete" and rank.get("gpus"), told(rank))
 
 
-def case_the_installed_tool_has_no_switch_for_tests(folder):
+def case_the_installed_tool_has_no_switch_for_tests(directory):
     """Nor do its helper processes take a path."""
-    with Users(folder, shown="libnvidia-ml.so.1") as users:
-        for arguments in (["--test-machine", users.folder, "attach", "--job"], ["attach", "--job", "--test-nvml", users.folder], ["attach", "--job", "--test-machine", users.folder],
+    with Users(directory, shown="libnvidia-ml.so.1") as users:
+        for arguments in (["--test-machine", users.directory, "attach", "--job"], ["attach", "--job", "--test-nvml", users.directory], ["attach", "--job", "--test-machine", users.directory],
                           ["--internal-nvml", users.library], ["--internal-nvml", users.library, "/etc/shadow"], ["--internal-gpu-session", "look", "1", users.library],
                           ["--internal-gpu-session", users.library]):
             status, out, err = run_tool(*arguments)

@@ -9,8 +9,8 @@ import debugger
 from contract import SOURCE, text_of
 from processes import Fixture, Skip, check, json_report, run_tool
 
-FOLDER = os.path.join(SOURCE, "fixtures", "rules")
-RULES = os.path.join(FOLDER, "acme.json")
+DIRECTORY = os.path.join(SOURCE, "fixtures", "rules")
+RULES = os.path.join(DIRECTORY, "acme.json")
 WORLD = 3
 
 
@@ -18,7 +18,7 @@ WORLD = 3
 def job():
     with contextlib.ExitStack() as ranks:
         environment = dict(os.environ, WORLD_SIZE=str(WORLD), PYTHONDONTWRITEBYTECODE="1")
-        yield [ranks.enter_context(Fixture([sys.executable, os.path.join(FOLDER, "train.py")], env=dict(environment, RANK=str(number)))) for number in range(WORLD)]
+        yield [ranks.enter_context(Fixture([sys.executable, os.path.join(DIRECTORY, "train.py")], env=dict(environment, RANK=str(number)))) for number in range(WORLD)]
 
 
 def accused(report):
@@ -38,8 +38,8 @@ def check_not_told(report):
         check(rank["activity"]["kind"] not in ("in-collective", "data-loading"), "without rules: %r" % rank["activity"])
 
 
-def case_an_unknown_framework_live_and_saved(folder):
-    saved = os.path.join(folder, "saved.json")
+def case_an_unknown_framework_live_and_saved(directory):
+    saved = os.path.join(directory, "saved.json")
     with job() as ranks:
         pids = ",".join(str(rank.pid) for rank in ranks)
         check_not_told(json_report("attach", "--pids", pids))
@@ -54,18 +54,18 @@ def case_an_unknown_framework_live_and_saved(folder):
     check(text_of(out).startswith("CULPRIT: rank 2 is in its data pipeline"), text_of(out))
 
 
-def case_an_unknown_framework_in_cores(folder):
+def case_an_unknown_framework_in_cores(directory):
     with job() as ranks:
-        cores = [os.path.join(folder, "core.%d" % number) for number in range(WORLD)]
+        cores = [os.path.join(directory, "core.%d" % number) for number in range(WORLD)]
         for rank, core in zip(ranks, cores):
             debugger.take_core(rank, core)
     check_not_told(json_report("core", *cores))
     check_told(json_report("core", *cores, "--rules", RULES))
 
 
-def case_several_files(folder):
+def case_several_files(directory):
     """The first that says something of a frame is believed."""
-    other = os.path.join(folder, "other.json")
+    other = os.path.join(directory, "other.json")
     with open(other, "w", encoding="utf-8") as file:
         json.dump({"rules": 1, "activities": [{"match": "python-file", "file": "acme/data.py", "activity": "network-io"}]}, file)
     with job() as ranks:
@@ -74,10 +74,10 @@ def case_several_files(folder):
         check_told(json_report("attach", "--pids", pids, "--rules", RULES, "--rules", other))
 
 
-def case_what_is_printed_can_be_read(folder):
+def case_what_is_printed_can_be_read(directory):
     status, printed, err = run_tool("rules", "--format", "json")
     check((status, err) == (0, b""), "%d %r" % (status, err))
-    path = os.path.join(folder, "printed.json")
+    path = os.path.join(directory, "printed.json")
     with open(path, "wb") as file:
         file.write(printed)
     built_in, twice = json.loads(printed), json.loads(run_tool("rules", "--rules", path, "--format", "json")[1])
@@ -90,7 +90,7 @@ def case_what_is_printed_can_be_read(folder):
         check(twice[key] == expected, "%s: not what was printed, before what is built in" % key)
 
 
-def case_text(folder):
+def case_text(directory):
     status, out, err = run_tool("rules", "--rules", RULES)
     lines = text_of(out).splitlines()
     check((status, err) == (0, b"") and "built in, 5 added (+)" in lines[0], "%d %r %r" % (status, err, lines[0]))
@@ -98,9 +98,9 @@ def case_text(folder):
     check(marked[0] == ["+", "collective", "python", "all_reduce", "in", "acme/comm.py", "acme", "3.2"] and len(marked) == 5, "%r" % marked)
 
 
-def case_errors(folder):
+def case_errors(directory):
     """Nothing on stdout, exit status 2: a verdict without the rules would not be what was asked for."""
-    path = os.path.join(folder, "wrong.json")
+    path = os.path.join(directory, "wrong.json")
     hint = b"hint: docs/rules.md describes the form; `rankstacks rules --format json` prints the built-in rules in it\n"
     for text, said in ((b"{\n  \"rules\": 1,\n  \"activities\": [\n    {\"match\": \"python\", \"function\": \"f\", \"activity\": \"colective\"}\n  ]\n}\n",
                         b"line 4: /activities/0/activity: found \"colective\", expected one of collective, point-to-point, store-wait, "),
@@ -117,11 +117,11 @@ def case_errors(folder):
             check(err.startswith(b"rankstacks: " + path.encode() + b": " + said), "%r: %r" % (command, err))
             check(err.count(b"\n") == (1 if b"too large" in err else 2) and b"\x1b" not in err and b"\xff" not in err, "%r: %r" % (command, err))
             check(err.endswith(hint) or b"too large" in err, "%r: %r" % (command, err))
-    status, out, err = run_tool("rules", "--rules", os.path.join(folder, "none.json"))
+    status, out, err = run_tool("rules", "--rules", os.path.join(directory, "none.json"))
     check((status, out) == (2, b"") and b"--rules: " in err and b"No such file or directory" in err, "%d %r %r" % (status, out, err))
 
 
-def case_schema(folder):
+def case_schema(directory):
     """docs/rules.schema.json has the words that the tool takes."""
     with open(os.path.join(SOURCE, "docs", "rules.schema.json"), encoding="utf-8") as file:
         schema = json.load(file)
@@ -133,7 +133,7 @@ def case_schema(folder):
              "activities/0/operation/collective": schema["$defs"]["collective_word"]["enum"], "activities/0/operation/kind": schema["$defs"]["operation_kind"]["enum"]}
     sound = {"activities": {"match": "native", "function": "f", "activity": "collective", "operation": {}}, "roles": {"match": "function", "function": "f", "role": "rpc"},
              "idle": {"match": "function", "function": "f", "role": "rpc", "wait": "any"}, "places": {"suffix": "x.py"}, "modules": {"prefix": "libx"}}
-    path = os.path.join(folder, "wrong.json")
+    path = os.path.join(directory, "wrong.json")
     for pointer, allowed in words.items():
         section, _, *keys = pointer.split("/")
         rule = json.loads(json.dumps(sound[section]))
@@ -147,7 +147,7 @@ def case_schema(folder):
         check(err.splitlines()[0].endswith(("/%s: found \"no such word\", expected one of %s" % (pointer, ", ".join(allowed))).encode()), "%s: %r" % (pointer, err))
 
 
-def case_schema_of_what_is_read(folder):
+def case_schema_of_what_is_read(directory):
     try:
         import jsonschema
     except ImportError:

@@ -14,11 +14,11 @@ from truth_native import compare
 from truth_python import only_rank
 
 TIMEOUT = 4              # of the tool, in seconds
-PATIENCE = 120           # of the test: the tool's steps, each with its own limit, on a busy machine
+TEST_TIMEOUT = 120       # of the test: the tool's steps, each with its own limit, on a busy machine
 
 
 class SilentFileSystem:
-    def __init__(self, folder):
+    def __init__(self, directory):
         program = os.path.join(FIXTURES, "silent_fs")
         if not os.path.exists(program):
             raise Skip("the fixture silent_fs is not built: libfuse3-dev is missing")
@@ -26,7 +26,7 @@ class SilentFileSystem:
             raise Skip("there is no /dev/fuse")
         if os.geteuid() != 0:
             raise Skip("mounting needs root")
-        self.source, self.place = os.path.join(folder, "source"), os.path.join(folder, "mounted")
+        self.source, self.place = os.path.join(directory, "source"), os.path.join(directory, "mounted")
         os.mkdir(self.source)
         os.mkdir(self.place)
         self.process = subprocess.Popen([program, self.source, self.place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -57,12 +57,12 @@ def report_in_time(*arguments, machine=None):
     start = time.monotonic()
     process = subprocess.Popen(command_of_tool(machine) + [str(a) for a in arguments] + ["--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=TEST_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         process.stdout.close()
         process.stderr.close()
-        check(False, "the tool has not ended after %d s" % PATIENCE)
+        check(False, "the tool has not ended after %d s" % TEST_TIMEOUT)
     check(out, "no report (status %d): %s" % (process.returncode, err.decode(errors="replace")))
     return json.loads(out), process.returncode, time.monotonic() - start
 
@@ -71,18 +71,18 @@ def told(rank):
     return " ".join(problem["message"] + " " + (problem["hint"] or "") for problem in rank["problems"])
 
 
-def padded_program(folder):
+def padded_program(directory):
     """A program whose symbols lie far behind what the kernel reads to run it."""
-    program, padding = os.path.join(folder, "padded"), os.path.join(folder, "padding")
+    program, padding = os.path.join(directory, "padded"), os.path.join(directory, "padding")
     with open(padding, "wb") as file:
         file.truncate(16 << 20)
     subprocess.run(["objcopy", "--add-section", ".padding=" + padding, os.path.join(FIXTURES, "threads"), program], check=True)
     return program
 
 
-def check_live(folder, how):
-    with SilentFileSystem(folder) as fs:
-        program = fs.add(padded_program(folder))
+def check_live(directory, how):
+    with SilentFileSystem(directory) as fs:
+        program = fs.add(padded_program(directory))
         with Fixture([program]) as stuck, native("threads") as well, native("chain") as other:
             fs.be_silent(how)
             report, status, _ = report_in_time("attach", "--samples", 1, "--timeout", TIMEOUT, "--pids", "%d,%d,%d" % (well.pid, stuck.pid, other.pid))
@@ -96,16 +96,16 @@ def check_live(folder, how):
                 compare(fixture.ready, rank, "beside a silent file system")
 
 
-def case_live_all_is_silent(folder):
-    check_live(folder, b"a")
+def case_live_all_is_silent(directory):
+    check_live(directory, b"a")
 
 
-def case_live_reads_are_silent(folder):
-    check_live(folder, b"r")
+def case_live_reads_are_silent(directory):
+    check_live(directory, b"r")
 
 
-def case_several_looks(folder):
-    with SilentFileSystem(folder) as fs:
+def case_several_looks(directory):
+    with SilentFileSystem(directory) as fs:
         program = fs.add(os.path.join(FIXTURES, "threads"))
         with Fixture([program]) as stuck, native("threads") as well:
             fs.be_silent(b"a")
@@ -119,10 +119,10 @@ def core_of(fixture, path):
     return "%s.%d" % (path, fixture.pid)
 
 
-def case_core_on_it(folder):
-    with SilentFileSystem(folder) as fs, native("threads") as one, native("chain") as two:
-        good = core_of(one, os.path.join(folder, "core"))
-        stuck = fs.add(core_of(two, os.path.join(folder, "core")))
+def case_core_on_it(directory):
+    with SilentFileSystem(directory) as fs, native("threads") as one, native("chain") as two:
+        good = core_of(one, os.path.join(directory, "core"))
+        stuck = fs.add(core_of(two, os.path.join(directory, "core")))
         fs.be_silent(b"a")
         report, status, _ = report_in_time("core", "--timeout", TIMEOUT, good, stuck)
         check(status == 1, "exit status %d" % status)
@@ -131,11 +131,11 @@ def case_core_on_it(folder):
         check(ranks[stuck]["status"] == "failed" and stuck in told(ranks[stuck]), "the core on it: %r" % told(ranks[stuck]))
 
 
-def case_cores_name_a_file_on_it(folder):
-    with SilentFileSystem(folder) as fs:
+def case_cores_name_a_file_on_it(directory):
+    with SilentFileSystem(directory) as fs:
         program = fs.add(os.path.join(FIXTURES, "threads"))
         with Fixture([program]) as one, native("threads") as two:
-            stuck, good = core_of(one, os.path.join(folder, "core")), core_of(two, os.path.join(folder, "core"))
+            stuck, good = core_of(one, os.path.join(directory, "core")), core_of(two, os.path.join(directory, "core"))
         fs.be_silent(b"a")
         report, status, _ = report_in_time("core", "--timeout", TIMEOUT, good, stuck)
         check(status == 1, "exit status %d" % status)
@@ -144,9 +144,9 @@ def case_cores_name_a_file_on_it(folder):
         check(program in told(ranks[stuck]), "the core that names a file on it: %r" % told(ranks[stuck]))
 
 
-def case_saved_report_on_it(folder):
-    with SilentFileSystem(folder) as fs, native("chain") as fixture:
-        saved = os.path.join(folder, "saved.json")
+def case_saved_report_on_it(directory):
+    with SilentFileSystem(directory) as fs, native("chain") as fixture:
+        saved = os.path.join(directory, "saved.json")
         subprocess.run([tool(), "attach", "--samples", "1", "--pids", str(fixture.pid), "--format", "json", "-o", saved], check=True)
         stuck = fs.add(saved)
         fs.be_silent(b"a")
@@ -154,14 +154,14 @@ def case_saved_report_on_it(folder):
         check(status == 1 and len(report["ranks"]) == 1, "exit status %d, %d ranks" % (status, len(report["ranks"])))
 
 
-def check_drivers_words(folder, library, word):
+def check_drivers_words(directory, library, word):
     """A driver's words are memory of the process's, which can map there what it likes. That costs its own GPU's state, whoever reads them first."""
-    job = Job(folder, library=library)
-    with SilentFileSystem(folder) as fs:
+    job = Job(directory, library=library)
+    with SilentFileSystem(directory) as fs:
         page = fs.add(os.path.join(FIXTURES, "threads"), "page")
         with job.rank("--mapped", "%s:%s" % (word, page)) as stuck, native("threads") as well:
             fs.be_silent(b"a")
-            report, status, _ = report_in_time("attach", "--samples", 1, "--gpu", "--timeout", TIMEOUT, "--pids", "%d,%d" % (well.pid, stuck.pid), machine=folder)
+            report, status, _ = report_in_time("attach", "--samples", 1, "--gpu", "--timeout", TIMEOUT, "--pids", "%d,%d" % (well.pid, stuck.pid), machine=directory)
             rank = only_rank(report, stuck.pid)
             check(status == 1 and rank["status"] == "partial" and not rank.get("gpus") and "GPU: " in told(rank), "status %d, %s: %s" % (status, rank["status"], told(rank)))
             rank = only_rank(report, well.pid)
@@ -169,12 +169,12 @@ def check_drivers_words(folder, library, word):
             compare(well.ready, rank, "beside a silent driver's words")
 
 
-def case_the_drivers_words_as_the_tool_reads_them(folder):
-    check_drivers_words(folder, "libfake_cuda_new.so", "cudbgInitiateDebuggerAttachProcedureFd")
+def case_the_drivers_words_as_the_tool_reads_them(directory):
+    check_drivers_words(directory, "libfake_cuda_new.so", "cudbgInitiateDebuggerAttachProcedureFd")
 
 
-def case_the_drivers_words_as_the_helper_reads_them(folder):
-    check_drivers_words(folder, "libfake_cuda.so", "cudbgApiClientPid")
+def case_the_drivers_words_as_the_helper_reads_them(directory):
+    check_drivers_words(directory, "libfake_cuda.so", "cudbgApiClientPid")
 
 
 def check_memory(which):
@@ -186,13 +186,13 @@ def check_memory(which):
         return only_rank(report, stuck.pid), status
 
 
-def case_environment_never_filled_in(folder):
+def case_environment_never_filled_in(directory):
     rank, status = check_memory("environ")
     check(status == 1 and rank["status"] == "failed", "status %d, the rank is %s" % (status, rank["status"]))
     check("pid %d" % rank["pid"] in told(rank) and "--timeout" in told(rank), "its problems: %r" % told(rank))
 
 
-def case_arguments_never_filled_in(folder):
+def case_arguments_never_filled_in(directory):
     # Whether the kernel waits here, or says that they cannot be read, depends on it; the report has the others either way.
     check_memory("arguments")
 

@@ -7,20 +7,20 @@ import cases
 from contract import SOURCE, text_of
 from processes import check, json_report, run_tool
 
-FOLDER = os.path.join(SOURCE, "fixtures", "nccl")
+DIRECTORY = os.path.join(SOURCE, "fixtures", "nccl")
 
 
-def load(folder, name):
+def load(directory, name):
     """(path of the unpacked report, the report as it was saved, the truth of its job)"""
-    path = os.path.join(folder, name + ".json")
-    with gzip.open(os.path.join(FOLDER, name + ".json.gz"), "rb") as packed, open(path, "wb") as out:
+    path = os.path.join(directory, name + ".json")
+    with gzip.open(os.path.join(DIRECTORY, name + ".json.gz"), "rb") as packed, open(path, "wb") as out:
         out.write(packed.read())
-    with open(path, encoding="utf-8") as saved, open(os.path.join(FOLDER, name + ".truth.json"), encoding="utf-8") as truth:
+    with open(path, encoding="utf-8") as saved, open(os.path.join(DIRECTORY, name + ".truth.json"), encoding="utf-8") as truth:
         return path, json.load(saved), json.load(truth)
 
 
-def check_culprit(folder, name):
-    path, saved, truth = load(folder, name)
+def check_culprit(directory, name):
+    path, saved, truth = load(directory, name)
     report = json_report("report", path)
     analysed = lambda rank: {member: rank[member] for member in ("threads", "activity")}   # made anew of every report
     check(report["ranks"] == [dict({"coordinates": None}, **dict(rank, **analysed(again))) for rank, again in zip(saved["ranks"], report["ranks"])], "what was saved of the ranks has changed")
@@ -32,52 +32,52 @@ def check_culprit(folder, name):
     check(status == 0 and len(lines) <= 40 and lines[0].startswith("CULPRIT: rank %d " % min(expected)), "status %d:\n%s" % (status, text_of(out)))
 
 
-def case_nccl_data_loader(folder):
-    check_culprit(folder, "data-loader")
+def case_nccl_data_loader(directory):
+    check_culprit(directory, "data-loader")
 
 
-def case_nccl_loader_worker(folder):
-    check_culprit(folder, "loader-worker")
+def case_nccl_loader_worker(directory):
+    check_culprit(directory, "loader-worker")
 
 
-def case_nccl_two_ranks_loader_worker(folder):
-    check_culprit(folder, "two-ranks-loader-worker")
+def case_nccl_two_ranks_loader_worker(directory):
+    check_culprit(directory, "two-ranks-loader-worker")
 
 
-def case_nccl_asleep(folder):
-    check_culprit(folder, "asleep")
+def case_nccl_asleep(directory):
+    check_culprit(directory, "asleep")
 
 
-def case_nccl_lock(folder):
-    check_culprit(folder, "lock")
+def case_nccl_lock(directory):
+    check_culprit(directory, "lock")
 
 
-def case_nccl_exception(folder):
-    check_culprit(folder, "exception")
+def case_nccl_exception(directory):
+    check_culprit(directory, "exception")
 
 
-def case_nccl_checkpoint(folder):
-    check_culprit(folder, "checkpoint")
+def case_nccl_checkpoint(directory):
+    check_culprit(directory, "checkpoint")
 
 
-def case_nccl_store_wait(folder):
-    check_culprit(folder, "store-wait")
+def case_nccl_store_wait(directory):
+    check_culprit(directory, "store-wait")
 
 
-def case_nccl_no_one_is_accused_where_all_stand_alike(folder):
+def case_nccl_no_one_is_accused_where_all_stand_alike(directory):
     """Two orders of groups, or two collectives, all in the same synchronize(): CPU stacks alone cannot tell them apart."""
     for name in ("group-order", "collective-mismatch"):
-        path, _, _ = load(folder, name)
+        path, _, _ = load(directory, name)
         verdict = json_report("report", path)["verdict"]
         check(not verdict["suspects"], "%s: %r" % (name, verdict))
 
 
-def case_nccl_counts_tell_four_ranks_apart(folder):
+def case_nccl_counts_tell_four_ranks_apart(directory):
     """Three looks and NCCL's own counts on four H200s: every case as it is, also those whose CPU stacks are alike."""
-    names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(FOLDER) if entry.startswith("four-ranks-") and entry.endswith(".json.gz"))
+    names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(DIRECTORY) if entry.startswith("four-ranks-") and entry.endswith(".json.gz"))
     check(len(names) == 12, "snapshots: %r" % names)
     for name in names:
-        path, _, truth = load(folder, name)
+        path, _, truth = load(directory, name)
         verdict = json_report("report", path)["verdict"]
         said = {suspect["rank"]: suspect["reason"] for suspect in verdict["suspects"]}
         check(verdict["status"] == truth["status"] and said == {int(rank): reason for rank, reason in truth["suspects"].items()}, "%s: %r" % (name, verdict))
@@ -85,12 +85,12 @@ def case_nccl_counts_tell_four_ranks_apart(folder):
         check(all("  " not in text for text in words), "%s: a word is missing: %r" % (name, words))
 
 
-def case_nccl_what_runs_on_the_gpus(folder):
+def case_nccl_what_runs_on_the_gpus(directory):
     """Taken with --gpu on two H200s: alike stacks are told apart by the kernels, and the others say the same as without."""
-    names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(FOLDER) if entry.startswith("with-gpus-") and entry.endswith(".json.gz"))
+    names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(DIRECTORY) if entry.startswith("with-gpus-") and entry.endswith(".json.gz"))
     check(len(names) == 5, "snapshots: %r" % names)
     for name in names:
-        path, _, truth = load(folder, name)
+        path, _, truth = load(directory, name)
         report = json_report("report", path)
         said = {suspect["rank"]: suspect["reason"] for suspect in report["verdict"]["suspects"]}
         check(report["verdict"]["status"] == truth["status"] and said == {int(rank): reason for rank, reason in truth["suspects"].items()}, "%s: %r" % (name, report["verdict"]))
@@ -100,11 +100,11 @@ def case_nccl_what_runs_on_the_gpus(folder):
             check("AllReduce" in kernel["function"] and not report["ranks"][1]["gpus"][0]["execution"]["kernels"], "%r" % kernel)
 
 
-def case_nccl_threads_have_their_roles(folder):
-    names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(FOLDER) if entry.endswith(".json.gz"))
+def case_nccl_threads_have_their_roles(directory):
+    names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(DIRECTORY) if entry.endswith(".json.gz"))
     check(len(names) >= 13, "snapshots: %r" % names)
     for name in names:
-        path, _, _ = load(folder, name)
+        path, _, _ = load(directory, name)
         for rank in json_report("report", path)["ranks"]:
             if rank["kind"] != "rank":
                 continue
@@ -120,7 +120,7 @@ def told_of_threads(report):
     return [(thread["tid"], [thread.get(name) for name in ("motion", "variables", "lock_owner", "collecting")]) for rank in report["ranks"] for thread in rank["threads"]]
 
 
-def case_saved_verdicts(folder):
+def case_saved_verdicts(directory):
     """Reports of bench/hangs that were right (scripts/save-verdicts): each rule again, without a process."""
     saved = os.path.join(SOURCE, "fixtures", "verdicts")
     with open(os.path.join(saved, "verdicts.json"), encoding="utf-8") as stream:
@@ -128,7 +128,7 @@ def case_saved_verdicts(folder):
     check(len(verdicts) >= 30, "%d saved reports" % len(verdicts))
     wrong = []
     for name, expected in sorted(verdicts.items()):
-        path = os.path.join(folder, name + ".json")
+        path = os.path.join(directory, name + ".json")
         with gzip.open(os.path.join(saved, name + ".json.gz"), "rb") as packed, open(path, "wb") as out:
             out.write(packed.read())
         status, text, _ = run_tool("report", path, "--format", "json")
@@ -150,13 +150,13 @@ def verdict_in_short(report):
     return {"status": verdict["status"], "suspects": [(one["rank"], one["reason"], one["confidence"]) for one in verdict["suspects"]]}
 
 
-def case_words_decide_nothing(folder):
+def case_words_decide_nothing(directory):
     """What was said to people of a rank's problems, in other words: the verdict follows from codes, and stays."""
     reworded = 0
     for place in ("verdicts", "gpu_verdicts"):
         saved = os.path.join(SOURCE, "fixtures", place)
         for name in sorted(entry for entry in os.listdir(saved) if entry.endswith(".json.gz")):
-            path = os.path.join(folder, name[:-len(".gz")])
+            path = os.path.join(directory, name[:-len(".gz")])
             with gzip.open(os.path.join(saved, name), "rb") as packed, open(path, "wb") as out:
                 out.write(packed.read())
             report = json.loads(run_tool("report", path, "--format", "json")[1].decode("utf-8"))
@@ -171,7 +171,7 @@ def case_words_decide_nothing(folder):
     check(reworded > 0, "no report has a problem")
 
 
-def case_gpu_verdicts(folder):
+def case_gpu_verdicts(directory):
     """Reports of real hangs with what GPUs would have told of them (fixtures/gpu_verdicts/make.py)."""
     saved = os.path.join(SOURCE, "fixtures", "gpu_verdicts")
     with open(os.path.join(saved, "verdicts.json"), encoding="utf-8") as stream:
@@ -179,7 +179,7 @@ def case_gpu_verdicts(folder):
     check(len(verdicts) >= 12, "%d saved reports" % len(verdicts))
     wrong = []
     for name, expected in sorted(verdicts.items()):
-        path = os.path.join(folder, name + ".json")
+        path = os.path.join(directory, name + ".json")
         with gzip.open(os.path.join(saved, name + ".json.gz"), "rb") as packed, open(path, "wb") as out:
             out.write(packed.read())
         again = json_report("report", path)

@@ -11,10 +11,10 @@ from truth_native import check_against_gdb, compare
 from truth_python import only_rank
 
 
-def split_program(folder, version):
+def split_program(directory, version):
     """fixtures/native/inlined.c with an object of its own, so that the .dwo lies elsewhere than the program."""
-    objects = os.path.join(folder, "objects")
-    program = os.path.join(folder, "bin", "inlined")
+    objects = os.path.join(directory, "objects")
+    program = os.path.join(directory, "bin", "inlined")
     os.makedirs(objects)
     os.makedirs(os.path.dirname(program))
     source = os.path.join(SOURCE, "fixtures", "native", "inlined.c")
@@ -24,8 +24,8 @@ def split_program(folder, version):
     return program
 
 
-def looked_at(folder, program):
-    core = os.path.join(folder, "core")
+def looked_at(directory, program):
+    core = os.path.join(directory, "core")
     with Fixture([program]) as fixture:
         live = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
         compare(fixture.ready, live, "live")
@@ -43,35 +43,35 @@ def looked_at(folder, program):
               "without a place: %r" % inlined)
 
 
-def case_dwo_of_dwarf_4(folder):
-    looked_at(folder, split_program(folder, 4))
+def case_dwo_of_dwarf_4(directory):
+    looked_at(directory, split_program(directory, 4))
 
 
-def case_dwo_of_dwarf_5(folder):
-    looked_at(folder, split_program(folder, 5))
+def case_dwo_of_dwarf_5(directory):
+    looked_at(directory, split_program(directory, 5))
 
 
-def case_package(folder):
-    program = split_program(folder, 4)
+def case_package(directory):
+    program = split_program(directory, 4)
     if not shutil.which("dwp"):
         raise Skip("no dwp on this machine")
-    subprocess.run(["dwp", "-e", program, "-o", program + ".dwp"], cwd=os.path.join(folder, "objects"), check=True)
-    shutil.rmtree(os.path.join(folder, "objects"))
-    looked_at(folder, program)
+    subprocess.run(["dwp", "-e", program, "-o", program + ".dwp"], cwd=os.path.join(directory, "objects"), check=True)
+    shutil.rmtree(os.path.join(directory, "objects"))
+    looked_at(directory, program)
 
 
-def case_package_of_another_build(folder):
+def case_package_of_another_build(directory):
     """Its units have other ids: none is taken, and what is missing is told."""
-    program = split_program(folder, 4)
+    program = split_program(directory, 4)
     if not shutil.which("dwp"):
         raise Skip("no dwp on this machine")
-    other = os.path.join(folder, "other")
+    other = os.path.join(directory, "other")
     os.makedirs(other)
     flags = ["-g", "-gdwarf-4", "-gsplit-dwarf", "-shared", "-fPIC"]
     subprocess.run(["gcc"] + flags + ["-x", "c", "-", "-o", "other.so"], cwd=other, check=True,
                    input=b"int other(int x) { return x + 1; }")
     subprocess.run(["dwp", "-e", "other.so", "-o", program + ".dwp"], cwd=other, check=True)
-    shutil.rmtree(os.path.join(folder, "objects"))
+    shutil.rmtree(os.path.join(directory, "objects"))
     with Fixture([program]) as fixture:
         rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
     check(rank["status"] == "complete", "the rank is %s" % rank["status"])

@@ -53,15 +53,15 @@ def execs(by, runs):
         check_executes_on(fixture)
 
 
-def case_main_thread_executes_again_and_again(folder):
+def case_main_thread_executes_again_and_again(directory):
     execs("main", 3)
 
 
-def case_other_thread_executes_again_and_again(folder):
+def case_other_thread_executes_again_and_again(directory):
     execs("thread", 8)
 
 
-def case_exec_of_a_file_that_does_not_answer(folder):
+def case_exec_of_a_file_that_does_not_answer(directory):
     with Stuck("exec") as fixture:
         rank = look(fixture.pid, "--samples", 1)
         check(rank["status"] == "failed", "the rank is %s" % rank["status"])
@@ -70,18 +70,18 @@ def case_exec_of_a_file_that_does_not_answer(folder):
 
 
 class Stuck:
-    """fixtures/native/stuck.c, with a folder to mount on."""
+    """fixtures/native/stuck.c, with a directory to mount on."""
 
     def __init__(self, mode):
-        self.folder = tempfile.mkdtemp(prefix="rankstacks-test-")
-        self.fixture = native("stuck", mode, self.folder)
+        self.directory = tempfile.mkdtemp(prefix="rankstacks-test-")
+        self.fixture = native("stuck", mode, self.directory)
 
     def __enter__(self):
         return self.fixture
 
     def __exit__(self, *exception):
         self.fixture.end()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def memory_does_not_answer(mode):
@@ -100,15 +100,15 @@ def memory_does_not_answer(mode):
             fixture.check_unharmed()
 
 
-def case_memory_of_a_userfaultfd_that_nobody_serves(folder):
+def case_memory_of_a_userfaultfd_that_nobody_serves(directory):
     memory_does_not_answer("userfaultfd")
 
 
-def case_memory_of_a_file_system_that_does_not_answer(folder):
+def case_memory_of_a_file_system_that_does_not_answer(directory):
     memory_does_not_answer("file")
 
 
-def case_two_thousand_large_stacks(folder):
+def case_two_thousand_large_stacks(directory):
     """125 GiB of stacks: innermost frames of all threads, in the memory that the tool was given."""
     if "ASAN_OPTIONS" in os.environ:
         raise Skip("a sanitizer's own memory counts")
@@ -116,14 +116,14 @@ def case_two_thousand_large_stacks(folder):
     with native("big_stacks", "2000", "64") as fixture:
         begin = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         process = subprocess.Popen([tool(), "attach", "--pids", str(fixture.pid), "--samples", "1", "--memory", "%dM" % megabytes, "--format", "json",
-                                    "-o", os.path.join(folder, "report.json")], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                                    "-o", os.path.join(directory, "report.json")], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         err = process.stderr.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         process.stderr.close()
         check(process.returncode == 1, "status %d: %r" % (process.returncode, err[-500:]))
         check(usage.ru_maxrss <= megabytes * 1024, "the tool took %d MiB of %d" % (usage.ru_maxrss // 1024, megabytes))
-        with open(os.path.join(folder, "report.json"), encoding="utf-8") as stream:
+        with open(os.path.join(directory, "report.json"), encoding="utf-8") as stream:
             rank = only_rank(json.load(stream), fixture.pid)
         check(rank["status"] == "partial" and "--memory" in problems_of(rank), "the rank: %s, %r" % (rank["status"], rank["problems"]))
         threads = [thread for thread in rank["threads"] if any("blocks" == (frame.get("function") or "") for frame in thread["frames"])]
@@ -133,7 +133,7 @@ def case_two_thousand_large_stacks(folder):
         fixture.check_unharmed()
 
 
-def case_too_little_memory(folder):
+def case_too_little_memory(directory):
     """The limit is there from the start, and where it does not suffice, that is said."""
     with native("threads") as fixture:
         status, _, err = run_tool("attach", "--pids", fixture.pid, "--memory", "1M")
@@ -146,7 +146,7 @@ def case_too_little_memory(folder):
 
 
 def groups():
-    """Folders in which a control group of the freezer can be made: (version, folder)."""
+    """Directories in which a control group of the freezer can be made: (version, directory)."""
     found = []
     with open("/proc/self/mountinfo", encoding="utf-8") as stream:
         for line in stream:
@@ -161,14 +161,14 @@ def groups():
 
 class Frozen:
     def __init__(self, version, parent, pid):
-        self.folder = os.path.join(parent, "rankstacks-test-%d" % os.getpid())
-        self.file = os.path.join(self.folder, "cgroup.freeze" if version == 2 else "freezer.state")
+        self.directory = os.path.join(parent, "rankstacks-test-%d" % os.getpid())
+        self.file = os.path.join(self.directory, "cgroup.freeze" if version == 2 else "freezer.state")
         self.parent, self.pid, self.version = parent, pid, version
 
     def __enter__(self):
         try:
-            os.mkdir(self.folder)
-            self.put(os.path.join(self.folder, "cgroup.procs"), self.pid)
+            os.mkdir(self.directory)
+            self.put(os.path.join(self.directory, "cgroup.procs"), self.pid)
             self.put(self.file, "1" if self.version == 2 else "FROZEN")
         except OSError as error:
             self.__exit__()
@@ -187,20 +187,20 @@ class Frozen:
         if os.path.exists(self.file):
             self.thaw()
             self.put(os.path.join(self.parent, "cgroup.procs"), self.pid)
-        if os.path.isdir(self.folder):
-            wait_until(lambda: not open(os.path.join(self.folder, "cgroup.procs"), encoding="utf-8").read(), "the group to be empty")
-            os.rmdir(self.folder)
+        if os.path.isdir(self.directory):
+            wait_until(lambda: not open(os.path.join(self.directory, "cgroup.procs"), encoding="utf-8").read(), "the group to be empty")
+            os.rmdir(self.directory)
 
 
 def frozen(version, is_stopped):
-    folders = [folder for kind, folder in groups() if kind == version]
-    if not folders:
+    directories = [directory for kind, directory in groups() if kind == version]
+    if not directories:
         raise Skip("no freezer of control groups, version %d, is mounted here" % version)
     with native("threads") as fixture:
         if is_stopped:
             os.kill(fixture.pid, signal.SIGSTOP)
             wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped")
-        with Frozen(version, folders[0], fixture.pid) as group:
+        with Frozen(version, directories[0], fixture.pid) as group:
             rank = look(fixture.pid, "--samples", 1)
             check(len(rank["threads"]) == 18 or rank["status"] == "failed", "the rank: %r" % rank["problems"])
             wait_until(lambda: state_of(fixture.pid) not in "t", "the fixture to be let go")
@@ -212,19 +212,19 @@ def frozen(version, is_stopped):
             fixture.check_unharmed()
 
 
-def case_frozen_by_version_1(folder):
+def case_frozen_by_version_1(directory):
     frozen(1, False)
 
 
-def case_frozen_by_version_2(folder):
+def case_frozen_by_version_2(directory):
     frozen(2, False)
 
 
-def case_stopped_and_frozen_by_version_1(folder):
+def case_stopped_and_frozen_by_version_1(directory):
     frozen(1, True)
 
 
-def case_stopped_and_frozen_by_version_2(folder):
+def case_stopped_and_frozen_by_version_2(directory):
     frozen(2, True)
 
 
@@ -240,14 +240,14 @@ os.abort()
 """
 
 
-def case_a_core_is_being_written(folder):
+def case_a_core_is_being_written(directory):
     """From before its beginning to after its end, again and again: the core is whole, and every look ends."""
     with open("/proc/sys/kernel/core_pattern", encoding="utf-8") as stream:
         pattern = stream.read().strip()
     if "/" in pattern or pattern.startswith("|"):
         raise Skip("cores of this machine go to %s" % pattern)
     for turn in range(3):
-        victim = subprocess.Popen(["/usr/bin/python3", "-c", DUMPS], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        victim = subprocess.Popen(["/usr/bin/python3", "-c", DUMPS], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             check(victim.stdout.readline() == b"ready\n", "it did not start")
             tools = [subprocess.Popen([tool(), "attach", "--pids", str(victim.pid), "--samples", "30", "--interval", "0.01", "--format", "json"],
@@ -264,14 +264,14 @@ def case_a_core_is_being_written(folder):
             victim.kill()
             victim.wait()
             victim.stdout.close()
-        cores = [name for name in os.listdir(folder) if name.startswith("core")]
+        cores = [name for name in os.listdir(directory) if name.startswith("core")]
         check(len(cores) == 1, "cores: %r" % cores)
-        status, _, err = run_tool("core", os.path.join(folder, cores[0]))
+        status, _, err = run_tool("core", os.path.join(directory, cores[0]))
         check(status in (0, 1) and b"cut off" not in err, "the core: status %d: %r" % (status, err))
-        os.unlink(os.path.join(folder, cores[0]))
+        os.unlink(os.path.join(directory, cores[0]))
 
 
-def case_threads_without_end(folder):
+def case_threads_without_end(directory):
     """Threads are born and end all the time: a look ends, and shows the threads that stay."""
     with native("short_lived") as fixture:
         for _ in range(10):
@@ -297,7 +297,7 @@ for line in sys.stdin:
 """
 
 
-def case_processes_without_end(folder):
+def case_processes_without_end(directory):
     """Children are born and end all the time, and none is left traced."""
     process = subprocess.Popen(["/usr/bin/python3", "-W", "ignore", "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

@@ -1,6 +1,6 @@
 """One native fixture: the report of the live process and of its core against the chain that the program itself states, and against gdb.
 
-    truth_native.py FIXTURE [ARGUMENT...]     FIXTURE: a program of fixtures/ in the build folder
+    truth_native.py FIXTURE [ARGUMENT...]     FIXTURE: a program of fixtures/ in the build directory
 """
 import os
 import re
@@ -107,12 +107,12 @@ def check_against_gdb(rank, stacks):
         check(difference is None, "core: " + str(difference))
 
 
-def test(folder, name, *arguments):
+def test(directory, name, *arguments):
     fixtures = os.environ["RANKSTACKS_FIXTURES"]
     program = os.path.join(fixtures, name)
     debug = os.path.join(fixtures, "debug")
     static = "static" in name
-    core = os.path.join(folder, "core")
+    core = os.path.join(directory, "core")
     searches = ["--search", debug] if name == "chain_build_id" else []
     files = [os.path.join(fixtures, argument) if argument.endswith(".so") else argument for argument in arguments]
     with Fixture([program] + files) as fixture:
@@ -125,11 +125,11 @@ def test(folder, name, *arguments):
                 thread["chain"] = ["?" if function == "inside_library" else function for function in thread["chain"]]
         alive = {tid for tid, state in task_states(fixture.pid).items()}
         check({thread["tid"] for thread in rank["threads"]} == alive, "the threads are %r" % alive)
-        # A debug file outside the system's folder is found for cores alone, which have --search: live, its frames have no names.
+        # A debug file outside the system's directory is found for cores alone, which have --search: live, its frames have no names.
         unnamed = {"threads": [dict(thread, chain=["?"] * len(thread["chain"])) for thread in truth["threads"]]}
         compare(unnamed if searches else truth, rank, "live", static)
         fixture.check_unharmed()
-        stacks = debugger.take_core(fixture, core, debug_folder=debug)
+        stacks = debugger.take_core(fixture, core, debug_directory=debug)
         fixture.check_unharmed()
         # While the process lives: a deleted library is only there.
         dead = json_report("core", core, *searches) if name != "replaced_library" else None

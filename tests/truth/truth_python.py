@@ -174,14 +174,14 @@ def kernel_core(fixture, interpreter, place):
     return core, debugger.stacks_in_core(core, interpreter.path, interpreter.sysroot)
 
 
-def test(folder, name, version):
+def test(directory, name, version):
     interpreter = interpreters.find(version)
     names = [name] if name != "all" else sorted(os.path.basename(path)[:-len(".py")] for path in glob.glob(os.path.join(FIXTURES, "*.py")))
     for one in names:
         if one == "truth":
             continue
         try:
-            look(folder, one, interpreter)
+            look(directory, one, interpreter)
         except Skip as skipped:
             if name != "all":
                 raise
@@ -190,16 +190,16 @@ def test(folder, name, version):
             raise Failure("%s: %s" % (one, failure))
 
 
-def look(folder, name, interpreter):
+def look(directory, name, interpreter):
     with interpreters.inside(interpreter, FIXTURES) as programs:
-        look_at(folder, name, interpreter, programs)
+        look_at(directory, name, interpreter, programs)
 
 
-def look_at(folder, name, interpreter, programs):
+def look_at(directory, name, interpreter, programs):
     place = os.path.dirname(programs) if interpreter.sysroot else None       # where the kernel writes its core
     environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONIOENCODING="utf-8", **interpreter.environment)
     environment.pop("PYTHONPATH", None)
-    core = os.path.join(folder, "core." + name)
+    core = os.path.join(directory, "core." + name)
     jit = "PYTHON_JIT" in interpreter.environment
     options = interpreter.options(interpreter.named(place)) if place else {}
     with Fixture(interpreter.run(os.path.join(programs, name + ".py")), env=environment, **options) as fixture:

@@ -31,7 +31,7 @@ def check_rank(rank, wait, step, where):
     check(own["numbers"] == {"step": step} and "group" not in own, "%s: the program's own frame: %r" % (where, own))
 
 
-def check_groups(folder, python):
+def check_groups(directory, python):
     if subprocess.run([python, "-c", "import torch.distributed"], stderr=subprocess.DEVNULL).returncode != 0:
         raise Skip("%s has no torch here (Debian: python3-torch)" % python)
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
@@ -40,7 +40,7 @@ def check_groups(folder, python):
         report = json_report("attach", "--pids", ",".join(map(str, pids)))
         for number, pid in enumerate(pids):
             check_rank(only_rank(report, pid), waits[number], step, "rank %d, live" % number)
-        cores = [os.path.join(folder, "core.%d" % pid) for pid in pids[:2]]
+        cores = [os.path.join(directory, "core.%d" % pid) for pid in pids[:2]]
         for pid, path in zip(pids, cores):
             debugger.write_core(pid, path)
         job.check_unharmed()
@@ -49,7 +49,7 @@ def check_groups(folder, python):
             check_rank(only_rank(dead, pid), waits[number], step, "rank %d, its core" % number)
 
 
-def case_collector_at_work(folder):
+def case_collector_at_work(directory):
     """Told from the interpreter's own state, so that it is seen where its functions have no names."""
     seen = 0
     for version in ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15", "system"):
@@ -73,16 +73,16 @@ def case_collector_at_work(folder):
         raise Skip("no CPython from 3.9 to 3.15 here")
 
 
-def case_process_groups_of_torch(folder):
-    check_groups(folder, "/usr/bin/python3")
+def case_process_groups_of_torch(directory):
+    check_groups(directory, "/usr/bin/python3")
 
 
-def case_process_groups_of_another_torch(folder):
+def case_process_groups_of_another_torch(directory):
     """RANKSTACKS_TEST_TORCH: the python of an environment with another torch."""
     python = os.environ.get("RANKSTACKS_TEST_TORCH")
     if not python:
         raise Skip("RANKSTACKS_TEST_TORCH names no python with another torch")
-    check_groups(folder, python)
+    check_groups(directory, python)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // A CUDA driver that is none: the debugger API's table and the words of the attach protocol, for tests of sessions. As real drivers' it is loaded twice: into the
 // process that is looked at (fixtures/gpu/cuda_session.py), whose state it keeps, and into the helper that attaches, which reaches that state through
-// the process's memory. A folder tells it what to do and keeps what was done:
+// the process's memory. A directory tells it what to do and keeps what was done:
 //
 //     scenario   lines "word value": devices N, warps N, lock N (attaching is refused so often), error CALL CODE, hang CALL, kill CALL (once), no-context,
 //                no-handler, attach-ms N, exception CODE, same-pci, version MAJOR MINOR REVISION, descriptor, image-bytes N
@@ -63,21 +63,21 @@ struct State {
 volatile State state;
 
 // Where this file lies. Asked for as it is loaded: its name may be a descriptor's (/proc/self/fd/N), which is closed later.
-const std::string& folder() {
-  static const std::string kFolder = [] {
+const std::string& directory() {
+  static const std::string kDirectory = [] {
     Dl_info info{};
-    dladdr(reinterpret_cast<const void*>(&folder), &info);
+    dladdr(reinterpret_cast<const void*>(&directory), &info);
     char path[PATH_MAX];
     if (realpath(info.dli_fname, path) == nullptr) std::abort();
     return std::string(path, static_cast<std::size_t>(std::strrchr(path, '/') + 1 - path));
   }();
-  return kFolder;
+  return kDirectory;
 }
-[[maybe_unused]] const std::string& kAskedAtOnce = folder();
+[[maybe_unused]] const std::string& kAskedAtOnce = directory();
 
 // What follows `word` in the scenario; nothing: it is not there.
 bool scenario(const std::string& word, std::string& rest) {
-  std::ifstream file(folder() + "scenario");
+  std::ifstream file(directory() + "scenario");
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string first;
@@ -98,7 +98,7 @@ std::uint32_t number(const char* word, std::uint32_t otherwise) {
 }
 
 void append(const char* file, const char* line, int length) {
-  const int fd = open((folder() + file).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  const int fd = open((directory() + file).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd >= 0 && write(fd, line, static_cast<std::size_t>(length)) != length) std::abort();
   close(fd);
 }
@@ -124,12 +124,12 @@ void log(const char* call) {
 api::Result enter(const char* call) {
   log(call);
   std::string rest;
-  if (scenario("hang", rest) && rest == call && access((folder() + "hung").c_str(), F_OK) != 0) {
-    close(open((folder() + "hung").c_str(), O_CREAT | O_WRONLY, 0666));
+  if (scenario("hang", rest) && rest == call && access((directory() + "hung").c_str(), F_OK) != 0) {
+    close(open((directory() + "hung").c_str(), O_CREAT | O_WRONLY, 0666));
     while (true) pause();
   }
-  if (scenario("kill", rest) && rest == call && access((folder() + "killed").c_str(), F_OK) != 0) {
-    close(open((folder() + "killed").c_str(), O_CREAT | O_WRONLY, 0666));
+  if (scenario("kill", rest) && rest == call && access((directory() + "killed").c_str(), F_OK) != 0) {
+    close(open((directory() + "killed").c_str(), O_CREAT | O_WRONLY, 0666));
     kill(getpid(), SIGKILL);
   }
   if (scenario("error", rest)) {
@@ -149,7 +149,7 @@ struct Target {
 };
 Target target() {
   Target t;
-  std::ifstream(folder() + "target") >> t.pid >> t.at;
+  std::ifstream(directory() + "target") >> t.pid >> t.at;
   return t;
 }
 void* remote_of(const volatile void* ours) {
@@ -381,8 +381,8 @@ EXPORTED api::Result cudbgGetAPI(std::uint32_t, std::uint32_t, std::uint32_t, vo
 
 EXPORTED void cudbgApiAttach() {
   log("cudbgApiAttach");
-  if (const std::uint32_t patience = number("attach-ms", 0); patience != 0) {
-    const timespec pause{0, static_cast<long>(patience) * 1'000'000};
+  if (const std::uint32_t timeout = number("attach-ms", 0); timeout != 0) {
+    const timespec pause{0, static_cast<long>(timeout) * 1'000'000};
     nanosleep(&pause, nullptr);
   }
   if ((cudbgDebuggerCapabilities & 1) == 0) {
@@ -427,7 +427,7 @@ static void* handle_events(void* pipe_end) {
 EXPORTED void fake_cuda_begin() {
   int ends[2];
   if (pipe(ends) != 0) std::abort();
-  std::ofstream(folder() + "target") << getpid() << ' ' << reinterpret_cast<std::uint64_t>(&state) << '\n';
+  std::ofstream(directory() + "target") << getpid() << ' ' << reinterpret_cast<std::uint64_t>(&state) << '\n';
   pthread_t thread;
   pthread_create(&thread, nullptr, &handle_events, reinterpret_cast<void*>(static_cast<std::intptr_t>(ends[0])));
   cudbgAttachHandlerAvailable = is("no-handler") ? 0 : 1;

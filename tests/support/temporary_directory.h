@@ -1,4 +1,4 @@
-// A folder for the files of one test: gone with it, kept (and named) when RANKSTACKS_KEEP is set.
+// A directory for the files of one test: gone with it, kept (and named) when RANKSTACKS_KEEP is set.
 #pragma once
 
 #include <cstdio>
@@ -12,14 +12,14 @@
 
 namespace rankstacks::testing {
 
-class TemporaryFolder {
+class TemporaryDirectory {
  public:
-  TemporaryFolder() {
+  TemporaryDirectory() {
     std::string name = (std::filesystem::temp_directory_path() / "rankstacks-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) std::abort();
     path_ = name;
   }
-  ~TemporaryFolder() {
+  ~TemporaryDirectory() {
     if (std::getenv("RANKSTACKS_KEEP") != nullptr) {
       std::fprintf(stderr, "kept: %s\n", path_.c_str());
       return;
@@ -27,8 +27,8 @@ class TemporaryFolder {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
   const std::string& path() const { return path_; }
   std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
