@@ -18,6 +18,15 @@ namespace rankstacks::testing {
 
 Shared* shared = nullptr;
 
+bool is_under_sanitizer() {
+#if defined(__SANITIZE_ADDRESS__)
+  WARN("skipped: under AddressSanitizer the child's threads wait inside of its library, which stands for an allocator");
+  return true;
+#else
+  return false;
+#endif
+}
+
 namespace {
 int end_of_test = -1;   // a pipe that the test writes to when the child is to end
 }  // namespace

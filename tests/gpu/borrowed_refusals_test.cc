@@ -242,6 +242,7 @@ TEST_CASE("a thread that waits for a lock, whatever its system call looks like")
 }
 
 TEST_CASE("a thread on a signal's stack, or in a handler on its own") {
+  if (is_under_sanitizer()) return;
   Child elsewhere({&wait_in_handler_on_signal_stack});
   elsewhere.wait_in(SYS_poll);
   CHECK(refusal(elsewhere, elsewhere.tid()) == kOtherStack);
@@ -286,6 +287,7 @@ TEST_CASE("a stack that ends inside of its mapping: by the block that the progra
 }
 
 TEST_CASE("a thread in the loader") {
+  if (is_under_sanitizer()) return;
   Child constructs({&wait_in_constructor});
   constructs.wait_in(SYS_poll);
   CHECK(refusal(constructs, constructs.tid()) == "cannot be borrowed: in the dynamic loader (ld-linux-x86-64.so.2)");
@@ -297,6 +299,7 @@ TEST_CASE("a thread in the loader") {
 }
 
 TEST_CASE("a thread in the allocator, the C library's or another") {
+  if (is_under_sanitizer()) return;
   Child inside({&wait_in_malloc_info});
   inside.wait_in(SYS_poll);
   CHECK(refusal(inside, inside.tid()) == "cannot be borrowed: in the memory allocator (malloc_info of libc.so.6)");

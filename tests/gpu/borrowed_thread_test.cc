@@ -85,6 +85,7 @@ void wait_with_all_signals_blocked() {
 }   // namespace
 
 TEST_CASE("a thread that waits is borrowed again and again: its wait goes on as if nothing had been") {
+  if (is_under_sanitizer()) return;
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);
   for (int i = 0; i < 50; ++i) {
@@ -142,6 +143,7 @@ TEST_CASE("a thread comes back by itself, with all that it had, when the tool is
 }
 
 TEST_CASE("a call that ends by a signal of its own is told, and the thread is back where it was") {
+  if (is_under_sanitizer()) return;
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);
   const auto called = gpu::borrow_and_call(child.id(), address_of(&test_crashing_callee), kLimit);
@@ -153,6 +155,7 @@ TEST_CASE("a call that ends by a signal of its own is told, and the thread is ba
 }
 
 TEST_CASE("a fault in a thread that blocks all signals leaves the process's handler where it is") {
+  if (is_under_sanitizer()) return;
   Child child({&wait_with_all_signals_blocked}, {.before = [] { std::signal(SIGSEGV, &handle); }});
   child.wait_in(SYS_poll);
   const auto called = gpu::borrow_and_call(child.id(), address_of(&test_crashing_callee), kLimit);
@@ -164,6 +167,7 @@ TEST_CASE("a fault in a thread that blocks all signals leaves the process's hand
 }
 
 TEST_CASE("a call that does not come back is given up") {
+  if (is_under_sanitizer()) return;
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);
   const auto called =

@@ -181,7 +181,7 @@ TEST_CASE("tracebacks that are damaged, or none") {
   SECTION("odd") { scene.set_traceback(scene.handler + 1); }
   SECTION("another object") { scene.set_traceback(scene.args); }
   SECTION("which leads to nothing that is one") {
-    scene.fake.set(scene.handler + layout.traceback_next, GENERATE(kNowhere, Address{1}));
+    scene.fake.set(scene.handler + layout.traceback_next, GENERATE(Address{kNowhere}, Address{1}));
     has_handler = true;
   }
   SECTION("which leads to another object") {
@@ -189,7 +189,7 @@ TEST_CASE("tracebacks that are damaged, or none") {
     has_handler = true;
   }
   SECTION("in a circle") {
-    scene.fake.set(scene.raised + layout.traceback_next, GENERATE_COPY(scene.handler, scene.raised));
+    scene.fake.set(scene.raised + layout.traceback_next, GENERATE_COPY(Address{scene.handler}, Address{scene.raised}));
     has_handler = true;
   }
   SECTION("of frames that are none") {

@@ -28,7 +28,7 @@ def native_frame(function):
 
 
 def process(pid, frames, rank=None, kind="rank"):
-    return {"rank": rank, "kind": kind, "host": "node", "pid": pid, "threads": [{"tid": pid, "frames": frames}]}
+    return {"rank": rank, "kind": kind, "host": "node", "pid": pid, "executable": "/usr/bin/python3" if kind == "child" else "/opt/train", "threads": [{"tid": pid, "frames": frames}]}
 
 
 def report(ranks, status, *suspects):
@@ -81,7 +81,7 @@ def case_where_chains_end(_):
 
     def ends(chains, culprits, ends_at=("fetch", "train.py")):
         made["verdict"]["chains"] = chains
-        return chains_end_at(made, PIDS, culprits, ends_at)
+        return chains_end_at(made, PIDS, culprits, {rank: ends_at for rank in culprits} if ends_at else {})
 
     right, short = chain(2, ("thread", 0, 100, ""), ("operation", None, None, "all_reduce"), rank_2, in_worker, timer), chain(2, rank_2)
     truth = {2: ("data-loading",)}
@@ -91,7 +91,9 @@ def case_where_chains_end(_):
     check(ends([], truth) is False and ends([chain(2, timer)], truth) is False, "no chain, no thread")
     check(ends([chain(2, ("thread", 2, 999, ""))], truth) is False, "a thread that is not there")
     check(ends([right], {1: ("user-code",)}) is None and ends([right], truth, None) is None, "no culprit was found; the case states nothing")
+    check(ends([right], truth, ("python3", None)) is True and ends([short], truth, ("python3", None)) is False, "a child's program")
     both = {2: ("data-loading",), 3: ("behind",)}
+    check(chains_end_at(made, PIDS, both, {2: ("fetch", "train.py")}) is True, "of one of two culprits it is known")
     check(ends([right], both) is False and ends([right, chain(3, in_worker)], both) is True, "the chains of all culprits")
     score = Score(Truth("culprit", truth), *said(made, PIDS), chain=True)
     check(dict(Rates([score, Score(Truth("culprit", truth), *said(made, PIDS), chain=False), scored(Truth("healthy"), report(four(()), "healthy"))]).lines())
