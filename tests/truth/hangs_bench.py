@@ -93,6 +93,7 @@ def case_where_chains_end(_):
     check(ends([right], {1: ("user-code",)}) is None and ends([right], truth, None) is None, "no culprit was found; the case states nothing")
     check(ends([right], truth, ("python3", None)) is True and ends([short], truth, ("python3", None)) is False, "a child's program")
     both = {2: ("data-loading",), 3: ("behind",)}
+    made["verdict"]["chains"] = [right]
     check(chains_end_at(made, PIDS, both, {2: ("fetch", "train.py")}) is True, "of one of two culprits it is known")
     check(ends([right], both) is False and ends([right, chain(3, in_worker)], both) is True, "the chains of all culprits")
     score = Score(Truth("culprit", truth), *said(made, PIDS), chain=True)
