@@ -4,11 +4,10 @@
 
 #include "analyzers/leaf.h"
 #include "analyzers/names.h"
+#include "base/text.h"
 
 namespace rankstacks {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 // Runs a function that another process has called: torch.distributed.rpc.
 bool serves_remote_call(const JobSnapshot& job, const ThreadSnapshot& thread) {

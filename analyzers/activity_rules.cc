@@ -4,12 +4,11 @@
 #include <string_view>
 
 #include "analyzers/names.h"
+#include "base/text.h"
 #include "known/known_programs.h"
 
 namespace rankstacks {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 // "c10d::ProcessGroupGloo::allreduce(std::vector<...>&)" -> "allreduce"
 std::string last_component(std::string_view function) {

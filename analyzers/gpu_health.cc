@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "model/rank_set.h"
 
 namespace rankstacks {
@@ -115,7 +116,7 @@ std::vector<std::string> notes_of(const JobSnapshot& job, const Member& member, 
     if (count == most.throttled.end() || count->second * 2 <= most.members) throttle += (throttle.empty() ? "" : ", ") + reason;
   }
   if (!throttle.empty()) note("throttled by {}", throttle);
-  if (!h.nvlinks_down.empty()) note("NVLink{} {} down", h.nvlinks_down.size() == 1 ? "" : "s", numbers(h.nvlinks_down));
+  if (!h.nvlinks_down.empty()) note("NVLink{} {} down", plural(h.nvlinks_down.size()), numbers(h.nvlinks_down));
   else if (h.nvlinks && h.nvlinks_up && *h.nvlinks_up < *h.nvlinks) note("{} of {} NVLinks up", *h.nvlinks_up, *h.nvlinks);
   if (h.nvlink_errors && *h.nvlink_errors > 0 && most.nvlink_errors == std::uint64_t{0}) note("{} NVLink errors", *h.nvlink_errors);
   if (h.ecc_uncorrected.value_or(0) > 0) note("{} uncorrected ECC errors", *h.ecc_uncorrected);
@@ -124,7 +125,7 @@ std::vector<std::string> notes_of(const JobSnapshot& job, const Member& member, 
   if (!h.xids.empty()) note("Xid {}", numbers(h.xids));
   if (h.pcie_width && ((most.pcie_width && *h.pcie_width < *most.pcie_width) || (h.pcie_width_max && *h.pcie_width < *h.pcie_width_max)))
     note("PCIe x{} of x{}", *h.pcie_width, std::max(h.pcie_width_max.value_or(0), most.pcie_width.value_or(0)));
-  if (const std::size_t unrelated = unrelated_on(job, member); unrelated > 0) note("{} other process{} on it", unrelated, unrelated == 1 ? "" : "es");
+  if (const std::size_t unrelated = unrelated_on(job, member); unrelated > 0) note("{} other process{} on it", unrelated, plural(unrelated, "es"));
   if (most.driver && h.driver != *most.driver && !h.driver.empty()) note("driver {}, of the others {}", h.driver, *most.driver);
   if (most.name && member.snapshot->name != *most.name && !member.snapshot->name.empty()) note("the others are {}", *most.name);
   return notes;

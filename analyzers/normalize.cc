@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/names.h"
+#include "base/text.h"
 
 namespace rankstacks {
 namespace {
@@ -32,8 +33,6 @@ constexpr std::array<std::string_view, 16> kPollLoops = {
 
 // Loops whose handlers never block: what a thread is seen in there is chance. Unless it waits for a lock.
 constexpr std::string_view kEventLoops[] = {"gloo::transport::tcp::Loop::run"};
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 bool is_poll_loop_function(std::string_view function) {
   return std::any_of(kPollLoops.begin(), kPollLoops.end(), [&](std::string_view loop) { return contains(function, loop); });

@@ -4,12 +4,11 @@
 #include <unordered_map>
 
 #include "analyzers/names.h"
+#include "base/text.h"
 #include "known/places.h"
 
 namespace rankstacks {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 bool is_library(std::string_view module) { return is_c_library(module) || is_cpp_library(module); }
 

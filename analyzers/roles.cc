@@ -14,6 +14,7 @@
 #include "analyzers/activity_rules.h"
 #include "analyzers/names.h"
 #include "analyzers/role_stack.h"
+#include "base/text.h"
 #include "known/known_programs.h"
 
 namespace rankstacks {
@@ -21,8 +22,6 @@ namespace {
 
 // From so many threads of a process on that wait with one and the same stack they are a pool, whoever's it is.
 constexpr std::size_t kPoolSize = 3;
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) { return std::find(words.begin(), words.end(), text) != words.end(); }
 

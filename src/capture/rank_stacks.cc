@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/text.h"
 #include "base/unattended.h"
 #include "capture/exception_cause.h"
 #include "target/limited_target.h"
@@ -305,7 +306,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
   }
   if (target.gave_up()) give_up(rank.snapshot, "unwinding");
   if (not_held > 0) {
-    rank.snapshot.problems.push_back({fmt::format("the core does not hold the stack{} of {} thread{} to the end: callers are missing", not_held == 1 ? "" : "s", not_held, not_held == 1 ? "" : "s"),
+    rank.snapshot.problems.push_back({fmt::format("the core does not hold the stack{} of {} thread{} to the end: callers are missing", plural(not_held), not_held, plural(not_held)),
                                       "it is cut off, or was taken without private memory: see ulimit -c and bit 0 of /proc/PID/coredump_filter, and take it again", ProblemCode::kIncomplete});
     worsen(rank.snapshot, Status::kPartial);
   }

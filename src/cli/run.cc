@@ -16,6 +16,7 @@
 
 #include "analyzers/analysis.h"
 #include "base/memory_limit.h"
+#include "base/text.h"
 #include "base/unattended.h"
 #include "capture/capture_job.h"
 #include "capture/job_processes.h"
@@ -43,7 +44,7 @@ void print_error(std::ostream& err, const std::string& message, const std::strin
 void tell_no_rank(const char* command, std::ostream& err) {
   const std::size_t hidden = count_hidden_environments();
   if (hidden == 0) return print_error(err, "no process of this machine has a rank in its environment", fmt::format("name the processes: rankstacks {} --pids ...", command));
-  print_error(err, fmt::format("no process whose environment can be read has a rank in it; the environments of {} process{} of other users cannot be read", hidden, hidden == 1 ? "" : "es"),
+  print_error(err, fmt::format("no process whose environment can be read has a rank in it; the environments of {} process{} of other users cannot be read", hidden, plural(hidden, "es")),
               geteuid() == 0 ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`" : "run rankstacks as root, or as the user whose job it is");
 }
 

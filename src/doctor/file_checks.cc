@@ -1,5 +1,7 @@
 #include "doctor/file_checks.h"
 
+#include "base/text.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -19,7 +21,7 @@ std::vector<std::string> paths_where(const TargetFacts& facts, Condition conditi
 }
 
 // "3 of 38 files"
-std::string of_files(std::size_t some, std::size_t all) { return fmt::format("{} of {} file{}", some, all, all == 1 ? "" : "s"); }
+std::string of_files(std::size_t some, std::size_t all) { return fmt::format("{} of {} file{}", some, all, plural(all)); }
 
 }  // namespace
 

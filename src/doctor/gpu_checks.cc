@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text.h"
 #include "model/rank_set.h"
 #include "report/shell_quoted.h"
 #include "target/proc.h"
@@ -70,13 +71,13 @@ Finding check_devices(const System& system, const Self& self, const Devices& dev
   for (const std::string& file : devices.files)
     if (const int error = system.try_open(file); error != 0) refused[error].push_back(file);
   if (refused.empty())
-    return ok("gpu", kArea, fmt::format("{} GPU{}: tried: {} can be opened", devices.gpus.size(), devices.gpus.size() == 1 ? "" : "s", joined(devices.files)));
+    return ok("gpu", kArea, fmt::format("{} GPU{}: tried: {} can be opened", devices.gpus.size(), plural(devices.gpus.size()), joined(devices.files)));
   std::vector<std::string> texts, mends;
   for (const auto& [error, files] : refused) texts.push_back(fmt::format("{}: {}", joined(files), std::strerror(error)));
   if (refused.contains(EACCES)) mends = {"sudo rankstacks ...", "sudo chmod a+rw /dev/nvidia*"};
   if (refused.contains(EPERM) && container) mends.insert(mends.end(), given.begin(), given.end());
   if (mends.empty()) mends = {"dmesg | grep NVRM: why the driver does not open it"};
-  return problem("gpu", kArea, fmt::format("{} GPU{}; tried to open: {}", devices.gpus.size(), devices.gpus.size() == 1 ? "" : "s", fmt::join(texts, "; ")), std::move(mends));
+  return problem("gpu", kArea, fmt::format("{} GPU{}; tried to open: {}", devices.gpus.size(), plural(devices.gpus.size()), fmt::join(texts, "; ")), std::move(mends));
 }
 
 Finding check_driver(const std::string& version) {
@@ -126,14 +127,14 @@ void check_nvml(const gpu::NvmlAnswer& answer, std::vector<Finding>& findings) {
     std::vector<std::string> names;
     for (const gpu::NvmlDevice& device : answer.devices)
       if (!device.gpu.name.empty() && std::find(names.begin(), names.end(), device.gpu.name) == names.end()) names.push_back(device.gpu.name);
-    findings.push_back(ok("nvml", kArea, fmt::format("tried: it tells of {} GPU{}{}{}", answer.devices.size(), answer.devices.size() == 1 ? "" : "s", names.empty() ? "" : ": ", joined(names))));
+    findings.push_back(ok("nvml", kArea, fmt::format("tried: it tells of {} GPU{}{}{}", answer.devices.size(), plural(answer.devices.size()), names.empty() ? "" : ": ", joined(names))));
   }
   for (const Problem& p : answer.problems) findings.push_back(problem("nvml", kArea, "tried: " + p.message, {p.hint.value_or("nvidia-smi asks the same")}));
   std::vector<int> partitioned;
   for (const gpu::NvmlDevice& device : answer.devices)
     if (device.mig.value_or(false)) partitioned.push_back(static_cast<int>(device.gpu.index.value_or(0)));
   if (!partitioned.empty())
-    findings.push_back(note("mig", kArea, fmt::format("GPU{} {}: MIG is on: how busy an instance is NVML does not tell, and attach --gpu is untried with it", partitioned.size() == 1 ? "" : "s", format_numbers(partitioned)),
+    findings.push_back(note("mig", kArea, fmt::format("GPU{} {}: MIG is on: how busy an instance is NVML does not tell, and attach --gpu is untried with it", plural(partitioned.size()), format_numbers(partitioned)),
                             {"where it is not needed: sudo nvidia-smi -mig 0"}));
 }
 
@@ -202,7 +203,7 @@ std::vector<Finding> check_gpus(const System& system, const Self& self, const gp
   findings.push_back(check_libraries(system, self));
   check_nvml(nvml, findings);
   if (const auto mps = mps_processes(system); !mps.empty())
-    findings.push_back(note("mps", kArea, fmt::format("MPS runs here (pid{} {}): attach --gpu cannot look at its clients", mps.size() == 1 ? "" : "s", format_numbers(mps)), {kEndMps}));
+    findings.push_back(note("mps", kArea, fmt::format("MPS runs here (pid{} {}): attach --gpu cannot look at its clients", plural(mps.size()), format_numbers(mps)), {kEndMps}));
   return findings;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text.h"
 #include "doctor/file_checks.h"
 #include "doctor/gpu_checks.h"
 #include "doctor/refusal.h"
@@ -112,7 +113,7 @@ class ProcessCheck {
       return std::count_if(tasks_.begin(), tasks_.end(), [state](const Task& t) { return t.status.state == state; });
     };
     const auto all = tasks_.size();
-    std::string found = fmt::format("{} thread{}", all, all == 1 ? "" : "s");
+    std::string found = fmt::format("{} thread{}", all, plural(all));
     if (alive != pid_) found += "; the main thread has ended, the others go on";
     if (const auto stopped = count_of('T'); stopped > 0) found += fmt::format("; {} stopped by a signal, and will stay so", stopped);
     if (const auto waiting = count_of('D'); waiting > 0) {
@@ -195,7 +196,7 @@ class ProcessCheck {
     if (!theirs.pid && !theirs.user && !theirs.mount) return add(note("namespaces", kArea, "its namespaces may not be looked at"));
     if (others.empty()) return add(ok("namespaces", kArea, "the same as this tool's"));
     std::string found =
-        fmt::format("another container than this tool's (its {} namespace{})", fmt::join(others, ", "), others.size() == 1 ? "" : "s");
+        fmt::format("another container than this tool's (its {} namespace{})", fmt::join(others, ", "), plural(others.size()));
     if (status_.pids.size() > 1) found += ": it has a pid of its own in there";
     add(note("namespaces", kArea, found + "; its files are opened through /proc/PID"));
   }

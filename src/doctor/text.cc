@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text.h"
 #include "doctor/doctor.h"
 #include "report/sanitize.h"
 #include "report/text_style.h"
@@ -78,7 +79,7 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
   return out + line;
 }
 
-std::string count_of(std::size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+std::string count_of(std::size_t n, const char* what) { return fmt::format("{} {}{}", n, what, plural(n)); }
 
 std::string verdict_on(const Examination& e, Area area, const char* nothing, const TextStyle& style) {
   std::size_t problems = 0;

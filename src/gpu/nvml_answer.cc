@@ -4,6 +4,7 @@
 #include <charconv>
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "gpu/nvml_layouts.h"
 #include "model/rank_set.h"
 
@@ -92,7 +93,7 @@ std::string hint_of_refusal(int code) {
 }
 
 std::string gpu_list(const std::vector<unsigned>& indices) {
-  return fmt::format("GPU{} {}", indices.size() == 1 ? "" : "s", format_numbers({indices.begin(), indices.end()}));
+  return fmt::format("GPU{} {}", plural(indices.size()), format_numbers({indices.begin(), indices.end()}));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_state.h"
+#include "base/text.h"
 #include "model/rank_set.h"
 #include "report/frame_text.h"
 #include "report/sanitize.h"
@@ -28,7 +29,7 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return text;
 }
 
-std::string times(std::uint64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+std::string times(std::uint64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, plural(n)); }
 
 // A saved report may hold any number.
 double shown(double value, double most) { return std::clamp(value, -most, most); }

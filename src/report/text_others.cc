@@ -8,6 +8,7 @@
 #include "analyzers/activity.h"
 #include "analyzers/names.h"
 #include "analyzers/normalize.h"
+#include "base/text.h"
 #include "model/rank_set.h"
 #include "report/frame_text.h"
 #include "report/sanitize.h"
@@ -62,7 +63,7 @@ std::string pad(std::string text, std::size_t columns) {
   return has < columns ? text + std::string(columns - has, ' ') : text;
 }
 
-std::string times(std::size_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+std::string times(std::size_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, plural(n)); }
 
 struct Line {
   Role role;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "base/text.h"
 #include "elf/bytes.h"
 #include "target/decompress.h"
 #include "base/regular_file.h"
@@ -241,7 +242,7 @@ std::optional<Error> CoreFile::index_segments(std::uint64_t count) {
     if (p.p_memsz > 0) add_segment({{p.p_vaddr, end_in_memory}, elf::clip(there, 0, p.p_memsz), p.p_flags});
   }
   if (absurd > 0) {
-    report(fmt::format("{} program header{} left out: offset or address and size overflow (the first at {:#x})", absurd, absurd == 1 ? "" : "s", first_absurd),
+    report(fmt::format("{} program header{} left out: offset or address and size overflow (the first at {:#x})", absurd, plural(absurd), first_absurd),
            "the core is damaged; take or copy it again");
   }
   if (left_out_notes > 0) report(fmt::format("{} of notes left out: more than the core can hold, or than {} GiB", size_text(left_out_notes), kMaxNotes >> 30), "the core is damaged; take or copy it again");
@@ -274,7 +275,7 @@ void CoreFile::drop_overlaps() {
   }
   segments_.resize(kept);
   if (dropped > 0) {
-    report(fmt::format("{} segment{} left out: memory that another one holds too (the first at {:#x})", dropped, dropped == 1 ? "" : "s", first_dropped),
+    report(fmt::format("{} segment{} left out: memory that another one holds too (the first at {:#x})", dropped, plural(dropped), first_dropped),
            "the core is damaged; take or copy it again");
   }
 }

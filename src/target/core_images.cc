@@ -1,5 +1,7 @@
 #include "target/core_images.h"
 
+#include "base/text.h"
+
 #include <algorithm>
 #include <cstring>
 #include <elf.h>
@@ -107,11 +109,11 @@ std::vector<Problem> CoreImages::problems() const {
     problems.push_back({fmt::format("{} more files refused likewise", refused_.size() - kMaxRefusals), std::nullopt, ProblemCode::kFileMismatch});
   }
   if (!missing_.empty()) {
-    problems.push_back({fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(), missing_.size() == 1 ? "" : "s", list(missing_)),
+    problems.push_back({fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(), plural(missing_.size()), list(missing_)),
                         "give them with --sysroot or --search, or open the core on the machine where it was taken", ProblemCode::kFileMissing});
   }
   if (!unverified_.empty()) {
-    problems.push_back({fmt::format("{} file{} could not be checked, as the core holds no build-id of {}: {}", unverified_.size(), unverified_.size() == 1 ? "" : "s",
+    problems.push_back({fmt::format("{} file{} could not be checked, as the core holds no build-id of {}: {}", unverified_.size(), plural(unverified_.size()),
                                     unverified_.size() == 1 ? "it" : "them", list(unverified_)),
                         "frames may be wrong if they changed since; coredump_filter's bit 4 makes the kernel write the pages with build-ids", ProblemCode::kFileUnverified});
   }
