@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/other_threads.h"
 #include "analyzers/pending_operations.h"
 #include "analyzers/place.h"
 #include "analyzers/python_locks.h"
@@ -166,6 +167,10 @@ class WaitGraphBuilder {
       connect(told, add({.kind = NodeKind::kKernel, .rank = s.rank, .thread = {}, .missing_rank = -1, .text = describe_kernel(*s.gpu.kernel)}), WaitEvidence::kKernel, Certainty::kLikely);
     } else {
       add_thread(s.rank, s.doing.thread);
+      if (const auto other = awaited_other_thread(job_, s)) {
+        connect(told, thread(s.rank, *other), WaitEvidence::kOthers, Certainty::kPossible);
+        add_thread(s.rank, *other);
+      }
     }
   }
 

@@ -11,6 +11,7 @@
 #include "analyzers/watchdog_reporters.h"
 #include "analyzers/names.h"
 #include "analyzers/local_waits.h"
+#include "analyzers/other_threads.h"
 #include "analyzers/divergence.h"
 #include "analyzers/pending_operations.h"
 #include "analyzers/python_locks.h"
@@ -76,28 +77,11 @@ std::string in_brackets(const std::string& place, const std::string& block) {
 
 // Of a rank that waits for threads of its own: what these do. ", and its thread MsgRouter is in reader at service.py:7 (blocked in recv)"; "" where
 // none tells, or several do.
-std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& waiting) {
-  std::vector<const ThreadSnapshot*> others;
-  bool some_python = false;
-  for (const ThreadSnapshot& thread : rank.threads) {
-    if (thread.tid == waiting.tid) continue;
-    if (thread.stack_end != StackEnd::kComplete) {
-      some_python = true;   // for all that is known
-      continue;
-    }
-    bool own_code = false;
-    for (const FrameId id : thread.frames) {
-      const Frame& frame = job.frames[id];
-      if (frame.kind != FrameKind::kPython) continue;
-      some_python = true;
-      own_code |= !is_library_file(frame.file.value_or("<unknown>"));
-    }
-    if (own_code) others.push_back(&thread);
-  }
-  if (others.empty()) return some_python ? "" : ", and it has no other Python thread";
-  if (others.size() > 1) return "";
-  const ThreadSnapshot& thread = *others.front();
-  const std::string name = thread.name.empty() || thread.name == waiting.name ? std::to_string(thread.tid) : thread.name;
+std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
+  const OtherThreads others = other_threads(job, rank, waiting);
+  if (!others.in_user_code) return others.any_python ? "" : ", and it has no other Python thread";
+  const ThreadSnapshot& thread = rank.threads[*others.in_user_code];
+  const std::string name = thread.name.empty() || thread.name == rank.threads[waiting].name ? std::to_string(thread.tid) : thread.name;
   return fmt::format(", and its thread {} is in {}", name, describe_place(job, thread)) + in_brackets("", describe_block(job, thread));
 }
 
@@ -179,7 +163,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
     if (!counter.empty()) block += (block.empty() ? "" : ", ") + counter;
   }
   std::string other = python_wait ? python_wait->holder : "";
-  if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) && rank.status == Status::kComplete) other = describe_other_thread(job, rank, thread);
+  if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) && rank.status == Status::kComplete) other = describe_other_thread(job, rank, state.doing.thread);
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 

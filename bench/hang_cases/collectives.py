@@ -260,6 +260,46 @@ def uneven_everywhere(torch, dist):
     dist.barrier()
 
 
+def two_groups(torch, dist):
+    """Two groups that know nothing of each other: in one a rank sleeps, the other goes on."""
+    mine = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank() // 2]
+    if rank() == 1:
+        build_vocabulary()
+    for step in range(1 << 60):
+        if step == 3 and rank() >= 2:
+            announce("moves")
+        if step == 0 and rank() == 0:
+            announce()
+        dist.all_reduce(gradients(torch), group=mine)
+        time.sleep(0.01)
+
+
+def monitored_barrier(torch, dist):
+    """Rank 0 hears of each rank that has come; the odd one does not come."""
+    if is_odd():
+        build_vocabulary()
+    announce("waits")
+    dist.monitored_barrier(timeout=LONG)
+    dist.all_reduce(gradients(torch))
+
+
+def scatter_and_gather(torch, dist):
+    """The root of a scatter is in a gather."""
+    announce()
+    if is_odd():
+        dist.gather(gradients(torch), [gradients(torch) for _ in range(world())], dst=rank())
+    else:
+        dist.scatter(gradients(torch), src=2)
+
+
+def send_into_barrier(torch, dist):
+    """The receiver has gone on to a barrier with the others."""
+    announce()
+    if is_odd():
+        dist.recv(gradients(torch), src=0)
+    dist.barrier()
+
+
 def average(torch, dist):
     dist.all_reduce(gradients(torch))
 
@@ -303,6 +343,7 @@ CASES = {
     "receive-from-sleeper": receive_from_sleeper, "pipeline-without-input": pipeline_without_input, "receive-ring": receive_ring, "stages": stages,
     "store-key": store_key, "store-key-of-a-rank": store_key_of_a_rank, "new-group": new_group, "resumed-earlier": resumed_earlier, "uneven-inputs": uneven_inputs,
     "another-pass": another_pass, "another-pass-of-while": another_pass_of_while, "uneven-everywhere": uneven_everywhere, "another-pass-by-store": another_pass_by_store, "uneven-loops": uneven_loops,
+    "two-groups": two_groups, "monitored-barrier": monitored_barrier, "scatter-gather": scatter_and_gather, "send-into-barrier": send_into_barrier,
     "all-asleep": all_asleep, "all-read": all_read, "all-spin": all_spin,
 }
 

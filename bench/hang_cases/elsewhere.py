@@ -375,6 +375,59 @@ def join_process():
     tokenizer.join()
 
 
+def fetch_vocabulary(done):
+    connect_to_silent_server().recv(4096)
+    done.set()
+
+
+def wait_for_event():
+    """A thread fetches something from a server and would set an event then."""
+    done = threading.Event()
+    threading.Thread(target=fetch_vocabulary, args=(done,), name="fetcher", daemon=True).start()
+    announce()
+    done.wait()
+
+
+def read_shard(_):
+    end_with_parent()
+    announce(name="reader")
+    with open(SILENT_FIFO, "rb", buffering=0) as shard:
+        return shard.read(4096)
+
+
+def map_in_pool():
+    """A pool of processes, one of whose workers reads a file."""
+    import multiprocessing
+    pool = multiprocessing.get_context("fork").Pool(2)
+    announce()
+    pool.map(read_shard, [0])
+
+
+def run_in_executor():
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    executor = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork"))
+    announce()
+    executor.submit(read_shard, 0).result()
+
+
+def produce(batches):
+    batches.put("first")
+    raise ValueError("shard 7 is damaged")
+
+
+def dead_producer():
+    """The thread that fills the queue has died of an exception."""
+    import queue
+    batches = queue.Queue()
+    producer = threading.Thread(target=produce, args=(batches,), name="producer", daemon=True)
+    producer.start()
+    batches.get()
+    producer.join()
+    announce()
+    batches.get()
+
+
 def leave():
     announce("gone")
     sys.exit(0)
@@ -428,7 +481,8 @@ ELSEWHERE = {
     "load": load, "baton": baton, "extension": extension, "collector": collector, "collector-busy": collector_busy, "atexit": raise_into_atexit,
     "excepthook": raise_into_hook, "thread-at-exit": raise_beside_thread, "dead-worker": dead_worker, "crash": crash, "leave": leave,
     "finally": raise_into_finally, "handler": raise_into_handler, "last-collective": raise_into_last_collective, "async-client": await_server,
-    "fan-out": fan_out, "native-engine": native_engine, "join-threads": join_threads, "read-behind-writer": read_behind_writer, "join-process": join_process,
+    "fan-out": fan_out, "native-engine": native_engine, "event": wait_for_event, "pool": map_in_pool, "executor": run_in_executor, "dead-producer": dead_producer,
+    "join-threads": join_threads, "read-behind-writer": read_behind_writer, "join-process": join_process,
 }
 LOADERS = {"loader": loader(0, "file"), "loader-worker": loader(2, "file"), "loader-worker-remote": loader(1, "server"),
            "loader-worker-asleep": loader(2, "sleep")}

@@ -111,6 +111,12 @@ LIVE = [
     gloo("torchrun-loader", "loader-worker ddp", culprit(r1="data-loading"), odd=(1,), launch="torchrun", also=("worker",), chain_ends=("fetch", "elsewhere.py")),
     gloo("spawn-lock", "python-locks", culprit(r2="python-lock"), launch="spawn", newer=True),
     gloo("spawn-socket", "receive barrier", culprit(r0="network-io"), odd=(0,), launch="spawn"),
+    # It waits for its own thread, which waits for a server: both words name that.
+    gloo("event-of-a-thread", "event", culprit(r2=("python-lock", "network-io")), chain_ends=("fetch_vocabulary", "elsewhere.py")),
+    # It waits for its worker process, over a lock of its own.
+    gloo("pool-worker", "pool", culprit(r2=("subprocess", "python-lock")), also=("reader",), chain_ends=("read_shard", "elsewhere.py")),
+    gloo("executor-worker", "executor", culprit(r2=("subprocess", "python-lock")), also=("reader",), chain_ends=("read_shard", "elsewhere.py")),
+    gloo("dead-producer", "dead-producer", culprit(r2="python-lock")),
     # Its threads wait for each other's end; the last is in the rank's own native code.
     gloo("join-chain", "join-threads", culprit(r2="user-code"), chain_ends=("write_shard", "native.c"), newer=True),
     gloo("rwlock-writer", "read-behind-writer barrier", culprit(r2="native-lock"), chain_ends=("rewrite_index", "native.c"), newer=True),
@@ -156,6 +162,10 @@ LIVE = [
     at_odds("another-pass-by-store", "another-pass-by-store", culprit(r2=("behind", "store-wait"))),
     at_odds("uneven-everywhere", "uneven-everywhere", culprit(r0="collective-mismatch"), newer=True),
     at_odds("uneven-loops", "uneven-loops", culprit(r2="collective-mismatch")),
+    at_odds("two-groups", "two-groups", culprit(r1="user-code"), odd=(1,)),
+    at_odds("monitored-barrier", "monitored-barrier", culprit(r2="user-code"), chain_ends=("build_vocabulary", "collectives.py")),
+    at_odds("scatter-and-gather", "scatter-gather", culprit(r2="collective-mismatch")),
+    at_odds("receive-beside-barrier", "send-into-barrier", culprit(r2="unmatched-p2p")),
     # Which ranks should be alike is on their command line, as Megatron's jobs have it.
     Case("stages-mismatch", "collectives.py", ("stages", "--tensor-model-parallel-size", "1", "--pipeline-model-parallel-size", "2"),
          culprit(r4="collective-mismatch"), ranks=6, odd=(4,), newer=True),

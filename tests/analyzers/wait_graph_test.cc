@@ -121,6 +121,20 @@ TEST_CASE("a chain goes on to who has the other end") {
   }
 }
 
+TEST_CASE("a chain goes on to the only thread that can bring about what is waited for") {
+  const std::string threading = "/usr/lib/python3.11/threading.py";
+  LiteralJob literal = third_differs(Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"), py("wait", threading, 320), py("wait", threading, 622)} + in_main(20));
+  RankSnapshot& rank = literal.job.ranks[1];
+  for (RankSnapshot& each : literal.job.ranks) each.status = Status::kComplete;
+  literal.thread(rank, rank.pid + 7, "fetcher", kSleeps).stack_end = StackEnd::kComplete;
+  const std::string begin = fmt::format("thread 0:{} -frame-> operation -others-> thread 1:{}", literal.job.ranks[0].pid, rank.pid);
+  SECTION("an event") { CHECK(chain_in_short(literal, analyze(literal.job)) == begin + fmt::format(" -others-> thread 1:{} -system-call-> timer", rank.pid + 7)); }
+  SECTION("one of two") {
+    literal.thread(rank, rank.pid + 8, "logger", kSleeps).stack_end = StackEnd::kComplete;
+    CHECK(chain_in_short(literal, analyze(literal.job)) == begin);
+  }
+}
+
 TEST_CASE("a rank whose main thread waits for a thread that waits for other ranks is innocent") {
   // Rank 0 waits in its main thread; rank 2 by a thread of its own, which holds what its main thread waits for; rank 1 sleeps.
   LiteralJob literal;
