@@ -113,25 +113,40 @@ void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters
   for (const auto& [rank, thread] : most_active) states[state_of.at(rank)].doing = activities.of_thread(rank, thread);
 }
 
-}  // namespace
+// What the thread tells that a main thread joins is known of every rank, and the same.
+bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& states, const std::map<std::size_t, std::size_t>& state_of) {
+  const Doing& first = states[state_of.begin()->second].doing;
+  return std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) {
+    const Doing& doing = states[one.second].doing;
+    return doing.thread != thread_with(job.ranks[one.first], job.ranks[one.first].pid) && doing.activity == first.activity && doing.operation.key() == first.operation.key();
+  });
+}
 
-void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
-  std::map<std::size_t, std::size_t> state_of;   // by rank index
-  bool some_joined = false;                         // of_awaited_thread has told for them
+// By rank index: the states, if the main threads of all ranks only wait for threads of their own. They then have what the main threads do, whatever a thread tells that one of
+// them joins: of a pool they join one after the other, and which of these has the task is chance. Empty: no such job, or nothing to compare.
+std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
+  std::map<std::size_t, std::size_t> state_of;
+  std::map<std::size_t, Doing> own;   // of main threads, by state, where another thread tells
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
     if (s.unrelated || !s.readable) continue;
-    const Activity activity = s.doing.activity;
-    const bool told = s.doing.by_frame || (activity != Activity::kUserCode && activity != Activity::kNativeLock && activity != Activity::kUnknown);
-    const auto main = thread_with(job.ranks[s.rank], job.ranks[s.rank].pid);
-    if (told || job.ranks[s.rank].python_version || !main || !waits_for_own_threads(job, job.ranks[s.rank].threads[*main])) return;
+    const RankSnapshot& rank = job.ranks[s.rank];
+    const auto main = thread_with(rank, rank.pid);
+    if (!main || rank.python_version || waits_for_ranks(s.doing.activity) || !waits_for_own_threads(job, rank.threads[*main])) return {};
+    const Doing& doing = s.doing.thread == *main ? s.doing : own.emplace(i, activities.of_rank(s.rank)).first->second;
+    if (doing.by_frame || (doing.activity != Activity::kUserCode && doing.activity != Activity::kNativeLock && doing.activity != Activity::kUnknown)) return {};
     state_of.emplace(s.rank, i);
-    some_joined = some_joined || s.doing.thread != *main;
   }
-  if (state_of.size() < 2) return;
-  // Main threads that stand alike join the threads of a pool one by one: which of these has the task is chance, and tells nothing of its rank.
-  if (some_joined && !main_threads_are_alike(clusters, state_of)) return;
-  for (const auto& [rank, i] : state_of) states[i].doing = activities.of_rank(rank);
+  if (state_of.size() < 2 || (!own.empty() && (!main_threads_are_alike(clusters, state_of) || are_joined_alike(job, states, state_of)))) return {};
+  for (auto& [i, doing] : own) states[i].doing = std::move(doing);
+  return state_of;
+}
+
+}  // namespace
+
+void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
+  const std::map<std::size_t, std::size_t> state_of = states_that_join(job, clusters, activities, states);
+  if (state_of.empty()) return;
 
   struct Telling {
     int cluster = -1;

@@ -279,6 +279,8 @@ TEST_CASE("a program of its own, whose main threads all join a pool: the threads
     CHECK(accused(literal) == Accused{{2, "data-loading"}});
     literal.job.ranks[0].threads[0].joins = literal.job.ranks[0].threads[1].tid;
     CHECK(accused(literal) == Accused{{2, "data-loading"}});
+    literal.job.ranks[2].threads[0].joins = literal.job.ranks[2].threads[6].tid;
+    CHECK(accused(literal) == Accused{{2, "data-loading"}});
   }
   SECTION("and where all have the same threads, no rank differs") {
     for (RankSnapshot& rank : literal.job.ranks) rank.threads.back().frames = literal.job.ranks[0].threads.back().frames;
