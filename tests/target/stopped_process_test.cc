@@ -85,21 +85,24 @@ TEST_CASE("threads that get no processor are told from a process that is gone or
   REQUIRE(child.ready());
   const auto stat = proc::stat_of(child.pid());
   REQUIRE(stat);
-  // Wakes up for its stop, and the processor is taken.
-  std::atomic<bool> holds = false, enough = false;
+  // Wakes up for its stop, and the processor is taken: from when the other thread is at the stop, on a processor that nobody takes from it, however busy the machine is.
+  std::atomic<bool> at_stop = false, holds = false, enough = false;
   std::atomic<bool> permitted = true;
   std::thread holder([&] {
     const sched_param priority{.sched_priority = 2};
     permitted = on_processor(0) && sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
+    while (!at_stop) usleep(1000);
     holds = true;
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(850);
     while (permitted && !enough && std::chrono::steady_clock::now() < end) {}
   });
-  while (!holds) std::this_thread::yield();
   std::optional<Error> error;
   bool elsewhere = false;
   std::thread([&] {
-    elsewhere = on_processor(1);
+    const sched_param priority{.sched_priority = 2};
+    elsewhere = on_processor(1) && sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
+    at_stop = true;
+    while (!holds) usleep(100);
     if (!permitted || !elsewhere) return;
     const auto stopped = StoppedProcess::stop(child.pid(), stat->start_ticks, {});
     if (!stopped) error = stopped.error();
