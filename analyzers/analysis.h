@@ -35,7 +35,7 @@ struct RankActivity {
   std::optional<std::string> operation;    // of a wait for other ranks
   std::optional<std::string> group;        // the name of its process group
   std::optional<int> peer;                 // the other rank of a send or receive
-  std::optional<bool> moves;               // between several looks
+  std::optional<bool> moves;               // between several samples
   Evidence evidence;
 };
 

@@ -37,7 +37,7 @@ bool goes_on(const Case& c) {
 // What is added to it.
 constexpr Row kChanges[] = {
     {-0.15, goes_on},                                                                                     // it may come yet
-    {+0.05, [](const Case& c) { return c.s.progress == Progress::kStill; }},                                      // several looks saw nothing of it move
+    {+0.05, [](const Case& c) { return c.s.progress == Progress::kStill; }},                                      // several samples saw nothing of it move
     {-0.25, [](const Case& c) { return c.tally.inferred; }},                                              // that the others wait is concluded from there being more of them alike
     {-0.20, [](const Case& c) { return !c.tally.unknown.empty() || !c.tally.failed.empty() || !c.tally.gpu_only.empty(); }},   // some rank could not be judged
     {-0.10, [](const Case& c) { return !c.tally.waiting.empty() && c.tally.waits_for_gpu_only; }},        // the others wait for their GPUs

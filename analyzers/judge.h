@@ -52,9 +52,9 @@ class Judge {
   std::optional<Verdict> of_gpu_failures() const;
   // The thread that got the rank's signal dies of an error of the rank's own GPU work.
   static bool fails_on_gpu(const RankSnapshot& rank);
-  // "ranks 0-3": those that moved between the looks.
+  // "ranks 0-3": those that moved between the samples.
   std::string moving() const;
-  // The job moves: waits end between the looks. Nothing: it does not, or a part of it does not.
+  // The job moves: waits end between the samples. Nothing: it does not, or a part of it does not.
   std::optional<Verdict> of_progress() const;
   // Of one whose loop counter is beyond that of ranks that wait for it: it has been where they wait, and did not wait there. (Or it counts something else by
   // the same name, in an earlier loop of the same function, and will come: which a longer look may tell.)
@@ -62,7 +62,7 @@ class Judge {
   static bool has_own_reason(const RankState& s);
   // It is on a processor, or wants one: its main thread, or one that works for it.
   bool runs(const RankState& s) const;
-  std::string too_few_looks() const { return several_looks_ ? "these looks cannot tell a hang from progress; look more often, or for longer (--samples, --interval)" : "one look cannot tell a hang from progress; look again in a few seconds"; }
+  std::string too_few_samples() const { return several_samples_ ? "these samples cannot tell a hang from progress; take more of them, or over a longer time (--samples, --interval)" : "one sample cannot tell a hang from progress; run it again in a few seconds"; }
   Verdict of_mixed() const;
   bool is_behind_all(const RankState& s) const;
   std::string pids_of(const std::vector<std::size_t>& ranks) const;
@@ -81,7 +81,7 @@ class Judge {
   bool told_by_gpus() const;
   // For how long each rank was looked at, at least.
   double span_ms() const;
-  bool may_look_longer() const { return several_looks_ && std::all_of(job_.ranks.begin(), job_.ranks.end(), [](const RankSnapshot& rank) { return rank.source == Source::kLive; }); }
+  bool may_sample_longer() const { return several_samples_ && std::all_of(job_.ranks.begin(), job_.ranks.end(), [](const RankSnapshot& rank) { return rank.source == Source::kLive; }); }
   // Longer than most steps.
   bool have_looked_long() const { return span_ms() >= 4000; }
   bool loop_at_one_place() const;
@@ -92,7 +92,7 @@ class Judge {
   const std::vector<RankState>& states_;
   std::vector<Evidence> reporters_;
   Tally tally_;
-  bool several_looks_ = true;
+  bool several_samples_ = true;
 };
 
 }  // namespace rankstacks

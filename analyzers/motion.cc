@@ -85,7 +85,7 @@ class Comparison {
 
 }  // namespace
 
-void fold_looks(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later, const std::function<Ran(Tid)>& ran, double span_ms) {
+void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later, const std::function<Ran(Tid)>& ran, double span_ms) {
   if (later.empty()) return;
   std::unordered_map<Tid, std::vector<const ThreadSnapshot*>> again;   // thread ids are unique on the one machine that was looked at
   for (const auto& look : later)
@@ -99,7 +99,7 @@ void fold_looks(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& 
       const Ran time = ran(thread.tid);
       std::vector<const ThreadSnapshot*> seen_at = {&thread};
       seen_at.insert(seen_at.end(), found->second.begin(), found->second.end());
-      Motion motion{.looks = static_cast<int>(seen_at.size())};
+      Motion motion{.samples = static_cast<int>(seen_at.size())};
       const auto waits = [](const ThreadSnapshot* t) { return t->syscall.has_value(); };
       if (is_poller(job.frames, thread, time) && std::any_of(seen_at.begin(), seen_at.end(), waits)) std::erase_if(seen_at, std::not_fn(waits));
       const Seen first = comparison.see(*seen_at.front());

@@ -176,8 +176,8 @@ void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& cluster
     if (cluster == largest->first) continue;
     for (const std::size_t i : members) {
       const auto& motion = job.ranks[states[i].rank].threads[states[i].doing.thread].motion;
-      // One that wakes up again and again does not stand still, whatever place the looks hit.
-      if (motion && (motion->moved || motion->counted || is_busy(*motion) || motion->runs >= motion->looks)) return;
+      // One that wakes up again and again does not stand still, whatever place the samples hit.
+      if (motion && (motion->moved || motion->counted || is_busy(*motion) || motion->runs >= motion->samples)) return;
     }
   }
   for (const std::size_t i : largest->second) {

@@ -9,18 +9,18 @@ namespace {
 // In a hang gloo's threads sleep, and so does the thread that waits for them, to the microsecond: where both ran, messages came. NCCL's and MPI's
 // threads run, moving or not, and a store is polled.
 bool gloo_moves(const RankSnapshot& rank, const std::vector<Role>& roles, const Motion& main) {
-  if (main.runs < main.looks || is_busy(main)) return false;
+  if (main.runs < main.samples || is_busy(main)) return false;
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
     const auto& motion = rank.threads[t].motion;
-    if (roles[t] == Role::kGlooLoop && motion && motion->runs >= motion->looks) return true;
+    if (roles[t] == Role::kGlooLoop && motion && motion->runs >= motion->samples) return true;
   }
   return false;
 }
 
-// Now and then a thread that a look has stopped goes back to its wait so late that this is counted as a run between the looks.
+// Now and then a thread that a look has stopped goes back to its wait so late that this is counted as a run between the samples.
 bool ran_by_itself(const Motion& motion) {
-  constexpr std::int64_t kLooksPerLateReturn = 4;
-  return motion.runs > 0 && motion.runs * kLooksPerLateReturn >= motion.looks;
+  constexpr std::int64_t kSamplesPerLateReturn = 4;
+  return motion.runs > 0 && motion.runs * kSamplesPerLateReturn >= motion.samples;
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ bool is_busy(const Motion& motion) {
 void tell_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const ThreadSnapshot* main = leading_thread(job, state);
-  if (main == nullptr || !main->motion || main->motion->looks < 2) return;
+  if (main == nullptr || !main->motion || main->motion->samples < 2) return;
   const ThreadSnapshot& told = rank.threads[state.doing.thread];
   std::vector<const Motion*> motions = {&*main->motion};
   if (&told != main && told.motion) motions.push_back(&*told.motion);

@@ -1,4 +1,4 @@
-// How ranks move between several looks.
+// How ranks move between several samples.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace rankstacks {
 
-// On a processor for a good part of the looks: it works or spins, rather than waking up now and then.
+// On a processor for a good part of the samples: it works or spins, rather than waking up now and then.
 bool is_busy(const Motion& motion);
 
 // RankState::progress, counts, left_wait, travels and busy, by the motion of the threads that tell for it.

@@ -4,7 +4,7 @@
 //   children.h           what the processes that a rank has started tell of it
 //   own_threads.h        ranks whose main thread only waits for the threads of its own process
 //   peer_waits.h         waits for another rank in no library that is known
-//   progress.h               how it moves between several looks
+//   progress.h               how it moves between several samples
 //   gpu_waits.h          what runs on its GPUs
 //
 // Who is not there at all, and who has crashed: gone_ranks.h.
@@ -21,7 +21,7 @@
 
 namespace rankstacks {
 
-// How a rank moves between several looks.
+// How a rank moves between several samples.
 enum class Progress {
   kUnknown,   // it was looked at once
   kStill,     // it did not run at all
@@ -51,7 +51,7 @@ struct RankState {
   std::optional<std::size_t> child;          // of a rank that waits for a child process: the one, where only one may be meant
   bool inferred = false;                     // that it waits is concluded from the others, not from its frames
   Progress progress = Progress::kUnknown;
-  bool counts = false;                       // a loop counter of it, or of the worker that tells for it, has gone on between the looks
+  bool counts = false;                       // a loop counter of it, or of the worker that tells for it, has gone on between the samples
   bool left_wait = false;                    // Motion::left_wait of its main thread
   bool travels = false;                      // Motion::travelled, of it or that worker
   GpuState gpu;                              // what runs on its GPUs
@@ -59,7 +59,7 @@ struct RankState {
   bool named_by_gpu = false;                 // and in what: doing.operation is the kernel's
   bool told_by_utilization = false;          // its GPU is at rest, and that alone tells it from the others
   bool gpu_only = false;                     // not readable, but what ran on its GPUs is known: a GPU core without its process's
-  bool busy = false;                         // it, or the worker that tells for it, was on a processor for a good part of the looks
+  bool busy = false;                         // it, or the worker that tells for it, was on a processor for a good part of the samples
   std::optional<ProcessGroup> group;         // of a wait for ranks: the group it is for
   std::optional<int> peer;                   // of a send or receive: the other rank
   std::optional<std::size_t> peer_process;   // of a wait in a pipe, socket or lock: the rank at its other end, an index into JobSnapshot::ranks
@@ -71,7 +71,7 @@ struct RankState {
   bool elsewhere() const { return !waits() && !unknown(); }
   // Several looks were taken, and a wait ended between two of them, or something else of it changed.
   bool moves() const { return progress == Progress::kMoves; }
-  // It was seen to do something between the looks.
+  // It was seen to do something between the samples.
   bool active() const { return progress == Progress::kMoves || busy; }
 };
 

@@ -2,7 +2,7 @@
 //
 //   1. A fatal signal in a core that the others do not share: `crashed`.
 //      So is what a kernel ran into on a GPU, before it. What GPUs run decides where ranks stand (gpu_waits.h).
-//   2. Waits that end between two looks, or ranks that are waited for and whose loop counters go on: the job moves, `healthy`; unless a wait that
+//   2. Waits that end between two samples, or ranks that are waited for and whose loop counters go on: the job moves, `healthy`; unless a wait that
 //      stands still needs, by its group or peer, a rank that stands still elsewhere. One that counts on past the step in which the others wait is
 //      none of these: healthy with a doubt, until it was looked at for longer than steps take; then 3.
 //   3. Some ranks wait and others do something else: those others that somebody waits for (the sinks of wait_graph.h), each with the reason its frames tell. Ranks
@@ -52,7 +52,7 @@ Judge::Judge(const Facts& facts) : facts_(facts), job_(facts.job), states_(facts
     if (s.readable && job_.ranks[s.rank].status == Status::kPartial) tally_.partial.push_back(s.rank);
     if (s.waits() && !s.gpu_wait_may_be_collective) tally_.waits_for_gpu_only = false;
     tally_.inferred |= s.inferred;
-    if (s.readable) several_looks_ &= s.progress != Progress::kUnknown;
+    if (s.readable) several_samples_ &= s.progress != Progress::kUnknown;
   }
   const std::vector<std::size_t> sinks = facts_.waits.sinks();
   std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed), [&](std::size_t i) { return std::binary_search(sinks.begin(), sinks.end(), states_[i].rank); });
@@ -68,7 +68,7 @@ Verdict Judge::verdict() {
   if (const auto crashed = crashed_ranks(job_, facts_.roles); !crashed.empty()) return of_crashed(crashed);
   if (auto failed = of_gpu_failures()) return *failed;
   if (tally_.gpu_only.size() + tally_.failed.size() + tally_.ended.size() == tally_.compared) return of_gpus_alone();
-  if (several_looks_)
+  if (several_samples_)
     if (auto healthy = of_progress()) return *healthy;
   if (!tally_.needed.empty()) return of_mixed();
   if (!tally_.waiting.empty()) return of_waiting();

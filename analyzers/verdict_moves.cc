@@ -31,7 +31,7 @@ std::optional<Verdict> Judge::of_progress() const {
     std::vector<std::size_t> still;
     for (const std::size_t i : tally_.elsewhere)
       if (has_own_reason(states_[i])) still.push_back(i);
-    std::string text = fmt::format("nothing is stuck: {} moved between the looks", moving());
+    std::string text = fmt::format("nothing is stuck: {} moved between the samples", moving());
     if (!still.empty()) text += fmt::format("; {} {}", name_ranks(job_, {states_[still.front()].rank}), describe_suspect(job_, states_[still.front()], reason_for(states_[still.front()])));
     return make(VerdictStatus::kHealthy, text);
   }
@@ -43,7 +43,7 @@ std::optional<Verdict> Judge::of_progress() const {
       std::all_of(counting.begin(), counting.end(), [&](std::size_t i) { return states_[i].counts && !has_own_reason(states_[i]); })) {
     const RankState& s = states_[counting.front()];
     const bool one = counting.size() == 1;
-    Verdict verdict = make(VerdictStatus::kHealthy, fmt::format("nothing is stuck: {} {} than the others, which wait for {}, and {} on between the looks ({})", name_ranks(job_, ranks_of(counting)),
+    Verdict verdict = make(VerdictStatus::kHealthy, fmt::format("nothing is stuck: {} {} than the others, which wait for {}, and {} on between the samples ({})", name_ranks(job_, ranks_of(counting)),
                                                                 passed_by ? (one ? "is further on" : "are further on") : one ? "is slower" : "are slower", one ? "it" : "them", one ? "counts" : "count",
                                                                 describe_suspect(job_, s, reason_for(s))));
     if (passed_by) verdict.doubt = Doubt::kPassedBy;

@@ -46,7 +46,7 @@ Verdict Judge::of_nobody_waits() const {
     places[place_key(job_, states_[i])].push_back(i);
   }
   const bool all_run = running == tally_.elsewhere.size() && tally_.failed.empty();
-  if (all_run && places.size() == 1 && loop_at_one_place() && may_look_longer()) {
+  if (all_run && places.size() == 1 && loop_at_one_place() && may_sample_longer()) {
     const RankState& s = states_[tally_.elsewhere.front()];
     Verdict verdict = have_looked_long() ? make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; for {:.0f} s none got on: a loop without an end, or one long computation",
                                                                                        describe_suspect(job_, s, reason_for(s)), span_ms() / 1000))
@@ -54,11 +54,11 @@ Verdict Judge::of_nobody_waits() const {
     verdict.doubt = Doubt::kLoops;
     return verdict;
   }
-  if (all_run) return make(VerdictStatus::kHealthy, several_looks_ ? "nothing is stuck: every rank moves, none waits for another" : "nothing is stuck at this moment: every rank is running, none waits for another");
+  if (all_run) return make(VerdictStatus::kHealthy, several_samples_ ? "nothing is stuck: every rank moves, none waits for another" : "nothing is stuck at this moment: every rank is running, none waits for another");
   if (places.size() == 1 && running == 0 && tally_.failed.empty()) {
     const RankState& s = states_[tally_.elsewhere.front()];
     Verdict symmetric = make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
-    if (s.doing.activity == Activity::kGpuWait && may_look_longer()) symmetric.doubt = Doubt::kGpuWaits;
+    if (s.doing.activity == Activity::kGpuWait && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
     return symmetric;
   }
   const auto largest = std::max_element(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
@@ -69,7 +69,7 @@ Verdict Judge::of_nobody_waits() const {
                                  few.size() == 1 ? "stands" : "stand", few.size() == 1 ? "it" : "each", describe_suspect(job_, apart, reason_for(apart)), name_ranks(job_, ranks_of(largest->second)), describe_suspect(job_, most, reason_for(most)),
                                  few.size() == 1 ? "it" : "them"));
   }
-  return undecided("no rank waits for another at this moment, and the ranks stand at different places: " + too_few_looks());
+  return undecided("no rank waits for another at this moment, and the ranks stand at different places: " + too_few_samples());
 }
 
 }  // namespace rankstacks

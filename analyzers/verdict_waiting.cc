@@ -24,10 +24,10 @@ Verdict Judge::of_mixed() const {
   });
   if (all_running && needed.size() * 2 >= tally_.compared)
     return undecided(fmt::format("{} ranks are running their own code, and {}: {}",
-                                 needed.size() * 2 > tally_.compared ? "most" : "half of the", describe_waiting(job_, states_), too_few_looks()));
+                                 needed.size() * 2 > tally_.compared ? "most" : "half of the", describe_waiting(job_, states_), too_few_samples()));
   // The stages of a pipeline take turns: one that is at work, all of it, is not late because others wait for it.
   if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !stages.empty())
-    return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages, describe_waiting(job_, states_), too_few_looks()));
+    return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages, describe_waiting(job_, states_), too_few_samples()));
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   for (const std::size_t i : needed) {
     const RankState& s = states_[i];
@@ -59,8 +59,8 @@ Verdict Judge::of_waiting() const {
   const auto deadlock = explain_deadlock(facts_);
   if (!deadlock)   // nobody in sight needs them, and yet nothing else differs
     if (auto absent = of_absent(missing, tally_.ended)) return *absent;
-  if (!deadlock && !several_looks_ && gloo_is_moving())
-    return undecided(fmt::format("{} at the same place, and their gloo threads are at work: {}", waiting, too_few_looks()));
+  if (!deadlock && !several_samples_ && gloo_is_moving())
+    return undecided(fmt::format("{} at the same place, and their gloo threads are at work: {}", waiting, too_few_samples()));
   if (!deadlock && told_by_gpus()) {
     const std::string differences = describe_gpu_differences(job_);
     return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place, and each GPU runs {}, waiting for the others; the cause lies below these frames: {}", waiting,
@@ -69,7 +69,7 @@ Verdict Judge::of_waiting() const {
   }
   if (!deadlock) {
     Verdict symmetric = make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these frames (network, GPU) or in a rank's other threads", waiting));
-    if (tally_.waits_for_gpu_only && may_look_longer()) symmetric.doubt = Doubt::kGpuWaits;
+    if (tally_.waits_for_gpu_only && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
     return symmetric;
   }
   if (deadlock->suspects.empty()) return undecided(fmt::format("{} at different places; {}", waiting, deadlock->explanation));

@@ -82,7 +82,7 @@ class DwarfUnit {
   // An unsigned number, of the entry alone.
   static std::optional<std::uint64_t> number(Dwarf_Die& entry, unsigned name);
 
-  // Of a skeleton: the split unit's id and the path of its file, which is a stranger's word. Nothing: this is none.
+  // Of a skeleton: the split unit's id and the path of its file, which is untrusted data. Nothing: this is none.
   struct SplitName {
     std::uint64_t id = 0;
     std::string path;    // DW_AT_dwo_name

@@ -9,7 +9,7 @@
 //
 // Version 2 of the index is GNU's, for DWARF 4 (gcc.gnu.org/wiki/DebugFissionDWP); version 5 is DWARF 5's, 7.3.5.
 //
-// Everything in it is a stranger's word: each part lies in its section, or is none.
+// Everything in it is untrusted data: each part lies in its section, or is none.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ struct SymbolizedImage {
   bool gave_up = false;
 };
 
-// Thread-safe: different images may be resolved side by side.
+// Thread-safe: different images may be resolved in parallel.
 class Symbolizer {
  public:
   explicit Symbolizer(SymbolizerOptions options);

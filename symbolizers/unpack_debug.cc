@@ -117,7 +117,7 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return contents[a].size > contents[b].size; });
   std::vector<char> unpacked(contents.size());
-  run_side_by_side(contents.size(), [&](std::size_t turn) {
+  run_in_parallel(contents.size(), [&](std::size_t turn) {
     const std::size_t i = order[turn];
     unpacked[i] = unpack(contents[i], plain.contents(i).data());
   });

@@ -35,7 +35,7 @@ def rank_names(report, ranks):
         if ranks is None:
             names[name] = name
         else:
-            names[name] = by_pid.get(entry["pid"], "stranger %s" % entry["pid"])
+            names[name] = by_pid.get(entry["pid"], "unrelated %s" % entry["pid"])
     return names
 
 

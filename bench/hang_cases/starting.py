@@ -124,9 +124,9 @@ def main_thread(pid):
     return fields["State"].split()[0], voluntary, voluntary + int(fields["nonvoluntary_ctxt_switches"]), int(numbers[11]) + int(numbers[12])
 
 
-def stands(how, looks):
-    """Whether main_thread()'s answers of the last looks say that a process stands where it announced to stand: `how`, see job.py."""
-    state = looks[-1][0]
+def stands(how, samples):
+    """Whether main_thread()'s answers of the last samples say that a process stands where it announced to stand: `how`, see job.py."""
+    state = samples[-1][0]
     if how == "gone":
         return state in ("gone", "Z")
     if how == "stopped":
@@ -134,13 +134,13 @@ def stands(how, looks):
     if state in ("gone", "Z", "T", "t"):
         return False
     if how == "asleep":
-        return state in ("S", "D") and len(looks) >= 3 and len({look[:2] for look in looks[-3:]}) == 1
+        return state in ("S", "D") and len(samples) >= 3 and len({look[:2] for look in samples[-3:]}) == 1
     if how == "waits":
-        return stands("asleep", looks) or len(looks) >= 8 and stands("polls", looks)
+        return stands("asleep", samples) or len(samples) >= 8 and stands("polls", samples)
     if how == "polls":
-        return looks[-1][2] - looks[0][2] >= 10
+        return samples[-1][2] - samples[0][2] >= 10
     if how == "spins":
-        return looks[-1][3] - looks[0][3] >= TICK // 5 or looks[-1][2] - looks[0][2] >= 1000
+        return samples[-1][3] - samples[0][3] >= TICK // 5 or samples[-1][2] - samples[0][2] >= 1000
     return how == "moves"
 
 
@@ -153,7 +153,7 @@ class Job:
         self.command = command_of(case, python, builder)
         native = builder.get("native") if case.program in ("elsewhere.py", "collectives.py", "ring.py") else ""
         self.directory = tempfile.mkdtemp(prefix="rankstacks-hang-")
-        self.processes, self.descriptors, self.announced, self.places, self.strangers = [], [], {}, {}, []
+        self.processes, self.descriptors, self.announced, self.places, self.unrelated = [], [], {}, {}, []
         try:
             self._prepare()
             environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
@@ -217,10 +217,10 @@ class Job:
                 os.close(reading)
         else:
             self._spawn(self.command, environment)
-        if self.case.strangers:
+        if self.case.unrelated:
             plain = {name: value for name, value in environment.items() if not name.startswith(("HANGS", "MASTER", "OMPI"))}
             plain["HANGS_DIRECTORY"] = self.directory          # by which end() knows all that are to be ended
-            self.strangers = [self._spawn(["sh", "-c", "sleep 100000; exit"], plain).pid,
+            self.unrelated = [self._spawn(["sh", "-c", "sleep 100000; exit"], plain).pid,
                               self._spawn([SYSTEM_PYTHON, "-m", "http.server", "--bind", "127.0.0.1", str(free_port())], plain).pid]
 
     def expected(self):
@@ -239,20 +239,20 @@ class Job:
 
     def wait(self):
         """Until every rank has announced where it goes, and has come there as far as /proc can tell."""
-        deadline, looks = time.monotonic() + TIMEOUT, {}
+        deadline, samples = time.monotonic() + TIMEOUT, {}
         while True:
             self._read_announced()
             for process in self.processes:
                 process.poll()
             if len(self.announced) == len(self.expected()):
                 for name, (pid, how) in self.announced.items():
-                    looks.setdefault((name, pid, how), []).append(main_thread(pid))
-                if all(stands(how, looks[name, pid, how]) for name, (pid, how) in self.announced.items()):
+                    samples.setdefault((name, pid, how), []).append(main_thread(pid))
+                if all(stands(how, samples[name, pid, how]) for name, (pid, how) in self.announced.items()):
                     self.ranks = {int(name): pid for name, (pid, _) in self.announced.items() if name.isdigit()}
                     return
             if time.monotonic() > deadline:
                 self._give_up("it does not come to its hang in %d s: announced %r, seen %r"
-                              % (TIMEOUT, self.announced, {key[0]: seen[-1] for key, seen in looks.items()}))
+                              % (TIMEOUT, self.announced, {key[0]: seen[-1] for key, seen in samples.items()}))
             if all(process.returncode is not None for process in self.processes):
                 self._give_up("all of it has ended")
             if interrupted.wait(0.25):
@@ -274,10 +274,10 @@ class Job:
                 self._give_up("process %s has not stayed where it was: %s" % (name, state))
 
     def pids(self):
-        """Of the ranks that are given to the tool: all that are alive, or those that the case names; strangers stand before them and behind."""
+        """Of the ranks that are given to the tool: all that are alive, or those that the case names; unrelated stand before them and behind."""
         given = self.case.given if self.case.given is not None else sorted(self.ranks)
         alive = [self.ranks[rank] for rank in given if main_thread(self.ranks[rank])[0] not in ("gone", "Z")]
-        return self.strangers[:1] + alive + self.strangers[1:]
+        return self.unrelated[:1] + alive + self.unrelated[1:]
 
     def write_cores(self):
         """Cores of the ranks and of their announced children by gdb's gcore; of a rank that has crashed, the kernel's."""

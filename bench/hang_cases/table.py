@@ -27,7 +27,7 @@ class Case:
     chain_ends: tuple = None              # (function, file) in which the thread stands that all culprits' chains end at; (program, None): the child
                                           # process, whose program is "" if it has ended; None: where the culprit has announced that it stands, if it has
     also: tuple = ()                      # processes beside the ranks that announce themselves: a loader worker
-    strangers: bool = False               # two processes that have nothing to do with the job are given too
+    unrelated: bool = False               # two processes that have nothing to do with the job are given too
     cores: bool = False                   # the tool reads cores instead
     newer: bool = False                   # also with the torch of --python
     quick: bool = False                   # no torch: some seconds
@@ -196,7 +196,7 @@ LIVE = [
     moving("healthy-evaluation", "evaluation", newer=True),
     moving("healthy-parameter-server", "parameter-server"),
     moving("healthy-slow-loaders", "slow-loaders", newer=True),
-    moving("healthy-with-strangers", "training", strangers=True),
+    moving("healthy-with-unrelated", "training", unrelated=True),
     mpi("healthy-mpich", "mpich", "steps", Truth("healthy")),
     mpi("healthy-mpi4py", "mpi_job.py", "steps", Truth("healthy")),
     plain("healthy-plain", "simulate", Truth("healthy")),
@@ -210,7 +210,7 @@ LIVE = [
     mpi("all-receive-mpich", "mpich", "ring", Truth("symmetric")),
     gloo("subset-without-culprit", "sleep", Truth("undecided"), ranks=8, odd=(6,), given=(0, 1, 2, 3)),
     gloo("subset-with-culprit", "sleep", culprit(r2="user-code"), ranks=8, odd=(2,), given=(0, 1, 2, 3)),
-    gloo("culprit-with-strangers", "receive ddp", culprit(r2="network-io"), strangers=True),
+    gloo("culprit-with-unrelated", "receive ddp", culprit(r2="network-io"), unrelated=True),
 ]
 
 FROM_CORES = ("loader-main", "loader-worker", "sleep", "python-locks", "reporter-lock", "checkpoint-save", "receive-unmatched", "mismatch-broadcast", "exception-hook",

@@ -44,7 +44,7 @@ struct Unattended {
   Duration limit = Duration::max();                  // for each piece, from when its turn comes
   std::function<void(std::size_t, const Outcome&)> given_up = {};   // called in the caller's thread, at once: later pieces can be told
 
-  // work(0) ... work(count - 1) side by side, in any order; returns when each has come back or was given up.
+  // work(0) ... work(count - 1) in parallel, in any order; returns when each has come back or was given up.
   std::vector<Outcome> run(std::size_t count) const;
 };
 

@@ -1,4 +1,4 @@
-// Independent pieces of work side by side, one thread per processor.
+// Independent pieces of work in parallel, one thread per processor.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline std::size_t most_workers() {
 }
 
 // Runs work(0) ... work(count - 1), in any order, on as many threads as there are processors; returns when all are done.
-inline void run_side_by_side(std::size_t count, const std::function<void(std::size_t)>& work) {
+inline void run_in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
   const std::size_t width = std::min(count, most_workers());
   if (width <= 1) {
     for (std::size_t i = 0; i < count; ++i) work(i);
@@ -53,7 +53,7 @@ inline void run_side_by_side(std::size_t count, const std::function<void(std::si
 
 // The same, with a fresh thread of the tool for every piece: what ptrace holds is let go when it ends (stopped_process.h).
 inline void run_on_fresh_threads(std::size_t count, const std::function<void(std::size_t)>& work) {
-  run_side_by_side(count, [&](std::size_t i) { std::thread([&] { work(i); }).join(); });
+  run_in_parallel(count, [&](std::size_t i) { std::thread([&] { work(i); }).join(); });
 }
 
 }  // namespace rankstacks

@@ -29,9 +29,9 @@ struct CaptureOptions {
 struct LiveRequest {
   std::vector<Pid> pids;
   bool whole_job = false;                  // --job: every rank on this machine
-  int samples = 3;                         // looks; 1 tells where the ranks stand, several also what moves
-  std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);   // from one look to the next: three take less than a second
-  bool glances = false;                    // between the looks, native threads that wake up often are glanced at (target/glances.h)
+  int samples = 3;                         // samples; 1 tells where the ranks stand, several also what moves
+  std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);   // from one sample to the next: three take less than a second
+  bool glances = false;                    // between the samples, native threads that wake up often are glanced at (target/glances.h)
   gpu::NvmlRequest nvml;                   // of a machine that is played only in tests
 };
 
@@ -39,7 +39,7 @@ struct LiveRequest {
 struct LiveCapture {
   JobSnapshot job;
   std::vector<std::vector<RankSnapshot>> later;      // the processes that could be looked at again; their FrameIds are of job.frames
-  std::unordered_map<Tid, RunTime> ran;              // between the looks: thread ids are unique on a machine
+  std::unordered_map<Tid, RunTime> ran;              // between the samples: thread ids are unique on a machine
   std::chrono::steady_clock::duration between{};     // the time that `ran` covers
 };
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options);

@@ -1,4 +1,4 @@
-// The live capture in its order: plan (who), prepare (files), stop-copy-resume (side by side), then everything else on the copies.
+// The live capture in its order: plan (who), prepare (files), stop-copy-resume (in parallel), then everything else on the copies.
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -39,7 +39,7 @@ class Preparer {
  public:
   Preparer(const ProcessTable& table, Deadline::Clock::duration limit) : table_(table), limit_(limit) {}
 
-  // Asks these side by side, where one after the other each that does not answer would cost the whole limit.
+  // Asks these in parallel, where one after the other each that does not answer would cost the whole limit.
   void read_ahead(const std::vector<Pid>& pids) {
     std::vector<Pid> fresh;
     for (const Pid pid : pids)
@@ -202,7 +202,7 @@ bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python:
 }
 
 // Everything is stopped, copied and resumed. Afterwards targets[i] is nullptr where that failed, and the rank says why.
-void capture_side_by_side(std::vector<RankStacks>& ranks, std::vector<LiveTarget*>& targets, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
+void capture_in_parallel(std::vector<RankStacks>& ranks, std::vector<LiveTarget*>& targets, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
                           std::size_t memory) {
   const NoSuspension none_is_left_stopped;
   const std::size_t copies = share_of_memory(memory, MemoryUse::kCopies);
@@ -222,9 +222,9 @@ void forget_copies(const std::vector<RankStacks>& ranks, std::vector<LiveTarget*
 }
 
 // The first look's processes, looked at again and again.
-class LaterLooks {
+class LaterSamples {
  public:
-  LaterLooks(const std::vector<LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, const LiveImages& images, const CaptureOptions& options,
+  LaterSamples(const std::vector<LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, const LiveImages& images, const CaptureOptions& options,
              bool glances)
       : images_(images), options_(options), with_glances_(glances) {
     for (std::size_t i = 0; i < first.size(); ++i)
@@ -262,7 +262,7 @@ class LaterLooks {
       interpreters[i] = processes_[i].interpreters;
       ranks[i].target = std::move(prepared[i]);
     }
-    capture_side_by_side(ranks, targets, interpreters, options_.memory);
+    capture_in_parallel(ranks, targets, interpreters, options_.memory);
     for (const LiveTarget* target : targets)
       if (target != nullptr && target->does_not_answer()) std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
     unwind_ranks(ranks, options_);
@@ -270,7 +270,7 @@ class LaterLooks {
     looks.push_back(std::move(ranks));
   }
 
-  // What was glanced at between the looks, as more of them: stacks that were walked to their end alone.
+  // What was glanced at between the samples, as more of them: stacks that were walked to their end alone.
   void add_glances() {
     for (std::size_t n = 0; n < Glances::kMaxPlaces && !glances_.empty(); ++n) {
       struct Work {
@@ -297,7 +297,7 @@ class LaterLooks {
     }
   }
 
-  std::vector<std::vector<RankStacks>> looks;
+  std::vector<std::vector<RankStacks>> samples;
   std::unordered_map<Tid, RunTime> ran;
   std::chrono::steady_clock::duration between{};
 
@@ -421,8 +421,8 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   for (RankStacks& rank : ranks)
     if (nccl.problem && rank.snapshot.pid == nccl.troubled) rank.snapshot.problems.push_back(*nccl.problem);
 
-  const auto first_look = std::chrono::steady_clock::now();
-  capture_side_by_side(ranks, targets, interpreters, options.memory);
+  const auto first_sample = std::chrono::steady_clock::now();
+  capture_in_parallel(ranks, targets, interpreters, options.memory);
   find_other_ends(ranks);
 
   WallClock::time_point first = WallClock::time_point::max();
@@ -431,7 +431,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   if (first == WallClock::time_point::max()) first = WallClock::now();
   for (std::size_t i = 0; i < plan.size(); ++i)
     if (targets[i] != nullptr) ranks[i].snapshot.captured_offset_ms = std::chrono::duration<double, std::milli>(targets[i]->captured_at() - first).count();
-  LaterLooks later(targets, interpreters, preparer.images(), options, request.glances);
+  LaterSamples later(targets, interpreters, preparer.images(), options, request.glances);
   // A rank's child that ended before its turn came (a compiler, a shell) has no more to say than one that ended before the tool began.
   for (std::size_t i = ranks.size(); i-- > 0;) {
     const RankSnapshot& snapshot = ranks[i].snapshot;
@@ -443,11 +443,11 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   forget_copies(ranks, targets);
   find_database_holders(ranks);
   if (request.samples > 1) {
-    for (int n = 1; n < request.samples; ++n) later.look(first_look + n * request.interval);
+    for (int n = 1; n < request.samples; ++n) later.look(first_sample + n * request.interval);
     later.add_glances();
     nccl.ask_again();
   }
-  FinishedJob finished = finish_job(std::move(ranks), std::move(later.looks), options, first, started);
+  FinishedJob finished = finish_job(std::move(ranks), std::move(later.samples), options, first, started);
   finished.job.nccl = std::move(nccl.status);
   gpu_health.fill_in(finished.job.ranks);
   if (!request.whole_job) finished.job.not_looked_at = find_unseen(plan, table, facts, host, getpid());

@@ -44,9 +44,9 @@ struct Sought {
 
 // Between two tries for a lock it sleeps for 0.1 s, and a try takes microseconds: found awake, it is looked at again.
 bool sleeps_still(const BlockedThread& thread) {
-  constexpr int kMaxLooks = 5;
-  for (int looks = 0; looks < kMaxLooks; ++looks) {
-    if (looks > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  constexpr int kMaxAttempts = 5;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const auto now = proc::waiting_registers(thread.pid, thread.tid);
     if (now && (now->orig_rax == thread.awaited.number || now->orig_rax == __NR_restart_syscall)) return now->sp() == thread.awaited.sp;
   }

@@ -12,7 +12,7 @@ namespace rankstacks {
 // Marks the rank as failed: no threads, the error as its problem.
 void fail_rank(RankStacks& rank, const Error& error);
 
-// Those without stacks yet, side by side.
+// Those without stacks yet, in parallel.
 void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options);
 
 struct FinishedJob {

@@ -92,7 +92,7 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
       add_problem(job.ranks[meant[n]], gpu_problem(problem_of(*answers[n].error)));
       continue;
     }
-    if (!answers[n].has_descriptor) plan.borrows_threads = true;
+    if (!answers[n].has_descriptor) plan.makes_inferior_calls = true;
     plan.ranks.push_back(meant[n]);
   }
   if (plan.ranks.empty() && !job.ranks.empty() && std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& r) { return has_event_handler(r.pid); }))

@@ -22,13 +22,13 @@ struct GpuRequest {
 
 struct GpuPlan {
   std::vector<std::size_t> ranks;          // indices into job.ranks: live processes that have a CUDA context
-  bool borrows_threads = false;            // a driver before 590: a thread of each is borrowed, and what is loaded for it stays
+  bool makes_inferior_calls = false;            // a driver before 590: a thread of each makes inferior calls, and what is loaded for it stays
 };
 
 // Which processes will be asked. Ranks that cannot be get a problem, where they were meant: a job without any GPU says so once.
 GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request);
 
-// All of them side by side. Fills RankSnapshot::gpus; what went wrong is a problem of that rank, which is partial then.
+// All of them in parallel. Fills RankSnapshot::gpus; what went wrong is a problem of that rank, which is partial then.
 void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& request);
 
 }  // namespace rankstacks

@@ -123,7 +123,7 @@ std::optional<Coordinates> megatron(const std::string* tp_text, const std::strin
   auto told = place(axes, rank, world);
   if (!told) return std::nullopt;
   drop_axis_of_one(*told, "cp", cp);
-  // Expert parallel ranks lie side by side, across what is dp and cp elsewhere, within a stage.
+  // Expert parallel ranks are adjacent, across what is dp and cp elsewhere, within a stage.
   if (ep && *ep > 1 && etp && pp) {
     const std::int64_t stage = world / *pp, experts = std::int64_t{*ep} * *etp;
     if (stage % experts != 0) return std::nullopt;

@@ -28,7 +28,7 @@ struct Work {
       return;
     }
     prepared[i].target = std::move(*target);
-    // In later looks every file is known.
+    // In later samples every file is known.
     if (prepared[i].target->unopened_files().empty()) finish(i);
   }
 

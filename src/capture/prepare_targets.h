@@ -1,4 +1,4 @@
-// Processes made ready to be stopped: side by side, and by workers that can be given up (base/unattended.h), as everything here may wait for something that
+// Processes made ready to be stopped: in parallel, and by workers that can be given up (base/unattended.h), as everything here may wait for something that
 // never comes: a file system, another process's memory, a lock that it holds.
 //
 //     1. each process by itself    /proc: its mappings, its command

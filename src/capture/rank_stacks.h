@@ -73,7 +73,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
 class SymbolBatch {
  public:
   void add(const RankStacks& rank);
-  // Files side by side, each with this much time.
+  // Files in parallel, each with this much time.
   void resolve(const std::shared_ptr<const Symbolizer>& symbolizer, Deadline::Clock::duration timeout = Deadline::Clock::duration::max());
   bool gave_up(const Module& module) const;             // its file took longer
   // Locations of the address in the module's image; nullptr: it was not asked for, or the module has no image.

@@ -166,8 +166,8 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   auto* pids = attach->add_option("--pids", pid_words, "process ids, separated by commas or blanks; a launcher stands for its ranks")->type_name("PID");
   auto* job = attach->add_flag("--job", options.live.whole_job, "every rank on this machine, found by its environment");
   pids->excludes(job);
-  auto* samples = attach->add_option("--samples", options.live.samples, "looks at the job: several tell what moves from what is stuck; more are taken where the default leaves that open")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();
-  auto* pause = attach->add_option("--interval", interval, "from one look to the next")->type_name("SECONDS")->check(a_number())->check(CLI::Range(0.0, 3600.0))->capture_default_str();
+  auto* samples = attach->add_option("--samples", options.live.samples, "samples to take of the job: several distinguish what moves from what is stuck; more are taken where the default leaves that open")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();
+  auto* pause = attach->add_option("--interval", interval, "from one sample to the next")->type_name("SECONDS")->check(a_number())->check(CLI::Range(0.0, 3600.0))->capture_default_str();
   attach->add_option("--max-wait", max_wait, "look on for so long where all that is seen is waits for GPUs, or loops, which a long step shows as well; not with --samples or --interval")
       ->type_name("SECONDS")
       ->check(a_number())
@@ -244,7 +244,7 @@ std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* a
   options.capture.unwinder = unwinder == "libunwind" ? UnwinderChoice::kLibunwind : unwinder == "libdwfl" ? UnwinderChoice::kLibdwfl : UnwinderChoice::kAuto;
   options.capture.symbols.inlines = !no_inlines;
   options.max_wait = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(max_wait));
-  options.looks_as_needed = attach->parsed() && samples->count() == 0 && pause->count() == 0;
+  options.samples_as_needed = attach->parsed() && samples->count() == 0 && pause->count() == 0;
   options.live.interval = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval));
   options.capture.timeout = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(timeout));
   options.gpu.timeout = options.capture.timeout;

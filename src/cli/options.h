@@ -23,7 +23,7 @@ struct Options {
   enum class Command { kAttach, kCore, kReport, kDoctor, kRules } command = Command::kAttach;
   LiveRequest live;
   std::chrono::steady_clock::duration max_wait = std::chrono::seconds(10);   // --max-wait: for how long a job is looked at that only waits for GPUs, or loops
-  bool looks_as_needed = false;            // neither --samples nor --interval was given: more looks where the first few leave it open
+  bool samples_as_needed = false;            // neither --samples nor --interval was given: more samples where the first few leave it open
   GpuRequest gpu;
   std::vector<std::string> paths;          // cores or snapshots
   CoreOptions core;

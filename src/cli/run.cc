@@ -20,7 +20,7 @@
 #include "base/unattended.h"
 #include "capture/capture_job.h"
 #include "capture/job_processes.h"
-#include "cli/look_as_needed.h"
+#include "cli/sample_as_needed.h"
 #include "cli/options.h"
 #include "doctor/doctor.h"
 #include "doctor/job_pids.h"
@@ -134,8 +134,8 @@ bool write_report(const Options& options, const std::string& text, std::ostream&
 void add_gpu_state(const GpuRequest& request, JobSnapshot& job, std::ostream& err) {
   const auto start = std::chrono::steady_clock::now();
   const GpuPlan plan = plan_gpu_sessions(job, request);
-  if (plan.borrows_threads)
-    err << "rankstacks: --gpu: this driver (before 590) has to be called inside of the ranks: one thread of each is borrowed for milliseconds, a training step may take 1.5 s longer, "
+  if (plan.makes_inferior_calls)
+    err << "rankstacks: --gpu: this driver (before 590) has to be called inside of the ranks: one thread of each makes an inferior call of milliseconds, a training step may take 1.5 s longer, "
            "and about 125 MB of memory and 80 MiB of GPU memory stay in use in each\n"
         << std::flush;
   hold_gpu_sessions(job, plan, request);
@@ -199,7 +199,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   bool all_read = true;
   switch (options.command) {
     case Options::Command::kAttach:
-      job = look_as_needed(options, analyzed);
+      job = sample_as_needed(options, analyzed);
       if (options.gpu.sessions && !job.ranks.empty()) {
         add_gpu_state(options.gpu, job, err);
         analyzed.reset();

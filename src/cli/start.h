@@ -7,7 +7,7 @@ namespace rankstacks {
 // place, which cannot be written to: writing fails as to a closed one.
 void hold_standard_descriptors();
 
-// As many open files as may be: the more, the more cores are opened side by side.
+// As many open files as may be: the more, the more cores are opened in parallel.
 void raise_limit_of_files();
 
 // A limit on the size of files ends a write with an error, which is said, instead of the process (setrlimit(2), RLIMIT_FSIZE).

@@ -85,9 +85,9 @@ Finding check_driver(const std::string& version) {
   const auto [rest, error] = std::from_chars(version.data(), version.data() + version.size(), major);
   if (error != std::errc())
     return note("gpu-driver", kArea, "neither /sys/module/nvidia/version nor /proc/driver/nvidia/version tells the driver's version");
-  if (major >= kDescriptorSince) return ok("gpu-driver", kArea, fmt::format("{}: attach --gpu asks it through a file descriptor; no thread of a rank is borrowed", version));
+  if (major >= kDescriptorSince) return ok("gpu-driver", kArea, fmt::format("{}: attach --gpu asks it through a file descriptor; no function is called inside of a rank", version));
   return note("gpu-driver", kArea,
-              fmt::format("{}: for attach --gpu a function has to be called inside of each rank: a thread of it is borrowed for milliseconds, a training step takes about "
+              fmt::format("{}: for attach --gpu a function has to be called inside of each rank: one of its threads makes that call for milliseconds, a training step takes about "
                           "1.5 s longer, and memory stays in use",
                           version),
               {"a driver of 590 or newer (CUDA 13.1) lets a debugger in through a file descriptor"});

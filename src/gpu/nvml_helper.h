@@ -1,5 +1,5 @@
 // The process that asks NVML, so that a call which never comes back holds up nobody else: `rankstacks --internal-nvml`, started and killed by nvml_query.
-// It loads this machine's library and no other (machine_library.h), and has no environment. Writes its answer to stdout (nvml_answer.h), each GPU as soon as it is read; they are read side by side.
+// It loads this machine's library and no other (machine_library.h), and has no environment. Writes its answer to stdout (nvml_answer.h), each GPU as soon as it is read; they are read in parallel.
 #pragma once
 
 #include "gpu/machine.h"

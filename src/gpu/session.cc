@@ -65,7 +65,7 @@ class Session {
     } else {
       to(Phase::kTriggered);
     }
-    // Whoever was asked does it in its own time: by a thread of its own, or by one whose borrower has died.
+    // Whoever was asked does it in its own time: by a thread of its own, or by one whose caller has died.
     in_its_own_time_ = by_descriptor_ || !trigger;
     if (auto done = initialize(); !done) return done;
     return replay();
@@ -186,7 +186,7 @@ class Session {
       if (function == EntryPoint::kAttach) to(Phase::kTriggered);
       const auto called = target_.call(function);
       if (!called) {
-        // No thread can be borrowed: nobody was asked, and nobody waits.
+        // No thread can make the call: nobody was asked, and nobody waits.
         if (function == EntryPoint::kAttach && called.error().code == ErrorCode::kUnsupported) to(Phase::kNothing);
         return fail(called.error());
       }

@@ -32,7 +32,7 @@ struct LookedAtDevice {
 struct SessionResult {
   std::vector<LookedAtDevice> devices;     // those with a context of the process
   std::string driver;                      // version of the API
-  double thread_held_ms = 0;               // the longest time a thread of the process was borrowed
+  double thread_held_ms = 0;               // the longest time that a thread of the process was held for inferior calls
   double attach_ms = 0;                    // from the first touch to the last
   std::optional<std::uint64_t> core_bytes; // of the core that was asked for
   std::vector<Problem> problems;           // what could not be had; the devices are still what they say

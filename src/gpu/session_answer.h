@@ -30,7 +30,7 @@ struct SessionAnswer {
 
 std::vector<std::uint8_t> pack(const SessionAnswer& answer);
 std::vector<std::uint8_t> pack(const Error& error);
-// Bytes of a stranger's: they come from a process with the rights of the one that is looked at. Nothing where they are no such message, are nested deeper or have more
+// Untrusted bytes: they come from a process with the rights of the one that is looked at. Nothing where they are no such message, are nested deeper or have more
 // entries or longer texts than any answer of ours.
 std::optional<SessionAnswer> unpack_answer(std::span<const std::uint8_t> bytes);
 std::optional<Error> unpack_error(std::span<const std::uint8_t> bytes);

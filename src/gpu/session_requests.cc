@@ -112,7 +112,7 @@ Result<Reply> carry_out(int socket, const Request& request, const AttachPoint& p
         if (static_cast<EntryPoint>(request.which) == EntryPoint::kAttach) duties.asked();
         return true;
       };
-      const auto called = borrow_and_call(point.process(), *function, kCallLimit, about_to_call);
+      const auto called = make_inferior_call(point.process(), *function, kCallLimit, about_to_call);
       if (!called) return fail(called.error());
       return Reply{.there = 1, .held_ms = called->held_ms};
     }
@@ -146,10 +146,10 @@ Result<bool> TargetProxy::write(Word word, std::uint32_t value) const {
   return reply->there != 0;
 }
 
-Result<BorrowedCall> TargetProxy::call(EntryPoint function) const {
+Result<InferiorCall> TargetProxy::call(EntryPoint function) const {
   const auto reply = ask(socket_, {.kind = Kind::kCall, .which = static_cast<std::uint8_t>(function)});
   if (!reply) return fail(reply.error());
-  return BorrowedCall{.held_ms = reply->held_ms};
+  return InferiorCall{.held_ms = reply->held_ms};
 }
 
 Result<bool> TargetProxy::ask_by_descriptor() const {

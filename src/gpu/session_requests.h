@@ -13,7 +13,7 @@
 
 #include "base/result.h"
 #include "gpu/attach_point.h"
-#include "gpu/borrowed_thread.h"
+#include "gpu/inferior_call.h"
 #include "gpu/session_phase.h"
 
 namespace rankstacks::gpu {
@@ -25,8 +25,8 @@ class TargetProxy {
 
   Result<std::optional<std::uint32_t>> read(Word word) const;
   Result<bool> write(Word word, std::uint32_t value) const;
-  // Calls the driver's function on a borrowed thread of the process; kUnsupported where the driver has none.
-  Result<BorrowedCall> call(EntryPoint function) const;
+  // Calls the driver's function in a thread of the process; kUnsupported where the driver has none.
+  Result<InferiorCall> call(EntryPoint function) const;
   Result<bool> ask_by_descriptor() const;
   // A GPU core was written into the memory file that the broker has given: it puts it where the tool was told to.
   Result<void> keep_core() const;

@@ -1,7 +1,7 @@
 // The rules that hold: those that a user has added, before the built-in ones.
 //
 // Additions are installed once, when the command line has been read and before anything is looked at. From then on nothing changes them: the
-// analyzers, and the capture, which compares the looks that it takes, stay pure functions of the snapshot.
+// analyzers, and the capture, which compares the samples that it takes, stay pure functions of the snapshot.
 #pragma once
 
 #include <list>

@@ -121,17 +121,17 @@ struct FrameVariables {
   bool operator==(const FrameVariables&) const = default;
 };
 
-// What several looks saw of a thread. Nothing: it was looked at once.
+// What several samples saw of a thread. Nothing: it was looked at once.
 struct Motion {
-  int looks = 0;                           // that found it, the first included
+  int samples = 0;                           // that found it, the first included
   int places = 0;                          // different stacks among them, compared as clusters are
-  bool moved = false;                      // its place in its program differs between two looks: what a wait does inside of itself is no motion
-  bool travelled = false;                  // the functions that it is in differ between two looks, not their lines alone: a tight loop never does
-  bool counted = false;                    // a counter of its frames (FrameVariables::numbers) has gone on between two looks, no faster than work can
+  bool moved = false;                      // its place in its program differs between two samples: what a wait does inside of itself is no motion
+  bool travelled = false;                  // the functions that it is in differ between two samples, not their lines alone: a tight loop never does
+  bool counted = false;                    // a counter of its frames (FrameVariables::numbers) has gone on between two samples, no faster than work can
   bool left_wait = false;                  // at one look it waited for other ranks, at the next it did not, or elsewhere: that wait has ended
-  double cpu_ms = 0;                       // it ran for so long between the looks; what the looks cost is left out
-  std::int64_t runs = 0;                   // times it was given a processor between the looks
-  double span_ms = 0;                      // time between the looks, in all
+  double cpu_ms = 0;                       // it ran for so long between the samples; what the samples cost is left out
+  std::int64_t runs = 0;                   // times it was given a processor between the samples
+  double span_ms = 0;                      // time between the samples, in all
   bool operator==(const Motion&) const = default;
 };
 

@@ -45,7 +45,7 @@ struct Chain {
   std::vector<Address> empty_calls;   // 3.12+: shims of calls whose last frame was taken away, and whose values are being let go
 };
 
-// Walks all chains side by side: each round fetches the next part of every chain in one batch. Bounded by kMaxFramesPerThread and kMaxFramesInAll; a frame seen
+// Walks all chains in parallel: each round fetches the next part of every chain in one batch. Bounded by kMaxFramesPerThread and kMaxFramesInAll; a frame seen
 // twice ends its chain.
 std::vector<Chain> walk_chains(const Target& target, const Layout& layout, std::span<const ChainStart> starts);
 

@@ -55,7 +55,7 @@ class HandledReader {
   }
 
  private:
-  // Side by side: each round fetches the next item of every thread in one batch. Threads that handle nothing are
+  // In parallel: each round fetches the next item of every thread in one batch. Threads that handle nothing are
   // dropped.
   void find_exceptions(std::span<const Address> items) {
     const std::size_t size = span_of({layout_.exc_item_value, layout_.exc_item_traceback, layout_.exc_item_previous});
@@ -132,7 +132,7 @@ class HandledReader {
     }
   }
 
-  // Side by side again. Each entry is read; of the frames only those that are looked for.
+  // In parallel again. Each entry is read; of the frames only those that are looked for.
   void follow_tracebacks() {
     const std::size_t size = span_of(
         {layout_.traceback_next, layout_.traceback_frame, layout_.traceback_instruction, layout_.traceback_line});

@@ -151,7 +151,7 @@ PythonLock read_python_lock(const Node& node) {
 Motion read_motion(const Node& node) {
   node.require_object();
   Motion motion;
-  node.required("looks", [&](const Node& n) { motion.looks = n.int32(0); });
+  node.required("looks", [&](const Node& n) { motion.samples = n.int32(0); });
   node.required("places", [&](const Node& n) { motion.places = n.int32(0); });
   node.required("moved", [&](const Node& n) { motion.moved = n.boolean(); });
   node.optional("travelled", [&](const Node& n) { motion.travelled = n.boolean(); });

@@ -377,7 +377,7 @@ class Writer {
   void motion(const Motion& motion) {
     json_.key("motion");
     json_.open('{');
-    json_.key("looks"), json_.number(motion.looks);
+    json_.key("looks"), json_.number(motion.samples);
     json_.key("places"), json_.number(motion.places);
     json_.key("moved"), json_.boolean(motion.moved);
     json_.key("travelled"), json_.boolean(motion.travelled);

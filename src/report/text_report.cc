@@ -79,17 +79,17 @@ std::string totals(const JobSnapshot& job) {
   if (cores == job.ranks.size() && cores > 0) text += " (cores)";
   text += fmt::format(" on {}, {}", hosts == std::set<std::string>{"unknown"} ? "an unknown host" : times(hosts.size(), "host", "hosts"), times(threads, "thread", "threads"));
   if (failed > 0) text += fmt::format(", {} could not be read", failed);
-  int looks = 0;
+  int samples = 0;
   double span = 0;
   for (const RankSnapshot& rank : job.ranks)
     for (const ThreadSnapshot& thread : rank.threads)
-      if (thread.motion && thread.motion->looks > looks) looks = thread.motion->looks, span = thread.motion->span_ms;
+      if (thread.motion && thread.motion->samples > samples) samples = thread.motion->samples, span = thread.motion->span_ms;
   if (const std::string source = coordinates_source(job); !source.empty()) text += fmt::format("; coordinates: {}", sanitize(source));
   std::string figures;
   auto add = [&](const std::string& figure) { figures += (figures.empty() ? "" : ", ") + figure; };
   if (first && ranks + children > 1) add("skew " + milliseconds(*last - *first));
   if (stop) add("longest stop " + milliseconds(*stop));
-  if (looks > 1) add(fmt::format("{} looks in {}", looks, milliseconds(span)));
+  if (samples > 1) add(fmt::format("{} samples in {}", samples, milliseconds(span)));
   if (job.elapsed_ms) add(milliseconds(*job.elapsed_ms) + " in all");
   return figures.empty() ? text : text + "; " + figures;
 }

@@ -55,7 +55,7 @@ std::vector<std::byte> warm_heap() {
   return std::vector<std::byte>(kLast);
 }
 
-constexpr int kUninterruptibleLooks = 5;   // a millisecond apart
+constexpr int kUninterruptibleTries = 5;   // a millisecond apart
 
 // How long a reader has, once nothing more is read, to notice that: the kernel copies 4 MiB within milliseconds.
 constexpr std::chrono::milliseconds kReturnTimeout{250};
@@ -542,7 +542,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   std::vector<Tid> uninterruptible;
   for (ThreadInfo& t : threads_) {
     // A page fault is a short state D too: only one that lasts is a wait that cannot be interrupted.
-    for (int look = 0; t.state == 'D' && look < kUninterruptibleLooks; ++look) {
+    for (int look = 0; t.state == 'D' && look < kUninterruptibleTries; ++look) {
       const timespec pause{0, 1'000'000};
       nanosleep(&pause, nullptr);
       const auto now = proc::stat_of(pid_, t.tid);

@@ -7,7 +7,7 @@ namespace rankstacks {
 namespace {
 
 // Whether `m` goes on with the load that `last` is a part of. A file mapped anew begins at offset 0; but in a file of less than a page lld puts all
-// segments into the same page, and each is mapped from there: side by side, with other rights each, the writable one last.
+// segments into the same page, and each is mapped from there: adjacent, with other rights each, the writable one last.
 bool goes_on(const Mapping& last, const Mapping& m) {
   if (last.path != m.path || last.inode != m.inode || last.device != m.device || m.file_offset < last.file_offset) return false;
   if (m.file_offset != 0) return true;

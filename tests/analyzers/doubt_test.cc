@@ -18,7 +18,7 @@ LiteralJob all_at(const Stack& stack, char state, double span_ms, double cpu_ms)
   for (int r = 0; r < 4; ++r) {
     ThreadSnapshot& main = literal.rank(r, 4, stack, state).threads[0];
     Motion motion;
-    motion.looks = 8;
+    motion.samples = 8;
     motion.places = 1;
     motion.cpu_ms = cpu_ms;
     motion.runs = cpu_ms > 0 ? 50 : 0;

@@ -265,7 +265,7 @@ TEST_CASE("a GPU at rest beside busy ones") {
     CHECK(said(v) == "culprit 3:gpu-wait");
     CHECK(v.suspects[0].confidence < 0.60);
   }
-  SECTION("one look does not tell that it is a hang") { CHECK(verdict_of(literal).suspects.empty()); }
+  SECTION("one sample does not show that it is a hang") { CHECK(verdict_of(literal).suspects.empty()); }
   SECTION("a job that moves") {
     stand_still(literal);
     literal.job.ranks[0].threads[0].motion->moved = true;

@@ -76,7 +76,7 @@ TEST_CASE("NCCL's counts tell ranks apart that wait for their GPUs alike") {
     literal.job.nccl->answers = 2;
     for (NcclMember& member : literal.job.nccl->communicators[0].members) member.counts_move = true;
     for (RankSnapshot& rank : literal.job.ranks)
-      for (ThreadSnapshot& thread : rank.threads) thread.motion = Motion{.looks = 3, .places = 1, .cpu_ms = 900, .runs = 5, .span_ms = 900};
+      for (ThreadSnapshot& thread : rank.threads) thread.motion = Motion{.samples = 3, .places = 1, .cpu_ms = 900, .runs = 5, .span_ms = 900};
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
   }
 }

@@ -201,7 +201,7 @@ TEST_CASE("ranks that poll beside one that stands still: it is named, and not ac
   for (int r = 0; r < 4; ++r) {
     RankSnapshot& rank = literal.rank(r, 4, r == 2 ? Stack{libc("recv"), py("download", "/home/u/train.py", 7)} + in_main(30) : Stack{libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11")} + in_main(40));
     rank.threads[0].syscall = r == 2 ? call("recvfrom", 5, "tcp a -> b") : call("clock_nanosleep");
-    rank.threads[0].motion = r == 2 ? Motion{.looks = 2, .places = 1, .span_ms = 450} : Motion{.looks = 2, .places = 1, .cpu_ms = 0.2, .runs = 4, .span_ms = 450};
+    rank.threads[0].motion = r == 2 ? Motion{.samples = 2, .places = 1, .span_ms = 450} : Motion{.samples = 2, .places = 1, .cpu_ms = 0.2, .runs = 4, .span_ms = 450};
   }
   const Verdict v = analyze(literal.job).verdict;
   CHECK(v.status == VerdictStatus::kUndecided);

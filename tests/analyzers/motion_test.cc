@@ -10,7 +10,7 @@ using namespace rankstacks::testing;
 namespace {
 
 // Another look at the same processes, with the frames of `literal`.
-std::vector<RankSnapshot> look_again(LiteralJob& literal, const std::vector<Stack>& stacks) {
+std::vector<RankSnapshot> sample_again(LiteralJob& literal, const std::vector<Stack>& stacks) {
   std::vector<RankSnapshot> ranks = literal.job.ranks;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].threads[0].frames.clear();
@@ -27,10 +27,10 @@ LiteralJob four(const Stack& stack) {
 
 const Motion& motion_of(const LiteralJob& literal, std::size_t rank) { return *literal.job.ranks[rank].threads[0].motion; }
 
-Motion still() { return {.looks = 3, .places = 1, .span_ms = 900}; }
-Motion moved() { return {.looks = 3, .places = 3, .moved = true, .travelled = true, .cpu_ms = 20, .runs = 50, .span_ms = 900}; }
-Motion loops() { return {.looks = 3, .places = 2, .moved = true, .cpu_ms = 880, .runs = 9, .span_ms = 900}; }   // two lines of one function
-Motion spins() { return {.looks = 3, .places = 1, .cpu_ms = 880, .runs = 9, .span_ms = 900}; }
+Motion still() { return {.samples = 3, .places = 1, .span_ms = 900}; }
+Motion moved() { return {.samples = 3, .places = 3, .moved = true, .travelled = true, .cpu_ms = 20, .runs = 50, .span_ms = 900}; }
+Motion loops() { return {.samples = 3, .places = 2, .moved = true, .cpu_ms = 880, .runs = 9, .span_ms = 900}; }   // two lines of one function
+Motion spins() { return {.samples = 3, .places = 1, .cpu_ms = 880, .runs = 9, .span_ms = 900}; }
 
 void all_have(LiteralJob& literal, const Motion& motion) {
   for (RankSnapshot& rank : literal.job.ranks)
@@ -39,16 +39,16 @@ void all_have(LiteralJob& literal, const Motion& motion) {
 
 }  // namespace
 
-TEST_CASE("later looks tell what moves") {
+TEST_CASE("later samples show what moves") {
   LiteralJob literal = four(waits_in_all_reduce(17));
   // 0 stands still; 1 stands elsewhere inside of the same wait; 2 waits at another line; 3 has left the wait
   const Stack elsewhere_inside = Stack{nat("gloo::somewhere()"), nat("c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration<long>)"),
                                        py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 2001), py("wrapper", kPackages + "torch/distributed/c10d_logger.py", 80)} +
                                  in_main(17);
-  const auto later = look_again(literal, {waits_in_all_reduce(17), elsewhere_inside, waits_in_all_reduce(18), in_main(17)});
-  fold_looks(literal.job, {later}, [](Tid tid) { return Ran{tid == 100 ? 0.0 : 5.0, tid == 100 ? 0 : 7}; }, 450);
-  CHECK(motion_of(literal, 0) == Motion{.looks = 2, .places = 1, .span_ms = 450});
-  CHECK(motion_of(literal, 1) == Motion{.looks = 2, .places = 2, .cpu_ms = 5, .runs = 7, .span_ms = 450});
+  const auto later = sample_again(literal, {waits_in_all_reduce(17), elsewhere_inside, waits_in_all_reduce(18), in_main(17)});
+  fold_samples(literal.job, {later}, [](Tid tid) { return Ran{tid == 100 ? 0.0 : 5.0, tid == 100 ? 0 : 7}; }, 450);
+  CHECK(motion_of(literal, 0) == Motion{.samples = 2, .places = 1, .span_ms = 450});
+  CHECK(motion_of(literal, 1) == Motion{.samples = 2, .places = 2, .cpu_ms = 5, .runs = 7, .span_ms = 450});
   CHECK(motion_of(literal, 2).left_wait);
   CHECK(motion_of(literal, 3).left_wait);
   CHECK(motion_of(literal, 2).moved);
@@ -56,19 +56,19 @@ TEST_CASE("later looks tell what moves") {
   CHECK(motion_of(literal, 3).moved);
 }
 
-TEST_CASE("a counter that differs between two looks is motion, a thread that was seen once has none") {
+TEST_CASE("a counter that differs between two samples is motion, a thread that was seen once has none") {
   LiteralJob literal = four(waits_in_all_reduce());
   for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].variables = {{.frame = 4, .numbers = {{"step", 41}}, .group = {}}};
-  auto later = look_again(literal, std::vector<Stack>(4, waits_in_all_reduce()));
+  auto later = sample_again(literal, std::vector<Stack>(4, waits_in_all_reduce()));
   later[1].threads[0].variables[0].numbers[0].second = 42;
   later.erase(later.begin() + 3);
-  fold_looks(literal.job, {later}, [](Tid) { return Ran{}; }, 450);
+  fold_samples(literal.job, {later}, [](Tid) { return Ran{}; }, 450);
   CHECK_FALSE(motion_of(literal, 0).counted);
   CHECK(motion_of(literal, 1).counted);
   CHECK_FALSE(motion_of(literal, 1).moved);
   CHECK_FALSE(literal.job.ranks[3].threads[0].motion);
   later[1].threads[0].variables[0].numbers[0].second = 4'000'000;   // a loop that does nothing
-  fold_looks(literal.job, {later}, [](Tid) { return Ran{}; }, 450);
+  fold_samples(literal.job, {later}, [](Tid) { return Ran{}; }, 450);
   CHECK_FALSE(motion_of(literal, 1).counted);
 }
 
@@ -77,15 +77,15 @@ TEST_CASE("of a thread that runs for microseconds at a time only the places wher
   const Stack asks = {nat("isDone()"), nat("Poller::Wait()"), nat("Poller::Run()")};
   const Stack waits_elsewhere = {libc("usleep"), nat("Load()"), nat("Poller::Run()")};
   LiteralJob literal = four(waits);
-  auto later = look_again(literal, {asks, asks, waits_elsewhere, asks});
+  auto later = sample_again(literal, {asks, asks, waits_elsewhere, asks});
   literal.job.ranks[3].threads[0].frames = later[0].threads[0].frames;   // awake at both looks
   const SyscallInfo sleeps{.name = "clock_nanosleep", .number = 230};
   for (std::size_t r = 0; r < 3; ++r) literal.job.ranks[r].threads[0].syscall = sleeps;
   later[2].threads[0].syscall = sleeps;
   // 100 runs: of 9 us each, but for rank 1, which works for a millisecond at a time
-  fold_looks(literal.job, {later}, [](Tid tid) { return Ran{tid == 101 ? 100.0 : 0.9, 100}; }, 450);
+  fold_samples(literal.job, {later}, [](Tid tid) { return Ran{tid == 101 ? 100.0 : 0.9, 100}; }, 450);
   CHECK_FALSE(motion_of(literal, 0).moved);
-  CHECK(motion_of(literal, 0).looks == 2);
+  CHECK(motion_of(literal, 0).samples == 2);
   CHECK(motion_of(literal, 0).places == 1);
   CHECK(motion_of(literal, 1).moved);
   CHECK(motion_of(literal, 2).moved);
@@ -94,7 +94,7 @@ TEST_CASE("of a thread that runs for microseconds at a time only the places wher
 
 TEST_CASE("all ranks at one place: a late return from a look is no sign of life, waking up again and again is") {
   LiteralJob literal = four(Stack{py("work", "/home/u/train.py", 40)} + in_main(30));
-  all_have(literal, {.looks = 20, .places = 1, .span_ms = 1900});
+  all_have(literal, {.samples = 20, .places = 1, .span_ms = 1900});
   CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   literal.job.ranks[3].threads[0].motion->runs = 2;
   CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
@@ -152,7 +152,7 @@ TEST_CASE("a rank that counts on beyond the step in which the others wait") {
   }
 }
 
-TEST_CASE("a job whose waits end between the looks is healthy") {
+TEST_CASE("a job whose waits end between the samples is healthy") {
   SECTION("all wait alike, and move") {
     LiteralJob literal = four(waits_in_all_reduce());
     all_have(literal, moved());

@@ -13,7 +13,7 @@ const std::string kLib = "/usr/lib/python3.11/";
 const std::string kPython = "/usr/bin/python3.11";
 const Stack kThreadRoot = {py("run", kLib + "threading.py", 975), py("_bootstrap_inner", kLib + "threading.py", 1038), py("_bootstrap", kLib + "threading.py", 995)};
 const Stack kCollective = {libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"), py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 1541)};
-const Motion kStill{.looks = 2, .places = 1, .span_ms = 450}, kPolls{.looks = 2, .places = 2, .moved = true, .cpu_ms = 0.1, .runs = 3, .span_ms = 450};
+const Motion kStill{.samples = 2, .places = 1, .span_ms = 450}, kPolls{.samples = 2, .places = 2, .moved = true, .cpu_ms = 0.1, .runs = 3, .span_ms = 450};
 
 Stack trainer(int line) { return Stack{py("train", "/home/u/train.py", line)} + kThreadRoot; }
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -57,7 +57,7 @@ TEST_CASE("a machine with GPUs where all is well") {
   const LiteralSystem s = with_gpus();
   CHECK(gpu_checks(s) == std::vector<std::string>{"gpu", "gpu-driver", "gpu-libraries", "nvml"});
   CHECK(machine_line(s, "gpu") == "ok gpu: 2 GPUs: tried: /dev/nvidia-uvm, /dev/nvidiactl, /dev/nvidia0, /dev/nvidia1 can be opened");
-  CHECK(machine_line(s, "gpu-driver") == "ok gpu-driver: 590.48.01: attach --gpu asks it through a file descriptor; no thread of a rank is borrowed");
+  CHECK(machine_line(s, "gpu-driver") == "ok gpu-driver: 590.48.01: attach --gpu asks it through a file descriptor; no function is called inside of a rank");
   CHECK(machine_line(s, "gpu-libraries") == "ok gpu-libraries: /usr/lib64/libcuda.so.1, /usr/lib64/libcudadebugger.so.1, /usr/lib64/libnvidia-ml.so.1");
   CHECK(machine_line(s, "nvml") == "ok nvml: tried: it tells of 2 GPUs: NVIDIA H200");
   CHECK(examine(s, {}).exit_status() == 0);
@@ -70,7 +70,7 @@ TEST_CASE("the driver's version, and which way a debugger takes") {
   CHECK(machine_line(s, "gpu-driver").starts_with("ok gpu-driver: 590.48.01: "));
   s.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu Feb 22 01:44:30 UTC 2024\n";
   CHECK(machine_line(s, "gpu-driver") ==
-        "note gpu-driver: 550.54.14: for attach --gpu a function has to be called inside of each rank: a thread of it is borrowed for milliseconds, a training step takes "
+        "note gpu-driver: 550.54.14: for attach --gpu a function has to be called inside of each rank: one of its threads makes that call for milliseconds, a training step takes "
         "about 1.5 s longer, and memory stays in use -> a driver of 590 or newer (CUDA 13.1) lets a debugger in through a file descriptor");
   s.files["/proc/driver/nvidia/version"] = "nothing of use";
   CHECK(machine_line(s, "gpu-driver") == "note gpu-driver: neither /sys/module/nvidia/version nor /proc/driver/nvidia/version tells the driver's version");

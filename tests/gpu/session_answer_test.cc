@@ -1,4 +1,4 @@
-// What a session's client tells is a stranger's word.
+// What a session's client tells is untrusted data.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 

@@ -147,7 +147,7 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
     StoppedPython process(interpreter, "busy");
     REQUIRE(process.stopped());
     REQUIRE(::kill(process.pid(), SIGCONT) == 0);
-    int looks = 0, beside = 0;
+    int samples = 0, beside = 0;
     for (int stop = 0; stop < stops; ++stop) {
       INFO(interpreter.name() << " stop " << stop);
       const Captured captured = capture(process.pid(), images);
@@ -164,7 +164,7 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
         for (const UnwoundFrame& frame : stack.frames) loops.push_back(is_eval_loop(*captured.target, frame, symbols));
         const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
         const bool by_count = captured.state.version.key() < 31000;
-        ++looks;
+        ++samples;
         // Where frames are placed by their count, a call of the loop that begins or ends some functions deep makes one too many: then all
         // are shown beside, marked, rather than in a wrong place.
         const bool all_beside = by_count && !merged.problems.empty();

@@ -312,14 +312,14 @@ TEST_CASE("thread states belong to the stack that holds their anchors") {
   b.stack.frames.back().cfa = 0;
   const std::vector<NativeThread> threads{{11, &a.stack}, {22, &b.stack}};
   Python p(11);
-  ThreadState home, guest, idle, stranger;
+  ThreadState home, guest, idle, unrelated;
   home.pthread_id = 11;
   home.runs = {p.run({"f"}, a.inside(1))};
   guest.pthread_id = 11;                       // created by thread 11, run by thread 22
   guest.runs = {p.run({"g"}, b.inside(1))};
   idle.pthread_id = 22;
-  stranger.pthread_id = 33;
-  p.state.threads = {home, guest, idle, stranger};
+  unrelated.pthread_id = 33;
+  p.state.threads = {home, guest, idle, unrelated};
   ThreadState beyond;                          // its anchor lies where no stack could be unwound to
   beyond.pthread_id = 11;
   beyond.runs = {p.run({"h"}, b.stack.frames.back().sp + 0x100000)};

@@ -153,7 +153,7 @@ TEST_CASE("process groups of torch.distributed") {
   const Address code = fake.code_of(fake.string("recv"), fake.string(kC10d), 3);
   fake.name_slots(code, {"tensor", "src", "group", "tag", "default_pg", "i"});
   const Address frame = only_frame(fake, code);
-  const Address world = fake.integer(900), pair = fake.integer(901), stranger = fake.integer(902), no_member = fake.integer(903);
+  const Address world = fake.integer(900), pair = fake.integer(901), unrelated = fake.integer(902), no_member = fake.integer(903);
   const auto number = [&](std::uint32_t n) { return fake.integer(n); };
   const Address of_world = fake.dict({{number(0), number(0)}, {number(1), number(1)}, {number(2), number(2)}});
   const Address of_pair = fake.dict({{number(2), number(0)}, {number(0), number(1)}});
@@ -183,7 +183,7 @@ TEST_CASE("process groups of torch.distributed") {
   }
   SECTION("none of the module's") {
     const bool has_members = GENERATE(false, true);
-    fake.set_slot(frame, 2, has_members ? no_member : stranger);
+    fake.set_slot(frame, 2, has_members ? no_member : unrelated);
     CHECK_FALSE(read(fake).group.has_value());
   }
   SECTION("not set yet") { CHECK_FALSE(read(fake).group.has_value()); }

@@ -237,7 +237,7 @@ TEST_CASE("a symbol table in which everything overlaps ends, and says so") {
   CHECK(all.problems == std::vector<std::string>{"hostile.so: too many of its symbols overlap: not all were looked at"});
 }
 
-TEST_CASE("images are resolved side by side") {
+TEST_CASE("images are resolved in parallel") {
   const Workshop shop;
   shop.write("i.cc", "int leaf(int x) { return x * 3; }\nint outer(int x) { return leaf(x) + 1; }\n");
   shop.run("g++ -O0 -g -shared -fPIC i.cc -o i.so && g++ -O0 -g -gz -shared -fPIC i.cc -o z.so");

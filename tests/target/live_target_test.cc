@@ -439,7 +439,7 @@ TEST_CASE("the mappings of one load belong together, those of another do not") {
     for (const FileMappings& f : group_mappings(mappings)) all += fmt::format("{:x}-{:x} ", f.range.start, f.range.end);
     return all;
   };
-  SECTION("a file whose parts lie at offsets of their own, mapped twice, side by side") {
+  SECTION("a file whose parts lie at offsets of their own, mapped twice, next to each other") {
     CHECK(ranges("10000-11000 r--p 00000000 08:01 42 /lib/a.so\n"
                  "11000-12000 r-xp 00001000 08:01 42 /lib/a.so\n"
                  "12000-13000 rw-p 00002000 08:01 42 /lib/a.so\n"

@@ -91,14 +91,14 @@ def case_joined_to_the_core_of_its_process(directory):
         pid = fixture.pid
         core = core_of(fixture, directory, "core-1")
     gpu = unpacked("spin", os.path.join(directory, "core_1795296990_%s_%d.nvcudmp" % (os.uname().nodename, pid)))
-    stranger = unpacked("idle", os.path.join(directory, "core_1795296990_elsewhere_%d.nvcudmp" % pid))
-    report = json_report("core", gpu, core, stranger)
+    unrelated = unpacked("idle", os.path.join(directory, "core_1795296990_elsewhere_%d.nvcudmp" % pid))
+    report = json_report("core", gpu, core, unrelated)
     ranks = {rank["path"]: rank for rank in report["ranks"]}
     hosts = {rank["path"]: rank["host"] for rank in report["ranks"]}
     if hosts[core] == "unknown":                     # then the other machine's name contradicts nothing, and nothing tells which it is
         json_report("core", gpu, core)
     else:
-        check(set(ranks) == {core, stranger}, "the ranks are those of %r" % sorted(ranks))
+        check(set(ranks) == {core, unrelated}, "the ranks are those of %r" % sorted(ranks))
     report = json_report("core", gpu, core)
     rank, = report["ranks"]
     check(rank["path"] == core and rank["rank"] == 1 and rank["threads"] and rank["status"] == "complete", "the rank: %r" % rank["path"])

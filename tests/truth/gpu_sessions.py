@@ -90,14 +90,14 @@ def case_round_after_round(directory):
 
 
 def case_by_descriptor(directory):
-    """Drivers since 590 are asked through a pipe of the process, and no thread of it is borrowed."""
+    """Drivers since 590 are asked through a pipe of the process, and no function is called in it."""
     job = Job(directory, library="libfake_cuda_new.so")
     with job.rank() as process:
         status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=directory)
         rank = only_rank(json.loads(out), process.pid)
         check(status == 0 and kernel_of(rank)["function"] == "spin(int*)", told(rank))
         check("cudbgApiAttach" not in job.calls() and "attach by descriptor" in job.calls(), "%r" % job.calls())
-        check(b"borrowed" not in err, "%r" % err)
+        check(b"inferior call" not in err, "%r" % err)
         check_as_before(process)
 
 
@@ -144,13 +144,13 @@ def case_an_exception(directory):
         check_as_before(process)
 
 
-def case_no_thread_can_be_borrowed(directory):
+def case_no_thread_can_make_the_call(directory):
     """Beside the main thread it has the driver's own alone: neither is called, and it is said why."""
     job = Job(directory)
     with job.rank(CUDA_SESSION_ALONE="1") as process:
         rank = job.attach(process, expect=1)
         reasons = "of 2 threads 1 in the GPU's driver, 1 the main thread"
-        check("no thread of it can be borrowed for the call that this driver needs: " + reasons in told(rank), told(rank))
+        check("no thread of it can make the call that this driver needs: " + reasons in told(rank), told(rank))
         hints = [problem.get("hint") or "" for problem in rank["problems"]]
         check(any("drivers since 590 need none" in hint for hint in hints), "%r" % hints)
         check(rank["threads"] and not {"cudbgApiAttach", "cudbgApiDetach"} & set(job.calls()), "%r" % job.calls())
@@ -312,7 +312,7 @@ def case_the_tool_is_killed_and_the_session_ends_in_order(directory):
 
 
 def case_the_helper_is_killed_inside_of_the_process(directory):
-    """Killed while a thread of the process is borrowed: the thread comes back by itself, and what is left is cleared by the next session."""
+    """Killed while a thread of the process makes the call: the thread comes back by itself, and what is left is cleared by the next session."""
     job = Job(directory, "attach-ms 500")
     with job.rank() as process:
         running = subprocess.Popen(command_of_tool(directory) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

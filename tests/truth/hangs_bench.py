@@ -102,13 +102,13 @@ def case_where_chains_end(_):
 
 
 def case_processes_are_known_by_their_pid(_):
-    """A job without rank numbers, a stranger that was given too, a rank that is missing."""
+    """A job without rank numbers, a unrelated that was given too, a rank that is missing."""
     unnamed = [process(100 + rank, [python_frame("get", 3)]) for rank in range(3)] + [process(77, [native_frame("read")])]
     truth = Truth("culprit", {1: "user-code"})
     by_host = scored(truth, report(unnamed, "culprit", ("node:101", "user-code", 0.8)))
     check(by_host.exact, "named by host and pid: %r" % vars(by_host))
-    stranger = scored(truth, report(unnamed, "culprit", ("node:101", "user-code", 0.8), ("node:77", "file-io", 0.3)))
-    check(not stranger.exact and stranger.innocents == ["stranger 77"], "a stranger accused: %r" % vars(stranger))
+    unrelated = scored(truth, report(unnamed, "culprit", ("node:101", "user-code", 0.8), ("node:77", "file-io", 0.3)))
+    check(not unrelated.exact and unrelated.innocents == ["unrelated 77"], "a unrelated accused: %r" % vars(unrelated))
     three = {rank: 100 + rank for rank in range(3)}
     missing = scored(Truth("culprit", {3: "missing"}), report(four(())[:3], "culprit", (3, "missing", 0.9)), three)
     check(missing.exact, "a rank that is not there: %r" % vars(missing))

@@ -31,23 +31,23 @@ class Busy(Fixture):
         self.write(command + b"\n")
         return json.loads(self._line())
 
-    def check_calls(self, told, looks, moved_on=True):
+    def check_calls(self, told, samples, moved_on=True):
         """No call has failed, been cut short or lost anything; EINTR only where the kernel leaves no choice: two threads make each such call, and
-        are interrupted once a look; on an overloaded machine twice was seen (77 times in 30 looks)."""
-        check(told["wrong"] == [], "after %d looks: %s" % (looks, "; ".join(told["wrong"])))
+        are interrupted once a look; on an overloaded machine twice was seen (77 times in 30 samples)."""
+        check(told["wrong"] == [], "after %d samples: %s" % (samples, "; ".join(told["wrong"])))
         for name, now in told["calls"].items():
             check(now["wrong"] == 0, "%s: %d wrong" % (name, now["wrong"]))
             if name not in NOT_RESTARTED:
-                check(now["interrupted"] == 0, "%s: EINTR %d times in %d looks" % (name, now["interrupted"], looks))
+                check(now["interrupted"] == 0, "%s: EINTR %d times in %d samples" % (name, now["interrupted"], samples))
             else:
-                check(now["interrupted"] <= 2 * 2 * looks, "%s: EINTR %d times in %d looks" % (name, now["interrupted"], looks))
+                check(now["interrupted"] <= 2 * 2 * samples, "%s: EINTR %d times in %d samples" % (name, now["interrupted"], samples))
             if moved_on:
                 check(now["done"] > self.before["calls"][name]["done"], "%s does not go on" % name)
 
-    def finish(self, looks):
+    def finish(self, samples):
         """All its threads end, and what was sent is what was received."""
         told = self.ask(b"finish")
-        self.check_calls(told, looks)
+        self.check_calls(told, samples)
         check(self.process.wait(timeout=DEADLINE) == 0, "its exit status is %r" % self.process.returncode)
         return told
 
@@ -99,31 +99,31 @@ def check_let_go(pid, what):
 
 
 def case_busy_process(directory):
-    looks = 30
+    samples = 30
     with Busy() as busy:
-        for _ in range(looks):
+        for _ in range(samples):
             look(busy.pid)
             check_let_go(busy.pid, "after a look")
-        told = busy.finish(looks)
+        told = busy.finish(samples)
         # The test can tell: a stop does show where the kernel lets it show.
         check(any(told["calls"][name]["interrupted"] for name in NOT_RESTARTED), "no call at all was interrupted: was anything stopped?")
 
 
 def case_training_pair(directory):
-    """Losses under looks are those of a run that nobody looked at."""
+    """Losses under samples are those of a run that nobody looked at."""
     with Training("--epochs", "1") as undisturbed:
         expected = undisturbed.ready["losses"]
     with Training() as training:
         check(training.ready["losses"] == expected, "two undisturbed epochs differ: %r and %r" % (training.ready["losses"], expected))
         begun = training.check_training()["steps"]
-        looks = 0
-        while looks < 20 or training.check_training()["epochs"] < 3:
+        samples = 0
+        while samples < 20 or training.check_training()["epochs"] < 3:
             look(*training.ready["pids"])
-            looks += 1
+            samples += 1
         told = training.check_training()
         check(told["steps"] > begun, "it does not go on")
         for pid in training.ready["pids"]:
-            check_let_go(pid, "after %d looks" % looks)
+            check_let_go(pid, "after %d samples" % samples)
 
 
 def processes_of_group(group):

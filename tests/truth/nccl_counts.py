@@ -46,7 +46,7 @@ class Ras:
             return 0
 
 
-class Stranger:
+class Unrelated:
     """A program that is no rank, at the address of RAS: it answers as RAS does, and keeps what it was told."""
 
     def __init__(self, document):
@@ -147,7 +147,7 @@ def case_counts_of_two_ranks(directory):
             rank.check_unharmed()
 
 
-def case_one_look_asks_once(directory):
+def case_one_sample_asks_once(directory):
     ras = Ras(directory, b"")
     with ranks_with(directory, ras) as ranks:
         ras.answer(document(member(0, ranks[0].pid, 4)))
@@ -164,25 +164,25 @@ def case_ras_of_another_job(directory):
         check("nccl" not in report and not any(rank["problems"] for rank in report["ranks"]), "%r" % report.get("nccl"))
 
 
-def case_a_stranger_is_not_asked(directory):
+def case_an_unrelated_process_is_not_asked(directory):
     """Who listens at RAS's address, and is no rank, is not even connected to; what it would say of the ranks is not in
     the report."""
-    with Stranger(document(member(0, 1, 4))) as stranger, two_ranks(directory, stranger.address) as ranks:
-        stranger.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
+    with Unrelated(document(member(0, 1, 4))) as unrelated, two_ranks(directory, unrelated.address) as ranks:
+        unrelated.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
         report = attach(ranks)
-        check(stranger.connections == 0, "it was connected to %d times" % stranger.connections)
+        check(unrelated.connections == 0, "it was connected to %d times" % unrelated.connections)
         check("nccl" not in report, "believed: %r" % report.get("nccl"))
         check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % report["ranks"])
 
 
-def case_a_stranger_who_answers_for_a_rank(directory):
+def case_an_unrelated_process_that_answers_for_a_rank(directory):
     """A rank listens, and another process takes the connection: its socket is no rank's, and it is asked nothing."""
-    with Stranger(document(member(0, 1, 4))) as stranger, \
-            two_ranks(directory, stranger.address, listener=stranger.listener) as ranks:
-        stranger.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
+    with Unrelated(document(member(0, 1, 4))) as unrelated, \
+            two_ranks(directory, unrelated.address, listener=unrelated.listener) as ranks:
+        unrelated.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
         report = attach(ranks)
-        check(stranger.connections > 0, "nobody connected")
-        check(set(stranger.lines) == {b"CLIENT PROTOCOL 2\n"}, "it was told %r" % stranger.lines)
+        check(unrelated.connections > 0, "nobody connected")
+        check(set(unrelated.lines) == {b"CLIENT PROTOCOL 2\n"}, "it was told %r" % unrelated.lines)
         check("nccl" not in report, "believed: %r" % report.get("nccl"))
         check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % report["ranks"])
 
@@ -219,11 +219,11 @@ def case_nobody_listens(directory):
 
 def case_a_rank_without_nccl_is_not_asked(directory):
     chain = os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain")
-    with Stranger(document(member(0, 1, 4))) as stranger, \
-            Fixture([chain], pass_fds=[stranger.listener.fileno()],
-                    env={"RANK": "0", "NCCL_RAS_ADDR": stranger.address}) as rank:
+    with Unrelated(document(member(0, 1, 4))) as unrelated, \
+            Fixture([chain], pass_fds=[unrelated.listener.fileno()],
+                    env={"RANK": "0", "NCCL_RAS_ADDR": unrelated.address}) as rank:
         attach([rank])
-        check(stranger.connections == 0, "it was asked")
+        check(unrelated.connections == 0, "it was asked")
 
 
 def case_old_ras_is_a_problem_of_the_first_rank(directory):

@@ -43,7 +43,7 @@ def task_states(pid):
 
 
 def settle(pid):
-    """Returns when no thread of `pid` runs, nor has run between two looks."""
+    """Returns when no thread of `pid` runs, nor has run between two samples."""
     deadline = time.monotonic() + DEADLINE
     before = None
     while time.monotonic() < deadline:

@@ -104,7 +104,7 @@ def case_live_reads_are_silent(directory):
     check_live(directory, b"r")
 
 
-def case_several_looks(directory):
+def case_several_samples(directory):
     with SilentFileSystem(directory) as fs:
         program = fs.add(os.path.join(FIXTURES, "threads"))
         with Fixture([program]) as stuck, native("threads") as well:

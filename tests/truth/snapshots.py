@@ -73,7 +73,7 @@ def case_nccl_no_one_is_accused_where_all_stand_alike(directory):
 
 
 def case_nccl_counts_tell_four_ranks_apart(directory):
-    """Three looks and NCCL's own counts on four H200s: every case as it is, also those whose CPU stacks are alike."""
+    """Three samples and NCCL's own counts on four H200s: every case as it is, also those whose CPU stacks are alike."""
     names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(DIRECTORY) if entry.startswith("four-ranks-") and entry.endswith(".json.gz"))
     check(len(names) == 12, "snapshots: %r" % names)
     for name in names:

@@ -49,7 +49,7 @@ def execs(by, runs):
     with native("execs", by, "20") as fixture:
         for _ in range(runs):
             look(fixture.pid, "--samples", 40, "--interval", 0.01)
-            check_let_go(fixture.pid, "after forty looks")
+            check_let_go(fixture.pid, "after forty samples")
         check_executes_on(fixture)
 
 
@@ -253,7 +253,7 @@ def case_a_core_is_being_written(directory):
             tools = [subprocess.Popen([tool(), "attach", "--pids", str(victim.pid), "--samples", "30", "--interval", "0.01", "--format", "json"],
                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
             if turn > 0:
-                select.select([], [], [], 0.1 * turn)     # at another moment of the looks each time; any is right
+                select.select([], [], [], 0.1 * turn)     # at another moment of the samples each time; any is right
             victim.stdin.write(b"now\n")
             victim.stdin.close()
             for process in tools:

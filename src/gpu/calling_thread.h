@@ -1,7 +1,7 @@
 // Which thread of a process a function may be called on, and why the others not: from what /proc tells without stopping
 // anything, and from what is seen of one that stands still.
 //
-// A thread can be borrowed that waits in the kernel in the middle of nothing that the call needs: in poll, a sleep, a
+// A thread can make the call that waits in the kernel in the middle of nothing that the call needs: in poll, a sleep, a
 // read or on a condition variable, on its own stack with room below, outside of the driver, the loader and the
 // allocator, with no rule of the kernel's that would end the call.
 #pragma once
@@ -22,7 +22,7 @@
 
 namespace rankstacks::gpu {
 
-// Why a thread is not borrowed.
+// Why a thread is not used for the call.
 enum class Refusal : std::uint8_t {
   kMainThread,   // the kernel gives it the process's signals first, its stack grows, and it may be anywhere in the
                  // program

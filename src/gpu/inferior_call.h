@@ -9,7 +9,7 @@
 //     | ... the thread's own stack | 128 bytes red zone | saved vector state | signal frame | <- rsp: its first word is
 //     the return address
 //
-// Which thread: borrowable.h. It is looked at once more after it was stopped, and the call is made only if it still is
+// Which thread: calling_thread.h. It is looked at once more after it was stopped, and the call is made only if it still is
 // in the very system call that it was chosen for, and is a thread of the very process that was meant.
 //
 // While it is away all signals but those of its own faults are blocked in it: no handler of the program runs in the
@@ -32,7 +32,7 @@
 
 namespace rankstacks::gpu {
 
-struct BorrowedCall {
+struct InferiorCall {
   Tid tid = 0;
   double held_ms = 0;   // how long the thread was away from its own work
 };
@@ -43,10 +43,10 @@ struct BorrowedCall {
 // be borrowed (how many, and why), or it has no signal trampoline; kPermission; kGone: it has ended, or the pid is
 // another process's; kTimeout: after `limit` the call was given up, and the thread put back where it was; kUnreadable:
 // the function ended by a signal of its own, and the thread was put back as well.
-Result<BorrowedCall> borrow_and_call(const ProcessId& process, Address function, std::chrono::milliseconds limit,
+Result<InferiorCall> make_inferior_call(const ProcessId& process, Address function, std::chrono::milliseconds limit,
                                      const std::function<bool()>& about_to_call = {});
 
 // The same on this one thread, or the reason against it.
-Result<BorrowedCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit);
+Result<InferiorCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit);
 
 }   // namespace rankstacks::gpu

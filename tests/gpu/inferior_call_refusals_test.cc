@@ -1,4 +1,4 @@
-// Each state in which no thread is borrowed, told by its reason, with the process as it was.
+// Each state in which a thread must not make an inferior call: the reason is given, and the process is unchanged.
 #include <catch2/catch.hpp>
 
 #include <alloca.h>
@@ -21,8 +21,8 @@
 #include <unistd.h>
 #include <vector>
 
-#include "gpu/borrowed_child.h"
-#include "gpu/borrowed_thread.h"
+#include "gpu/inferior_call_child.h"
+#include "gpu/inferior_call.h"
 #include "target/proc.h"
 
 using namespace rankstacks;
@@ -30,7 +30,7 @@ using namespace rankstacks::testing;
 
 namespace {
 
-// The reason why this thread is not borrowed, and that nothing has happened to it.
+// The reason why this thread is not used, and that nothing has happened to it.
 std::string refusal(const Child& child, Tid tid) {
   const auto called = gpu::call_in(child.id(), tid, address_of(&test_callee), kLimit);
   REQUIRE(!called);
@@ -40,8 +40,8 @@ std::string refusal(const Child& child, Tid tid) {
   return called.error().what;
 }
 
-constexpr const char* kOtherStack = "cannot be borrowed: on another stack than its own";
-constexpr const char* kLittleRoom = "cannot be borrowed: with less than 128 KiB left of its stack";
+constexpr const char* kOtherStack = "cannot be used for the call: on another stack than its own";
+constexpr const char* kLittleRoom = "cannot be used for the call: with less than 128 KiB left of its stack";
 
 // ---- what threads do
 
@@ -188,7 +188,7 @@ TEST_CASE("a process that is gone, another one under its pid, and a thread that 
     child.wait_in(SYS_poll);
 
     const ProcessId earlier{gone.pid, gone.start_ticks - 1};
-    for (const auto& called : {gpu::borrow_and_call(earlier, address_of(&test_callee), kLimit),
+    for (const auto& called : {gpu::make_inferior_call(earlier, address_of(&test_callee), kLimit),
                                gpu::call_in(earlier, child.tid(), address_of(&test_callee), kLimit)}) {
       REQUIRE(!called);
       CHECK(called.error().code == ErrorCode::kGone);
@@ -196,14 +196,14 @@ TEST_CASE("a process that is gone, another one under its pid, and a thread that 
             "pid " + std::to_string(gone.pid) + ": it has ended, and its pid belongs to another process now");
     }
     const Tid not_its_own = static_cast<Tid>(syscall(SYS_gettid));
-    const auto stranger = gpu::call_in(gone, not_its_own, address_of(&test_callee), kLimit);
-    REQUIRE(!stranger);
-    CHECK(stranger.error().code == ErrorCode::kGone);
-    CHECK(stranger.error().what == "cannot be borrowed: ended");
+    const auto unrelated = gpu::call_in(gone, not_its_own, address_of(&test_callee), kLimit);
+    REQUIRE(!unrelated);
+    CHECK(unrelated.error().code == ErrorCode::kGone);
+    CHECK(unrelated.error().what == "cannot be used for the call: ended");
     CHECK(shared->calls == 0);
     CHECK(child.end() == 7);
   }
-  const auto called = gpu::borrow_and_call(gone, address_of(&test_callee), kLimit);
+  const auto called = gpu::make_inferior_call(gone, address_of(&test_callee), kLimit);
   REQUIRE(!called);
   CHECK(called.error().code == ErrorCode::kGone);
   CHECK(called.error().message() == "pid " + std::to_string(gone.pid) + ": it has ended");
@@ -213,32 +213,32 @@ TEST_CASE("a thread that ended meanwhile") {
   Child child({[] {}, &test_wait_for_end});
   const Tid ended = child.tid(0);
   while (proc::process_of(ended)) usleep(200);
-  CHECK(refusal(child, ended) == "cannot be borrowed: ended");
+  CHECK(refusal(child, ended) == "cannot be used for the call: ended");
   CHECK(child.end() == 7);
 }
 
-TEST_CASE("the main thread is never borrowed, though it waits") {
+TEST_CASE("the main thread is never used, though it waits") {
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);
-  CHECK(refusal(child, child.pid()) == "cannot be borrowed: the main thread");
+  CHECK(refusal(child, child.pid()) == "cannot be used for the call: the main thread");
   CHECK(child.end() == 7);
 }
 
 TEST_CASE("a thread that runs, or is in a system call that is no plain wait") {
   Child runs({&run_for_ever});
-  CHECK(refusal(runs, runs.tid()) == "cannot be borrowed: running");
+  CHECK(refusal(runs, runs.tid()) == "cannot be used for the call: running");
   CHECK(runs.end() == 7);
   Child writes({&write_into_full_pipe});
   writes.wait_in(SYS_write);
-  CHECK(refusal(writes, writes.tid()) == "cannot be borrowed: in a system call that is no plain wait (write)");
+  CHECK(refusal(writes, writes.tid()) == "cannot be used for the call: in a system call that is no plain wait (write)");
 }
 
 TEST_CASE("a thread that waits for a lock, whatever its system call looks like") {
   Child child({&wait_for_mutex, &wait_for_rwlock}, {.before = &hold_locks});
   child.wait_in(SYS_futex, 0);
   child.wait_in(SYS_futex, 1);
-  CHECK(refusal(child, child.tid(0)) == "cannot be borrowed: waiting for a lock");
-  CHECK(refusal(child, child.tid(1)) == "cannot be borrowed: waiting for a lock (pthread_rwlock_rdlock of libc.so.6)");
+  CHECK(refusal(child, child.tid(0)) == "cannot be used for the call: waiting for a lock");
+  CHECK(refusal(child, child.tid(1)) == "cannot be used for the call: waiting for a lock (pthread_rwlock_rdlock of libc.so.6)");
 }
 
 TEST_CASE("a thread on a signal's stack, or in a handler on its own") {
@@ -249,7 +249,7 @@ TEST_CASE("a thread on a signal's stack, or in a handler on its own") {
   CHECK(elsewhere.end() == 7);
   Child here({&wait_in_handler_on_own_stack});
   here.wait_in(SYS_poll);
-  CHECK(refusal(here, here.tid()) == "cannot be borrowed: in a signal handler");
+  CHECK(refusal(here, here.tid()) == "cannot be used for the call: in a signal handler");
   CHECK(here.end() == 7);
 }
 
@@ -267,7 +267,7 @@ TEST_CASE("a thread with little of its stack left, or much of it to look through
   CHECK(small.end() == 7);
   Child large({&wait_after_2_mib});
   large.wait_in(SYS_poll);
-  CHECK(refusal(large, large.tid()) == "cannot be borrowed: with more than 1 MiB of its stack in use");
+  CHECK(refusal(large, large.tid()) == "cannot be used for the call: with more than 1 MiB of its stack in use");
   CHECK(large.end() == 7);
 }
 
@@ -290,11 +290,11 @@ TEST_CASE("a thread in the loader") {
   if (is_under_sanitizer()) return;
   Child constructs({&wait_in_constructor});
   constructs.wait_in(SYS_poll);
-  CHECK(refusal(constructs, constructs.tid()) == "cannot be borrowed: in the dynamic loader (ld-linux-x86-64.so.2)");
+  CHECK(refusal(constructs, constructs.tid()) == "cannot be used for the call: in the dynamic loader (ld-linux-x86-64.so.2)");
   CHECK(constructs.end() == 7);
   Child walks({&wait_in_walk_over_libraries});
   walks.wait_in(SYS_poll);
-  CHECK(refusal(walks, walks.tid()) == "cannot be borrowed: in the dynamic loader (dl_iterate_phdr of libc.so.6)");
+  CHECK(refusal(walks, walks.tid()) == "cannot be used for the call: in the dynamic loader (dl_iterate_phdr of libc.so.6)");
   CHECK(walks.end() == 7);
 }
 
@@ -302,11 +302,11 @@ TEST_CASE("a thread in the allocator, the C library's or another") {
   if (is_under_sanitizer()) return;
   Child inside({&wait_in_malloc_info});
   inside.wait_in(SYS_poll);
-  CHECK(refusal(inside, inside.tid()) == "cannot be borrowed: in the memory allocator (malloc_info of libc.so.6)");
+  CHECK(refusal(inside, inside.tid()) == "cannot be used for the call: in the memory allocator (malloc_info of libc.so.6)");
   CHECK(inside.end() == 7);
   Child other({&wait_in_allocator});
   other.wait_in(SYS_poll);
-  CHECK(refusal(other, other.tid()) == "cannot be borrowed: in the memory allocator (libwaiting_allocator.so)");
+  CHECK(refusal(other, other.tid()) == "cannot be used for the call: in the memory allocator (libwaiting_allocator.so)");
   CHECK(other.end() == 7);
 }
 
@@ -318,7 +318,7 @@ TEST_CASE("a thread under a filter that others do not have") {
     return;
   }
   CHECK(refusal(child, child.tid()) ==
-        "cannot be borrowed: under a seccomp filter of its own (1 filters, others have 0)");
+        "cannot be used for the call: under a seccomp filter of its own (1 filters, others have 0)");
   CHECK(child.end() == 7);
 }
 
@@ -329,7 +329,7 @@ TEST_CASE("a thread whose system calls go to user space") {
     WARN("skipped: no dispatch of system calls to user space here (Linux 5.11)");
     return;
   }
-  CHECK(refusal(child, child.tid()) == "cannot be borrowed: with its system calls dispatched to user space");
+  CHECK(refusal(child, child.tid()) == "cannot be used for the call: with its system calls dispatched to user space");
   CHECK(child.end() == 7);
 }
 
@@ -339,13 +339,13 @@ TEST_CASE("a process that is stopped, and a thread that is traced") {
   kill(child.pid(), SIGSTOP);
   int status = 0;
   waitpid(child.pid(), &status, WUNTRACED);
-  CHECK(refusal(child, child.tid()) == "cannot be borrowed: stopped");
+  CHECK(refusal(child, child.tid()) == "cannot be used for the call: stopped");
   kill(child.pid(), SIGCONT);
   REQUIRE(ptrace(PTRACE_SEIZE, child.tid(), nullptr, nullptr) == 0);
   const auto called = gpu::call_in(child.id(), child.tid(), address_of(&test_callee), kLimit);
   REQUIRE(!called);
   CHECK(called.error().what ==
-        "cannot be borrowed: traced by another process (pid " + std::to_string(syscall(SYS_gettid)) + ")");
+        "cannot be used for the call: traced by another process (pid " + std::to_string(syscall(SYS_gettid)) + ")");
   CHECK(shared->calls == 0);
   // A tracer collects its threads: only then the process is gone.
   kill(child.pid(), SIGKILL);
@@ -359,7 +359,7 @@ TEST_CASE("what is refused gives way to the next") {
   child.wait_in(SYS_poll, 1);
   child.wait_in(SYS_futex, 2);
   child.wait_in(SYS_poll, 3);
-  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
+  const auto called = gpu::make_inferior_call(child.id(), address_of(&test_callee), kLimit);
   INFO((called ? "" : called.error().message()));
   REQUIRE(called);
   CHECK(called->tid == child.tid(2));
@@ -371,23 +371,23 @@ TEST_CASE("where all are refused, it is said how many and why") {
   child.wait_in(SYS_futex, 0);
   child.wait_in(SYS_futex, 1);
   child.wait_in(SYS_poll, 2);
-  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
+  const auto called = gpu::make_inferior_call(child.id(), address_of(&test_callee), kLimit);
   REQUIRE(!called);
   CHECK(called.error().code == ErrorCode::kUnsupported);
   CHECK(
       called.error().message() ==
       "pid " + std::to_string(child.pid()) +
-          ": no thread of it can be borrowed for the call that this driver needs: of 4 threads 2 waiting for a lock, 1 on another stack than its own, 1 the main thread");
+          ": no thread of it can make the call that this driver needs: of 4 threads 2 waiting for a lock, 1 on another stack than its own, 1 the main thread");
   CHECK(
       called.error().hint ==
       "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a condition variable; drivers since 590 need none");
   CHECK(shared->calls == 0);
 
   Child alone({});
-  const auto none = gpu::borrow_and_call(alone.id(), address_of(&test_callee), kLimit);
+  const auto none = gpu::make_inferior_call(alone.id(), address_of(&test_callee), kLimit);
   REQUIRE(!none);
   CHECK(none.error().what ==
-        "no thread of it can be borrowed for the call that this driver needs: of 1 threads 1 the main thread");
+        "no thread of it can make the call that this driver needs: of 1 threads 1 the main thread");
   CHECK(
       none.error().hint ==
       "the process needs a thread of its own beside the main thread that waits, as torch's and NCCL's do; drivers since 590 need none");

@@ -1,10 +1,10 @@
-// Whether a thread may be borrowed: what is told of it, read. (borrowed_refusals_test does it with real threads.)
+// Whether a thread may make an inferior call: what /proc says of it, read. (inferior_call_refusals_test does it with real threads.)
 #include <catch2/catch.hpp>
 
 #include <cstdint>
 #include <vector>
 
-#include "gpu/borrowable.h"
+#include "gpu/calling_thread.h"
 
 using namespace rankstacks;
 

@@ -21,7 +21,7 @@ extern "C" void test_callee();
 namespace rankstacks::testing {
 
 // The child is a copy of the test: under AddressSanitizer its threads wait inside of that library, which stands for an allocator, and no thread of it
-// can be borrowed. True: the test is to be skipped, which has been said.
+// can make the call. True: the test is to be skipped, which has been said.
 bool is_under_sanitizer();
 
 // Shared with the child.

@@ -1,4 +1,4 @@
-// A thread of a real process that is borrowed for a call: it comes back with all that it had, whatever the call does to it.
+// A thread of a real process that makes an inferior call: it comes back with all that it had, whatever the call does to it.
 #include <catch2/catch.hpp>
 
 #include <cerrno>
@@ -11,8 +11,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "gpu/borrowed_child.h"
-#include "gpu/borrowed_thread.h"
+#include "gpu/inferior_call_child.h"
+#include "gpu/inferior_call.h"
 #include "target/proc.h"
 
 using namespace rankstacks;
@@ -84,12 +84,12 @@ void wait_with_all_signals_blocked() {
 
 }   // namespace
 
-TEST_CASE("a thread that waits is borrowed again and again: its wait goes on as if nothing had been") {
+TEST_CASE("a thread that waits makes call after call: its wait goes on as if nothing had been") {
   if (is_under_sanitizer()) return;
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);
   for (int i = 0; i < 50; ++i) {
-    const auto called = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
+    const auto called = gpu::make_inferior_call(child.id(), address_of(&test_callee), kLimit);
     INFO((called ? "" : called.error().message()));
     REQUIRE(called);
     CHECK(called->tid == child.tid());
@@ -98,14 +98,14 @@ TEST_CASE("a thread that waits is borrowed again and again: its wait goes on as 
   CHECK(child.end() == 7);
 }
 
-TEST_CASE("a borrowed thread keeps its registers, vector registers, flags and red zone") {
+TEST_CASE("a thread that makes the call keeps its registers, vector registers, flags and red zone") {
   if (__builtin_cpu_supports("avx2") == 0) {
     WARN("skipped: this processor has no AVX2");
     return;
   }
   Child child({&wait_and_compare});
   for (int i = 0; i < 50; ++i) {
-    const auto called = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
+    const auto called = gpu::make_inferior_call(child.id(), address_of(&test_callee), kLimit);
     INFO((called ? "" : called.error().message()));
     REQUIRE(called);
   }
@@ -126,7 +126,7 @@ TEST_CASE("a thread comes back by itself, with all that it had, when the tool is
     shared->in_call = shared->go = 0;
     const pid_t tool = fork();
     if (tool == 0) {
-      (void)gpu::borrow_and_call(child.id(), address_of(&test_slow_callee), std::chrono::seconds(60));
+      (void)gpu::make_inferior_call(child.id(), address_of(&test_slow_callee), std::chrono::seconds(60));
       _exit(0);
     }
     while (shared->in_call == 0 && proc::process_of(tool)) usleep(100);
@@ -146,10 +146,10 @@ TEST_CASE("a call that ends by a signal of its own is told, and the thread is ba
   if (is_under_sanitizer()) return;
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);
-  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_crashing_callee), kLimit);
+  const auto called = gpu::make_inferior_call(child.id(), address_of(&test_crashing_callee), kLimit);
   REQUIRE(!called);
   CHECK(called.error().what == "the call ended by signal 11");
-  REQUIRE(gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit));
+  REQUIRE(gpu::make_inferior_call(child.id(), address_of(&test_callee), kLimit));
   CHECK(child.end() == 7);
   CHECK(shared->wrong == 0);
 }
@@ -158,7 +158,7 @@ TEST_CASE("a fault in a thread that blocks all signals leaves the process's hand
   if (is_under_sanitizer()) return;
   Child child({&wait_with_all_signals_blocked}, {.before = [] { std::signal(SIGSEGV, &handle); }});
   child.wait_in(SYS_poll);
-  const auto called = gpu::borrow_and_call(child.id(), address_of(&test_crashing_callee), kLimit);
+  const auto called = gpu::make_inferior_call(child.id(), address_of(&test_crashing_callee), kLimit);
   REQUIRE(!called);
   CHECK(called.error().what == "the call ended by signal 11");
   CHECK(child.end() == 7);
@@ -171,10 +171,10 @@ TEST_CASE("a call that does not come back is given up") {
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);
   const auto called =
-      gpu::borrow_and_call(child.id(), address_of(&test_endless_callee), std::chrono::milliseconds(100));
+      gpu::make_inferior_call(child.id(), address_of(&test_endless_callee), std::chrono::milliseconds(100));
   REQUIRE(!called);
   CHECK(called.error().code == ErrorCode::kTimeout);
-  const auto again = gpu::borrow_and_call(child.id(), address_of(&test_callee), kLimit);
+  const auto again = gpu::make_inferior_call(child.id(), address_of(&test_callee), kLimit);
   INFO((again ? "" : again.error().message()));
   REQUIRE(again);
   CHECK(child.end() == 7);
@@ -185,9 +185,9 @@ TEST_CASE("a signal that comes during the call runs its handler after it, and en
   Child child({&wait_for_a_signal}, {.before = [] { std::signal(SIGUSR1, &handle); }});
   child.wait_in(SYS_pause);
   const ProcessId process = child.id();
-  Result<gpu::BorrowedCall> called;
+  Result<gpu::InferiorCall> called;
   std::thread caller(
-      [&] { called = gpu::borrow_and_call(process, address_of(&test_slow_callee), std::chrono::seconds(60)); });
+      [&] { called = gpu::make_inferior_call(process, address_of(&test_slow_callee), std::chrono::seconds(60)); });
   while (shared->in_call == 0) usleep(100);
   syscall(SYS_tgkill, child.pid(), child.tid(), SIGUSR1);
   shared->go = 1;

@@ -1,4 +1,4 @@
-#include "gpu/borrowable.h"
+#include "gpu/calling_thread.h"
 
 #include <algorithm>
 #include <array>

@@ -45,7 +45,7 @@ def case_a_rank_that_ends_meanwhile(directory):
     """What was seen while all were there stands: the job that ended is no rank that was missing."""
     with rank(0) as one, rank(1) as other:
         attach = start_attach(one, other, max_wait=6)
-        time.sleep(4)          # past the first looks, amid the long one: whenever it is, the report is of both
+        time.sleep(4)          # past the first samples, amid the long one: whenever it is, the report is of both
         other.write(b"end\n")
         other.process.wait(timeout=60)
         report = report_of(attach)
@@ -55,4 +55,4 @@ def case_a_rank_that_ends_meanwhile(directory):
 
 
 if __name__ == "__main__":
-    cases.run(globals(), "long_looks")
+    cases.run(globals(), "long_samples")

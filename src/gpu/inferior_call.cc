@@ -1,4 +1,4 @@
-#include "gpu/borrowed_thread.h"
+#include "gpu/inferior_call.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/borrowable.h"
+#include "gpu/calling_thread.h"
 #include "gpu/thread_code.h"
 #include "target/live_target.h"
 #include "target/proc.h"
@@ -154,12 +154,12 @@ struct Attempt {
   Result<void> called;
 };
 
-class Borrowed {
+class CallingThread {
  public:
-  Borrowed(const ProcessId& process, Tid tid) : process_(process), pid_(process.pid), tid_(tid) {}
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
-  ~Borrowed() { let_go(); }
+  CallingThread(const ProcessId& process, Tid tid) : process_(process), pid_(process.pid), tid_(tid) {}
+  CallingThread(const CallingThread&) = delete;
+  CallingThread& operator=(const CallingThread&) = delete;
+  ~CallingThread() { let_go(); }
 
   Attempt call(const Candidate& candidate, ProcessCode& code, Address function, Address trampoline,
                std::chrono::milliseconds limit, const std::function<bool()>& about_to_call) {
@@ -192,7 +192,7 @@ class Borrowed {
     }
     seized_ = true;
     // What is seized cannot change hands any more: is it a thread of this process (EPERM is an answer about one that
-    // is), and is this process the one that was meant? A stranger is not interrupted, and is let go when this thread of
+    // is), and is this process the one that was meant? An unrelated process is not interrupted, and is let go when this thread of
     // the tool ends.
     if (syscall(SYS_tgkill, pid_, tid_, 0) != 0 && errno != EPERM) return Refused{Refusal::kEnded, ""};
     if (auto same = process_.check(); !same) return give_up_for(same.error());
@@ -484,7 +484,7 @@ class Borrowed {
   int fault_ = 0;
 };
 
-Error none_to_borrow(Pid pid, const std::map<Tid, Refused>& refused) {
+Error no_thread_can_call(Pid pid, const std::map<Tid, Refused>& refused) {
   std::map<std::string, std::pair<std::size_t, Refusal>> reasons;
   for (const auto& [tid, why] : refused) {
     auto& [count, refusal] = reasons[words_of({why.why, ""})];
@@ -507,7 +507,7 @@ Error none_to_borrow(Pid pid, const std::map<Tid, Refused>& refused) {
                                      [](const auto& reason) { return reason.second.second != Refusal::kMainThread; });
   return {.code = ErrorCode::kUnsupported,
           .subject = fmt::format("pid {}", pid),
-          .what = fmt::format("no thread of it can be borrowed for the call that this driver needs: of {} threads {}",
+          .what = fmt::format("no thread of it can make the call that this driver needs: of {} threads {}",
                               refused.size(), list),
           .where = {},
           .os_errno = 0,
@@ -528,8 +528,8 @@ Result<Address> trampoline_in(Pid pid, ProcessCode& code) {
 // in the same wait.
 using LookedAt = std::map<Tid, std::pair<Wait, Refused>>;
 
-// Every thread once, and the call on the first that can be borrowed. Nothing: all were refused.
-std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::optional<Tid> only, Address function,
+// Every thread once, and the call in the first that can make it. Nothing: all were refused.
+std::optional<Result<InferiorCall>> one_pass(const ProcessId& process, std::optional<Tid> only, Address function,
                                              std::chrono::milliseconds limit,
                                              const std::function<bool()>& about_to_call, LookedAt& looked_at,
                                              std::map<Tid, Refused>& refused) {
@@ -551,7 +551,7 @@ std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::opti
     const auto start = Clock::now();
     Attempt attempt;
     {
-      Borrowed thread(process, candidate.tid);
+      CallingThread thread(process, candidate.tid);
       attempt = thread.call(candidate, *code, function, *trampoline, limit, about_to_call);
     }
     if (attempt.refused) {
@@ -560,7 +560,7 @@ std::optional<Result<BorrowedCall>> one_pass(const ProcessId& process, std::opti
       continue;
     }
     if (!attempt.called) return fail(attempt.called.error());
-    return BorrowedCall{candidate.tid, std::chrono::duration<double, std::milli>(Clock::now() - start).count()};
+    return InferiorCall{candidate.tid, std::chrono::duration<double, std::milli>(Clock::now() - start).count()};
   }
   return std::nullopt;
 }
@@ -573,7 +573,7 @@ auto on_a_thread_of_its_own(const F& work) {
   return std::move(*result);
 }
 
-Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, Address function,
+Result<InferiorCall> call_in_a_thread(const ProcessId& process, std::optional<Tid> only, Address function,
                             std::chrono::milliseconds limit, const std::function<bool()>& about_to_call) {
   LookedAt looked_at;
   std::map<Tid, Refused> refused;
@@ -582,12 +582,12 @@ Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, A
     if (only) std::erase_if(refused, [&](const auto& r) { return r.first != *only; });
     if (std::none_of(refused.begin(), refused.end(), [](const auto& r) { return is_passing(r.second.why); })) break;
   }
-  if (!only) return fail(none_to_borrow(process.pid, refused));
+  if (!only) return fail(no_thread_can_call(process.pid, refused));
   const auto why = refused.find(*only);
   const Refused reason = why != refused.end() ? why->second : Refused{Refusal::kEnded, ""};
   return fail({.code = reason.why == Refusal::kEnded ? ErrorCode::kGone : ErrorCode::kUnsupported,
                .subject = fmt::format("pid {} tid {}", process.pid, *only),
-               .what = "cannot be borrowed: " + words_of(reason),
+               .what = "cannot be used for the call: " + words_of(reason),
                .where = {},
                .os_errno = 0,
                .hint = hint_of(reason.why)});
@@ -595,13 +595,13 @@ Result<BorrowedCall> borrow(const ProcessId& process, std::optional<Tid> only, A
 
 }   // namespace
 
-Result<BorrowedCall> borrow_and_call(const ProcessId& process, Address function, std::chrono::milliseconds limit,
+Result<InferiorCall> make_inferior_call(const ProcessId& process, Address function, std::chrono::milliseconds limit,
                                      const std::function<bool()>& about_to_call) {
-  return on_a_thread_of_its_own([&] { return borrow(process, std::nullopt, function, limit, about_to_call); });
+  return on_a_thread_of_its_own([&] { return call_in_a_thread(process, std::nullopt, function, limit, about_to_call); });
 }
 
-Result<BorrowedCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit) {
-  return on_a_thread_of_its_own([&] { return borrow(process, tid, function, limit, {}); });
+Result<InferiorCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit) {
+  return on_a_thread_of_its_own([&] { return call_in_a_thread(process, tid, function, limit, {}); });
 }
 
 }   // namespace rankstacks::gpu

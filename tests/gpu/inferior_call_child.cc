@@ -1,4 +1,4 @@
-#include "gpu/borrowed_child.h"
+#include "gpu/inferior_call_child.h"
 
 #include <catch2/catch.hpp>
 

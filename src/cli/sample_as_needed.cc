@@ -1,4 +1,4 @@
-#include "cli/look_as_needed.h"
+#include "cli/sample_as_needed.h"
 
 #include <algorithm>
 #include <chrono>
@@ -21,11 +21,11 @@ JobSnapshot look_at(const LiveRequest& request, const CaptureOptions& options) {
     const auto found = capture.ran.find(tid);
     return found == capture.ran.end() ? Ran{} : Ran{found->second.cpu_ms, found->second.runs};
   };
-  fold_looks(capture.job, capture.later, ran, std::chrono::duration<double, std::milli>(capture.between).count());
+  fold_samples(capture.job, capture.later, ran, std::chrono::duration<double, std::milli>(capture.between).count());
   return std::move(capture.job);
 }
 
-// A thread of the program's own that woke up again and again between the looks: a poller, or one that takes short steps.
+// A thread of the program's own that woke up again and again between the samples: a poller, or one that takes short steps.
 bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis) {
   constexpr double kRunsPerSecond = 20;
   for (std::size_t r = 0; r < job.ranks.size(); ++r)
@@ -38,7 +38,7 @@ bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis) {
   return false;
 }
 
-// Ranks at work, and nobody seen to get on: a few looks hit the same place by chance.
+// Ranks at work, and nobody seen to get on: a few samples hit the same place by chance.
 bool is_left_open(const JobSnapshot& job, const Analysis& analysis) {
   if (analysis.verdict.status != VerdictStatus::kSymmetric && analysis.verdict.status != VerdictStatus::kUndecided) return false;
   if (some_own_thread_wakes(job, analysis)) return true;
@@ -65,7 +65,7 @@ bool is_still_there(const RankSnapshot& rank) {
 }
 
 // Whether a rank that could be read before is not there any more, or is another process by now: a job that ended, or was begun anew, while it was looked at.
-// Also one that ended amid these looks, of which the first was still of it.
+// Also one that ended amid these samples, of which the first was still of it.
 bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
   return std::any_of(before.ranks.begin(), before.ranks.end(), [&](const RankSnapshot& rank) {
     if (rank.kind != RankKind::kRank || rank.status == Status::kFailed) return false;
@@ -76,14 +76,14 @@ bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
 }
 
 // The job as it was seen last while all of it was there.
-class Looking {
+class Sampling {
  public:
-  Looking(JobSnapshot job, const CaptureOptions& options) : job_(std::move(job)), analysis_(analyze(job_)), options_(options) {}
+  Sampling(JobSnapshot job, const CaptureOptions& options) : job_(std::move(job)), analysis_(analyze(job_)), options_(options) {}
 
   const JobSnapshot& job() const { return job_; }
   const Analysis& analysis() const { return analysis_; }
   // False: the job is not what it was, and what was seen before stands.
-  bool look_again(const LiveRequest& request) {
+  bool sample_again(const LiveRequest& request) {
     JobSnapshot again = look_at(request, options_);
     if (lost_a_rank(job_, again)) return false;
     job_ = std::move(again);
@@ -102,36 +102,36 @@ class Looking {
   const CaptureOptions& options_;
 };
 
-// A step of the job may take longer than all looks before: each time twice as long, until something moved or the time for it is over.
-void look_on(Looking& looking, const Options& options) {
+// A step of the job may take longer than all samples before: each time twice as long, until something moved or the time for it is over.
+void sample_on(Sampling& sampling, const Options& options) {
   using Clock = std::chrono::steady_clock;
-  constexpr int kLooks = 8;
+  constexpr int kSamples = 8;
   constexpr std::chrono::seconds kShortest{1};
   const auto begun = Clock::now();
-  for (Duration span = std::chrono::seconds(3); looking.analysis().verdict.doubt != Doubt::kNone; span *= 2) {
+  for (Duration span = std::chrono::seconds(3); sampling.analysis().verdict.doubt != Doubt::kNone; span *= 2) {
     const Duration left = options.max_wait - (Clock::now() - begun);
     if (left < kShortest) return;
     if (left < 2 * span) span = left;       // what would be left after it is too short to tell anything new
-    if (!looking.look_again(longer(options.live, looking.job(), kLooks, span))) return;
+    if (!sampling.sample_again(longer(options.live, sampling.job(), kSamples, span))) return;
   }
 }
 
 }  // namespace
 
-JobSnapshot look_as_needed(const Options& options, std::optional<Analysis>& analysis) {
+JobSnapshot sample_as_needed(const Options& options, std::optional<Analysis>& analysis) {
   JobSnapshot first = look_at(options.live, options.capture);
-  if (!options.looks_as_needed || first.ranks.empty()) return first;
-  Looking looking(std::move(first), options.capture);
-  if (is_left_open(looking.job(), looking.analysis())) {
+  if (!options.samples_as_needed || first.ranks.empty()) return first;
+  Sampling sampling(std::move(first), options.capture);
+  if (is_left_open(sampling.job(), sampling.analysis())) {
     // The more of them, the rarer that all hit one place of a job that moves.
-    constexpr int kLooks = 20;
-    LiveRequest more = longer(options.live, looking.job(), kLooks, std::chrono::milliseconds(1900));
+    constexpr int kSamples = 20;
+    LiveRequest more = longer(options.live, sampling.job(), kSamples, std::chrono::milliseconds(1900));
     more.glances = true;
-    if (!looking.look_again(more)) return looking.take(analysis);
+    if (!sampling.sample_again(more)) return sampling.take(analysis);
   }
   // With --gpu the GPUs are asked themselves.
-  if (!options.gpu.sessions) look_on(looking, options);
-  return looking.take(analysis);
+  if (!options.gpu.sessions) sample_on(sampling, options);
+  return sampling.take(analysis);
 }
 
 }  // namespace rankstacks
