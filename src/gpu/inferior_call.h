@@ -40,7 +40,7 @@ struct InferiorCall {
 // Chooses a thread and calls `function` on it. Threads are tried in the order of their suitability, and what is refused
 // gives way to the next; once the call has begun on one, no other is tried. `about_to_call` is asked when a thread stands
 // ready: if it says no, nobody is called, and the error is kGone. Errors: kUnsupported: no thread of it can
-// be borrowed (how many, and why), or it has no signal trampoline; kPermission; kGone: it has ended, or the pid is
+// make the call (how many, and why), or it has no signal trampoline; kPermission; kGone: it has ended, or the pid is
 // another process's; kTimeout: after `limit` the call was given up, and the thread put back where it was; kUnreadable:
 // the function ended by a signal of its own, and the thread was put back as well.
 Result<InferiorCall> make_inferior_call(const ProcessId& process, Address function, std::chrono::milliseconds limit,

@@ -105,7 +105,7 @@ def case_the_cost_is_said_first(directory):
     job = Job(directory)
     with job.rank() as process:
         status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", machine=directory)
-        check(status == 0 and b"one thread of each is borrowed" in err, "%r" % err)
+        check(status == 0 and b"one thread of each makes an inferior call" in err, "%r" % err)
         check(b"spin" in out, "%r" % out)
 
 
