@@ -232,7 +232,7 @@ class LaterSamples {
   }
 
   // A look is unwound at once: there is time until the next, and what was copied for it can go.
-  void look(std::chrono::steady_clock::time_point when) {
+  void take(std::chrono::steady_clock::time_point when) {
     // Where processors are scarce, a thread that the last look has stopped goes back to its wait a little later: no run of its own.
     constexpr std::chrono::milliseconds kReturn{20};
     std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(kReturn, (when - std::chrono::steady_clock::now()) / 4));
@@ -267,7 +267,7 @@ class LaterSamples {
       if (target != nullptr && target->does_not_answer()) std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
     unwind_ranks(ranks, options_);
     forget_copies(ranks, targets);
-    looks.push_back(std::move(ranks));
+    samples.push_back(std::move(ranks));
   }
 
   // What was glanced at between the samples, as more of them: stacks that were walked to their end alone.
@@ -293,7 +293,7 @@ class LaterSamples {
         ranks.push_back(std::move(work->ranks[i]));
         ranks.back().snapshot.pid = processes_[i].pid;
       }
-      if (!ranks.empty()) looks.push_back(std::move(ranks));
+      if (!ranks.empty()) samples.push_back(std::move(ranks));
     }
   }
 
@@ -443,7 +443,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   forget_copies(ranks, targets);
   find_database_holders(ranks);
   if (request.samples > 1) {
-    for (int n = 1; n < request.samples; ++n) later.look(first_sample + n * request.interval);
+    for (int n = 1; n < request.samples; ++n) later.take(first_sample + n * request.interval);
     later.add_glances();
     nccl.ask_again();
   }
