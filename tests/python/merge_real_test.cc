@@ -187,6 +187,6 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
         }
       }
     }
-    CHECK(beside <= looks / 5);
+    CHECK(beside <= samples / 5);
   }
 }
