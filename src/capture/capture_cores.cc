@@ -17,14 +17,16 @@ namespace {
 
 using WallClock = std::chrono::system_clock;
 
-// Where a core says on which machine it was taken: nothing in the format does, the environment of a job mostly does.
+// The name of the machine on which the core was taken. The core format does not contain it, but the environment of a
+// job usually does.
 std::string host_of(const CoreTarget& core) {
   for (const char* name : {"HOSTNAME", "SLURMD_NODENAME", "HOST"})
     if (const auto it = core.environment().find(name); it != core.environment().end() && !it->second.empty()) return it->second;
   return "unknown";
 }
 
-// A core's last change is when it was written: the nearest to the time of the capture that there is.
+// The time of a core's last modification, which is when it was written: the best available estimate of the time of the
+// capture.
 std::optional<WallClock::time_point> written_at(const std::string& path) {
   struct stat st{};
   if (stat(path.c_str(), &st) != 0) return std::nullopt;
@@ -56,7 +58,8 @@ void read_core(RankStacks& rank, const std::string& path, const CoreOptions& cor
   snapshot.coordinates = coordinates_of(snapshot.command, core.environment(), snapshot.rank, snapshot.world_size);
   snapshot.problems = core.problems();
   if (core.partial()) snapshot.status = Status::kPartial;
-  if (core.threads().empty()) snapshot.status = Status::kFailed;   // its problems say so; what remains has no stack
+  // Its problems explain why; the other data has no stacks
+  if (core.threads().empty()) snapshot.status = Status::kFailed;
   rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
   rank.target = std::move(*opened);
   read_python(rank, python::find_python_runtime(*rank.target), deadline);
@@ -70,7 +73,8 @@ void read_core(RankStacks& rank, const std::string& path, const CoreOptions& cor
 
 JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptions& core_options, const CaptureOptions& options) {
   const auto started = std::chrono::steady_clock::now();
-  // Cores, and the files that they name, may lie where nobody answers any more: each is read by whoever can be given up.
+  // Cores, and the files that they refer to, may be in a file system that does not answer any more: each is read by a
+  // worker that can be given up.
   struct Work {
     std::vector<std::string> paths;
     CoreOptions core_options;
@@ -80,10 +84,10 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptio
     std::vector<std::optional<OpenedGpuCore>> gpu_cores;
     std::vector<std::optional<WallClock::time_point>> times;
   };
-  constexpr int kFilesShare = 4;   // of the time: waiting for a file that another rank's reading does not come back from
+  constexpr int kFilesShare = 4;   // of the timeout: the longest wait for a file that another rank's worker is reading
   const auto work = std::shared_ptr<Work>(new Work{paths, core_options, options.timeout, elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)), std::vector<RankStacks>(paths.size()),
                                                    std::vector<std::optional<OpenedGpuCore>>(paths.size()), std::vector<std::optional<WallClock::time_point>>(paths.size())});
-  // What looks at the clock itself ends before, with what it has.
+  // Code that checks the deadline itself returns before this limit, with what it has so far.
   const auto outcomes = Unattended{[work](std::size_t i) {
                                      reading_now(work->paths[i]);
                                      work->times[i] = written_at(work->paths[i]);

@@ -1,5 +1,5 @@
-// One look at a job: the processes or cores named on the command line, as a JobSnapshot. Nothing here fails as a whole: what cannot be read is
-// a rank with status failed.
+// Captures a job: the processes or cores named on the command line, as a JobSnapshot. A capture never fails as a whole:
+// a process or core that cannot be read becomes a rank with status failed.
 #pragma once
 
 #include <chrono>
@@ -19,27 +19,33 @@ namespace rankstacks {
 struct CaptureOptions {
   UnwinderChoice unwinder = UnwinderChoice::kAuto;
   SymbolizerOptions symbols;
-  // --timeout: for reading and unwinding one rank, and for looking up the functions of one file. What it cuts short is said, and the rank is partial.
+  // --timeout: for reading and unwinding one rank, and for looking up the functions of one file. If it cuts something
+  // short, the report says so, and the rank is partial.
   std::chrono::steady_clock::duration timeout = kDefaultTimeout;
   static constexpr std::chrono::seconds kDefaultTimeout{60};
-  std::size_t memory = kDefaultMemory;     // --memory: of the whole tool. What does not fit is left out and said, and the ranks are partial
-  static constexpr std::size_t kDefaultMemory = std::size_t{4} << 30;   // where nobody has asked how much the machine has
+  // --memory: for the whole tool. What does not fit is left out, the report says so, and the ranks are partial
+  std::size_t memory = kDefaultMemory;
+  // Used if the machine's memory was not determined
+  static constexpr std::size_t kDefaultMemory = std::size_t{4} << 30;
 };
 
 struct LiveRequest {
   std::vector<Pid> pids;
   bool whole_job = false;                  // --job: every rank on this machine
-  int samples = 3;                         // samples; 1 tells where the ranks stand, several also what moves
-  std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);   // from one sample to the next: three take less than a second
-  bool glances = false;                    // between the samples, native threads that wake up often are glanced at (target/glances.h)
-  gpu::NvmlRequest nvml;                   // of a machine that is played only in tests
+  int samples = 3;   // number of samples; 1 shows where the ranks are, several also show what moves
+  // From one sample to the next: three samples take less than a second
+  std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);
+  // Whether native threads that wake up often are glanced at between the samples (target/glances.h)
+  bool glances = false;
+  gpu::NvmlRequest nvml;                   // refers to a simulated machine in tests only
 };
 
-// Several looks at the same processes. The first is the job as it is shown; the later ones tell what moves.
+// Several samples of the same processes. The first is the job as it is shown; the later ones show what moves.
 struct LiveCapture {
   JobSnapshot job;
-  std::vector<std::vector<RankSnapshot>> later;      // the processes that could be looked at again; their FrameIds are of job.frames
-  std::unordered_map<Tid, RunTime> ran;              // between the samples: thread ids are unique on a machine
+  // Later samples of the processes that could be captured again; their FrameIds refer to job.frames
+  std::vector<std::vector<RankSnapshot>> later;
+  std::unordered_map<Tid, RunTime> ran;   // run times between the samples, by thread id, which is unique on a machine
   std::chrono::steady_clock::duration between{};     // the time that `ran` covers
 };
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options);

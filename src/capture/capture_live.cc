@@ -1,4 +1,5 @@
-// The live capture in its order: plan (who), prepare (files), stop-copy-resume (in parallel), then everything else on the copies.
+// The live capture, in its order: plan (which processes), prepare (files), stop-copy-resume (in parallel), then
+// everything else on the copies.
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -33,13 +34,15 @@ namespace {
 
 using WallClock = std::chrono::system_clock;
 
-// What is known of processes before they are stopped. Each is asked once, by workers that can be given up: reading another process's memory, which is where
-// the kernel has its command and its environment from, may wait for whatever that process waits for.
+// Collects what is known about processes before they are stopped. Each process is asked once, by workers that can be
+// given up: the kernel reads a process's command and environment from that process's memory, and this may wait for
+// whatever the process waits for.
 class Preparer {
  public:
   Preparer(const ProcessTable& table, Deadline::Clock::duration limit) : table_(table), limit_(limit) {}
 
-  // Asks these in parallel, where one after the other each that does not answer would cost the whole limit.
+  // Asks these processes in parallel; if they were asked one after the other, each process that does not answer would
+  // cost the whole limit.
   void read_ahead(const std::vector<Pid>& pids) {
     std::vector<Pid> fresh;
     for (const Pid pid : pids)
@@ -60,8 +63,8 @@ class Preparer {
     prepare(deeper);
   }
 
-  // The environment as the process was started with it, overlaid by what it has now: os.environ["RANK"] = ... is how
-  // multiprocessing.spawn's children learn theirs, and shows in libc's `environ` alone.
+  // The environment that the process was started with, overlaid by its current one: the children of
+  // multiprocessing.spawn get theirs by os.environ["RANK"] = ..., which only changes libc's `environ`.
   std::map<std::string, std::string> environment(Pid pid) {
     read_ahead({pid});
     const auto initial = initial_.find(pid);
@@ -77,11 +80,11 @@ class Preparer {
     const ProcessEntry* entry = table_.find(pid);
     if (entry == nullptr || entry->threads != 1 || table_.children(pid).size() != 1 || is_python(pid)) return false;
     const auto call = read(fmt::format("/proc/{}/syscall", pid));
-    // wait4, waitid, rt_sigsuspend: how shells and wrappers wait for their child.
+    // wait4, waitid, rt_sigsuspend: shells and wrappers wait for their child in these.
     return call && (call->starts_with("61 ") || call->starts_with("247 ") || call->starts_with("130 "));
   }
 
-  // It has a library loaded by which ranks talk to each other.
+  // Whether it has loaded a library with which ranks communicate.
   bool can_train(Pid pid) {
     const auto maps = read(fmt::format("/proc/{}/maps", pid));
     return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos || maps->find("/libnccl") != std::string::npos ||
@@ -105,7 +108,7 @@ class Preparer {
     return prepared_.at(pid);
   }
 
-  // Processes that could be of this plan, for all that is known: of a rank's name, and without an answer to what their environment is.
+  // Processes that may belong to this plan: they have the name of a rank, and their environment could not be read.
   std::vector<PlannedTarget> silent_ranks(const std::vector<PlannedTarget>& plan) const {
     std::set<std::string> names;
     std::set<Pid> planned;
@@ -137,7 +140,8 @@ class Preparer {
     const auto exe = proc::read_link(fmt::format("/proc/{}/exe", pid));
     return exe && exe->substr(exe->rfind('/') + 1).starts_with("python");
   }
-  // Only a program that sets its own environment is worth the deeper look: Python's multiprocessing, in practice.
+  // Reading the current environment is only worth it for a program that sets its own environment: in practice, Python's
+  // multiprocessing.
   static bool may_differ(Pid pid) { return is_python(pid); }
 
   const ProcessTable& table_;
@@ -148,7 +152,7 @@ class Preparer {
   std::map<Pid, PreparedTarget> prepared_;
 };
 
-// Whom the plan will ask: everybody, or what was named and what is below.
+// The processes that the plan will ask: all of them, or those that were named and their descendants.
 std::vector<Pid> asked_processes(const LiveRequest& request, const ProcessTable& table) {
   std::vector<Pid> asked;
   if (request.whole_job) {
@@ -173,13 +177,13 @@ std::string host_name() {
   return name;
 }
 
-// False: it could not be captured, and the rank says why.
+// Returns false if it could not be captured; then the rank has the reason.
 bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python::RuntimeCandidate>& interpreters, const CopyLimits& limits) {
   const auto copied = [&] {
     read_syscalls(rank);
     read_exceptions(rank);
     const auto still = target.stands_still();
-    if (still) read_python(rank, interpreters, *still, "2 s of standing still");
+    if (still) read_python(rank, interpreters, *still, "2 s of stopped time");
     else read_python(rank, interpreters, Deadline::after(rank.time_left));
   };
   const auto captured = target.capture(copied, limits);
@@ -194,14 +198,15 @@ bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python:
     snapshot.status = Status::kPartial;
   }
   snapshot.stopped_ms = target.stopped_ms();
-  // The process runs again: these read /proc, and its descriptors are what they were unless it moved on meanwhile.
+  // The process is running again when these are read from /proc; its descriptors are the same unless it has moved on.
   proc::Descriptors descriptors(target.pid());
   for (auto& call : rank.syscalls)
     if (call && call->fd) call->fd_target = descriptors.describe(*call->fd);
   return true;
 }
 
-// Everything is stopped, copied and resumed. Afterwards targets[i] is nullptr where that failed, and the rank says why.
+// Stops, copies and resumes all processes. Afterwards targets[i] is nullptr if that failed for process i; then the rank
+// has the reason.
 void capture_in_parallel(std::vector<RankStacks>& ranks, std::vector<LiveTarget*>& targets, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
                           std::size_t memory) {
   const NoSuspension none_is_left_stopped;
@@ -213,7 +218,8 @@ void capture_in_parallel(std::vector<RankStacks>& ranks, std::vector<LiveTarget*
   });
 }
 
-// What was copied of a process that is unwound can go. One whose unwinding was given up belongs to whoever may still be at it.
+// Releases the copies of processes that have been unwound. A process whose unwinding was given up belongs to the worker
+// that may still be unwinding it.
 void forget_copies(const std::vector<RankStacks>& ranks, std::vector<LiveTarget*>& targets) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (ranks[i].target == nullptr) targets[i] = nullptr;
@@ -221,7 +227,7 @@ void forget_copies(const std::vector<RankStacks>& ranks, std::vector<LiveTarget*
   }
 }
 
-// The first look's processes, looked at again and again.
+// Takes further samples of the processes of the first sample.
 class LaterSamples {
  public:
   LaterSamples(const std::vector<LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, const LiveImages& images, const CaptureOptions& options,
@@ -231,9 +237,9 @@ class LaterSamples {
       if (first[i] != nullptr && !first[i]->does_not_answer()) processes_.push_back({first[i]->pid(), first[i]->start_ticks(), interpreters[i]});
   }
 
-  // A look is unwound at once: there is time until the next, and what was copied for it can go.
+  // Unwinds the sample immediately: there is time until the next one, and the memory copied for it can be released.
   void take(std::chrono::steady_clock::time_point when) {
-    // Where processors are scarce, a thread that the last look has stopped goes back to its wait a little later: no run of its own.
+    // On a busy machine a thread returns to its wait slightly late after a sample; that is not counted as a run.
     constexpr std::chrono::milliseconds kReturn{20};
     std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(kReturn, (when - std::chrono::steady_clock::now()) / 4));
     const auto from = std::chrono::steady_clock::now();
@@ -270,7 +276,7 @@ class LaterSamples {
     samples.push_back(std::move(ranks));
   }
 
-  // What was glanced at between the samples, as more of them: stacks that were walked to their end alone.
+  // Adds the glances taken between the samples as further samples, using only stacks that were walked to their end.
   void add_glances() {
     for (std::size_t n = 0; n < Glances::kMaxPlaces && !glances_.empty(); ++n) {
       struct Work {
@@ -331,7 +337,8 @@ class LaterSamples {
     return times;
   }
 
-  // Those of each process that woke up most often. Not of an interpreter: what Python is at lies in more than the stack.
+  // Follows the threads of each process that woke up most often, except in Python processes: the state of Python code
+  // is not in the stack alone.
   void follow_the_wakeful() {
     const std::size_t of_each = std::max<std::size_t>(1, Glances::kMaxThreads / std::max<std::size_t>(1, processes_.size()));
     for (const Process& process : processes_) {
@@ -344,7 +351,8 @@ class LaterSamples {
     }
   }
 
-  // Of those that are still the same processes. nullptr: it is not, or cannot be looked at any more.
+  // Prepares those that are still the same processes. nullptr for a process that is not, or that cannot be captured any
+  // more.
   std::vector<std::unique_ptr<LiveTarget>> prepare_again() const {
     std::vector<Pid> pids;
     for (const Process& process : processes_) pids.push_back(process.pid);

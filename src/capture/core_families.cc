@@ -23,7 +23,7 @@ void adopt_children(const std::vector<CoreProcess>& cores) {
     }
     if (top != &core && top->snapshot->pid != core.snapshot->pid) adopted.emplace_back(core.snapshot, top->snapshot->pid);
   }
-  // In a cycle every core would be another's child: then none is.
+  // In a cycle each core would be a child of another: then none of them is treated as a child.
   std::map<Pid, bool> is_adopted;
   for (const auto& [child, parent] : adopted) is_adopted[child->pid] = true;
   for (const auto& [child, parent] : adopted) {

@@ -16,11 +16,11 @@ struct Rule {
 constexpr Match kStart = Match::kStart;
 constexpr ExceptionCause kOwnGpu = ExceptionCause::kOwnGpu;
 
-// The first line of the message, behind what names the process group and behind "... watchdog thread terminated with
-// exception: ". The first rule that holds. A GPU's fault is sticky in the context that it happened in: each call of
-// that process returns it, the watchdog's cudaEventQuery too, and those of no other process (CUDA Runtime API, "Error
-// Handling"; its texts are those of cudaGetErrorString). What such a text can also mean, a peer's end (NVLink, MPS, a
-// driver that shuts down), is left out.
+// The texts are compared with the first line of the message, after the part that names the process group and after "...
+// watchdog thread terminated with exception: ". The first matching rule decides. A GPU's fault is sticky in the context
+// in which it happened: each call of that process returns it, including the watchdog's cudaEventQuery, and no call of
+// another process does (CUDA Runtime API, "Error Handling"; its texts are those of cudaGetErrorString). Texts that can
+// also mean the end of a peer (NVLink, MPS, a driver that shuts down) are left out.
 constexpr std::array kRules = {
     // ProcessGroupNCCL.cpp, WorkNCCL::finishedGPUExecutionInternal; pytorch#126544: rethrown by the watchdog.
     // cudaErrorIllegalAddress (vllm#17098), cudaErrorAssert, cudaErrorECCUncorrectable (pytorch#113128)
@@ -43,14 +43,14 @@ constexpr std::array kRules = {
     Rule{kStart, "NCCL error: unhandled cuda error", kOwnGpu},
     // WorkNCCL::checkTimeout. "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, ..."
     Rule{Match::kAnywhere, "Watchdog caught collective operation timeout", ExceptionCause::kTimeout},
-    // ncclRemoteError, ncclSystemError: of a connection, whose other end may be what has gone; stanford_alpaca#207.
+    // ncclRemoteError, ncclSystemError: errors of a connection, whose other end may have gone; stanford_alpaca#207.
     Rule{kStart, "NCCL error: remote process exited or there was a network error", ExceptionCause::kPeer},
     Rule{kStart, "NCCL error: unhandled system error", ExceptionCause::kPeer},
 };
 
-// Behind the last of: "[PG ID 0 PG GUID 0(default_pg) Rank 2] Process group watchdog thread terminated with exception:
-// ", of older versions "[Rank 7] NCCL watchdog thread terminated with exception: ". What the watchdog adds to the text
-// of what it has caught.
+// Returns the text after the last of these prefixes: "[PG ID 0 PG GUID 0(default_pg) Rank 2] Process group watchdog
+// thread terminated with exception: ", in older versions "[Rank 7] NCCL watchdog thread terminated with exception: ".
+// The watchdog adds them to the text of the exception that it has caught.
 std::string_view own_text(std::string_view line) {
   constexpr std::string_view kAdded = "watchdog thread terminated with exception: ";
   if (const auto at = line.rfind(kAdded); at != line.npos) line.remove_prefix(at + kAdded.size());

@@ -1,5 +1,5 @@
-// What an exception's text says of its cause. Texts of other projects are read here, once, and become a value: nothing
-// behind the snapshot reads them.
+// Determines the cause of an exception from its text. Texts of other projects are only interpreted here, and become an
+// enumerator: no code that works on the snapshot interprets them.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace rankstacks {
 
-// Of what PyTorch's watchdogs and their like die of; nothing: the text is none that is known, which tells nothing.
+// The cause, for texts of the exceptions that end a process through PyTorch's watchdogs and similar threads.
+// std::nullopt if the text is not a known one, which proves nothing.
 std::optional<ExceptionCause> cause_of(std::string_view what);
 
 }  // namespace rankstacks

@@ -28,21 +28,23 @@ namespace {
 
 using What = Awaited::What;
 
-// Of the job's processes, and of all others: some 2 µs a descriptor.
+// Limits for the job's processes, and again for all other processes: a descriptor takes about 2 µs.
 constexpr std::size_t kMaxProcesses = 4096, kMaxDescriptors = 200'000;
 constexpr std::chrono::milliseconds kLongestSearch{300};
 
-// What is known of one thread before descriptors are looked through, and what they are asked.
+// What is known about one thread before descriptors are searched, and the questions that the search has to answer.
 struct Sought {
   EndKind kind = EndKind::kPipe;
   std::set<Pid> known;
   std::vector<Holders::Question> questions;
-  std::map<Holders::Question, Pid> takers;   // of locks: who asked for it, which need not be who holds it now
+  // Of locks: the process that took the lock, which may not be the one that holds it now
+  std::map<Holders::Question, Pid> takers;
   std::optional<std::string> other_host;
   std::string database;
 };
 
-// Between two tries for a lock it sleeps for 0.1 s, and a try takes microseconds: found awake, it is looked at again.
+// Whether it still sleeps. Between two attempts to get a lock it sleeps for 0.1 s, and an attempt takes microseconds:
+// if it is awake, it is checked again.
 bool sleeps_still(const BlockedThread& thread) {
   constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
@@ -53,7 +55,8 @@ bool sleeps_still(const BlockedThread& thread) {
   return false;
 }
 
-// It is in another call than the one that was seen. One that runs may be on its way back into it: it was stopped a moment ago.
+// Whether it is in another call than in the sample. A running thread may be on its way back into that call, since it
+// was stopped a moment ago.
 bool has_moved_on(const BlockedThread& thread) {
   if (thread.awaited.what == What::kDatabase) return !sleeps_still(thread);
   const auto now = proc::waiting_registers(thread.pid, thread.tid);
@@ -61,7 +64,7 @@ bool has_moved_on(const BlockedThread& thread) {
   return (now->orig_rax != thread.awaited.number && now->orig_rax != __NR_restart_syscall) || (*now)[kRdi] != thread.awaited.first_argument;
 }
 
-// The numbers of a process in the pid namespaces that it is in, from that of /proc on.
+// The pids of a process in all pid namespaces that it is in, starting with that of /proc.
 std::vector<Pid> numbers_of(Pid pid) {
   constexpr std::string_view kKey = "\nNSpid:";
   const auto text = proc::read_file(fmt::format("/proc/{}/status", pid));
@@ -86,7 +89,7 @@ bool is_child(Pid child, Pid parent) {
   return stat && stat->parent == parent;
 }
 
-// By the number that it has for its parent.
+// Finds a child by the pid that it has in its parent's namespace.
 std::optional<Pid> find_child(Pid parent, Pid number, const Deadline& deadline) {
   const std::size_t depth = numbers_of(parent).size();
   if (depth <= 1) return is_child(number, parent) ? std::optional(number) : std::nullopt;
@@ -99,7 +102,8 @@ std::optional<Pid> find_child(Pid parent, Pid number, const Deadline& deadline) 
   return std::nullopt;
 }
 
-// Those that have not ended. By the kernel's own lists, of each thread that has made some (since Linux 3.5; CONFIG_PROC_CHILDREN), or where it has none by all processes.
+// The children that have not ended: from the kernel's list for each thread that has created some (since Linux 3.5;
+// CONFIG_PROC_CHILDREN), or, without these lists, by a search of all processes.
 std::set<Pid> children_of(Pid parent, const Deadline& deadline) {
   std::set<Pid> children;
   const auto add = [&](Pid pid) {
@@ -134,7 +138,7 @@ std::optional<std::uint64_t> socket_inode(std::string_view link) {
   return error == std::errc() && std::string_view(end, static_cast<std::size_t>(link.data() + link.size() - end)) == "]" ? std::optional(inode) : std::nullopt;
 }
 
-// Turns each wait into questions; tables are read once, when the first wait needs them.
+// Turns each wait into questions; each table is read once, when a wait first needs it.
 class Seeker {
  public:
   Seeker(Holders& holders, const Deadline& deadline) : holders_(holders), deadline_(deadline) {}
@@ -164,7 +168,7 @@ class Seeker {
   }
 
  private:
-  // An epoll descriptor that watches one alone.
+  // For an epoll descriptor that watches a single descriptor.
   void seek_watched(Pid pid, int fd, Sought& sought) {
     const auto info = descriptor_info(pid, fd);
     if (!info || info->watched.size() != 1) return;
@@ -221,7 +225,7 @@ class Seeker {
     }
   }
 
-  // Who the kernel says has the lock must have the file open through which it was taken.
+  // The process that holds the lock according to the kernel must have the file open through which the lock was taken.
   void seek_database(Pid pid, Sought& sought) {
     sought.kind = EndKind::kDatabase;
     auto open = databases_.find(pid);
@@ -254,7 +258,7 @@ class Seeker {
   std::optional<std::vector<FileLock>> locks_;
 };
 
-// Somebody but its own process has what the thread asks for.
+// Whether a process other than the thread's own has what the question asks for.
 bool is_answered(const Holders& holders, Holders::Question question, Pid own) {
   const auto& found = holders.of(question);
   return found.size() > (found.contains(own) ? 1u : 0u);
@@ -271,7 +275,7 @@ void close_answered(Holders& holders, const std::vector<BlockedThread>& threads,
     if (!left.contains(question)) holders.close(question);
 }
 
-// All processes but the job's and the tool's own, those first that the job's are below.
+// All processes except the job's and the tool's own; ancestors of the job's processes come first.
 std::vector<Pid> other_processes(const std::vector<Pid>& job) {
   std::set<Pid> above;
   for (Pid pid : job) {
@@ -289,7 +293,7 @@ std::vector<Pid> other_processes(const std::vector<Pid>& job) {
   return others;
 }
 
-// False: some process could not be looked through, and may be the one.
+// Returns false if some process could not be searched, which may be the one that is sought.
 bool search(Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought, const std::vector<Pid>& job) {
   const auto budget = [] { return Holders::Budget{kMaxProcesses, kMaxDescriptors, DeadlineCheck(Deadline::after(kLongestSearch))}; };
   if (!holders.any_open()) return true;
@@ -315,10 +319,11 @@ FoundEnds found_of(const BlockedThread& thread, Sought& sought, const Holders& h
     const auto taker = sought.takers.find(question);
     if (of_question.empty() && taker != sought.takers.end() && holders.refused().contains(taker->second)) pids.insert(taker->second);
   }
-  // The tool's workers share its descriptors, and are its children.
+  // The tool's workers are its children and share its descriptors.
   std::erase_if(pids, [](Pid pid) { return pid == tool_pid() || is_child(pid, tool_pid()); });
   if (sought.kind == EndKind::kDatabase) {
-    // Of several that have locked it, it is not known who is in the way. Locks of open files name nobody, and may be of its own process.
+    // If several processes have locked it, it is not known which one blocks the thread. Locks of open files have no
+    // process recorded, and may belong to the thread's own process.
     if (pids.size() == 1 && !pids.contains(thread.pid)) {
       found.others.push_back(*pids.begin());
       found.database = std::move(sought.database);

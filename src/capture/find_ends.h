@@ -1,5 +1,6 @@
-// Who is at the other end of what threads are blocked on, by /proc and sock_diag(7), while all processes run. The job's own processes are looked through
-// first; all others of the machine only for what is left then.
+// Finds the processes at the other end of what threads are blocked on, by /proc and sock_diag(7), while all processes
+// run. The job's own processes are searched first; all other processes of the machine are searched only for ends that
+// were not found there.
 #pragma once
 
 #include <optional>
@@ -25,7 +26,7 @@ struct FoundEnds {
   std::string database;                    // as SyscallInfo::database
 };
 
-// What is found of each thread. To be called by a worker that can be given up (base/unattended.h).
+// Returns the ends found for each thread. Should be called by a worker that can be given up (base/unattended.h).
 std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, const std::vector<Pid>& job);
 
 }  // namespace rankstacks

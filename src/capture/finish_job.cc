@@ -42,7 +42,7 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
   std::vector<std::size_t> unread;
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i].target && ranks[i].stacks.empty()) unread.push_back(i);
-  // Unwind tables are read from mapped files: who does that may never come back.
+  // Unwind tables are read from mapped files: a worker that reads them may never come back.
   const auto work = std::make_shared<std::vector<RankStacks>>(unread.size());
   std::vector<RankSnapshot> identities;
   auto limit = Deadline::Clock::duration::zero();
@@ -53,7 +53,8 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
     (*work)[n] = std::move(rank);
     rank = RankStacks();
   }
-  // The walk looks at the clock itself, and ends with what it has; beyond that, it does not end by itself.
+  // The walk checks the deadline itself, and returns what it has so far; while it waits for a file, it does not return
+  // by itself.
   const auto outcomes = Unattended{[work, most, choice = options.unwinder](std::size_t n) {
                                      RankStacks& rank = (*work)[n];
                                      unwind_threads(rank, choice, Deadline::after(rank.time_left), most);
@@ -74,12 +75,12 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
 FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later, const CaptureOptions& options,
                        std::chrono::system_clock::time_point captured_at, std::chrono::steady_clock::time_point started) {
   unwind_ranks(ranks, options);
-  for (auto& look : later) unwind_ranks(look, options);
+  for (auto& sample : later) unwind_ranks(sample, options);
 
   SymbolBatch symbols;
   for (const RankStacks& rank : ranks) symbols.add(rank);
-  for (const auto& look : later)
-    for (const RankStacks& rank : look) symbols.add(rank);
+  for (const auto& sample : later)
+    for (const RankStacks& rank : sample) symbols.add(rank);
   symbols.resolve(std::make_shared<const Symbolizer>(options.symbols), options.timeout);
 
   FinishedJob finished;
@@ -87,19 +88,19 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
   job.tool_version = RANKSTACKS_VERSION;
   job.captured_at = iso_utc(captured_at);
   sort_ranks(ranks);
-  bool problems_told = false;
+  bool problems_added = false;
   for (RankStacks& rank : ranks) {
     build_threads(rank, symbols, job.frames);
-    // A refused debug file concerns the whole job: told once, at the first rank that was read.
-    if (!problems_told && rank.target) {
+    // A refused debug file concerns the whole job: it is reported once, at the first rank that was read.
+    if (!problems_added && rank.target) {
       for (const std::string& p : symbols.problems()) rank.snapshot.problems.push_back({p, std::nullopt});
-      problems_told = true;
+      problems_added = true;
     }
     job.ranks.push_back(std::move(rank.snapshot));
   }
-  for (auto& look : later) {
+  for (auto& sample : later) {
     std::vector<RankSnapshot>& seen = finished.later.emplace_back();
-    for (RankStacks& rank : look) {
+    for (RankStacks& rank : sample) {
       if (!rank.target) continue;
       build_threads(rank, symbols, job.frames);
       seen.push_back(std::move(rank.snapshot));

@@ -12,7 +12,7 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::uint64_t kHighestPid = 1u << 22;   // PID_MAX_LIMIT, include/linux/threads.h: what is higher is a time
+constexpr std::uint64_t kHighestPid = 1u << 22;   // PID_MAX_LIMIT, include/linux/threads.h: a higher number is a time
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
@@ -21,7 +21,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// Without the endings that say what kind of file it is.
+// The file's name without the suffixes for the type of the file.
 std::string stem_of(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
   constexpr std::array<std::string_view, 9> kEndings = {".gz", ".zst", ".xz", ".lz4", ".nvcudmp", ".gpucore", ".cudacore", ".core", ".dmp"};
@@ -41,7 +41,8 @@ struct Number {
   std::uint64_t value = 0;
 };
 
-// The last whole number up to the highest pid that stands alone, or behind "pid" or "p"; not the one behind "rank".
+// The last whole number, not above the highest pid, that stands alone or follows "pid" or "p"; not the number after
+// "rank".
 std::optional<Number> last_pid(const std::string& stem) {
   for (std::size_t end = stem.size(); end > 0; --end) {
     if (!is_digit(stem[end - 1]) || (end < stem.size() && std::isalnum(static_cast<unsigned char>(stem[end])))) continue;
@@ -62,7 +63,8 @@ std::optional<Number> last_pid(const std::string& stem) {
   return std::nullopt;
 }
 
-// "node-a" in core_1795297016_node-a_1293 and in gpucore.node-a.1293: what is left between a word for such files and the pid.
+// "node-a" in core_1795297016_node-a_1293 and in gpucore.node-a.1293: the text that remains between a usual prefix of
+// such files and the pid.
 std::string host_between(const std::string& stem, std::size_t pid_at) {
   std::string_view left(stem.data(), pid_at);
   const auto is_separator = [](char c) { return c == '_' || c == '.'; };
@@ -80,7 +82,7 @@ std::string host_between(const std::string& stem, std::size_t pid_at) {
   return std::string(left);
 }
 
-// "node-a" and "node-a.cluster.local" are one machine.
+// "node-a" and "node-a.cluster.local" are the same machine.
 bool may_be_host(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty() || a == "unknown" || b == "unknown") return true;
   const std::string x = lower(a), y = lower(b);
@@ -116,7 +118,7 @@ std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core, const
     return found;
   };
   if (name.pid) {
-    // A name may hold another number than the pid, but where a process has that pid it is hardly an accident.
+    // The number in a name may not be the pid, but if a process has that pid, it is hardly an accident.
     if (const auto found = only([&](std::size_t i) { return ranks[i]->pid == *name.pid; })) return found;
   }
   if (name.rank) {
@@ -126,7 +128,8 @@ std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core, const
   }
   if (!gpu_core.core || gpu_core.core->threads.empty()) return std::nullopt;
   return only([&](std::size_t i) {
-    if (name.pid && !name.host.empty() && ranks[i]->pid != *name.pid) return false;   // the driver's own name says which process
+    // The driver's own name states the process
+    if (name.pid && !name.host.empty() && ranks[i]->pid != *name.pid) return false;
     return std::any_of(gpu_core.core->threads.begin(), gpu_core.core->threads.end(),
                        [&](Tid tid) { return std::find(threads[i].begin(), threads[i].end(), tid) != threads[i].end(); });
   });
@@ -145,7 +148,7 @@ RankSnapshot rank_of_gpu_core_alone(const OpenedGpuCore& gpu_core) {
 
 void add_gpus(const OpenedGpuCore& gpu_core, RankSnapshot& rank, FrameTable& frames) {
   const bool is_own = rank.path == gpu_core.path;
-  const auto tell = [&](Problem problem) {
+  const auto add_problem = [&](Problem problem) {
     if (!is_own) problem.message = gpu_core.path + ": " + problem.message;
     rank.problems.push_back(std::move(problem));
   };
@@ -165,7 +168,7 @@ void add_gpus(const OpenedGpuCore& gpu_core, RankSnapshot& rank, FrameTable& fra
   }
   std::stable_sort(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& a, const GpuSnapshot& b) { return a.pci < b.pci; });
   if (gpu_core.core->partial || problems.size() > of_reading) rank.status = std::max(rank.status, Status::kPartial);
-  for (Problem& problem : problems) tell(std::move(problem));
+  for (Problem& problem : problems) add_problem(std::move(problem));
 }
 
 std::optional<std::chrono::system_clock::time_point> GpuCoresOfJob::written_at(const std::string& path) const {

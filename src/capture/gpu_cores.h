@@ -1,7 +1,7 @@
-// GPU cores among the core files: which process each is of, and what they tell of its GPUs.
+// GPU cores among the core files: which process each one belongs to, and what they contain about its GPUs.
 //
 //     core_1795297016_node-a_1293.nvcudmp    the driver's own name: time, host, pid
-//     gpucore.node-a.1293, rank3.1293.gz     names that CUDA_COREDUMP_FILE asked for
+//     gpucore.node-a.1293, rank3.1293.gz     names requested with CUDA_COREDUMP_FILE
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,11 @@
 
 namespace rankstacks {
 
-// What the name of a GPU core tells of its process.
+// The information about its process that the name of a GPU core contains.
 struct GpuCoreName {
   std::optional<int> rank;
   std::optional<Pid> pid;                  // the last number in it that can be one
-  std::string host;                        // empty: it does not tell
+  std::string host;                        // empty: not in the name
 };
 GpuCoreName read_gpu_core_name(const std::string& path);
 
@@ -28,29 +28,34 @@ struct OpenedGpuCore {
   Result<gpu::GpuCore> core;
 };
 
-// The GPU cores of a job, each with the rank that it belongs to, by the path of that rank's core.
+// The GPU cores of a job. Each is stored with the rank that it belongs to, identified by the path of that rank's core.
 class GpuCoresOfJob {
  public:
   void put(std::string rank_path, OpenedGpuCore gpu_core) { cores_.emplace_back(std::move(rank_path), std::move(gpu_core)); }
-  std::optional<std::chrono::system_clock::time_point> written_at(const std::string& path) const;   // as the GPU core of that path itself says
+  // The time recorded in the GPU core of that path.
+  std::optional<std::chrono::system_clock::time_point> written_at(const std::string& path) const;
   void add_to(JobSnapshot& job) const;
 
  private:
   std::vector<std::pair<std::string, OpenedGpuCore>> cores_;
 };
 
-// Takes those that belong to another core's process out of `ranks`, whose entries are empty where `gpu_cores` has one; the others become ranks.
+// Joins the GPU cores with the ranks. The entries of `ranks` are empty where `gpu_cores` has an entry. A GPU core that
+// belongs to the process of another core is removed from `ranks` and added to that rank; the other GPU cores become
+// ranks of their own.
 GpuCoresOfJob join_gpu_cores(std::vector<RankStacks>& ranks, std::vector<std::optional<OpenedGpuCore>> gpu_cores);
 
-// Which of `ranks` (from host cores) the GPU core is of: the one with its pid and host; else with its rank; else the one that has the thread that
-// owns its context. Nothing: none, or more than one could be. What contradicts the name is never taken.
+// Which of `ranks` (from host cores) the GPU core belongs to: the one with its pid and host; else the one with its
+// rank; else the one that has the thread that owns its context. std::nullopt if it could belong to none of them, or to
+// more than one. A rank that contradicts the name is never chosen.
 std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core, const std::vector<const RankSnapshot*>& ranks,
                                             const std::vector<std::vector<Tid>>& threads);
 
-// A rank of its own: no threads, its GPUs (filled in by add_gpus).
+// A rank made from the GPU core alone: no threads, only its GPUs (filled in by add_gpus).
 RankSnapshot rank_of_gpu_core_alone(const OpenedGpuCore& gpu_core);
 
-// Its devices into the rank, with frames of the job, in order of their PCI addresses; its problems, said with its path where the rank is another core's.
+// Adds the core's devices to the rank, with frames of the job, in order of their PCI addresses. Adds its problems too,
+// with the GPU core's path if the rank belongs to another core.
 void add_gpus(const OpenedGpuCore& gpu_core, RankSnapshot& rank, FrameTable& frames);
 
 }  // namespace rankstacks

@@ -10,7 +10,7 @@ bool has_cuda(const LiveTarget& target) {
   return std::any_of(modules.begin(), modules.end(), [](const Module& m) { return m.path.substr(m.path.rfind('/') + 1).starts_with("libcuda.so"); });
 }
 
-// What else is known of that device stays.
+// Other data about that device is kept.
 void add_gpu(std::vector<GpuSnapshot>& gpus, GpuSnapshot gpu) {
   const auto known = std::find_if(gpus.begin(), gpus.end(), [&](const GpuSnapshot& g) { return !g.pci.empty() && g.pci == gpu.pci; });
   if (known == gpus.end()) {

@@ -1,4 +1,4 @@
-// How the GPUs of the processes that are looked at are, by NVML: asked for while they are looked at, filled in afterwards.
+// The state of the GPUs of the captured processes, by NVML: queried during the capture, filled in afterwards.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,14 @@ class GpuHealthQuestion {
  public:
   explicit GpuHealthQuestion(const gpu::NvmlRequest& request) : request_(request) {}
 
-  // Called for every process; nullptr: it cannot be looked at, and whether it uses CUDA is not known.
+  // Called for every process. `target` is nullptr if the process cannot be captured; then it is not known whether it
+  // uses CUDA.
   void add(Pid pid, RankKind kind, const LiveTarget* target);
 
-  // Nothing is asked where none of them can use a GPU. NVML's helper process runs from here on.
+  // Starts NVML's helper process, unless none of the processes can use a GPU.
   void ask();
 
-  // At most 2 s after ask(). Problems go to the first process that uses CUDA.
+  // Returns at most 2 s after ask(). Problems are reported at the first process that uses CUDA.
   void fill_in(std::vector<RankSnapshot>& ranks);
 
  private:

@@ -13,7 +13,8 @@
 namespace rankstacks {
 namespace {
 
-// The driver's own thread: there in every process that has made a context, and in none that was forked from one since.
+// Whether the process has the driver's own thread: every process that has created a context has it, and a process that
+// was forked from one since does not.
 bool has_event_handler(Pid pid) {
   const auto tasks = proc::tasks_of(pid);
   return std::any_of(tasks.begin(), tasks.end(), [&](Tid tid) {
@@ -33,22 +34,23 @@ Problem gpu_problem(Problem problem) {
   return problem;
 }
 
-// A device that NVML has described already gets what runs on it.
+// Adds what runs on a device to the entry that NVML has made for that device, if there is one.
 void join(RankSnapshot& rank, GpuSnapshot gpu) {
   const auto known = std::find_if(rank.gpus.begin(), rank.gpus.end(), [&](const GpuSnapshot& g) { return !g.pci.empty() && g.pci == gpu.pci; });
-  // Parts of one device (MIG) have its address in common: each is an entry of its own.
+  // Parts of one device (MIG) share its address: each part gets an entry of its own.
   if (known == rank.gpus.end() || known->execution) rank.gpus.push_back(std::move(gpu));
   else known->execution = std::move(gpu.execution);
 }
 
-// Two processes that both say that they are rank 3 (two jobs; one that lies) do not write one file.
+// Two processes that both claim to be rank 3 (two jobs, or a wrong environment) must not write the same file.
 std::string core_path(const std::string& base, const JobSnapshot& job, const RankSnapshot& rank) {
   const auto has_its_name = [&](const RankSnapshot& other) { return other.kind == RankKind::kRank && other.rank == rank.rank; };
   if (rank.rank && rank.kind == RankKind::kRank && std::count_if(job.ranks.begin(), job.ranks.end(), has_its_name) == 1) return fmt::format("{}.rank{}", base, *rank.rank);
   return fmt::format("{}.{}.{}", base, rank.host, rank.pid);
 }
 
-// Where a process lets a debugger in, as far as it matters for the plan. Its words are its memory, which may never answer.
+// How a debugger can attach to the driver of a process, as far as the plan needs it. This is read from the process's
+// memory, which may never answer.
 struct Asked {
   std::optional<Error> error;
   bool has_descriptor = false;
@@ -101,8 +103,9 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
 }
 
 void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& request) {
-  // A session takes 0.1 to 1.5 s. One that takes longer ends itself in order, by limits of its own (session.cc, session_requests.cc); to be killed on the way harms the process now and then
-  // (docs/gpu.md), so that comes after these.
+  // A session takes 0.1 to 1.5 s. One that takes longer ends itself in an orderly way, by limits of its own
+  // (session.cc, session_requests.cc). Killing a session sometimes harms the process (docs/gpu.md), so the limit here
+  // is longer than these.
   constexpr std::chrono::seconds kLeast{45}, kLeastWithCore{180};
   constexpr int kCoreFactor = 5;           // a core of 1 GiB takes a minute
   constexpr std::chrono::hours kMax{1};

@@ -1,4 +1,5 @@
-// `attach --gpu`: what runs on the GPUs of the ranks, asked of each rank's driver, after the stacks were taken (a session adds a thread and frames).
+// `attach --gpu`: asks each rank's driver what runs on the rank's GPUs, after the stacks were captured (a session adds
+// a thread and frames to the process).
 #pragma once
 
 #include <chrono>
@@ -13,22 +14,27 @@
 namespace rankstacks {
 
 struct GpuRequest {
-  gpu::Machine machine;                    // one that is played only in tests
+  gpu::Machine machine;                    // a simulated machine in tests only
   bool sessions = false;                   // --gpu
-  std::optional<std::string> core;         // --gpu-core: a lightweight GPU core of each rank, at this path and its rank: FILE.rank3
+  // --gpu-core: write a lightweight GPU core of each rank, at this path followed by its rank: FILE.rank3
+  std::optional<std::string> core;
   std::uint64_t core_limit = std::uint64_t{1} << 30;   // --gpu-core-limit, bytes for one core
-  std::chrono::steady_clock::duration timeout = std::chrono::seconds(60);   // --timeout: for all sessions, which are held at once, 45 s at least; five times that with a core
+  // --timeout: for all sessions, which run at the same time, at least 45 s; five times as long with a core
+  std::chrono::steady_clock::duration timeout = std::chrono::seconds(60);
 };
 
 struct GpuPlan {
   std::vector<std::size_t> ranks;          // indices into job.ranks: live processes that have a CUDA context
-  bool makes_inferior_calls = false;            // a driver before 590: a thread of each makes inferior calls, and what is loaded for it stays
+  // A driver before 590: a thread of each process makes inferior calls, and what they load stays in the process
+  bool makes_inferior_calls = false;
 };
 
-// Which processes will be asked. Ranks that cannot be get a problem, where they were meant: a job without any GPU says so once.
+// Determines the processes to ask. A rank that should be asked but cannot be gets a problem; a job without any GPU gets
+// one problem.
 GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request);
 
-// All of them in parallel. Fills RankSnapshot::gpus; what went wrong is a problem of that rank, which is partial then.
+// Holds all sessions in parallel. Fills in RankSnapshot::gpus; a failure becomes a problem of that rank, which is then
+// partial.
 void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& request);
 
 }  // namespace rankstacks

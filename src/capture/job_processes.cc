@@ -12,7 +12,7 @@
 namespace rankstacks {
 namespace {
 
-// Finds ranks below a process and the children below ranks; remembers identities, so that each process is asked once.
+// Finds ranks below a process and the children below ranks; caches identities, so that each process is asked once.
 class Planner {
  public:
   Planner(const ProcessTable& table, const ProcessFacts& facts, Pid self, bool whole_job) : table_(table), facts_(facts), self_(self), whole_job_(whole_job) {
@@ -34,15 +34,17 @@ class Planner {
     return it->second;
   }
 
-  // This tool, or an ancestor that has its rank from what it was started in. A process of several threads may be a rank whose watchdog started the
-  // tool; srun's variables alone make no rank of a notebook or an editor that the tool was started from.
+  // This tool, or an ancestor of it that has inherited its rank from its own environment. A process with several
+  // threads may be a rank whose watchdog started the tool; but srun's variables alone do not make a rank of a notebook
+  // or editor from which the tool was started.
   bool is_bystander(Pid pid) {
     if (pid == self_) return true;
     if (!whole_job_ || !ancestors_.contains(pid)) return false;
     return table_.find(pid)->threads == 1 || identity(pid).precedence == RankIdentity::kSlurm;
   }
 
-  // Whether its rank is just that of a shell from which the tool was started too: in such a shell everything has it, `less` and `tee` as well.
+  // Whether it has its rank only from a shell from which the tool was started too: everything started in such a shell
+  // has that rank, including `less` and `tee`.
   bool has_it_from_bystander(Pid pid) {
     int depth = 0;
     const ProcessEntry* entry = table_.find(pid);
@@ -51,7 +53,8 @@ class Planner {
     return false;
   }
 
-  // A training program, or one that has started one: Python, or of several threads, as everything is that has loaded NCCL or CUDA.
+  // Whether it may be a training program, or have started one: a Python process, or one with several threads, as every
+  // process that has loaded NCCL or CUDA has.
   bool may_train(Pid pid, int depth = 0) const {
     const ProcessEntry* entry = table_.find(pid);
     if (entry == nullptr || depth > kMaxDepth || leads_to_self_.contains(pid)) return false;
@@ -65,7 +68,7 @@ class Planner {
   void add(Pid pid) {
     const ProcessEntry* entry = table_.find(pid);
     if (entry == nullptr || entry->kernel_thread || pid == self_) {
-      add_rank(pid, {});   // not there, or nothing that can be looked at: the capture says so
+      add_rank(pid, {});   // it does not exist, or cannot be captured: the capture reports that
       return;
     }
     std::vector<Pid> ranks;
@@ -79,8 +82,9 @@ class Planner {
     }
   }
 
-  // A rank's helper that was named as well (`--pids $(pgrep -f train.py)` names loader workers too) has its rank's number from the environment
-  // that it inherited: it is that rank's child, however it was named. A process with another number, or in a job without numbers, is a rank.
+  // Returns the planned targets. A rank's helper that was named too (`--pids $(pgrep -f train.py)` also names loader
+  // workers) has the rank's number from the environment that it inherited: it becomes a child of that rank, although it
+  // was named. A process with another number, or in a job without numbers, is a rank.
   std::vector<PlannedTarget> take() {
     for (PlannedTarget& target : planned_) {
       if (target.kind != RankKind::kRank || !target.identity.rank) continue;
@@ -97,7 +101,8 @@ class Planner {
   }
 
  private:
-  // Below what was asked for. The kernel's threads are children of kthreadd; they have neither an environment nor a stack of their own.
+  // Whether a process below the requested ones is left out. The kernel's threads are children of kthreadd; they have
+  // neither an environment nor a user stack.
   bool is_left_out(Pid pid) const {
     const ProcessEntry* entry = table_.find(pid);
     return leads_to_self_.contains(pid) || (entry != nullptr && entry->kernel_thread);
@@ -105,8 +110,8 @@ class Planner {
 
   static bool same(const RankIdentity& a, const RankIdentity& b) { return a.rank == b.rank && a.precedence == b.precedence; }
 
-  // The topmost ranks at or below `pid`. A process that has a rank itself gives way to descendants whose rank is told by variables nearer
-  // to the program (`srun torchrun`), and to what it merely wraps.
+  // Finds the topmost ranks at or below `pid`. A process that has a rank itself is replaced by descendants whose rank
+  // comes from variables closer to the program (`srun torchrun`), or by the program that it merely wraps.
   void find_ranks(Pid pid, std::vector<Pid>& ranks, int depth = 0) {
     if (depth > kMaxDepth) return;
     std::vector<Pid> below;
@@ -125,14 +130,15 @@ class Planner {
       return;
     }
     ranks.push_back(pid);
-    // A rank may have started others (multiprocessing.spawn in a process that has RANK itself): those are ranks too, its helpers are not.
+    // A rank may have started other ranks (multiprocessing.spawn in a process that has RANK itself): those are ranks
+    // too, but its helpers are not.
     if (starts_other)
       for (const Pid p : below)
         if (!same(identity(p), own)) ranks.push_back(p);
   }
 
-  // Of a script around a training program, be it a shell's (`python train.py | tee log`) or Python's: that program, known by what it has loaded and
-  // the script has not.
+  // For a script around a training program, in shell (`python train.py | tee log`) or in Python: returns that program,
+  // which is recognised by libraries that it has loaded and the script has not.
   std::optional<Pid> only_trainer(Pid script, const std::vector<Pid>& below) {
     if (below.empty() || !facts_.can_train || facts_.can_train(script) || !std::all_of(below.begin(), below.end(), [&](Pid p) { return same(identity(p), identity(script)); })) return std::nullopt;
     std::vector<Pid> trainers;
@@ -158,7 +164,7 @@ class Planner {
   }
 
   void add_rank(Pid pid, const RankIdentity& identity) {
-    // A process met before as a child of one that was asked for earlier is what the user says it is: a rank.
+    // A process that was already added as a child of another one becomes a rank if the user names it.
     const auto [at, fresh] = position_.emplace(pid, planned_.size());
     if (!fresh) {
       planned_[at->second] = {pid, RankKind::kRank, std::nullopt, identity};
@@ -176,14 +182,15 @@ class Planner {
     }
   }
 
-  static constexpr int kMaxDepth = 64;   // a process tree is no deeper; the table was not read in one instant, so it may hold a cycle
+  // Process trees are less deep; the table is not read in one instant, so it may contain a cycle
+  static constexpr int kMaxDepth = 64;
 
   const ProcessTable& table_;
   const ProcessFacts& facts_;
   const Pid self_;
   const bool whole_job_;
   std::set<Pid> ancestors_;                  // of self_
-  std::set<Pid> leads_to_self_;              // self_, and of its ancestors those that have nothing else below them
+  std::set<Pid> leads_to_self_;              // self_, and those of its ancestors that have no other descendants
   std::map<Pid, RankIdentity> identities_;
   std::vector<PlannedTarget> planned_;
   std::map<Pid, std::size_t> position_;   // of a pid in planned_
@@ -269,7 +276,7 @@ std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFact
   std::vector<Pid> doubtful;
   for (const auto& [pid, entry] : table.all()) {
     if (entry.kernel_thread || entry.state == 'Z') continue;
-    // The topmost process with a rank stands for its tree; one below it is found from there.
+    // The topmost process with a rank represents its tree; lower ranks are found from there.
     if (planner.identity(pid).precedence < 0 || planner.is_bystander(pid)) continue;
     bool topmost = true;
     int depth = 0;
@@ -277,7 +284,8 @@ std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFact
       if (planner.identity(up->pid).precedence >= 0 && !planner.is_bystander(up->pid)) topmost = false;
     if (!topmost) continue;
     if (planner.has_it_from_bystander(pid)) {
-      // Started just after the tool, it reads its output (`| less`). A tick is 10 ms; within one, pids tell.
+      // A process started just after the tool reads the tool's output (`| less`). A tick is 10 ms; within one tick, the
+      // pids decide.
       if (own != nullptr && std::pair(entry.start_ticks, pid) > std::pair(own->start_ticks, self)) continue;
       if (!planner.may_train(pid)) {
         doubtful.push_back(pid);

@@ -14,7 +14,8 @@
 
 namespace rankstacks {
 
-// What is known of one process before anything is stopped. Filled by ProcessTable::scan() for a machine, or literally in a test.
+// What is known about one process before any process is stopped. Filled in by ProcessTable::scan() for a machine, or
+// literally in a test.
 struct ProcessEntry {
   Pid pid = 0, parent = 0;
   std::string name;            // comm
@@ -45,28 +46,33 @@ struct PlannedTarget {
   RankIdentity identity;           // of a rank
 };
 
-// The environment of a process, looked at as seldom as possible: it costs reads.
+// Facts about a process that are read on demand, and as seldom as possible, because reading them is expensive.
 struct ProcessFacts {
   std::function<std::map<std::string, std::string>(Pid)> environment;
-  std::function<bool(Pid)> is_wrapper;      // a shell or the like that does nothing but wait for its only child
-  std::function<bool(Pid)> can_train = {};  // it has loaded a library by which ranks talk to each other; none: not known of any
-  std::function<void(const std::vector<Pid>&)> read_ahead = {};   // these environments are about to be asked for, one after the other
+  std::function<bool(Pid)> is_wrapper;      // a shell or similar process that only waits for its only child
+  // Whether it has loaded a library with which ranks communicate; if empty, this is not known for any process
+  std::function<bool(Pid)> can_train = {};
+  // Announces that the environments of these processes will be asked for, one after the other
+  std::function<void(const std::vector<Pid>&)> read_ahead = {};
 };
 
-// Explicit pids: each stands for itself, a launcher (torchrun, mpirun, a spawning parent) for its ranks, a wrapper for what it wraps; children
-// are taken along. Order: ranks as given, each followed by its children. No pid twice. `self`, this tool, and what does nothing but wait for it (a
-// `timeout` or a shell around it) are nobody's rank or child, unless they were named.
+// The targets for explicit pids. Each pid stands for itself, that of a launcher (torchrun, mpirun, a spawning parent)
+// for its ranks, that of a wrapper for the program that it wraps; children are included. Order: ranks as given, each
+// followed by its children. No pid occurs twice. `self` is this tool; it and processes that only wait for it (a
+// `timeout` or a shell around it) are never a rank or a child, unless they were named.
 std::vector<PlannedTarget> plan_pids(const std::vector<Pid>& pids, const ProcessTable& table, const ProcessFacts& facts, Pid self);
 
-// Ranks of the same job as those planned that are on this machine and not among them: of the same program, of a world of the same size at the same
-// MASTER_PORT. Only looked for where the world has more ranks than were planned. By number.
+// The running ranks of the same job on this machine that are not in `plan`: of the same program, with the same world
+// size and the same MASTER_PORT. Only searched for if the world has more ranks than were planned. Sorted by number.
 std::vector<UnseenRank> find_unseen(const std::vector<PlannedTarget>& plan, const ProcessTable& table, const ProcessFacts& facts, const std::string& host, Pid self);
 
-// Every process of the machine that has a rank. The tool's ancestors (an srun shell, `timeout`, a script) have the variables of one in their environment
-// and are none, but those of several threads: a watchdog in a rank may have started the tool.
+// Every process of the machine that has a rank. The tool's ancestors (an srun shell, `timeout`, a script) have the
+// variables of a rank in their environment but are not ranks, except those with several threads: a watchdog in a rank
+// may have started the tool.
 std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFacts& facts, Pid self);
 
-// Processes of other users whose environments the kernel does not show to this one, of which any could be a rank.
+// The number of processes of other users whose environments the kernel does not show to this process; any of them could
+// be a rank.
 std::size_t count_hidden_environments();
 
 }  // namespace rankstacks

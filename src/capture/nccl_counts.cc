@@ -17,9 +17,9 @@ namespace rankstacks {
 namespace {
 
 constexpr std::chrono::seconds kLongestQuestion{1};
-// Jobs of one user on a machine may listen at one address: the kernel picks one of them anew for each connection.
+// Several jobs of one user on a machine may listen at one address: the kernel picks one of them for each connection.
 constexpr int kMaxTries = 6;
-// Different ones at which ranks of one job listen: NCCL_RAS_ADDR is the same for all.
+// The number of different addresses at which ranks of one job listen; NCCL_RAS_ADDR is the same for all ranks.
 constexpr std::size_t kMaxAddresses = 4;
 
 bool is_nccl(std::string_view path) { return path.substr(path.rfind('/') + 1).starts_with("libnccl"); }
@@ -42,8 +42,8 @@ Pid own_pid_of(Pid pid) {
   return own;
 }
 
-// The machine's processes by the number under which each sees itself: there may be one in each pid namespace. Made when
-// first asked, once.
+// The machine's processes by the pid that each has in its own namespace: one pid may occur in several namespaces. Built
+// once, when it is first needed.
 class NumberedProcesses {
  public:
   explicit NumberedProcesses(const Deadline& deadline) : deadline_(deadline) {}
@@ -57,7 +57,7 @@ class NumberedProcesses {
       if (deadline_.passed()) return LocalProcess::kPossible;
       const auto maps = proc::read_file(fmt::format("/proc/{}/maps", it->second));
       const auto mappings = maps ? proc::parse_maps(*maps) : std::vector<Mapping>();
-      // Empty of one that is ending, too.
+      // A process that is ending has no mappings either.
       if (mappings.empty() ||
           std::any_of(mappings.begin(), mappings.end(), [](const Mapping& m) { return is_nccl(m.path); }))
         return LocalProcess::kPossible;
@@ -84,13 +84,16 @@ void NcclCounts::add(const LiveTarget& target, const std::string& host, const st
     can_ask_ = address.has_value();
     if (address) address_ = *address;
   } else if (network_of(std::to_string(target.pid())) != network_of(std::to_string(troubled))) {
-    return;   // of another container: its own RAS tells of it, and its pids and addresses mean other processes here
+    // A process of another container: that container's own RAS covers it, and its pids and addresses have other
+    // meanings there
+    return;
   }
   processes_.push_back({{host, target.pid()}, own_pid_of(target.pid())});
   pids_.push_back(target.pid());
 }
 
-// The addresses at which one of the processes itself listens, on RAS's port. A name in NCCL_RAS_ADDR says no more.
+// The addresses at which one of the processes itself listens, on RAS's port. A host name in NCCL_RAS_ADDR adds no
+// information.
 std::vector<std::string> NcclCounts::listening() const {
   std::vector<std::string> addresses;
   for (const TcpSocket& socket : tcp_sockets_of(troubled)) {
@@ -104,7 +107,7 @@ std::vector<std::string> NcclCounts::listening() const {
   return addresses;
 }
 
-// On a thread of its own, which enters the container's network where that is another one.
+// Asks on a separate thread, which enters the container's network namespace if that is another one.
 Result<NcclStatus> NcclCounts::ask() const {
   Result<NcclStatus> answer = fail({.code = ErrorCode::kNotFound});
   std::thread([&] {
@@ -139,7 +142,7 @@ Result<NcclStatus> NcclCounts::ask() const {
       const bool done =
           once ? !once->communicators.empty()
                : code != ErrorCode::kTimeout && code != ErrorCode::kPermission && code != ErrorCode::kNotFound;
-      // Whoever gave an answer of use is not followed by one that gave none.
+      // A useful answer is not replaced by a later failure.
       if (once || !answer) answer = std::move(once);
       if (done) return;
     }

@@ -1,5 +1,5 @@
-// Asks NCCL's RAS about the communicators of the processes that are looked at: right before the first of them is stopped, as a stopped process
-// does not answer, and once more after the last look.
+// Asks NCCL's RAS about the communicators of the captured processes: right before the first of them is stopped, because
+// a stopped process does not answer, and once more after the last sample.
 #pragma once
 
 #include <map>
@@ -16,17 +16,17 @@ namespace rankstacks {
 
 class NcclCounts {
  public:
-  // Called for every process before any is stopped; those without NCCL are passed over.
+  // Called for every process before any of them is stopped; ignores processes without NCCL.
   void add(const LiveTarget& target, const std::string& host, const std::map<std::string, std::string>& environment);
 
-  // At most 1 s each. Only where a socket of one of the processes listens, and only an answer that comes from one of
-  // them and fits what /proc tells, is believed. Nobody of them listening is no problem (RAS can be turned off), nor is
-  // an answer that concerns other processes only.
+  // Each takes at most 1 s. They ask only if a socket of one of the processes listens, and accept only an answer that
+  // comes from one of them and agrees with /proc. It is no problem if none of them listens (RAS can be turned off), or
+  // if an answer is about other processes only.
   void ask_first();
   void ask_again();
 
   std::optional<NcclStatus> status;
-  // Why there is none, for the first process with NCCL: `troubled`.
+  // Why there is no status. To be reported at `troubled`, the first process with NCCL.
   std::optional<Problem> problem;
   Pid troubled = 0;
 
@@ -34,8 +34,8 @@ class NcclCounts {
   std::vector<std::string> listening() const;
   Result<NcclStatus> ask() const;
 
-  std::vector<NcclProcess> processes_;     // of one network namespace: the first one's
-  std::vector<Pid> pids_;   // theirs, as this tool counts
+  std::vector<NcclProcess> processes_;     // those in the network namespace of the first one
+  std::vector<Pid> pids_;   // their pids in the tool's pid namespace
   RasAddress address_;
   bool can_ask_ = false;
 };

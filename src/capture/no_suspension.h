@@ -1,6 +1,8 @@
-// While this lives, Ctrl-Z waits: a suspended tool would leave the processes that it has stopped standing still until it is resumed.
+// Delays Ctrl-Z while this object exists: a suspended tool would leave the processes that it has stopped paused until
+// it is resumed.
 //
-// SIGTSTP is blocked in the calling thread and in those that it starts meanwhile; it takes effect when this ends. SIGSTOP cannot be held up.
+// SIGTSTP is blocked in the calling thread and in threads that it starts meanwhile; it takes effect when this object is
+// destroyed. SIGSTOP cannot be delayed.
 #pragma once
 
 #include <csignal>

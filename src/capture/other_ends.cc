@@ -17,10 +17,11 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMaxThreads = 4096;   // blocked in calls whose other end is looked for
-constexpr std::size_t kMaxNamed = 64;       // processes outside of the job of which the command is read
+constexpr std::size_t kMaxThreads = 4096;   // threads blocked in calls whose other end is searched for
+constexpr std::size_t kMaxNamed = 64;       // processes outside of the job whose command is read
 
-// By the number of a process: "python3 prepare.py". A process whose memory does not answer has its name alone, and so have those that come after it.
+// Commands by pid: "python3 prepare.py". If a process's memory does not answer, that process and all later ones are
+// given by their name alone.
 std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
   struct Work {
     std::vector<Pid> pids;
@@ -47,7 +48,7 @@ std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
   return commands;
 }
 
-// The calls of captured processes whose other ends are looked for, with what they wait for.
+// The calls of captured processes whose other ends are searched for, with what they wait for.
 struct Asked {
   std::vector<BlockedThread> threads;
   std::vector<SyscallInfo*> calls;   // parallel
@@ -92,7 +93,7 @@ void find_and_fill_in(const Asked& asked) {
 
 bool is_sleep(const SyscallInfo& call) { return call.number == __NR_nanosleep || call.number == __NR_clock_nanosleep; }
 
-// The innermost function outside of the C library is of SQLite.
+// Whether the innermost function outside of the C library belongs to SQLite.
 bool sleeps_in_sqlite(const Target& target, const UnwoundStack& stack) {
   for (const UnwoundFrame& frame : stack.frames) {
     const Module* const module = target.modules().find(frame.lookup_pc());
@@ -116,7 +117,7 @@ std::string short_command(const std::vector<std::string>& arguments) {
   }
   if (command.size() > kMaxBytes) {
     std::size_t end = kMaxBytes;
-    while (end > 0 && (static_cast<unsigned char>(command[end]) & 0xc0) == 0x80) --end;   // not amid a character
+    while (end > 0 && (static_cast<unsigned char>(command[end]) & 0xc0) == 0x80) --end;   // not within a character
     command.resize(end);
   }
   return command;

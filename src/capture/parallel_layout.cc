@@ -9,7 +9,7 @@
 namespace rankstacks {
 namespace {
 
-constexpr int kMaxRanks = 10'000'000;   // as rank_identity has it
+constexpr int kMaxRanks = 10'000'000;   // as in rank_identity
 constexpr std::size_t kMaxWords = 1 << 16;
 
 std::optional<int> number(std::string_view text) {
@@ -27,7 +27,8 @@ class Options {
     for (std::size_t i = 0; i < std::min(command.size(), kMaxWords); ++i) {
       const std::string_view word = command[i];
       const std::size_t equals = word.find('=');
-      if (!word.starts_with("--") && (equals == std::string_view::npos || word.starts_with('-'))) continue;   // a setting without -- is hydra's, with =
+      // A setting without -- is one of hydra's, with =
+      if (!word.starts_with("--") && (equals == std::string_view::npos || word.starts_with('-'))) continue;
       std::string name(word.substr(0, equals));
       name.erase(0, name.find_first_not_of("-+"));
       std::replace(name.begin(), name.end(), '-', '_');
@@ -57,27 +58,28 @@ class Options {
 
 struct Axis {
   std::string name;
-  std::optional<int> size;   // nothing: not told
-  bool rest = false;         // its size is what the others leave
+  std::optional<int> size;   // std::nullopt: not given
+  bool rest = false;         // whether its size is what the other axes leave
 };
 
-// Axes, the slowest first. What cannot be told is left out; nothing at all where the sizes do not fit.
+// Places a rank on the axes, the slowest first. Axes whose place is not known are left out; std::nullopt if the sizes
+// do not fit.
 std::optional<std::vector<std::pair<std::string, int>>> place(std::vector<Axis> axes, int rank, int world) {
-  std::int64_t told = 1;
-  std::size_t untold = 0;
+  std::int64_t given = 1;
+  std::size_t unknown = 0;
   for (const Axis& axis : axes) {
     if (axis.size && (*axis.size < 1 || *axis.size > world)) return std::nullopt;
-    told *= axis.size.value_or(1);
-    untold += !axis.size;
-    if (told > world || world % told != 0) return std::nullopt;
+    given *= axis.size.value_or(1);
+    unknown += !axis.size;
+    if (given > world || world % given != 0) return std::nullopt;
   }
-  if (untold == 0 && told != world) return std::nullopt;
-  if (untold == 1)
+  if (unknown == 0 && given != world) return std::nullopt;
+  if (unknown == 1)
     for (Axis& axis : axes)
-      if (!axis.size && axis.rest) axis.size = static_cast<int>(world / told), untold = 0;
+      if (!axis.size && axis.rest) axis.size = static_cast<int>(world / given), unknown = 0;
 
   std::vector<std::optional<int>> coordinates(axes.size());
-  int block = world;   // ranks of one place on all axes so far
+  int block = world;   // number of ranks that have the same place on all axes so far
   for (std::size_t i = 0; i < axes.size() && axes[i].size; ++i) {
     coordinates[i] = rank % block / (block / *axes[i].size);
     block /= *axes[i].size;
@@ -87,14 +89,14 @@ std::optional<std::vector<std::pair<std::string, int>>> place(std::vector<Axis> 
     coordinates[i] = rank / step % *axes[i].size;
     step *= *axes[i].size;
   }
-  std::vector<std::pair<std::string, int>> told_axes;
+  std::vector<std::pair<std::string, int>> placed;
   for (std::size_t i = 0; i < axes.size(); ++i)
-    if (coordinates[i]) told_axes.emplace_back(axes[i].name, *coordinates[i]);
-  if (told_axes.empty()) return std::nullopt;
-  return told_axes;
+    if (coordinates[i]) placed.emplace_back(axes[i].name, *coordinates[i]);
+  if (placed.empty()) return std::nullopt;
+  return placed;
 }
 
-// A size that is told badly tells that this is not understood.
+// Reads sizes. A malformed size means that the command line is not understood.
 struct Sizes {
   bool broken = false, any = false;
   std::optional<int> read(const std::string* text, std::optional<int> otherwise) {
@@ -110,7 +112,7 @@ void drop_axis_of_one(std::vector<std::pair<std::string, int>>& axes, std::strin
   if (size == 1) std::erase_if(axes, [&](const auto& axis) { return axis.first == name; });
 }
 
-// tp, pp, cp and ep as Megatron's options call them. `partial`: more may be told elsewhere.
+// tp, pp, cp and ep as in Megatron's options. `partial`: more sizes may be given elsewhere.
 std::optional<Coordinates> megatron(const std::string* tp_text, const std::string* pp_text, const std::string* cp_text, const std::string* ep_text, const std::string* etp_text,
                                     bool pp_before_dp, bool partial, int rank, int world, std::string from) {
   const std::optional<int> otherwise = partial ? std::nullopt : std::optional(1);
@@ -120,17 +122,18 @@ std::optional<Coordinates> megatron(const std::string* tp_text, const std::strin
   if (sizes.broken || !sizes.any) return std::nullopt;
   std::vector<Axis> axes = {{"pp", pp}, {"dp", std::nullopt, true}, {"cp", cp}, {"tp", tp}};
   if (pp_before_dp) std::swap(axes[0], axes[1]);
-  auto told = place(axes, rank, world);
-  if (!told) return std::nullopt;
-  drop_axis_of_one(*told, "cp", cp);
-  // Expert parallel ranks are adjacent, across what is dp and cp elsewhere, within a stage.
+  auto placed = place(axes, rank, world);
+  if (!placed) return std::nullopt;
+  drop_axis_of_one(*placed, "cp", cp);
+  // Expert parallel ranks are adjacent: within a stage, across the ranks that form dp and cp for other layers.
   if (ep && *ep > 1 && etp && pp) {
     const std::int64_t stage = world / *pp, experts = std::int64_t{*ep} * *etp;
     if (stage % experts != 0) return std::nullopt;
-    if (pp_before_dp && experts != std::int64_t{tp.value_or(1)} * cp.value_or(1)) return std::nullopt;   // Megatron refuses that itself
-    told->emplace_back("ep", rank / *etp % *ep);
+    // Megatron itself refuses that
+    if (pp_before_dp && experts != std::int64_t{tp.value_or(1)} * cp.value_or(1)) return std::nullopt;
+    placed->emplace_back("ep", rank / *etp % *ep);
   }
-  Coordinates coordinates{std::move(from), std::move(*told)};
+  Coordinates coordinates{std::move(from), std::move(*placed)};
   sort_axes(coordinates);
   return coordinates;
 }
@@ -171,11 +174,11 @@ std::optional<Coordinates> of_torchtitan(const Options& options, int rank, int w
   bool shard_is_rest = shard_text == nullptr ? !file : *shard_text == "-1";
   if (shard_text != nullptr && !shard_is_rest) shard = sizes.read(shard_text, std::nullopt);
   if (sizes.broken) return std::nullopt;
-  auto told = place({{"pp", pp}, {"dp_replicate", replicate}, {"dp_shard", shard, shard_is_rest}, {"cp", cp}, {"tp", tp}}, rank, world);
-  if (!told) return std::nullopt;
-  drop_axis_of_one(*told, "dp_replicate", replicate);
-  drop_axis_of_one(*told, "cp", cp);
-  return Coordinates{"torchtitan, from the command line", std::move(*told)};
+  auto placed = place({{"pp", pp}, {"dp_replicate", replicate}, {"dp_shard", shard, shard_is_rest}, {"cp", cp}, {"tp", tp}}, rank, world);
+  if (!placed) return std::nullopt;
+  drop_axis_of_one(*placed, "dp_replicate", replicate);
+  drop_axis_of_one(*placed, "cp", cp);
+  return Coordinates{"torchtitan, from the command line", std::move(*placed)};
 }
 
 std::optional<Coordinates> of_deepspeed(const Options& options, int rank, int world) {
@@ -186,9 +189,9 @@ std::optional<Coordinates> of_deepspeed(const Options& options, int rank, int wo
   Sizes sizes;
   const auto pp = sizes.read(pp_text, 1), tp = sizes.read(options.plain("model_parallel_size"), 1);
   if (sizes.broken || !sizes.any) return std::nullopt;
-  auto told = place({{"pp", pp}, {"dp", std::nullopt, true}, {"tp", tp}}, rank, world);
-  if (!told) return std::nullopt;
-  return Coordinates{"DeepSpeed, from the command line", std::move(*told)};
+  auto placed = place({{"pp", pp}, {"dp", std::nullopt, true}, {"tp", tp}}, rank, world);
+  if (!placed) return std::nullopt;
+  return Coordinates{"DeepSpeed, from the command line", std::move(*placed)};
 }
 
 std::optional<Coordinates> of_accelerate(const std::map<std::string, std::string>& environment, int rank, int world) {

@@ -1,14 +1,16 @@
-// Where a rank stands in the grid of a job that is parallel in several ways, told by the sizes on its command line and in its environment.
+// Determines a rank's place in the grid of a job that combines several kinds of parallelism, from the sizes on its
+// command line and in its environment.
 //
-// A framework numbers its ranks by a fixed order of the axes, the fastest last here:
+// A framework numbers its ranks by a fixed order of the axes, here with the fastest axis last:
 //
-//     Megatron-LM, NeMo, Megatron-DeepSpeed     pp dp cp tp      with --use-tp-pp-dp-mapping  dp pp cp tp; the expert axis is a part of dp
+//     Megatron-LM, NeMo, Megatron-DeepSpeed     pp dp cp tp      with --use-tp-pp-dp-mapping  dp pp cp tp;
+//                                                                the expert axis is a part of dp
 //     DeepSpeed, PipeModelDataParallelTopology  pp dp tp         (pipe, data, model)
 //     torchtitan                                pp dp_replicate dp_shard cp tp
 //     Accelerate with Megatron-LM               as Megatron-LM, from MEGATRON_LM_TP_DEGREE and MEGATRON_LM_PP_DEGREE
 //
-// Sources: megatron/core/parallel_state.py (RankGenerator) and megatron/training/initialize.py; deepspeed/runtime/pipe/topology.py;
-// torchtitan/distributed/parallel_dims.py; accelerate/utils/launch.py.
+// Sources: megatron/core/parallel_state.py (RankGenerator) and megatron/training/initialize.py;
+// deepspeed/runtime/pipe/topology.py; torchtitan/distributed/parallel_dims.py; accelerate/utils/launch.py.
 #pragma once
 
 #include <map>
@@ -20,8 +22,9 @@
 
 namespace rankstacks {
 
-// Nothing: no sizes are told, or they do not fit the world, or the framework may have others (a checkpoint's, an encoder's). Where a file of
-// settings may hold more sizes than the command line (torchtitan, NeMo), only those axes are there whose place the told ones fix.
+// std::nullopt if no sizes are given, if they do not fit the world size, or if the framework may use other sizes (a
+// checkpoint's, an encoder's). If a settings file may contain more sizes than the command line (torchtitan, NeMo), only
+// those axes are returned whose place follows from the given sizes.
 std::optional<Coordinates> coordinates_of(std::span<const std::string> command, const std::map<std::string, std::string>& environment,
                                           std::optional<int> rank, std::optional<int> world_size);
 

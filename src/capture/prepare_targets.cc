@@ -10,7 +10,8 @@
 namespace rankstacks {
 namespace {
 
-// What the workers fill in. Shared with them, as one that is given up goes on some time or never.
+// The data that the workers fill in. It is shared with them, because a worker that is given up continues at some time,
+// or never.
 struct Work {
   Work(const std::vector<Pid>& pids, LiveImages opened, Preparing how) : what(how), images(std::move(opened)), processes(pids), prepared(pids.size()) {}
 
@@ -28,7 +29,7 @@ struct Work {
       return;
     }
     prepared[i].target = std::move(*target);
-    // In later samples every file is known.
+    // In later samples every file is known already.
     if (prepared[i].target->unopened_files().empty()) finish(i);
   }
 
@@ -41,7 +42,8 @@ struct Work {
     if (const auto variable = find_environ_variable(p.target->modules())) p.environment = read_current_environment(*p.target, *variable);
   }
 
-  // The files that nobody has opened, each by one process that has it mapped and was not tried yet: one may end meanwhile, and another still have it.
+  // Collects the files that have not been opened, each with one process that maps it and was not tried yet: a process
+  // may end meanwhile, while another one still maps the file.
   void collect_files() {
     using Inode = std::pair<std::uint64_t, std::uint64_t>;
     std::set<Inode> met;
@@ -59,12 +61,12 @@ struct Work {
     }
   }
 
-  std::set<std::pair<std::size_t, std::pair<std::uint64_t, std::uint64_t>>> tried;   // through which process, which inode
+  std::set<std::pair<std::size_t, std::pair<std::uint64_t, std::uint64_t>>> tried;   // pairs of process and inode
 };
 
 void open_files(const std::shared_ptr<Work>& work, std::chrono::steady_clock::duration limit) {
   for (work->collect_files(); !work->files.empty(); work->collect_files()) {
-    // What a worker that is given up works on is not touched again.
+    // The data of a worker that is given up is not touched again.
     struct Round {
       LiveImages images;
       std::vector<FileToOpen> files;
@@ -86,12 +88,12 @@ Error silent_process(Pid pid, const std::string& what, const std::string& file, 
   const double seconds = std::chrono::duration<double>(limit).count();
   return {.code = ErrorCode::kTimeout, .subject = fmt::format("pid {}", pid),
           .what = fmt::format("{} did not come back within {:g} s{}", what, seconds, file.empty() ? "" : ": it waits for " + file),
-          .hint = fmt::format("a file system whose server is gone (NFS, FUSE), or memory that nobody fills in, holds whoever touches it: /proc/{}/stack and /proc/{}/wchan tell "
+          .hint = fmt::format("a file system whose server is gone (NFS, FUSE), or memory that no process fills in, blocks every process that touches it: /proc/{}/stack and /proc/{}/wchan show "
                               "where it waits itself; give it more time with --timeout", pid, pid)};
 }
 
 std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const LiveImages& images, Preparing what, std::chrono::steady_clock::duration timeout) {
-  constexpr int kFilesShare = 4;   // one file is less than a rank: its names are missing, and the rest is there
+  constexpr int kFilesShare = 4;   // a file gets less time than a rank: without it only its names are missing
   const auto limit = std::max<std::chrono::steady_clock::duration>(timeout, kMinTimeout);
   const auto work = std::make_shared<Work>(pids, images, what);
   std::vector<std::optional<Error>> given_up(pids.size());
@@ -104,7 +106,7 @@ std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const 
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
   note(all, Unattended{[work](std::size_t i) { work->look_at(i); }, limit}.run(pids.size()));
 
-  // What belongs to a worker that was given up is not touched from here on.
+  // The data of workers that were given up is not touched from here on.
   const auto rest = std::make_shared<Work>(pids, images, what);
   for (std::size_t i = 0; i < pids.size(); ++i)
     if (!given_up[i]) rest->prepared[i] = std::move(work->prepared[i]);

@@ -1,8 +1,8 @@
-// Processes made ready to be stopped: in parallel, and by workers that can be given up (base/unattended.h), as everything here may wait for something that
-// never comes: a file system, another process's memory, a lock that it holds.
+// Prepares processes to be stopped: in parallel, and by workers that can be given up (base/unattended.h), because every
+// step may wait forever: for a file system, for another process's memory, for a lock that the process holds.
 //
 //     1. each process by itself    /proc: its mappings, its command
-//     2. each file that is new     opened once, whoever has it mapped; one that does not answer costs its names alone
+//     2. each file that is new     opened once, even if several processes map it; without it only its names are missing
 //     3. each process again        its modules, the interpreters in it, its environment
 #pragma once
 
@@ -25,15 +25,17 @@ struct PreparedTarget {
   std::optional<Error> error;
   std::vector<python::RuntimeCandidate> interpreters;
   CxxRuntime cxx;
-  std::map<std::string, std::string> environment;      // what it has now, beyond what it was started with
+  // Its current environment, including variables that were set after its start
+  std::map<std::string, std::string> environment;
 };
 
-enum class Preparing { kModules, kEverything };        // kModules: of a process whose interpreters are known
+enum class Preparing { kModules, kEverything };        // kModules: for a process whose interpreters are known
 
-// Parallel to `pids`. `timeout`: of each step for each process, and a fourth of it for each file; kMinTimeout at least.
+// The result is parallel to `pids`. `timeout` applies to each step for each process, and a quarter of it to each file;
+// at least kMinTimeout.
 std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const LiveImages& images, Preparing what, std::chrono::steady_clock::duration timeout);
 
-// That a process, or what it waits for, did not answer within that time.
+// The error for a process that did not answer within that time, or that waits for something that did not.
 Error silent_process(Pid pid, const std::string& what, const std::string& file, std::chrono::steady_clock::duration limit);
 
 }  // namespace rankstacks

@@ -11,8 +11,8 @@ struct Variables {
   const char *rank, *world_size, *local_rank;
 };
 
-// In order of precedence: what the training program itself reads comes before what its launcher was started by. `srun torchrun ...` has
-// SLURM_PROCID in every rank of a node, and RANK in the ranks alone.
+// In order of precedence: the variables that the training program itself reads come before those with which its
+// launcher was started. `srun torchrun ...` sets SLURM_PROCID in every rank of a node, and RANK in the ranks alone.
 constexpr Variables kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK"},                                                       // PyTorch's env:// rendezvous
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},             // Open MPI
@@ -22,7 +22,7 @@ constexpr Variables kLaunchers[] = {
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},                                          // srun
 };
 
-// Far above any job that exists; a larger number is no rank.
+// Far above the size of any job; a larger number is not a rank.
 constexpr int kMaxRank = 10'000'000;
 
 std::optional<int> number(const std::map<std::string, std::string>& environment, const char* name) {

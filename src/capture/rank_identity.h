@@ -1,4 +1,4 @@
-// Which rank of which size a process is: from its environment, else from its core's file name.
+// Determines which rank of which world a process is: from its environment, else from its core's file name.
 #pragma once
 
 #include <map>
@@ -9,15 +9,16 @@ namespace rankstacks {
 
 struct RankIdentity {
   std::optional<int> rank, world_size, local_rank;
-  int precedence = -1;   // which launcher's variables told: smaller is nearer to the training program; -1: none
-  static constexpr int kSlurm = 5;   // of srun's variables, which every shell and notebook of an allocation has as well
+  int precedence = -1;   // which launcher's variables were used: smaller is closer to the training program; -1: none
+  static constexpr int kSlurm = 5;   // of srun's variables, which every shell and notebook of an allocation has too
 };
 
-// The first of these that has a rank: RANK (torchrun, torch.distributed), OMPI_COMM_WORLD_*, MV2_COMM_WORLD_*, PMI_*, PMIX_RANK, SLURM_*. One
-// launcher's variables are never mixed with another's, except that a missing size is taken from the next.
+// The identity from the first of these that has a rank: RANK (torchrun, torch.distributed), OMPI_COMM_WORLD_*,
+// MV2_COMM_WORLD_*, PMI_*, PMIX_RANK, SLURM_*. Variables of different launchers are never mixed, except that a missing
+// size is taken from the next one.
 RankIdentity identity_from_environment(const std::map<std::string, std::string>& environment);
 
-// "core.rank3.4711", "train_rank-12.core": the number behind the word rank.
+// "core.rank3.4711", "train_rank-12.core": the number after the word "rank".
 std::optional<int> rank_from_file_name(const std::string& path);
 
 }  // namespace rankstacks

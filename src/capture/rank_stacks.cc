@@ -16,15 +16,16 @@
 namespace rankstacks {
 namespace {
 
-// The interpreter's C loop by name, as far as a symbol tells: CPython 3.6 to 3.15, with the suffixes of compiler clones, and the tail-call
-// interpreter's opcode functions (3.14 and newer).
+// Recognises the interpreter's eval loop by its symbol: CPython 3.6 to 3.15, with the suffixes of compiler clones, and
+// the opcode functions of the tail-call interpreter (3.14 and newer).
 bool is_eval_loop(const std::string& function) { return function.starts_with("_PyEval_EvalFrameDefault") || function.starts_with("_TAIL_CALL_"); }
 
-// Where a greenlet's part of the C stack begins, and with it its chain of Python frames. The frames outside belong to others: they may have been
-// left since, and lie there no more.
+// Whether a greenlet's part of the C stack, and its chain of Python frames, begin here. The frames outside of it belong
+// to other greenlets: these may have been switched away from since, and the stack contents there may be stale.
 bool is_greenlet_start(const std::string& function) { return function.find("g_initialstub") != std::string::npos; }
 
-// What the loop calls before it links a frame, or after it took it away; none of these runs Python code. CPython 3.6 to 3.9, Python/ceval.c.
+// Functions that the loop calls before it links a frame, or after it has unlinked one; none of them runs Python code.
+// CPython 3.6 to 3.9, Python/ceval.c.
 bool is_loop_border(const std::string& function) { return function.starts_with("_Py_CheckFunctionResult") || function.starts_with("_Py_CheckRecursiveCall"); }
 
 void worsen(RankSnapshot& snapshot, Status status) {
@@ -44,21 +45,22 @@ UnwoundStack innermost_only(const Registers& registers, StackEnd end) {
   return stack;
 }
 
-// Does a core lack part of the stack that a stack pointer leads into? Not where no readable memory is mapped: a wild stack pointer, or a stack that
-// overflowed. Each stack is read once, however many threads claim it.
+// Whether a core lacks part of the stack that a stack pointer points into. Not if no readable memory is mapped there:
+// then it is a wild stack pointer, or a stack that overflowed. Each stack is read once, however many threads claim it.
 class CoreStacks {
  public:
   explicit CoreStacks(const Target& target) : target_(target) {}
 
   bool lacks(Address sp) {
-    constexpr std::uint64_t kMax = 64u << 20;   // as much of a stack as a live process's is looked at
+    constexpr std::uint64_t kMax = 64u << 20;   // as much of a stack as is copied from a live process
     const auto mappings = target_.mappings();
     const auto after = std::upper_bound(mappings.begin(), mappings.end(), sp, [](Address a, const Mapping& m) { return a < m.range.start; });
     if (after == mappings.begin() || !std::prev(after)->range.contains(sp) || !std::prev(after)->readable) return false;
     const Range& stack = std::prev(after)->range;
     Seen& seen = seen_.try_emplace(stack.start, Seen{stack.end, stack.end}).first->second;
     const Address end = std::min(stack.end, sp + std::min(kMax, stack.end - sp));
-    // What is between here and what was seen. What was found missing is missing below as well.
+    // Reads the part between here and the part that was read before. If memory is missing further up, it is missing for
+    // this stack pointer as well.
     if (seen.missing < stack.end && sp <= seen.missing && seen.missing < end) return true;
     for (Address at = sp; at < std::min(end, seen.from);) {
       const std::size_t n = std::min<std::uint64_t>(bytes_.size(), std::min(end, seen.from) - at);
@@ -74,14 +76,16 @@ class CoreStacks {
 
  private:
   struct Seen {
-    Address from, missing;   // from there to the end all is held; the last place that is not, or the end
+    // All memory from `from` on is available, up to `missing`: the lowest address known to be missing, or the end of
+    // the stack.
+    Address from, missing;
   };
   const Target& target_;
-  std::map<Address, Seen> seen_;   // by where the mapping begins
+  std::map<Address, Seen> seen_;   // by the start of the mapping
   std::vector<std::byte> bytes_ = std::vector<std::byte>(64u << 10);
 };
 
-// One line for many threads with the same trouble.
+// Collects problems, to report one line for all threads with the same problem.
 class ThreadTroubles {
  public:
   void add(const std::string& what, Tid tid) { tids_[what].push_back(tid); }
@@ -106,12 +110,13 @@ Frame native_frame(const UnwoundFrame& unwound, const Module* module) {
   if (module != nullptr) {
     frame.module = module->path;
     if (module->image) frame.offset = module->to_vaddr(unwound.pc);
-    else frame.offset = unwound.pc - module->range.start;   // no program headers to go by: from where the file begins in memory
+    // Without program headers: the offset from the start of the file's mapping
+    else frame.offset = unwound.pc - module->range.start;
   }
   return frame;
 }
 
-// The locations of one unwound frame as frames, innermost first.
+// Appends the locations of one unwound frame as frames, innermost first.
 void append_native(const Target& target, const UnwoundFrame& unwound, const SymbolBatch& symbols, FrameTable& table, std::vector<FrameId>& out) {
   const Module* module = target.modules().find(unwound.lookup_pc());
   const Frame base = native_frame(unwound, module);
@@ -165,9 +170,9 @@ void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> can
   auto state = python::read_python_state(target, candidates);
   if (target.gave_up()) give_up(rank.snapshot, "reading Python's state", limit);
   if (!state) {
-    if (candidates.empty() && state.error().code == ErrorCode::kNotFound) return;   // it is simply no Python
+    if (candidates.empty() && state.error().code == ErrorCode::kNotFound) return;   // it is not a Python process
     rank.snapshot.problems.push_back(problem_of(state.error()));
-    if (state.error().code != ErrorCode::kNotFound) {   // there is one, and its frames are missing
+    if (state.error().code != ErrorCode::kNotFound) {   // there is an interpreter, and its frames are missing
       rank.snapshot.python_version.emplace();
       worsen(rank.snapshot, Status::kPartial);
     }
@@ -178,10 +183,14 @@ void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> can
 
 namespace {
 
-// glibc's pthread_mutex_t (struct __pthread_mutex_s, since 2.3): int __lock, unsigned __count, int __owner. A futex call of pthread_mutex_lock waits on
-// __lock, which is 2 while others wait. pthread_rwlock_t (struct __pthread_rwlock_arch_t, since 2.25): unsigned __readers, __writers, __wrphase_futex,
-// __writers_futex, two more, int __cur_writer; it waits on one of the two. pthread_join waits on the `tid` of the other thread's descriptor (struct pthread, at
-// its fs base), until the kernel clears it; nothing else waits there.
+// The structures of glibc that futex calls wait on:
+//
+// pthread_mutex_t (struct __pthread_mutex_s, since 2.3): int __lock, unsigned __count, int __owner. A futex call of
+// pthread_mutex_lock waits on __lock, which is 2 while other threads wait.
+// pthread_rwlock_t (struct __pthread_rwlock_arch_t, since 2.25): unsigned __readers, __writers, __wrphase_futex,
+// __writers_futex, two more, int __cur_writer. A futex call waits on __wrphase_futex or __writers_futex.
+// pthread_join waits on the `tid` of the other thread's descriptor (struct pthread, at its fs base), until the kernel
+// clears it; no other function waits there.
 constexpr std::size_t kMaxFutexes = 256;
 constexpr Address kTidInDescriptor = 720;   // glibc 2.17 to 2.42
 constexpr std::size_t kWordOfMutexOwner = 2, kWordOfWriterFromWriters = 3, kWordOfWriterFromPhase = 4;
@@ -220,10 +229,10 @@ void read_futex_memory(RankStacks& rank) {
   }
 }
 
-// The C library's function on top of the stack is one of these.
+// Whether the C library's function on top of the stack is one of these.
 template <std::size_t N>
-bool stands_in(const FrameTable& table, const std::vector<FrameId>& frames, const std::array<std::string_view, N>& functions) {
-  constexpr std::size_t kNearTop = 4;   // the wait inside of it, in one or two functions
+bool is_in(const FrameTable& table, const std::vector<FrameId>& frames, const std::array<std::string_view, N>& functions) {
+  constexpr std::size_t kNearTop = 4;   // the wait itself is one or two functions further inside
   for (std::size_t i = 0; i < std::min(frames.size(), kNearTop); ++i) {
     const auto& function = table[frames[i]].function;
     if (function && std::any_of(functions.begin(), functions.end(), [&](std::string_view name) { return function->find(name) != std::string::npos; })) return true;
@@ -235,12 +244,12 @@ constexpr std::array<std::string_view, 3> kLocksMutex = {"pthread_mutex_lock", "
 constexpr std::array<std::string_view, 6> kLocksRwlock = {"pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_rwlock_timedrdlock", "pthread_rwlock_timedwrlock", "pthread_rwlock_clockrdlock", "pthread_rwlock_clockwrlock"};
 
 void tell_owner(const FrameTable& table, const FutexMemory& memory, ThreadSnapshot& thread) {
-  if (memory.mutex_owner != 0 && stands_in(table, thread.frames, kLocksMutex)) thread.lock_owner = memory.mutex_owner;
-  else if (memory.rwlock_writer != 0 && stands_in(table, thread.frames, kLocksRwlock)) thread.lock_owner = memory.rwlock_writer;
+  if (memory.mutex_owner != 0 && is_in(table, thread.frames, kLocksMutex)) thread.lock_owner = memory.mutex_owner;
+  else if (memory.rwlock_writer != 0 && is_in(table, thread.frames, kLocksRwlock)) thread.lock_owner = memory.rwlock_writer;
   else if (memory.joined != 0) thread.joins = memory.joined;
 }
 
-// libstdc++'s way to the end of the process; what it was told is then the exception that the thread holds.
+// Whether libstdc++ is terminating the process; then the exception that the thread holds is the reason.
 bool terminates(const FrameTable& table, const std::vector<FrameId>& frames) {
   return std::any_of(frames.begin(), frames.end(), [&](FrameId id) {
     const auto& function = table[id].function;
@@ -278,7 +287,8 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
   const auto first = choice == UnwinderChoice::kLibdwfl ? make_libdwfl_unwinder(target) : make_libunwind_unwinder(target);
   std::size_t frames = 0, unwound = 0, not_held = 0;
   CoreStacks core_stacks(target);
-  std::unique_ptr<Unwinder> second;   // made for the first thread that needs it: reporting every module to libdwfl is not free
+  // Created for the first thread that needs it, because reporting every module to libdwfl is expensive
+  std::unique_ptr<Unwinder> second;
   for (const ThreadInfo& thread : rank.target->threads()) {
     if (!thread.registers) {
       rank.stacks.push_back({.end = StackEnd::kMemoryUnavailable});
@@ -296,7 +306,8 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       const bool finished = other.end == StackEnd::kComplete || other.end == StackEnd::kDepthLimit;
       if (finished || (other.end == stack.end && other.frames.size() > stack.frames.size())) stack = std::move(other);
     }
-    if (target.gave_up() && stack.end == StackEnd::kNoUnwindInfo) stack.end = StackEnd::kMemoryUnavailable;   // what it lacks was not looked for
+    // The missing data was not searched for
+    if (target.gave_up() && stack.end == StackEnd::kNoUnwindInfo) stack.end = StackEnd::kMemoryUnavailable;
     if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() &&
         !rank.lost_stacks.contains(thread.tid) && core_stacks.lacks(stack.frames.back().sp) && !target.gave_up())
       ++not_held;
@@ -333,7 +344,7 @@ void SymbolBatch::add(const RankStacks& rank) {
         const auto [known, is_new] = by_image_.try_emplace(module->image.get(), nullptr);
         if (is_new) known->second = &files_[key(*module->image)];
         file = known->second;
-        // Two images of one build: the one with sections has more names than one read back from memory.
+        // Of two images of one build, the one with sections has more names than the one read back from memory.
         if (!file->image || (file->image->sections().empty() && !module->image->sections().empty())) file->image = module->image;
         last = module;
       }
@@ -351,7 +362,8 @@ void SymbolBatch::resolve(const std::shared_ptr<const Symbolizer>& symbolizer, D
     files.push_back(&file);
     work->push_back(file);
   }
-  // The lookup looks at the clock itself, and ends with what it has; where it waits for a file, it does not end by itself.
+  // The lookup checks the deadline itself, and returns what it has so far; while it waits for a file, it does not
+  // return by itself.
   const auto outcomes = Unattended{[work, symbolizer, timeout](std::size_t i) {
                                      File& file = (*work)[i];
                                      reading_now(file.image->name());
@@ -386,7 +398,7 @@ const std::vector<SourceLocation>* SymbolBatch::find(const Module& module, Vaddr
 
 namespace {
 
-// The function that a frame of the stack is in, inlined ones aside; nothing where no symbol tells.
+// The function that a frame of the stack is in, not an inlined one; nullptr if there is no symbol.
 const std::string* physical_function(const Target& target, const UnwoundFrame& frame, const SymbolBatch& symbols) {
   const Module* module = target.modules().find(frame.lookup_pc());
   if (module == nullptr || !module->image) return nullptr;
@@ -410,14 +422,16 @@ python::KnownFrames known_frames(const Target& target, const UnwoundStack& stack
   return known;
 }
 
-// Whether each thread state can be told to be of its thread: up to 3.9 one of a subinterpreter names the thread that created it.
+// Whether each thread state can be assigned to its thread: up to 3.9 the state of a subinterpreter names the thread
+// that created it.
 bool names_threads(const python::State& state) {
   constexpr int kFirstWithAnchors = 10;
   return state.version.minor >= kFirstWithAnchors ||
          std::all_of(state.threads.begin(), state.threads.end(), [&](const python::ThreadState& t) { return t.interpreter_id == state.threads.front().interpreter_id; });
 }
 
-// Whether the interpreter is being taken down: from a point on other threads have no state, and stay in the loop for good.
+// Whether the interpreter is being finalized: from some point on, other threads have no state and stay in the loop
+// forever.
 bool is_finalizing(const Target& target, const std::vector<UnwoundStack>& stacks, const SymbolBatch& symbols) {
   return std::any_of(stacks.begin(), stacks.end(), [&](const UnwoundStack& stack) {
     return std::any_of(stack.frames.begin(), stack.frames.end(), [&](const UnwoundFrame& frame) {
@@ -427,8 +441,8 @@ bool is_finalizing(const Target& target, const std::vector<UnwoundStack>& stacks
   });
 }
 
-// Whether a thread without a thread state is in a call of the loop that runs something. One that waits for the GIL may have lost its state for good: a daemon
-// thread when the interpreter is gone.
+// Whether a thread without a thread state is in a call of the loop that runs code. A thread that waits for the GIL may
+// have lost its state for good: a daemon thread after the interpreter has been finalized.
 bool runs_unknown_loop(const Target& target, const UnwoundStack& stack, const SymbolBatch& symbols) {
   for (std::size_t f = 0; f < stack.frames.size(); ++f) {
     const std::string* function = physical_function(target, stack.frames[f], symbols);

@@ -1,4 +1,4 @@
-// From a captured target to its RankSnapshot, in the three steps that let symbols be looked up once for all ranks:
+// Turns a captured target into its RankSnapshot, in three steps, so that symbols are looked up once for all ranks:
 //
 //     unwind_threads()   per rank    registers -> return addresses
 //     SymbolBatch        per job     every address of every rank, grouped by file, resolved in one pass per file
@@ -23,60 +23,68 @@
 
 namespace rankstacks {
 
-enum class UnwinderChoice { kAuto, kLibunwind, kLibdwfl };   // kAuto: libunwind, and libdwfl for a thread that it does not finish
+// kAuto: libunwind, and libdwfl for a thread whose stack libunwind cannot finish
+enum class UnwinderChoice { kAuto, kLibunwind, kLibdwfl };
 
-// What a thread waits on in a futex call, by what it may be: the threads of the process that are named there; 0: none.
+// The memory that a futex call waits on, interpreted as each of the possible types: the threads of the process that it
+// names; 0: none.
 struct FutexMemory {
   Tid mutex_owner = 0;      // if it is a pthread_mutex_t
   Tid rwlock_writer = 0;    // if it is a pthread_rwlock_t
-  Tid joined = 0;           // its descriptor is what stands there: pthread_join waits for its end
+  Tid joined = 0;           // if it is the tid in a thread's descriptor: pthread_join waits for the end of that thread
 };
 
-// One rank on its way. Owned by the capture of the job until its snapshot is built.
+// One rank while it is being captured. Owned by the capture of the job until its snapshot is built.
 struct RankStacks {
   std::unique_ptr<Target> target;                       // nullptr: failed; the snapshot says why
-  std::set<Tid> lost_stacks;                            // of a core: their absence is among its problems already
+  std::set<Tid> lost_stacks;   // of a core: threads whose missing stacks are already among its problems
   std::optional<python::State> python;
   std::vector<std::optional<SyscallInfo>> syscalls;     // parallel to target->threads()
   std::vector<std::optional<Awaited>> awaited;          // parallel to target->threads()
-  std::vector<std::optional<Address>> futexes;          // parallel to target->threads(): what a futex call waits on
-  std::vector<std::optional<FutexMemory>> futex_memory; // parallel to target->threads(): what stands there
-  std::optional<CxxRuntime> cxx;                        // first look only: where its threads keep C++ exceptions
+  // Parallel to target->threads(): the address that a futex call waits on
+  std::vector<std::optional<Address>> futexes;
+  std::vector<std::optional<FutexMemory>> futex_memory; // parallel to target->threads(): the memory there
+  std::optional<CxxRuntime> cxx;                        // first sample only: where its threads keep C++ exceptions
   std::vector<std::optional<HeldException>> exceptions; // parallel to target->threads(), or empty
   std::vector<UnwoundStack> stacks;                     // parallel to target->threads()
-  Deadline::Clock::duration time_left = Deadline::Clock::duration::max();   // of --timeout, after it was read
+  // What is left of --timeout after the rank was read
+  Deadline::Clock::duration time_left = Deadline::Clock::duration::max();
   RankSnapshot snapshot;                                // identity, problems and times are filled in by the capture
 };
 
-// Reads the Python state; a process that is no interpreter has none. Problems go to the snapshot; past the deadline, which is
-// `limit`, it is partial.
+// Reads the Python state, if the process is an interpreter. Problems go to the snapshot. When the deadline passes,
+// which is the one named by `limit`, the rank is partial.
 inline constexpr const char* kTimeoutOption = "--timeout";
 void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates, const Deadline& deadline = Deadline::never(),
                  const char* limit = kTimeoutOption);
 
 void read_syscalls(RankStacks& rank);
 
-// The C++ exceptions that the threads hold, where `cxx` is there. They are shown of threads that terminate alone.
+// Reads the C++ exceptions that the threads hold, if `cxx` is set. They are only shown for threads that are terminating
+// the process.
 void read_exceptions(RankStacks& rank);
 
-// All stacks of a rank together: 8,192 frames each of 128 threads, in 50 MB. Threads beyond keep their innermost frame.
+// The limit for all stacks of a rank together: 8,192 frames for each of 128 threads, in 50 MB. Further threads keep
+// their innermost frame.
 inline constexpr std::size_t kMaxFramesOfRank = 1u << 20;
-// What is kept of one frame, until it stands in the report as JSON; and the frames that each of many ranks may have, whatever the limit of memory.
+// Memory used for one frame until the report is written as JSON; and the number of frames that each rank of a large job
+// may have, whatever the memory limit.
 inline constexpr std::size_t kBytesOfFrame = 512, kLeastFramesOfRank = 4096;
-// Those left out of too deep stacks counted too: 16 stacks without an end.
+// The same limit including frames left out of very deep stacks: 16 endless stacks.
 inline constexpr std::size_t kMaxUnwoundOfRank = 16 * kMaxUnwoundFrames;
 
-// Past the deadline threads keep what they have, at least the innermost frame, and the rank is partial.
+// When the deadline passes, threads keep the frames found so far, at least the innermost one, and the rank is partial.
 void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline = Deadline::never(), std::size_t most_frames = kMaxFramesOfRank);
 
-// All addresses of all ranks by file. A file is known by its build-id where it has one, so that copies of one library count once.
+// All addresses of all ranks, by file. A file is identified by its build-id if it has one, so that copies of one
+// library count once.
 class SymbolBatch {
  public:
   void add(const RankStacks& rank);
-  // Files in parallel, each with this much time.
+  // Resolves the files in parallel, each with this much time.
   void resolve(const std::shared_ptr<const Symbolizer>& symbolizer, Deadline::Clock::duration timeout = Deadline::Clock::duration::max());
-  bool gave_up(const Module& module) const;             // its file took longer
-  // Locations of the address in the module's image; nullptr: it was not asked for, or the module has no image.
+  bool gave_up(const Module& module) const;             // whether the lookup in its file took too long
+  // The locations of the address in the module's image; nullptr if it was not added, or if the module has no image.
   const std::vector<SourceLocation>* find(const Module& module, Vaddr vaddr) const;
   const std::vector<std::string>& problems() const { return problems_; }
 
@@ -89,11 +97,12 @@ class SymbolBatch {
   static std::string key(const elf::Image& image);
 
   std::map<std::string, File> files_;
-  std::unordered_map<const elf::Image*, File*> by_image_;   // of the ranks' targets, which outlive the batch; values in files_
+  // Images of the ranks' targets, which outlive the batch; the values point into files_
+  std::unordered_map<const elf::Image*, File*> by_image_;
   std::vector<std::string> problems_;
 };
 
-// Fills snapshot.threads, python_version, status.
+// Fills in snapshot.threads, python_version and status.
 void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& frames);
 
 }  // namespace rankstacks

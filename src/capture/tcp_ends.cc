@@ -12,7 +12,8 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMaxText = 4u << 20;   // of a table of addresses; a router's table of routes is longer, and tells nothing here
+// Of a table of addresses; a router's routing table is longer, and not useful here
+constexpr std::size_t kMaxText = 4u << 20;
 
 std::string_view take_line(std::string_view& text) {
   std::string_view line = text.substr(0, text.find('\n'));
@@ -21,7 +22,7 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-// The IPv4 address in host order, where it is one.
+// The IPv4 address in host order, if it is one.
 std::optional<std::uint32_t> v4_of(const SocketAddress& address) {
   constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   if (!std::equal(kMapped.begin(), kMapped.end(), address.address.begin())) return std::nullopt;
@@ -46,7 +47,8 @@ OwnAddresses::OwnAddresses(std::string_view fib_trie, std::string_view if_inet6)
     } else if (leaf && line.starts_with('/') && line.ends_with(" host LOCAL")) {
       int prefix = -1;
       std::from_chars(line.data() + 1, line.data() + line.size(), prefix);
-      if (prefix >= 8 && prefix <= 32) v4_.push_back({*leaf, prefix});   // no interface has more than a network of class A
+      // No interface has a larger network than class A
+      if (prefix >= 8 && prefix <= 32) v4_.push_back({*leaf, prefix});
     }
   }
   // "fe8000000000000000fc00fffe000001 04 40 20 80     eth0"
@@ -88,7 +90,7 @@ TcpEnds::TcpEnds(std::vector<TcpSocket> sockets, OwnAddresses own) : sockets_(st
   }
 }
 
-// 0: nobody, or several (SO_REUSEPORT) of which the kernel has chosen one.
+// The listener's inode; 0 if there is none, or if there are several (SO_REUSEPORT), of which the kernel has chosen one.
 std::uint64_t TcpEnds::listener_at(const SocketAddress& address) const {
   std::uint64_t exact = 0, any = 0;
   std::size_t exact_count = 0, any_count = 0;
@@ -114,7 +116,8 @@ TcpEnds::End TcpEnds::of(std::uint64_t inode) const {
   }
   const auto here = own_.has(socket.peer);
   if (here == false) return {0, socket.peer.text()};
-  // A listener whose queue is full does not answer; one that is gone refuses.
+  // While connecting: a listener whose queue is full does not answer; if there were no listener, the connection would
+  // be refused.
   return {here && socket.connecting ? listener_at(socket.peer) : 0, {}};
 }
 

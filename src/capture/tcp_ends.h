@@ -1,5 +1,5 @@
-// The other end of a TCP connection, where it is on this machine: the socket that has the two addresses the other way round. By the tables of
-// /proc/PID/net, which are those of one network namespace.
+// Finds the other end of a TCP connection if it is on this machine: the socket that has the two addresses in reverse.
+// Uses the tables of /proc/PID/net, which are those of one network namespace.
 #pragma once
 
 #include <array>
@@ -15,11 +15,12 @@
 
 namespace rankstacks {
 
-// The addresses of a network namespace, by /proc/PID/net/fib_trie (networks of which every address is its own: "/8 host LOCAL") and if_inet6.
+// The addresses of a network namespace, from /proc/PID/net/fib_trie (including networks of which every address is
+// local: "/8 host LOCAL") and if_inet6.
 class OwnAddresses {
  public:
   OwnAddresses(std::string_view fib_trie, std::string_view if_inet6);
-  // Nothing: the tables do not tell.
+  // std::nullopt if the tables do not contain the answer.
   std::optional<bool> has(const SocketAddress& address) const;
 
  private:
@@ -37,8 +38,9 @@ class TcpEnds {
   TcpEnds(std::vector<TcpSocket> sockets, OwnAddresses own);
 
   struct End {
-    std::uint64_t inode = 0;                 // of the other socket, or of the one that listens for a connection which nobody has accepted yet; 0: not told
-    std::optional<std::string> other_host;   // its address, which is none of this network namespace
+    // Of the other socket, or of the listening socket for a connection that has not been accepted yet; 0: not known
+    std::uint64_t inode = 0;
+    std::optional<std::string> other_host;   // the address of the other end, if it is not one of this network namespace
   };
   End of(std::uint64_t inode) const;
 
@@ -56,7 +58,7 @@ class TcpEnds {
   std::vector<std::size_t> listening_;
 };
 
-// Of the network namespace that the process is in.
+// The TCP ends in the network namespace of the process.
 TcpEnds tcp_ends_of(Pid pid);
 
 }  // namespace rankstacks

@@ -1,4 +1,5 @@
-// What frames say of their thread that wait for no other rank. Order matters within one frame only: the first that holds. PyTorch names are from 1.13 to 2.15.
+// What frames that wait for no other rank say about their thread. The order only matters within one frame: the first
+// matching rule decides. PyTorch names are from 1.13 to 2.15.
 #include "known/rules.h"
 
 namespace rankstacks {
@@ -12,7 +13,7 @@ using M = ActivityMatch;
 constexpr NamedOperation kTeardown{.kind = K::kTeardown};
 
 constexpr ActivityRule kRules[] = {
-    // A person at a prompt. `python -m pdb` keeps bdb.run in every stack: only the functions that stop count.
+    // A debugger prompt. `python -m pdb` keeps bdb.run in every stack: only the functions that stop count.
     {M::kPython, "interaction", "/pdb.py", A::kDebugger, "cpython Lib/pdb.py"},
     {M::kPython, "_cmdloop", "/pdb.py", A::kDebugger, "cpython Lib/pdb.py"},
     {M::kPython, "cmdloop", "/cmd.py", A::kDebugger, "cpython Lib/cmd.py"},
@@ -94,7 +95,7 @@ constexpr ActivityRule kRules[] = {
     {M::kPythonFile, "", "tensorflow/python/data/", A::kDataLoading, "tensorflow"},
     {M::kNative, "tensorflow::data::", "", A::kDataLoading, "tensorflow core/data"},
     {M::kNativePrefix, "dali::", "", A::kDataLoading, "dali"},
-    // Programs of nobody's framework, by what data pipelines are called
+    // Programs without a known framework, by common names of data pipelines
     {M::kNative, "DataLoader::", "", A::kDataLoading, "what data pipelines of C++ programs are called: caffe2, libtorch's torch::data"},
     {M::kNative, "DataReader::", "", A::kDataLoading, "what data pipelines of C++ programs are called: caffe2, libtorch's torch::data"},
     {M::kNative, "::data::", "", A::kDataLoading, "what data pipelines of C++ programs are called: caffe2, libtorch's torch::data"},
@@ -164,7 +165,8 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "cudaEventSynchronize", "", A::kGpuWait, "cuda runtime cuda_runtime_api.h"},
     {M::kNativePrefix, "cudaMemcpy", "", A::kGpuWait, "cuda runtime cuda_runtime_api.h"},
     {M::kNativePrefix, "cudaFree", "", A::kGpuWait, "cuda runtime cuda_runtime_api.h"},
-    // A launch that waits: the queue is full, or a module is loaded, which waits for the device (CUDA_MODULE_LOADING=LAZY)
+    // A launch that waits: the queue is full, or a module is being loaded, which waits for the device
+    // (CUDA_MODULE_LOADING=LAZY)
     {M::kNativePrefix, "cuLaunchKernel", "", A::kGpuWait, "cuda driver cuda.h: waits where the queue is full"},
     {M::kNativePrefix, "cudaLaunchKernel", "", A::kGpuWait, "cuda runtime cuda_runtime_api.h"},
     {M::kNativePrefix, "cuLibraryLoadData", "", A::kGpuWait, "cuda driver cuda.h: waits for the device, CUDA_MODULE_LOADING=LAZY"},

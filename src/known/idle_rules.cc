@@ -1,4 +1,4 @@
-// How the threads of a role stand that have nothing to do. Whatever no line tells is not idle.
+// The stacks of threads, by role, that have nothing to do. A thread that no line matches is not idle.
 #include "known/rules.h"
 
 namespace rankstacks {
@@ -61,7 +61,7 @@ constexpr IdleRule kIdleRules[] = {
     {R::kRpc, IdleMatch::kOnly, "libzmq", "", Wait::kPoll, "libzmq"},
     {R::kRpc, IdleMatch::kOnly, "_raylet.", "", Wait::kBlocks, "ray core_worker: worker.io and others"},
     {R::kRpc, IdleMatch::kFunction, "oneflow::IOEventPoller", "", Wait::kPoll, "oneflow core/comm_network/epoll"},
-    // Progress threads wait for descriptors. MPICH's, and those that poll, never do.
+    // Progress threads wait for descriptors. Those of MPICH, and those that poll, never do, so they are never idle.
     {R::kMpi, IdleMatch::kFunction, "event_base_loop", "", Wait::kPoll, "libevent event.c"},
     {R::kMpi, IdleMatch::kFunction, "poll_dispatch", "", Wait::kPoll, "libevent poll.c, and epoll.c's epoll_dispatch"},
     {R::kMpi, IdleMatch::kFunction, "ucs_event_set_wait", "", Wait::kPoll, "ucx ucs/sys/event_set.c"},
@@ -79,7 +79,7 @@ constexpr IdleRule kIdleRules[] = {
     {R::kMpi, IdleMatch::kFunction, "horovod::common::(anonymous namespace)::BackgroundThreadLoop", "", Wait::kBlocks, "horovod common/operations.cc"},
     {R::kMpi, IdleMatch::kFunction, "horovod::common::(anonymous namespace)::RunLoopOnce", "", Wait::kBlocks, "horovod common/operations.cc"},
     {R::kMpi, IdleMatch::kFunction, "horovod::common::ThreadPool::loop", "", Wait::kCondition, "horovod common/thread_pool.cc"},
-    // Pools. XLA's without symbols may as well wait for ranks: never idle.
+    // Pools. A thread of XLA without symbols may also be waiting for ranks: never idle.
     {R::kXla, IdleMatch::kFunction, "Eigen::EventCount::", "", Wait::kCondition, "eigen unsupported/Eigen/CXX11/src/ThreadPool/EventCount.h"},
     {R::kXla, IdleMatch::kFunction, "Eigen::ThreadPoolTempl<", "", Wait::kCondition, "eigen unsupported/Eigen/CXX11/src/ThreadPool/NonBlockingThreadPool.h"},
     {R::kIdlePool, IdleMatch::kFunction, "Eigen::EventCount::", "", Wait::kCondition, "eigen unsupported/Eigen/CXX11/src/ThreadPool/EventCount.h"},

@@ -1,4 +1,5 @@
-// What the tables of rules speak of: as values, with the words that stand for them in reports and in files of rules (docs/rules.md).
+// The kinds that the tables of rules distinguish: as enumerations, with the words that reports and rules files use for
+// them (docs/rules.md).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace rankstacks {
 
-// What a thread is there for. In the order in which reports list them.
+// The purpose of a thread. In the order in which reports list them.
 enum class Role {
   kMain, kPython, kAutograd, kNcclWatchdog, kNcclHeartbeat, kNcclMonitor, kNcclProxy, kNcclRas, kNcclService, kGlooLoop, kGlooWorker,
   kTcpStore, kDataLoader, kCheckpoint, kCuda, kOpenmp, kJitCompile, kGrpc, kProfiler, kRpc, kMpi, kXla,
@@ -20,12 +21,12 @@ std::optional<Role> role_of_word(std::string_view word);
 
 // What a thread does.
 enum class Activity {
-  kUnknown,             // the frames do not tell
+  kUnknown,             // the frames do not show it
   kCollective,          // waits in (or for) a collective
   kPointToPoint,        // waits in a send or receive
   kStoreWait,           // waits in the rendezvous store
-  kPeerWait,            // waits in a queue or lock between processes, which may be another rank's
-  kAutograd,            // main thread waits for the autograd engine's threads: they tell
+  kPeerWait,            // waits in a queue or lock shared between processes, which another rank may hold
+  kAutograd,            // the main thread waits for the autograd engine's threads; their stacks show what is going on
   kDataLoading,
   kCheckpointIo,
   kFileIo,
@@ -39,14 +40,14 @@ enum class Activity {
   kException,
   kPythonLock,
   kNativeLock,
-  kUserCode,            // none of these: its own code
+  kUserCode,            // none of these: the program's own code
 };
-// A wait for other ranks.
+// Whether the activity is a wait for other ranks.
 constexpr bool waits_for_ranks(Activity a) { return a == Activity::kCollective || a == Activity::kPointToPoint || a == Activity::kStoreWait || a == Activity::kPeerWait; }
 
-// NCCL's words. In the order of their names, which is the order in which reports list them.
+// The collectives, by NCCL's names. In alphabetical order, which is the order in which reports list them.
 enum class Collective : std::uint8_t {
-  kUnknown,        // a collective, which one is not known
+  kUnknown,        // a collective that could not be identified
   kAllGather,
   kAllReduce,
   kAllToAll,
@@ -56,28 +57,30 @@ enum class Collective : std::uint8_t {
   kReduce,
   kReduceScatter,
   kScatter,
-  kSendRecv,       // NCCL's kernel for sends and receives, of which all-to-all, gather and scatter are made as well
+  kSendRecv,       // NCCL's kernel for sends and receives, which all-to-all, gather and scatter also consist of
 };
 std::string_view to_string(Collective collective);   // "AllReduce"; "" of kUnknown
 
 enum class OperationKind : std::uint8_t {
   kNone,
   kCollective,
-  kSetUp,          // of a communicator or its connections: a collective before the first one
-  kMessage,        // a send or a receive, or several
+  kSetUp,          // set-up of a communicator or its connections: a collective before the first one
+  kMessage,        // one or more sends or receives
   kStore,          // the rendezvous store
   kProcessQueue,   // between processes of one machine (multiprocessing)
   kProcessPipe,
   kProcessLock,
-  kRemoteCall,     // an answer from another process (RPC)
-  kUnnamed,        // a wait that most ranks are in, by a frame that no table names
+  kRemoteCall,     // waits for an answer from another process (RPC)
+  kUnnamed,        // a wait that most ranks are in, at a frame that no table names
   kEventLoop,      // an event loop that has nothing to do (asyncio, libuv)
-  kLockedDatabase, // another process to leave an SQLite database
-  kFileBaton,      // another process's build
-  kTeardown,       // what the interpreter or the C library runs when the main program has ended: atexit's functions, its threads' end
+  kLockedDatabase, // waits for another process to release an SQLite database
+  kFileBaton,      // waits for another process's build
+  // what the interpreter or the C library does after the main program has ended: atexit's functions, the end of its
+  // threads
+  kTeardown,
 };
 
-// The words of files of rules. Those of activities are the verdict's reasons where there is one.
+// The words of rules files. Those of activities are also the verdict's reasons, where there is one.
 inline constexpr WordTable<Activity, 19> kActivityWords = {{{Activity::kCollective, "collective"},
                                                         {Activity::kPointToPoint, "point-to-point"},
                                                         {Activity::kStoreWait, "store-wait"},
@@ -96,7 +99,9 @@ inline constexpr WordTable<Activity, 19> kActivityWords = {{{Activity::kCollecti
                                                         {Activity::kPythonLock, "python-lock"},
                                                         {Activity::kNativeLock, "native-lock"},
                                                         {Activity::kUserCode, "user-code"},
-                                                        {Activity::kUnknown, "none"}}};   // such a frame tells nothing, whatever a later rule says of it
+                                                        // a frame with this activity says nothing about its thread,
+                                                        // even if a later rule names an activity for it
+                                                        {Activity::kUnknown, "none"}}};
 
 inline constexpr WordTable<OperationKind, 7> kOperationKindWords = {{{OperationKind::kCollective, "collective"},
                                                                  {OperationKind::kSetUp, "set-up"},

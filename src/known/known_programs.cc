@@ -40,7 +40,7 @@ KnownPrograms make_built_in() {
 struct Installed {
   AddedPrograms added;
   KnownPrograms all;
-  std::array<std::vector<PlaceRule>, kPlaces> places;   // of `all`: asked for each frame of each thread
+  std::array<std::vector<PlaceRule>, kPlaces> places;   // of `all`, by place: looked up for each frame of each thread
 
   explicit Installed(AddedPrograms with) : added(std::move(with)), all(added.rules) {
     append_to(all, built_in_programs());
@@ -48,7 +48,7 @@ struct Installed {
   }
 };
 
-// Never destroyed: a thread that was given up may still look at it while the process ends.
+// Never destroyed: a thread that was given up may still use it while the process ends.
 Installed& installed() {
   static Installed& programs = *new Installed({});
   return programs;

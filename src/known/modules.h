@@ -1,4 +1,4 @@
-// Modules whose inner frames say nothing about where a program stands.
+// Modules whose innermost frames do not show what a program is doing.
 #pragma once
 
 #include <optional>
@@ -22,11 +22,12 @@ struct ModuleRule {
 
 std::span<const ModuleRule> built_in_modules();
 
-// Of a module's base name: "libc.so.6". Nothing: none of these.
+// The kind of a module, by its base name, such as "libc.so.6". std::nullopt if it is none of these.
 std::optional<ModuleKind> module_kind(std::string_view name);
 
-// SQLite, or what holds a copy of it: libsqlite3.so.0 (sqlite's own name), _sqlite3.cpython-311-x86_64-linux-gnu.so (cpython Modules/_sqlite). What its functions
-// sleep in is its busy handler, between two tries for a lock that another connection has (sqlite src/os_unix.c: unixSleep).
+// Whether the module is SQLite, or contains a copy of it: libsqlite3.so.0 (sqlite's own name),
+// _sqlite3.cpython-311-x86_64-linux-gnu.so (cpython Modules/_sqlite). If its functions sleep, they sleep in its busy
+// handler, between two attempts to get a lock that another connection holds (sqlite src/os_unix.c: unixSleep).
 bool is_sqlite(std::string_view name);
 
 }  // namespace rankstacks

@@ -1,4 +1,4 @@
-// Python functions that decisions ask for by what they are, and the files that they are in.
+// Python functions that the analysis asks for by their purpose, and the files that contain them.
 #pragma once
 
 #include <span>
@@ -10,47 +10,48 @@ namespace rankstacks {
 
 enum class Place {
   // Of the standard library
-  kWait,              // its ways to wait: for a lock, an item, a message, a descriptor
-  kLock,              // of these, for another thread or task of the own process
+  kWait,              // its functions that wait: for a lock, an item, a message, a descriptor
+  kLock,              // of these, those that wait for another thread or task of the same process
   kTask,              // waits for the end of threads or tasks that its own process, or its pool of workers, runs
   kQueue,             // queue.Queue
-  kQueueGet,          // of these functions: waits for an item
-  kQueuePut,          // waits for room
-  kQueueJoin,         // waits until all items are done
-  kThreading,         // threads, and what they wait for each other with
-  kThreadingWait,     // of these functions: waits for a condition; called by another such one: for an event
-  kThreadingBarrier,  // waits at a barrier
-  kThreadingAcquire,  // waits for a semaphore
-  kThreadingJoin,     // waits for a thread's end
+  kQueueGet,          // of kQueue's functions: waits for an item
+  kQueuePut,          // of kQueue's functions: waits for room
+  kQueueJoin,         // of kQueue's functions: waits until all items are done
+  kThreading,         // threads, and the objects with which they wait for each other
+  // of kThreading's functions: waits for a condition; if another such function has called it: for an event
+  kThreadingWait,
+  kThreadingBarrier,  // of kThreading's functions: waits at a barrier
+  kThreadingAcquire,  // of kThreading's functions: waits for a semaphore
+  kThreadingJoin,     // of kThreading's functions: waits for a thread's end
   kPool,              // multiprocessing.Pool
   kFutures,           // concurrent.futures
   kImport,            // the import of modules
-  kImportWait,        // of these functions: waits until another thread has imported the module
+  kImportWait,        // of kImport's functions: waits until another thread has imported the module
   kProcessQueue,      // between processes
-  kProcessQueueWait,  // of these functions: waits for an item, or for room
+  kProcessQueueWait,  // of kProcessQueue's functions: waits for an item, or for room
   kProcessPipe,
   kProcessLock,
   kEventLoop,         // asyncio's loop
   kServerLoop,        // a loop that waits for the next event, request or task
-  kLoopWait,          // what such a loop waits in
+  kLoopWait,          // the function in which such a loop waits
   kThreadStart,       // at the root of each Python thread and worker process
-  kThreadEntry,       // starts a thread or its task: never what the thread is there for
-  kProcessStart,      // the outermost function of a forked worker: what stands outside of it is its parent's stack
-  kPoolWorker,        // the loop of a pool's worker process, and what runs the tasks in it
-  kPoolLoop,          // of these functions: the loop, in which there is a task only where something stands inside of it
+  kThreadEntry,       // starts a thread or its task: never the purpose of the thread
+  kProcessStart,      // the outermost function of a forked worker: the frames outside of it are its parent's stack
+  kPoolWorker,        // the loop of a pool's worker process, and the functions that run the tasks in it
+  kPoolLoop,          // of kPoolWorker's functions: the loop; it runs a task only if there are frames inside of it
   kPoolTask,          // runs a task in a pool's thread
-  kNoWork,            // the innermost place of a child process that nobody waits for
+  kNoWork,            // the innermost place of a child process that no process waits for
   // Of PyTorch
-  kOperation,         // what a collective or message consists of
+  kOperation,         // the functions that a collective or message consists of
   kC10d,              // the functions whose arguments name the group, source and destination
   kRemoteCalls,       // RPC
-  kRemoteCall,        // a call that another process has made of this one
-  kLoaderLoop,        // a data-loader worker's
-  kLoaderWork,        // of such a worker: fetches or collates
+  kRemoteCall,        // runs a call that another process has made to this one
+  kLoaderLoop,        // the loop of a data-loader worker
+  kLoaderWork,        // in a data-loader worker: fetches or collates
 };
 inline constexpr std::size_t kPlaces = static_cast<std::size_t>(Place::kLoaderWork) + 1;
 
-// A function named `what` (empty: any) of a file that ends with `file`, or contains it.
+// A function named `what` (empty: any) in a file whose name ends with `file`, or contains it.
 struct PlaceRule {
   Place place;
   std::string_view what;
@@ -61,9 +62,9 @@ struct PlaceRule {
 
 std::span<const PlaceRule> built_in_places();
 
-// Whether a Python function is one of these: by its name (co_name) and its file (co_filename), as frames have them.
+// Whether a Python function is such a place: by its name (co_name) and its file (co_filename), as frames have them.
 bool is_place(Place place, std::string_view function, std::string_view file);
-// Whether any rule of this place is of this file.
+// Whether any rule of this place applies to this file.
 bool is_file_of(Place place, std::string_view file);
 
 }  // namespace rankstacks

@@ -1,5 +1,6 @@
-// Frames come first, names second: NCCL's threads are unnamed by default (NCCL_SET_THREAD_NAME=0), and a name is inherited from the creator
-// until the thread sets its own: torch 2.4's `pt_main_thread` stands on every thread that the main thread started, and is never a role.
+// Frames come first, names second: NCCL's threads are unnamed by default (NCCL_SET_THREAD_NAME=0), and a thread
+// inherits its creator's name until it sets its own: all threads started by the main thread have torch 2.4's name
+// `pt_main_thread`, which is therefore never a role.
 #include "known/rules.h"
 
 namespace rankstacks {
@@ -58,7 +59,8 @@ constexpr RoleRule kThreadRules[] = {
     {M::kEntry, "httplib::", "", R::kRpc, "pytorch's WorkerServer: cpp-httplib's pool"},
     {M::kPythonEntryFile, "", "torch/distributed/debug/", R::kRpc, "pytorch distributed/debug, 2.10-"},
     {M::kPythonEntryFile, "", "torch/distributed/elastic/", R::kElastic, "pytorch elastic: agent, timers, rendezvous' keep-alive, tail_log"},
-    // MPI, UCX, PMIx, libfabric: threads that they start themselves. An MPI call of a user's thread has the user's frames further out.
+    // MPI, UCX, PMIx, libfabric: threads that they start themselves. An MPI call by a user's thread has the user's
+    // frames further out.
     {M::kFunction, "ucs_async_thread_func", "", R::kMpi, "ucx ucs/async/thread.c"},
     {M::kFunction, "opal_progress_async_thread", "", R::kMpi, "ompi opal/runtime/opal_progress.c"},
     {M::kFunction, "opal_event_base_loop", "", R::kMpi, "ompi 3-4: its own libevent"},
@@ -111,7 +113,7 @@ constexpr RoleRule kThreadRules[] = {
     {M::kPython, "process_output_sockets", "vllm/v1/engine/core.py", R::kRpc, "vllm EngineCore, 0.7-"},
     {M::kPython, "monitor_workers", "vllm/v1/executor/multiproc_executor.py", R::kRpc, "vllm MultiprocWorkerMonitor"},
     {M::kPythonEntryFile, "", "-packages/ray/_private/", R::kRpc, "ray: log and error listeners, import thread"},
-    // Pools of Python, while they wait; with a task such a thread is `python`
+    // Python's thread pools, while they wait; with a task such a thread is `python`
     {M::kPythonWaits, "_worker", "concurrent/futures/thread.py", R::kIdlePool, "cpython"},
     {M::kPythonWaits, "worker", "multiprocessing/pool.py", R::kIdlePool, "cpython ThreadPool"},
     {M::kPythonWaits, "_handle_workers", "multiprocessing/pool.py", R::kIdlePool, "cpython"},

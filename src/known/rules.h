@@ -1,15 +1,17 @@
-// What is known of other people's programs: one line a rule, each with its source. The tables are data alone; analyzers/ matches them with frames.
+// Knowledge about other projects' programs: one rule a line, each with its source. The tables are data alone;
+// analyzers/ matches them with frames.
 //
-//   role_rules.cc        what threads are there for: by their frames, by their names
-//   idle_rules.cc        how threads stand that have nothing to do
-//   wait_rules.cc        which frames wait for other ranks
-//   activity_rules.cc    what other frames say of their thread: data loading, compiling, a prompt, ...
-//   file_rules.cc        which Python files are a library's
-//   places.cc            Python functions that decisions ask for by what they are
-//   modules.cc           modules whose inner frames say nothing about where a program stands
+//   role_rules.cc        the purpose of threads: by their frames, by their names
+//   idle_rules.cc        the stacks of threads that have nothing to do
+//   wait_rules.cc        frames that wait for other ranks
+//   activity_rules.cc    what other frames say about their thread: data loading, compiling, a prompt, ...
+//   file_rules.cc        which Python files belong to a library
+//   places.cc            Python functions that the analysis asks for by their purpose
+//   modules.cc           modules whose innermost frames do not show what a program is doing
 //
-// tests/analyzers/known_rules_test.cc holds a stack for each rule that only this rule tells.
-// A user's own rules come before them (known_programs.h).
+// For each rule, tests/analyzers/known_rules_test.cc holds a stack that no other rule matches. A user's own rules come
+// before these (known_programs.h). "Own" frames are all frames outside of the C and C++ libraries, and outside of the
+// functions with which Abseil and nsync wait.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +25,22 @@ namespace rankstacks {
 // "Own" frames are those outside of the C and C++ libraries, and of what Abseil and nsync wait with.
 enum class RoleMatch {
   kFunction,          // a native function, anywhere in the stack, contains `what`
-  kEntry,             // the outermost native function that is no thread start contains `what`
-  kEntryModule,       // no Python frame, and the outermost native frame that is no thread start lies in a module whose base name starts with `what`
+  kEntry,             // the outermost native function that is not a thread start contains `what`
+  // no Python frame, and the outermost native frame that is not a thread start is in a module whose base name starts
+  // with `what`
+  kEntryModule,
   kInnermost,         // no Python frame, and the innermost own frame's function contains `what`
-  kPolls,             // no Python frame; the only own frame has no name, lies in a module whose base name starts with `what`, and waits for descriptors
-  kPython,            // a Python function named `what`, in a file that ends with `file`
-  kPythonFile,        // any Python frame of a file that contains `file`
-  kPythonEntryFile,   // the thread's target, its outermost Python frame that starts no thread, is of a file that contains `file`
-  kPythonWaits,       // the innermost Python frame, leaving out the standard library's waits, is `what` (empty: any) in a file that contains `file`
+  // no Python frame; the only own frame has no name, is in a module whose base name starts with `what`, and waits for
+  // descriptors
+  kPolls,
+  kPython,            // a Python function named `what`, in a file whose name ends with `file`
+  kPythonFile,        // any Python frame of a file whose name contains `file`
+  // the thread's target (its outermost Python frame, not counting those that start threads) is in a file whose name
+  // contains `file`
+  kPythonEntryFile,
+  // the innermost Python frame, not counting the standard library's waits, is `what` (empty: any) in a file whose name
+  // contains `file`
+  kPythonWaits,
 };
 
 struct RoleRule {
@@ -41,7 +51,7 @@ struct RoleRule {
   std::string_view source;   // project, its file, versions
 };
 
-// Where no frame tells: the kernel's name (15 bytes) starts with `prefix`.
+// Used if no frame identifies the role: the kernel's name of the thread (15 bytes) starts with `prefix`.
 struct NameRule {
   std::string_view prefix;
   Role role;
@@ -50,16 +60,16 @@ struct NameRule {
 
 enum class IdleMatch {
   kFunction,   // the innermost own frame's function contains `what`
-  kModule,     // the innermost own frame lies in a module whose base name starts with `what`
-  kOnly,       // all own frames lie in modules whose base names start with `what`
+  kModule,     // the innermost own frame is in a module whose base name starts with `what`
+  kOnly,       // all own frames are in modules whose base names start with `what`
   kPython,     // as RoleMatch::kPythonWaits
 };
 
 enum class Wait {
-  kAny,         // spinning too: pools spin before they sleep
+  kAny,         // any wait, and spinning too: pools spin before they sleep
   kCondition,   // on a condition variable, a semaphore, a futex; not for a mutex
   kPoll,        // for descriptors: poll, epoll, accept, a read
-  kBlocks,      // either, or a sleep
+  kBlocks,      // either of these, or a sleep
 };
 
 struct IdleRule {
@@ -73,19 +83,20 @@ struct IdleRule {
 
 enum class ActivityMatch {
   kNative,        // the native function contains `what`
-  kNativePrefix,  // it starts with `what`
-  kNativeOp,      // it contains `file`, and its last component (without arguments) is `what`
-  kPython,        // a Python function `what` of a file that contains `file`
-  kPythonFile,    // any Python function of a file that contains `file`
+  kNativePrefix,  // the native function starts with `what`
+  kNativeOp,      // the native function contains `file`, and its last component (without arguments) is `what`
+  kPython,        // a Python function `what` in a file whose name contains `file`
+  kPythonFile,    // any Python function in a file whose name contains `file`
 };
 
-// What stands in the frame, where the function's own name is not what the library's interface or a person calls it.
+// The operation that a frame carries out, for functions whose own name is not the name that the library's API or a
+// person uses for it.
 struct NamedOperation {
   std::string_view call = {};                    // Operation::call; empty: the function's own name
   std::string_view name = {};                    // Operation::name; empty: `call`
   Collective collective = Collective::kUnknown;  // kUnknown: by `call`
   OperationKind kind = OperationKind::kNone;     // kNone: by the activity
-  bool generic = false;                          // many operations share it: a native frame further out names the operation better
+  bool generic = false;   // many operations share it: a native frame further out identifies the operation better
 
   bool operator==(const NamedOperation&) const = default;
 };
@@ -97,7 +108,9 @@ struct ActivityRule {
   Activity activity;
   std::string_view source;
   NamedOperation operation = {};
-  bool over_transport = false;   // of a wait for other ranks: it is made of sockets, pipes or child processes, whose own rules tell nothing inside of it
+  // For waits for other ranks: the wait consists of sockets, pipes or child processes, whose own rules do not apply
+  // inside of it.
+  bool over_transport = false;
 };
 
 enum class FileMatch {
@@ -105,7 +118,7 @@ enum class FileMatch {
   kSuffix,
 };
 
-// A Python file whose name fulfils this is a library's, or the user's own.
+// A Python file whose name matches belongs to a library (`library`), or is the user's own.
 struct FileRule {
   FileMatch match;
   std::string_view file;
@@ -113,12 +126,14 @@ struct FileRule {
   std::string_view source;
 };
 
-std::span<const RoleRule> built_in_thread_roles();   // threads that are not their process's main thread; the first that holds
-std::span<const RoleRule> built_in_child_roles();    // main threads of child processes; a rank's is always `main`
-std::span<const NameRule> built_in_thread_names();   // the first that holds
-std::span<const IdleRule> built_in_idle();           // any that holds
-std::span<const ActivityRule> built_in_waits();      // the first that holds; before built_in_activities()
+// for threads that are not their process's main thread; the first matching rule decides
+std::span<const RoleRule> built_in_thread_roles();
+// for main threads of child processes; a rank's main thread is always `main`
+std::span<const RoleRule> built_in_child_roles();
+std::span<const NameRule> built_in_thread_names();   // the first matching rule decides
+std::span<const IdleRule> built_in_idle();           // one matching rule is enough
+std::span<const ActivityRule> built_in_waits();      // the first matching rule decides; before built_in_activities()
 std::span<const ActivityRule> built_in_activities();
-std::span<const FileRule> built_in_files();          // the first that holds
+std::span<const FileRule> built_in_files();          // the first matching rule decides
 
 }  // namespace rankstacks

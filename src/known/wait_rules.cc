@@ -1,5 +1,5 @@
-// Frames that wait for other ranks, and what else of the same libraries could be taken for such a wait. Order matters within one frame only: the first that
-// holds. PyTorch names are from 1.13 to 2.15.
+// Frames that wait for other ranks, and other frames of the same libraries that could be mistaken for such a wait. The
+// order only matters within one frame: the first matching rule decides. PyTorch names are from 1.13 to 2.15.
 #include "known/rules.h"
 
 namespace rankstacks {
@@ -29,7 +29,7 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "new_group", "torch/distributed/distributed_c10d.py", A::kStoreWait, "pytorch distributed_c10d.py"},
     {M::kPython, "_new_process_group_helper", "torch/distributed/distributed_c10d.py", A::kStoreWait, "pytorch distributed_c10d.py", {"new_group"}},
 
-    // Teardown while others may still run: pytorch/pytorch#122358
+    // Teardown while other ranks may still run: pytorch/pytorch#122358
     {M::kPython, "destroy_process_group", "torch/distributed/distributed_c10d.py", A::kException, "pytorch distributed_c10d.py"},
     {M::kPython, "_abort_process_group", "torch/distributed/distributed_c10d.py", A::kException, "pytorch distributed_c10d.py"},
     {M::kNative, "c10d::ProcessGroupNCCL::~ProcessGroupNCCL", "", A::kException, "pytorch c10d/ProcessGroupNCCL.cpp: pytorch/pytorch#122358"},
@@ -132,7 +132,7 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "nvshmem_barrier", "", A::kCollective, "nvshmem nvshmem.h"},
     {M::kNativePrefix, "shmem_barrier", "", A::kCollective, "the OpenSHMEM standard: shmem.h"},
 
-    // Remote calls. torch/distributed/rpc/api.py: shutdown waits in _all_gather until all ranks have no call open
+    // Remote calls. torch/distributed/rpc/api.py: shutdown waits in _all_gather until no rank has an open call
     {M::kPython, "rpc_sync", "torch/distributed/rpc/", A::kPeerWait, "pytorch distributed/rpc/", {"rpc_sync", "a remote call (rpc_sync)", C::kUnknown, K::kRemoteCall}},
     {M::kPython, "init_rpc", "torch/distributed/rpc/", A::kStoreWait, "pytorch distributed/rpc/", {"init_rpc", "the set-up of RPC"}},
     {M::kPython, "_all_gather", "torch/distributed/rpc/", A::kCollective, "pytorch distributed/rpc/", {"_wait_all_workers", "RPC's barrier", C::kBarrier}},

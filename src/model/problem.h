@@ -1,4 +1,4 @@
-// What is missing from a report, or doubtful in it: a code for programs, a sentence for people.
+// A defect of a report: something that is missing or doubtful. A code for programs, a sentence for people.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace rankstacks {
 
 enum class ProblemCode : std::uint8_t {
   kOther,
-  kEnded,            // the process, or what was asked for, has ended
+  kEnded,            // the process, or the request, has ended
   kNotFound,
   kPermission,
   kUnreadable,
@@ -20,11 +20,11 @@ enum class ProblemCode : std::uint8_t {
   kMismatch,         // two things that should be the same are not
   kTimeout,
   kLimit,            // a stated bound was reached
-  kIncomplete,       // a part of it is not there: a core that is cut short, frames whose memory is gone
+  kIncomplete,       // some part is missing: a truncated core, frames whose memory is gone
   kFileMissing,      // files of the process are not on this machine
-  kFileMismatch,     // a module's file here is not the one that the process or core had
-  kFileUnverified,   // nothing tells whether it is
-  kModuleOverlap,    // a module that the list of mappings says lies inside another one
+  kFileMismatch,     // a module's file on this machine is not the one that the process or core had
+  kFileUnverified,   // it is not known whether a module's file is the one that the process or core had
+  kModuleOverlap,    // a module that overlaps another one, according to the list of mappings
   kGpu,              // of a GPU session or the GPU's management library
 };
 

@@ -1,4 +1,5 @@
-// The order in which ranks stand in a job: by number, then those without by host and pid; children behind their rank, by pid.
+// The order of the ranks of a job: by number, then those without a number by host and pid; children after their rank,
+// by pid.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,8 @@
 
 namespace rankstacks {
 
-// The ranks' indices in that order. However the processes, cores or reports were named: equal jobs make equal reports.
+// Returns the indices of the ranks in that order, in whatever order the processes, cores or reports were given: equal
+// jobs give equal reports.
 std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& ranks);
 
 }  // namespace rankstacks

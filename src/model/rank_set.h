@@ -1,4 +1,4 @@
-// Sets of ranks as people write them.
+// Formats sets of ranks as people write them.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace rankstacks {
 
-// "0-1,3-7"; ranks without a number by host and pid after the numbers: "0-2,node-a:4711". At most `limit` items, then "and 12 more".
+// "0-1,3-7"; ranks without a number by host and pid after the numbers: "0-2,node-a:4711". At most `limit` items, then
+// "and 12 more".
 std::string format_rank_set(const JobSnapshot& job, const std::vector<std::size_t>& ranks, std::size_t limit = 16);
 std::string format_numbers(std::vector<int> numbers, std::size_t limit = 16);
 

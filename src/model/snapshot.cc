@@ -51,7 +51,7 @@ std::optional<int> Coordinates::operator[](std::string_view axis) const {
 
 std::string rank_label(const RankSnapshot& rank) {
   if (rank.rank && rank.kind == RankKind::kRank) return std::to_string(*rank.rank);
-  // A core that does not even tell its pid is known by its file's name.
+  // A core that does not even state its pid is identified by the name of its file.
   if (rank.pid == 0 && rank.path) return rank.path->substr(rank.path->rfind('/') + 1);
   return fmt::format("{}:{}", rank.host, rank.pid);
 }

@@ -1,6 +1,7 @@
-// What one look at a job found: the one thing that analyzers and reports see.
+// The result of one capture of a job: the only input of analyzers and reports.
 //
-// Nothing here knows of ptrace, files or libraries. A JobSnapshot can be saved as JSON and read back, and every report can be made from it.
+// Nothing here depends on ptrace, files or libraries. A JobSnapshot can be saved as JSON and read back, and every
+// report can be made from it.
 //
 //     JobSnapshot
 //       frames: FrameTable      each distinct frame once; threads refer to it by FrameId
@@ -29,19 +30,21 @@ using FrameId = std::uint32_t;
 
 enum class FrameKind { kNative, kPython, kGpu };
 
-// How a frame's pc was found, when not by unwind information.
+// How the unwinder found a frame's pc.
 enum class FrameOrigin {
   kNormal,         // registers or unwind information
   kFramePointer,   // no unwind information there: the rbp chain was followed
-  kReturnSlot,     // pc was no code: the return address on top of the stack was taken; or no unwind information there: the one that the code is about to return to
-  kSeparate,       // a Python frame whose place in the native stack could not be told: shown beside it
+  // pc was not in code: the return address on top of the stack was taken; or there was no unwind information: the
+  // address that the code is about to return to was taken
+  kReturnSlot,
+  kSeparate,       // a Python frame whose place in the native stack is not known: shown next to the native frames
 };
 
 struct Frame {
   FrameKind kind = FrameKind::kNative;
-  std::optional<std::string> function;   // native, gpu: demangled; python: co_name. Nothing: no symbol covers it
+  std::optional<std::string> function;   // native, gpu: demangled; python: co_name. Empty if no symbol covers it
   std::optional<std::string> qualname;   // python from 3.11
-  std::string module;                    // native: path as the target names it; "" : in no module
+  std::string module;                    // native: path as in the target; "": not in any module
   std::optional<std::string> file;       // source file; python: raw co_filename
   std::optional<int> line;
   Address address = 0;                   // native: pc or return address, as gdb shows it; gpu: the virtual pc on the device
@@ -70,19 +73,19 @@ enum class Source { kLive, kCore };
 enum class RankKind { kRank, kChild };
 enum class Status { kComplete, kPartial, kFailed };
 
-// How a process has to do with what a thread is blocked on.
+// How a process is involved in the call that a thread is blocked in.
 enum class EndKind {
   kPipe,     // it has the other end of the pipe or FIFO open
   kSocket,   // it has the other socket of the connection open, or listens for the connection
-  kLock,     // it holds the file lock that is in the way
-  kChild,    // it is the process whose end is waited for
-  kDatabase, // it holds the lock of the SQLite database that is tried for
+  kLock,     // it holds the file lock that the thread waits for
+  kChild,    // it is the process for whose end the thread waits
+  kDatabase, // it holds the lock of the SQLite database that the thread is trying to lock
 };
 
 struct OtherEnd {
   Pid pid = 0;
   EndKind kind = EndKind::kPipe;
-  std::string command;                     // "python3 prepare.py": of a process that is none of the snapshot's; else ""
+  std::string command;                     // "python3 prepare.py", for a process that is not in the snapshot; else ""
   bool operator==(const OtherEnd&) const = default;
 };
 
@@ -91,15 +94,21 @@ struct SyscallInfo {
   int number = -1;
   std::optional<int> fd;
   std::optional<std::string> fd_target;    // "/data/x", "pipe:[123]", "tcp 10.0.0.1:4 -> 10.0.0.2:5"
-  // Live: the processes that it waits for, by pid; at most kMaxOthers of them. The thread's own process is among them only where it is the only one. Empty: not known.
+  // Live: the processes that the call waits for, by pid; at most kMaxOthers of them. Includes the thread's own process
+  // only if that is the only one. Empty: not known.
   static constexpr std::size_t kMaxOthers = 8;
   std::vector<OtherEnd> others;
-  bool own_end = false;                    // its own process has the other end (holds the lock) as well, beside the others or whoever cannot be seen
-  std::optional<std::string> database;     // of an end of kind kDatabase: the database's path, as the descriptor of the waiting process has it; nothing: one of several
-  std::optional<std::string> other_host;   // the other end of the connection is at this address, which is none of this machine's
+  // its own process has the other end (or holds the lock) too, in addition to `others` or to processes that are not
+  // visible
+  bool own_end = false;
+  // with an end of kind kDatabase: the database's path, as in the descriptor of the waiting process; std::nullopt if it
+  // is one of several
+  std::optional<std::string> database;
+  // the address of the other end of the connection, if it is not one of this machine's
+  std::optional<std::string> other_host;
 };
 
-// Frames left out in the middle of a very deep stack: `count` of them stood before frames[at].
+// Frames left out in the middle of a very deep stack: `count` frames before frames[at].
 struct OmittedFrames {
   std::size_t at = 0;
   std::size_t count = 0;
@@ -107,57 +116,67 @@ struct OmittedFrames {
 
 // A process group of PyTorch as its process knows it (torch/distributed/distributed_c10d.py: _pg_names, _pg_group_ranks).
 struct ProcessGroup {
-  std::string name;                        // the same on all of its ranks; "" where it has none
+  std::string name;                        // the same on all of its ranks; "" if it has none
   std::vector<int> ranks;                  // its members, as ranks of the job, in the group's order; empty: unknown
   bool operator==(const ProcessGroup&) const = default;
 };
 
-// What the variables of one Python frame tell. Not part of the frame: ranks at the same place have different ones.
+// The values of variables of one Python frame. They are not a part of Frame: ranks at the same place have different
+// values.
 struct FrameVariables {
   std::size_t frame = 0;                   // index into ThreadSnapshot::frames
-  std::vector<std::pair<std::string, std::int64_t>> numbers;   // loop counters (step, epoch, i); of c10d's functions src, dst, tag. By name
-  std::optional<ProcessGroup> group;       // of c10d's functions: the group they work on
-  int loops = 0;                           // how many `for` loops it stands in: iterators lie first on its value stack. 0: in none, or that cannot be told
+  // loop counters (step, epoch, i); in c10d's functions src, dst, tag. Sorted by name
+  std::vector<std::pair<std::string, std::int64_t>> numbers;
+  std::optional<ProcessGroup> group;       // in c10d's functions: the group that they work on
+  // the number of `for` loops around the current line, from the iterators at the bottom of the frame's value stack; 0:
+  // none, or not known
+  int loops = 0;
   bool operator==(const FrameVariables&) const = default;
 };
 
-// What several samples saw of a thread. Nothing: it was looked at once.
+// What several samples show about a thread. ThreadSnapshot::motion is empty if there was only one sample.
 struct Motion {
-  int samples = 0;                           // that found it, the first included
-  int places = 0;                          // different stacks among them, compared as clusters are
-  bool moved = false;                      // its place in its program differs between two samples: what a wait does inside of itself is no motion
-  bool travelled = false;                  // the functions that it is in differ between two samples, not their lines alone: a tight loop never does
-  bool counted = false;                    // a counter of its frames (FrameVariables::numbers) has gone on between two samples, no faster than work can
-  bool left_wait = false;                  // at one look it waited for other ranks, at the next it did not, or elsewhere: that wait has ended
-  double cpu_ms = 0;                       // it ran for so long between the samples; what the samples cost is left out
-  std::int64_t runs = 0;                   // times it was given a processor between the samples
-  double span_ms = 0;                      // time between the samples, in all
+  int samples = 0;                           // number of samples that found the thread, including the first
+  int places = 0;                          // number of different stacks among them, compared as clusters are
+  bool moved = false;   // its place in its program differs between two samples; changes inside of a wait do not count
+  // the functions that it is in differ between two samples, not just their lines: in a tight loop they never do
+  bool travelled = false;
+  // a counter of its frames (FrameVariables::numbers) has advanced between two samples, no faster than real work can
+  // advance it
+  bool counted = false;
+  // it waited for other ranks in one sample, and not, or somewhere else, in the next: that wait has ended
+  bool left_wait = false;
+  double cpu_ms = 0;   // CPU time used between the samples, without the cost of the samples themselves
+  std::int64_t runs = 0;                   // number of times that it was scheduled on a processor between the samples
+  double span_ms = 0;                      // total time between the samples
   bool operator==(const Motion&) const = default;
 };
 
-// What an exception speaks of, where its text is one that is known.
+// The cause of an exception, if its text is a known one.
 enum class ExceptionCause {
   kOwnGpu,   // the GPU work of its own process has failed
-  kTimeout,  // a collective has not ended: other ranks
-  kPeer,     // the other end of a connection
+  kTimeout,  // a collective has not finished: because of other ranks
+  kPeer,     // the other end of a connection has failed
 };
 
-// A C++ exception that ends its process: that nobody caught, or that a thread handled when it called std::terminate.
+// A C++ exception that ends its process: one that was not caught, or one that a thread was handling when it called
+// std::terminate.
 struct CxxException {
   std::string type;                        // "std::runtime_error", "c10::DistBackendError"
-  std::optional<std::string> what;         // its text, cut at 4,096 bytes; nothing: its type is not one whose text can be found
+  std::optional<std::string> what;   // its text, cut at 4,096 bytes; empty if the text cannot be found for its type
   std::optional<ExceptionCause> cause = {};
   bool operator==(const CxxException&) const = default;
 };
 
-// A Python exception that a thread handles, as sys.exc_info() tells it there: the thread stands in an `except` or `finally` block, in the __exit__ of a `with`
-// statement, or in what one of these calls.
+// A Python exception that a thread is handling, as sys.exc_info() returns it there: the thread is in an `except` or
+// `finally` block, in the __exit__ of a `with` statement, or in a function called by one of these.
 struct HandledException {
-  std::string type;                        // its class's name, "RuntimeError"; "" where that cannot be read
-  std::optional<std::string> message;      // its only argument, where that is a str: the first 200 characters
-  std::optional<std::size_t> frame;        // index into ThreadSnapshot::frames: the function that handles it; nothing: none of these
-  // Its traceback's ends; nothing: it has none, or that cannot be read.
-  std::optional<FrameId> handler;          // the function that handles it, at the line at which it came there
+  std::string type;                        // the name of its class, "RuntimeError"; "" if it cannot be read
+  std::optional<std::string> message;      // its only argument, if that is a str: the first 200 characters
+  // index into ThreadSnapshot::frames of the function that handles it; empty if it is none of these
+  std::optional<std::size_t> frame;
+  // Both ends of its traceback; empty if it has none, or if they cannot be read.
+  std::optional<FrameId> handler;   // the function that handles it, at the line that the exception passed through
   std::optional<FrameId> raised;           // where it was raised
   bool operator==(const HandledException&) const = default;
 };
@@ -166,15 +185,17 @@ enum class PythonLockKind {
   kLock,        // threading.Lock
   kRLock,       // threading.RLock
   kModule,      // importlib's, of a module that is being imported
-  kCondition,   // what Condition.wait waits for, and with it Event, Queue, Barrier, Future: nobody holds it, another thread has to come
+  // the lock that Condition.wait waits for, and with it Event, Queue, Barrier, Future: no thread holds it; another
+  // thread has to notify the condition
+  kCondition,
 };
 
 // A Python lock that a thread waits for.
 struct PythonLock {
   PythonLockKind kind = PythonLockKind::kLock;
-  std::optional<std::string> name;         // kModule: the module's
-  // The thread that holds it (itself: it holds it already). kRLock, kModule: as the lock itself says. kLock: the only thread that is inside of a `with` statement of
-  // this lock. Nothing: not known, or nobody.
+  std::optional<std::string> name;         // kModule: the name of the module
+  // The thread that holds it; the waiting thread itself if it already holds it. kRLock, kModule: as the lock itself
+  // states. kLock: the only thread that is inside of a `with` statement of this lock. Empty: not known, or no thread.
   std::optional<Tid> owner;
   bool operator==(const PythonLock&) const = default;
 };
@@ -185,20 +206,24 @@ struct ThreadSnapshot {
   std::optional<char> state;               // live only
   std::optional<double> cpu_ms;            // live only
   std::optional<Gil> gil;
-  bool collecting = false;                 // Python's collector runs in it, as the interpreter states: also where its functions have no names
+  // Python's collector is running in it, as the interpreter's state says: also known if its functions have no names
+  bool collecting = false;
   std::optional<SyscallInfo> syscall;
   std::optional<CxxException> exception;   // only of a thread that terminates its process
-  std::optional<HandledException> handles; // Python's; the innermost of those that it handles
-  std::optional<Tid> lock_owner;           // it waits for a pthread mutex or rwlock that this thread of its process holds (itself: it holds it already)
-  std::optional<PythonLock> python_lock;   // it waits for this lock of Python's
-  std::optional<Tid> joins;                // it waits in pthread_join, or in Python's Thread.join, for the end of this thread of its process
+  std::optional<HandledException> handles; // the innermost Python exception that it is handling
+  // the thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
+  // it
+  std::optional<Tid> lock_owner;
+  std::optional<PythonLock> python_lock;   // the Python lock that it waits for
+  // the thread of its process for whose end it waits, in pthread_join or in Python's Thread.join
+  std::optional<Tid> joins;
   StackEnd stack_end = StackEnd::kComplete;
   std::optional<OmittedFrames> omitted;
   std::string wchan;                       // state D only
   std::vector<std::string> kernel_stack;   // state D only
   std::vector<FrameId> frames;             // innermost first
   std::vector<FrameVariables> variables;   // ascending by frame
-  std::optional<Motion> motion;            // live, more than one look
+  std::optional<Motion> motion;            // live, more than one sample
 };
 
 // Calls `f` with a reference to each FrameId that the thread holds.
@@ -218,14 +243,16 @@ struct SignalInfo {
   std::optional<Address> fault_address;    // SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP
 };
 
-// A rank's place in the grid of a job that is parallel in several ways, where its command line or environment tells the grid's sizes.
+// A rank's place in the grid of a job that combines several kinds of parallelism, if its command line or environment
+// states the sizes of the grid.
 struct Coordinates {
   std::string from;                                  // "Megatron, from the command line"
-  std::vector<std::pair<std::string, int>> axes;     // outermost first, those of size 1 too: {"pp", 1}, {"dp", 0}, {"tp", 0}
+  // outermost first, including axes of size 1: {"pp", 1}, {"dp", 0}, {"tp", 0}
+  std::vector<std::pair<std::string, int>> axes;
   std::optional<int> operator[](std::string_view axis) const;
   bool operator==(const Coordinates&) const = default;
 };
-// pp, dp, dp_replicate, dp_shard, cp, ep, tp; others behind them.
+// Sorts the axes into the order pp, dp, dp_replicate, dp_shard, cp, ep, tp; unknown axes come last.
 void sort_axes(Coordinates& coordinates);
 
 struct RankSnapshot {
@@ -233,24 +260,27 @@ struct RankSnapshot {
   std::optional<Coordinates> coordinates;
   RankKind kind = RankKind::kRank;
   std::optional<Pid> parent;               // of a child: its rank's pid
-  std::string host;                        // "unknown" where a core does not tell
+  std::string host;                        // "unknown" if a core does not state it
   Pid pid = 0;
   Source source = Source::kLive;
   std::optional<double> captured_offset_ms;   // live: after JobSnapshot::captured_at
   std::optional<std::string> path;         // the core's
   std::optional<std::string> executable;
   std::vector<std::string> command;
-  std::optional<std::string> python_version;   // nothing: no interpreter in it; empty: one that could not be read
+  // std::nullopt: no interpreter in the process; "": one that could not be read
+  std::optional<std::string> python_version;
   Status status = Status::kComplete;
   std::vector<Problem> problems;
   std::optional<double> stopped_ms;        // live
-  std::uint64_t start_ticks = 0;           // live: with the pid, who it was when it was looked at (proc::Stat); in no report
+  // live: identifies the captured process, together with the pid (proc::Stat); not in any report
+  std::uint64_t start_ticks = 0;
   std::optional<SignalInfo> signal;        // cores
   std::vector<ThreadSnapshot> threads;     // main thread first
-  std::vector<GpuSnapshot> gpus;           // that the process uses, by PCI address; empty: none, or nothing told of them
+  // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them
+  std::vector<GpuSnapshot> gpus;
 };
 
-// A rank of the job that runs, and that nobody asked to look at.
+// A running rank of the job that was not requested.
 struct UnseenRank {
   int rank = 0;
   std::string host;
@@ -258,44 +288,47 @@ struct UnseenRank {
   bool operator==(const UnseenRank&) const = default;
 };
 
-// What NCCL itself says of its communicators, asked of the RAS threads of the job's processes (NCCL's reliability, availability and serviceability
-// subsystem, 2.24 and later): whichever answers collects it from all processes of the job, on all machines.
+// NCCL's own view of its communicators, obtained from the RAS threads of the job's processes (NCCL's reliability,
+// availability and serviceability subsystem, 2.24 and later). The RAS thread that answers collects the data from all
+// processes of the job, on all machines.
 struct NcclMember {
-  // A process that was looked at, as its RankSnapshot is named.
+  // A captured process, identified as in its RankSnapshot.
   struct Process {
     std::string host;
     Pid pid = 0;
     bool operator==(const Process&) const = default;
   };
 
-  int rank = 0;                            // in the communicator: not the job's rank
-  std::string host;                        // as RAS has it: an IP address, or "unknown"
-  Pid pid = 0;                             // as RAS has it: in the pid namespace of the job; 0: unknown
-  std::optional<Process> process;          // which of the ranks it is; nothing: none that was looked at
-  bool unresponsive = false;               // of the missing: its RAS thread did not answer the others
-  bool dead = false;                       // of the missing: it has not answered for a minute and is given up
+  int rank = 0;                            // rank in the communicator, not in the job
+  std::string host;                        // as RAS reports it: an IP address, or "unknown"
+  Pid pid = 0;                             // as RAS reports it: in the pid namespace of the job; 0: unknown
+  std::optional<Process> process;          // the captured process that it is; empty: none of them
+  bool unresponsive = false;               // missing members: its RAS thread did not answer the other ones
+  bool dead = false;                       // missing members: it has not answered for a minute, and RAS has given it up
   bool aborted = false;                    // ncclCommAbort was called
   bool finalized = false;                  // ncclCommFinalize or ncclCommDestroy was called
   int async_error = 0;                     // ncclResult_t of the communicator; 0: none
-  // Collectives that the process has launched on it since it was made, by name ("AllReduce"), in the first answer. Send and Recv are not counted.
+  // The number of collectives that the process has launched on the communicator since it was created, by name
+  // ("AllReduce"), in the first answer. Send and Recv are not counted.
   std::vector<std::pair<std::string, std::int64_t>> launched;
-  bool counts_move = false;                // the second answer, after the last look, had other counts; meaningless with one answer
+  // the counts in the second answer, after the last sample, were different; meaningless if there is only one answer
+  bool counts_move = false;
   bool operator==(const NcclMember&) const = default;
 };
 
 struct NcclCommunicator {
-  std::string hash;                        // the same at all of its members, as RAS writes it: "0xafc520aa7d804bf"
-  std::string secondary_hash;              // of the process that made it; hash may repeat, both together do not
-  int size = 0;                            // its members in all, those missing included
-  std::vector<NcclMember> members;         // that answered, in RAS's order
-  std::vector<NcclMember> missing;         // that did not: nothing is known of their counts
+  std::string hash;                        // the same for all of its members, as RAS writes it: "0xafc520aa7d804bf"
+  std::string secondary_hash;   // of the process that created it; hashes may repeat, pairs of both hashes do not
+  int size = 0;                            // number of its members, including missing ones
+  std::vector<NcclMember> members;         // those that answered, in RAS's order
+  std::vector<NcclMember> missing;         // those that did not answer: their counts are not known
   bool operator==(const NcclCommunicator&) const = default;
 };
 
 struct NcclStatus {
   std::string version;                     // "2.28.9"
-  int answers = 1;                         // 2: asked before the first look and after the last, so that counts_move tells
-  std::vector<NcclCommunicator> communicators;   // those in which a process that was looked at takes part
+  int answers = 1;   // 2: asked before the first sample and after the last, so that counts_move is known
+  std::vector<NcclCommunicator> communicators;   // those in which a captured process takes part
   bool operator==(const NcclStatus&) const = default;
 };
 
@@ -305,11 +338,12 @@ struct JobSnapshot {
   std::optional<double> elapsed_ms;        // how long the tool took, capture to report
   FrameTable frames;
   std::vector<RankSnapshot> ranks;
-  std::vector<UnseenRank> not_looked_at;   // live: on the machines that were looked at; ascending
-  std::optional<NcclStatus> nccl;          // live: nothing where no RAS thread of the job answered
+  // live: running ranks, on the captured machines, that were not requested; ascending
+  std::vector<UnseenRank> not_looked_at;
+  std::optional<NcclStatus> nccl;          // live: empty if no RAS thread of the job answered
 };
 
-// "3" where the rank's number is known, else "host:pid". Children are always "host:pid".
+// "3" if the rank's number is known, else "host:pid". Always "host:pid" for children.
 std::string rank_label(const RankSnapshot& rank);
 
 }  // namespace rankstacks

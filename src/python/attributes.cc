@@ -8,8 +8,8 @@ constexpr std::size_t kLongestName = 64;
 // Py_TPFLAGS_INLINE_VALUES (3.13+), Py_TPFLAGS_MANAGED_DICT (3.11+).
 constexpr std::uint64_t kInlineValues = 1u << 2, kManagedDict = 1u << 4;
 
-// Before the object (Include/internal/pycore_object.h): 3.11 has the values at -4 words and the dict at -3; 3.12 one of them at -3, the values as one
-// less than their address; 3.13+ the dict at MANAGED_DICT_OFFSET.
+// What is stored before the object (Include/internal/pycore_object.h): 3.11 has the values at -4 words and the dict at
+// -3; 3.12 has one of them at -3, the values as their address minus one; 3.13+ has the dict at MANAGED_DICT_OFFSET.
 constexpr Address kValuesBefore = 4 * sizeof(Address), kDictBefore = 3 * sizeof(Address), kDictBeforeFreeThreaded = sizeof(Address);
 constexpr Address kIsValues = 1;
 // struct _dictvalues, 3.13+: uint8_t capacity, size, embedded, valid.

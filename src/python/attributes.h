@@ -1,8 +1,8 @@
-// Attributes of instances of classes that are written in Python, as they lie in the instance or its dict:
+// Reads the attributes of instances of classes written in Python, from the instance itself or from its dict:
 //
-//   up to 3.10   object -> dict -> keys, which instances of a class may share, and the values beside them
-//   3.11, 3.12   before the object: a pointer to its values, whose keys its class has; or to its dict
-//   3.13+        the values are a part of the object, until it has a dict of its own making
+//   up to 3.10   object -> dict -> keys (possibly shared by instances of a class) and a separate array of values
+//   3.11, 3.12   before the object: a pointer to its values, whose keys its class has; or a pointer to its dict
+//   3.13+        the values are a part of the object, until the object gets a dict of its own
 #pragma once
 
 #include <optional>
@@ -15,12 +15,13 @@ namespace rankstacks::python {
 
 inline constexpr std::size_t kMaxAttributes = 256;   // of one instance
 
-// Borrows all that it is given.
+// Keeps references to all constructor arguments; owns none of them.
 class AttributeReader {
  public:
   AttributeReader(const Target& target, const Layout& layout, ObjectReader& objects, CodeReader& text) : target_(target), layout_(layout), objects_(objects), text_(text) {}
 
-  // The object that the instance has under this name. 0: it has none. Nothing: that cannot be read, or it is no instance of such a class.
+  // The value of the attribute `name`; 0 if the instance has no such attribute. std::nullopt if it cannot be read, or
+  // if `instance` is not an instance of such a class.
   std::optional<Address> find(Address instance, std::string_view name);
 
  private:

@@ -1,4 +1,4 @@
-// Step 1: which modules of a target hold an interpreter, and of which version, from their files alone.
+// Step 1: finds the modules of a target that hold an interpreter, and its version, from their files alone.
 
 #include <algorithm>
 #include <array>
@@ -12,8 +12,8 @@ namespace {
 
 using elf::Image;
 
-// Strings are looked for in this much of a file: the largest interpreter seen, one linked with all of its modules, has 60 MB. A hostile file is as long as
-// it says, and holds nothing.
+// How much of a file is searched for strings: the largest interpreter seen, one linked with all of its modules, has 60
+// MB. A hostile file can claim any length without containing anything.
 constexpr std::size_t kMaxText = 256 << 20;
 
 std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
@@ -41,7 +41,7 @@ std::optional<int> minor_in_name(std::string_view path) {
   return n ? std::optional(minor) : std::nullopt;
 }
 
-// sys.implementation.cache_tag, the literal "cpython-39": tells the minor version whatever the file is called.
+// sys.implementation.cache_tag, the literal "cpython-39": it contains the minor version, whatever the name of the file.
 std::optional<int> minor_by_cache_tag(std::string_view text) {
   constexpr std::string_view kTag = "cpython-3";
   for (std::size_t at = text.find(kTag); at != text.npos; at = text.find(kTag, at + 1)) {
@@ -49,7 +49,7 @@ std::optional<int> minor_by_cache_tag(std::string_view text) {
     std::size_t n = at + kTag.size();
     const std::size_t begin = n;
     for (; n < text.size() && n - begin < 2 && text[n] >= '0' && text[n] <= '9'; ++n) minor = minor * 10 + (text[n] - '0');
-    // The tag stands alone ("cpython-39") or at the head of the ABI's name ("cpython-37m-x86_64-linux-gnu").
+    // The tag is the whole string ("cpython-39") or the start of the ABI's name ("cpython-37m-x86_64-linux-gnu").
     if (n > begin && n < text.size() && (text[n] == '\0' || text[n] == 'm' || text[n] == 'd' || text[n] == '-')) return minor;
   }
   return std::nullopt;
@@ -69,20 +69,21 @@ std::optional<Version> version_literal(std::string_view text, int minor) {
   return std::nullopt;
 }
 
-// Up to 3.10 nothing but strings tells the version.
+// Up to 3.10 only strings contain the version.
 std::optional<Version> version_by_strings(const Image& image, const std::string& path) {
   const std::string_view text = as_text(image.bytes().first(std::min(image.bytes().size(), kMaxText)));
   auto minor = minor_by_cache_tag(text);
   if (!minor) minor = minor_in_name(path);
   if (!minor) return std::nullopt;
   if (auto version = version_literal(text, *minor)) return version;
-  // 3.7's structures depend on the patch level; for others any will do, and what is shown is "3.9.0+": at least that.
+  // The structures of 3.7 depend on the patch level. For the other versions any patch level will do, and the report
+  // shows "3.9.0+": at least that.
   if (*minor == 7) return std::nullopt;
   return Version{3, *minor, 0, "+"};
 }
 
-// 3.6 keeps the list of interpreters in a static variable, which a stripped file does not name. PyInterpreterState_Head() does nothing but
-// return it: [endbr64] mov interp_head(%rip),%rax; ret.
+// 3.6 keeps the list of interpreters in a static variable, which has no symbol in a stripped file.
+// PyInterpreterState_Head() only returns it: [endbr64] mov interp_head(%rip),%rax; ret.
 std::optional<Vaddr> interp_head_by_code(const Image& image) {
   const auto symbol = image.find_symbol("PyInterpreterState_Head");
   if (!symbol) return std::nullopt;
@@ -102,7 +103,7 @@ std::optional<Vaddr> interp_head_by_code(const Image& image) {
   return at + kMovSize + static_cast<std::int64_t>(displacement);
 }
 
-// A process may map one file many times: what its strings say is found once.
+// A process may map one file many times; the strings of each file are searched once.
 class VersionsByStrings {
  public:
   std::optional<Version> operator()(const Module& module) {
@@ -137,7 +138,7 @@ std::optional<RuntimeCandidate> candidate_of_3_6(const Module& module, VersionsB
 }  // namespace
 
 std::vector<RuntimeCandidate> find_python_runtime(const Target& target) {
-  // A program with plug-ins may hold a few interpreters.
+  // A program with plug-ins may hold several interpreters.
   constexpr std::size_t kMaxCandidates = 64;
   std::vector<RuntimeCandidate> found;
   VersionsByStrings by_strings;
@@ -147,8 +148,8 @@ std::vector<RuntimeCandidate> find_python_runtime(const Target& target) {
     const Image& image = *module.image;
     RuntimeCandidate candidate{.module = module.path};
     Vaddr runtime = 0;
-    // Interpreters export their runtime; only an executable, or a library that says so by its name, is worth a search of its whole .symtab
-    // (620,000 symbols in a libtorch_cpu).
+    // Interpreters export their runtime. The whole .symtab (620,000 symbols in a libtorch_cpu) is only worth searching
+    // in an executable, or in a library whose name says that it is an interpreter.
     const bool executable = image.has_interpreter() || image.type() == ET_EXEC;
     const bool search_all = executable || module.path.substr(module.path.rfind('/') + 1).find("python") != std::string::npos;
     const auto find = [&](std::string_view name) { return search_all ? image.find_symbol(name) : image.find_exported(name); };

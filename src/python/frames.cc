@@ -6,8 +6,8 @@
 namespace rankstacks::python {
 namespace {
 
-// From 3.11 frames lie one after another in "data stack" chunks, callers below their callees: what is fetched below a frame holds the next
-// ones. Up to 3.10 each frame is an object of its own.
+// From 3.11 frames are stored one after another in "data stack" chunks, callers at lower addresses than their callees:
+// the memory fetched below a frame contains the next ones. Up to 3.10 each frame is an object of its own.
 constexpr Address kFetchBelow = 8192;
 
 // From 3.12, owners from this value on (FRAME_OWNED_BY_CSTACK in 3.12 and 3.13, FRAME_OWNED_BY_INTERPRETER and up in 3.14) mark frames that
@@ -23,7 +23,7 @@ struct CFrame {
   Address current_frame = 0;   // 3.11, 3.12
 };
 
-// How many frames and C frames may still be read, by all walkers together.
+// The number of frames and C frames that all walkers together may still read.
 struct Budget {
   std::size_t frames = kMaxFramesInAll;
   std::size_t cframes = kMaxFramesInAll;
@@ -41,8 +41,8 @@ std::vector<CFrame> read_cframes(const Target& target, const Layout& layout, Add
     found.push_back({at, copy.get<Address>(layout.cframe_current_frame)});
     at = copy.get<Address>(layout.cframe_previous);
   }
-  // The outermost one is told by its address: 3.10 leaves its `previous` uninitialised. A chain that does not end there is damaged, and
-  // without it nothing is misplaced.
+  // The outermost CFrame is recognised by its address: 3.10 leaves its `previous` uninitialised. A chain that does not
+  // end there is damaged; dropping it misplaces no frames.
   if (at != root) return {};
   return found;
 }
@@ -65,7 +65,7 @@ class Walker {
   const Chain& chain() const { return chain_; }
   Chain take() { return std::move(chain_); }
 
-  // The part of memory that the next steps need.
+  // The range of memory that the next steps need.
   Range wanted() {
     const Address end = next_ > ~Address{0} - size_ ? ~Address{0} : next_ + size_;
     window_ = {has_runs_by_frame_ || next_ < kFetchBelow ? next_ : next_ - kFetchBelow, end};
@@ -84,8 +84,8 @@ class Walker {
   }
 
  private:
-  // 3.11, 3.12: the innermost frame stands in the innermost _PyCFrame. Between linking a new one and filling it in the eval loop executes a few
-  // instructions, in which that field is whatever the stack held before.
+  // 3.11, 3.12: the innermost _PyCFrame points to the innermost frame. Between linking a new _PyCFrame and filling it
+  // in, the eval loop executes a few instructions, during which that field has whatever the stack held before.
   void begin_at_cframe() {
     const Address first = std::exchange(first_cframe_, 0);
     if (!target_.read_value<Address>(first + layout_.cframe_current_frame)) {
@@ -100,8 +100,9 @@ class Walker {
     }
   }
 
-  // Whether the frames of one call of the eval loop, from `frame` on, lead to where the call before it left off. Not all of them need be of that
-  // call: throwing into a generator that delegates links its frames without executing them (gen_throw()).
+  // Whether the frames of one call of the eval loop, from `frame` on, lead to the innermost frame of the call before
+  // it. Not all of these frames need to belong to that call: throwing into a generator that delegates links its frames
+  // without executing them (gen_throw()).
   bool leads_to(Address frame, Address previous) const {
     StructCopy copy;
     for (std::size_t n = 0; n < kMaxFramesPerThread; ++n) {
@@ -109,7 +110,7 @@ class Walker {
       const auto before = copy.get<Address>(layout_.frame_previous);
       const bool border = layout_.frame_is_entry != kAbsent ? copy.get<std::uint8_t>(layout_.frame_is_entry) != 0
                                                             : copy.get<std::uint8_t>(layout_.frame_owner) >= kOwnerShim;
-      // The outermost call of the loop has nothing before it; its predecessor is the thread state's own, empty _PyCFrame.
+      // No call precedes the outermost call of the loop; its predecessor is the thread state's own, empty _PyCFrame.
       if (border && (before == previous || previous == 0)) return true;
       if (before == frame || (border && layout_.frame_is_entry == kAbsent)) return false;
       frame = before;
@@ -158,15 +159,17 @@ class Walker {
     }
   }
 
-  // 3.9 throws an exception into the innermost of delegating generators without executing the others: gen_throw() makes each the thread's current frame, and
-  // keeps what was current in a variable of its own. Such a frame has no caller, and no call of the loop. (A trace function that is told of a call sees a
-  // frame that is not executing either: of the outermost frame of a thread it is one that has not begun.)
+  // When 3.9 throws an exception into the innermost of delegating generators, it does not execute the others:
+  // gen_throw() makes each the thread's current frame, and keeps the previous current frame in a local variable. Such a
+  // frame has no caller, and no call of the loop. (A trace function that is notified of a call also sees a frame that
+  // is not executing; if that is the outermost frame of a thread, the frame has not begun.)
   bool delegates(const StructCopy& copy) const {
     return layout_.frame_executing != kAbsent && copy.get<std::uint8_t>(layout_.frame_executing) == 0 && copy.get<std::int32_t>(layout_.frame_instruction) >= 0;
   }
 
-  // 3.11, the frames that no _PyCFrame separates any more: those of the outermost call. Where the two chains do not fit each other, the frames'
-  // own marks tell where the calls begin. Other versions have no such marks.
+  // 3.11: ends the runs of the frames that no further _PyCFrame separates, which are those of the outermost call. If
+  // the two chains do not fit each other, the frames' own marks show where the calls begin. Other versions have no such
+  // marks.
   void end_runs_by_entry() {
     if (is_entry_.empty()) return end_run(std::nullopt);
     if (cframe_index_ + 1 == cframes_.size()) return end_run(cframes_.back().address);
@@ -194,7 +197,7 @@ class Walker {
   }
 
   void finish() {
-    // From 3.12 on a shim stands outside of each call's frames.
+    // From 3.12 on there is a shim outside of each call's frames.
     if (layout_.frame_owner != kAbsent && layout_.frame_is_entry == kAbsent && !run_.frames.empty()) {
       return end_damaged(fmt::format("the frame at {:#x} names no caller", run_.frames.back().address));
     }
@@ -204,8 +207,8 @@ class Walker {
     done_ = true;
   }
 
-  // 3.10: the loop links its CFrame first and its frame a little later, and takes them away likewise; so both chains are as long as each other,
-  // or one of them has one more at the innermost end.
+  // 3.10: the loop links its CFrame first and its frame a little later, and unlinks them in the same order. So both
+  // chains have the same length, or one of them has one more entry at the innermost end.
   void place_by_cframe_count() {
     const std::size_t frames = chain_.runs.size(), calls = cframes_.size();
     if (calls > frames + 1 || frames > calls + 1) return;
@@ -217,7 +220,8 @@ class Walker {
   Budget& budget_;
   const bool has_runs_by_frame_;   // up to 3.10: one call of the eval loop for each frame
   std::size_t size_ = 0;
-  Address first_cframe_ = 0;       // 3.11, 3.12, until the first step: whether to trust its current_frame is not decided
+  // 3.11, 3.12: set until the first step, which decides whether its current_frame can be trusted
+  Address first_cframe_ = 0;
   Address next_ = 0;
   Range window_;
   std::vector<CFrame> cframes_;    // innermost first

@@ -1,4 +1,4 @@
-// Chains of Python frames copied out of a target: raw, before their code objects are known.
+// Copies chains of Python frames out of a target. The frames are raw: their code objects have not been read yet.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,10 @@
 namespace rankstacks::python {
 
 inline constexpr std::size_t kMaxFramesPerThread = 100'000;
-inline constexpr std::size_t kMaxFramesInAll = 1u << 20;   // of all threads together: chains of a damaged process may lead into each other
+// of all threads together: the chains of a damaged process may lead into each other
+inline constexpr std::size_t kMaxFramesInAll = 1u << 20;
 
-// As the frame has it; what the numbers mean depends on the version.
+// One frame with its fields as they are in memory; the meaning of the numbers depends on the version.
 struct ChainFrame {
   Address address = 0;
   Address code = 0;
@@ -29,20 +30,22 @@ struct ChainRun {
   std::optional<Address> anchor;
 };
 
-// What starts a chain, from the thread state.
+// The start of a chain, from the thread state.
 struct ChainStart {
   Address thread_state = 0;
-  Address frame = 0;               // 0: read it from the _PyCFrame
+  Address frame = 0;               // 0: to be read from the _PyCFrame
   Address cframe = 0;              // 3.10-3.12; 0: none
 };
 
 struct Chain {
   std::vector<ChainRun> runs;      // innermost first
-  std::string damage;              // why it ended early; empty: it did not
-  // 3.11, 3.12: the innermost call's frames were taken for not linked yet, as what it names does not lead to the call before it. Such a call runs nothing: where
-  // the native stack shows that it does, its frames are lost.
+  std::string damage;              // why the chain ended early; empty: it is complete
+  // 3.11, 3.12: the innermost call's frames were left out because they did not seem to be linked yet: the frame that
+  // its _PyCFrame names does not lead to the call before it. Such a call runs no Python code. If the native stack shows
+  // that it does, its frames are lost.
   bool left_out_innermost = false;
-  std::vector<Address> empty_calls;   // 3.12+: shims of calls whose last frame was taken away, and whose values are being let go
+  // 3.12+: shims of calls whose last frame has been removed and whose values are being released
+  std::vector<Address> empty_calls;
 };
 
 // Walks all chains in parallel: each round fetches the next part of every chain in one batch. Bounded by kMaxFramesPerThread and kMaxFramesInAll; a frame seen

@@ -8,7 +8,8 @@
 namespace rankstacks::python {
 namespace {
 
-// Up to 3.11 one GIL, in _PyRuntime. Its holder is also the runtime's current thread state, which is NULL while nobody runs.
+// Up to 3.11 there is one GIL, in _PyRuntime. Its holder is also the runtime's current thread state, which is NULL
+// while no thread holds the GIL.
 void read_runtime_gil(const Target& target, const Layout& layout, const RuntimeCandidate& runtime, GilState& gil) {
   const Address where = runtime.tstate_current != 0 ? runtime.tstate_current
                         : layout.runtime_tstate_current != kAbsent ? runtime.runtime + layout.runtime_tstate_current
@@ -25,7 +26,7 @@ void read_runtime_gil(const Target& target, const Layout& layout, const RuntimeC
   gil.ranges.push_back({start, start + layout.gil_size});
 }
 
-// From 3.12 a pointer in each interpreter, to its own GIL or to the main interpreter's.
+// From 3.12 each interpreter has a pointer to its own GIL or to the main interpreter's.
 void read_interpreter_gil(const Target& target, const Layout& layout, Address where, GilState& gil) {
   if (std::any_of(gil.ranges.begin(), gil.ranges.end(), [&](const Range& r) { return r.start == where; })) return;
   StructCopy copy;

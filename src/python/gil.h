@@ -1,4 +1,4 @@
-// Who holds the GIL, and where its structures lie.
+// Which thread state holds the GIL, and where the structures of the GIL are in memory.
 #pragma once
 
 #include <string>

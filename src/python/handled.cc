@@ -10,13 +10,14 @@ namespace {
 
 constexpr std::size_t kLongestTypeName = 256;
 constexpr std::size_t kLikelyTypeName = 64;
-constexpr std::size_t kMaxCodeText = 16u << 20;    // bytes of names and line tables: beyond these there are no places
+// bytes of names and line tables; exceptions beyond that have no places
+constexpr std::size_t kMaxCodeText = 16u << 20;
 constexpr Address kStackRefTags = 3;                // 3.14+: low bits of a _PyStackRef
 constexpr Address kPointerAlignment = 8;
 
-// Entries of a traceback in which the thread's own frame is looked for. It is the first, unless the exception is
-// handled twice: what handles it further in adds an entry of its own, and an exception can be handed on to other
-// threads.
+// The number of traceback entries that are searched for the thread's own frame. It is in the first one, unless the
+// exception is handled twice: a function further in that handles it adds an entry of its own, and an exception can be
+// handed to other threads.
 constexpr std::size_t kMaxComparedEntries = 8;
 
 // One entry of a traceback.
@@ -25,15 +26,15 @@ struct Entry {
   std::int32_t instruction = 0, line = 0;
 };
 
-// One thread on its way.
+// The state of one thread's walk.
 struct Walk {
   ThreadState* thread = nullptr;
   Address next = 0;                // an item, then an entry of the traceback
-  std::size_t count = 0;           // of them
+  std::size_t count = 0;           // of items or entries
   Address exception = 0, traceback = 0;
   std::optional<Entry> handler, raised;
   bool whole = false;              // the traceback's end was reached
-  Address frame = 0;               // the handler's, where it is one of the thread's
+  Address frame = 0;               // the handler's frame, if it is one of the thread's
   std::optional<std::uint32_t> handler_code, raised_code;
 };
 
@@ -55,8 +56,8 @@ class HandledReader {
   }
 
  private:
-  // In parallel: each round fetches the next item of every thread in one batch. Threads that handle nothing are
-  // dropped.
+  // For all threads in parallel: each round fetches the next item of every thread in one batch. Threads that handle
+  // nothing are dropped.
   void find_exceptions(std::span<const Address> items) {
     const std::size_t size = span_of({layout_.exc_item_value, layout_.exc_item_traceback, layout_.exc_item_previous});
     std::vector<Walk> open;
@@ -97,7 +98,7 @@ class HandledReader {
   Address word_at(Address address) const { return target_.read_value<Address>(address).value_or(0); }
   Address type_of(Address object) const { return word_at(object + layout_.object_type); }
 
-  // Their types' names and their messages.
+  // Reads the names of the exceptions' types, and their messages.
   void read_exceptions() {
     std::vector<Range> ranges;
     const std::size_t size = span_of({layout_.exception_args, layout_.exception_traceback});
@@ -132,7 +133,7 @@ class HandledReader {
     }
   }
 
-  // In parallel again. Each entry is read; of the frames only those that are looked for.
+  // Also in parallel. Reads each entry, but only those frames that are needed.
   void follow_tracebacks() {
     const std::size_t size = span_of(
         {layout_.traceback_next, layout_.traceback_frame, layout_.traceback_instruction, layout_.traceback_line});
@@ -154,7 +155,7 @@ class HandledReader {
       std::vector<Address> frames;
       for (Walk* w : open) {
         StructCopy copy;
-        // None: a traceback that was set so.
+        // Not a traceback: None, where the program has set it so.
         if (!objects_.may_be(w->next, ObjectKind::kTraceback) || !copy.read(target_, w->next, size)) {
           w->next = 0;
           continue;
@@ -181,8 +182,8 @@ class HandledReader {
     }
   }
 
-  // The frame itself, as RawFrame::address has it. 0: it is none. That of a function that has returned lies in its
-  // frame object.
+  // The frame itself, as in RawFrame::address; 0 if there is none. The frame of a function that has returned is stored
+  // in its frame object.
   Address frame_of(const Entry& entry) {
     if (!objects_.may_be(entry.frame, ObjectKind::kFrame)) return 0;
     if (layout_.frame_object_frame == kAbsent) return entry.frame;
@@ -207,7 +208,7 @@ class HandledReader {
   void read_places() {
     std::vector<Address> objects;
     for (Walk& w : walks_) {
-      if (!w.whole) w.raised.reset();   // the last that was read is not the last there is
+      if (!w.whole) w.raised.reset();   // the last entry that was read is not the last of the traceback
       for (const auto& entry : {w.handler, w.raised})
         if (entry) objects.push_back(entry->frame);
     }
@@ -247,8 +248,9 @@ class HandledReader {
   const Layout& layout_;
   State& state_;
   ObjectReader objects_;
-  CodeReader codes_;               // of tracebacks alone, so that what cannot be read of them is no frame's damage
-  std::vector<Walk> walks_;        // of the threads that handle something
+  // of tracebacks alone, so that unreadable parts of them do not count as damage of the thread's frames
+  CodeReader codes_;
+  std::vector<Walk> walks_;        // of the threads that are handling an exception
 };
 
 }  // namespace

@@ -1,12 +1,11 @@
-// The exceptions that a target's threads handle: what sys.exc_info() would say in each of them.
+// The exceptions that the target's threads are handling, that is, what sys.exc_info() would return in each of them.
 //
-//   thread state -> item -> item -> ... -> the thread's own item      one for each generator that runs, innermost first
+//   thread state -> item -> item -> ... -> the thread's own item      one for each running generator, innermost first
 //                    |
 //                    `-> exception -> args, traceback -> entry -> ... -> entry
 //                                                 where it is handled    where it was raised
 //
-// Part of what is copied during the stop. What does not hold together is left out; nothing of this is ever a problem of
-// the target.
+// This is copied during the stop. Inconsistent data is left out and is never reported as a problem of the target.
 #pragma once
 
 #include <span>
@@ -21,8 +20,8 @@ inline constexpr std::size_t kMaxExcItems = 4096, kMaxExcItemsInAll = 65'536;
 inline constexpr std::size_t kMaxTracebackEntries = 2048, kMaxTracebackEntriesInAll = 65'536;
 inline constexpr std::size_t kLongestMessage = 200;   // characters
 
-// Fills ThreadState::handles. `items`: of each of state.threads the first item; in 3.6, where thread states hold what
-// later an item holds, the thread state itself.
+// Fills ThreadState::handles. `items` holds the first item of each of state.threads. In 3.6, where the thread state
+// itself has the fields that an item has in later versions, it holds the address of the thread state.
 void read_handled_exceptions(const Target& target, const Layout& layout, std::span<const Address> items, State& state);
 
 }  // namespace rankstacks::python

@@ -8,7 +8,8 @@
 namespace rankstacks::python {
 namespace {
 
-// Byte offsets of the fields inside _Py_DebugOffsets; named as in Layout. `*_size` fields bound the others of their structure.
+// Byte offsets of the fields inside _Py_DebugOffsets, named as in Layout. The `*_size` fields bound the other fields of
+// their structure.
 struct DebugOffsetsShape {
   int minor = 0;
   Offset size = 0;
@@ -35,7 +36,8 @@ constexpr char kCookie[] = {'x', 'd', 'e', 'b', 'u', 'g', 'p', 'y'};
 constexpr int kGcHeadAligned = 4;
 constexpr Offset kGcHeadShift = 88;
 
-// No structure is near as large: _PyRuntime of 3.14 has 300 KB (it holds the main interpreter), PyInterpreterState 200 KB.
+// An upper bound, far above any structure: _PyRuntime of 3.14 has 300 KB (it holds the main interpreter),
+// PyInterpreterState 200 KB.
 constexpr std::uint64_t kMaxStructure = 16u << 20;
 
 const DebugOffsetsShape* find_shape(const Version& version) {
@@ -51,7 +53,7 @@ std::uint64_t word_at(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-// Reads offsets out of the table and remembers the first that cannot be true.
+// Reads offsets from the table and remembers the first one that cannot be right.
 class TableReader {
  public:
   explicit TableReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -63,14 +65,14 @@ class TableReader {
     if (limit_ < 8 || limit_ > kMaxStructure) reject("size", limit_);
   }
 
-  // An offset at which `width` bytes fit into the structure.
+  // An offset, which must leave room for `width` bytes in the structure.
   Offset offset(const char* field, Offset where, std::uint64_t width = 8) {
     const std::uint64_t value = word_at(bytes_, where);
     if (value > limit_ || limit_ - value < width) reject(field, value);
     return static_cast<Offset>(value);
   }
 
-  // A structure whose size the table does not state, or not in a form that bounds its fields.
+  // A structure whose size the table does not state, or states in a form that does not bound its fields.
   void unbounded(const char* name, std::uint64_t limit) {
     name_ = name;
     limit_ = limit;

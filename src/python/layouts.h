@@ -1,8 +1,8 @@
-// Where CPython keeps what: the offsets of each version as data.
+// The memory layout of CPython: the offsets of the fields in each version, as data.
 //
-// Up to 3.12 they are known from the version alone (layouts_generated.inc, measured by scripts/gen-python-layouts in each version's own
-// headers). From 3.13 _PyRuntime begins with a table of offsets, _Py_DebugOffsets, which the process itself vouches for: it overrides the
-// measured values, after bounds checks. All for x86-64 Linux.
+// Up to 3.12 the offsets follow from the version alone (layouts_generated.inc, measured by scripts/gen-python-layouts
+// in the headers of each version). From 3.13 on _PyRuntime begins with a table of offsets, _Py_DebugOffsets, which
+// comes from the process itself: after bounds checks it overrides the measured values. All of this is for x86-64 Linux.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace rankstacks::python {
 
-// What `size` bytes at `start` take up, as far as addresses go: what a target's memory refers to may be anything.
+// The range of `size` bytes at `start`, clamped to the address space: addresses and sizes in a target's memory can have
+// any value.
 inline Range range_of(Address start, std::uint64_t size) { return {start, start + size < start ? ~Address{0} : start + size}; }
 
 using Offset = std::uint32_t;
@@ -51,17 +52,22 @@ struct Layout {
   Offset thread_datastack_chunk = kAbsent;   // 3.11+: the chunk that holds the innermost frames
   Offset thread_frame = kAbsent;             // up to 3.10 and from 3.13; 3.11 and 3.12: in the _PyCFrame
   Offset thread_exc_info = kAbsent;          // 3.7+: pointer to the innermost _PyErr_StackItem
-  Offset thread_on_delete_data = kAbsent;    // up to 3.12: of a thread that threading has started a weak reference to the lock that its end releases
+  // up to 3.12: in a thread that threading has started, a weak reference to the lock that is released when the thread
+  // ends
+  Offset thread_on_delete_data = kAbsent;
   Offset thread_cframe = kAbsent;            // 3.10-3.12: pointer to the innermost CFrame
-  Offset thread_root_cframe = kAbsent;       // 3.10-3.12: the outermost CFrame itself, which belongs to no call of the eval loop
+  // 3.10-3.12: the outermost CFrame, embedded in the thread state; it belongs to no call of the eval loop
+  Offset thread_root_cframe = kAbsent;
 
   // CFrame (3.10), _PyCFrame (3.11, 3.12): on the C stack, one per call of the eval loop
   Offset cframe_previous = kAbsent;
   Offset cframe_current_frame = kAbsent;     // 3.11, 3.12
 
-  // _PyErr_StackItem: what a thread, or a generator that it runs, handles. 3.6 has that in the thread state: there these are offsets in it.
+  // _PyErr_StackItem: the exception that a thread, or a generator that it runs, is handling. 3.6 has these fields in
+  // the thread state; there these are offsets in the thread state.
   Offset exc_item_value = kAbsent;
-  Offset exc_item_traceback = kAbsent;       // up to 3.10; later the exception's own is the one that counts
+  // up to 3.10; from 3.11 on the exception's own traceback is the one that counts
+  Offset exc_item_traceback = kAbsent;
   Offset exc_item_previous = kAbsent;        // 3.7+
 
   // PyFrameObject up to 3.10, _PyInterpreterFrame from 3.11
@@ -75,11 +81,12 @@ struct Layout {
   Offset frame_globals = kAbsent;
   Offset frame_locals = kAbsent;
   Offset frame_slots = kAbsent;              // the values of locals, cells and free variables, in this order; from 3.14 each a _PyStackRef
-  Offset frame_value_stack = kAbsent;        // up to 3.10: pointer to the bottom of the value stack; later that lies behind the slots
+  // up to 3.10: pointer to the bottom of the value stack; from 3.11 on the value stack follows the slots
+  Offset frame_value_stack = kAbsent;
   Offset frame_blocks = kAbsent;             // up to 3.10: an array of PyTryBlock, three ints each: type, handler, level of the value stack
   Offset frame_block_count = kAbsent;        // up to 3.10: an int
 
-  // PyFrameObject from 3.11, which tracebacks name
+  // PyFrameObject from 3.11 on; tracebacks point to these
   Offset frame_object_frame = kAbsent;       // its _PyInterpreterFrame
 
   // PyCodeObject
@@ -106,14 +113,15 @@ struct Layout {
   Offset type_flags = kAbsent;
   Offset type_base = kAbsent;
   Offset type_basic_size = kAbsent;
-  Offset type_dict_offset = kAbsent;         // where its instances point to their dict; from 3.11 on a flag says that they have one, before the object
+  // offset of the dict pointer in instances; from 3.11 on a type flag says that there is one, before the object
+  Offset type_dict_offset = kAbsent;
   Offset type_cached_keys = kAbsent;         // 3.11+, of classes: the struct _dictkeysobject of their instances' attributes
   Offset bytes_size = kAbsent;
   Offset bytes_data = kAbsent;
   Offset tuple_size = kAbsent;
   Offset tuple_items = kAbsent;
-  Offset int_size = kAbsent;                 // up to 3.11: how many digits, negative for negative numbers
-  Offset int_tag = kAbsent;                  // 3.12+: that and the sign in one word
+  Offset int_size = kAbsent;                 // up to 3.11: the number of digits, negative for negative numbers
+  Offset int_tag = kAbsent;                  // 3.12+: the number of digits and the sign in one word
   Offset int_digits = kAbsent;
   Offset cell_content = kAbsent;
 
@@ -123,34 +131,37 @@ struct Layout {
   Offset traceback_next = kAbsent;
   Offset traceback_frame = kAbsent;
   Offset traceback_instruction = kAbsent;    // tb_lasti: a byte offset in every version
-  Offset traceback_line = kAbsent;           // -1: from 3.11 on it is told by tb_lasti
+  Offset traceback_line = kAbsent;           // -1: from 3.11 on tb_lasti determines the line
 
   // dict, and struct _dictkeysobject
   Offset dict_keys = kAbsent;
-  Offset dict_values = kAbsent;              // not NULL: its values are elsewhere, as those of instances are
-  Offset values_first = kAbsent;             // 3.11+, struct _dictvalues: the first of them; up to 3.10 they are an array
+  Offset dict_values = kAbsent;   // not NULL: the values are stored separately from the keys, as those of instances are
+  // 3.11+, struct _dictvalues: the first value; up to 3.10 the values are a plain array
+  Offset values_first = kAbsent;
   Offset keys_size = kAbsent;                // up to 3.10: slots of the hash table
   Offset keys_log2_size = kAbsent;           // 3.11+
   Offset keys_log2_index_bytes = kAbsent;    // 3.11+
   Offset keys_kind = kAbsent;                // 3.11+
   Offset keys_entry_count = kAbsent;
-  Offset keys_indices = kAbsent;             // the hash table; the entries follow it
+  Offset keys_indices = kAbsent;             // the hash table; the entries come right after it
 
   // str
   Offset string_length = kAbsent;
   Offset string_state = kAbsent;             // a 32-bit word, of which:
   Offset string_ascii_data = kAbsent;
-  Offset string_compact_data = kAbsent;      // also where a str that is not compact has its pointer to the data
+  Offset string_compact_data = kAbsent;      // also the offset of the pointer to the data in a str that is not compact
   std::uint32_t string_kind_mask = 0, string_compact_mask = 0, string_ascii_mask = 0;
 
-  // Where an object's own fields begin: the type is the last member of PyObject, free-threaded builds included.
+  // Offset at which an object's own fields begin: the type is the last member of PyObject, also in free-threaded
+  // builds.
   Offset object_head() const { return object_type + sizeof(Address); }
 };
 
-// The measured layout of a version. Nothing: unknown, or a pre-release before the first release candidate, whose structures still moved.
+// The measured layout of a version. std::nullopt if the version is unknown, or is a pre-release before the first
+// release candidate, when the structures still changed.
 std::optional<Layout> find_layout(const Version& version, bool free_threaded);
 
-// The first bytes of _Py_DebugOffsets, which all versions share.
+// The size of the header of _Py_DebugOffsets, which is the same in all versions.
 inline constexpr std::size_t kDebugOffsetsHeader = 24;
 
 struct DebugOffsetsHeader {
@@ -158,23 +169,25 @@ struct DebugOffsetsHeader {
   bool free_threaded = false;
 };
 
-// Nothing: `bytes` do not begin with the cookie "xdebugpy" and a version of CPython 3.
+// std::nullopt if `bytes` do not begin with the cookie "xdebugpy" and a version of CPython 3.
 std::optional<DebugOffsetsHeader> decode_debug_offsets_header(std::span<const std::byte> bytes);
 
-// How many bytes _Py_DebugOffsets has in this version; 0: it has none, or its shape is not known.
+// The size in bytes of _Py_DebugOffsets in this version; 0 if it has no such table, or if the table's shape is not
+// known.
 std::size_t debug_offsets_size(const Version& version);
 
-// The layout that `bytes` (the whole _Py_DebugOffsets) state, over the measured one of the same minor version. Errors: the version's shape
-// is not known (kUnsupported), or an offset cannot be true (kMalformed).
+// The layout that `bytes` (the whole of _Py_DebugOffsets) state, over the measured layout of the same minor version.
+// Errors: the version's shape is not known (kUnsupported), or an offset cannot be right (kMalformed).
 Result<Layout> decode_debug_offsets(std::span<const std::byte> bytes);
 
-// From PY_VERSION_HEX: 0x030e00f0 is 3.14.0. Nothing: no version of CPython 3.
+// From PY_VERSION_HEX: 0x030e00f0 is 3.14.0. std::nullopt if it is not a version of CPython 3.
 std::optional<Version> version_from_hex(std::uint64_t hex);
 
-// From the start of `text`, as PY_VERSION has it: "3.9.18+", "3.13.0rc2". Nothing: it does not begin with such a version.
+// From the start of `text`, in the form of PY_VERSION: "3.9.18+", "3.13.0rc2". std::nullopt if `text` does not begin
+// with such a version.
 std::optional<Version> parse_version(std::string_view text);
 
-// Whether the structures of `version` may still differ from the release's: alpha and beta versions.
+// Whether the structures of `version` may still differ from those of the release: true for alpha and beta versions.
 bool is_early_prerelease(const Version& version);
 
 }  // namespace rankstacks::python

@@ -5,7 +5,8 @@
 namespace rankstacks::python {
 namespace {
 
-// A line as CPython's f_lineno gives it: None for anything below 0, and no damaged table overflows it.
+// A line as CPython's f_lineno gives it: None for anything below 0. Checks the range, so that a damaged table causes no
+// overflow.
 std::optional<int> as_line(std::int64_t line) {
   if (line < 0 || line > std::numeric_limits<int>::max()) return std::nullopt;
   return static_cast<int>(line);
@@ -60,7 +61,7 @@ std::optional<int> line_in_locations(LineTable table, int first_line, std::int64
     } else if (code == kOneLine1 || code == kOneLine2) {
       delta = code - kOneLine0;
     }
-    // Deltas are 32 bits wide; anything beyond is damage, and must not run into an overflow over many entries.
+    // Deltas are 32 bits wide; a larger one is damage, and must not overflow when many entries are added up.
     if (delta > std::numeric_limits<int>::max() || delta < std::numeric_limits<int>::min()) return std::nullopt;
     line += delta;
     if (instruction < end) return code == kNone ? std::nullopt : as_line(line);

@@ -1,4 +1,5 @@
-// From an instruction to its line, for the three formats that CPython has had. Pure functions of the table's bytes, which are untrusted.
+// Maps an instruction to its line, for the three formats that CPython has had. Pure functions of the table's bytes,
+// which are untrusted.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@ namespace rankstacks::python {
 
 using LineTable = std::span<const std::uint8_t>;
 
-// `instruction`: byte offset into the bytecode. All answer what CPython's PyCode_Addr2Line does; nothing where that is "no line".
+// `instruction` is a byte offset into the bytecode. All of these return what CPython's PyCode_Addr2Line returns;
+// std::nullopt where that is "no line".
 
 // Up to 3.9: co_lnotab. Source: Objects/lnotab_notes.txt.
 std::optional<int> line_in_lnotab(LineTable table, int first_line, std::int64_t instruction);

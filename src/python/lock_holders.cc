@@ -13,12 +13,13 @@ namespace {
 constexpr std::string_view kExit = "__exit__";
 constexpr std::size_t kLongestMethodName = 16;
 
-// Behind the head of an object: PyCFunctionObject {PyMethodDef *m_ml; PyObject *m_self; ...}, PyMethodDescrObject {PyTypeObject *d_type; PyObject *d_name,
-// *d_qualname; PyMethodDef *d_method; ...}. A PyMethodDef begins with its name.
+// Offsets after the head of an object: PyCFunctionObject {PyMethodDef *m_ml; PyObject *m_self; ...},
+// PyMethodDescrObject {PyTypeObject *d_type; PyObject *d_name, *d_qualname; PyMethodDef *d_method; ...}. A PyMethodDef
+// begins with its name.
 constexpr Address kBuiltinMethod = 0, kBuiltinSelf = 8, kDescriptorMethod = 24;
 constexpr int kFirstWithTwoSlots = 14;
 
-// A frame that a statement's values lie in.
+// A frame whose value stack has values that a statement keeps in use.
 struct Inside {
   const ThreadState* thread = nullptr;
   std::size_t depth = 0;               // frames of the thread that are further inside
@@ -85,7 +86,7 @@ class HolderFinder {
     objects_.prefetch(all);
   }
 
-  // The lock whose __exit__ lies there; 0: another object.
+  // The lock whose __exit__ is in this slot; 0 if the slot has another object.
   Address lock_left_by(const Inside& f, std::size_t slot) {
     const Address object = f.objects[slot], head = object + layout_.object_head();
     const auto word_at = [&](Address at) { return target_.read_value<Address>(at).value_or(0); };
@@ -110,7 +111,7 @@ class HolderFinder {
     }
   }
 
-  // Condition.wait gives its lock back for as long as it waits, whoever has taken it.
+  // Condition.wait releases its lock while it waits, whichever frame has taken it.
   bool may_have_released(const Inside& f, Address lock) {
     std::size_t depth = 0;
     for (const Run& run : f.thread->runs) {

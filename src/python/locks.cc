@@ -19,25 +19,28 @@ constexpr std::size_t kMaxText = 1u << 20;      // bytes of attributes' and modu
 // struct wait_entry, Python/parking_lot.c, 3.13+: {void *park_arg; uintptr_t addr; _PySemaphore sema; ...}. The semaphore is a sem_t.
 constexpr Address kParkedBeforeSemaphore = 8;
 
-// Behind the head of an object (Modules/_threadmodule.c). rlockobject: {PyThread_type_lock lock; unsigned long owner, count}; from 3.14 on {PyMutex mutex;
-// unsigned long long thread; size_t level}, where the level of a lock that is held once is 0.
+// Offsets after the head of an object (Modules/_threadmodule.c). rlockobject: {PyThread_type_lock lock; unsigned long
+// owner, count}; from 3.14 on {PyMutex mutex; unsigned long long thread; size_t level}, where the level of a lock that
+// is held once is 0.
 constexpr Address kRLockOwner = 8, kRLockCount = 16;
-// lockobject: {PyThread_type_lock lock_lock; PyObject *in_weakreflist; char locked}; from 3.14 on {PyMutex lock}, whose lowest bit is set while it is held.
+// lockobject: {PyThread_type_lock lock_lock; PyObject *in_weakreflist; char locked}; from 3.14 on {PyMutex lock}, whose
+// lowest bit is set while it is held.
 constexpr Address kLocked = 16;
-// ThreadHandle (3.13+), to which a _ThreadHandle object points: {struct llist_node node, shutdown_node; PyThread_ident_t ident; ...; PyEvent thread_is_exiting;
-// ...}. Longer than it is in any version: what comes behind it is another block of memory.
+// ThreadHandle (3.13+), to which a _ThreadHandle object points: {struct llist_node node, shutdown_node;
+// PyThread_ident_t ident; ...; PyEvent thread_is_exiting; ...}. kHandleSize is larger than the structure in any
+// version; the next block of memory begins after it.
 constexpr Address kHandleIdent = 32, kHandleSize = 80;
 // PyCFunctionObject: {PyMethodDef *m_ml; PyObject *m_self; ...}.
 constexpr Address kBuiltinSelf = 8;
 
-constexpr int kFirstParked = 13;       // 3.13: threads' ends; 3.14: locks too
+constexpr int kFirstParked = 13;       // 3.13: waits for a thread's end; 3.14: waits for locks too
 constexpr int kFirstByteLocks = 14;
 
 // A thread in a futex call, or one that may be.
 struct Waiting {
   ThreadState* thread = nullptr;
   const RawFrame* frame = nullptr;     // its innermost
-  Address semaphore = 0, parked = 0;   // what it waits on; 0: not in the parking lot
+  Address semaphore = 0, parked = 0;   // what it waits on; 0: it does not wait in the parking lot
   Address lock = 0;                    // the lock object
   bool recursive = false;
 };
@@ -56,7 +59,7 @@ class LockReader {
     if (waiting_.empty()) return;
     find_ends();
     std::vector<WantedLock> wanted;
-    for (Waiting& w : waiting_) tell(w, wanted);
+    for (Waiting& w : waiting_) fill_in(w, wanted);
     if (wanted.empty()) return;
     find_holders(target_, layout_, codes_, objects_, attributes_, state_, wanted);
     for (const WantedLock& lock : wanted)
@@ -65,7 +68,7 @@ class LockReader {
 
  private:
   Address word_at(Address address) const { return target_.read_value<Address>(address).value_or(0); }
-  // A field of an object's own.
+  // A field after the head of an object.
   Address field(Address object, Address offset = 0) const { return word_at(object + layout_.object_head() + offset); }
 
   void find_threads() {
@@ -92,7 +95,8 @@ class LockReader {
       if (layout_.minor >= kFirstParked) w.parked = word_at(w.semaphore - kParkedBeforeSemaphore);
   }
 
-  // What lies on the value stacks, left over or not: a lock that it waits for is told by its semaphore.
+  // Searches the objects on the value stacks, including leftover ones: the semaphore identifies the lock that a thread
+  // waits for.
   void find_locks() {
     std::vector<Range> stacks;
     for (const Waiting& w : waiting_) stacks.push_back(value_stack_of(target_, layout_, *w.frame, codes_.body(w.frame->code)));
@@ -138,8 +142,9 @@ class LockReader {
     return it == tids_.end() ? std::nullopt : std::optional(it->second);
   }
 
-  // Up to 3.12 a thread that joins another waits for a lock that nobody holds: the other's end releases it. A weak reference to it stands in the other's thread
-  // state; PyWeakReference begins with the object that it refers to.
+  // Up to 3.12 a thread that joins another one waits for a lock that no thread holds and that is released when the
+  // other thread ends. The other thread's state has a weak reference to that lock; PyWeakReference begins with the
+  // object that it refers to.
   void find_ends() {
     std::vector<Range> ranges;
     for (const Address end : ends_)
@@ -150,12 +155,12 @@ class LockReader {
       if (const Address lock = ends_[i] != 0 ? field(ends_[i]) : 0) ends_of_.try_emplace(lock, state_.threads[i].pthread_id);
   }
 
-  bool stands_in(const Waiting& w, Place place, std::string_view function) const {
+  bool is_in(const Waiting& w, Place place, std::string_view function) const {
     const Code& code = codes_.codes()[w.frame->code];
     return code.name == function && is_file_of(place, code.file);
   }
 
-  void tell(Waiting& w, std::vector<WantedLock>& wanted) {
+  void fill_in(Waiting& w, std::vector<WantedLock>& wanted) {
     if (const auto end = ends_of_.find(w.lock); end != ends_of_.end()) {
       w.thread->joins = tid_of(end->second);
       return;
@@ -165,9 +170,9 @@ class LockReader {
       lock.kind = PythonLockKind::kRLock;
       const bool held = layout_.minor >= kFirstByteLocks || field(w.lock, kRLockCount) > 0;
       if (held) lock.owner = tid_of(field(w.lock, kRLockOwner));
-    } else if (stands_in(w, Place::kThreading, "wait")) {
+    } else if (is_in(w, Place::kThreading, "wait")) {
       lock.kind = PythonLockKind::kCondition;
-    } else if (!(stands_in(w, Place::kImport, "acquire") && tell_module(w, lock)) && is_held(w.lock)) {
+    } else if (!(is_in(w, Place::kImport, "acquire") && fill_in_module(w, lock)) && is_held(w.lock)) {
       wanted.push_back({.lock = w.lock, .waiting = w.thread, .holder = nullptr});
     }
   }
@@ -177,8 +182,9 @@ class LockReader {
     return (target_.read_value<std::uint8_t>(at).value_or(0) & 1) != 0;
   }
 
-  // importlib's _ModuleLock.acquire: the first argument has the lock that it waits for, the owner and the module's name.
-  bool tell_module(const Waiting& w, PythonLock& lock) {
+  // importlib's _ModuleLock.acquire: its first argument has the lock that it waits for, the owner and the module's
+  // name.
+  bool fill_in_module(const Waiting& w, PythonLock& lock) {
     const Address slot = w.frame->address + layout_.frame_slots;
     const Address self = object_in_slot(layout_, word_at(slot));
     if (self == 0 || attributes_.find(self, "wakeup") != w.lock) return false;

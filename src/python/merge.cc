@@ -1,13 +1,15 @@
-// Step 3: Python frames into the native stack.
+// Step 3: merges the Python frames into the native stack.
 //
-// Each run of Python frames belongs to one native frame, a call of the eval loop. Where the run has an anchor, an address inside that frame's
-// part of the C stack, tells which; runs without one (all up to 3.9) are counted off against the loop's frames between two placed neighbours:
+// Each run of Python frames belongs to one native frame, a call of the eval loop. If the run has an anchor, an address
+// inside that frame's part of the C stack, the anchor identifies the frame. Runs without an anchor (all up to 3.9) are
+// matched by count with the loop's frames between two placed neighbours:
 //
 //     native frames, innermost first    0 read   1 loop   2 call   3 loop   4 main
 //     runs                                       `- A (anchor in [sp1, cfa1))
-//                                                                  `- B (none: the only loop left outside A)
+//                                                                  `- B (no anchor: the only loop left outside A)
 //
-// What cannot be placed stays beside the native frames, near its neighbours, marked kSeparate, with a problem that says why.
+// A run that cannot be placed is shown next to the native frames, near its neighbours, marked kSeparate, with a problem
+// that says why.
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -20,7 +22,7 @@
 namespace rankstacks::python {
 namespace {
 
-// One number orders all places there are: 2i + 1 is "in native frame i", 2i is "between the native frames i - 1 and i".
+// One number orders all positions: 2i + 1 is "in native frame i", 2i is "between the native frames i - 1 and i".
 using Position = std::size_t;
 constexpr Position in_frame(std::size_t i) { return 2 * i + 1; }
 constexpr Position before_frame(std::size_t i) { return 2 * i; }
@@ -28,8 +30,8 @@ constexpr Position before_frame(std::size_t i) { return 2 * i; }
 struct Item {
   enum class Place { kPlaced, kToCount, kSeparate };
   const Run* run = nullptr;
-  std::optional<Address> anchor;   // the run's, unless it is not to be trusted
-  Position at = 0;                 // not yet placed: where its neighbours are
+  std::optional<Address> anchor;   // the run's, unless it cannot be trusted
+  Position at = 0;                 // if not yet placed: the position of its neighbours
   Place place = Place::kToCount;
   bool damaged_outside = false;    // runs that belong outside this one may be missing
 };
@@ -37,8 +39,9 @@ struct Item {
 std::uint64_t width(const UnwoundFrame& f) { return (f.cfa == 0 ? std::numeric_limits<Address>::max() : f.cfa) - f.sp; }
 bool holds(const UnwoundFrame& f, Address a) { return a >= f.sp && (f.cfa == 0 || a < f.cfa); }
 
-// The native frame around `anchor`. Frames follow each other on the stack, except where a signal switched stacks: such a frame may span more
-// than its own part, so the narrowest counts. A frame without a known end holds everything above its start. Nothing: in none of the frames.
+// The native frame around `anchor`. Frames follow each other on the stack, except where a signal switched stacks: such
+// a frame may span more than its own part, so the narrowest frame wins. A frame without a known end holds everything
+// above its start. std::nullopt if the anchor is in none of the frames.
 std::optional<Position> position_of(const UnwoundStack& native, Address anchor) {
   if (native.omitted) {
     const std::size_t at = native.omitted->at;
@@ -65,8 +68,8 @@ class Merger {
   }
 
   MergedStack merge(std::vector<const ThreadState*> threads) {
-    // Without anchors nothing tells how the frames of several interpreters nest. The one that holds the GIL is running, thus innermost; and one
-    // that was created later is called from one that was there before.
+    // Without anchors it is not known how the frames of several interpreters nest. The interpreter that holds the GIL
+    // is running, so it is innermost; and an interpreter that was created later is called from an earlier one.
     std::stable_sort(threads.begin(), threads.end(), [](const ThreadState* a, const ThreadState* b) {
       return a->holds_gil != b->holds_gil ? a->holds_gil : a->interpreter_id > b->interpreter_id;
     });
@@ -86,8 +89,8 @@ class Merger {
     if (std::none_of(result_.problems.begin(), result_.problems.end(), known)) result_.problems.push_back({std::move(message), std::nullopt});
   }
 
-  // 3.10's anchors are told by counting the loop's CFrames off against the frames. A greenlet links a CFrame of its own, which has no frame, where its
-  // part of the stack begins: then all anchors are one call too far out.
+  // The anchors of 3.10 come from matching the loop's CFrames with the frames by count. A greenlet links a CFrame of
+  // its own, which has no frame, where its part of the stack begins: then all anchors are one call too far out.
   bool trusts_anchors(const ThreadState& thread) const {
     constexpr int kCountedOff = 10;
     if (state_.version.minor != kCountedOff) return true;
@@ -107,9 +110,10 @@ class Merger {
       if (item.anchor) {
         any_anchor = true;
         auto at = position_of(native_, *item.anchor);
-        // Beyond the last frame whose end is known only the symbol tells whether this one is the loop, or just the last that could be found.
+        // Beyond the last frame whose end is known, only the symbol shows whether this frame is the loop, or just the
+        // last frame that could be found.
         if (at && *at % 2 == 1 && native_.frames[*at / 2].cfa == 0 && !loops_[*at / 2]) at.reset();
-        // Outer runs lie further out; one that does not belongs to no sound chain.
+        // Outer runs are further out; a run that is not belongs to a damaged chain.
         if (at && *at >= reached) {
           item.at = reached = *at;
           item.place = Item::Place::kPlaced;
@@ -123,18 +127,19 @@ class Merger {
       items.push_back(item);
     }
     if (!thread.problems.empty() && !items.empty()) items.back().damaged_outside = true;
-    // Runs before the first placed one stand directly inside it; with no placed one at all, anchors that fit nowhere go to the end.
+    // Runs before the first placed one are directly inside it. If none was placed, anchors that fit nowhere go to the
+    // end.
     const auto first = std::find_if(items.begin(), items.end(), [](const Item& i) { return i.place == Item::Place::kPlaced; });
     for (auto i = items.begin(); i != first; ++i) {
       if (any_placed) i->at = first->at - 1;
       else if (any_anchor) i->at = before_frame(count_);
     }
     const bool lost = std::any_of(items.begin(), items.end(), [](const Item& i) { return i.place == Item::Place::kSeparate; });
-    if (lost && count_ > 0) problem("some Python frames lie outside the native stack as far as it could be unwound: shown beside it");
+    if (lost && count_ > 0) problem("some Python frames lie outside the native stack as far as it could be unwound: shown next to it");
     items_.insert(items_.end(), items.begin(), items.end());
   }
 
-  // Each group of uncounted runs between two placed ones, against the loop's frames between them.
+  // Matches each group of unplaced runs between two placed ones with the loop's frames between them.
   void place_by_count() {
     std::vector<Item*> group;
     std::optional<std::size_t> inner;   // the native frame of the last placed run
@@ -156,7 +161,7 @@ class Merger {
     item.place = Item::Place::kPlaced;
   }
 
-  // `group` runs in the native frames [begin, end).
+  // Matches the runs of `group` with the native frames [begin, end).
   void match(const std::vector<Item*>& group, std::size_t begin, std::size_t end) {
     if (count_ == 0) return;
     std::vector<std::size_t> loops;
@@ -173,7 +178,8 @@ class Merger {
       for (std::size_t i = 0; i < runs; ++i) put(*group[i], in_frame(loops[i]));
       return;
     }
-    // A call of the loop that has just begun, or is about to return, has no frame. At these moments it calls a function, one that runs no Python code, or none.
+    // A call of the loop that has just begun, or is about to return, has no frame. At these moments it is calling
+    // either a function that runs no Python code, or no function.
     if (loops.size() == runs + 1 && begin == 0 && (loops.front() <= 1 || borders_[loops.front() - 1])) {
       for (std::size_t i = 0; i < runs; ++i) put(*group[i], in_frame(loops[i + 1]));
       return;
@@ -194,12 +200,12 @@ class Merger {
         if (i < loops.size()) put(*group[i], in_frame(loops[i]));
         else separate(*group[i], before_frame(end));
       }
-      problem("some Python frames lie outside the native stack as far as it could be unwound: shown beside it");
+      problem("some Python frames lie outside the native stack as far as it could be unwound: shown next to it");
       return;
     }
     const std::size_t near = loops.empty() ? end : loops.front();
     for (Item* item : group) separate(*item, before_frame(near));
-    problem(fmt::format("{} Python frames do not match {} calls of the interpreter's loop: shown beside the native frames", runs, loops.size()));
+    problem(fmt::format("{} Python frames do not match {} calls of the interpreter's loop: shown next to the native frames", runs, loops.size()));
   }
 
   void separate(Item& item, Position at) {
@@ -207,7 +213,7 @@ class Merger {
     item.place = Item::Place::kSeparate;
   }
 
-  // Whether the native frames that runs were placed in are the eval loop and give way to them.
+  // Decides whether the native frames that runs were placed in are the eval loop, and are replaced by the runs.
   void decide_replacements() {
     replaced_.assign(count_, false);
     const auto each_placed = [&](auto&& visit) {
@@ -215,9 +221,10 @@ class Merger {
         if (item.place == Item::Place::kPlaced && item.at % 2 == 1) visit(item, item.at / 2);
       }
     };
-    // A frame whose extent unwind information states, and that holds the loop's local, is the loop, whatever its symbol: stripped files have no
-    // names for the parts that compilers split off a function, and the loop spends most of its time there. Where the extent comes from the chain
-    // of frame pointers, frames may have been missed, and the symbol counts; or that the local stands as far from the CFA as in a known call.
+    // A frame that holds the loop's local variable, and whose extent is known from unwind information, is the loop,
+    // whatever its symbol: stripped files have no names for the parts that compilers split off a function, and the loop
+    // spends most of its time there. If the extent comes from the chain of frame pointers, frames may have been missed;
+    // then the symbol decides, or that the local is as far from the CFA as in a known call.
     std::set<std::uint64_t> distances;
     each_placed([&](const Item& item, std::size_t i) {
       if (loops_[i] && item.anchor && native_.frames[i].cfa != 0) distances.insert(native_.frames[i].cfa - *item.anchor);
@@ -233,8 +240,8 @@ class Merger {
         problem("Python frames belong to a native frame that is not the interpreter's loop: both are shown");
       }
     });
-    // 3.14 may be built with tail calls: then the anchor lies in the frame of _PyEval_EvalFrameDefault, and what executes the bytecode is a
-    // function per instruction (_TAIL_CALL_*), called from it.
+    // 3.14 may be built with tail calls: then the anchor is in the frame of _PyEval_EvalFrameDefault, and the bytecode
+    // is executed by one function per instruction (_TAIL_CALL_*), called from it.
     constexpr int kFirstWithTailCalls = 14;
     if (state_.version.minor < kFirstWithTailCalls) return;
     each_placed([&](const Item& item, std::size_t i) {
@@ -243,7 +250,8 @@ class Merger {
     });
   }
 
-  // A call of the loop that runs something has Python frames. Where the thread's state shows none of it, they were not found.
+  // A call of the loop that runs something has Python frames. If the thread's state has no frames for it, they were not
+  // found.
   void look_for_lost(const std::vector<const ThreadState*>& threads) {
     if (threads.empty()) return;
     std::set<std::size_t> empty;
@@ -253,10 +261,11 @@ class Merger {
       for (const Address shim : thread->empty_calls) {
         const auto at = position_of(native_, shim);
         if (!at) continue;
-        // The instructions' functions of a tail-calling loop (3.14) stand inside of the call.
+        // The functions of the instructions in a tail-calling loop (3.14) are inside of the call.
         std::size_t call = *at / 2;
         empty.insert(call);
-        while (call-- > 0 && loops_[call] && empty.insert(call).second) {}   // what was reached before has led on already
+        // for calls reached before, this has been done already
+        while (call-- > 0 && loops_[call] && empty.insert(call).second) {}
       }
     }
     if (!items_.empty() && !left_out) return;
@@ -308,11 +317,12 @@ MergedStack merge(const State& state, std::span<const ThreadState* const> thread
 }
 
 std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, std::span<const NativeThread> threads) {
-  // A process has a state for each thread; a damaged one may have 65,536 of them, and each is held against each thread's stack.
+  // A process has a state for each thread; a damaged process may have 65,536 of them, and each is compared with each
+  // thread's stack.
   constexpr std::size_t kMaxComparisons = std::size_t{1} << 24;
   std::size_t comparisons = 0;
-  // The thread in one of whose frames the anchor lies: frames of a known extent only, unless `any`. An outermost frame of unknown extent seems to
-  // hold everything above it, so the narrowest frame counts here too.
+  // The thread with a frame that contains the anchor: frames of a known extent only, unless `any`. An outermost frame
+  // of unknown extent seems to hold everything above it, so the narrowest frame wins here too.
   const auto by_anchor = [&](Address anchor, bool any) {
     std::optional<std::size_t> best;
     std::uint64_t best_width = 0;
@@ -327,7 +337,7 @@ std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, 
     }
     return best;
   };
-  std::unordered_map<Address, std::size_t> by_pthread_id;   // the first of each
+  std::unordered_map<Address, std::size_t> by_pthread_id;   // the first state of each
   for (std::size_t i = 0; i < threads.size(); ++i)
     if (threads[i].pthread_id != 0) by_pthread_id.try_emplace(threads[i].pthread_id, i);
   std::vector<std::vector<const ThreadState*>> assigned(threads.size());

@@ -11,16 +11,16 @@ namespace {
 constexpr std::size_t kLikelyString = 256;
 constexpr std::size_t kLikelyLineTable = 1024;
 
-// A str of more characters is no name or path but damage.
+// A str with more characters is not a name or path but damage.
 constexpr std::int64_t kAbsurdLength = 1 << 24;
 
-// More specialised copies of a code object than any process has threads.
+// An upper bound for the per-thread copies of a code object: no process has more threads.
 constexpr std::int64_t kMaxThreadLocalCopies = 1 << 16;
 
-// struct _PyCodeArray { Py_ssize_t size; char *entries[]; }: an entry that is not made yet is NULL.
+// struct _PyCodeArray { Py_ssize_t size; char *entries[]; }: an entry that has not been created yet is NULL.
 constexpr Address kCodeArrayEntries = 8;
 
-// Nothing: outside of the code of `size` bytes at `start`, and not right before it either.
+// std::nullopt if it is outside of the code of `size` bytes at `start`, and not right before it either.
 std::optional<std::int64_t> offset_into(Address start, Address instruction, std::int64_t size) {
   const auto offset = static_cast<std::int64_t>(instruction - start);
   return offset == -kCodeUnit || (offset >= 0 && offset < size) ? std::optional(offset) : std::nullopt;
@@ -93,8 +93,9 @@ std::optional<std::int64_t> CodeReader::offset_of(Address instruction, std::uint
   return body.copies == 0 ? std::nullopt : offset_in_other_copy(instruction, body);
 }
 
-// A frame begins with the code's own instructions, a generator's with those of the thread that ran it last, and changes to the thread's copy when it executes
-// RESUME. Its index and its instruction are stored one after the other: between them the instruction lies in another copy than the index says.
+// A frame starts with the code's own instructions, a generator's frame with those of the thread that ran it last, and
+// changes to the thread's copy when it executes RESUME. It stores its index and its instruction one after the other;
+// between the two stores the instruction is in another copy than the index says.
 std::optional<std::int64_t> CodeReader::offset_in_other_copy(Address instruction, const Body& body) {
   const auto count = target_.read_value<std::int64_t>(body.copies).value_or(0);
   if (count <= 0 || count > kMaxThreadLocalCopies || static_cast<std::size_t>(count) > searched_copies_left_) return std::nullopt;
@@ -154,13 +155,15 @@ void CodeReader::read_structures() {
     body.exception_table = copies_[i].get<Address>(layout_.code_exception_table);
     if (layout_.code_instructions == kAbsent) continue;
     body.instructions = codes_[i].address + layout_.code_instructions;
-    // From 3.11 a code object is a variable-size object whose items are its code units; ob_size stands where it does in bytes.
+    // From 3.11 a code object is a variable-size object whose items are its code units; ob_size has the same offset as
+    // in bytes.
     body.size = std::clamp<std::int64_t>(copies_[i].get<std::int64_t>(layout_.bytes_size), 0, INT32_MAX) * kCodeUnit;
     body.first_traceable = copies_[i].get<std::int32_t>(layout_.code_first_traceable) * kCodeUnit;
   }
 }
 
-// Tells code objects from what else a damaged frame may point to, by the name of their type; needs no symbols.
+// Distinguishes code objects from other objects that a damaged frame may point to, by the name of their type. This
+// needs no symbols.
 void CodeReader::read_types() {
   std::unordered_map<Address, Kind> kinds;
   std::vector<Range> ranges;
@@ -175,7 +178,8 @@ void CodeReader::read_types() {
     const auto name_at = target_.read_value<Address>(type + layout_.type_name);
     if (!name_at) continue;
     const auto name = target_.read_c_string(*name_at, kLongName);
-    // The literal lies in .rodata, which a core without its files lacks: then nothing can be proved, and the object is taken for code.
+    // The literal is in .rodata, which a core without its files lacks: then nothing can be proved, and the object is
+    // assumed to be a code object.
     const bool unavailable = !target_.read_value<char>(*name_at);
     if (name == "code" || unavailable) {
       kind = Kind::kCode;
@@ -193,7 +197,7 @@ void CodeReader::read_thread_local_code() {
   for (std::size_t i = 0; i < codes_.size(); ++i) {
     if (bodies_[i].kind == Kind::kCode) bodies_[i].copies = copies_[i].get<Address>(layout_.code_tlbc);
   }
-  // Of each array its size, and those entries alone that frames name: it has one for each thread.
+  // Reads the size of each array, and only those entries that frames use: the array has one for each thread.
   const auto entry_at = [](Address array, std::int32_t copy) { return array + kCodeArrayEntries + sizeof(Address) * static_cast<Address>(copy); };
   const auto array_of = [&](const std::pair<std::uint32_t, std::int32_t>& which) { return which.second < 0 ? 0 : bodies_[which.first].copies; };
   std::vector<Range> ranges;
@@ -214,7 +218,8 @@ void CodeReader::read_thread_local_code() {
 }
 
 void CodeReader::read_strings_and_tables() {
-  // First the headers, which state the sizes, with the data that usually follows them at once; then what was longer.
+  // First reads the headers, which state the sizes, along with the data that usually follows them; then data that was
+  // longer.
   std::vector<Range> headers, rest;
   std::unordered_map<Address, bool> seen;
   const auto string_fields = {layout_.code_filename, layout_.code_name, layout_.code_qualname};
@@ -260,7 +265,7 @@ void CodeReader::read_strings_and_tables() {
   }
 }
 
-// Where the characters of a str lie. Nothing: it is none, or cannot be read.
+// The range of a str's characters. std::nullopt if it is not a str, or cannot be read.
 std::optional<Range> CodeReader::string_data(Address address, std::uint32_t& state, bool& cut) const {
   const auto length = target_.read_value<std::int64_t>(address + layout_.string_length);
   const auto word = target_.read_value<std::uint32_t>(address + layout_.string_state);

@@ -26,7 +26,7 @@ bool ProcessGroups::is_string(Address object, std::string_view text) {
   return length == text.size() && objects_.kind(object) == ObjectKind::kString && codes_.text(object, kLongestName) == text;
 }
 
-// The value of a global. 0: not found, which proves nothing.
+// The value of a global. 0 if it was not found, which does not prove that it does not exist.
 Address ProcessGroups::find_by_hash(Address globals, std::string_view name) {
   const auto secret = hash_secret_ != 0 ? target_.read_value<HashSecret>(hash_secret_) : std::nullopt;
   if (!secret) return 0;
@@ -39,7 +39,8 @@ void ProcessGroups::find_by_names(Address globals, Address& names, Address& rank
   const auto entries = objects_.dict(globals, std::min(kMaxGlobals, entries_left_));
   if (!entries) return;
   entries_left_ -= entries->size();
-  // The names of some 400 globals lie all over the heap; those in question come early, so they are read a part at a time.
+  // The names of about 400 globals are scattered over the heap. The names that are needed come early, so they are read
+  // in parts.
   constexpr std::size_t kPart = 128;
   for (std::size_t begin = 0; begin < entries->size() && (names == 0 || ranks == 0); begin += kPart) {
     const std::size_t end = std::min(begin + kPart, entries->size());
@@ -72,7 +73,8 @@ const ProcessGroups::Module& ProcessGroups::module(Address globals) {
   return module;
 }
 
-// In the group's order. Empty: not known, or not the numbers 0 to n - 1 given to n different ranks.
+// The members in the group's order. Empty if they are not known, or are not the numbers 0 to n - 1 assigned to n
+// different ranks.
 std::vector<int> ProcessGroups::members(const Module& module, Address object) {
   const Address* dict = value_of(module.ranks, object);
   const auto entries = dict ? objects_.dict(*dict, std::min(kMaxRanks, entries_left_)) : std::nullopt;
@@ -98,7 +100,7 @@ const ProcessGroup* ProcessGroups::find(Address globals, Address object) {
   std::optional<ProcessGroup>& group = known->second;
   if (is_new) {
     const Module& known_groups = module(globals);
-    // GroupMember.NON_GROUP_MEMBER, which stands for groups that this rank is not in, has members but no name.
+    // GroupMember.NON_GROUP_MEMBER, a placeholder for groups that this rank is not in, has members but no name.
     if (const Address* name = value_of(known_groups.names, object)) {
       group = ProcessGroup{};
       if (objects_.kind(*name) == ObjectKind::kString) group->name = codes_.text(*name, kLongestName).value_or("");
@@ -109,9 +111,10 @@ const ProcessGroup* ProcessGroups::find(Address globals, Address object) {
 }
 
 const ProcessGroup* ProcessGroups::default_group(Address globals) {
-  // The default group is the oldest of both dicts, and dicts keep their order: it is made before any other can be, and when it is destroyed both
-  // dicts are cleared (destroy_process_group(), shrink_group()). Where it is kept besides differs: GroupMember.WORLD up to 1.13, later an
-  // attribute of an instance whose layout differs by CPython version as well.
+  // The default group is the oldest entry of both dicts, and dicts keep their order: it is made before any other group
+  // can be, and when it is destroyed both dicts are cleared (destroy_process_group(), shrink_group()). The other place
+  // where it is kept varies: GroupMember.WORLD up to 1.13, later an attribute of an instance, whose layout also differs
+  // by CPython version.
   const Module& known_groups = module(globals);
   if (known_groups.names.empty() || known_groups.ranks.empty() || known_groups.names[0].key != known_groups.ranks[0].key) return nullptr;
   return find(globals, known_groups.names[0].key);

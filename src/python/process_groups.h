@@ -3,7 +3,8 @@
 //     _pg_names          {group: name}
 //     _pg_group_ranks    {group: {rank in the job: rank in the group}}
 //
-// The same from torch 1.13 to 2.15. Groups are told apart by their objects' addresses, as these dicts do.
+// These are the same from torch 1.13 to 2.15. Groups are distinguished by the addresses of their objects, as in these
+// dicts.
 #pragma once
 
 #include <map>
@@ -17,17 +18,19 @@
 
 namespace rankstacks::python {
 
-// Borrows all that it is given. `globals` are a frame's, of a function of that module.
+// Keeps references to all constructor arguments. `globals` are the globals of a frame of one of that module's
+// functions.
 class ProcessGroups {
  public:
-  // `hash_secret`: the address of _Py_HashSecret, with which names among the globals are found at once; 0: by looking through them.
+  // `hash_secret` is the address of _Py_HashSecret, which allows direct lookup of names among the globals; 0: the
+  // globals are searched one by one.
   ProcessGroups(const Target& target, const Layout& layout, Address hash_secret, CodeReader& codes, ObjectReader& objects)
       : target_(target), layout_(layout), hash_secret_(hash_secret), codes_(codes), objects_(objects) {}
 
-  // nullptr: no group that the module knows.
+  // nullptr if it is not a group that the module knows.
   const ProcessGroup* find(Address globals, Address object);
 
-  // The group that functions work on where none is given. nullptr: there is none.
+  // The default group, which functions use if no group is given. nullptr if there is none.
   const ProcessGroup* default_group(Address globals);
 
  private:

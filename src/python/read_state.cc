@@ -1,4 +1,5 @@
-// Step 2: the interpreter's state, copied while the target stands still. Memory only, in as few batches as the chains allow.
+// Step 2: copies the interpreter's state while the target is paused. Reads memory only, in as few batches as the chains
+// allow.
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMaxInterpreters = 4096;
 constexpr std::size_t kMaxThreadStates = 65536;
-constexpr std::size_t kMaxScan = 256u << 20;       // bytes of writable data looked through for the cookie
+constexpr std::size_t kMaxScan = 256u << 20;       // bytes of writable data that are searched for the cookie
 
 constexpr std::string_view kNotRunning = "no interpreter is running in it";
 
@@ -29,8 +30,9 @@ struct Runtime {
 
 std::string name_of(const RuntimeCandidate& c) { return fmt::format("{} ({} at {:#x})", c.module, c.how, c.runtime); }
 
-// The list of interpreters leads to one whose first thread state knows it. Nothing else looks like that. Empty: so it is; else what is wrong.
-// The newest interpreter is listed first, and one that nothing runs in may have no thread: from 3.13 an idle subinterpreter has none.
+// Checks that the list of interpreters leads to an interpreter whose first thread state points back to it, which no
+// other memory does. Returns an empty string if so, else what is wrong. The newest interpreter is listed first, and an
+// interpreter that nothing runs in may have no thread: from 3.13 on an idle subinterpreter has none.
 std::string one_hop(const Target& target, const Runtime& r) {
   auto interpreter = target.read_value<Address>(r.candidate.runtime + r.layout.runtime_interpreters_head);
   if (!interpreter) return "its list of interpreters cannot be read";
@@ -49,7 +51,7 @@ std::string one_hop(const Target& target, const Runtime& r) {
   return "its interpreter has no threads";
 }
 
-// Settles version and layout of a candidate and checks it; the error says why it is rejected.
+// Determines version and layout of a candidate and checks it; the error says why it is rejected.
 Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate, std::span<const RuntimeCandidate> all) {
   const auto reject = [&](ErrorCode code, std::string why, std::string hint = {}) {
     return fail({.code = code, .subject = target.subject(), .what = fmt::format("{}: {}", name_of(candidate), why), .hint = std::move(hint)});
@@ -72,7 +74,8 @@ Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate,
     return r;
   }
 
-  // An executable may hold a copy of libpython's _PyRuntime (a copy relocation) and nothing that tells the version: then libpython's holds.
+  // An executable may hold a copy of libpython's _PyRuntime (a copy relocation) and no information about the version:
+  // then the version of libpython is used.
   std::vector<Version> versions;
   if (candidate.version) {
     versions.push_back(*candidate.version);
@@ -82,7 +85,7 @@ Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate,
     }
   }
   if (versions.empty()) {
-    return reject(ErrorCode::kUnsupported, "its version is not known", "its file tells it: of a core, give it with --exe, --sysroot or --search; where a running program's was deleted, root can read it");
+    return reject(ErrorCode::kUnsupported, "its version is not known", "its file shows it: of a core, give it with --exe, --sysroot or --search; where a running program's was deleted, root can read it");
   }
   std::string why;
   for (const Version& version : versions) {
@@ -100,7 +103,8 @@ Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate,
   return reject(why == kNotRunning ? ErrorCode::kNotFound : ErrorCode::kMalformed, why);
 }
 
-// 3.13+ where no file tells: the cookie in the writable data of a module that has no file, or one without section headers.
+// 3.13+, if no file identifies the interpreter: searches for the cookie in the writable data of modules that have no
+// file, or a file without section headers.
 std::vector<RuntimeCandidate> scan_for_cookie(const Target& target) {
   constexpr std::size_t kChunk = 1u << 20;
   std::vector<RuntimeCandidate> found;
@@ -111,7 +115,7 @@ std::vector<RuntimeCandidate> scan_for_cookie(const Target& target) {
     const Module* module = target.modules().find(mapping.range.start);
     if (!module || (module->image && !module->image->sections().empty())) continue;
     for (Address at = mapping.range.start; at < mapping.range.end && scanned < kMaxScan; at += kChunk) {
-      // Chunks overlap by a header, so that none is cut in two.
+      // Chunks overlap by the size of a header, so that no header is cut in two.
       const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(mapping.range.end - at, kChunk + kDebugOffsetsHeader));
       buffer.resize(size);
       scanned += size;
@@ -127,7 +131,7 @@ std::vector<RuntimeCandidate> scan_for_cookie(const Target& target) {
   return found;
 }
 
-// The thread states of all interpreters, as far as the lists hold.
+// Reads the thread states of all interpreters, as far as the lists are intact.
 class ThreadReader {
  public:
   ThreadReader(const Target& target, const Runtime& runtime) : target_(target), layout_(runtime.layout) {
@@ -154,9 +158,10 @@ class ThreadReader {
   std::vector<Address> interpreters;
   std::vector<ThreadState> states;
   std::vector<ChainStart> starts;      // parallel to states
-  std::vector<Address> exc_items;      // parallel to states: where what a thread handles is kept; 0: not known
-  std::vector<Address> ends;           // parallel to states: what thread_on_delete_data says; 0: nothing
-  std::vector<bool> collecting;        // parallel to states: whether the collector of its interpreter runs
+  // parallel to states: where the exceptions that a thread handles are kept; 0: not known
+  std::vector<Address> exc_items;
+  std::vector<Address> ends;           // parallel to states: the field thread_on_delete_data; 0: none
+  std::vector<bool> collecting;        // parallel to states: whether the collector of its interpreter is running
   std::vector<Problem> problems;
 
  private:
@@ -202,7 +207,7 @@ class ThreadReader {
   std::unordered_set<Address> seen_;
 };
 
-// Turns what a frame states into an offset into its code.
+// Converts the instruction that a frame states into an offset into its code.
 std::int64_t instruction_of(const Layout& layout, const ChainFrame& frame, CodeReader& codes, std::uint32_t index) {
   if (layout.frame_owner == kAbsent) {
     constexpr int kFirstInCodeUnits = 10;
@@ -214,7 +219,8 @@ std::int64_t instruction_of(const Layout& layout, const ChainFrame& frame, CodeR
   return *offset < 0 ? kNotStarted : *offset;   // 3.11, 3.12: the code unit before the first
 }
 
-// A frame that is still being set up (its cells, or the generator it will become): CPython shows none such.
+// Whether a frame is still being set up (its cells, or the generator it will become): CPython does not show such
+// frames.
 bool is_incomplete(const Layout& layout, const ChainFrame& frame, const CodeReader::Body& body, std::int64_t instruction) {
   constexpr std::uint8_t kOwnerGenerator = 1;
   if (layout.code_first_traceable == kAbsent || frame.owner == kOwnerGenerator || instruction == kUnknownInstruction) return false;
@@ -225,7 +231,7 @@ std::string describe(const ThreadState& state) {
   return state.native_id != 0 ? fmt::format("Python thread {}", state.native_id) : fmt::format("Python thread {:#x}", state.pthread_id);
 }
 
-// Frames with their code; a chain is cut at the first frame whose code is none.
+// Fills in the frames with their code; a chain is cut at the first frame whose code is not a code object.
 void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, ThreadState& state) {
   const auto damaged = [&](std::string_view what) {
     state.problems.push_back({fmt::format("{}: its frames are incomplete: {}", describe(state), what), std::nullopt});
@@ -256,9 +262,9 @@ void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, Thre
     else if (run.anchor) state.empty_calls.push_back(*run.anchor);
     if (cut) break;
   }
-  // One line for all of them: a damaged chain has as many as there are frames.
-  if (outside == 1) damaged(fmt::format("the frame at {:#x} stands outside its code", first_outside));
-  else if (outside > 1) damaged(fmt::format("the frame at {:#x} and {} more stand outside their code", first_outside, outside - 1));
+  // One message for all of them: a damaged chain may have as many of them as it has frames.
+  if (outside == 1) damaged(fmt::format("the instruction of the frame at {:#x} is outside its code", first_outside));
+  else if (outside > 1) damaged(fmt::format("the instructions of the frame at {:#x} and of {} more are outside their code", first_outside, outside - 1));
   if (cut) return damaged(*cut);
   if (!chain.damage.empty()) damaged(chain.damage);
 }

@@ -40,7 +40,7 @@ std::uint64_t hash_of(std::string_view text, const HashSecret& secret, StringHas
   state.v2 ^= 0xff;
   for (int i = 0; i < last_rounds; ++i) state.round();
   const std::uint64_t hash = state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
-  return hash == ~std::uint64_t{0} ? hash - 1 : hash;   // -1 stands for an error in C
+  return hash == ~std::uint64_t{0} ? hash - 1 : hash;   // -1 signals an error in C
 }
 
 }  // namespace rankstacks::python

@@ -55,7 +55,7 @@ std::size_t level_in(std::span<const std::uint8_t> exception_table, std::uint64_
   for (TableReader reader(exception_table); !reader.at_end();) {
     const std::uint64_t start = reader.number(), size = reader.number();
     reader.number();   // the handler
-    const std::uint64_t level = reader.number() >> 1;   // bit 0: whether the handler wants to know the instruction
+    const std::uint64_t level = reader.number() >> 1;   // bit 0: whether the handler wants the instruction to be pushed
     if (unit >= start && unit - start < size) return static_cast<std::size_t>(std::min<std::uint64_t>(level, kMaxStackSlots));
   }
   return 0;

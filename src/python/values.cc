@@ -18,7 +18,8 @@ constexpr std::uint64_t kIntSubclass = 1u << 24, kTupleSubclass = 1u << 26, kByt
 constexpr std::uint64_t kDictSubclass = 1u << 29, kExceptionSubclass = 1u << 30, kTypeSubclass = 1u << 31;
 constexpr std::uint64_t kAnySubclass = 0xffu << 24;
 
-// The head of an int of up to three digits, of a dict, of a tuple; the longest, a free-threaded build's dict, has 64 bytes.
+// The head of an int of up to three digits, of a dict, or of a tuple; the longest, the dict of a free-threaded build,
+// has 64 bytes.
 constexpr std::size_t kHead = 64;
 
 // An int's digits have 30 bits on every 64-bit platform.
@@ -62,7 +63,7 @@ void ObjectReader::prefetch(std::span<const Address> objects) {
   ranges.clear();
   for (const Address type : types) ranges.push_back(range_of(type, size));
   target_.prefetch(ranges);
-  // What classify() looks at besides.
+  // The other fields that classify() reads.
   ranges.clear();
   for (const Address type : types) {
     for (const Offset field : {layout_.object_type, layout_.type_base}) {
@@ -83,7 +84,7 @@ void ObjectReader::prefetch_tuples(std::span<const Address> tuples) {
   if (!ranges.empty()) target_.prefetch(ranges);
 }
 
-// Nothing: no type. A type is ready, and its own type is one whose instances are types.
+// std::nullopt if it is not a type. A type is ready, and its own type is one whose instances are types.
 std::optional<std::uint64_t> ObjectReader::flags(Address type) const {
   if (type == 0 || type % kObjectAlignment != 0) return std::nullopt;
   const auto own = target_.read_value<std::uint64_t>(type + layout_.type_flags);
@@ -99,7 +100,7 @@ ObjectKind ObjectReader::classify(Address type) const {
   if (!own) return ObjectKind::kOther;
   switch (*own & kAnySubclass) {
     case kIntSubclass: {
-      // int is the one whose base is none of its kind.
+      // int itself is the one whose base is not of its kind.
       const auto base = target_.read_value<Address>(type + layout_.type_base);
       const auto of_base = base ? flags(*base) : std::nullopt;
       return of_base && !(*of_base & kAnySubclass) ? ObjectKind::kInt : ObjectKind::kOther;
@@ -148,7 +149,8 @@ std::optional<std::int64_t> ObjectReader::integer(Address object) {
   std::uint64_t count = 0;
   bool negative = false;
   if (layout_.int_tag != kAbsent) {
-    // 3.12+: how many digits from bit 3 on, the sign in bits 0 and 1 (0 positive, 1 zero, 2 negative); bit 2 is used from 3.14 on, for immortal ones.
+    // 3.12+: the number of digits from bit 3 on, the sign in bits 0 and 1 (0 positive, 1 zero, 2 negative); from 3.14
+    // on bit 2 marks immortal ones.
     const auto tag = target_.read_value<std::uint64_t>(object + layout_.int_tag);
     if (!tag || (*tag & 3) == 3) return std::nullopt;
     count = *tag >> 3;
@@ -194,7 +196,8 @@ std::optional<ObjectReader::DictParts> ObjectReader::keys_parts(Address keys, st
   StructCopy head;
   if (!head.read(target_, keys, head_size)) return std::nullopt;
   constexpr unsigned kMaxLog2 = 32;
-  constexpr std::uint8_t kGeneral = 0, kSplit = 2;   // the keys of dicts, those of them that are all str, and those that instances share, all str too
+  // Kinds of keys: 0 of dicts in general, 1 of dicts with str keys only, 2 shared by instances (also str only).
+  constexpr std::uint8_t kGeneral = 0, kSplit = 2;
   DictParts parts{.indices = keys + layout_.keys_indices, .count = head.get<std::uint64_t>(layout_.keys_entry_count), .entry_words = 3};
   if (layout_.keys_size != kAbsent) {
     parts.slots = head.get<std::uint64_t>(layout_.keys_size);

@@ -1,5 +1,5 @@
-// Values of a target's Python objects: int, tuple, dict, cells. An object counts as what its type's own flags say it is; whatever does not
-// hold together is no value at all.
+// Values of a target's Python objects: int, tuple, dict, cells. The flags of its type determine the kind of an object;
+// inconsistent data has no value.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,9 @@ enum class ObjectKind {
   kBuiltin,        // a function of C code, or a method of an object's
   kMethodDescriptor,
   kException,
-  kUnnamed,  // none that its type's flags tell, and its type's name cannot be read (a core without its files): it may be one of those that a name tells
+  // Its type's flags do not identify it, and its type's name cannot be read (a core without its files): it may be of
+  // any kind that is identified by name.
+  kUnnamed,
   kOther,    // another type, or no object at all
 };
 
@@ -38,36 +40,42 @@ struct DictEntry {
   Address key = 0, value = 0;
 };
 
-// What a slot of a frame holds. 0: no object.
+// The object that a slot of a frame holds; 0 if it holds none.
 Address object_in_slot(const Layout& layout, Address word);
 
-// Borrows the target and the layout. Remembers types, nothing else.
+// Keeps references to the target and the layout. Caches the kinds of types, nothing else.
 class ObjectReader {
  public:
   ObjectReader(const Target& target, const Layout& layout) : target_(target), layout_(layout) {}
 
-  // Fetches the objects' heads and their types, in a few batches: of ints that is all there is.
+  // Fetches the objects' heads and their types in a few batches; of an int, the head is the whole object.
   void prefetch(std::span<const Address> objects);
-  // And the items of those that are tuples.
+  // Fetches the items of those objects that are tuples, too.
   void prefetch_tuples(std::span<const Address> tuples);
 
   ObjectKind kind(Address object);
-  // Whether it is of a kind that the name of its type tells (kNone, kCell, kTraceback, kFrame ...), or may be.
+  // Whether it is, or may be, of a kind that is identified by the name of its type (kNone, kCell, kTraceback, kFrame
+  // ...).
   bool may_be(Address object, ObjectKind named);
-  // Whether its type has tp_iternext, which stands seven words behind tp_flags in every CPython 3.
+  // Whether its type has tp_iternext, which is seven words after tp_flags in every CPython 3.
   bool is_iterator(Address object);
-  std::optional<std::int64_t> integer(Address object);         // nothing: no int, or beyond 64 bits
-  std::optional<Address> cell_content(Address cell) const;     // nothing: empty, or unreadable. That it is a cell is for the caller to know
+  // std::nullopt if it is not an int, or does not fit into 64 bits
+  std::optional<std::int64_t> integer(Address object);
+  // The object in a cell. std::nullopt if the cell is empty or unreadable. The caller must know that it is a cell.
+  std::optional<Address> cell_content(Address cell) const;
   std::optional<std::vector<Address>> tuple(Address object, std::size_t limit);
-  // In order of insertion. Nothing: no dict, or more than `limit` entries, or one whose values lie elsewhere (those of instances).
+  // In order of insertion. std::nullopt if it is not a dict, if it has more than `limit` entries, or if its values are
+  // stored elsewhere (as those of instances are).
   std::optional<std::vector<DictEntry>> dict(Address object, std::size_t limit);
-  // The same of a keys object alone; `values`: where the values are, in the order of the keys, as instances that share their keys have them. 0: with the keys.
+  // The same for a keys object alone. `values` is the address of the values, in the order of the keys, if they are
+  // stored separately (instances that share their keys); 0 if they are in the keys object.
   std::optional<std::vector<DictEntry>> entries(Address keys, Address values, std::size_t limit);
-  // Of a dict of at most so many entries the one with this hash whose key is the one looked for, found as CPython finds it.
+  // Looks up the entry with this hash whose key satisfies `is_key`, in a dict of at most `limit` entries, the way
+  // CPython looks it up.
   std::optional<DictEntry> lookup(Address object, std::uint64_t hash, std::size_t limit, const std::function<bool(Address)>& is_key);
 
  private:
-  // Where the parts of a dict's keys object lie.
+  // The locations of the parts of a dict's keys object.
   struct DictParts {
     Address indices = 0, entries = 0;
     std::uint64_t slots = 0, count = 0;

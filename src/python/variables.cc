@@ -24,8 +24,8 @@ constexpr std::uint8_t kKindCell = 0x40, kKindFree = 0x80;
 // 3.14+: the low bits of a _PyStackRef that is a number of the interpreter's own.
 constexpr Address kStackRefTags = 3, kNumber = 3;
 
-// From this minor version on a loop over a list, a tuple or another sequence that CPython knows has no iterator: on the value stack stand the sequence and, above
-// it, the number of the next item.
+// From this minor version on a loop over a list, a tuple or another sequence that CPython knows has no iterator: the
+// value stack holds the sequence and, above it, the number of the next item.
 constexpr int kFirstWithLoopsByNumber = 15;
 
 constexpr std::size_t kMaxLoopSlots = 16;   // loops further inside are not counted
@@ -36,14 +36,15 @@ struct Slot {
   bool may_be_cell = false;
 };
 
-// What is looked for in the frames of one code object.
+// The variables that are read from the frames of one code object.
 struct Plan {
   bool of_c10d = false;
   std::vector<Slot> numbers;
-  // c10d: `group`; where that is None, what the function took instead (1.13); functions of a group called `pg` alone.
+  // c10d: `group`; if that is None, the group that the function used instead (1.13); in some functions the group is
+  // called `pg`.
   std::optional<Slot> group, default_pg, pg;
   bool of_module = false;
-  std::size_t slots = 0;      // of variables: the value stack begins behind them
+  std::size_t slots = 0;      // of variables: the value stack begins after them
   bool empty() const { return numbers.empty() && !of_module && !group && !pg; }
 };
 
@@ -105,13 +106,13 @@ class VariableReader {
     for (Wanted& w : wanted_) w.plan = &*plans_[w.frame->code];
   }
 
-  // The names of each code object, in three batches for all of them.
+  // Reads the names of each code object, in three batches for all of them.
   void make_plans() {
     std::vector<Address> tuples;
     for (const auto& [index, plan] : plans_) {
       if (!plan) continue;
       const CodeReader::Body& body = codes_.body(index);
-      // slot_kinds is bytes, as long as slot_names: what is fetched as items covers it.
+      // slot_kinds is a bytes object, as long as slot_names: the range fetched for items covers it.
       for (const Address tuple : {body.slot_names, body.cell_names, body.free_names, body.slot_kinds}) {
         if (tuple != 0) tuples.push_back(tuple);
       }
@@ -135,7 +136,7 @@ class VariableReader {
 
   bool is_module(std::uint32_t index) const { return codes_.codes()[index].name == "<module>"; }
 
-  // Empty: longer than any that is looked for, or no str.
+  // Empty if it is longer than any name that is searched for, or is not a str.
   std::string name_of(Address string, std::size_t longest = kLongestName) {
     const auto length = target_.read_value<std::uint64_t>(string + layout_.string_length);
     if (!length || *length > longest) return {};
@@ -194,7 +195,7 @@ class VariableReader {
 
   Address slot_address(const RawFrame& frame, const Slot& slot) const { return frame.address + layout_.frame_slots + slot.index * sizeof(Address); }
 
-  // Fetches the slots of all frames, what they hold, and what the cells among that hold.
+  // Fetches the slots of all frames, the objects in them, and the contents of the cells among these.
   void read_slots() {
     std::vector<Range> ranges;
     for (const Wanted& w : wanted_) {
@@ -228,8 +229,9 @@ class VariableReader {
     return object_in_slot(layout_, target_.read_value<Address>(slot_address(frame, slot)).value_or(0));
   }
 
-  // A loop's iterator lies on the value stack for as long as the loop runs, one above the other; what a call pushes comes above them. From 3.15 on each has a
-  // second slot above it, with a number where what is looped over is a list or tuple itself, which then lies in the iterator's place.
+  // A loop's iterator is on the value stack for as long as the loop runs, those of nested loops one above the other;
+  // values pushed for a call are above them. From 3.15 on each loop has a second slot above its first: if it loops over
+  // a list or tuple itself, the sequence is in the iterator's place and a number in the second slot.
   int loops_around(const RawFrame& frame, Slot slot) {
     int loops = 0;
     for (std::size_t seen = 0; seen < kMaxLoopSlots; ++loops) {
@@ -244,8 +246,8 @@ class VariableReader {
     return loops;
   }
 
-  // The value of a variable that closures share lies in a cell; before the function's first instructions have made it, and in comprehensions
-  // that became part of their function (3.12), in the slot itself.
+  // The value of a variable that closures share is in a cell. It is in the slot itself before the function's first
+  // instructions have created the cell, and in comprehensions that became part of their function (3.12).
   Address content_of(Address object) {
     const ObjectKind kind = objects_.kind(object);
     return kind == ObjectKind::kCell || kind == ObjectKind::kUnnamed ? objects_.cell_content(object).value_or(0) : object;
@@ -271,11 +273,12 @@ class VariableReader {
     return known->second;
   }
 
-  // A module's variables are those of its globals that its code names: the same str objects, as all names in code are interned.
+  // A module's variables are those of its globals that its code uses: the same str objects, as all names in code are
+  // interned.
   void add_globals(FrameVariables& found, const RawFrame& frame) {
     const auto dict = target_.read_value<Address>(frame.address + layout_.frame_globals);
     const auto locals = target_.read_value<Address>(frame.address + layout_.frame_locals);
-    if (!dict || dict != locals) return;   // exec() with a dict for each: its names are in neither for certain
+    if (!dict || dict != locals) return;   // exec() with two dicts: it is not certain which one has its names
     const auto names = objects_.tuple(codes_.body(frame.code).global_names, kMaxNames);
     if (!names) return;
     const auto& globals = globals_of(*dict);
@@ -324,7 +327,7 @@ class VariableReader {
   State& state_;
   ObjectReader objects_;
   ProcessGroups groups_;
-  std::map<std::uint32_t, std::optional<Plan>> plans_;   // by code; nothing: not looked at
+  std::map<std::uint32_t, std::optional<Plan>> plans_;   // by code; std::nullopt: no variables to read
   std::vector<Wanted> wanted_;
   std::unordered_map<Address, std::unordered_map<Address, Address>> globals_;   // by dict: key, value
   std::size_t globals_left_ = kMaxGlobalsInAll;
