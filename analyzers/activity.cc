@@ -160,7 +160,7 @@ const ActivityRule* RuleCache::of(const FrameTable& frames, FrameId id) {
 
 // From the inside out. A wait for other ranks ends the search: what called the collective is not what keeps it. A frame of the same
 // operation further out names it better: "recv" than "UnboundBuffer::waitRecv", "all_gather_object" than "all_gather".
-Activities::Telling Activities::telling_rule(const ThreadSnapshot& thread) {
+Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread) {
   const ActivityRule* best = nullptr;
   std::size_t best_frame = 0;
   const std::size_t own = own_frames(job_.frames, thread);
@@ -212,11 +212,11 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     doing.by_frame = true;
     return doing;
   }
-  if (const Telling telling = telling_rule(thread); telling.rule != nullptr) {
-    doing.frame = telling.frame;
-    doing.activity = telling.rule->activity;
+  if (const DecidingRule decided = deciding_rule(thread); decided.rule != nullptr) {
+    doing.frame = decided.frame;
+    doing.activity = decided.rule->activity;
     doing.by_frame = true;
-    doing.operation = operation_of(*telling.rule, job_.frames[thread.frames[doing.frame]]);
+    doing.operation = operation_of(*decided.rule, job_.frames[thread.frames[doing.frame]]);
     doing.in_teardown = main_program_ended(job_, job_.ranks[rank], thread) || std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
                           const ActivityRule* rule = rules_.of(job_.frames, id);
                           return rule != nullptr && rule->operation.kind == OperationKind::kTeardown;
@@ -248,8 +248,8 @@ Doing Activities::of_rank(std::size_t rank) {
   if (!by_autograd && !in_event_loop && doing.activity != Activity::kPythonLock) return doing;
   // A main thread that waits for tasks is told by what any thread with the user's code does, where all such threads do the same.
   const bool for_tasks = !by_autograd && (in_event_loop || waits_for_tasks(job_, r.threads[main]));
-  const Tid joined = doing.activity == Activity::kPythonLock ? r.threads[main].joins.value_or(0) : 0;   // then no other thread tells
-  std::optional<Doing> told, told_by_task, beside;
+  const Tid joined = doing.activity == Activity::kPythonLock ? r.threads[main].joins.value_or(0) : 0;   // if set, only that thread counts
+  std::optional<Doing> found, by_task, collective;
   bool tasks_agree = true;
   for (std::size_t t = 0; t < r.threads.size(); ++t) {
     const Role role = roles_[rank][t];
@@ -259,21 +259,21 @@ Doing Activities::of_rank(std::size_t rank) {
     // Of an event loop what its pool runs may be awaited. Threads beside it have work of their own: rank_state.cc compares them, and where it cannot, a
     // collective in one tells.
     if (in_event_loop && !runs_pool_task(job_, r.threads[t])) {
-      if (other.activity == Activity::kCollective && !beside) beside = other;
+      if (other.activity == Activity::kCollective && !collective) collective = other;
       continue;
     }
-    const bool tells = by_autograd ? other.activity != Activity::kUnknown && other.activity != Activity::kAutograd && (other.by_frame || has_python(job_, r.threads[t]))
+    const bool is_clear = by_autograd ? other.activity != Activity::kUnknown && other.activity != Activity::kAutograd && (other.by_frame || has_python(job_, r.threads[t]))
                                    : other.by_frame && other.activity != Activity::kSubprocess;
     const bool task = for_tasks && role == Role::kPython && runs_task(job_, r.threads[t]) && !waits_for_ranks(other.activity) && other.activity != Activity::kUnknown &&
                       other.activity != Activity::kPythonLock;
-    if (task && told_by_task) tasks_agree = tasks_agree && told_by_task->activity == other.activity;
-    if (task && !told_by_task) told_by_task = other;
-    if (tells && (!told || waits_for_ranks(in_event_loop ? other.activity : told->activity) > waits_for_ranks(in_event_loop ? told->activity : other.activity))) told = other;
+    if (task && by_task) tasks_agree = tasks_agree && by_task->activity == other.activity;
+    if (task && !by_task) by_task = other;
+    if (is_clear && (!found || waits_for_ranks(in_event_loop ? other.activity : found->activity) > waits_for_ranks(in_event_loop ? found->activity : other.activity))) found = other;
   }
-  if (told) return *told;
-  if (told_by_task && tasks_agree) return *told_by_task;
-  if (beside) return *beside;
-  if (for_tasks && !told_by_task)
+  if (found) return *found;
+  if (by_task && tasks_agree) return *by_task;
+  if (collective) return *collective;
+  if (for_tasks && !by_task)
     for (const RankSnapshot& child : job_.ranks)
       if (child.kind == RankKind::kChild && child.parent == r.pid && child.host == r.host && works_for_pool(job_, child)) {
         Doing pool = doing;

@@ -47,11 +47,11 @@ class Activities {
   Doing of_rank(std::size_t rank);
 
  private:
-  struct Telling {
+  struct DecidingRule {
     const ActivityRule* rule = nullptr;   // null: no frame tells
     std::size_t frame = 0;                // index of the frame that tells
   };
-  Telling telling_rule(const ThreadSnapshot& thread);
+  DecidingRule deciding_rule(const ThreadSnapshot& thread);
 
   const JobSnapshot& job_;
   const std::vector<std::vector<Role>>& roles_;

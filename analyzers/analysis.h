@@ -51,7 +51,7 @@ struct Suspect {
 // Verdict::reference, besides "pipeline stages: Megatron, from the command line".
 inline constexpr const char* kFromGroups = "process groups and peers, from the ranks' memory";
 inline constexpr const char* kAllRanks = "all ranks, as no groups are known";
-inline constexpr const char* kInferredFromStacks = "inferred from the stacks: most stand alike";
+inline constexpr const char* kInferredFromStacks = "inferred from the stacks, most of which are alike";
 inline constexpr const char* kFromLaunches = "NCCL's communicators";
 
 // A rank to look at first where the verdict is undecided. It accuses nobody.

@@ -88,8 +88,8 @@ class WaitGraphBuilder {
     const std::size_t node = add({.kind = NodeKind::kOperation, .rank = {}, .thread = {}, .missing_rank = -1, .text = describe_wait(first, world)});
     for (const std::size_t i : waiting.members) {
       const RankState& s = states_[i];
-      const WaitEvidence evidence = s.told_by_gpu ? WaitEvidence::kKernel : s.peer_process ? WaitEvidence::kSystemCall : s.inferred ? WaitEvidence::kOthers : WaitEvidence::kFrame;
-      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective ? Certainty::kPossible : s.doing.by_frame || s.told_by_gpu || s.peer_process ? Certainty::kCertain : Certainty::kLikely;
+      const WaitEvidence evidence = s.known_from_gpu ? WaitEvidence::kKernel : s.peer_process ? WaitEvidence::kSystemCall : s.inferred ? WaitEvidence::kOthers : WaitEvidence::kFrame;
+      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective ? Certainty::kPossible : s.doing.by_frame || s.known_from_gpu || s.peer_process ? Certainty::kCertain : Certainty::kLikely;
       connect(of_state(s), node, evidence, certainty);
       graph_.operation_of_[s.rank] = node;
     }
@@ -97,12 +97,12 @@ class WaitGraphBuilder {
   }
   // With the edges from its main thread where another one tells.
   std::size_t of_state(const RankState& s) {
-    const std::size_t lead = leading(s), told = s.doing.thread;
-    const std::size_t node = thread(s.rank, told);
-    if (lead == told) return node;
+    const std::size_t lead = leading(s), deciding = s.doing.thread;
+    const std::size_t node = thread(s.rank, deciding);
+    if (lead == deciding) return node;
     const auto waits = thread_waits_from(job_.ranks[s.rank], lead);
-    if (std::any_of(waits.begin(), waits.end(), [&](const ThreadWait& wait) { return wait.thread == told; }))
-      connect_threads(s.rank, lead, told);
+    if (std::any_of(waits.begin(), waits.end(), [&](const ThreadWait& wait) { return wait.thread == deciding; }))
+      connect_threads(s.rank, lead, deciding);
     else
       connect(thread(s.rank, lead), node, WaitEvidence::kFrame, Certainty::kLikely);
     return node;
@@ -153,22 +153,22 @@ class WaitGraphBuilder {
   }
   // What a rank that does not wait for others does.
   void add_rank(const RankState& s) {
-    const std::size_t told = of_state(s);
+    const std::size_t waiting = of_state(s);
     if (s.dead_child) {
-      connect(told, ended(*s.dead_child), WaitEvidence::kProcess, Certainty::kCertain);
-    } else if (s.told_by_child) {
-      connect(told, thread(*s.told_by_child, s.child_thread), WaitEvidence::kProcess, Certainty::kLikely);
-      add_thread(*s.told_by_child, s.child_thread);
+      connect(waiting, ended(*s.dead_child), WaitEvidence::kProcess, Certainty::kCertain);
+    } else if (s.known_from_child) {
+      connect(waiting, thread(*s.known_from_child, s.child_thread), WaitEvidence::kProcess, Certainty::kLikely);
+      add_thread(*s.known_from_child, s.child_thread);
     } else if (s.child && !names_other_ends(s)) {
       const auto main = main_of(*s.child);
-      connect(told, main ? thread(*s.child, *main) : process(*s.child), WaitEvidence::kProcess, Certainty::kLikely);
+      connect(waiting, main ? thread(*s.child, *main) : process(*s.child), WaitEvidence::kProcess, Certainty::kLikely);
       if (main) add_thread(*s.child, *main);
     } else if (s.doing.activity == Activity::kGpuWait && s.gpu.kernel != nullptr) {
-      connect(told, add({.kind = NodeKind::kKernel, .rank = s.rank, .thread = {}, .missing_rank = -1, .text = describe_kernel(*s.gpu.kernel)}), WaitEvidence::kKernel, Certainty::kLikely);
+      connect(waiting, add({.kind = NodeKind::kKernel, .rank = s.rank, .thread = {}, .missing_rank = -1, .text = describe_kernel(*s.gpu.kernel)}), WaitEvidence::kKernel, Certainty::kLikely);
     } else {
       add_thread(s.rank, s.doing.thread);
       if (const auto other = awaited_other_thread(job_, s)) {
-        connect(told, thread(s.rank, *other), WaitEvidence::kOthers, Certainty::kPossible);
+        connect(waiting, thread(s.rank, *other), WaitEvidence::kOthers, Certainty::kPossible);
         add_thread(s.rank, *other);
       }
     }

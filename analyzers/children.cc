@@ -86,10 +86,10 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<R
       if (!state.dead_child && may_miss_child(job, state)) state.dead_child = c;
       continue;
     }
-    if (activity != Activity::kDataLoading || state.told_by_child) continue;
+    if (activity != Activity::kDataLoading || state.known_from_child) continue;
     for (std::size_t t = 0; t < child.threads.size(); ++t)
       if (roles[c][t] == Role::kDataLoader && child.threads[t].tid == child.pid && is_busy_worker(job, child.threads[t])) {
-        state.told_by_child = c;
+        state.known_from_child = c;
         state.child_thread = t;
       }
   }

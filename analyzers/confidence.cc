@@ -20,16 +20,16 @@ struct Row {
 
 // By how it is known what the suspect does: the first that holds.
 constexpr Row kBases[] = {
-    {0.45, [](const Case& c) { return c.s.told_by_utilization; }},                                        // its GPU is at rest, unlike the others'
-    {0.85, [](const Case& c) { return c.s.told_by_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},    // another kernel runs on it
-    {0.65, [](const Case& c) { return c.s.told_by_gpu; }},                                                // none does
+    {0.45, [](const Case& c) { return c.s.known_from_utilization; }},                                        // its GPU is at rest, unlike the others'
+    {0.85, [](const Case& c) { return c.s.known_from_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},    // another kernel runs on it
+    {0.65, [](const Case& c) { return c.s.known_from_gpu; }},                                                // none does
     {0.90, [](const Case& c) { return c.s.dead_child || c.s.doing.by_frame; }},                           // a frame, a state, a dead child
     {0.60, [](const Case& c) { return c.s.doing.activity == Activity::kUserCode; }},                      // what is left over: its own code
     {0.75, [](const Case&) { return true; }},                                                             // the system call, a lock's owner
 };
 
 bool goes_on(const Case& c) {
-  const bool spins = c.s.told_by_gpu && !c.s.moves();   // a CPU that waits for its GPU
+  const bool spins = c.s.known_from_gpu && !c.s.moves();   // a CPU that waits for its GPU
   if (spins) return false;
   return c.s.progress == Progress::kUnknown ? c.job.ranks[c.s.rank].threads[c.s.doing.thread].state == 'R' : c.s.active();
 }

@@ -42,7 +42,7 @@ class Explanation {
   }
 
   std::optional<Deadlock> explain() {
-    if (waits_for_gpu() || told_by_gpus())
+    if (waits_for_gpu() || known_from_gpus())
       if (auto found = explain_by_launches(job_, states_); found && !accuses_a_collective_kernel(*found)) {
         found->reference = kFromLaunches;
         return found;
@@ -54,7 +54,7 @@ class Explanation {
     if (auto found = circle_of_groups()) return with_reference(std::move(*found), kFromGroups);
     if (any_side(Activity::kPeerWait)) return Deadlock{{}, "some of them for a lock or a queue between processes: who holds or fills it is not in these frames", false, ""};
     if (waits_for_gpu())
-      return Deadlock{{}, told_by_gpus() ? "the kernels on their GPUs are of one collective: whether of the same call, their names do not tell" : "the kernels that run on the GPUs would tell", false, ""};
+      return Deadlock{{}, known_from_gpus() ? "the kernels on their GPUs are of one collective, but their names do not show whether it is the same call" : "the kernels that run on the GPUs would show the difference", false, ""};
     if (auto found = within_stages()) return found;
     return with_reference(between_sides(Reason::kCollectiveMismatch, kByPlace), all_certain(operations_) ? kFromGroups : kInferredFromStacks);
   }
@@ -105,7 +105,7 @@ class Explanation {
     const std::string reference = fmt::format("pipeline stages: {}", source);
     if (decided) return with_reference(std::move(*decided), reference);
     if (equal) return with_reference(std::move(*equal), reference);
-    return with_reference({{}, fmt::format("within each pipeline stage no rank stands out, and stages differ by design (coordinates: {})", source), false, ""}, reference);
+    return with_reference({{}, fmt::format("no rank differs from the others of its pipeline stage, and stages differ by design (coordinates: {})", source), false, ""}, reference);
   }
 
   bool is_p2p(std::size_t i) const { return states_[i].doing.activity == Activity::kPointToPoint; }
@@ -117,8 +117,8 @@ class Explanation {
     return std::any_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].gpu_wait_may_be_collective; });
   }
 
-  bool told_by_gpus() const {
-    return std::all_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].told_by_gpu; });
+  bool known_from_gpus() const {
+    return std::all_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].known_from_gpu; });
   }
   // Of having launched nothing that the others wait for, while its GPU runs a collective.
   bool accuses_a_collective_kernel(const Deadlock& found) const {

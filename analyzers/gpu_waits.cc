@@ -21,11 +21,11 @@ bool may_be_kernel_of(const RankState& s) {
   });
 }
 
-void stand_elsewhere(RankState& s) {
+void wait_for_own_gpu(RankState& s) {
   s.doing.activity = Activity::kGpuWait;
   s.doing.operation = {};
   s.gpu_wait_may_be_collective = false;
-  s.told_by_gpu = true;
+  s.known_from_gpu = true;
   s.group.reset();
   s.peer.reset();
 }
@@ -41,14 +41,14 @@ void wait_in_kernel(RankState& s) {
   if (s.gpu.collectives.size() == 1) s.doing.operation.collective = s.gpu.collectives.front();
   s.doing.operation.sends = s.doing.operation.receives = messages;
   s.gpu_wait_may_be_collective = false;
-  s.told_by_gpu = s.named_by_gpu = true;
+  s.known_from_gpu = s.named_by_gpu = true;
   s.group.reset();
   s.peer.reset();
 }
 
-class GpuTells {
+class GpuRefinement {
  public:
-  GpuTells(const JobSnapshot& job, std::vector<RankState>& states) : job_(job), states_(states) {
+  GpuRefinement(const JobSnapshot& job, std::vector<RankState>& states) : job_(job), states_(states) {
     for (std::size_t i = 0; i < states.size(); ++i) {
       RankState& s = states[i];
       const RankSnapshot& rank = job.ranks[s.rank];
@@ -60,7 +60,7 @@ class GpuTells {
     }
   }
 
-  void tell() {
+  void refine() {
     const auto does_not_poll = [&](std::size_t i) { return states_[i].gpu.activity != GpuActivity::kCollective && states_[i].gpu.activity != GpuActivity::kUnknown; };
     if (polling_.empty()) {
       without_collectives();
@@ -78,7 +78,7 @@ class GpuTells {
       if (states_[i].gpu_wait_may_be_collective && states_[i].gpu.activity == GpuActivity::kUnknown) return;
     for (const std::size_t i : compared_) {
       RankState& s = states_[i];
-      if (s.gpu_wait_may_be_collective && s.gpu.activity == GpuActivity::kKernel) stand_elsewhere(s);
+      if (s.gpu_wait_may_be_collective && s.gpu.activity == GpuActivity::kKernel) wait_for_own_gpu(s);
     }
   }
 
@@ -95,13 +95,13 @@ class GpuTells {
     for (const std::size_t i : compared_) {
       RankState& s = states_[i];
       if (s.gpu.in_collective()) {
-        if (cpu_names_kernel(s)) s.told_by_gpu = true;
+        if (cpu_names_kernel(s)) s.known_from_gpu = true;
         else wait_in_kernel(s);
         continue;
       }
       if (s.gpu.activity != GpuActivity::kKernel && s.gpu.activity != GpuActivity::kIdle) continue;
-      const bool cpu_does_not_tell = s.doing.activity == Activity::kUnknown || s.doing.activity == Activity::kAutograd;
-      if (s.doing.activity == Activity::kGpuWait || waits_alike(s) || (cpu_does_not_tell && s.gpu.activity == GpuActivity::kKernel)) stand_elsewhere(s);
+      const bool cpu_is_unclear = s.doing.activity == Activity::kUnknown || s.doing.activity == Activity::kAutograd;
+      if (s.doing.activity == Activity::kGpuWait || waits_alike(s) || (cpu_is_unclear && s.gpu.activity == GpuActivity::kKernel)) wait_for_own_gpu(s);
     }
     name_the_only_peer();
   }
@@ -114,7 +114,7 @@ class GpuTells {
     for (const std::size_t i : polling_) {
       RankState& s = states_[i];
       if (differ && !cpus_name_them) wait_in_kernel(s);
-      else s.told_by_gpu = differ || s.gpu_wait_may_be_collective;
+      else s.known_from_gpu = differ || s.gpu_wait_may_be_collective;
     }
     if (differ) name_the_only_peer();
   }
@@ -143,8 +143,8 @@ class GpuTells {
     }
     if (at_rest.empty() || busy.size() < at_rest.size()) return;
     for (const std::size_t i : at_rest) {
-      stand_elsewhere(states_[i]);
-      states_[i].told_by_utilization = true;
+      wait_for_own_gpu(states_[i]);
+      states_[i].known_from_utilization = true;
     }
   }
 
@@ -156,14 +156,14 @@ class GpuTells {
 
 }  // namespace
 
-void tell_by_gpus(const JobSnapshot& job, std::vector<RankState>& states) {
-  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); })) GpuTells(job, states).tell();
+void refine_by_gpus(const JobSnapshot& job, std::vector<RankState>& states) {
+  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); })) GpuRefinement(job, states).refine();
 }
 
 std::string describe_gpu_wait(const RankState& s) {
-  if (s.told_by_utilization) return "waits for its GPU, which is at rest while those of the others are busy";
+  if (s.known_from_utilization) return "waits for its GPU, which is at rest while those of the others are busy";
   if (s.gpu.activity == GpuActivity::kKernel) return fmt::format("waits for its GPU, which runs {}", describe_kernel(*s.gpu.kernel));
-  if (s.gpu.activity == GpuActivity::kIdle && s.told_by_gpu) return "waits for its GPU, on which no kernel runs";
+  if (s.gpu.activity == GpuActivity::kIdle && s.known_from_gpu) return "waits for its GPU, on which no kernel runs";
   return "";
 }
 

@@ -16,7 +16,7 @@
 namespace rankstacks {
 
 // After everything else that the states tell.
-void tell_by_gpus(const JobSnapshot& job, std::vector<RankState>& states);
+void refine_by_gpus(const JobSnapshot& job, std::vector<RankState>& states);
 
 // "waits for its GPU, which runs spin (1 block of 32)"; empty: its GPU tells nothing.
 std::string describe_gpu_wait(const RankState& state);

@@ -20,7 +20,7 @@
 
 namespace rankstacks {
 
-inline const ThreadSnapshot& thread_that_told(const JobSnapshot& job, const RankState& s) { return job.ranks[s.rank].threads[s.doing.thread]; }
+inline const ThreadSnapshot& deciding_thread(const JobSnapshot& job, const RankState& s) { return job.ranks[s.rank].threads[s.doing.thread]; }
 
 inline Reason reason_for(const RankState& s) { return s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity); }
 
@@ -62,7 +62,7 @@ class Judge {
   static bool has_own_reason(const RankState& s);
   // It is on a processor, or wants one: its main thread, or one that works for it.
   bool runs(const RankState& s) const;
-  std::string too_few_samples() const { return several_samples_ ? "these samples cannot tell a hang from progress; take more of them, or over a longer time (--samples, --interval)" : "one sample cannot tell a hang from progress; run it again in a few seconds"; }
+  std::string too_few_samples() const { return several_samples_ ? "these samples cannot distinguish a hang from progress; take more of them, or over a longer time (--samples, --interval)" : "one sample cannot distinguish a hang from progress; run it again in a few seconds"; }
   Verdict of_mixed() const;
   bool is_behind_all(const RankState& s) const;
   std::string pids_of(const std::vector<std::size_t>& ranks) const;
@@ -78,12 +78,12 @@ class Judge {
   // In a hang gloo's threads sleep. (NCCL's and MPI's spin, moving or not.)
   bool gloo_is_moving() const;
   Verdict of_waiting() const;
-  bool told_by_gpus() const;
+  bool known_from_gpus() const;
   // For how long each rank was looked at, at least.
   double span_ms() const;
   bool may_sample_longer() const { return several_samples_ && std::all_of(job_.ranks.begin(), job_.ranks.end(), [](const RankSnapshot& rank) { return rank.source == Source::kLive; }); }
   // Longer than most steps.
-  bool have_looked_long() const { return span_ms() >= 4000; }
+  bool have_sampled_long() const { return span_ms() >= 4000; }
   bool loop_at_one_place() const;
   Verdict of_nobody_waits() const;
 

@@ -66,7 +66,7 @@ std::optional<LocalWait> python_wait(const JobSnapshot& job, const ThreadSnapsho
 }  // namespace
 
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason) {
-  if (state.gpu_only || state.told_by_child || state.dead_child) return std::nullopt;
+  if (state.gpu_only || state.known_from_child || state.dead_child) return std::nullopt;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
   if (reason == Reason::kNetworkIo && state.doing.operation.kind == OperationKind::kEventLoop) return kLoop;
   if (reason == Reason::kPythonLock) return python_wait(job, thread);

@@ -88,8 +88,8 @@ class Comparison {
 void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later, const std::function<Ran(Tid)>& ran, double span_ms) {
   if (later.empty()) return;
   std::unordered_map<Tid, std::vector<const ThreadSnapshot*>> again;   // thread ids are unique on the one machine that was looked at
-  for (const auto& look : later)
-    for (const RankSnapshot& rank : look)
+  for (const auto& sample : later)
+    for (const RankSnapshot& rank : sample)
       for (const ThreadSnapshot& thread : rank.threads) again[thread.tid].push_back(&thread);
   Comparison comparison(job.frames);
   for (RankSnapshot& rank : job.ranks) {

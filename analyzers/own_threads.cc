@@ -41,7 +41,7 @@ bool has_frame_of(const JobSnapshot& job, const ThreadSnapshot& thread, std::str
 }
 
 // What is more than to stand by: a thread of a pool waits on a condition as well.
-bool tells(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing) {
+bool is_conclusive(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing) {
   if (doing.activity == Activity::kUnknown) return false;
   return doing.activity != Activity::kUserCode || !waits_for_own_threads(job, thread);
 }
@@ -50,8 +50,8 @@ bool tells(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& do
 
 std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activities, std::size_t rank, const Doing& main) {
   const bool on_lock = main.activity == Activity::kPythonLock || main.activity == Activity::kNativeLock;
-  const bool told = !on_lock && (main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown));
-  if (told) return std::nullopt;
+  const bool is_clear = !on_lock && (main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown));
+  if (is_clear) return std::nullopt;
   const RankSnapshot& process = job.ranks[rank];
   const std::vector<ThreadWait> way = thread_waits_from(process, main.thread);
   if (way.empty() || thread_wait_of(process, way.back().thread)) return std::nullopt;   // the latter: they wait for each other
@@ -60,16 +60,16 @@ std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activ
   for (const ThreadWait& wait : way) {
     if (wait.what != ThreadWait::For::kEnd) break;
     Doing doing = activities.of_thread(rank, wait.thread);
-    if (tells(job, process.threads[wait.thread], doing)) joined = std::move(doing);
+    if (is_conclusive(job, process.threads[wait.thread], doing)) joined = std::move(doing);
   }
   return joined;
 }
 
 std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::size_t rank, const Doing& main) {
   const RankSnapshot& process = job.ranks[rank];
-  const bool told = main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown);
+  const bool is_clear = main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown);
   const ThreadSnapshot& waiting = process.threads[main.thread];
-  if (told || !process.python_version || !waits_for_own_threads(job, waiting)) return std::nullopt;
+  if (is_clear || !process.python_version || !waits_for_own_threads(job, waiting)) return std::nullopt;
   if (waiting.joins) return std::nullopt;   // of_awaited_thread
   const std::string_view library = waiting_library(job, waiting);
   if (library.empty()) return std::nullopt;
@@ -79,7 +79,7 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
     const Role role = roles[rank][t];
     if (t == main.thread || (role != Role::kNative && role != Role::kPython) || is_idle(job, thread, role) || !has_frame_of(job, thread, library)) continue;
     Doing doing = activities.of_thread(rank, t);
-    if (!tells(job, thread, doing)) continue;
+    if (!is_conclusive(job, thread, doing)) continue;
     if (found && found->activity != doing.activity) return std::nullopt;
     if (!found) found = std::move(doing);
   }
@@ -95,7 +95,7 @@ bool main_threads_are_alike(const std::vector<Cluster>& clusters, const std::map
 }
 
 // A thread that every rank has is no background where it gets on in one of them: what it does in the others is what they do.
-void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of, Activities& activities, std::vector<RankState>& states) {
+void refine_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of, Activities& activities, std::vector<RankState>& states) {
   std::map<std::size_t, std::size_t> most_active;   // thread by rank
   bool some_move = false;
   for (const Cluster& cluster : clusters) {
@@ -126,7 +126,7 @@ bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& stat
 // them joins: of a pool they join one after the other, and which of these has the task is chance. Empty: no such job, or nothing to compare.
 std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
   std::map<std::size_t, std::size_t> state_of;
-  std::map<std::size_t, Doing> own;   // of main threads, by state, where another thread tells
+  std::map<std::size_t, Doing> own;   // of main threads, by state, where another thread decides
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
     if (s.unrelated || !s.readable) continue;
@@ -144,31 +144,31 @@ std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, cons
 
 }  // namespace
 
-void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
+void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
   const std::map<std::size_t, std::size_t> state_of = states_that_join(job, clusters, activities, states);
   if (state_of.empty()) return;
 
-  struct Telling {
+  struct OwnThread {
     int cluster = -1;
     std::size_t thread = 0;
   };
-  std::map<std::size_t, Telling> telling;           // by state
+  std::map<std::size_t, OwnThread> own_threads;           // by state
   for (const Cluster& cluster : clusters) {
     if (cluster.role != Role::kNative && cluster.role != Role::kPython) continue;
     const std::set<std::size_t> ranks(cluster.ranks.begin(), cluster.ranks.end());
     if (std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return ranks.contains(one.first); })) continue;
     for (const auto& [rank, thread] : cluster.members)
-      if (const auto it = state_of.find(rank); it != state_of.end() && !is_idle(job, job.ranks[rank].threads[thread], cluster.role)) telling.try_emplace(it->second, Telling{cluster.id, thread});
+      if (const auto it = state_of.find(rank); it != state_of.end() && !is_idle(job, job.ranks[rank].threads[thread], cluster.role)) own_threads.try_emplace(it->second, OwnThread{cluster.id, thread});
   }
-  if (telling.size() != state_of.size()) {         // some rank has nothing of its own
-    tell_by_motion(job, clusters, state_of, activities, states);
+  if (own_threads.size() != state_of.size()) {         // some rank has nothing of its own
+    refine_by_motion(job, clusters, state_of, activities, states);
     return;
   }
 
   std::map<int, std::vector<std::size_t>> classes;
-  for (const auto& [i, tells] : telling) {
-    classes[tells.cluster].push_back(i);
-    states[i].doing = activities.of_thread(states[i].rank, tells.thread);
+  for (const auto& [i, own] : own_threads) {
+    classes[own.cluster].push_back(i);
+    states[i].doing = activities.of_thread(states[i].rank, own.thread);
   }
   const auto largest = std::max_element(classes.begin(), classes.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (largest->second.size() * 2 <= state_of.size()) return;

@@ -22,6 +22,6 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
 
 // Where all main threads stand alike in such a wait, gives each state the thread that tells for it. Where most ranks' telling threads are
 // alike and those of the others stand still, these many are taken to wait for the few. Where several samples saw a thread that every rank has get on, it tells.
-void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states);
+void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states);
 
 }  // namespace rankstacks

@@ -32,7 +32,7 @@ std::map<std::pair<std::string, Pid>, std::size_t> states_by_process(const JobSn
 // as well.
 bool may_wait_for_a_rank(const RankState& s) {
   const Activity activity = s.doing.activity;
-  if (!s.readable || s.unrelated || s.dead_child || s.told_by_child || (s.doing.by_frame && activity != Activity::kSubprocess)) return false;
+  if (!s.readable || s.unrelated || s.dead_child || s.known_from_child || (s.doing.by_frame && activity != Activity::kSubprocess)) return false;
   if (s.inferred || activity == Activity::kSubprocess) return true;   // this is better known
   return activity == Activity::kNetworkIo || activity == Activity::kFileIo || activity == Activity::kUserCode || activity == Activity::kUnknown;
 }
@@ -97,7 +97,7 @@ void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states) {
   }
 }
 
-void tell_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states) {
+void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto has_other_end = [&](const RankState& s) {
     const auto& call = job.ranks[s.rank].threads[s.doing.thread].syscall;
     return call && !call->others.empty();

@@ -14,6 +14,6 @@ void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states);
 // Makes a wait at a pipe, socket or file lock a wait for that rank (Activity::kPeerWait, RankState::peer_process): where the other end is one rank's alone, and what that one
 // does, or waits for in the same way, is no wait for other ranks that a library's frames tell. (A rank that asks a server in a rank that has arrived in a collective is what
 // that collective lacks.)
-void tell_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states);
+void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states);
 
 }  // namespace rankstacks

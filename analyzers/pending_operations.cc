@@ -25,7 +25,7 @@ bool same_group(const RankState& a, const RankState& b) { return !a.group || !b.
 
 // Which collective it is, as far as known: where it is one that many share, the place has to tell.
 bool same_operation(const RankState& a, const RankState& b, const std::string& place_a, const std::string& place_b) {
-  if (a.told_by_gpu && b.told_by_gpu) return may_be_same_collective(a.gpu, b.gpu);
+  if (a.known_from_gpu && b.known_from_gpu) return may_be_same_collective(a.gpu, b.gpu);
   if (a.doing.operation.generic || b.doing.operation.generic || a.gpu_wait_may_be_collective || b.gpu_wait_may_be_collective) return place_a == place_b;
   return same_call(a.doing.operation, b.doing.operation);
 }

@@ -30,15 +30,15 @@ bool is_busy(const Motion& motion) {
   return motion.span_ms > 0 && motion.cpu_ms >= kShare * motion.span_ms;
 }
 
-void tell_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state) {
+void find_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const ThreadSnapshot* main = leading_thread(job, state);
   if (main == nullptr || !main->motion || main->motion->samples < 2) return;
-  const ThreadSnapshot& told = rank.threads[state.doing.thread];
+  const ThreadSnapshot& deciding = rank.threads[state.doing.thread];
   std::vector<const Motion*> motions = {&*main->motion};
-  if (&told != main && told.motion) motions.push_back(&*told.motion);
-  if (state.told_by_child) {
-    const auto& worker = job.ranks[*state.told_by_child].threads[state.child_thread].motion;
+  if (&deciding != main && deciding.motion) motions.push_back(&*deciding.motion);
+  if (state.known_from_child) {
+    const auto& worker = job.ranks[*state.known_from_child].threads[state.child_thread].motion;
     if (worker) motions.push_back(&*worker);
   }
   if (!state.doing.by_frame && waits_for_own_threads(job, *main))

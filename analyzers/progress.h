@@ -11,6 +11,6 @@ namespace rankstacks {
 bool is_busy(const Motion& motion);
 
 // RankState::progress, counts, left_wait, travels and busy, by the motion of the threads that tell for it.
-void tell_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state);
+void find_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state);
 
 }  // namespace rankstacks

@@ -71,7 +71,7 @@ std::optional<int> number_of(const FrameVariables& variables, std::string_view n
 }
 
 // What the arguments of c10d's functions tell: src and dst are ranks of the job, group_src and group_dst places in the group.
-void tell_partners(const JobSnapshot& job, RankState& state) {
+void find_partners(const JobSnapshot& job, RankState& state) {
   if (!waits_for_ranks(state.doing.activity)) return;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
   for (const FrameVariables& variables : thread.variables) {
@@ -85,7 +85,7 @@ void tell_partners(const JobSnapshot& job, RankState& state) {
   }
 }
 
-void tell_path(const JobSnapshot& job, RankState& state) {
+void find_path(const JobSnapshot& job, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const ThreadSnapshot* main = leading_thread(job, state);
   if (main == nullptr) return;
@@ -109,19 +109,19 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   Activities activities(job, roles);
   std::vector<RankState> states = own_states(job, roles, activities);
   find_unrelated(job, states);
-  tell_by_training_threads(job, roles, activities, states);
+  refine_by_training_threads(job, roles, activities, states);
   for (RankState& s : states) s.gpu_wait_may_be_collective = s.readable && s.doing.activity == Activity::kGpuWait && has_nccl(roles[s.rank]);
   look_at_children(job, roles, states);
   find_peer_waits(job, states);
-  tell_by_classes(job, clusters, activities, states);
-  tell_by_other_ends(job, states);
+  refine_by_classes(job, clusters, activities, states);
+  refine_by_other_ends(job, states);
   for (RankState& state : states) {
     if (!state.readable) continue;
-    tell_progress(job, roles, state);
-    tell_partners(job, state);
-    tell_path(job, state);
+    find_progress(job, roles, state);
+    find_partners(job, state);
+    find_path(job, state);
   }
-  tell_by_gpus(job, states);
+  refine_by_gpus(job, states);
   return states;
 }
 

@@ -44,7 +44,7 @@ struct RankState {
   bool ended = false;                    // its process is a zombie, or not there any more
   Doing doing;
   bool gpu_wait_may_be_collective = false;   // waits for its GPU in a process with NCCL's threads: the kernel may be a collective's
-  std::optional<std::size_t> told_by_child;  // index of the child that tells more than the rank's own stack
+  std::optional<std::size_t> known_from_child;  // index of the child that tells more than the rank's own stack
   std::size_t child_thread = 0;
   std::optional<std::size_t> dead_child;     // index of a child that is a zombie or dead
   bool by_own_thread = false;                // its main thread stands by, as the others' do, and doing.thread is the one that trains
@@ -55,9 +55,9 @@ struct RankState {
   bool left_wait = false;                    // Motion::left_wait of its main thread
   bool travels = false;                      // Motion::travelled, of it or that worker
   GpuState gpu;                              // what runs on its GPUs
-  bool told_by_gpu = false;                  // whether it waits for other ranks, its GPUs' kernels tell (gpu_waits.h)
+  bool known_from_gpu = false;                  // whether it waits for other ranks, its GPUs' kernels tell (gpu_waits.h)
   bool named_by_gpu = false;                 // and in what: doing.operation is the kernel's
-  bool told_by_utilization = false;          // its GPU is at rest, and that alone tells it from the others
+  bool known_from_utilization = false;          // its GPU is at rest, and that alone tells it from the others
   bool gpu_only = false;                     // not readable, but what ran on its GPUs is known: a GPU core without its process's
   bool busy = false;                         // it, or the worker that tells for it, was on a processor for a good part of the samples
   std::optional<ProcessGroup> group;         // of a wait for ranks: the group it is for

@@ -27,7 +27,7 @@ std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
 }
 
 // The function that a main thread stands by in; nothing where it is at work, or waits for other ranks itself.
-std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
+std::optional<std::string> standby_function(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
   if (waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != Activity::kPythonLock)) return std::nullopt;
   if ((main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
   // A call that waits for anything to happen, rather than for an answer or in an exchange of its own.
@@ -70,7 +70,7 @@ struct AlikeThreads {
 
 }  // namespace
 
-void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<RankState>& states) {
+void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<RankState>& states) {
   std::optional<std::string> common;
   std::map<std::string, AlikeThreads> by_entry;
   std::set<std::size_t> arrived;   // states with a thread in a collective
@@ -83,7 +83,7 @@ void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vec
     std::map<std::string, int> alike;   // threads of one rank that began in one function are told apart by the order in which they began
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       if (rank.threads[t].tid == rank.pid) {
-        const auto where = stands_by_in(job, rank.threads[t], activities.of_thread(s.rank, t));
+        const auto where = standby_function(job, rank.threads[t], activities.of_thread(s.rank, t));
         if (!where || (common && *common != *where)) return;
         common = where;
         continue;

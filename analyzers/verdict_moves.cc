@@ -38,7 +38,7 @@ std::optional<Verdict> Judge::of_progress() const {
   // Those that are waited for count on: slower than the others, and not stuck.
   const std::vector<std::size_t>& counting = tally_.needed;
   const bool passed_by = std::any_of(counting.begin(), counting.end(), [&](std::size_t i) { return divergence_from_those_it_passed(states_[i]).has_value(); });
-  if (passed_by && have_looked_long()) return std::nullopt;
+  if (passed_by && have_sampled_long()) return std::nullopt;
   if (!counting.empty() && tally_.unknown.empty() && tally_.failed.empty() &&
       std::all_of(counting.begin(), counting.end(), [&](std::size_t i) { return states_[i].counts && !has_own_reason(states_[i]); })) {
     const RankState& s = states_[counting.front()];
@@ -78,7 +78,7 @@ bool Judge::has_own_reason(const RankState& s) {
 bool Judge::runs(const RankState& s) const {
   if (s.progress != Progress::kUnknown) return s.active();
   const RankSnapshot& rank = job_.ranks[s.rank];
-  if (rank.source == Source::kLive && !thread_that_told(job_, s).state) return true;   // for all that is known
+  if (rank.source == Source::kLive && !deciding_thread(job_, s).state) return true;   // for all that is known
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
     const Role role = facts_.roles[s.rank][t];
     if (rank.threads[t].state == 'R' && (role == Role::kMain || role == Role::kAutograd || role == Role::kPython)) return true;
@@ -96,7 +96,7 @@ bool Judge::gloo_is_moving() const {
 double Judge::span_ms() const {
   double shortest = std::numeric_limits<double>::infinity();
   for (const std::size_t i : tally_.elsewhere) {
-    const auto& motion = thread_that_told(job_, states_[i]).motion;
+    const auto& motion = deciding_thread(job_, states_[i]).motion;
     shortest = std::min(shortest, motion ? motion->span_ms : 0);
   }
   return shortest;
@@ -105,7 +105,7 @@ double Judge::span_ms() const {
 bool Judge::loop_at_one_place() const {
   return std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) {
     // Where processors are short, one that runs has little of them.
-    return states_[i].progress == Progress::kRuns && (states_[i].busy || thread_that_told(job_, states_[i]).state == 'R');
+    return states_[i].progress == Progress::kRuns && (states_[i].busy || deciding_thread(job_, states_[i]).state == 'R');
   });
 }
 

@@ -76,15 +76,15 @@ std::string describe_exception(const CxxException& exception) {
 std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vector<Evidence>& reporters) {
   if (reporters.empty()) return "";
   std::set<std::size_t> ranks;
-  const CxxException* told = nullptr;
+  const CxxException* carried = nullptr;
   for (const Evidence& m : reporters) {
     ranks.insert(m.rank);
     const auto& exception = job.ranks[m.rank].threads[m.thread].exception;
-    if (exception && (told == nullptr || (!told->what && exception->what))) told = &*exception;
+    if (exception && (carried == nullptr || (!carried->what && exception->what))) carried = &*exception;
   }
   const std::string who = name_ranks(job, {ranks.begin(), ranks.end()});
-  if (told != nullptr) return fmt::format("the watchdog that ends {} only reports it, with {}", who, describe_exception(*told));
-  return fmt::format("the watchdog that ends {} only reports it: its message is in {} own error output, the cause is with whoever the collective waited for", who, ranks.size() == 1 ? "that rank's" : "those ranks'");
+  if (carried != nullptr) return fmt::format("the watchdog that ends {} only reports it, with {}", who, describe_exception(*carried));
+  return fmt::format("the watchdog that ends {} only reports it: its message is in {} own error output, the cause is with the ranks that the collective waited for", who, ranks.size() == 1 ? "that rank's" : "those ranks'");
 }
 
 }  // namespace rankstacks

@@ -36,7 +36,7 @@ LiteralJob waiting_alike(const std::vector<std::string>& kernels) {
   return literal;
 }
 
-void stand_still(LiteralJob& literal) {
+void make_idle(LiteralJob& literal) {
   for (RankSnapshot& rank : literal.job.ranks)
     for (ThreadSnapshot& thread : rank.threads) thread.motion = Motion{3, 1, false, false, false, false, 0, 0, 600};
 }
@@ -253,36 +253,36 @@ TEST_CASE("GPU cores without the cores of their processes") {
   CHECK(said(verdict_of(cores({kAllReduce, kSpin}))) == "culprit 1:gpu-wait");
   CHECK(said(verdict_of(cores({kAllReduce, ""}))) == "undecided");
   CHECK(said(verdict_of(cores({kAllReduce, kAllReduce}))) == "undecided");
-  CHECK(verdict_of(cores({"", ""})).summary == "the GPU of rank 0 is idle; only the state of GPUs is at hand: the stacks of their processes would tell why");
+  CHECK(verdict_of(cores({"", ""})).summary == "the GPU of rank 0 is idle; only the state of GPUs is at hand: the stacks of their processes would show why");
 }
 
 TEST_CASE("a GPU at rest beside busy ones") {
   LiteralJob literal = waiting_alike({"?", "?", "?", "?"});
   for (RankSnapshot& rank : literal.job.ranks) health_of(rank, rank.rank == 3 ? 0 : 100);
   SECTION("in a hang it is evidence, and a weak one") {
-    stand_still(literal);
+    make_idle(literal);
     const Verdict v = verdict_of(literal);
     CHECK(said(v) == "culprit 3:gpu-wait");
     CHECK(v.suspects[0].confidence < 0.60);
   }
   SECTION("one sample does not show that it is a hang") { CHECK(verdict_of(literal).suspects.empty()); }
   SECTION("a job that moves") {
-    stand_still(literal);
+    make_idle(literal);
     literal.job.ranks[0].threads[0].motion->moved = true;
     CHECK(said(verdict_of(literal)) == "healthy");
   }
   SECTION("another process may be what keeps a GPU busy") {
-    stand_still(literal);
+    make_idle(literal);
     health_of(literal.job.ranks[1], 100).other_processes = {4242};
     CHECK(verdict_of(literal).suspects.empty());
   }
   SECTION("neither at rest nor busy") {
-    stand_still(literal);
+    make_idle(literal);
     health_of(literal.job.ranks[1], 60);
     CHECK(verdict_of(literal).suspects.empty());
   }
   SECTION("kernels tell better") {
-    stand_still(literal);
+    make_idle(literal);
     for (RankSnapshot& rank : literal.job.ranks) runs(literal, rank, rank.rank == 1 ? kSpin : kAllReduce);
     CHECK(said(verdict_of(literal)) == "culprit 1:gpu-wait");
   }

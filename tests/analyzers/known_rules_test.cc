@@ -83,7 +83,7 @@ Stack stack_of(const IdleRule& rule) {
   return {};
 }
 
-const RoleRule* told(const Stack& stack, bool child) {
+const RoleRule* deciding_rule(const Stack& stack, bool child) {
   LiteralJob literal;
   if (child) {
     literal.child(1, stack);
@@ -99,7 +99,7 @@ void check_roles(const std::vector<RoleRule>& rules, bool child) {
     INFO((child ? "child: " : "thread: ") << rule.what << " " << rule.file);
     CHECK_FALSE((rule.what.empty() && rule.file.empty()));
     CHECK_FALSE(rule.source.empty());
-    const RoleRule* found = told(stack_of(rule), child);
+    const RoleRule* found = deciding_rule(stack_of(rule), child);
     INFO("told by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
     CHECK(found == &rule);
   }

@@ -20,7 +20,7 @@ LiteralJob rank_2_in(const Stack& inner, std::optional<SyscallInfo> syscall = {}
 }
 
 // "file-io: cannot write its output (...)": of rank 2, the only suspect; else what came out.
-std::string told(const LiteralJob& literal) {
+std::string verdict_text(const LiteralJob& literal) {
   const Verdict v = analyze(literal.job).verdict;
   if (v.suspects.size() != 1 || v.suspects[0].rank != 2) return std::string(to_string(v.status)) + ": " + v.summary;
   return std::string(to_string(v.suspects[0].reason)) + ": " + v.suspects[0].summary.substr(std::string("rank 2 ").size());
@@ -35,43 +35,43 @@ const Stack kLockWait = {libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/
 TEST_CASE("output that nobody takes is file I/O") {
   for (const std::string target : {"pipe:[5]", "/dev/pts/3", "/dev/tty"}) {
     const LiteralJob literal = rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 1, target));
-    CHECK(told(literal) == "file-io: cannot write its output (log at train.py:7, blocked in write(fd 1 -> " + target + "))");
+    CHECK(verdict_text(literal) == "file-io: cannot write its output (log at train.py:7, blocked in write(fd 1 -> " + target + "))");
     CHECK(has(advice(literal), "reader of that pipe"));
   }
-  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 2))), "file-io: cannot write its output"));   // a core
-  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9))), "user-code"));
-  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "/data/x"))), "file-io: is blocked in file I/O"));
-  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "anon_inode:[eventfd]"))), "user-code"));
+  CHECK(has(verdict_text(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 2))), "file-io: cannot write its output"));   // a core
+  CHECK(has(verdict_text(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9))), "user-code"));
+  CHECK(has(verdict_text(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "/data/x"))), "file-io: is blocked in file I/O"));
+  CHECK(has(verdict_text(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "anon_inode:[eventfd]"))), "user-code"));
 }
 
 TEST_CASE("locks on files, by each of their calls") {
   for (const std::string name : {"flock", "fcntl"}) {
     const LiteralJob literal = rank_2_in({libc(name), py("lock", "/home/u/train.py", 7)}, call(name, 9, "/data/lock"));
-    CHECK(has(told(literal), "file-io: waits for a file lock (lock at train.py:7, blocked in " + name));
+    CHECK(has(verdict_text(literal), "file-io: waits for a file lock (lock at train.py:7, blocked in " + name));
     CHECK(has(advice(literal), "lslocks"));
   }
-  CHECK(has(told(rank_2_in({libc("fcntl"), py("lock", "/home/u/train.py", 7)})), "file-io: waits for a file lock"));   // a core
+  CHECK(has(verdict_text(rank_2_in({libc("fcntl"), py("lock", "/home/u/train.py", 7)})), "file-io: waits for a file lock"));   // a core
 }
 
 TEST_CASE("a socket that is polled is the network") {
   for (const std::string name : {"poll", "pselect6"}) {
-    CHECK(has(told(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name, 9, "tcp 10.0.0.1:4 -> 10.0.0.2:5432"))), "network-io: waits for the network (fetch at train.py:7"));
-    CHECK(has(told(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name, 9, "anon_inode:[eventfd]"))), "user-code"));
-    CHECK(has(told(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name))), "user-code"));
+    CHECK(has(verdict_text(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name, 9, "tcp 10.0.0.1:4 -> 10.0.0.2:5432"))), "network-io: waits for the network (fetch at train.py:7"));
+    CHECK(has(verdict_text(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name, 9, "anon_inode:[eventfd]"))), "user-code"));
+    CHECK(has(verdict_text(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name))), "user-code"));
   }
 }
 
 TEST_CASE("SQLite sleeps between two tries for a lock") {
   const std::string sqlite = "/usr/lib/libsqlite3.so.0.8.6";
-  CHECK(has(told(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))),
+  CHECK(has(verdict_text(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))),
             "file-io: waits for a locked SQLite database (save at train.py:7"));
-  CHECK(has(told(rank_2_in({unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)})), "user-code"));
+  CHECK(has(verdict_text(rank_2_in({unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)})), "user-code"));
   SyscallInfo tries = call("clock_nanosleep");
   tries.others.push_back({.pid = 4711, .kind = EndKind::kDatabase, .command = "python3 sweep.py"});
   tries.database = "/data/trials.db";
-  CHECK(told(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), py("save", "/home/u/train.py", 7)}, tries)) ==
+  CHECK(verdict_text(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), py("save", "/home/u/train.py", 7)}, tries)) ==
         "file-io: waits for a locked SQLite database (save at train.py:7, blocked in clock_nanosleep for a lock of the database trials.db, held by pid 4711 (python3 sweep.py))");
-  CHECK(has(told(rank_2_in({libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))), "user-code"));
+  CHECK(has(verdict_text(rank_2_in({libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))), "user-code"));
 }
 
 TEST_CASE("an event loop: its pool's threads tell, else it waits for what its tasks await") {
@@ -85,28 +85,28 @@ TEST_CASE("an event loop: its pool's threads tell, else it waits for what its ta
     literal.thread(rank, 900 + r, "asyncio_0", r == 2 ? Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11")} + Stack{pool[1], pool[2]} : collective + pool);
   }
   SECTION("a task of rank 2 awaits something") {
-    CHECK(has(told(literal), "network-io: waits in its event loop (main at train.py:30"));
+    CHECK(has(verdict_text(literal), "network-io: waits in its event loop (main at train.py:30"));
     CHECK(has(advice(literal), "all_tasks"));
     CHECK(has(analyze(literal.job).verdict.summary, "while ranks 0-1,3 wait in all_reduce"));
   }
   SECTION("a thread beside the loop tells nothing of it") {
     literal.thread(literal.job.ranks[2], 950, "beat", {libc("write"), py("save", kPackages + "torch/serialization.py", 1), py("beat", "/home/u/train.py", 3), py("run", kLib + "threading.py", 2)});
-    CHECK(has(told(literal), "network-io"));
+    CHECK(has(verdict_text(literal), "network-io"));
   }
   SECTION("nor does a collective there, where a function in its pool does") {
     literal.job.ranks[1].threads.clear();   // main threads that differ: nothing else is compared
     literal.thread(literal.job.ranks[1], 101, "python3", waits_in_all_reduce());
     literal.thread(literal.job.ranks[2], 950, "metrics", collective + Stack{py("report", "/home/u/metrics.py", 9), py("run", kLib + "threading.py", 2)});
     literal.thread(literal.job.ranks[2], 951, "asyncio_1", Stack{libc("write"), py("save", kPackages + "torch/serialization.py", 1)} + pool);
-    CHECK(has(told(literal), "checkpoint-io"));
+    CHECK(has(verdict_text(literal), "checkpoint-io"));
   }
   SECTION("a function in its pool does") {
     literal.thread(literal.job.ranks[2], 950, "asyncio_1", Stack{libc("write"), py("save", kPackages + "torch/serialization.py", 1)} + pool);
-    CHECK(has(told(literal), "checkpoint-io"));
+    CHECK(has(verdict_text(literal), "checkpoint-io"));
   }
   SECTION("a rank in the collective waits, whatever else its pool does") {
     literal.thread(literal.job.ranks[1], 950, "asyncio_1", Stack{libc("write"), py("save", kPackages + "torch/serialization.py", 1)} + pool);
-    CHECK(has(told(literal), "network-io"));
+    CHECK(has(verdict_text(literal), "network-io"));
   }
   SECTION("all of them in the collective") {
     literal.job.ranks[2].threads.pop_back();
@@ -126,7 +126,7 @@ TEST_CASE("an event loop: its pool's threads tell, else it waits for what its ta
   SECTION("what a callback of the loop does is no wait of the loop") {
     literal.job.ranks[2].threads.clear();
     literal.thread(literal.job.ranks[2], 102, "python3", Stack{libc("read"), py("load", "/home/u/train.py", 3), py("_run", kLib + "asyncio/events.py", 80), loop[2], loop[3]} + in_main(30)).syscall = call("read", 5, "/data/x");
-    CHECK(has(told(literal), "file-io"));
+    CHECK(has(verdict_text(literal), "file-io"));
   }
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("remote calls: who serves the call is waited for") {
   SECTION("a served call that does not end") {
     literal.thread(literal.job.ranks[2], 999, "python3", {libc("recv"), py("step", "/home/u/train.py", 8), py("_run_function", rpc + "internal.py", 206), nat("torch::distributed::rpc::RequestCallback::operator()(int)")}).syscall =
         call("recvfrom", 8, "tcp a -> b");
-    CHECK(has(told(literal), "network-io: waits for the network (step at train.py:8"));
+    CHECK(has(verdict_text(literal), "network-io: waits for the network (step at train.py:8"));
   }
   SECTION("none: all wait, and the frames do not tell for whom") { CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided); }
 }
@@ -155,24 +155,24 @@ TEST_CASE("the child that a rank waits for is named") {
   };
   child({libc("wait4"), nat("waitjob", "/bin/dash")}, {"sh", "-c", "git rev-parse | cat"}, call("wait4"));
   child({libc("read"), nat("main", "/usr/bin/git")}, {"git", "rev-parse"}, call("read", 3, "/x"));
-  CHECK(has(told(literal), "subprocess: waits for a child process: pid 105 (git rev-parse) (main at train.py:30"));
+  CHECK(has(verdict_text(literal), "subprocess: waits for a child process: pid 105 (git rev-parse) (main at train.py:30"));
   SECTION("two that may be meant") {
     child({libc("read"), nat("main", "/usr/bin/git")}, {"cat"}, call("read", 0, "pipe:[1]"));
-    CHECK(has(told(literal), "subprocess: waits for a child process (main at train.py:30"));
+    CHECK(has(verdict_text(literal), "subprocess: waits for a child process (main at train.py:30"));
   }
 }
 
 TEST_CASE("who reads a pipe, and has a child, waits for what that one prints") {
   LiteralJob literal = rank_2_in({libc("read"), py("main", "/home/u/train.py", 7)}, call("read", 9, "pipe:[5]"));
-  CHECK(has(told(literal), "user-code"));
+  CHECK(has(verdict_text(literal), "user-code"));
   RankSnapshot& child = literal.child(102, {libc("clock_nanosleep"), nat("main", "/bin/sleep")});
   child.command = {"sleep", "9"};
   child.python_version.reset();
-  CHECK(has(told(literal), "subprocess: waits for a child process: pid 104 (sleep 9)"));
+  CHECK(has(verdict_text(literal), "subprocess: waits for a child process: pid 104 (sleep 9)"));
 }
 
 TEST_CASE("locks that nobody holds are called what they are, and the thread that should come is shown") {
-  const auto verb = [](const Stack& waits) { return told(rank_2_in(kLockWait + waits)); };
+  const auto verb = [](const Stack& waits) { return verdict_text(rank_2_in(kLockWait + waits)); };
   const Frame wait = py("wait", kLib + "threading.py", 320);
   const std::string alone = " (main at train.py:30), and it has no other Python thread";
   CHECK(verb({wait, py("get", kLib + "queue.py", 171)}) == "python-lock: waits for a queue to be filled" + alone);
@@ -191,9 +191,9 @@ TEST_CASE("locks that nobody holds are called what they are, and the thread that
 
   LiteralJob literal = rank_2_in(kLockWait + Stack{wait, py("get", kLib + "queue.py", 171)});
   literal.thread(literal.job.ranks[2], 999, "Router", {libc("recv"), py("reader", "/home/u/service.py", 7), py("run", kLib + "threading.py", 975)}).syscall = call("recvfrom", 8, "unix socket:[3]");
-  CHECK(told(literal) == "python-lock: waits for a queue to be filled (main at train.py:30), and its thread Router is in reader at service.py:7 (blocked in recvfrom(fd 8 -> unix socket:[3]))");
+  CHECK(verdict_text(literal) == "python-lock: waits for a queue to be filled (main at train.py:30), and its thread Router is in reader at service.py:7 (blocked in recvfrom(fd 8 -> unix socket:[3]))");
   literal.thread(literal.job.ranks[2], 1000, "Other", {libc("recv"), py("reader", "/home/u/service.py", 7), py("run", kLib + "threading.py", 975)});
-  CHECK(told(literal) == "python-lock: waits for a queue to be filled (main at train.py:30)");
+  CHECK(verdict_text(literal) == "python-lock: waits for a queue to be filled (main at train.py:30)");
 }
 
 TEST_CASE("ranks that poll beside one that stands still: it is named, and not accused") {
@@ -205,5 +205,5 @@ TEST_CASE("ranks that poll beside one that stands still: it is named, and not ac
   }
   const Verdict v = analyze(literal.job).verdict;
   CHECK(v.status == VerdictStatus::kUndecided);
-  CHECK(has(v.summary, "rank 2 stands apart: it waits for the network (download at train.py:7"));
+  CHECK(has(v.summary, "rank 2 differs: it waits for the network (download at train.py:7"));
 }

@@ -19,10 +19,10 @@ Stack trainer(int line) { return Stack{py("train", "/home/u/train.py", line)} + 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Four ranks whose main threads stand by; a thread of each trains, that of rank 2 in `odd`.
-LiteralJob job_of(const Stack& stands_by, const Stack& odd, const Motion& of_main = kPolls) {
+LiteralJob job_of(const Stack& standby, const Stack& odd, const Motion& of_main = kPolls) {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
-    RankSnapshot& rank = literal.rank(r, 4, stands_by + in_main(50));
+    RankSnapshot& rank = literal.rank(r, 4, standby + in_main(50));
     rank.threads[0].motion = of_main;
     ThreadSnapshot& thread = literal.thread(rank, 900 + r, "trainer", r == 2 ? odd : kCollective + trainer(17));
     thread.state = 'S';
@@ -38,8 +38,8 @@ const Stack kPauses = {libc("pause"), nat("signal_pause", kPython)};
 }  // namespace
 
 TEST_CASE("a hang of the training threads, whatever the main threads do meanwhile") {
-  for (const Stack& stands_by : {kSleeps, kJoins, kPauses}) {
-    LiteralJob literal = job_of(stands_by, Stack{libc("recv")} + trainer(19));
+  for (const Stack& standby : {kSleeps, kJoins, kPauses}) {
+    LiteralJob literal = job_of(standby, Stack{libc("recv")} + trainer(19));
     literal.job.ranks[2].threads[1].syscall = call("recvfrom", 9, "tcp a -> b");
     const Verdict v = analyze(literal.job).verdict;
     CHECK(v.status == VerdictStatus::kCulprit);

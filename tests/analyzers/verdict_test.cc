@@ -405,7 +405,7 @@ TEST_CASE("one rank apart, and nobody is seen waiting") {
   const Verdict v = verdict_of(literal);
   CHECK(v.status == VerdictStatus::kUndecided);
   CHECK(v.summary ==
-        "rank 2 stands apart: it sleeps in its own code (work at train.py:40); of ranks 0-1,3 each stands in its own code (exchange at train.py:8, blocked in read(fd 3 -> pipe:[1])); "
+        "rank 2 differs: it sleeps in its own code (work at train.py:40); of ranks 0-1,3 each is in its own code (exchange at train.py:8, blocked in read(fd 3 -> pipe:[1])); "
         "whether these wait for it is not in their frames");
 }
 
@@ -468,7 +468,7 @@ TEST_CASE("two collectives") {
     CHECK(v.suspects.size() == 4);
     CHECK(v.suspects[0].confidence < 0.5);
     CHECK(v.summary ==
-          "ranks 0-1 wait in all_reduce (main at train.py:21) while ranks 2-3 wait in DDP's gradient all-reduce (main at train.py:17): both cannot be right, and the stacks do not tell which is");
+          "ranks 0-1 wait in all_reduce (main at train.py:21) while ranks 2-3 wait in DDP's gradient all-reduce (main at train.py:17): both cannot be right, and the stacks do not show which is");
   }
   SECTION("the store against a collective") {
     const Stack store = Stack{libc("poll"), nat("c10d::TCPStore::wait(int)"), py("_store_based_barrier", kPackages + "torch/distributed/distributed_c10d.py", 1)} + in_main(5);

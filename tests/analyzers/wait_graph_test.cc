@@ -141,7 +141,7 @@ TEST_CASE("a rank whose main thread waits for a thread that waits for other rank
   for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? kSleeps + in_main(20) : waits_in_all_reduce());
   RankSnapshot& rank = literal.job.ranks[2];
   const Tid saver = rank.pid + 7, between = rank.pid + 8;
-  const auto stands_in = [&](ThreadSnapshot& thread, const Stack& stack) {
+  const auto wait_in = [&](ThreadSnapshot& thread, const Stack& stack) {
     thread.frames.clear();
     for (const Frame& frame : stack) thread.frames.push_back(literal.job.frames.intern(Frame(frame)));
   };
@@ -149,18 +149,18 @@ TEST_CASE("a rank whose main thread waits for a thread that waits for other rank
   literal.thread(rank, saver, "saver", waits_in_all_reduce(40));
   std::string expected;
   SECTION("a lock") {
-    stands_in(rank.threads[0], locks + in_main(20));
+    wait_in(rank.threads[0], locks + in_main(20));
     rank.threads[0].lock_owner = saver;
     expected = fmt::format("thread 2:{} -frame-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, saver);
   }
   SECTION("the end of a thread that waits for a lock") {
-    stands_in(rank.threads[0], Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
+    wait_in(rank.threads[0], Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
     rank.threads[0].joins = between;
     literal.thread(rank, between, "mylib", locks).lock_owner = saver;
     expected = fmt::format("thread 2:{} -memory-> thread 2:{} -frame-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, between, saver);
   }
   SECTION("the GIL") {
-    stands_in(rank.threads[0], Stack{libc("pthread_cond_timedwait"), nat("take_gil", "/usr/bin/python3.11")} + in_main(20));
+    wait_in(rank.threads[0], Stack{libc("pthread_cond_timedwait"), nat("take_gil", "/usr/bin/python3.11")} + in_main(20));
     rank.threads[0].gil = Gil::kWaits;
     rank.threads[1].gil = Gil::kHolds;
     expected = fmt::format("thread 2:{} -memory-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, saver);

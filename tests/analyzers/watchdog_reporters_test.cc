@@ -44,7 +44,7 @@ TEST_CASE("a watchdog that ends its process is the reporter") {
 
 TEST_CASE("without its text the report says where the cause is") {
   const Verdict v = analyze(timed_out().job).verdict;
-  CHECK(has(v.summary, "the watchdog that ends rank 0 only reports it: its message is in that rank's own error output, the cause is with whoever the collective waited for"));
+  CHECK(has(v.summary, "the watchdog that ends rank 0 only reports it: its message is in that rank's own error output, the cause is with the ranks that the collective waited for"));
 }
 
 TEST_CASE("the heartbeat's abort, and a core that only names its thread") {

@@ -47,9 +47,9 @@ TEST_CASE("whom to look at first, where nothing is decided") {
   for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? Stack{unknown("/opt/engine.so", 0x1234)} : waits_in_all_reduce());
   const Analysis analysis = analyze(literal.job);
   REQUIRE(analysis.verdict.status == VerdictStatus::kUndecided);
-  const std::string told = describe_candidates(literal.job, analysis.verdict);
-  CHECK(told.starts_with("if it hangs, look at rank 1 first: "));
-  CHECK(told.find("what would decide: ") != std::string::npos);
+  const std::string text = describe_candidates(literal.job, analysis.verdict);
+  CHECK(text.starts_with("if it hangs, look at rank 1 first: "));
+  CHECK(text.find("what would decide: ") != std::string::npos);
 }
 
 TEST_CASE("what a program calls itself does nothing to the terminal of who reads a chain") {

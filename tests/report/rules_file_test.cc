@@ -155,13 +155,13 @@ TEST_CASE("rules: functions of one's own that wait as the standard library's do"
   const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
   CHECK(has(reason_of_0("take"), "waits for a condition of its own threads"));
   std::string places = "\"library_files\": [{\"contains\": \"/acme/\"}], \"places\": [";
-  const std::vector<std::pair<std::string, std::string>> told = {{"queue-get", "waits for a queue to be filled"},        {"queue-put", "waits for room in a queue"},
+  const std::vector<std::pair<std::string, std::string>> expected = {{"queue-get", "waits for a queue to be filled"},        {"queue-put", "waits for room in a queue"},
                                                                  {"queue-join", "waits for a queue's tasks to be done"}, {"threading-wait", "waits for an event of its own threads"},
                                                                  {"threading-barrier", "waits at a barrier"},            {"threading-acquire", "waits for a semaphore"},
                                                                  {"threading-join", "waits for a thread to end"},        {"import-wait", "waits for another thread's import"}};
-  for (const auto& [place, words] : told) places += fmt::format("{}{{\"place\": \"{}\", \"function\": \"f_{}\", \"suffix\": \"/acme/runtime.py\"}}", places.ends_with('[') ? "" : ", ", place, place);
+  for (const auto& [place, words] : expected) places += fmt::format("{}{{\"place\": \"{}\", \"function\": \"f_{}\", \"suffix\": \"/acme/runtime.py\"}}", places.ends_with('[') ? "" : ", ", place, place);
   const Added added(with(places + "]"));
-  for (const auto& [place, words] : told) CHECK(has(reason_of_0("f_" + place), words));
+  for (const auto& [place, words] : expected) CHECK(has(reason_of_0("f_" + place), words));
   CHECK(has(reason_of_0("take"), "waits for a condition of its own threads"));
 }
 

@@ -199,7 +199,7 @@ TEST_CASE("how ranks were compared is said where the stacks alone told") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)
     literal.rank(r, 4, Stack{libc("pthread_cond_wait"), nat("gloo::Context::wait()"), py(r == 2 ? "broadcast" : "all_reduce", kTorch + "distributed/distributed_c10d.py", 3)} + in_main(r == 2 ? 3 : 4));
-  CHECK(contains(flat(text_report(literal.job, analyze(literal.job), {})), "(confidence 0.65; who should be alike: inferred from the stacks: most stand alike)"));
+  CHECK(contains(flat(text_report(literal.job, analyze(literal.job), {})), "(confidence 0.65; who should be alike: inferred from the stacks, most of which are alike)"));
 }
 
 TEST_CASE("eight hung ranks on one screen") {
