@@ -20,9 +20,9 @@ struct Row {
 
 // By how it is known what the suspect does: the first that holds.
 constexpr Row kBases[] = {
-    {0.45, [](const Case& c) { return c.s.known_from_utilization; }},                                        // its GPU is at rest, unlike the others'
-    {0.85, [](const Case& c) { return c.s.known_from_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},    // another kernel runs on it
-    {0.65, [](const Case& c) { return c.s.known_from_gpu; }},                                                // none does
+    {0.45, [](const Case& c) { return c.s.known_from_utilization; }},                                    // its GPU is at rest, unlike the others'
+    {0.85, [](const Case& c) { return c.s.known_from_gpu && c.s.gpu.activity == GpuActivity::kKernel; }}, // another kernel runs on it
+    {0.65, [](const Case& c) { return c.s.known_from_gpu; }},                                            // none does
     {0.90, [](const Case& c) { return c.s.dead_child || c.s.doing.by_frame; }},                           // a frame, a state, a dead child
     {0.60, [](const Case& c) { return c.s.doing.activity == Activity::kUserCode; }},                      // what is left over: its own code
     {0.75, [](const Case&) { return true; }},                                                             // the system call, a lock's owner
