@@ -32,11 +32,12 @@ std::string would_decide(const JobSnapshot& job, const RankState& s) {
 std::vector<Candidate> candidates_of(const Facts& facts) {
   const JobSnapshot& job = facts.job;
   const std::vector<RankState>& states = facts.states;
-  // Of ranks that nobody is seen to need, those at a place of few before those at the place of most.
+  // Among ranks that no rank is seen to need, those at a place with few ranks come before those at the place with
+  // most.
   std::map<std::string, std::size_t> at_place;
   for (const RankState& s : states)
     if (s.readable && !s.unrelated) ++at_place[place_key(job, s)];
-  // Of one process, or of several jobs' at once, nobody can be first.
+  // No rank can be first if there is only one process, or if processes of several jobs are mixed.
   std::set<int> numbers;
   std::size_t compared = 0;
   for (const RankState& s : states) {
@@ -56,7 +57,7 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
     const bool is_clear = s.readable && !s.unknown();
     rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.active(), s.readable ? at_place[place_key(job, s)] : 0}, i});
   }
-  // All alike, and nobody who is needed: any of them is as good as the next.
+  // If all are alike and none is needed, no candidate is better than another.
   if (rated.size() > 1 && std::all_of(rated.begin(), rated.end(), [&](const Rated& one) { return std::get<0>(one.rating) && one.rating == rated.front().rating; })) return {};
   std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) { return a.rating < b.rating; });
   if (rated.size() > kMaxCandidates) rated.resize(kMaxCandidates);

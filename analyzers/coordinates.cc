@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kPipeline = "pp";
 
-// The axes on which some rank has another place than this one.
+// The axes on which some rank has another coordinate than this one.
 std::set<std::string> distinguishing_axes(const JobSnapshot& job, const Coordinates& of) {
   std::set<std::string> axes;
   for (const auto& [axis, place] : of.axes) {

@@ -1,12 +1,12 @@
 // All ranks wait, but not alike: finds the ranks that cause this.
 //
-//       sends and receives without a matching call of the peer        unmatched-p2p
-//       groups whose members wait for each other in a circle          process-group-order (if one of them is the
-//                                                                     group of all ranks: collective-mismatch)
-//       the same code at an earlier step                              behind
-//       ranks that all wait for their GPUs                            decided by NCCL's counts (launches.h)
-//       another collective, or another group                          collective-mismatch; store-wait for those in
-//                                                                     the store
+//     sends and receives without a matching call of the peer        unmatched-p2p
+//     groups whose members wait for each other in a circle          process-group-order (if one of them is the
+//                                                                   group of all ranks: collective-mismatch)
+//     the same code at an earlier step                              behind
+//     ranks that all wait for their GPUs                            decided by NCCL's counts (launches.h)
+//     another collective, or another group                          collective-mismatch; store-wait for those in
+//                                                                   the store
 //
 // If no group is known that all ranks share, but the pipeline's stages are known, ranks are compared within each
 // stage, because stages differ by design. The smaller side is accused. If there are two sides of equal size, both are

@@ -15,7 +15,7 @@ struct Divergence {
   // The rank is further down in the counter's function, and is seen in no loop there, or in fewer loops.
   bool a_may_be_done = false, b_may_be_done = false;
 
-  // A is in more loops there than b: the counter may be of a loop of its own, with the same name.
+  // Rank a is in more loops there than b: the counter may be of a loop of its own, with the same name.
   bool a_may_count_another = false;
 
   // The rank with the lower count is behind, unless it may have left the loop, in which case its counter is a

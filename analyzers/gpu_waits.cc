@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kBusy = 90, kAtRest = 10;   // percent
 
-// Whether the kernel may be what the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and all-to-all are sends and receives.
+// Whether this may be the kernel that the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and
+// all-to-all are sends and receives.
 bool may_be_kernel_of(const RankState& s) {
   const Operation& call = s.doing.operation;
   if (call.generic || !s.gpu.named()) return true;
@@ -30,7 +31,7 @@ void wait_for_own_gpu(RankState& s) {
   s.peer.reset();
 }
 
-// What the CPU tells of operation, group and peer may be of this kernel.
+// Whether the operation, group and peer known from the CPU may be those of this kernel.
 bool cpu_names_kernel(const RankState& s) { return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && may_be_kernel_of(s); }
 
 void wait_in_kernel(RankState& s) {
@@ -82,7 +83,8 @@ class GpuRefinement {
     }
   }
 
-  // Its CPU waits for the other ranks as the CPU of one does whose GPU polls: in one call, the kernel of which has not started.
+  // Its CPU waits for the other ranks in the same call as the CPU of a rank whose GPU polls; the kernel of that call
+  // has not started here.
   bool waits_alike(const RankState& s) const {
     return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
              const Doing& doing = before_[i].doing;
@@ -119,7 +121,7 @@ class GpuRefinement {
     if (differ) name_the_only_peer();
   }
 
-  // Of two ranks, the other.
+  // If there are two ranks, the peer is the other one.
   void name_the_only_peer() {
     if (compared_.size() != 2) return;
     for (const std::size_t i : polling_) {
@@ -130,7 +132,8 @@ class GpuRefinement {
     }
   }
 
-  // Weaker than kernels: for seconds nothing ran on the one, and something always on the others, whose CPUs wait as this one's does.
+  // Weaker evidence than kernels: for seconds nothing ran on one GPU, and always something on the others, whose CPUs
+  // wait in the same way.
   void by_utilization() {
     std::vector<std::size_t> at_rest, busy;
     for (const std::size_t i : compared_) {
@@ -150,7 +153,7 @@ class GpuRefinement {
 
   const JobSnapshot& job_;
   std::vector<RankState>& states_;
-  std::vector<RankState> before_;                  // the states as the CPUs tell them
+  std::vector<RankState> before_;                  // the states as known from the CPUs
   std::vector<std::size_t> compared_, polling_;   // indices into the states
 };
 

@@ -8,9 +8,8 @@
 namespace rankstacks {
 
 bool handles_exception(const ThreadSnapshot& thread);
-// Whether the thread handles an exception that stands for a failure. Not one that ends a loop, a generator or an
-// attempt to take from a queue (StopIteration, GeneratorExit, queue.Empty): programs handle these in normal
-// operation.
+// Whether the thread handles an exception that means a failure. Not one that ends a loop, a generator or an attempt
+// to take from a queue (StopIteration, GeneratorExit, queue.Empty): programs handle these in normal operation.
 bool handles_failure(const ThreadSnapshot& thread);
 
 // `RuntimeError("loss is NaN") raised in step at train.py:17`; without the message: `RuntimeError raised in ...`.

@@ -1,10 +1,10 @@
 // The verdict on a job, rule by rule. verdict.cc has the order of the rules; each group of rules has its own file:
 //
-//       verdict_ended.cc          processes and GPUs that have ended, failed, or do not exist
-//       verdict_moves.cc          whether the job makes progress
-//       verdict_waiting.cc        some ranks wait for others, or all do
-//       verdict_nobody_waits.cc   no rank is seen waiting for another
-//       suspects.cc               the sentences about a suspect; confidence.cc: how certain they are
+//     verdict_ended.cc          processes and GPUs that have ended, failed, or do not exist
+//     verdict_moves.cc          whether the job makes progress
+//     verdict_waiting.cc        some ranks wait for others, or all do
+//     verdict_nobody_waits.cc   no rank is seen waiting for another
+//     suspects.cc               the sentences about a suspect; confidence.cc: how certain they are
 #pragma once
 
 #include <algorithm>
@@ -74,7 +74,7 @@ class Judge {
   Verdict of_ended(const std::vector<std::size_t>& ended) const;
   // Those of the missing ranks that some rank waits for.
   MissingRanks needed_of(MissingRanks missing) const;
-  // Std::nullopt if no rank is absent.
+  // std::nullopt if no rank is absent.
   std::optional<Verdict> of_absent(const MissingRanks& missing, const std::vector<std::size_t>& ended) const;
   Verdict of_missing(const std::vector<int>& missing) const;
   // In a hang, gloo's threads sleep. (NCCL's and MPI's threads spin whether or not there is progress.)

@@ -7,8 +7,9 @@
 //        "anonymous".
 //     2. Inner end: the innermost run of frames in opaque modules (C and C++ library, CUDA driver, OpenMP runtime)
 //        counts as one frame, namely its outermost one: what the program called (pthread_cond_wait, poll,
-//        cuStreamSynchronize). Whether a wait is seen in futex, in its cancellation wrapper or just before it is chance.
-//        The same holds for everything inside an MPI_* call: MPI's progress engines spin through dozens of functions.
+//        cuStreamSynchronize). Whether a wait is seen in futex, in its cancellation wrapper or just before it is
+//        chance. The same holds for everything inside an MPI_* call: MPI's progress engines spin through dozens of
+//        functions.
 //     3. A thread between two rounds of a known poll loop equals one inside that loop's timed wait. So does a thread
 //        in a handler of an event loop whose handlers never block (gloo's), unless it waits for a lock there.
 //     4. CPython's own C frames count only if they are the innermost code and directly above a system call (os_read,

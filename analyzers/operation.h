@@ -9,8 +9,8 @@
 
 namespace rankstacks {
 
-// The collective that a function's name stands for, in any library's spelling: all_reduce, ncclAllReduce,
-// MPI_Allreduce, _allgather_base, broadcast_object_list.
+// The collective that a function's name denotes, in any library's spelling: all_reduce, ncclAllReduce, MPI_Allreduce,
+// _allgather_base, broadcast_object_list.
 Collective collective_of_call(std::string_view function);
 
 // If two ranks are in the same operation, all members but `name` are equal.

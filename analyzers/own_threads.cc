@@ -26,7 +26,8 @@ bool waits_for_own_threads(const JobSnapshot& job, const ThreadSnapshot& thread)
 
 namespace {
 
-// The library whose code waits: that of the innermost frame outside of the C and C++ libraries. "": it is the interpreter's own wait, or unknown.
+// The library that waits: that of the innermost frame outside of the C and C++ libraries. "" if the interpreter
+// itself waits, or if it is unknown.
 std::string_view waiting_library(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
@@ -40,7 +41,7 @@ bool has_frame_of(const JobSnapshot& job, const ThreadSnapshot& thread, std::str
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return job.frames[id].kind == FrameKind::kNative && job.frames[id].module == module; });
 }
 
-// What is more than to stand by: a thread of a pool waits on a condition as well.
+// Whether the activity is more than an idle wait: a pool's thread waits on a condition variable as well.
 bool is_conclusive(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing) {
   if (doing.activity == Activity::kUnknown) return false;
   return doing.activity != Activity::kUserCode || !waits_for_own_threads(job, thread);
@@ -54,7 +55,8 @@ std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activ
   if (is_clear) return std::nullopt;
   const RankSnapshot& process = job.ranks[rank];
   const std::vector<ThreadWait> way = thread_waits_from(process, main.thread);
-  if (way.empty() || thread_wait_of(process, way.back().thread)) return std::nullopt;   // the latter: they wait for each other
+  // In the latter case they wait for each other.
+  if (way.empty() || thread_wait_of(process, way.back().thread)) return std::nullopt;
   if (Doing last = activities.of_thread(rank, way.back().thread); waits_for_ranks(last.activity)) return last;
   std::optional<Doing> joined;
   for (const ThreadWait& wait : way) {
@@ -70,7 +72,7 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
   const bool is_clear = main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown);
   const ThreadSnapshot& waiting = process.threads[main.thread];
   if (is_clear || !process.python_version || !waits_for_own_threads(job, waiting)) return std::nullopt;
-  if (waiting.joins) return std::nullopt;   // of_awaited_thread
+  if (waiting.joins) return std::nullopt;   // see of_awaited_thread
   const std::string_view library = waiting_library(job, waiting);
   if (library.empty()) return std::nullopt;
   std::optional<Doing> found;
@@ -94,9 +96,10 @@ bool main_threads_are_alike(const std::vector<Cluster>& clusters, const std::map
   });
 }
 
-// A thread that every rank has is no background where it gets on in one of them: what it does in the others is what they do.
+// A thread that every rank has is not background if it makes progress in one of them: what it does in each rank is
+// then what the rank does.
 void refine_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of, Activities& activities, std::vector<RankState>& states) {
-  std::map<std::size_t, std::size_t> most_active;   // thread by rank
+  std::map<std::size_t, std::size_t> most_active;   // by rank: its most active thread
   bool some_move = false;
   for (const Cluster& cluster : clusters) {
     if (cluster.role != Role::kNative) continue;
@@ -113,7 +116,7 @@ void refine_by_motion(const JobSnapshot& job, const std::vector<Cluster>& cluste
   for (const auto& [rank, thread] : most_active) states[state_of.at(rank)].doing = activities.of_thread(rank, thread);
 }
 
-// What the thread tells that a main thread joins is known of every rank, and the same.
+// Whether every rank has a thread that its main thread joins, and these all do the same.
 bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& states, const std::map<std::size_t, std::size_t>& state_of) {
   const Doing& first = states[state_of.begin()->second].doing;
   return std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) {
@@ -122,11 +125,13 @@ bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& stat
   });
 }
 
-// By rank index: the states, if the main threads of all ranks only wait for threads of their own. They then have what the main threads do, whatever a thread tells that one of
-// them joins: of a pool they join one after the other, and which of these has the task is chance. Empty: no such job, or nothing to compare.
+// The states by rank index, if the main threads of all ranks only wait for threads of their own. These states then
+// have what the main thread does, regardless of what a joined thread does: a main thread joins the threads of a pool
+// one after the other, and it is chance which of them has the task. Empty if the job is not like this, or if there is
+// nothing to compare.
 std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
   std::map<std::size_t, std::size_t> state_of;
-  std::map<std::size_t, Doing> own;   // of main threads, by state, where another thread decides
+  std::map<std::size_t, Doing> own;   // what main threads do, by state, if another thread decides
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
     if (s.unrelated || !s.readable) continue;
@@ -160,7 +165,7 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
     for (const auto& [rank, thread] : cluster.members)
       if (const auto it = state_of.find(rank); it != state_of.end() && !is_idle(job, job.ranks[rank].threads[thread], cluster.role)) own_threads.try_emplace(it->second, OwnThread{cluster.id, thread});
   }
-  if (own_threads.size() != state_of.size()) {         // some rank has nothing of its own
+  if (own_threads.size() != state_of.size()) {         // some rank has no thread of its own kind
     refine_by_motion(job, clusters, state_of, activities, states);
     return;
   }
@@ -176,7 +181,7 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
     if (cluster == largest->first) continue;
     for (const std::size_t i : members) {
       const auto& motion = job.ranks[states[i].rank].threads[states[i].doing.thread].motion;
-      // One that wakes up again and again does not stand still, whatever place the samples hit.
+      // A thread that wakes up again and again is not stuck, whatever place the samples found it at.
       if (motion && (motion->moved || motion->counted || is_busy(*motion) || motion->runs >= motion->samples)) return;
     }
   }

@@ -6,8 +6,8 @@
 namespace rankstacks {
 namespace {
 
-// In a hang gloo's threads sleep, and so does the thread that waits for them, to the microsecond: where both ran, messages came. NCCL's and MPI's
-// threads run, moving or not, and a store is polled.
+// In a hang gloo's threads sleep, and so does the thread that waits for them, without using any processor time: if
+// both ran, messages arrived. NCCL's and MPI's threads run whether or not there is progress, and a store is polled.
 bool gloo_moves(const RankSnapshot& rank, const std::vector<Role>& roles, const Motion& main) {
   if (main.runs < main.samples || is_busy(main)) return false;
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
@@ -17,7 +17,8 @@ bool gloo_moves(const RankSnapshot& rank, const std::vector<Role>& roles, const 
   return false;
 }
 
-// Now and then a thread that a look has stopped goes back to its wait so late that this is counted as a run between the samples.
+// Now and then a thread that a sample has stopped returns to its wait so late that this is counted as a run between
+// the samples.
 bool ran_by_itself(const Motion& motion) {
   constexpr std::int64_t kSamplesPerLateReturn = 4;
   return motion.runs > 0 && motion.runs * kSamplesPerLateReturn >= motion.samples;

@@ -23,7 +23,7 @@ const ThreadSnapshot* main_thread(const RankSnapshot& rank) {
   return main ? &rank.threads[*main] : nullptr;
 }
 
-// By its own threads alone.
+// Derived from its own threads alone.
 std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities) {
   std::vector<RankState> states;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
@@ -43,8 +43,8 @@ std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std:
   return states;
 }
 
-// Where most processes have a rank's number and the world's size, those that have none are not of the job. Where none has, those that run another
-// program than the others.
+// If most processes have a rank number and a world size, those that have none do not belong to the job. If none has,
+// those that run another program than the others do not.
 void find_unrelated(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto numbered = [&](const RankState& s) { return job.ranks[s.rank].rank && job.ranks[s.rank].world_size; };
   const auto count = static_cast<std::size_t>(std::count_if(states.begin(), states.end(), numbered));
@@ -70,7 +70,8 @@ std::optional<int> number_of(const FrameVariables& variables, std::string_view n
   return std::nullopt;
 }
 
-// What the arguments of c10d's functions tell: src and dst are ranks of the job, group_src and group_dst places in the group.
+// Reads the arguments of c10d's functions: src and dst are ranks of the job, group_src and group_dst are indices in
+// the group.
 void find_partners(const JobSnapshot& job, RankState& state) {
   if (!waits_for_ranks(state.doing.activity)) return;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];

@@ -1,12 +1,12 @@
 // The state of each rank: what its threads and its children do, how it moves, and which ranks it waits for.
 // rank_state.cc has the steps that determine it; most of them have their own file:
 //
-//       training_threads.h   jobs that train in a thread other than the main thread
-//       children.h           what the processes that a rank has started show about it
-//       own_threads.h        ranks whose main thread only waits for other threads of its process
-//       peer_waits.h         waits for another rank outside of any known library
-//       progress.h           how the rank moves between several samples
-//       gpu_waits.h          what runs on its GPUs
+//     training_threads.h   jobs that train in a thread other than the main thread
+//     children.h           what the processes that a rank has started show about it
+//     own_threads.h        ranks whose main thread only waits for other threads of its process
+//     peer_waits.h         waits for another rank outside of any known library
+//     progress.h           how the rank moves between several samples
+//     gpu_waits.h          what runs on its GPUs
 //
 // Ranks that do not exist or have crashed: gone_ranks.h.
 #pragma once
@@ -55,7 +55,7 @@ struct RankState {
   std::optional<std::size_t> child;
   bool inferred = false;                     // the wait is concluded from the other ranks, not from its frames
   Progress progress = Progress::kUnknown;
-  // A loop counter of the rank, or of the worker that stands for it, increased between samples.
+  // A loop counter of the rank, or of its worker that decides, increased between the samples.
   bool counts = false;
   bool left_wait = false;                    // Motion::left_wait of its main thread
   bool travels = false;                      // Motion::travelled, of it or that worker
@@ -65,7 +65,7 @@ struct RankState {
   bool known_from_utilization = false;       // its GPU is at rest, which is its only difference from the others
   // Not readable, but what ran on its GPUs is known: a GPU core without its process's core.
   bool gpu_only = false;
-  // The rank, or the worker that stands for it, was on a processor for a good part of the samples.
+  // The rank, or its worker that decides, was on a processor for a good part of the samples.
   bool busy = false;
   std::optional<ProcessGroup> group;         // if it waits for ranks: the process group of the wait
   std::optional<int> peer;                   // if it sends or receives: the other rank

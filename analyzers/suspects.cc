@@ -26,7 +26,7 @@ std::vector<Evidence> evidence_for(const JobSnapshot& job, const RankState& s) {
   const ThreadSnapshot& thread = deciding_thread(job, s);
   const std::size_t place = s.doing.activity == Activity::kDataLoading ? telling_frame(job, thread).value_or(s.doing.frame) : s.doing.frame;
   evidence.push_back({s.rank, s.doing.thread, place});
-  // Who holds the lock explains who waits for it.
+  // The holder of a lock explains why other threads wait for it.
   const auto& threads = job.ranks[s.rank].threads;
   const bool on_lock = s.doing.activity == Activity::kNativeLock || s.doing.activity == Activity::kPythonLock;
   const auto wait = on_lock ? thread_wait_of(job.ranks[s.rank], s.doing.thread) : std::nullopt;

@@ -37,7 +37,7 @@ Verdict Judge::of_nobody_waits() const {
   if (!tally_.unknown.empty())
     return undecided(fmt::format("no rank is seen waiting for another, and the frames of {} do not show what {}", name_ranks(job_, ranks_of(tally_.unknown)),
                                  tally_.unknown.size() == 1 ? "it does" : "they do"));
-  std::size_t running = 0, active = 0;   // active: they move or work, rather than polling for something at one place
+  std::size_t running = 0, active = 0;   // active: they move or work, and do not just poll at one place
   std::map<std::string, std::vector<std::size_t>> places;
   for (const std::size_t i : tally_.elsewhere) {
     const RankState& one = states_[i];

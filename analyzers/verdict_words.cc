@@ -51,7 +51,8 @@ constexpr Words kWords[] = {
     {Reason::kMissing, "is not there", "look for its process, its log and its machine: it has ended, never started, or was not looked at"},
 };
 
-// Where GPUs tell more. Sources: CUDA programming guide, "Asynchronous Concurrent Execution"; compute-sanitizer's and cuda-gdb's manuals.
+// Advice if more is known from the GPUs. Sources: CUDA programming guide, "Asynchronous Concurrent Execution"; the
+// manuals of compute-sanitizer and cuda-gdb.
 constexpr std::string_view kKernelAdvice = "look again: if this kernel is still there, a loop or a wait in it does not end (--threads all shows where it is), or it has far more work than the others";
 constexpr std::string_view kIdleGpuAdvice = "no kernel is there to wait for: look at what its stream waits for (a copy, an event, a host function), and for Xid errors in the kernel log";
 constexpr std::string_view kGpuFaultAdvice = "start with this kernel and thread: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to see who launches it";
@@ -75,8 +76,8 @@ std::string in_brackets(const std::string& place, const std::string& block) {
   return fmt::format(" ({}, {})", place, block);
 }
 
-// Of a rank that waits for threads of its own: what these do. ", and its thread MsgRouter is in reader at service.py:7 (blocked in recv)"; "" where
-// none tells, or several do.
+// For a rank that waits for threads of its own: what these do. ", and its thread MsgRouter is in reader at
+// service.py:7 (blocked in recv)"; "" if no thread or several threads qualify.
 std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
   const OtherThreads others = other_threads(job, rank, waiting);
   if (!others.in_user_code) return others.any_python ? "" : ", and it has no other Python thread";

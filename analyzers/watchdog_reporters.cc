@@ -12,7 +12,7 @@
 namespace rankstacks {
 namespace {
 
-// The frame of a thread on its way to the end of its process; nothing: it is not.
+// The frame that shows that a thread is about to end its process; std::nullopt if it is not.
 std::optional<std::size_t> ending_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
   std::optional<std::size_t> place;
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
@@ -63,7 +63,8 @@ std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std:
 
 std::string describe_exception(const CxxException& exception) {
   if (!exception.what || exception.what->empty()) return exception.type;
-  constexpr std::size_t kMax = 320;   // NCCL's watchdog says in 250 characters which collective it was, of which size, and for how long
+  // In 250 characters NCCL's watchdog names the collective, its size, and for how long it ran.
+  constexpr std::size_t kMax = 320;
   std::string text = exception.what->substr(0, exception.what->find_first_of("\r\n"));
   if (text.size() > kMax) {
     std::size_t end = kMax;
