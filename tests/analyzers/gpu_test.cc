@@ -75,12 +75,12 @@ TEST_CASE("what runs on a rank's GPUs") {
   CHECK(activity(1) == GpuActivity::kKernel);
   CHECK(activity(2) == GpuActivity::kIdle);
   CHECK(activity(3) == GpuActivity::kUnknown);
-  SECTION("a collective beside another kernel counts first") {
+  SECTION("a collective takes precedence over another kernel") {
     runs(literal, literal.job.ranks[1], kSendRecv);
     CHECK(activity(1) == GpuActivity::kCollective);
     CHECK(gpu_state_of(literal.job.frames, literal.job.ranks[1]).only_messages());
   }
-  SECTION("one that serves several is told by the function its warps are in") {
+  SECTION("one that serves several is identified by the function that its warps are in") {
     GpuKernel& kernel = runs(literal, literal.job.ranks[2], "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)");
     const auto collectives = [&] { return gpu_state_of(literal.job.frames, literal.job.ranks[2]).collectives; };
     CHECK(collectives() == std::vector<Collective>{Collective::kUnknown});
@@ -93,13 +93,13 @@ TEST_CASE("what runs on a rank's GPUs") {
     looked_at(literal.job.ranks[1]).kernels.front().function.reset();
     CHECK(activity(1) == GpuActivity::kUnknown);
   }
-  SECTION("health alone tells nothing of kernels") {
+  SECTION("health alone says nothing about kernels") {
     health_of(literal.job.ranks[3]);
     CHECK(activity(3) == GpuActivity::kUnknown);
   }
 }
 
-TEST_CASE("identical CPU stacks are told apart by their GPUs") {
+TEST_CASE("identical CPU stacks are distinguished by their GPUs") {
   SECTION("another kernel where the others poll") {
     const Verdict v = verdict_of(waiting_alike({kAllReduce, kAllReduce, kSpin, kAllReduce}));
     CHECK(said(v) == "culprit 2:gpu-wait");
@@ -152,7 +152,7 @@ TEST_CASE("ranks in kernels of different collectives") {
   }
 }
 
-TEST_CASE("the CPU tells why the GPU is idle") {
+TEST_CASE("the CPU shows why the GPU is idle") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     RankSnapshot& rank = nccl_rank(literal, r, 4, r == 2 ? in_getitem() : waits_for_gpu());
@@ -176,7 +176,7 @@ TEST_CASE("a rank whose GPU polls has arrived, whatever its CPU has gone on to")
   CHECK(said(verdict_of(literal)) == "culprit 3:gpu-wait");
 }
 
-TEST_CASE("only the ranks of the group that polls are needed, where the CPU tells the group") {
+TEST_CASE("only the ranks of the group that polls are needed, if the CPU shows the group") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     RankSnapshot& rank = nccl_rank(literal, r, 4, r % 2 == 0 ? waits_in_all_reduce() : waits_for_gpu());
@@ -256,7 +256,7 @@ TEST_CASE("GPU cores without the cores of their processes") {
   CHECK(verdict_of(cores({"", ""})).summary == "the GPU of rank 0 is idle; only the state of GPUs is at hand: the stacks of their processes would show why");
 }
 
-TEST_CASE("a GPU at rest beside busy ones") {
+TEST_CASE("a GPU at rest while the others are busy") {
   LiteralJob literal = waiting_alike({"?", "?", "?", "?"});
   for (RankSnapshot& rank : literal.job.ranks) health_of(rank, rank.rank == 3 ? 0 : 100);
   SECTION("in a hang it is evidence, and a weak one") {
@@ -281,7 +281,7 @@ TEST_CASE("a GPU at rest beside busy ones") {
     health_of(literal.job.ranks[1], 60);
     CHECK(verdict_of(literal).suspects.empty());
   }
-  SECTION("kernels tell better") {
+  SECTION("kernels are better evidence") {
     make_idle(literal);
     for (RankSnapshot& rank : literal.job.ranks) runs(literal, rank, rank.rank == 1 ? kSpin : kAllReduce);
     CHECK(said(verdict_of(literal)) == "culprit 1:gpu-wait");

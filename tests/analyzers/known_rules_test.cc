@@ -52,7 +52,7 @@ Frame frame_of(const ActivityRule& rule) {
 const Stack kStart = {libc("start_thread"), libc("clone3")};
 const Stack kPythonStart = {py("run", "/usr/lib/python3.11/threading.py", 975), py("_bootstrap", "/usr/lib/python3.11/threading.py", 995)};
 
-// A thread that only this rule, or one behind it, can tell: what the rule does not speak of is of nobody's library.
+// A thread that only this rule, or one behind it, applies to: what the rule does not mention belongs to no known library.
 Stack stack_of(const RoleRule& rule) {
   const Frame own = nat("some_function()", kOwnModule);
   switch (rule.match) {
@@ -100,7 +100,7 @@ void check_roles(const std::vector<RoleRule>& rules, bool child) {
     CHECK_FALSE((rule.what.empty() && rule.file.empty()));
     CHECK_FALSE(rule.source.empty());
     const RoleRule* found = deciding_rule(stack_of(rule), child);
-    INFO("told by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
+    INFO("matched by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
     CHECK(found == &rule);
   }
 }
@@ -113,7 +113,7 @@ TEST_CASE("each rule of activities has a source and a frame of its own") {
     CHECK_FALSE(rule.source.empty());
     CHECK(rule.activity != Activity::kUnknown);
     const ActivityRule* found = activity_rule_of(frame_of(rule));
-    INFO("told by: " << (found ? text(found->what) + " in " + text(found->file) : "nothing"));
+    INFO("matched by: " << (found ? text(found->what) + " in " + text(found->file) : "nothing"));
     CHECK(found == &rule);
   }
 }
@@ -134,7 +134,7 @@ TEST_CASE("each rule of roles has a source and a stack of its own") {
   check_roles(known_programs().child_roles, true);
 }
 
-TEST_CASE("each name of a thread has a source, fits into the kernel's 15 bytes, and is not told by an earlier one") {
+TEST_CASE("each name of a thread has a source, fits into the kernel's 15 bytes, and is not matched by an earlier one") {
   for (const NameRule& rule : known_programs().thread_names) {
     INFO(rule.prefix);
     CHECK_FALSE(rule.source.empty());
@@ -156,7 +156,7 @@ TEST_CASE("each rule of idle threads has a source and a stack that only this one
     RankSnapshot& rank = literal.rank(0, 1, in_main(1));
     const ThreadSnapshot& thread = literal.thread(rank, 999, "python3", stack_of(rule));
     const IdleRule* found = idle_rule_of(literal.job, thread, rule.role);
-    INFO("told by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
+    INFO("matched by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
     CHECK(found == &rule);
     CHECK(is_idle(literal.job, thread, rule.role));
     // The same thread with work: its innermost function is somebody's who calls none of the above.
@@ -174,7 +174,7 @@ TEST_CASE("each rule of files has a source and a file of its own") {
   }
 }
 
-TEST_CASE("each place has a source and a function that no other rule of this place tells") {
+TEST_CASE("each place has a source and a function that no other rule of this place has") {
   const auto& rules = known_programs().places;
   for (std::size_t i = 0; i < rules.size(); ++i) {
     const PlaceRule& rule = rules[i];

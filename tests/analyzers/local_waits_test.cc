@@ -11,7 +11,7 @@ namespace {
 
 const std::string kLib = "/usr/lib/python3.11/";
 
-// Rank 2 of four stands in `inner`, called by its main program; the others wait in a collective.
+// Rank 2 of four is in `inner`, called by its main program; the others wait in a collective.
 LiteralJob rank_2_in(const Stack& inner, std::optional<SyscallInfo> syscall = {}) {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? inner + in_main(30) : waits_in_all_reduce());
@@ -74,7 +74,7 @@ TEST_CASE("SQLite sleeps between two tries for a lock") {
   CHECK(has(verdict_text(rank_2_in({libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))), "user-code"));
 }
 
-TEST_CASE("an event loop: its pool's threads tell, else it waits for what its tasks await") {
+TEST_CASE("an event loop: its pool's threads show what it waits for, else it waits for what its tasks await") {
   const Stack loop = {libc("epoll_wait"), py("select", kLib + "selectors.py", 468), py("_run_once", kLib + "asyncio/base_events.py", 1884), py("run_forever", kLib + "asyncio/base_events.py", 607)};
   const Stack pool = {py("run", kLib + "concurrent/futures/thread.py", 58), py("_worker", kLib + "concurrent/futures/thread.py", 83), py("run", kLib + "threading.py", 975)};
   const Stack collective = {libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"), py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 1541)};
@@ -89,7 +89,7 @@ TEST_CASE("an event loop: its pool's threads tell, else it waits for what its ta
     CHECK(has(advice(literal), "all_tasks"));
     CHECK(has(analyze(literal.job).verdict.summary, "while ranks 0-1,3 wait in all_reduce"));
   }
-  SECTION("a thread beside the loop tells nothing of it") {
+  SECTION("a thread next to the loop says nothing about it") {
     literal.thread(literal.job.ranks[2], 950, "beat", {libc("write"), py("save", kPackages + "torch/serialization.py", 1), py("beat", "/home/u/train.py", 3), py("run", kLib + "threading.py", 2)});
     CHECK(has(verdict_text(literal), "network-io"));
   }
@@ -113,7 +113,7 @@ TEST_CASE("an event loop: its pool's threads tell, else it waits for what its ta
     literal.thread(literal.job.ranks[2], 902, "asyncio_0", collective + pool);
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
-  SECTION("a thread beside the loop of rank 0 is in the collective, as the main threads of others are") {
+  SECTION("a thread next to the loop of rank 0 is in the collective, as the main threads of others are") {
     literal.job.ranks[0].threads.pop_back();
     literal.thread(literal.job.ranks[0], 900, "trainer", collective + Stack{py("main", "/home/u/train.py", 17), py("<module>", "/home/u/train.py", 60)});
     for (const std::size_t r : {1U, 2U, 3U}) {
@@ -141,7 +141,7 @@ TEST_CASE("remote calls: who serves the call is waited for") {
         call("recvfrom", 8, "tcp a -> b");
     CHECK(has(verdict_text(literal), "network-io: waits for the network (step at train.py:8"));
   }
-  SECTION("none: all wait, and the frames do not tell for whom") { CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided); }
+  SECTION("none: all wait, and the frames do not show for whom") { CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided); }
 }
 
 TEST_CASE("the child that a rank waits for is named") {
@@ -196,7 +196,7 @@ TEST_CASE("locks that nobody holds are called what they are, and the thread that
   CHECK(verdict_text(literal) == "python-lock: waits for a queue to be filled (main at train.py:30)");
 }
 
-TEST_CASE("ranks that poll beside one that stands still: it is named, and not accused") {
+TEST_CASE("ranks that poll while one makes no progress: it is named, and not accused") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     RankSnapshot& rank = literal.rank(r, 4, r == 2 ? Stack{libc("recv"), py("download", "/home/u/train.py", 7)} + in_main(30) : Stack{libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11")} + in_main(40));

@@ -1,4 +1,4 @@
-// Waits for another rank by a pipe, a socket or a lock of the job's own, told by who is at the other end.
+// Waits for another rank through a pipe, a socket or a lock of the job's own, known from the process at the other end.
 #include <catch2/catch.hpp>
 
 #include <map>

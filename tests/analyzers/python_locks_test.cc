@@ -17,7 +17,7 @@ const std::string kThreading = "/usr/lib/python3.11/threading.py";
 const Stack kWaitsForLock = Stack{libc("sem_wait"), nat("lock_PyThread_acquire_lock", "/usr/bin/python3.11")} + in_main(52);
 const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("write_report", "/home/u/train.py", 9), py("run", kThreading, 2)};
 
-// Rank 1 of three waits for a lock; it has two other threads, so that none can be told by being the only one.
+// Rank 1 of three waits for a lock; it has two other threads, so that none can be identified as the only other one.
 LiteralJob waits_for_lock(const Stack& stack = kWaitsForLock) {
   LiteralJob literal;
   literal.job.ranks.reserve(3);
@@ -100,7 +100,7 @@ TEST_CASE("a thread waits for a lock where its frames have no names, too") {
   CHECK(verdict_text(literal) == "python-lock: rank 1 waits for an RLock (main at train.py:52), which its thread saver holds, in write_report at train.py:9 (sleeping)");
 }
 
-TEST_CASE("a lock whose holder is not known is told as before") {
+TEST_CASE("a lock whose holder is not known is described as before") {
   LiteralJob literal = waits_for_lock();
   const std::string before = verdict_text(literal);
   CHECK(before == "python-lock: rank 1 waits for a Python lock (main at train.py:52)");
@@ -119,7 +119,7 @@ TEST_CASE("locks taken in opposite order close the chain") {
         "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 203 -memory-> 1:203 -memory-> a Python lock held by thread 101 -memory-> 1:101");
 }
 
-TEST_CASE("a thread that is joined tells, and no other") {
+TEST_CASE("a thread that is joined shows what the rank does, and no other") {
   const Stack joins = Stack{libc("sem_wait"), py("join", kThreading, 1)} + in_main(50);
   LiteralJob literal = waits_for_lock(joins);
   RankSnapshot& rank = literal.job.ranks[1];

@@ -41,7 +41,7 @@ std::string way_in_short(const LiteralJob& literal, const Analysis& analysis, st
 
 const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("flush", "/home/u/log.py", 3)};
 
-// Two ranks wait in a collective; rank 1 of three stands in `stack`.
+// Two ranks wait in a collective; rank 1 of three has the stack `stack`.
 LiteralJob third_differs(const Stack& stack) {
   LiteralJob literal;
   for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? stack : waits_in_all_reduce());
@@ -206,7 +206,7 @@ TEST_CASE("who is gone is accused where somebody waits for it") {
     CHECK(analysis.verdict.suspects[0].rank == 3);
     CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -group-> process", literal.job.ranks[0].pid));
   }
-  SECTION("a disagreement within a group is told though ranks outside of it were not looked at") {
+  SECTION("a disagreement within a group is reported although ranks outside of it were not captured") {
     literal.job.ranks.pop_back();
     literal.job.ranks[1] = literal.job.ranks[0];
     literal.job.ranks[1].rank = 1;
@@ -233,7 +233,7 @@ TEST_CASE("a rank that is not there is a node") {
   CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -others-> missing-rank 2", literal.job.ranks[0].pid));
 }
 
-TEST_CASE("ranks that wait alike are one operation, and all whom they need one node") {
+TEST_CASE("ranks that wait alike are one operation, and all ranks that they need are one node") {
   LiteralJob literal;
   constexpr int kRanks = 600;
   for (int r = 0; r < kRanks; ++r) literal.rank(r, kRanks, r % 2 == 0 ? waits_in_all_reduce() : kSleeps + in_main(20));
@@ -242,13 +242,13 @@ TEST_CASE("ranks that wait alike are one operation, and all whom they need one n
   CHECK(analysis.waits.nodes().size() < 4 * kRanks);
 }
 
-TEST_CASE("candidates stand where nothing is decided, and accuse nobody") {
-  SECTION("none beside suspects") {
+TEST_CASE("candidates are named if nothing is decided, and are not accused") {
+  SECTION("none in addition to suspects") {
     const Analysis analysis = analyze(third_differs(kSleeps + in_main(20)).job);
     CHECK(analysis.verdict.status == VerdictStatus::kCulprit);
     CHECK(analysis.verdict.candidates.empty());
   }
-  SECTION("the rank whose frames do not tell") {
+  SECTION("the rank whose frames do not show what it does") {
     const LiteralJob literal = third_differs({unknown("/opt/engine.so", 0x1234)});
     const Analysis analysis = analyze(literal.job);
     REQUIRE(analysis.verdict.status == VerdictStatus::kUndecided);

@@ -59,7 +59,7 @@ TEST_CASE("a watchdog that waits brings no news, nor does the end of another thr
   CHECK(!has(analyze(literal.job).verdict.summary, "only reports it"));
 }
 
-TEST_CASE("all ranks end by their watchdogs: it is told once, with a text where there is one") {
+TEST_CASE("all ranks end by their watchdogs: this is said once, with the message if there is one") {
   LiteralJob literal = timed_out();
   for (const std::size_t r : {1, 3}) literal.thread(literal.job.ranks[r], 900, "pt_nccl_watchdg", kEnds);
   literal.job.ranks[3].threads[1].exception = CxxException{"c10::DistBackendError", "timeout"};
@@ -156,7 +156,7 @@ TEST_CASE("while it lives, such a rank has raised an exception") {
   CHECK(v.suspects[0].evidence[0].frame == 2);
 }
 
-TEST_CASE("a report saved before causes were told still names the reporter, and what all ranks share accuses none") {
+TEST_CASE("a report saved before causes were recorded still names the reporter, and what all ranks share accuses none") {
   LiteralJob literal = gpu_failed(true);
   literal.job.ranks[1].threads[1].exception->cause.reset();
   CHECK(has(analyze(literal.job).verdict.summary, "the watchdog that ends rank 1 only reports it"));

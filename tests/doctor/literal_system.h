@@ -1,4 +1,4 @@
-// A machine written down: what is not said is not there.
+// A literal description of a machine: what it does not mention does not exist.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ class LiteralSystem : public System {
   std::map<std::string, std::string> files;
   std::map<std::string, std::string> links;
   std::map<std::string, std::vector<std::string>> directories;
-  std::set<std::string> present;                     // paths that exist, beside the above
+  std::set<std::string> present;                     // paths that exist, in addition to the above
   std::map<std::string, unsigned> owners;
   std::map<std::string, std::string> variables;
   std::map<std::string, int> open_errors;            // by path; else it opens

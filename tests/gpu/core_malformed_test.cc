@@ -1,4 +1,4 @@
-// One small GPU core for each defect, with the whole line that is said about it.
+// One small GPU core for each defect, with the whole message about it.
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
@@ -147,7 +147,7 @@ TEST_CASE("which thread raised it") {
   CHECK(thread(warp) == 6);
   warp.active = 1;                                  // and was not active
   CHECK(thread(warp) == -1);
-  CHECK(thread(all_marked(6)) == -1);               // nothing tells where
+  CHECK(thread(all_marked(6)) == -1);               // the place is not known
 }
 
 TEST_CASE("files that are none of a GPU's are left to others") {

@@ -1,4 +1,5 @@
-// GPU cores of an H200, driver 580.159.04 (fixtures/gpu/README.md), beside what cuda-gdb 13.0 says of the same files.
+// GPU cores of an H200, driver 580.159.04 (fixtures/gpu/README.md), compared with what
+// cuda-gdb 13.0 says about the same files.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fmt/format.h>

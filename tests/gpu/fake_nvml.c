@@ -1,4 +1,4 @@
-// A management library for tests: it tells what the file "scenario" beside it says, and supports nothing else.
+// A management library for tests: it reports what the file "scenario" in its directory says, and supports nothing else.
 //
 //     init 0 | 18 ...          the result of nvmlInit_v2; `init hang`: it never comes back
 //     driver 580.159.04
@@ -7,13 +7,13 @@
 //     pci 0 10 0               domain, bus, device
 //     uuid ..., name ..., minor 0, mig 0
 //     list 24 | 32             rows of the process list are so long; without it there is no list; `list refused`: no permission
-//     process 4711 1000        memory -1: not told
+//     process 4711 1000        memory -1: not reported
 //     mps 4711 1000            in the list of MPS
 //     samples 10 20 30
 //     memory 10 2 100          used, reserved, total
 //     clock 1 1980 1980        kind, now, at most
 //     throttle 12, power 700000 700000, temperature 60, ecc 0 0 (corrected, uncorrected), rows 0 0 0 0
-//     link 0 1 3               number, state, each of its error counters; `fields`: links are told by field values instead
+//     link 0 1 3               number, state, each of its error counters; `fields`: links are reported by field values instead
 //     pcie 16 16 5 5           width, at most, generation, at most
 //
 // Built with -DOLD_DRIVER it has the names of the drivers of 2020.

@@ -83,7 +83,7 @@ class CubinWriter {
     bool relative = false;                 // its symbols count from its start although it is loaded
   };
   std::vector<Code> code;
-  std::size_t padding_sections = 0;        // empty ones in front: above 65,279 the symbols' sections stand in a table of their own
+  std::size_t padding_sections = 0;        // empty ones in front: above 65,279 the symbols' sections are in a table of their own
   std::function<void(Elf64_Ehdr&)> change_header;
   std::function<void(std::vector<CubinSection>&)> change_sections;   // without section 0
 
@@ -269,7 +269,7 @@ inline GpuWarp whole_warp(std::uint32_t id, std::uint64_t pc, std::vector<std::u
   return warp;
 }
 
-// A kernel "spin(int*)" at 0x7000'0000, with "inner(int)" inside of it, of which two blocks of one warp stand two calls deep.
+// A kernel "spin(int*)" at 0x7000'0000, with "inner(int)" inside of it, of which two blocks of one warp are two calls deep.
 inline constexpr std::uint64_t kSpinCode = 0x7000'0000;
 inline CubinWriter spin_cubin() {
   CubinWriter cubin;

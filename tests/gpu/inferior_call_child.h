@@ -20,7 +20,7 @@ extern "C" void test_callee();
 
 namespace rankstacks::testing {
 
-// The child is a copy of the test: under AddressSanitizer its threads wait inside of that library, which stands for an allocator, and no thread of it
+// The child is a copy of the test: under AddressSanitizer its threads wait inside of that library, which plays the role of an allocator, and no thread of it
 // can make the call. True: the test is to be skipped, which has been said.
 bool is_under_sanitizer();
 
@@ -55,7 +55,7 @@ class Child {
   // Until the thread is in that system call.
   void wait_in(long call, std::size_t thread = 0) const;
 
-  // Its exit status, once its threads were told to end: 7 if all of them went on as if nothing had been.
+  // Its exit status, after its threads were asked to end: 7 if all of them continued as if nothing had happened.
   int end();
 
  private:

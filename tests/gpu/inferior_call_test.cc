@@ -1,4 +1,4 @@
-// A thread of a real process that makes an inferior call: it comes back with all that it had, whatever the call does to it.
+// A thread of a real process makes an inferior call: afterwards it has all that it had before, whatever the call does.
 #include <catch2/catch.hpp>
 
 #include <cerrno>
@@ -26,7 +26,7 @@ extern "C" __attribute__((noinline)) void test_endless_callee() {
   while (shared->stop == 0) pause();
 }
 
-// In it until it is told to go on; notes whether a handler ran on top of it.
+// The thread stays in it until it is allowed to go on; notes whether a handler ran on top of it.
 extern "C" __attribute__((noinline)) void test_slow_callee() {
   shared->in_call = 1;
   while (shared->go == 0) usleep(200);
@@ -142,7 +142,7 @@ TEST_CASE("a thread comes back by itself, with all that it had, when the tool is
   CHECK(child.end() == 7);
 }
 
-TEST_CASE("a call that ends by a signal of its own is told, and the thread is back where it was") {
+TEST_CASE("a call that ends by a signal of its own is reported, and the thread is back where it was") {
   if (is_under_sanitizer()) return;
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);

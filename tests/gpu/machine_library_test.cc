@@ -16,7 +16,7 @@ namespace {
 
 using testing::TemporaryDirectory;
 
-// A directory of root's in one that everybody may write: what lies in it is told by itself alone.
+// A directory that belongs to root, in one that everybody may write: only the directory itself counts for its files.
 struct Place {
   Place() {
     std::filesystem::create_directory(directory / "lib");

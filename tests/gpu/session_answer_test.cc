@@ -1,4 +1,4 @@
-// What a session's client tells is untrusted data.
+// What a session's client reports is untrusted data.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 

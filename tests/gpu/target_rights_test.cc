@@ -1,4 +1,4 @@
-// The rights of a process, told and taken on: by children of this program.
+// The rights of a process, read and taken on: by children of this program.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What stands behind a verdict, in a sentence.
+// The evidence for a verdict, in a sentence.
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
@@ -28,7 +28,7 @@ LiteralJob two_locks() {
 
 }  // namespace
 
-TEST_CASE("a chain of locks is told link by link") {
+TEST_CASE("a chain of locks is described link by link") {
   const LiteralJob literal = two_locks();
   const Analysis analysis = analyze(literal.job);
   CHECK(describe_chain(literal.job, analysis) ==
@@ -42,7 +42,7 @@ TEST_CASE("one lock is in the summary already") {
   CHECK(describe_chain(literal.job, analyze(literal.job)).empty());
 }
 
-TEST_CASE("whom to look at first, where nothing is decided") {
+TEST_CASE("the rank to examine first, if nothing is decided") {
   LiteralJob literal;
   for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? Stack{unknown("/opt/engine.so", 0x1234)} : waits_in_all_reduce());
   const Analysis analysis = analyze(literal.job);

@@ -171,7 +171,7 @@ TEST_CASE("more evidence makes no verdict worse") {
     for (unsigned order = 0; order < kOrders; ++order) {
       std::vector<const Fact*> facts;
       for (const Fact& fact : kFacts)
-        if (&fact != kFacts || saved.status != "healthy") facts.push_back(&fact);   // one look takes every wait for one that lasts
+        if (&fact != kFacts || saved.status != "healthy") facts.push_back(&fact);   // in one sample every wait seems to last
       std::shuffle(facts.begin(), facts.end(), std::mt19937(order));
       JobSnapshot left = saved.job;
       Verdict verdict = analyze(left).verdict;

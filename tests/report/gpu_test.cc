@@ -200,7 +200,7 @@ TEST_CASE("nothing known of GPUs, nothing said") {
   CHECK_FALSE(contains(text_of(literal.job), "GPUs\n"));
 }
 
-TEST_CASE("exceptions stand before kernels, and ranks that run nothing before those in a collective") {
+TEST_CASE("exceptions are listed before kernels, and ranks that run nothing before those in a collective") {
   LiteralJob literal = hang();
   GpuException& exception = looked_at(literal.job.ranks[1]).exceptions.emplace_back();
   exception.kind = "misaligned address";

@@ -1,6 +1,6 @@
 // A CUDA driver that is none: the debugger API's table and the words of the attach protocol, for tests of sessions. As real drivers' it is loaded twice: into the
 // process that is looked at (fixtures/gpu/cuda_session.py), whose state it keeps, and into the helper that attaches, which reaches that state through
-// the process's memory. A directory tells it what to do and keeps what was done:
+// the process's memory. A directory says what it should do, and keeps what was done:
 //
 //     scenario   lines "word value": devices N, warps N, lock N (attaching is refused so often), error CALL CODE, hang CALL, kill CALL (once), no-context,
 //                no-handler, attach-ms N, exception CODE, same-pci, version MAJOR MINOR REVISION, descriptor, image-bytes N
@@ -195,7 +195,7 @@ void add_context(std::uint32_t device) {
 
 api::Result initialize() {
   if (const auto code = enter("initialize")) return code;
-  is_ours = get(state.client) == cudbgApiClientPid;   // whoever else calls succeeds too, and hears nothing
+  is_ours = get(state.client) == cudbgApiClientPid;   // calls of any other process succeed too, without an effect
   if (!is_ours) return api::kSuccess;
   put(state.waits_for_client, 0);
   put(state.connected, 1);
