@@ -27,7 +27,7 @@ LiteralJob grid(const std::map<int, Stack>& stacks, bool located = true, char st
   return literal;
 }
 
-// A collective whose group nobody knows.
+// A collective whose group is not known.
 Stack in_collective(const std::string& function, int line) {
   return Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), py(function, kPackages + "torch/distributed/distributed_c10d.py", 2000)} + in_main(line);
 }

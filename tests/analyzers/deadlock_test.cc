@@ -76,7 +76,8 @@ TEST_CASE("one that calls a collective on its way out has ended before the other
 }
 
 TEST_CASE("what nobody waits for holds up nobody") {
-  // 0 and 1 wait for each other's data loader in their own group; 2 and 3 belong to another group and do something else.
+  // 0 and 1 wait for each other's data loader in their own group; 2 and 3 belong to another group and do something
+  // else.
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     if (r == 0) arguments(literal.rank(r, 4, in_call("all_reduce", 12)), ProcessGroup{"1", {0, 1}});

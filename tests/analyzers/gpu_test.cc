@@ -24,7 +24,8 @@ std::string said(const Verdict& v) {
   return text;
 }
 
-// Ranks that all wait for their GPUs at one place, each with the kernel named; "": looked at, and nothing runs there; "?": not looked at.
+// Ranks that all wait for their GPUs at one place, each with the kernel named; "": examined, and nothing runs there;
+// "?": not examined.
 LiteralJob waiting_alike(const std::vector<std::string>& kernels) {
   LiteralJob literal;
   for (std::size_t r = 0; r < kernels.size(); ++r) {

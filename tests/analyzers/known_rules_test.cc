@@ -1,4 +1,4 @@
-// Each rule of the tables has a source, and a stack which no earlier rule takes from it.
+// Each rule of the tables has a source, and a stack that no earlier rule matches.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ Frame frame_of(const ActivityRule& rule) {
 const Stack kStart = {libc("start_thread"), libc("clone3")};
 const Stack kPythonStart = {py("run", "/usr/lib/python3.11/threading.py", 975), py("_bootstrap", "/usr/lib/python3.11/threading.py", 995)};
 
-// A thread that only this rule, or one behind it, applies to: what the rule does not mention belongs to no known library.
+// A thread that only this rule, or a later one, matches: what the rule does not mention belongs to no known library.
 Stack stack_of(const RoleRule& rule) {
   const Frame own = nat("some_function()", kOwnModule);
   switch (rule.match) {
@@ -159,7 +159,7 @@ TEST_CASE("each rule of idle threads has a source and a stack that only this one
     INFO("matched by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
     CHECK(found == &rule);
     CHECK(is_idle(literal.job, thread, rule.role));
-    // The same thread with work: its innermost function is somebody's who calls none of the above.
+    // The same thread with work: its innermost function is of another program and calls none of the above.
     LiteralJob busy;
     RankSnapshot& other = busy.rank(0, 1, in_main(1));
     CHECK_FALSE(is_idle(busy.job, busy.thread(other, 999, "python3", Stack{libc("memcpy"), nat("work()", kOwnModule)} + stack_of(rule)), rule.role));

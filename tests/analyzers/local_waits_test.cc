@@ -1,4 +1,4 @@
-// A rank that waits for something that is no other rank: what that is, in words that help.
+// A rank that waits for something that is not another rank: what it waits for, and the advice.
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
@@ -19,7 +19,7 @@ LiteralJob rank_2_in(const Stack& inner, std::optional<SyscallInfo> syscall = {}
   return literal;
 }
 
-// "file-io: cannot write its output (...)": of rank 2, the only suspect; else what came out.
+// "file-io: cannot write its output (...)" for rank 2 if it is the only suspect; else the status and the summary.
 std::string verdict_text(const LiteralJob& literal) {
   const Verdict v = analyze(literal.job).verdict;
   if (v.suspects.size() != 1 || v.suspects[0].rank != 2) return std::string(to_string(v.status)) + ": " + v.summary;

@@ -1,4 +1,5 @@
-// What is said of a rank whose thread waits for a Python lock or a thread's end, where memory names the thread that it waits for.
+// The sentences about a rank whose thread waits for a Python lock or a thread's end, if memory names the thread that
+// it waits for.
 #include <catch2/catch.hpp>
 
 #include <fmt/format.h>

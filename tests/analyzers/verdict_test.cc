@@ -22,7 +22,7 @@ ThreadSnapshot& main_of_rank_2(LiteralJob& literal) { return literal.job.ranks[2
 
 Verdict verdict_of(const LiteralJob& literal) { return analyze(literal.job).verdict; }
 
-// "data-loading" where rank 2 is the only suspect for it; else a description of what came out.
+// "data-loading" if rank 2 is the only suspect for it; else a description of the verdict.
 std::string only_rank_2(const LiteralJob& literal) {
   const Verdict v = verdict_of(literal);
   if (v.status != VerdictStatus::kCulprit || v.suspects.size() != 1 || v.suspects[0].rank != 2) return std::string(to_string(v.status)) + ": " + v.summary;

@@ -25,7 +25,7 @@ std::string chain_in_short(const LiteralJob& literal, const Analysis& analysis, 
   return text;
 }
 
-// Of a rank, from its main thread on along the first edges, as far as it is in this rank.
+// The chain from a rank's main thread along the first edges, as long as it stays in this rank.
 std::string way_in_short(const LiteralJob& literal, const Analysis& analysis, std::size_t rank) {
   std::string text;
   for (std::size_t node = analysis.waits.node_of_rank(rank).value();;) {
@@ -136,7 +136,8 @@ TEST_CASE("a chain goes on to the only thread that can bring about what is waite
 }
 
 TEST_CASE("a rank whose main thread waits for a thread that waits for other ranks is innocent") {
-  // Rank 0 waits in its main thread; rank 2 by a thread of its own, which holds what its main thread waits for; rank 1 sleeps.
+  // Rank 0 waits in its main thread; rank 2 in another thread, which holds what its main thread waits for; rank 1
+  // sleeps.
   LiteralJob literal;
   for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? kSleeps + in_main(20) : waits_in_all_reduce());
   RankSnapshot& rank = literal.job.ranks[2];

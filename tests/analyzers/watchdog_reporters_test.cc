@@ -13,7 +13,7 @@ namespace {
 const Stack kEnds = Stack{libc("raise"), libc("abort"), nat("__gnu_cxx::__verbose_terminate_handler()", "/lib/libstdc++.so.6"), nat("std::terminate()", "/lib/libstdc++.so.6"),
                           nat("std::rethrow_exception(std::__exception_ptr::exception_ptr)", "/lib/libstdc++.so.6"), nat("c10d::ProcessGroupNCCL::Watchdog::run()"), libc("start_thread")};
 
-// Rank 2 loads data, the others wait; the watchdog of rank 0 has had enough.
+// Rank 2 loads data, the others wait; the watchdog of rank 0 has timed out.
 LiteralJob timed_out(const Stack& watchdog = kEnds) {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {

@@ -1,4 +1,4 @@
-// What a machine, a container and a user allow, each from a machine written down.
+// What a machine, a container and a user allow, each for a literal description of a machine.
 #include <csignal>
 
 #include "literal_system.h"

@@ -6,7 +6,7 @@ namespace {
 
 const std::string kDenied = "problem ptrace: tried: Operation not permitted: ";
 
-// As uid 1000, on a process that the kernel does not let it trace.
+// As uid 1000, examining a process that the kernel does not let it trace.
 LiteralSystem refused() {
   LiteralSystem s = LiteralSystem::of_user(1000);
   s.add_process(7, "python3", 1000);

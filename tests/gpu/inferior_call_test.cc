@@ -38,7 +38,7 @@ void handle(int) { shared->handled = shared->handled + 1; }
 
 // ---- what threads do
 
-// Values in callee-saved, caller-saved and vector registers, the flags and the red zone, looked at after each wait: of
+// Values in callee-saved, caller-saved and vector registers, the flags and the red zone, compared after each wait: of
 // all these the kernel changes rax, rcx and r11 in a system call.
 void wait_and_compare() {
   while (shared->stop == 0) {
@@ -65,7 +65,7 @@ void wait_for_a_signal() {
   if (pause() == -1 && errno == EINTR) shared->interrupted = 1;
 }
 
-// Its own function: what older calls have left on the stack would lie in its locals.
+// A separate function, because leftovers of older calls on the stack would be in its locals.
 __attribute__((noinline)) void block_all_signals() {
   sigset_t all;
   sigfillset(&all);

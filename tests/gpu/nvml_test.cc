@@ -17,7 +17,7 @@ namespace {
 
 using testing::TemporaryDirectory;
 
-// A machine with NVIDIA's driver, as far as it is asked for here.
+// A machine with NVIDIA's driver, as far as these tests ask for it.
 struct PlayedMachine {
   explicit PlayedMachine(const std::string& scenario, const char* library = "libfake_nvml.so") {
     std::filesystem::copy_file(std::string(RANKSTACKS_BUILD "/tests/") + library, directory / "libnvidia-ml.so.1");
@@ -33,7 +33,8 @@ struct PlayedMachine {
   NvmlRequest request;
 };
 
-// A helper that was killed and, on a busy machine, is not gone yet, is no harm; one that ends by itself later was forgotten.
+// A helper that was killed and, on a busy machine, still exists is harmless; one that ends by itself later was
+// forgotten.
 bool nothing_is_left() {
   int status = 0;
   while (::waitpid(-1, &status, 0) > 0)

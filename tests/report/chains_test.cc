@@ -13,7 +13,8 @@ namespace {
 const Stack kWaitsForLock = Stack{libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")} + in_main(20);
 const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("flush", "/home/u/log.py", 3)};
 
-// Rank 1 of three waits for a lock that a thread of its own holds, which waits for one that another holds; the others wait in a collective.
+// Rank 1 of three waits for a lock that another of its threads holds, which waits for one that a third holds; the
+// others wait in a collective.
 LiteralJob two_locks() {
   LiteralJob literal;
   literal.job.ranks.reserve(3);

@@ -12,7 +12,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-// Every field of the model set to something of its own.
+// Sets every field of the model to a value that differs from the default.
 LiteralJob everything() {
   LiteralJob literal;
   literal.job.elapsed_ms = 210.5;

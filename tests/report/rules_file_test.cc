@@ -25,7 +25,7 @@ std::string error_of(const std::string& text) {
 
 std::string with(const std::string& section) { return "{\n  \"rules\": 1,\n" + section + "\n}\n"; }
 
-// The rules of a text hold until the end of the test.
+// The rules of a text are in effect until the end of the test.
 class Added {
  public:
   explicit Added(const std::string& text) {
