@@ -6,8 +6,9 @@
 namespace rankstacks {
 namespace {
 
-// In a hang gloo's threads sleep, and so does the thread that waits for them, without using any processor time: if
-// both ran, messages arrived. NCCL's and MPI's threads run whether or not there is progress, and a store is polled.
+// In a hang gloo's threads sleep, and so does the thread that waits for them, without using a microsecond of processor
+// time: if both ran, messages arrived. NCCL's and MPI's threads run whether or not there is progress, and a store is
+// polled.
 bool gloo_moves(const RankSnapshot& rank, const std::vector<Role>& roles, const Motion& main) {
   if (main.runs < main.samples || is_busy(main)) return false;
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
