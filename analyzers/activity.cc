@@ -9,7 +9,7 @@
 namespace rankstacks {
 namespace {
 
-// Runs a function that another process has called: torch.distributed.rpc.
+// Whether the thread runs a function that another process has called: torch.distributed.rpc.
 bool serves_remote_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return is_place(job.frames[id], Place::kRemoteCall); });
 }
@@ -18,7 +18,8 @@ bool has_python(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
 }
 
-// Waits for the end of threads or tasks that its own process (or its pool of workers) runs: Thread.join, Future.result, Pool.map.
+// Whether it waits for the end of threads or tasks that its own process (or its pool of workers) runs: Thread.join,
+// Future.result, Pool.map.
 bool waits_for_tasks(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
@@ -29,12 +30,12 @@ bool waits_for_tasks(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return false;
 }
 
-// A worker process of a pool whose task has not come back.
+// A worker process of a pool whose task has not returned.
 bool works_for_pool(const JobSnapshot& job, const RankSnapshot& process) {
   for (const ThreadSnapshot& thread : process.threads) {
     if (thread.tid != process.pid) continue;
     const std::size_t own = own_frames(job.frames, thread);
-    bool inside = false;   // something stands inside of the worker's loop; an idle worker waits in its queue's get
+    bool inside = false;   // frames inside of the worker's loop; an idle worker waits in its queue's get
     for (std::size_t i = 0; i < own; ++i) {
       const Frame& frame = job.frames[thread.frames[i]];
       if (frame.kind != FrameKind::kPython) continue;
@@ -50,7 +51,8 @@ bool any_thread_of(const std::vector<std::vector<Role>>& roles, std::size_t rank
   return std::find(roles[rank].begin(), roles[rank].end(), role) != roles[rank].end();
 }
 
-// Of several matches on one stack, all inside of the first wait for ranks: the one nearest the cause. Lower is nearer.
+// If several rules match on one stack, all inside of the first wait for ranks: the one nearest to the cause counts.
+// Lower is nearer.
 int precedence(Activity a) {
   switch (a) {
     case Activity::kDebugger: return 0;
@@ -67,8 +69,9 @@ int precedence(Activity a) {
   }
 }
 
-// A finalizer that the collector runs, rather than the end of an object's last reference: that passes through a function that every
-// CPython exports, so that it is seen where the collector's own functions have no names.
+// Whether the collector runs a finalizer (as opposed to the end of an object's last reference): such a call passes
+// through a function that every CPython exports, so it is recognised even if the collector's own functions have no
+// names.
 bool run_by_collector(const JobSnapshot& job, const ThreadSnapshot& thread, std::size_t index) {
   const Frame& finalizer = job.frames[thread.frames[index]];
   if (finalizer.kind != FrameKind::kPython || finalizer.function != "__del__" || finalizer.origin != FrameOrigin::kNormal) return false;
@@ -84,7 +87,7 @@ bool run_by_collector(const JobSnapshot& job, const ThreadSnapshot& thread, std:
 }
 constexpr ActivityRule kFinalizerRule{ActivityMatch::kPython, "__del__", "", Activity::kGarbageCollection, "cpython Modules/gcmodule.c"};
 
-// Runs a task of a pool of threads, be it the user's function or a library's.
+// Whether the thread runs a task of a pool of threads, either the user's function or a library's.
 bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
     const Frame& frame = job.frames[id];
@@ -158,9 +161,10 @@ const ActivityRule* RuleCache::of(const FrameTable& frames, FrameId id) {
   return it->second;
 }
 
-// From the inside out. A wait for other ranks ends the search: what called the collective is not what keeps it. A frame of the same
-// operation further out names it better: "recv" than "UnboundBuffer::waitRecv", "all_gather_object" than "all_gather".
-Activities::Telling Activities::telling_rule(const ThreadSnapshot& thread) {
+// Searches from the innermost frame outwards. A wait for other ranks ends the search: the caller of a collective is
+// not what holds it up. A frame of the same operation further out has a better name for it: "recv" rather than
+// "UnboundBuffer::waitRecv", "all_gather_object" rather than "all_gather".
+Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread) {
   const ActivityRule* best = nullptr;
   std::size_t best_frame = 0;
   const std::size_t own = own_frames(job_.frames, thread);
@@ -212,11 +216,11 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     doing.by_frame = true;
     return doing;
   }
-  if (const Telling telling = telling_rule(thread); telling.rule != nullptr) {
-    doing.frame = telling.frame;
-    doing.activity = telling.rule->activity;
+  if (const DecidingRule decided = deciding_rule(thread); decided.rule != nullptr) {
+    doing.frame = decided.frame;
+    doing.activity = decided.rule->activity;
     doing.by_frame = true;
-    doing.operation = operation_of(*telling.rule, job_.frames[thread.frames[doing.frame]]);
+    doing.operation = operation_of(*decided.rule, job_.frames[thread.frames[doing.frame]]);
     doing.in_teardown = main_program_ended(job_, job_.ranks[rank], thread) || std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
                           const ActivityRule* rule = rules_.of(job_.frames, id);
                           return rule != nullptr && rule->operation.kind == OperationKind::kTeardown;
@@ -234,11 +238,11 @@ Doing Activities::of_rank(std::size_t rank) {
   if (main == r.threads.size()) return {};
   const Doing doing = of_thread(rank, main);
 
-  // A main thread that waits for threads of its own process: they tell. Of several, one that waits for ranks last, since a watchdog-like
-  // helper may always do so.
+  // If the main thread waits for threads of its own process, these show what the rank does. Of several threads one
+  // that waits for ranks comes last, since a helper such as a watchdog may always do so.
   const bool by_autograd = doing.activity == Activity::kAutograd, in_event_loop = doing.operation.kind == OperationKind::kEventLoop;
   if (doing.by_frame && waits_for_ranks(doing.activity) && is_place(job_.frames[r.threads[main].frames[doing.frame]], Place::kRemoteCalls)) {
-    // It waits for the others' calls to end; they may wait for one that this rank serves.
+    // It waits for the end of calls in other ranks, and these calls may wait for one that this rank serves.
     for (std::size_t t = 0; t < r.threads.size(); ++t) {
       if (t == main || !serves_remote_call(job_, r.threads[t])) continue;
       const Doing served = of_thread(rank, t);
@@ -246,34 +250,36 @@ Doing Activities::of_rank(std::size_t rank) {
     }
   }
   if (!by_autograd && !in_event_loop && doing.activity != Activity::kPythonLock) return doing;
-  // A main thread that waits for tasks is told by what any thread with the user's code does, where all such threads do the same.
+  // If the main thread waits for tasks, any thread with the user's code shows what the rank does, provided that all
+  // such threads do the same.
   const bool for_tasks = !by_autograd && (in_event_loop || waits_for_tasks(job_, r.threads[main]));
-  const Tid joined = doing.activity == Activity::kPythonLock ? r.threads[main].joins.value_or(0) : 0;   // then no other thread tells
-  std::optional<Doing> told, told_by_task, beside;
+  // If set, no other thread counts.
+  const Tid joined = doing.activity == Activity::kPythonLock ? r.threads[main].joins.value_or(0) : 0;
+  std::optional<Doing> found, by_task, collective;
   bool tasks_agree = true;
   for (std::size_t t = 0; t < r.threads.size(); ++t) {
     const Role role = roles_[rank][t];
     if (joined != 0 && r.threads[t].tid != joined) continue;
     if (t == main || (by_autograd ? role != Role::kAutograd : role != Role::kPython && role != Role::kCheckpoint && role != Role::kDataLoader)) continue;
     const Doing other = of_thread(rank, t);
-    // Of an event loop what its pool runs may be awaited. Threads beside it have work of their own: rank_state.cc compares them, and where it cannot, a
-    // collective in one tells.
+    // An event loop may await what its pool runs. The other threads have work of their own: rank_state.cc compares
+    // them, and if it cannot, a thread in a collective decides.
     if (in_event_loop && !runs_pool_task(job_, r.threads[t])) {
-      if (other.activity == Activity::kCollective && !beside) beside = other;
+      if (other.activity == Activity::kCollective && !collective) collective = other;
       continue;
     }
-    const bool tells = by_autograd ? other.activity != Activity::kUnknown && other.activity != Activity::kAutograd && (other.by_frame || has_python(job_, r.threads[t]))
+    const bool is_clear = by_autograd ? other.activity != Activity::kUnknown && other.activity != Activity::kAutograd && (other.by_frame || has_python(job_, r.threads[t]))
                                    : other.by_frame && other.activity != Activity::kSubprocess;
     const bool task = for_tasks && role == Role::kPython && runs_task(job_, r.threads[t]) && !waits_for_ranks(other.activity) && other.activity != Activity::kUnknown &&
                       other.activity != Activity::kPythonLock;
-    if (task && told_by_task) tasks_agree = tasks_agree && told_by_task->activity == other.activity;
-    if (task && !told_by_task) told_by_task = other;
-    if (tells && (!told || waits_for_ranks(in_event_loop ? other.activity : told->activity) > waits_for_ranks(in_event_loop ? told->activity : other.activity))) told = other;
+    if (task && by_task) tasks_agree = tasks_agree && by_task->activity == other.activity;
+    if (task && !by_task) by_task = other;
+    if (is_clear && (!found || waits_for_ranks(in_event_loop ? other.activity : found->activity) > waits_for_ranks(in_event_loop ? found->activity : other.activity))) found = other;
   }
-  if (told) return *told;
-  if (told_by_task && tasks_agree) return *told_by_task;
-  if (beside) return *beside;
-  if (for_tasks && !told_by_task)
+  if (found) return *found;
+  if (by_task && tasks_agree) return *by_task;
+  if (collective) return *collective;
+  if (for_tasks && !by_task)
     for (const RankSnapshot& child : job_.ranks)
       if (child.kind == RankKind::kChild && child.parent == r.pid && child.host == r.host && works_for_pool(job_, child)) {
         Doing pool = doing;
@@ -281,7 +287,8 @@ Doing Activities::of_rank(std::size_t rank) {
         return pool;
       }
   if (!by_autograd) return doing;
-  // Nothing tells: where NCCL's threads exist the engine may wait for a collective on the device.
+  // No thread shows what the rank does. If there are threads of NCCL, the engine may wait for a collective on the
+  // device.
   Doing unknown = doing;
   unknown.activity = any_thread_of(roles_, rank, Role::kNcclWatchdog) ? Activity::kGpuWait : Activity::kUnknown;
   return unknown;

@@ -1,4 +1,4 @@
-// What a thread is doing, as far as its frames tell.
+// What a thread is doing, as far as its frames show.
 #pragma once
 
 #include <optional>
@@ -14,44 +14,46 @@
 
 namespace rankstacks {
 
-// The reason of a suspect that does this; kNone where the activity is none (unknown, a wait for others).
+// The reason of a suspect with this activity; kNone if it is not an activity that can be blamed (unknown, a wait for
+// others).
 Reason reason_of(Activity activity);
 
 struct Doing {
   Activity activity = Activity::kUnknown;
-  std::size_t thread = 0;              // index of the thread that told
-  std::size_t frame = 0;               // index of the frame that told (0 where the system call or state did)
-  bool by_frame = false;               // a frame of the table told, rather than the system call or what was left over
-  Operation operation;                 // none: only the activity is known
-  bool in_teardown = false;            // the main program has ended: it does this on its way out
+  std::size_t thread = 0;              // index of the thread that this is known from
+  std::size_t frame = 0;               // index of the frame that shows it (0 if the system call or the state does)
+  bool by_frame = false;               // known from a frame of the table, not from the system call or by elimination
+  Operation operation;                 // none if only the activity is known
+  bool in_teardown = false;            // the main program has ended, and the thread does this on its way out
 };
 
-// The rule of each frame, looked up once. Ranks share their native functions, under other addresses. The table of frames must outlive it, and
-// be the same in every call.
+// The rule of each frame, looked up once. Ranks share their native functions, at different addresses. The table of
+// frames must outlive the cache, and must be the same in every call.
 class RuleCache {
  public:
-  const ActivityRule* of(const FrameTable& frames, FrameId id);   // null: none
+  const ActivityRule* of(const FrameTable& frames, FrameId id);   // nullptr if no rule holds
 
  private:
   std::unordered_map<std::string_view, const ActivityRule*> by_function_;
   std::unordered_map<FrameId, const ActivityRule*> by_frame_;
 };
 
-// Reads a job's stacks against the tables of known/. The job must outlive it.
+// Compares a job's stacks with the tables of known/. The job must outlive this object.
 class Activities {
  public:
   Activities(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) : job_(job), roles_(roles) {}
 
   Doing of_thread(std::size_t rank, std::size_t thread);
-  // A whole rank: its main thread, or where that only waits for a thread of its own, that thread.
+  // A whole rank: what its main thread does, or, if the main thread only waits for another thread of the process,
+  // what that thread does.
   Doing of_rank(std::size_t rank);
 
  private:
-  struct Telling {
-    const ActivityRule* rule = nullptr;   // null: no frame tells
-    std::size_t frame = 0;                // index of the frame that tells
+  struct DecidingRule {
+    const ActivityRule* rule = nullptr;   // nullptr if no frame shows the activity
+    std::size_t frame = 0;                // index of the frame that shows it
   };
-  Telling telling_rule(const ThreadSnapshot& thread);
+  DecidingRule deciding_rule(const ThreadSnapshot& thread);
 
   const JobSnapshot& job_;
   const std::vector<std::vector<Role>>& roles_;

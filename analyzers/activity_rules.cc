@@ -35,7 +35,7 @@ bool holds(const ActivityRule& rule, std::string_view function, std::string_view
   return false;
 }
 
-// The first rule that holds, whatever it says; null: none.
+// The first rule that holds, whatever it says; nullptr if there is none.
 const ActivityRule* matching_rule(const Frame& frame) {
   if (!frame.function) return nullptr;
   const bool python = frame.kind == FrameKind::kPython;

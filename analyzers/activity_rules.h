@@ -6,7 +6,7 @@
 
 namespace rankstacks {
 
-// The first rule that holds; null: none, or it says that such a frame tells nothing.
+// The first rule that holds. nullptr if there is none, or if it says that such a frame shows nothing.
 const ActivityRule* activity_rule_of(const Frame& frame);
 
 }  // namespace rankstacks

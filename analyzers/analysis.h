@@ -1,4 +1,5 @@
-// What the stacks say: roles, clusters, verdict. Pure functions of the snapshot: no clock, no files, no processes.
+// What the stacks show: roles, clusters, verdict. Pure functions of the snapshot: they use no clock, files or
+// processes.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +19,26 @@ namespace rankstacks {
 struct Cluster {
   int id = 0;                           // dense; in the order of `Analysis::clusters`: odd first, then by role, then larger first
   Role role = Role::kNative;
-  std::vector<std::size_t> ranks;       // indices into JobSnapshot::ranks, ascending, unique (children stand under themselves)
+  // Indices into JobSnapshot::ranks, ascending, unique (children are listed by their own index)
+  std::vector<std::size_t> ranks;
   std::vector<std::pair<std::size_t, std::size_t>> members;   // (rank index, thread index)
   bool odd = false;
-  std::vector<FrameId> frames;          // those of its first member, innermost first
+  std::vector<FrameId> frames;          // those of the first member, innermost first
 };
 
 struct Evidence {
   std::size_t rank = 0, thread = 0, frame = 0;   // indices
 };
 
-// What a rank does, in one word of the contract's reasons or of these: in-collective, in-p2p, in-barrier, in-store-wait, computing, idle.
+// What a rank does. `kind` is a reason (docs/json.md) or one of: in-collective, in-p2p, in-barrier, in-store-wait,
+// computing, idle.
 struct RankActivity {
   std::string kind;
   std::string summary;                     // "waits in all_reduce of group 1 (ranks 0,2) (step at train.py:17)"
-  std::optional<std::string> operation;    // of a wait for other ranks
+  std::optional<std::string> operation;    // if it waits for other ranks
   std::optional<std::string> group;        // the name of its process group
   std::optional<int> peer;                 // the other rank of a send or receive
-  std::optional<bool> moves;               // between several samples
+  std::optional<bool> moves;               // whether it moves; known from several samples only
   Evidence evidence;
 };
 
@@ -48,17 +51,17 @@ struct Suspect {
   std::vector<Evidence> evidence;
 };
 
-// Verdict::reference, besides "pipeline stages: Megatron, from the command line".
+// Values of Verdict::reference, in addition to "pipeline stages: Megatron, from the command line".
 inline constexpr const char* kFromGroups = "process groups and peers, from the ranks' memory";
 inline constexpr const char* kAllRanks = "all ranks, as no groups are known";
-inline constexpr const char* kInferredFromStacks = "inferred from the stacks: most stand alike";
+inline constexpr const char* kInferredFromStacks = "inferred from the stacks, most of which are alike";
 inline constexpr const char* kFromLaunches = "NCCL's communicators";
 
-// A rank to look at first where the verdict is undecided. It accuses nobody.
+// A rank to examine first if the verdict is undecided. A candidate is not accused of anything.
 struct Candidate {
   std::size_t rank = 0;                 // index into JobSnapshot::ranks
   Reason reason = Reason::kNone;
-  std::string would_decide;             // "--gpu", "a longer look (--samples 20)"
+  std::string would_decide;             // "--gpu", "more samples (--samples 40)"
   std::string summary;
 };
 
@@ -67,16 +70,19 @@ struct Verdict {
   Doubt doubt = Doubt::kNone;
   std::string summary;
   std::vector<Suspect> suspects;
-  std::vector<WaitChain> chains;        // how somebody depends on a suspect, and on what that one waits: one for each of the first suspects
-  std::vector<Candidate> candidates;    // best first; only where the status is undecided
-  std::string reference = {};           // how it is known which ranks should be alike: one of kFromGroups ..., "": nothing was compared
+  // How some rank depends on a suspect, and what that suspect waits for: one for each of the first suspects.
+  std::vector<WaitChain> chains;
+  std::vector<Candidate> candidates;    // best first; empty unless the status is undecided
+  // How it is known which ranks should be alike: kFromGroups, ...; "" if nothing was compared.
+  std::string reference = {};
 };
 
 struct Analysis {
   std::vector<std::vector<Role>> roles;          // [rank index][thread index]
   std::vector<std::vector<int>> cluster_of;      // [rank index][thread index]: Cluster::id
   std::vector<Cluster> clusters;
-  std::vector<std::optional<RankActivity>> activities;   // [rank index]; nothing: a child, or its frames do not tell
+  // [rank index]; std::nullopt for a child, or if the frames do not show it
+  std::vector<std::optional<RankActivity>> activities;
   Verdict verdict;
   WaitGraph waits;
 };
@@ -85,7 +91,7 @@ struct Facts;   // facts.h
 
 Analysis analyze(const JobSnapshot& job);
 
-// The parts, each in its own file.
+// The parts of analyze(), each in its own file.
 std::vector<std::vector<Role>> assign_roles(const JobSnapshot& job);
 std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles);
 Verdict judge(const Facts& facts);

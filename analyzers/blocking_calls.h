@@ -1,4 +1,5 @@
-// What the calls are for in which threads are blocked: system calls and the C library's functions, by their public names.
+// The purposes of the calls in which threads are blocked: system calls and functions of the C library, by their
+// public names.
 #pragma once
 
 #include <algorithm>

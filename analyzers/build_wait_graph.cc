@@ -39,7 +39,7 @@ class WaitGraphBuilder {
   }
 
  private:
-  static constexpr std::size_t kMaxEdges = 1u << 18;   // of a job in which every rank waits in a place of its own
+  static constexpr std::size_t kMaxEdges = 1u << 18;   // for a job in which every rank waits at a different place
 
   std::size_t add(WaitNode node) {
     graph_.nodes_.push_back(std::move(node));
@@ -51,7 +51,7 @@ class WaitGraphBuilder {
 
   const ThreadSnapshot& at(std::size_t rank, std::size_t thread) const { return job_.ranks[rank].threads[thread]; }
   std::optional<std::size_t> main_of(std::size_t rank) const { return thread_with(job_.ranks[rank], job_.ranks[rank].pid); }
-  // The thread that tells for the rank, or its main thread, where that only waits for the one that tells.
+  // The thread that shows what the rank does; the main thread if that only waits for it.
   std::size_t leading(const RankState& s) {
     if (s.by_own_thread) return s.doing.thread;
     return main_of(s.rank).value_or(s.doing.thread);
@@ -81,28 +81,28 @@ class WaitGraphBuilder {
     return it->second;
   }
 
-  // All members wait in it, each by its thread.
+  // All members wait in the operation, each with its thread.
   std::size_t add_operation(const PendingOperation& waiting) {
     const RankState& first = states_[waiting.members.front()];
     const auto world = static_cast<std::size_t>(job_.ranks[first.rank].world_size.value_or(0));
     const std::size_t node = add({.kind = NodeKind::kOperation, .rank = {}, .thread = {}, .missing_rank = -1, .text = describe_wait(first, world)});
     for (const std::size_t i : waiting.members) {
       const RankState& s = states_[i];
-      const WaitEvidence evidence = s.told_by_gpu ? WaitEvidence::kKernel : s.peer_process ? WaitEvidence::kSystemCall : s.inferred ? WaitEvidence::kOthers : WaitEvidence::kFrame;
-      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective ? Certainty::kPossible : s.doing.by_frame || s.told_by_gpu || s.peer_process ? Certainty::kCertain : Certainty::kLikely;
+      const WaitEvidence evidence = s.known_from_gpu ? WaitEvidence::kKernel : s.peer_process ? WaitEvidence::kSystemCall : s.inferred ? WaitEvidence::kOthers : WaitEvidence::kFrame;
+      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective ? Certainty::kPossible : s.doing.by_frame || s.known_from_gpu || s.peer_process ? Certainty::kCertain : Certainty::kLikely;
       connect(of_state(s), node, evidence, certainty);
       graph_.operation_of_[s.rank] = node;
     }
     return node;
   }
-  // With the edges from its main thread where another one tells.
+  // Adds the edges from the main thread if another thread shows what the rank does.
   std::size_t of_state(const RankState& s) {
-    const std::size_t lead = leading(s), told = s.doing.thread;
-    const std::size_t node = thread(s.rank, told);
-    if (lead == told) return node;
+    const std::size_t lead = leading(s), deciding = s.doing.thread;
+    const std::size_t node = thread(s.rank, deciding);
+    if (lead == deciding) return node;
     const auto waits = thread_waits_from(job_.ranks[s.rank], lead);
-    if (std::any_of(waits.begin(), waits.end(), [&](const ThreadWait& wait) { return wait.thread == told; }))
-      connect_threads(s.rank, lead, told);
+    if (std::any_of(waits.begin(), waits.end(), [&](const ThreadWait& wait) { return wait.thread == deciding; }))
+      connect_threads(s.rank, lead, deciding);
     else
       connect(thread(s.rank, lead), node, WaitEvidence::kFrame, Certainty::kLikely);
     return node;
@@ -111,7 +111,7 @@ class WaitGraphBuilder {
   void add_needs(const PendingOperation& waiting, std::size_t node) {
     const WaitEvidence evidence = states_[waiting.members.front()].peer_process ? WaitEvidence::kSystemCall : waiting.certain ? WaitEvidence::kGroup : WaitEvidence::kOthers;
     const Certainty certainty = waiting.certain ? Certainty::kCertain : Certainty::kLikely;
-    // Of a job on many machines most ranks were not looked at.
+    // In a job on many machines most ranks were not captured.
     constexpr std::size_t kMaxMissing = 64;
     if (waiting.unseen.size() <= kMaxMissing)
       for (const int number : waiting.unseen) connect(node, missing(number), evidence, certainty);
@@ -120,7 +120,7 @@ class WaitGraphBuilder {
     if (graph_.edges_.size() + waiting.operations.size() > kMaxEdges) connect(node, all_operations(), evidence, certainty);
     else
       for (const std::size_t o : waiting.operations) connect(node, graph_.operations_[o], evidence, certainty);
-    // Where nothing names them, all operations need the same ranks: these are one node.
+    // If the needed ranks are not named, all operations need the same ones, which are one node.
     std::size_t from = node;
     if (waiting.elsewhere.size() > 1) {
       const auto [it, is_new] = ranks_.try_emplace(waiting.elsewhere, graph_.nodes_.size());
@@ -137,7 +137,7 @@ class WaitGraphBuilder {
       if (const auto to = graph_.of_rank_[states_[i].rank]) connect(from, *to, evidence, certainty);
   }
 
-  // Instead of an edge to each, where there are too many of them.
+  // Used instead of an edge to each rank if there are too many of them.
   std::size_t all_operations() {
     if (!all_operations_) {
       all_operations_ = add({.kind = NodeKind::kRanks, .rank = {}, .thread = {}, .missing_rank = -1, .text = "the ranks that wait in other operations"});
@@ -146,38 +146,39 @@ class WaitGraphBuilder {
     return *all_operations_;
   }
 
-  // Live, the kernel tells which child it is.
+  // Of a live process the kernel reports which child it is.
   bool names_other_ends(const RankState& s) const {
     const auto& call = at(s.rank, s.doing.thread).syscall;
     return call && !call->others.empty();
   }
-  // What a rank that does not wait for others does.
+  // Adds what a rank that does not wait for others does.
   void add_rank(const RankState& s) {
-    const std::size_t told = of_state(s);
+    const std::size_t waiting = of_state(s);
     if (s.dead_child) {
-      connect(told, ended(*s.dead_child), WaitEvidence::kProcess, Certainty::kCertain);
-    } else if (s.told_by_child) {
-      connect(told, thread(*s.told_by_child, s.child_thread), WaitEvidence::kProcess, Certainty::kLikely);
-      add_thread(*s.told_by_child, s.child_thread);
+      connect(waiting, ended(*s.dead_child), WaitEvidence::kProcess, Certainty::kCertain);
+    } else if (s.known_from_child) {
+      connect(waiting, thread(*s.known_from_child, s.child_thread), WaitEvidence::kProcess, Certainty::kLikely);
+      add_thread(*s.known_from_child, s.child_thread);
     } else if (s.child && !names_other_ends(s)) {
       const auto main = main_of(*s.child);
-      connect(told, main ? thread(*s.child, *main) : process(*s.child), WaitEvidence::kProcess, Certainty::kLikely);
+      connect(waiting, main ? thread(*s.child, *main) : process(*s.child), WaitEvidence::kProcess, Certainty::kLikely);
       if (main) add_thread(*s.child, *main);
     } else if (s.doing.activity == Activity::kGpuWait && s.gpu.kernel != nullptr) {
-      connect(told, add({.kind = NodeKind::kKernel, .rank = s.rank, .thread = {}, .missing_rank = -1, .text = describe_kernel(*s.gpu.kernel)}), WaitEvidence::kKernel, Certainty::kLikely);
+      connect(waiting, add({.kind = NodeKind::kKernel, .rank = s.rank, .thread = {}, .missing_rank = -1, .text = describe_kernel(*s.gpu.kernel)}), WaitEvidence::kKernel, Certainty::kLikely);
     } else {
       add_thread(s.rank, s.doing.thread);
       if (const auto other = awaited_other_thread(job_, s)) {
-        connect(told, thread(s.rank, *other), WaitEvidence::kOthers, Certainty::kPossible);
+        connect(waiting, thread(s.rank, *other), WaitEvidence::kOthers, Certainty::kPossible);
         add_thread(s.rank, *other);
       }
     }
   }
 
-  // What the kernel and the process's memory tell of a thread's wait, and of those that it leads to.
+  // Adds what the kernel and the process's memory show about a thread's wait, and about the waits that it leads to.
   void add_thread(std::size_t rank, std::size_t t) { add_end(rank, connect_threads(rank, t)); }
 
-  // The edges from this thread over those that it waits for to `last`, or to where that ends, which is returned.
+  // Adds the edges from this thread through those that it waits for, up to `last`, or to where the chain ends.
+  // Returns the last thread.
   std::size_t connect_threads(std::size_t rank, std::size_t t, std::optional<std::size_t> last = std::nullopt) {
     while (t != last && seen_.insert({rank, t}).second) {
       const auto wait = thread_wait_of(job_.ranks[rank], t);
@@ -198,13 +199,13 @@ class WaitGraphBuilder {
     const Certainty held = lock.kind == PythonLockKind::kLock ? Certainty::kLikely : Certainty::kCertain;
     connect_lock(rank, from, fmt::format("{} held by thread {}", describe_lock(lock), at(rank, owner).tid), WaitEvidence::kMemory, to, held);
   }
-  // `held`: how certain it is that it is the owner who has it.
+  // `held`: how certain it is that the owner holds the lock.
   void connect_lock(std::size_t rank, std::size_t waiting, std::string name, WaitEvidence evidence, std::size_t owner, Certainty held = Certainty::kCertain) {
     const std::size_t lock = add({.kind = NodeKind::kLock, .rank = rank, .thread = {}, .missing_rank = -1, .text = std::move(name)});
     connect(waiting, lock, evidence, Certainty::kCertain);
     connect(lock, owner, WaitEvidence::kMemory, held);
   }
-  // Of a thread that waits for none of its process: a time, a descriptor, another process.
+  // For a thread that does not wait for another thread of its process: a time, a descriptor, another process.
   void add_end(std::size_t rank, std::size_t t) {
     const ThreadSnapshot& waiting = at(rank, t);
     if (thread_wait_of(job_.ranks[rank], t) || !ends_.insert({rank, t}).second) return;
@@ -214,7 +215,8 @@ class WaitGraphBuilder {
     else if (waiting.syscall)
       add_other_ends(rank, from, *waiting.syscall);
   }
-  // The descriptor, and who has its other end: this rank's children, with what they wait for themselves, and processes outside of the job. That it is another rank: peer_waits.h.
+  // The descriptor, and the processes at its other end: this rank's children, with what they wait for themselves, and
+  // processes outside of the job. Waits for other ranks are found in peer_waits.h.
   void add_other_ends(std::size_t rank, std::size_t from, const SyscallInfo& call) {
     if (call.fd_target) {
       const std::size_t descriptor = add({.kind = NodeKind::kDescriptor, .rank = rank, .thread = {}, .missing_rank = -1, .text = *call.fd_target});
@@ -222,7 +224,7 @@ class WaitGraphBuilder {
       from = descriptor;
     }
     for (const OtherEnd& end : call.others) {
-      // All that hold a lock are in the way; of a pipe's ends any may come.
+      // All processes that hold a lock are in the way; of the processes at a pipe's end, any may act.
       const Certainty certainty = call.others.size() == 1 || end.kind == EndKind::kLock ? Certainty::kCertain : Certainty::kPossible;
       if (!end.command.empty()) {
         const auto [it, is_new] = outside_.try_emplace({job_.ranks[rank].host, end.pid}, graph_.nodes_.size());
@@ -235,7 +237,7 @@ class WaitGraphBuilder {
       }
     }
   }
-  // Of the rank that `process` is, or is a child of.
+  // The node of the rank that `process` is, or is a child of.
   std::optional<std::size_t> child_with(std::size_t process, Pid pid) const {
     const RankSnapshot& of = job_.ranks[process];
     const auto child = children_.find({of.host, pid});
@@ -251,8 +253,9 @@ class WaitGraphBuilder {
   std::map<int, std::size_t> missing_;
   std::map<std::vector<std::size_t>, std::size_t> ranks_;
   std::map<std::vector<int>, std::size_t> unseen_;
-  std::map<std::pair<std::string, Pid>, std::size_t> children_, outside_;   // by host and pid: indices of ranks; nodes of processes that are none of the job's
-  std::set<std::pair<std::size_t, std::size_t>> seen_, ends_;   // threads whose edges are there
+  // By host and pid: indices of ranks; nodes of processes outside of the job.
+  std::map<std::pair<std::string, Pid>, std::size_t> children_, outside_;
+  std::set<std::pair<std::size_t, std::size_t>> seen_, ends_;   // threads whose edges have been added
   std::optional<std::size_t> all_operations_;
 };
 

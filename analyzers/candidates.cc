@@ -20,11 +20,11 @@ std::string would_decide(const JobSnapshot& job, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   if (s.gpu_only) return "the core of its process";
   if (!s.readable) return "its stacks: see what its problems say";
-  if (rank.source == Source::kCore) return "a look at the job while it lives, or the cores of all of its ranks";
+  if (rank.source == Source::kCore) return "an attach to the job while it runs, or the cores of all of its ranks";
   const bool asked = std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
   if (s.doing.activity == Activity::kGpuWait && !asked) return "--gpu";
   if (s.unknown() && rank.status != Status::kComplete) return "what is missing of its stacks: see its problems";
-  return "a longer look (--samples 40)";
+  return "more samples (--samples 40)";
 }
 
 }  // namespace
@@ -32,11 +32,12 @@ std::string would_decide(const JobSnapshot& job, const RankState& s) {
 std::vector<Candidate> candidates_of(const Facts& facts) {
   const JobSnapshot& job = facts.job;
   const std::vector<RankState>& states = facts.states;
-  // Of ranks that nobody is seen to need, those at a place of few before those at the place of most.
+  // Among ranks that no rank is seen to need, those at a place with few ranks come before those at the place with
+  // most.
   std::map<std::string, std::size_t> at_place;
   for (const RankState& s : states)
     if (s.readable && !s.unrelated) ++at_place[place_key(job, s)];
-  // Of one process, or of several jobs' at once, nobody can be first.
+  // No rank can be first if there is only one process, or if processes of several jobs are mixed.
   std::set<int> numbers;
   std::size_t compared = 0;
   for (const RankState& s : states) {
@@ -53,17 +54,17 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
     if (s.unrelated || s.ended || (s.readable && s.waits() && !facts.waits.is_needed(s.rank)) || (s.gpu_only && s.gpu.in_collective())) continue;
-    const bool tells = s.readable && !s.unknown();
-    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !tells, s.active(), s.readable ? at_place[place_key(job, s)] : 0}, i});
+    const bool is_clear = s.readable && !s.unknown();
+    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.active(), s.readable ? at_place[place_key(job, s)] : 0}, i});
   }
-  // All alike, and nobody who is needed: any of them is as good as the next.
+  // If all are alike and none is needed, no candidate is better than another.
   if (rated.size() > 1 && std::all_of(rated.begin(), rated.end(), [&](const Rated& one) { return std::get<0>(one.rating) && one.rating == rated.front().rating; })) return {};
   std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) { return a.rating < b.rating; });
   if (rated.size() > kMaxCandidates) rated.resize(kMaxCandidates);
   std::vector<Candidate> candidates;
   for (const Rated& one : rated) {
     const RankState& s = states[one.state];
-    std::string summary = s.gpu_only ? "has told the state of its GPU alone" : !s.readable ? "could not be read" : s.unknown() ? "its frames do not tell what it does" : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
+    std::string summary = s.gpu_only ? "is known by the state of its GPU alone" : !s.readable ? "could not be read" : s.unknown() ? "does something that its frames do not show" : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
     candidates.push_back({s.rank, reason_for(s), would_decide(job, s), std::move(summary)});
   }
   return candidates;

@@ -1,4 +1,5 @@
-// Where a verdict is undecided: whom to look at first, and what would decide. Candidates accuse nobody.
+// If a verdict is undecided: which ranks to examine first, and what would decide. Candidates are not accused of
+// anything.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,8 @@
 
 namespace rankstacks {
 
-// Best first, kMaxCandidates at most: ranks that others wait for before those that nobody is seen to need, those that stand still before those that move.
+// Best first, at most kMaxCandidates: ranks that others wait for come before ranks that no one is seen to need, and
+// ranks that make no progress before those that move.
 inline constexpr std::size_t kMaxCandidates = 8;
 std::vector<Candidate> candidates_of(const Facts& facts);
 

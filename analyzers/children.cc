@@ -10,7 +10,8 @@ namespace {
 
 bool is_child_of(const RankSnapshot& child, const RankSnapshot& rank) { return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host; }
 
-// A data-loader worker that works: something of the data set stands inside of torch's worker loop. An idle one waits for an index there.
+// A data-loader worker that works: frames of the data set are inside of torch's worker loop. An idle worker waits for
+// an index there.
 bool is_busy_worker(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
@@ -21,8 +22,8 @@ bool is_busy_worker(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return false;
 }
 
-// A child that others wait for, rather than one that waits for a child of its own, or for work to be given to it (a pool's idle worker, a
-// server between two requests, multiprocessing's own helpers).
+// A child that others wait for. Not one that waits for a child of its own or for work to be given to it (a pool's
+// idle worker, a server between two requests, multiprocessing's own helpers).
 bool may_be_waited_for(const JobSnapshot& job, const RankSnapshot& child) {
   for (const std::string& word : child.command)
     if (word.find("multiprocessing.resource_tracker") != std::string::npos || word.find("multiprocessing.forkserver") != std::string::npos) return false;
@@ -38,12 +39,13 @@ bool may_be_waited_for(const JobSnapshot& job, const RankSnapshot& child) {
   return true;
 }
 
-// Reads a pipe: what a child prints.
+// Whether it reads a pipe, which may be the output of a child.
 bool reads_pipe(const ThreadSnapshot& thread) {
   return thread.syscall && thread.syscall->name == "read" && thread.syscall->fd_target && thread.syscall->fd_target->starts_with("pipe:");
 }
 
-// The dead child that explains why a rank waits, if any: not where it waits for the end of one, as waiting for a dead one ends at once.
+// Whether a dead child can explain why the rank waits. Not if the rank waits for a child to end, because such a wait
+// for a dead child returns at once.
 bool may_miss_child(const JobSnapshot& job, const RankState& state) {
   const std::string call = blocking_call(job, job.ranks[state.rank].threads[state.doing.thread]);
   return call != "wait4" && call != "waitid" && call != "waitpid";
@@ -53,8 +55,8 @@ std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
   return static_cast<std::size_t>(std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) { return is_child_of(child, rank) && is_dead(child); }));
 }
 
-// A child that ended well, and that nobody has asked for, leaves the same trace as a worker that died. Where ranks that have arrived at a
-// collective have as many of them, it is what their common program does.
+// A child that ended normally and was not waited for leaves the same trace as a worker that died. If ranks that have
+// arrived at a collective have as many dead children, this is normal for their common program.
 void forget_common_dead_children(const JobSnapshot& job, std::vector<RankState>& states) {
   std::optional<std::size_t> common;
   for (const RankState& s : states)
@@ -86,10 +88,10 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<R
       if (!state.dead_child && may_miss_child(job, state)) state.dead_child = c;
       continue;
     }
-    if (activity != Activity::kDataLoading || state.told_by_child) continue;
+    if (activity != Activity::kDataLoading || state.known_from_child) continue;
     for (std::size_t t = 0; t < child.threads.size(); ++t)
       if (roles[c][t] == Role::kDataLoader && child.threads[t].tid == child.pid && is_busy_worker(job, child.threads[t])) {
-        state.told_by_child = c;
+        state.known_from_child = c;
         state.child_thread = t;
       }
   }
@@ -99,7 +101,7 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<R
 
 bool is_dead(const RankSnapshot& process) {
   const auto ended = [](const Problem& p) { return p.code == ProblemCode::kEnded; };
-  // With a living thread left, a main thread that has ended is no end of the process.
+  // A main thread that has ended is not the end of the process while other threads are alive.
   if (process.status != Status::kFailed) return process.threads.size() == 1 && (process.threads.front().state == 'Z' || process.threads.front().state == 'X');
   return process.threads.empty() && std::any_of(process.problems.begin(), process.problems.end(), ended);
 }

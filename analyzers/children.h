@@ -1,4 +1,5 @@
-// The processes that ranks have started: a loader's worker that tells more than its rank's own stack, a child that is waited for, one that has died.
+// The processes that ranks have started: a loader worker that shows more than the stack of its rank, a child that the
+// rank waits for, a child that has died.
 #pragma once
 
 #include <vector>
@@ -7,11 +8,12 @@
 
 namespace rankstacks {
 
-// A zombie, or not there any more.
+// It is a zombie, or does not exist any more.
 bool is_dead(const RankSnapshot& process);
 
-// RankState::told_by_child, dead_child and child of the ranks whose own activity is to wait for a child, or may be: also that activity itself, of one that reads what a child
-// prints. As many dead children as ranks in a collective have are nobody's loss.
+// Fills RankState::known_from_child, dead_child and child of the ranks that wait, or may wait, for a child. Of a rank
+// that reads the output of a child it also changes the activity. Dead children do not count if every rank that has
+// arrived in a collective has as many.
 void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, std::vector<RankState>& states);
 
 }  // namespace rankstacks

@@ -1,9 +1,11 @@
 // Classes of equal normalised stacks, per role and kind of process.
 //
-// Odd: within one role of the ranks (children never count), a class that is smaller than the largest class, and that together with all
-// classes no larger than itself covers at most half of the ranks that have the role; where the stages of a pipeline are known, of those of one stage. So 7:1 and 5:3 have an odd class, 2:2 has none, 2:1:1
-// has two, 3:3:1 has one, and where everything differs (2:1:1:1:1:1:1) nothing is odd. Where ranks have several threads of a role, a class is
-// odd only if one of its ranks has no thread in the largest class: a thread more than the others have is no thread that stands elsewhere.
+// Odd: within one role of the ranks (children never count), a class that is smaller than the largest class, and that
+// together with all classes no larger than itself covers at most half of the ranks that have the role (or, if the
+// stages of a pipeline are known, half of those of one stage). So 7:1 and 5:3 have an odd class, 2:2 has none, 2:1:1
+// has two, 3:3:1 has one, and if everything differs (2:1:1:1:1:1:1) nothing is odd. If ranks have several threads of
+// a role, a class is odd only if one of its ranks has no thread in the largest class: an additional thread is not a
+// thread at another place.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,8 +26,9 @@ struct Group {
 
 const ThreadSnapshot& thread_of(const JobSnapshot& job, const Member& m) { return job.ranks[m.first].threads[m.second]; }
 
-// A stack whose unwinding ended early lacks outer frames, which says nothing about where the thread stands: such a class joins the one class
-// that has the same inner frames, when there is exactly one. Two frames at least, else the likeness is no evidence.
+// A stack whose unwinding ended early lacks outer frames, which says nothing about where the thread is. Such a class
+// joins the class that has the same inner frames, if there is exactly one. At least two frames must agree; one is too
+// little evidence.
 void join_partial_classes(const JobSnapshot& job, const Group& group, std::vector<std::vector<std::size_t>>& classes) {
   constexpr std::size_t kLeastFrames = 2;
   auto is_partial = [&](const std::vector<std::size_t>& c) {
@@ -57,7 +60,7 @@ void join_partial_classes(const JobSnapshot& job, const Group& group, std::vecto
 
 using Ranks = std::vector<std::size_t>;   // ascending
 
-// By class: whether it is odd among these.
+// By class: whether it is odd among these ranks.
 std::vector<bool> odd_among(const std::vector<Ranks>& classes) {
   std::set<std::size_t> all, in_largest;
   std::size_t largest = 0;
@@ -78,7 +81,7 @@ std::vector<bool> odd_among(const std::vector<Ranks>& classes) {
   return odd;
 }
 
-// `stage_of`: by rank index; empty: all ranks should be alike.
+// `stage_of` is indexed by rank; empty if all ranks should be alike.
 void mark_odd(std::vector<Cluster>& clusters, const std::vector<int>& stage_of) {
   std::map<int, std::map<std::size_t, Ranks>> stages;   // the ranks of each class, by its index
   for (std::size_t c = 0; c < clusters.size(); ++c)
@@ -102,7 +105,8 @@ Cluster cluster_of(const JobSnapshot& job, const Group& group, Role role, const 
   }
   cluster.ranks.assign(ranks.begin(), ranks.end());
   cluster.frames = thread_of(job, cluster.members.front()).frames;
-  std::sort(cluster.members.begin() + 1, cluster.members.end());   // the first stays: its frames are the cluster's
+  // The first stays, since its frames are the cluster's.
+  std::sort(cluster.members.begin() + 1, cluster.members.end());
   return cluster;
 }
 

@@ -18,30 +18,30 @@ struct Row {
   bool (*holds)(const Case&);
 };
 
-// By how it is known what the suspect does: the first that holds.
+// The base value, by how it is known what the suspect does: the first row that holds.
 constexpr Row kBases[] = {
-    {0.45, [](const Case& c) { return c.s.told_by_utilization; }},                                        // its GPU is at rest, unlike the others'
-    {0.85, [](const Case& c) { return c.s.told_by_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},    // another kernel runs on it
-    {0.65, [](const Case& c) { return c.s.told_by_gpu; }},                                                // none does
+    {0.45, [](const Case& c) { return c.s.known_from_utilization; }},                                    // its GPU is at rest, unlike the others'
+    {0.85, [](const Case& c) { return c.s.known_from_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},   // another kernel runs on it
+    {0.65, [](const Case& c) { return c.s.known_from_gpu; }},                                            // none does
     {0.90, [](const Case& c) { return c.s.dead_child || c.s.doing.by_frame; }},                           // a frame, a state, a dead child
     {0.60, [](const Case& c) { return c.s.doing.activity == Activity::kUserCode; }},                      // what is left over: its own code
     {0.75, [](const Case&) { return true; }},                                                             // the system call, a lock's owner
 };
 
 bool goes_on(const Case& c) {
-  const bool spins = c.s.told_by_gpu && !c.s.moves();   // a CPU that waits for its GPU
+  const bool spins = c.s.known_from_gpu && !c.s.moves();   // a CPU that waits for its GPU
   if (spins) return false;
   return c.s.progress == Progress::kUnknown ? c.job.ranks[c.s.rank].threads[c.s.doing.thread].state == 'R' : c.s.active();
 }
 
-// What is added to it.
+// Added to the base value: all rows that hold.
 constexpr Row kChanges[] = {
     {-0.15, goes_on},                                                                                     // it may come yet
     {+0.05, [](const Case& c) { return c.s.progress == Progress::kStill; }},                                      // several samples saw nothing of it move
     {-0.25, [](const Case& c) { return c.tally.inferred; }},                                              // that the others wait is concluded from there being more of them alike
     {-0.20, [](const Case& c) { return !c.tally.unknown.empty() || !c.tally.failed.empty() || !c.tally.gpu_only.empty(); }},   // some rank could not be judged
     {-0.10, [](const Case& c) { return !c.tally.waiting.empty() && c.tally.waits_for_gpu_only; }},        // the others wait for their GPUs
-    {-0.10, [](const Case& c) { return c.tally.elsewhere.size() * 2 > c.tally.compared; }},               // more than half of the ranks stand elsewhere
+    {-0.10, [](const Case& c) { return c.tally.elsewhere.size() * 2 > c.tally.compared; }},               // more than half of the ranks are elsewhere
     {+0.05, [](const Case& c) { return c.tally.elsewhere.size() == 1; }},                                 // it is the only one
 };
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::string_view kPipeline = "pp";
 
-// The axes on which some rank has another place than this one.
-std::set<std::string> telling_axes(const JobSnapshot& job, const Coordinates& of) {
+// The axes on which some rank has another coordinate than this one.
+std::set<std::string> distinguishing_axes(const JobSnapshot& job, const Coordinates& of) {
   std::set<std::string> axes;
   for (const auto& [axis, place] : of.axes) {
     const bool differs = std::any_of(job.ranks.begin(), job.ranks.end(), [&, a = std::string_view(axis), p = place](const RankSnapshot& rank) {
@@ -45,11 +45,11 @@ std::vector<int> pipeline_stages(const JobSnapshot& job) {
 
 std::string describe_coordinates(const JobSnapshot& job, std::size_t rank) {
   if (!job.ranks[rank].coordinates) return "";
-  const std::set<std::string> telling = telling_axes(job, *job.ranks[rank].coordinates);
-  if (telling.size() < 2) return "";
+  const std::set<std::string> axes = distinguishing_axes(job, *job.ranks[rank].coordinates);
+  if (axes.size() < 2) return "";
   std::string text;
   for (const auto& [axis, place] : job.ranks[rank].coordinates->axes)
-    if (telling.contains(axis)) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", axis, place);
+    if (axes.contains(axis)) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", axis, place);
   return text;
 }
 

@@ -20,7 +20,7 @@ constexpr double kByPlace = 0.65;
 constexpr double kEqualSides = 0.40;
 constexpr double kPartnersGuessed = 0.45;
 
-using Side = std::vector<std::size_t>;    // indices into the states, which wait alike
+using Side = std::vector<std::size_t>;    // indices of states that wait alike
 
 class Explanation {
  public:
@@ -42,7 +42,7 @@ class Explanation {
   }
 
   std::optional<Deadlock> explain() {
-    if (waits_for_gpu() || told_by_gpus())
+    if (waits_for_gpu() || known_from_gpus())
       if (auto found = explain_by_launches(job_, states_); found && !accuses_a_collective_kernel(*found)) {
         found->reference = kFromLaunches;
         return found;
@@ -54,7 +54,7 @@ class Explanation {
     if (auto found = circle_of_groups()) return with_reference(std::move(*found), kFromGroups);
     if (any_side(Activity::kPeerWait)) return Deadlock{{}, "some of them for a lock or a queue between processes: who holds or fills it is not in these frames", false, ""};
     if (waits_for_gpu())
-      return Deadlock{{}, told_by_gpus() ? "the kernels on their GPUs are of one collective: whether of the same call, their names do not tell" : "the kernels that run on the GPUs would tell", false, ""};
+      return Deadlock{{}, known_from_gpus() ? "the kernels on their GPUs are of one collective, but their names do not show whether it is the same call" : "the kernels that run on the GPUs would show the difference", false, ""};
     if (auto found = within_stages()) return found;
     return with_reference(between_sides(Reason::kCollectiveMismatch, kByPlace), all_certain(operations_) ? kFromGroups : kInferredFromStacks);
   }
@@ -65,7 +65,7 @@ class Explanation {
     return found;
   }
 
-  // The ranks of one stage are alike; another stage says nothing of them, unless all ranks wait in one group.
+  // The ranks of one stage are alike. Another stage is not comparable with them, unless all ranks wait in one group.
   std::optional<Deadlock> within_stages() {
     const std::vector<int> stage_of = pipeline_stages(job_);
     if (stage_of.empty()) return std::nullopt;
@@ -105,7 +105,7 @@ class Explanation {
     const std::string reference = fmt::format("pipeline stages: {}", source);
     if (decided) return with_reference(std::move(*decided), reference);
     if (equal) return with_reference(std::move(*equal), reference);
-    return with_reference({{}, fmt::format("within each pipeline stage no rank stands out, and stages differ by design (coordinates: {})", source), false, ""}, reference);
+    return with_reference({{}, fmt::format("no rank differs from the others of its pipeline stage, and stages differ by design (coordinates: {})", source), false, ""}, reference);
   }
 
   bool is_p2p(std::size_t i) const { return states_[i].doing.activity == Activity::kPointToPoint; }
@@ -117,16 +117,17 @@ class Explanation {
     return std::any_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].gpu_wait_may_be_collective; });
   }
 
-  bool told_by_gpus() const {
-    return std::all_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].told_by_gpu; });
+  bool known_from_gpus() const {
+    return std::all_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].known_from_gpu; });
   }
-  // Of having launched nothing that the others wait for, while its GPU runs a collective.
+  // Whether the suspects are accused of not having launched what the others wait for, although their GPU runs a
+  // collective.
   bool accuses_a_collective_kernel(const Deadlock& found) const {
     return std::any_of(found.suspects.begin(), found.suspects.end(), [&](const Blame& blame) { return blame.reason == Reason::kGpuWait && states_[blame.state].gpu.in_collective(); });
   }
 
-  // All at one place, some of them at another step: a counter with two values, of which one has the majority. Counters with more values count
-  // something of each rank's own.
+  // All are at one place, but some of them at another step: a counter with two values, one of which has the majority.
+  // Counters with more values count something that differs by rank anyway.
   bool split_by_counter() {
     const Side all = sides_.front();
     const RankState& first = states_[all.front()];
@@ -149,7 +150,7 @@ class Explanation {
     return false;
   }
 
-  // No stage has ranks on both sides: then it is a stage that is further on than another.
+  // If no stage has ranks on both sides, one stage is ahead of another.
   bool splits_between_stages(const Side& a, const Side& b) const {
     const std::vector<int> stage_of = pipeline_stages(job_);
     if (stage_of.empty()) return false;
@@ -170,8 +171,8 @@ class Explanation {
     return found;
   }
 
-  // Some call from atexit or the interpreter's end, or while they handle an exception (in a `finally` or `except`): what they wait for there is no part of what the others are
-  // in the middle of.
+  // Some ranks call from atexit or the interpreter's end, or while they handle an exception (in a `finally` or
+  // `except`). What they wait for there is not part of what the others are doing.
   std::optional<Deadlock> by_exception() const {
     std::vector<std::size_t> ending;
     std::size_t all = 0;
@@ -184,7 +185,8 @@ class Explanation {
     return accuse(ending, Reason::kException, kByPlace);
   }
 
-  // Each waits for what the next one holds, or for what it should send: two ranks that take the locks of two files in opposite order, two that both receive.
+  // Each rank waits for what the next one holds or should send: two ranks that take the locks of two files in
+  // opposite order, two that both receive.
   std::optional<Deadlock> circle_of_peers() const {
     std::vector<Blame> circle;
     std::vector<std::size_t> members;
@@ -217,8 +219,8 @@ class Explanation {
     if (!direct.empty()) return accuse(direct, Reason::kUnmatchedP2p, kPartnersKnown);
     if (!in_circle.empty()) return accuse(in_circle, Reason::kUnmatchedP2p, kPartnersKnown);
     if (p2p == 0) return std::nullopt;
-    if (auto found = within_stages()) return found;   // a stage that receives from another does what pipelines do
-    // Peers unknown: where all of them receive, nobody sends.
+    if (auto found = within_stages()) return found;   // a stage that receives from another is normal in a pipeline
+    // The peers are not known, but if all ranks receive, none sends.
     const auto all = [&](bool Operation::*does, bool Operation::*does_not) {
       return std::all_of(guessed.begin(), guessed.end(), [&](std::size_t i) { return states_[i].doing.operation.*does && !(states_[i].doing.operation.*does_not); });
     };
@@ -252,7 +254,7 @@ class Explanation {
     if (all_ranks) return between_sides(Reason::kCollectiveMismatch, kPartnersKnown);
     Deadlock found = between_sides(Reason::kProcessGroupOrder, kPartnersKnown);
     if (!found.suspects.empty()) return found;
-    std::vector<std::size_t> all;   // each waits for the next: none is the odd one
+    std::vector<std::size_t> all;   // each waits for the next, so none is the odd one
     for (const Side& side : sides_) all.insert(all.end(), side.begin(), side.end());
     found = accuse(all, Reason::kProcessGroupOrder, kEqualSides);
     found.explanation = in_words();
@@ -266,7 +268,8 @@ class Explanation {
     return text;
   }
 
-  // Collectives meet by their order, whatever line calls them: where places have no majority, a call may have one, of a group that is known. False: each side is of another call.
+  // Collectives match by their order, whatever line calls them. If places have no majority, the calls may have one,
+  // provided that the group is known. Returns false if each side is in another call.
   bool merge_same_calls() {
     std::vector<Side> merged;
     std::map<std::string, std::size_t> by_call;

@@ -1,13 +1,16 @@
-// All wait, not all alike: which of them is why.
+// All ranks wait, but not alike: finds the ranks that cause this.
 //
-//   sends and receives whose peer does no such thing              unmatched-p2p
-//   groups whose members wait for each other in a circle          process-group-order (one of them all ranks: collective-mismatch)
-//   the same code, an earlier step                                behind
-//   ranks that all wait for their GPUs                            as NCCL's counts tell (launches.h)
-//   another collective, or another group                          collective-mismatch; store-wait for those in the store
+//     sends and receives without a matching call of the peer        unmatched-p2p
+//     groups whose members wait for each other in a circle          process-group-order (if one of them is the
+//                                                                   group of all ranks: collective-mismatch)
+//     the same code at an earlier step                              behind
+//     ranks that all wait for their GPUs                            decided by NCCL's counts (launches.h)
+//     another collective, or another group                          collective-mismatch; store-wait for those in
+//                                                                   the store
 //
-// Where no group is known that all ranks share, but the stages of a pipeline are, the sides are those within each stage: stages differ by design.
-// Accused is the smaller side; where there are two of equal size, both: neither is the odd one.
+// If no group is known that all ranks share, but the pipeline's stages are known, ranks are compared within each
+// stage, because stages differ by design. The smaller side is accused. If there are two sides of equal size, both are
+// accused, since neither is the odd one.
 #pragma once
 
 #include <optional>
@@ -25,13 +28,14 @@ struct Blame {
 };
 
 struct Deadlock {
-  std::vector<Blame> suspects;           // empty: it cannot be told, and `explanation` says why
-  std::string explanation;               // the sides, as a sentence without its end: what is shown beside the suspects, or in place of them
+  std::vector<Blame> suspects;           // empty if it cannot be determined; then `explanation` says why
+  // The sides, as a sentence without its end, shown along with the suspects, or instead of them.
+  std::string explanation;
   bool sides_are_equal = false;
   std::string reference;                 // Verdict::reference
 };
 
-// Nothing: they all wait alike.
+// std::nullopt if they all wait alike.
 std::optional<Deadlock> explain_deadlock(const Facts& facts);
 
 // "ranks 0-1,3 wait in all_reduce (step at train.py:17)"

@@ -1,4 +1,4 @@
-// Two ranks in the same program: where their ways part, and which of them is behind.
+// Two ranks that run the same program: where their call paths diverge, and which of them is behind.
 #pragma once
 
 #include <optional>
@@ -9,24 +9,28 @@
 namespace rankstacks {
 
 struct Divergence {
-  std::string counter;                   // the outermost loop counter that differs; empty: none does, or none is known
+  // The outermost loop counter that differs; empty if none does, or none is known.
+  std::string counter;
   std::int64_t count_a = 0, count_b = 0;
-  bool a_may_be_done = false, b_may_be_done = false;   // it stands further down in the function of the counter, and is not seen in a loop, or in fewer of them
+  // The rank is further down in the counter's function, and is seen in no loop there, or in fewer loops.
+  bool a_may_be_done = false, b_may_be_done = false;
 
-  bool a_may_count_another = false;      // it stands in more loops there than the other: the counter may be of one of its own, by the same name
+  // Rank a is in more loops there than b: the counter may be of a loop of its own, with the same name.
+  bool a_may_count_another = false;
 
-  // The one with the lower count, unless it may have left the loop, and the counter is what remained of it.
+  // The rank with the lower count is behind, unless it may have left the loop, in which case its counter is a
+  // leftover.
   bool a_is_behind() const { return !counter.empty() && count_a < count_b && !a_may_be_done; }
   bool b_is_behind() const { return !counter.empty() && count_b < count_a && !b_may_be_done; }
-  // It has been where the other is, which may have left the loop since.
+  // The rank has been where the other is (which may have left the loop since).
   bool a_is_past() const { return !counter.empty() && count_a > count_b && !a_may_count_another; }
 };
 
-// From the outside inwards: functions that both are in at the same line, then the first where line or function differs. Counters count
-// as far as both are in the same functions.
+// Goes from the outermost frame inwards through the functions in which both ranks are at the same line, up to the
+// first one where line or function differs. Counters count as long as both ranks are in the same functions.
 Divergence divergence_of(const RankState& a, const RankState& b);
 
-// "step 41": the innermost loop counter of the rank's way through the user's code; empty: none is known.
+// "step 41": the innermost loop counter on the rank's path through the user's code. Empty if none is known.
 std::string describe_counter(const RankState& state);
 
 }  // namespace rankstacks

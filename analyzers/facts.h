@@ -1,4 +1,5 @@
-// What the verdict is made from: the snapshot, and what was found in it. All by reference: whoever makes it keeps them.
+// What the verdict is made from: the snapshot, and what was found in it. These are references: the owner of the data
+// must outlive this struct.
 #pragma once
 
 #include <vector>

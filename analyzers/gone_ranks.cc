@@ -12,7 +12,8 @@
 namespace rankstacks {
 namespace {
 
-// Faults of the program's own; SIGABRT may be a follower's (the watchdog), SIGTRAP and SIGQUIT are how cores are taken on purpose.
+// Faults of the program itself. SIGABRT may come from a watchdog that follows another rank's failure; SIGTRAP and
+// SIGQUIT are used to take cores on purpose.
 bool is_fault(int signal) { return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE || signal == SIGSYS; }
 
 }  // namespace
@@ -25,7 +26,7 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.kind != RankKind::kRank) continue;
     if (!rank.rank && is_dead(rank)) continue;            // its environment ended with it
-    if (!rank.rank || !rank.world_size) return missing;   // who the others are cannot be told
+    if (!rank.rank || !rank.world_size) return missing;   // it cannot be determined which other ranks there are
     if (is_dead(rank)) continue;
     if (world != 0 && *rank.world_size != world) return missing;
     world = *rank.world_size;
@@ -40,7 +41,8 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
     }
   int block = 0;
   for (const auto& [host, count] : per_host) block = std::max(block, count);
-  // Blocks of `block` ranks: a block without any rank seen is a machine not looked at. So is a shorter one at the end, where others are.
+  // Blocks of `block` ranks: a block of which no rank was captured is a machine that was not captured. So is a
+  // shorter block at the end, if there are others.
   std::vector<int> tail;
   for (int first = 0; first < world; first += block) {
     const int end = std::min(first + block, world);
@@ -63,7 +65,7 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
     if (rank.kind != RankKind::kRank) continue;
     ++ranks;
     if (!rank.signal) continue;
-    constexpr int kSentByUser = 0;   // SI_USER: kill(1) from outside, as when cores are taken of a job that hangs
+    constexpr int kSentByUser = 0;   // SI_USER: kill(1) from outside, as when cores of a job that hangs are taken
     if (rank.signal->code == kSentByUser) continue;
     if (is_fault(rank.signal->number)) faults.push_back(r);
     if (rank.signal->number != SIGABRT) continue;
@@ -72,7 +74,7 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
       if (rank.threads[t].tid == rank.signal->tid) by_watchdog_reporter = is_watchdog_reporter(roles[r][t], rank.threads[t]);
     if (!by_watchdog_reporter) aborts.push_back(r);
   }
-  // A signal that every rank shares tells nobody apart; a single core shares it with no one.
+  // A signal that every rank has does not distinguish any of them; a single core shares it with none.
   if (!faults.empty()) {
     const int first = job.ranks[faults.front()].signal->number;
     const bool shared = ranks > 1 && faults.size() == ranks && std::all_of(faults.begin(), faults.end(), [&](std::size_t r) { return job.ranks[r].signal->number == first; });

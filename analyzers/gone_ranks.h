@@ -1,4 +1,4 @@
-// Ranks that are not there, and those that have crashed.
+// Ranks that do not exist any more or were not captured, and ranks that have crashed.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,16 @@
 namespace rankstacks {
 
 struct MissingRanks {
-  std::vector<int> certain;    // gone, or not looked at on a machine that was looked at
-  std::vector<int> alive;      // they run on a machine that was looked at (JobSnapshot::not_looked_at)
-  std::vector<int> elsewhere;  // whole machines' worth of ranks: most likely not looked at
+  std::vector<int> certain;    // gone, or not captured although their machine was
+  std::vector<int> alive;      // they run on a machine that was captured (JobSnapshot::not_looked_at)
+  std::vector<int> elsewhere;  // the ranks of whole machines, most likely not captured
 };
-// By the world size and the ranks seen. Ranks are laid out in equal blocks per machine (torchrun, srun --ntasks-per-node): missing ranks
-// that fill whole blocks of the size seen are on machines nobody looked at.
+// Determined from the world size and the ranks that were captured. Launchers number ranks in equal blocks per machine
+// (torchrun, srun --ntasks-per-node), so missing ranks that fill whole blocks of that size are on machines that were
+// not captured.
 MissingRanks missing_ranks(const JobSnapshot& job);
 
-// The ranks whose core's fatal signal tells them apart from the others.
+// The ranks whose core has a fatal signal that the others' cores do not have.
 std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles);
 
 }  // namespace rankstacks

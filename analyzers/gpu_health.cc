@@ -26,7 +26,8 @@ std::optional<T> median(std::vector<T> values) {
   return values[values.size() / 2];
 }
 
-// What more than half of the members have; nothing: no value does, or there are fewer than two members.
+// The value that more than half of the members have; std::nullopt if there is none, or if there are fewer than two
+// members.
 template <class T>
 std::optional<T> most_common(const std::vector<T>& values, std::size_t members) {
   std::map<T, std::size_t> counts;
@@ -42,7 +43,7 @@ std::string numbers(const std::vector<unsigned>& values) {
   return values.size() > kMax ? text + fmt::format(" and {} more", values.size() - kMax) : text;
 }
 
-// What most of the GPUs have.
+// The values that most of the GPUs have.
 struct Reference {
   std::optional<double> utilization;
   std::optional<unsigned> sm_clock, pcie_width;
@@ -81,7 +82,7 @@ Reference reference_of(const std::vector<Member>& members) {
   return reference;
 }
 
-// Processes on the same device that are none of the job's.
+// Processes on the same device that do not belong to the job.
 std::size_t unrelated_on(const JobSnapshot& job, const Member& member) {
   std::set<Pid> known;
   for (const RankSnapshot& rank : job.ranks)
@@ -93,7 +94,7 @@ std::size_t unrelated_on(const JobSnapshot& job, const Member& member) {
 }
 
 constexpr double kAtRest = 10;             // percent
-constexpr double kFarUtilization = 50;     // points between what is alike and what is not
+constexpr double kFarUtilization = 50;     // minimal difference in points
 constexpr double kSlowClock = 0.85;        // of the others' clock: boost clocks vary by a few percent between boards
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 

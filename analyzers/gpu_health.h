@@ -1,4 +1,5 @@
-// How the ranks' GPUs are, by NVML, beside each other: what is wrong with one, and what tells it from most of the others.
+// The condition of the ranks' GPUs according to NVML, compared with each other: what is wrong with a GPU, and how it
+// differs from most of the others.
 #pragma once
 
 #include <string>
@@ -11,13 +12,14 @@ namespace rankstacks {
 struct GpuCondition {
   std::size_t rank = 0, gpu = 0;         // indices
   std::vector<std::string> notes;        // "NVLinks 3,5 down", "SM clock 1200 MHz, of the others 1980". Not sanitized
-  bool differs = false;                  // from what more than half of the GPUs have; never where there is one
+  // It differs from more than half of the GPUs; always false if there is only one.
+  bool differs = false;
 };
 
-// One for each GPU of which NVML told, in the order of the snapshot.
+// One for each GPU that NVML reported on, in the order of the snapshot.
 std::vector<GpuCondition> gpu_conditions(const JobSnapshot& job);
 
-// "the GPU of rank 7 differs (NVLinks 3,5 down)": at most three; empty: none does.
+// "the GPU of rank 7 differs (NVLinks 3,5 down)": at most three GPUs. Empty if none differs.
 std::string describe_gpu_differences(const JobSnapshot& job);
 
 }  // namespace rankstacks

@@ -14,23 +14,25 @@
 namespace rankstacks {
 namespace {
 
-// NCCL and RCCL: longer names first, since the older ones run on ("ncclReduceScatterRingLLKernel_sum_f32").
+// NCCL and RCCL. Longer names come first, since older names continue without a separator
+// ("ncclReduceScatterRingLLKernel_sum_f32").
 constexpr std::pair<std::string_view, Collective> kOperations[] = {
     {"AllReduce", Collective::kAllReduce},   {"AllGather", Collective::kAllGather}, {"AllToAll", Collective::kAllToAll}, {"AlltoAll", Collective::kAllToAll}, {"ReduceScatter", Collective::kReduceScatter},
     {"Broadcast", Collective::kBroadcast},   {"SendRecv", Collective::kSendRecv},   {"Reduce", Collective::kReduce},     {"Gather", Collective::kGather},     {"Scatter", Collective::kScatter}};
 
-// Of a name's rest, "AllReduce_Sum_f32_RING_LL".
+// Parses the rest of a name, "AllReduce_Sum_f32_RING_LL".
 std::optional<Collective> operation_at(std::string_view rest) {
   for (const auto& [name, operation] : kOperations)
     if (rest.starts_with(name)) return operation;
   return std::nullopt;
 }
 
-// What stands before the operation. ncclDevKernel_ from 2.19 (src/device/generate.py), ncclKernel_ before (src/collectives/device/common.h); of
-// symmetric memory ncclSymDevKernel_ (2.27) and ncclSymkDevKernel_ (2.28; src/device/symmetric/generate.py). RCCL has NCCL's.
+// The prefixes before the operation. ncclDevKernel_ since 2.19 (src/device/generate.py), ncclKernel_ before
+// (src/collectives/device/common.h); for symmetric memory ncclSymDevKernel_ (2.27) and ncclSymkDevKernel_ (2.28;
+// src/device/symmetric/generate.py). RCCL uses NCCL's.
 constexpr std::string_view kNcclPrefixes[] = {"ncclDevKernel", "ncclKernel", "ncclSymDevKernel", "ncclSymkDevKernel"};
 
-// Kernels of others that poll until the other ranks have arrived.
+// Kernels of other libraries that poll until the other ranks have arrived.
 struct OtherCollective {
   std::string_view part;
   Collective operation;
@@ -61,7 +63,8 @@ std::optional<Collective> nccl_operation(std::string_view name) {
   return std::nullopt;
 }
 
-// What the warps of a kernel that serves several are in: the kernel calls ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE() and its like.
+// The functions that the warps of a kernel for several collectives are in: the kernel calls
+// ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE() and similar functions.
 Collective operation_within(const FrameTable& frames, const GpuKernel& kernel) {
   constexpr std::string_view kFunction = "ncclDevFunc_";
   std::set<Collective> found;

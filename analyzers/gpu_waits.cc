@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kBusy = 90, kAtRest = 10;   // percent
 
-// Whether the kernel may be what the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and all-to-all are sends and receives.
+// Whether this may be the kernel that the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and
+// all-to-all are sends and receives.
 bool may_be_kernel_of(const RankState& s) {
   const Operation& call = s.doing.operation;
   if (call.generic || !s.gpu.named()) return true;
@@ -21,16 +22,16 @@ bool may_be_kernel_of(const RankState& s) {
   });
 }
 
-void stand_elsewhere(RankState& s) {
+void wait_for_own_gpu(RankState& s) {
   s.doing.activity = Activity::kGpuWait;
   s.doing.operation = {};
   s.gpu_wait_may_be_collective = false;
-  s.told_by_gpu = true;
+  s.known_from_gpu = true;
   s.group.reset();
   s.peer.reset();
 }
 
-// What the CPU tells of operation, group and peer may be of this kernel.
+// Whether the operation, group and peer known from the CPU may be those of this kernel.
 bool cpu_names_kernel(const RankState& s) { return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && may_be_kernel_of(s); }
 
 void wait_in_kernel(RankState& s) {
@@ -41,14 +42,14 @@ void wait_in_kernel(RankState& s) {
   if (s.gpu.collectives.size() == 1) s.doing.operation.collective = s.gpu.collectives.front();
   s.doing.operation.sends = s.doing.operation.receives = messages;
   s.gpu_wait_may_be_collective = false;
-  s.told_by_gpu = s.named_by_gpu = true;
+  s.known_from_gpu = s.named_by_gpu = true;
   s.group.reset();
   s.peer.reset();
 }
 
-class GpuTells {
+class GpuRefinement {
  public:
-  GpuTells(const JobSnapshot& job, std::vector<RankState>& states) : job_(job), states_(states) {
+  GpuRefinement(const JobSnapshot& job, std::vector<RankState>& states) : job_(job), states_(states) {
     for (std::size_t i = 0; i < states.size(); ++i) {
       RankState& s = states[i];
       const RankSnapshot& rank = job.ranks[s.rank];
@@ -60,7 +61,7 @@ class GpuTells {
     }
   }
 
-  void tell() {
+  void refine() {
     const auto does_not_poll = [&](std::size_t i) { return states_[i].gpu.activity != GpuActivity::kCollective && states_[i].gpu.activity != GpuActivity::kUnknown; };
     if (polling_.empty()) {
       without_collectives();
@@ -78,11 +79,12 @@ class GpuTells {
       if (states_[i].gpu_wait_may_be_collective && states_[i].gpu.activity == GpuActivity::kUnknown) return;
     for (const std::size_t i : compared_) {
       RankState& s = states_[i];
-      if (s.gpu_wait_may_be_collective && s.gpu.activity == GpuActivity::kKernel) stand_elsewhere(s);
+      if (s.gpu_wait_may_be_collective && s.gpu.activity == GpuActivity::kKernel) wait_for_own_gpu(s);
     }
   }
 
-  // Its CPU waits for the other ranks as the CPU of one does whose GPU polls: in one call, the kernel of which has not started.
+  // Its CPU waits for the other ranks in the same call as the CPU of a rank whose GPU polls; the kernel of that call
+  // has not started here.
   bool waits_alike(const RankState& s) const {
     return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
              const Doing& doing = before_[i].doing;
@@ -95,13 +97,13 @@ class GpuTells {
     for (const std::size_t i : compared_) {
       RankState& s = states_[i];
       if (s.gpu.in_collective()) {
-        if (cpu_names_kernel(s)) s.told_by_gpu = true;
+        if (cpu_names_kernel(s)) s.known_from_gpu = true;
         else wait_in_kernel(s);
         continue;
       }
       if (s.gpu.activity != GpuActivity::kKernel && s.gpu.activity != GpuActivity::kIdle) continue;
-      const bool cpu_does_not_tell = s.doing.activity == Activity::kUnknown || s.doing.activity == Activity::kAutograd;
-      if (s.doing.activity == Activity::kGpuWait || waits_alike(s) || (cpu_does_not_tell && s.gpu.activity == GpuActivity::kKernel)) stand_elsewhere(s);
+      const bool cpu_is_unclear = s.doing.activity == Activity::kUnknown || s.doing.activity == Activity::kAutograd;
+      if (s.doing.activity == Activity::kGpuWait || waits_alike(s) || (cpu_is_unclear && s.gpu.activity == GpuActivity::kKernel)) wait_for_own_gpu(s);
     }
     name_the_only_peer();
   }
@@ -114,12 +116,12 @@ class GpuTells {
     for (const std::size_t i : polling_) {
       RankState& s = states_[i];
       if (differ && !cpus_name_them) wait_in_kernel(s);
-      else s.told_by_gpu = differ || s.gpu_wait_may_be_collective;
+      else s.known_from_gpu = differ || s.gpu_wait_may_be_collective;
     }
     if (differ) name_the_only_peer();
   }
 
-  // Of two ranks, the other.
+  // If there are two ranks, the peer is the other one.
   void name_the_only_peer() {
     if (compared_.size() != 2) return;
     for (const std::size_t i : polling_) {
@@ -130,7 +132,8 @@ class GpuTells {
     }
   }
 
-  // Weaker than kernels: for seconds nothing ran on the one, and something always on the others, whose CPUs wait as this one's does.
+  // Weaker evidence than kernels: for seconds nothing ran on one GPU, and always something on the others, whose CPUs
+  // wait in the same way.
   void by_utilization() {
     std::vector<std::size_t> at_rest, busy;
     for (const std::size_t i : compared_) {
@@ -143,27 +146,27 @@ class GpuTells {
     }
     if (at_rest.empty() || busy.size() < at_rest.size()) return;
     for (const std::size_t i : at_rest) {
-      stand_elsewhere(states_[i]);
-      states_[i].told_by_utilization = true;
+      wait_for_own_gpu(states_[i]);
+      states_[i].known_from_utilization = true;
     }
   }
 
   const JobSnapshot& job_;
   std::vector<RankState>& states_;
-  std::vector<RankState> before_;                  // the states as the CPUs tell them
+  std::vector<RankState> before_;                  // the states as known from the CPUs
   std::vector<std::size_t> compared_, polling_;   // indices into the states
 };
 
 }  // namespace
 
-void tell_by_gpus(const JobSnapshot& job, std::vector<RankState>& states) {
-  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); })) GpuTells(job, states).tell();
+void refine_by_gpus(const JobSnapshot& job, std::vector<RankState>& states) {
+  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); })) GpuRefinement(job, states).refine();
 }
 
 std::string describe_gpu_wait(const RankState& s) {
-  if (s.told_by_utilization) return "waits for its GPU, which is at rest while those of the others are busy";
+  if (s.known_from_utilization) return "waits for its GPU, which is at rest while those of the others are busy";
   if (s.gpu.activity == GpuActivity::kKernel) return fmt::format("waits for its GPU, which runs {}", describe_kernel(*s.gpu.kernel));
-  if (s.gpu.activity == GpuActivity::kIdle && s.told_by_gpu) return "waits for its GPU, on which no kernel runs";
+  if (s.gpu.activity == GpuActivity::kIdle && s.known_from_gpu) return "waits for its GPU, on which no kernel runs";
   return "";
 }
 

@@ -1,12 +1,14 @@
-// Where ranks stand by what runs on their GPUs, which decides over their CPUs' stacks: those name what was launched last, and that may be the
-// next operation already.
+// Where ranks are in the program, determined from what runs on their GPUs. This takes precedence over the CPU's
+// stacks, which name what was launched last; that may already be the next operation.
 //
-//     some GPUs in a collective's kernel, the others not     the ones wait, the others are elsewhere: `gpu-wait` where another kernel runs or
-//                                                            where the CPU waits for the GPU like theirs, else what the CPU's stack tells
-//     all in kernels, of different collectives               they wait in these
-//     all in the same                                        as the CPUs' stacks and NCCL's counts tell
-//     no kernel of a collective                              who waits for its GPU while another kernel runs there, waits for no rank
-//     nothing known of kernels, one GPU at 0 %, others 100 % the one is elsewhere
+//     some GPUs in a collective's kernel, others not        the former wait, the latter are elsewhere: `gpu-wait` if
+//                                                           another kernel runs or if the CPU waits for the GPU as the
+//                                                           others' CPUs do, else what the CPU's stack shows
+//     all in kernels, of different collectives              they wait in these
+//     all in kernels of the same collective                 decided by the CPUs' stacks and NCCL's counts
+//     no kernel of a collective                             a rank that waits for its GPU while another kernel runs
+//                                                           there waits for no other rank
+//     kernels unknown, one GPU at 0 %, the others at 100 %  the one is elsewhere
 #pragma once
 
 #include <vector>
@@ -15,13 +17,14 @@
 
 namespace rankstacks {
 
-// After everything else that the states tell.
-void tell_by_gpus(const JobSnapshot& job, std::vector<RankState>& states);
+// Refines the states by this; to be called after all other steps.
+void refine_by_gpus(const JobSnapshot& job, std::vector<RankState>& states);
 
-// "waits for its GPU, which runs spin (1 block of 32)"; empty: its GPU tells nothing.
+// "waits for its GPU, which runs spin (1 block of 32)". Empty if the GPU shows nothing.
 std::string describe_gpu_wait(const RankState& state);
 
-// Utilisation of the GPU that is used most, by NVML, in percent. Nothing: unknown, or other processes use the GPU too.
+// Utilisation in percent, according to NVML, of the GPU that is used most. std::nullopt if it is unknown, or if other
+// processes use the GPU too.
 std::optional<double> utilization_of(const RankSnapshot& rank);
 
 }  // namespace rankstacks

@@ -8,11 +8,12 @@
 namespace rankstacks {
 
 bool handles_exception(const ThreadSnapshot& thread);
-// One that something went wrong with: not what ends a loop, a generator, or a look into a queue (StopIteration, GeneratorExit, queue.Empty), which programs handle as they go.
+// Whether the thread handles an exception that means a failure. Not one that ends a loop, a generator or an attempt
+// to take from a queue (StopIteration, GeneratorExit, queue.Empty): programs handle these in normal operation.
 bool handles_failure(const ThreadSnapshot& thread);
 
-// `RuntimeError("loss is NaN") raised in step at train.py:17`; without the message: `RuntimeError raised in ...`. Of
-// the message its first line, cut. Not sanitized.
+// `RuntimeError("loss is NaN") raised in step at train.py:17`; without the message: `RuntimeError raised in ...`.
+// Only the first line of the message is shown, truncated. Not sanitized.
 std::string describe_handled(const JobSnapshot& job, const HandledException& handled, bool with_message = true);
 
 }  // namespace rankstacks

@@ -19,10 +19,10 @@ std::int64_t total(const Counts& counts) {
   return sum;
 }
 
-// A communicator as the states see it.
+// A communicator and its states.
 struct Seen {
   std::map<std::size_t, Counts> counts;          // by state
-  std::set<std::size_t> laggards;                // fewer launches than the most; empty: all have as many
+  std::set<std::size_t> laggards;                // fewer launches than the others; empty if all have as many
 };
 
 class Launches {
@@ -67,7 +67,7 @@ class Launches {
     return said.empty() ? "nothing" : said;
   }
 
-  // The smaller side; both where they are equal.
+  // The smaller side; both sides if they are of equal size.
   static std::vector<std::size_t> smaller(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b, bool& equal) {
     equal = a.size() == b.size();
     if (!equal) return a.size() < b.size() ? a : b;
@@ -121,7 +121,7 @@ class Launches {
     for (const Seen& seen : communicators_) {
       const std::vector<std::size_t> late(seen.laggards.begin(), seen.laggards.end());
       if (late.empty() || late.size() * 2 > seen.counts.size()) continue;
-      // Messages are not counted; their communicators are of two, and run nothing else.
+      // Messages are not counted; communicators for messages have two ranks, and run nothing else.
       const bool messages = std::any_of(communicators_.begin(), communicators_.end(), [&](const Seen& pair) {
         return pair.counts.size() == 2 && std::all_of(pair.counts.begin(), pair.counts.end(), [&](const auto& one) { return total(one.second) == 0 && seen.laggards.contains(one.first); });
       });

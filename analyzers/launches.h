@@ -1,11 +1,14 @@
-// What NCCL's own counts say of ranks that all wait for their GPUs: which has launched another collective than the others, or none.
+// What NCCL's own counts show of ranks that all wait for their GPUs: which has launched another collective than the
+// others, or none.
 //
-// Frames name no collective there: it was launched long ago, and the rank waits in some synchronisation. RAS counts launches per communicator:
+// Frames name no collective in that case: it was launched earlier, and the rank waits in some synchronisation. RAS
+// counts launches per communicator:
 //
 //     AllReduce 4 | AllReduce 3, AllGather 1                         another collective
 //     communicator A: rank 1 lags; communicator B: the others lag    groups in another order
-//     one rank lags                                                  it waits for its GPU on something else; or, if it has a communicator of
-//                                                                    two that never ran a collective, for a message (those are not counted)
+//     one rank lags                                                  it waits for its GPU for another reason; or, if it
+//                                                                    has a communicator of two ranks that never ran a
+//                                                                    collective, for a message (these are not counted)
 #pragma once
 
 #include <optional>
@@ -14,10 +17,10 @@
 
 namespace rankstacks {
 
-// Nothing: there are no counts, or they are equal.
+// std::nullopt if there are no counts, or if they are equal.
 std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<RankState>& states);
 
-// Whether the counts of this process went on between the two answers.
+// Whether the counts of this process increased between the two answers.
 bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank);
 
 }  // namespace rankstacks

@@ -7,7 +7,7 @@
 namespace rankstacks {
 namespace {
 
-// Functions of the C library on the innermost run, by their public names.
+// Functions of the C library in the innermost run of frames, by their public names.
 bool on_top(const JobSnapshot& job, const ThreadSnapshot& thread, bool (*matches)(std::string_view)) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
@@ -23,7 +23,8 @@ bool is_regular_path(const std::string& target) {
 
 bool is_network(const std::string& target) { return target.starts_with("tcp") || target.starts_with("udp") || target.starts_with("unix") || target.starts_with("socket"); }
 
-// SQLite polls for a lock that another process has: all that the kernel sees is a sleep. Its own functions seldom have names.
+// SQLite polls for a lock that another process holds: the kernel sees nothing but a sleep. SQLite's own functions
+// seldom have names.
 bool waits_for_database(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (!is_one_of(blocking_call(job, thread), kSleepCalls)) return false;
   for (const FrameId id : thread.frames) {
@@ -34,7 +35,8 @@ bool waits_for_database(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return false;
 }
 
-// asyncio's loop, asleep until a socket, a timer or a thread of its pool wakes it. What its tasks await is on no stack.
+// asyncio's loop, asleep until a socket, a timer or a thread of its pool wakes it. What its tasks await is not on any
+// stack.
 bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
@@ -46,7 +48,8 @@ bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return false;
 }
 
-// Python's locks: by what the process's memory tells, or by frames: the lock's C function on top of the stack, or threading's own waits innermost.
+// Python's locks: known from the process's memory, or from frames (the lock's C function at the top of the stack, or
+// threading's own waits innermost).
 std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
   static constexpr std::array<std::string_view, 9> kLockFunctions = {"PyThread_acquire_lock_timed", "PyThread_acquire_lock", "take_gil",       "lock_PyThread_acquire_lock", "rlock_acquire",
                                                                      "_PyMutex_LockTimed",          "_PySemaphore_Wait",     "acquire_timed", "_PyParkingLot_Park"};
@@ -65,9 +68,10 @@ std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const Threa
 
 }  // namespace
 
-// Whether the main program of an interpreter has ended: what it runs now was called by none of its modules' code but by the interpreter
-// itself: sys.excepthook, a function of atexit. So it is seen where CPython has no symbols of its own. A greenlet's frames have their own outermost
-// one, outside of which further calls of the interpreter's loop stand, those of the greenlet that it was started from.
+// Whether the main program of an interpreter has ended: what it runs now was not called by code of its modules but by
+// the interpreter itself (sys.excepthook, a function of atexit). This works even if CPython has no symbols. The
+// frames of a greenlet have an outermost frame of their own, outside of which there are further calls of the
+// interpreter's loop: those of the greenlet that started it.
 bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread) {
   if (thread.tid != rank.pid) return false;
   const Frame* root = nullptr;
@@ -87,7 +91,7 @@ bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const 
   return root != nullptr && by_interpreter && root->function != "<module>" && !is_library_file(root->file.value_or("<unknown>"));
 }
 
-// What the system call, the state and the innermost frames tell where no rule did.
+// What the system call, the state and the innermost frames show if no rule applies.
 Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread, Doing doing) {
   const SyscallInfo* call = thread.syscall ? &*thread.syscall : nullptr;
   const std::string name = blocking_call(job, thread);
@@ -98,7 +102,8 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   if (is_one_of(name, kWaitCalls)) return doing.activity = Activity::kSubprocess, doing;
   if (is_one_of(name, kSocketCalls) || (is_one_of(name, kPollCalls) && is_network(target))) return doing.activity = Activity::kNetworkIo, doing;
   if (is_one_of(name, kFileCalls)) {
-    // By name alone (a core without descriptors) a read may be of a pipe or a socket: only calls that take a path, or sync, are files for sure.
+    // With the name alone (a core without descriptors) a read may be of a pipe or a socket: only calls that take a
+    // path, and sync, are certain to be file I/O.
     const bool always_file = name != "read" && name != "write" && name != "readv" && name != "writev" && name != "close";
     if (is_network(target)) return doing.activity = Activity::kNetworkIo, doing;
     if (is_regular_path(target) || (target.empty() && always_file) || thread.state == 'D') return doing.activity = Activity::kFileIo, doing;
@@ -124,9 +129,10 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   if (on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); })) return doing.activity = Activity::kNativeLock, doing;
 
   const auto place = telling_frame(job, thread);
-  if (!place) return doing;   // nothing but unknown frames
+  if (!place) return doing;   // unknown frames only
   const bool python_place = job.frames[thread.frames[*place]].kind == FrameKind::kPython;
-  // Native frames alone do not tell what a Python program does, nor does a stack that ended early: a collective may be what is missing.
+  // Native frames alone do not show what a Python program does, nor does a stack that ended early: the missing part
+  // may be a collective.
   if (!python_place && (rank.python_version || thread.stack_end != StackEnd::kComplete)) return doing;
   doing.activity = Activity::kUserCode;
   doing.frame = *place;

@@ -9,7 +9,7 @@
 namespace rankstacks {
 namespace {
 
-// Nobody holds these: somebody has to come and fill, set or notify them.
+// No thread holds these: another one has to fill, set or notify them.
 constexpr std::string_view kNobodyHolds = "nobody holds it, another thread of this rank has to come: it may have ended, or be stuck itself; --threads all --rank shows them";
 constexpr std::string_view kOtherThread = "find what that thread or task does: --threads all --rank shows every thread of this rank";
 constexpr std::string_view kImport = "find the thread that imports this module and what keeps it: --threads all --rank shows every thread of this rank";
@@ -31,7 +31,7 @@ constexpr LocalWait kDatabase{LocalWaitKind::kDatabase, "waits for a locked SQLi
 constexpr LocalWait kOutput{LocalWaitKind::kOutput, "cannot write its output", "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a parent process), or let the terminal go on (Ctrl-Q)"};
 constexpr LocalWait kLoop{LocalWaitKind::kEventLoop, "waits in its event loop", "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets (ss -tnp) and their timeouts"};
 
-// What a frame of each of these places waits for.
+// What a thread with a frame at one of these places waits for.
 constexpr std::pair<Place, LocalWait> kByPlace[] = {{Place::kQueueGet, kQueueGet},
                                                   {Place::kQueuePut, kQueuePut},
                                                   {Place::kQueueJoin, kQueueJoin},
@@ -42,7 +42,8 @@ constexpr std::pair<Place, LocalWait> kByPlace[] = {{Place::kQueueGet, kQueueGet
                                                   {Place::kFutures, kTask},
                                                   {Place::kImportWait, kModule}};
 
-// Of a wait in threading, queue or concurrent.futures: what stands outermost of these on the way out to the caller. CPython 3.6 to 3.15.
+// For a wait in threading, queue or concurrent.futures: the outermost of their frames, next to the caller. CPython
+// 3.6 to 3.15.
 std::optional<LocalWait> python_wait(const JobSnapshot& job, const ThreadSnapshot& thread) {
   std::optional<LocalWait> found;
   int waits = 0;
@@ -66,7 +67,7 @@ std::optional<LocalWait> python_wait(const JobSnapshot& job, const ThreadSnapsho
 }  // namespace
 
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason) {
-  if (state.gpu_only || state.told_by_child || state.dead_child) return std::nullopt;
+  if (state.gpu_only || state.known_from_child || state.dead_child) return std::nullopt;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
   if (reason == Reason::kNetworkIo && state.doing.operation.kind == OperationKind::kEventLoop) return kLoop;
   if (reason == Reason::kPythonLock) return python_wait(job, thread);

@@ -1,4 +1,5 @@
-// What a rank waits for that is no other rank, where its frames tell more than its reason does: a queue, a thread's end, a paused terminal.
+// What a rank waits for that is not another rank, if its frames show more than the reason says: a queue, a thread's
+// end, a paused terminal.
 #pragma once
 
 #include <optional>
@@ -15,10 +16,10 @@ struct LocalWait {
   std::string_view verb, advice;   // as in the table of words by reason
 };
 
-// Another process has to come, and no thread of this one.
+// Another process, not a thread of this one, has to end the wait.
 constexpr bool is_between_processes(LocalWaitKind kind) { return kind == LocalWaitKind::kProcessLock || kind == LocalWaitKind::kPool; }
 
-// Nothing: the words of the reason are all there is to say.
+// std::nullopt if there is nothing to add to the words of the reason.
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason);
 
 }  // namespace rankstacks

@@ -12,7 +12,7 @@
 namespace rankstacks {
 namespace {
 
-// One look at one thread, as far as looks are compared.
+// One sample of one thread, reduced to what is compared.
 struct Seen {   // counters: in the order of the frames
   bool waits = false;
   std::vector<NormId> stack;
@@ -21,10 +21,12 @@ struct Seen {   // counters: in the order of the frames
   std::vector<std::int64_t> counters;
 };
 
-// A loop that does something takes longer for each round: a counter that races is one of a loop that does nothing else.
+// A loop that does some work takes longer for each round: a counter that increases too fast belongs to a loop that
+// does nothing else.
 constexpr double kMaxRoundsPerSecond = 20'000;
 
-// Whether a counter has gone on, at a pace that work has. The same frames have the same counters; where they differ, the place does.
+// Whether a counter has increased at a pace that work has. Equal frames have the same counters; if the frames differ,
+// the place does.
 bool counted_on(const Seen& before, const Seen& after, double seconds) {
   if (before.counters.size() != after.counters.size()) return false;
   for (std::size_t i = 0; i < before.counters.size(); ++i) {
@@ -34,8 +36,9 @@ bool counted_on(const Seen& before, const Seen& after, double seconds) {
   return false;
 }
 
-// A native thread that runs for microseconds at a time does nothing between its waits but to look whether they are over: of such a one only where it
-// waits is a place, and not what a look has caught it at in between (a poll: its query, or the loop itself).
+// A native thread that runs for microseconds at a time does nothing between its waits but check whether they are
+// over. For such a thread only the place of its wait counts, not the place in between at which a sample happened to
+// find it (for a poll: its query, or the loop itself).
 bool is_poller(const FrameTable& frames, const ThreadSnapshot& thread, const Ran& ran) {
   constexpr double kMaxMsPerRun = 0.05;
   if (ran.runs == 0 || ran.cpu_ms > kMaxMsPerRun * static_cast<double>(ran.runs)) return false;
@@ -65,7 +68,8 @@ class Comparison {
   }
 
  private:
-  // How many frames, from the inside, belong to a wait for other ranks: all up to the outermost one that a rule names. 0: it waits for none.
+  // The number of frames, from the innermost one, that belong to a wait for other ranks: up to the outermost one that
+  // a rule names. 0 if the thread waits for none.
   std::size_t frames_of_wait(const ThreadSnapshot& thread) {
     const std::size_t own = own_frames(frames_, thread);
     std::size_t count = 0;
@@ -87,9 +91,10 @@ class Comparison {
 
 void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later, const std::function<Ran(Tid)>& ran, double span_ms) {
   if (later.empty()) return;
-  std::unordered_map<Tid, std::vector<const ThreadSnapshot*>> again;   // thread ids are unique on the one machine that was looked at
-  for (const auto& look : later)
-    for (const RankSnapshot& rank : look)
+  // Thread ids are unique on the one machine that was sampled.
+  std::unordered_map<Tid, std::vector<const ThreadSnapshot*>> again;
+  for (const auto& sample : later)
+    for (const RankSnapshot& rank : sample)
       for (const ThreadSnapshot& thread : rank.threads) again[thread.tid].push_back(&thread);
   Comparison comparison(job.frames);
   for (RankSnapshot& rank : job.ranks) {

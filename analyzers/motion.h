@@ -1,8 +1,8 @@
-// Several looks at one job folded into one: what moves between them, and what stands still.
+// Folds several samples of one job into one snapshot: what changes between them, and what does not.
 //
-// A thread has moved when its place in its program differs between two samples. Inside a wait for other ranks nothing counts as a place (an MPI library
-// spins through dozens of functions, a store polls): there the place is the line that called the wait. Elsewhere it is the whole stack, made
-// comparable as for clusters (normalize.h).
+// A thread has moved if its place in the program differs between two samples. Within a wait for other ranks the place
+// is the line that called the wait, because frames inside it mean nothing (an MPI library spins through dozens of
+// functions, a store is polled). Elsewhere the place is the whole stack, normalised as for clusters (normalize.h).
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@
 
 namespace rankstacks {
 
-// Time on a processor between the samples.
+// What a thread consumed of a processor between the samples.
 struct Ran {
   double cpu_ms = 0;
   std::int64_t runs = 0;
 };
 
-// Fills ThreadSnapshot::motion of `job`, the first look, for the threads that a later one found again. `later`: ranks with FrameIds of job.frames.
-// `ran`: of a thread between the samples; `span_ms`: how long that was in all.
+// Fills ThreadSnapshot::motion of `job`, the first sample, for the threads that a later sample found again. `later`
+// has the ranks of the later samples, with FrameIds of job.frames. `ran` returns what a thread consumed between the
+// samples; `span_ms` is the time between the first and the last.
 void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later, const std::function<Ran(Tid)>& ran, double span_ms);
 
 }  // namespace rankstacks

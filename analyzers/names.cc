@@ -16,7 +16,8 @@ bool any_prefix(std::string_view text, const std::array<std::string_view, N>& pr
   return std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view p) { return text.starts_with(p); });
 }
 
-// Strips one trailing suffix of the form .WORD or .WORD.DIGITS that compilers add to clones of a function. False: there is none.
+// Strips one trailing suffix of the form .WORD or .WORD.DIGITS, which compilers add to clones of a function. Returns
+// false if there is none.
 bool strip_clone_suffix(std::string_view& name) {
   static constexpr std::array<std::string_view, 8> kWords = {"cold", "part", "constprop", "isra", "lto_priv", "localalias", "llvm", "clone"};
   std::string_view rest = name;
@@ -40,7 +41,7 @@ bool ends_with_operator(std::string_view text) {
                                                                     text[text.size() - kWord.size() - 1] == '_'));
 }
 
-// The index of the '(' that closes at the final ')', or npos.
+// The index of the '(' that matches the final ')', or npos.
 std::size_t matching_open(std::string_view text) {
   int depth = 0;
   for (std::size_t i = text.size(); i-- > 0;) {
@@ -107,7 +108,8 @@ bool is_thread_start(const Frame& frame) {
 }
 
 bool is_call_plumbing(std::string_view function) {
-  // CPython's Objects/call.c, methodobject.c, descrobject.c, classobject.c, typeobject.c (slots), Python/ceval.c, pythonrun.c, Modules/main.c.
+  // CPython's Objects/call.c, methodobject.c, descrobject.c, classobject.c, typeobject.c (slots), Python/ceval.c,
+  // pythonrun.c, Modules/main.c.
   static constexpr std::array<std::string_view, 52> kPrefixes = {
       "_PyEval_",        "PyEval_",        "_PyObject_Call", "PyObject_Call",  "_PyObject_FastCall", "_PyObject_MakeTpCall", "PyObject_Vectorcall", "_PyObject_Vectorcall", "_PyVectorcall_", "PyVectorcall_",
       "_PyFunction_",    "cfunction_",     "_PyCFunction",   "method_vectorcall", "method_call",    "_PyMethodDef",         "vectorcall_",         "vectorcall",           "slot_tp_",       "slot_nb_",
@@ -133,7 +135,8 @@ std::string public_libc_name(std::string_view function) {
   if (name.starts_with("__GI_")) name.remove_prefix(5);
   if (name.starts_with("__libc_") && !name.starts_with("__libc_start")) name.remove_prefix(7);
   if (name.starts_with("__new_")) name.remove_prefix(6);
-  // ___pthread_cond_wait, __poll, __clock_nanosleep: the public name has no underscores in front; start-up functions keep theirs.
+  // ___pthread_cond_wait, __poll, __clock_nanosleep: the public name has no leading underscores; start-up functions
+  // keep theirs.
   if (name.starts_with("__") && !name.starts_with("__libc_start")) name.remove_prefix(name.find_first_not_of('_') == std::string_view::npos ? 0 : name.find_first_not_of('_'));
   if (name.ends_with("_time64")) name.remove_suffix(7);
   for (const std::string_view with_64 : {"pthread_cond_timedwait64", "pthread_cond_clockwait64", "pthread_clockjoin_np64", "clock_nanosleep64", "read64", "write64", "open64", "openat64"})
@@ -163,7 +166,8 @@ std::string short_function(std::string_view function) {
     }
   }
   std::string result = without_template_arguments(name);
-  // A return type stands before the last blank outside of brackets, in template functions only; "operator new" and "thunk to f" keep theirs.
+  // In template functions only, a return type precedes the last blank outside of brackets; "operator new" and "thunk
+  // to f" keep theirs.
   if (!arguments.empty() && result.find("operator") == std::string::npos && result.find(" to ") == std::string::npos) {
     int depth = 0;
     for (std::size_t i = result.size(); i-- > 0;) {

@@ -11,7 +11,7 @@
 namespace rankstacks {
 namespace {
 
-// Loops that wake up again and again on their own, from the role table's threads.
+// Loops that wake up again and again on their own, run by threads of the role table.
 constexpr std::array<std::string_view, 16> kPollLoops = {
     "gloo::transport::tcp::Loop::run",       // epoll_wait of 10 ms
     "ProcessGroupNCCL::Watchdog::runLoop",   // 100 ms
@@ -31,7 +31,8 @@ constexpr std::array<std::string_view, 16> kPollLoops = {
     "opal_progress",
 };
 
-// Loops whose handlers never block: what a thread is seen in there is chance. Unless it waits for a lock.
+// Loops whose handlers never block, so that it is chance where in a handler a thread is seen, unless it waits for a
+// lock.
 constexpr std::string_view kEventLoops[] = {"gloo::transport::tcp::Loop::run"};
 
 bool is_poll_loop_function(std::string_view function) {
@@ -59,7 +60,8 @@ std::string normal_form(const Frame& frame) {
   return fmt::format("N\n{}\n+{:x}", module, frame.offset.value_or(0));
 }
 
-// Rule 5: the outer end. A stripped libc has no names for its start-up frames: its outermost run counts as start, unless it is all there is.
+// Rule 5: the outer end. A stripped libc has no names for its start-up frames: its outermost run counts as start,
+// unless it is the whole stack.
 std::size_t outer_end(const std::vector<FrameId>& ids, const NormalizedFrames& frames) {
   const auto frame_class = [&](std::size_t i) { return frames.frame_class(ids[i]); };
   std::size_t end = ids.size();
@@ -77,13 +79,13 @@ std::size_t inner_end(const ThreadSnapshot& thread, const NormalizedFrames& fram
   const auto opaque = [&](std::size_t i) { return frames.frame_class(ids[i]) == FrameClass::kOpaque; };
   std::size_t begin = 0;
   while (begin < end && opaque(begin)) ++begin;
-  if (begin > 0) --begin;   // the outermost of the run stands for it
+  if (begin > 0) --begin;   // the outermost frame represents the run
   for (std::size_t i = end; i-- > begin;)
     if (frames.is_mpi_call(ids[i])) {
       begin = i;
       break;
     }
-  // Rule 3: the outermost of the loops that stand inside nothing but their wait.
+  // Rule 3: the outermost of the loops that contain nothing but their wait.
   for (std::size_t i = begin; i < end && (opaque(i) || frames.is_poll_loop(ids[i])); ++i)
     if (frames.is_poll_loop(ids[i])) begin = i;
   const bool waits_for_lock = thread.syscall && thread.syscall->name == "futex";
@@ -121,7 +123,8 @@ std::vector<StackItem> normalized_stack(const ThreadSnapshot& thread, const Norm
 
   std::vector<StackItem> items;
   items.reserve(end - begin);
-  bool innermost_interpreter = on_opaque;   // rule 4: one frame of the interpreter may count, right outside of what it called
+  // Rule 4: one frame of the interpreter may count, directly outside of what it called.
+  bool innermost_interpreter = on_opaque;
   for (std::size_t i = begin; i < end; ++i) {
     const FrameClass c = frames.frame_class(ids[i]);
     const bool leaf = i == begin && on_opaque;

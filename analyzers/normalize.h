@@ -1,16 +1,21 @@
-// Frames made comparable across ranks.
+// Makes frames comparable across ranks.
 //
-// Two threads stand at the same place although their addresses, their libc's inner frames and CPython's call machinery differ. The rules:
-//   1. Python: function, file, line. Native: module's base name and function, without clone suffixes and symbol versions; no function:
-//      module+offset; in no module: "anonymous".
-//   2. Inner end: the innermost run of frames in opaque modules (C and C++ library, CUDA driver, OpenMP runtime) counts as one frame, its outermost:
-//      what the program called (pthread_cond_wait, poll, cuStreamSynchronize). Whether a wait is seen in futex, in its cancellation wrapper or
-//      just before it is chance. Likewise everything inside an MPI_* call: MPI's progress engines spin through dozens of functions.
-//   3. A thread between two rounds of a known poll loop equals one inside that loop's timed wait; so does one in a handler of an event loop
-//      whose handlers never block (gloo's), unless it waits for a lock there.
-//   4. CPython's own C frames count only where they are the innermost code and sit on a system call (os_read, lock_PyThread_acquire_lock): on
-//      the way from one Python function to the next they depend on how warm the adaptive interpreter is, not on where the program stands.
-//   5. Outer end: frames that start every thread or program are dropped: they differ only where unwinding ended early.
+// Two threads can be at the same place although their addresses, their libc's inner frames and CPython's call
+// machinery differ. The rules:
+//     1. A Python frame is identified by function, file and line, a native one by the module's base name and the
+//        function, without clone suffixes and symbol versions. Without a function: module+offset; in no module:
+//        "anonymous".
+//     2. Inner end: the innermost run of frames in opaque modules (C and C++ library, CUDA driver, OpenMP runtime)
+//        counts as one frame, namely its outermost one: what the program called (pthread_cond_wait, poll,
+//        cuStreamSynchronize). Whether a wait is seen in futex, in its cancellation wrapper or just before it is
+//        chance. The same holds for everything inside an MPI_* call: MPI's progress engines spin through dozens of
+//        functions.
+//     3. A thread between two rounds of a known poll loop equals one inside that loop's timed wait. So does a thread
+//        in a handler of an event loop whose handlers never block (gloo's), unless it waits for a lock there.
+//     4. CPython's own C frames count only if they are the innermost code and directly above a system call (os_read,
+//        lock_PyThread_acquire_lock): the frames between two Python functions depend on how warm the adaptive
+//        interpreter is, not on where the program is.
+//     5. Outer end: frames that start every thread or program are dropped. They differ only if unwinding ended early.
 // A stack that would be left empty is kept frame by frame.
 #pragma once
 
@@ -26,7 +31,7 @@ namespace rankstacks {
 
 using NormId = std::uint32_t;
 
-// What a frame is to the rules above.
+// The kinds of frames that the rules above distinguish.
 enum class FrameClass : std::uint8_t {
   kPython,
   kNative,
@@ -35,7 +40,7 @@ enum class FrameClass : std::uint8_t {
   kStart,         // starts a thread or the program
 };
 
-// Every frame of a job, normalised once; equal normal forms have equal ids.
+// Every frame of a job, normalised once. Equal normal forms have equal ids.
 class NormalizedFrames {
  public:
   explicit NormalizedFrames(const FrameTable& frames);
@@ -52,7 +57,8 @@ class NormalizedFrames {
   std::vector<bool> poll_loop_, event_loop_, mpi_call_;
 };
 
-// One frame that counts, with its place in ThreadSnapshot::frames and how many that do not count stand outside of it, up to the next that does.
+// A frame that counts, with its index in ThreadSnapshot::frames and the number of frames between it and the next
+// outer one that counts.
 struct StackItem {
   NormId norm = 0;
   std::size_t index = 0;

@@ -9,7 +9,7 @@
 namespace rankstacks {
 namespace {
 
-// "all_reduce", "ncclAllReduce", "MPI_Allreduce" -> letters only, small
+// "all_reduce", "ncclAllReduce", "MPI_Allreduce" -> letters only, in lower case
 std::string letters(std::string_view text) {
   std::string out;
   for (const unsigned char c : text)
@@ -17,7 +17,7 @@ std::string letters(std::string_view text) {
   return out;
 }
 
-// The first that the name contains: "reducescatter" before "reduce" and "scatter".
+// The first entry that the name contains wins: "reducescatter" is before "reduce" and "scatter".
 constexpr std::array<std::pair<std::string_view, Collective>, 11> kCalls{{
     {"allreduce", Collective::kAllReduce},
     {"allgather", Collective::kAllGather},

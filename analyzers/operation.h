@@ -1,4 +1,5 @@
-// What a thread waits in, as a value: the decisions compare these, and the name for people is of no weight in any.
+// What a thread waits in, as a value. Decisions compare these values; the name for display does not matter to any of
+// them.
 #pragma once
 
 #include <string>
@@ -8,27 +9,30 @@
 
 namespace rankstacks {
 
-// Of a function's name, in any library's spelling: all_reduce, ncclAllReduce, MPI_Allreduce, _allgather_base, broadcast_object_list.
+// The collective that a function's name denotes, in any library's spelling: all_reduce, ncclAllReduce, MPI_Allreduce,
+// _allgather_base, broadcast_object_list.
 Collective collective_of_call(std::string_view function);
 
-// One operation in two ranks is equal in all but `name`.
+// If two ranks are in the same operation, all members but `name` are equal.
 struct Operation {
   OperationKind kind = OperationKind::kNone;
   Collective collective = Collective::kUnknown;
-  bool sends = false, receives = false;    // of messages: a send-and-receive does both; of a Work or a request neither is known
-  std::string call;                        // the function that was called, in the spelling of the library's interface: "all_gather_object"
-  std::string name;                        // for people: "all_gather_object", "DDP's gradient all-reduce"
-  bool generic = false;                    // `call` is one that many operations share: which of them it is, is not known
+  // Messages only. A send-and-receive does both; both are false if it is not known (a Work, a request)
+  bool sends = false, receives = false;
+  // The function that was called, as the library spells it: "all_gather_object".
+  std::string call;
+  std::string name;                        // for display: "all_gather_object", "DDP's gradient all-reduce"
+  bool generic = false;                    // many operations share `call`; which of them it is, is not known
 
   bool is_none() const { return kind == OperationKind::kNone; }
-  // As the key of a table.
+  // The operation as the key of a table.
   std::string key() const;
 };
 bool same_call(const Operation& a, const Operation& b);
 
-// A collective or a message by the function that was called.
+// A collective or a message, given the function that was called.
 Operation operation_of_call(OperationKind kind, std::string function, std::string name = "");
-// One whose kind says all: a queue, a lock, an event loop.
+// An operation that its kind describes completely: a queue, a lock, an event loop.
 Operation operation_of_kind(OperationKind kind, std::string name);
 
 }  // namespace rankstacks

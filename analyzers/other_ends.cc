@@ -11,7 +11,8 @@
 namespace rankstacks {
 namespace {
 
-// "rank 2", "a child of rank 2". "": it is none of the job's, has no number, or reports of several machines have a process of that number each.
+// "rank 2", "a child of rank 2". "" if the process does not belong to the job, has no number, or if merged reports
+// have a process with that number on several machines.
 std::string member_name(const JobSnapshot& job, Pid pid) {
   const RankSnapshot* member = nullptr;
   for (const RankSnapshot& rank : job.ranks) {
@@ -47,7 +48,8 @@ std::string describe_other_ends(const JobSnapshot& job, const SyscallInfo& call)
   if (call.others.empty()) return "";
   constexpr std::size_t kMax = 2;
   std::string text(before(call));
-  const std::string_view joint = call.others.front().kind == EndKind::kLock ? " and " : " or ";   // all that hold a lock are waited for
+  // All holders of a lock are waited for.
+  const std::string_view joint = call.others.front().kind == EndKind::kLock ? " and " : " or ";
   const std::size_t count = call.others.size();
   const std::size_t shown = count <= kMax + 1 ? count : kMax;
   for (std::size_t i = 0; i < shown; ++i) {

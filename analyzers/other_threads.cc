@@ -15,7 +15,7 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
     const ThreadSnapshot& thread = rank.threads[t];
     if (t == waiting) continue;
     if (thread.stack_end != StackEnd::kComplete) {
-      others.any_python = true;   // for all that is known
+      others.any_python = true;   // as far as is known
       continue;
     }
     bool user_code = false;

@@ -26,7 +26,8 @@ bool waits_for_own_threads(const JobSnapshot& job, const ThreadSnapshot& thread)
 
 namespace {
 
-// The library whose code waits: that of the innermost frame outside of the C and C++ libraries. "": it is the interpreter's own wait, or unknown.
+// The library that waits: that of the innermost frame outside of the C and C++ libraries. "" if the interpreter
+// itself waits, or if it is unknown.
 std::string_view waiting_library(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
@@ -40,8 +41,8 @@ bool has_frame_of(const JobSnapshot& job, const ThreadSnapshot& thread, std::str
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return job.frames[id].kind == FrameKind::kNative && job.frames[id].module == module; });
 }
 
-// What is more than to stand by: a thread of a pool waits on a condition as well.
-bool tells(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing) {
+// Whether the activity is more than an idle wait: a pool's thread waits on a condition variable as well.
+bool is_conclusive(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing) {
   if (doing.activity == Activity::kUnknown) return false;
   return doing.activity != Activity::kUserCode || !waits_for_own_threads(job, thread);
 }
@@ -50,27 +51,28 @@ bool tells(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& do
 
 std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activities, std::size_t rank, const Doing& main) {
   const bool on_lock = main.activity == Activity::kPythonLock || main.activity == Activity::kNativeLock;
-  const bool told = !on_lock && (main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown));
-  if (told) return std::nullopt;
+  const bool is_clear = !on_lock && (main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown));
+  if (is_clear) return std::nullopt;
   const RankSnapshot& process = job.ranks[rank];
   const std::vector<ThreadWait> way = thread_waits_from(process, main.thread);
-  if (way.empty() || thread_wait_of(process, way.back().thread)) return std::nullopt;   // the latter: they wait for each other
+  // In the latter case they wait for each other.
+  if (way.empty() || thread_wait_of(process, way.back().thread)) return std::nullopt;
   if (Doing last = activities.of_thread(rank, way.back().thread); waits_for_ranks(last.activity)) return last;
   std::optional<Doing> joined;
   for (const ThreadWait& wait : way) {
     if (wait.what != ThreadWait::For::kEnd) break;
     Doing doing = activities.of_thread(rank, wait.thread);
-    if (tells(job, process.threads[wait.thread], doing)) joined = std::move(doing);
+    if (is_conclusive(job, process.threads[wait.thread], doing)) joined = std::move(doing);
   }
   return joined;
 }
 
 std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::size_t rank, const Doing& main) {
   const RankSnapshot& process = job.ranks[rank];
-  const bool told = main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown);
+  const bool is_clear = main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown);
   const ThreadSnapshot& waiting = process.threads[main.thread];
-  if (told || !process.python_version || !waits_for_own_threads(job, waiting)) return std::nullopt;
-  if (waiting.joins) return std::nullopt;   // of_awaited_thread
+  if (is_clear || !process.python_version || !waits_for_own_threads(job, waiting)) return std::nullopt;
+  if (waiting.joins) return std::nullopt;   // see of_awaited_thread
   const std::string_view library = waiting_library(job, waiting);
   if (library.empty()) return std::nullopt;
   std::optional<Doing> found;
@@ -79,7 +81,7 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
     const Role role = roles[rank][t];
     if (t == main.thread || (role != Role::kNative && role != Role::kPython) || is_idle(job, thread, role) || !has_frame_of(job, thread, library)) continue;
     Doing doing = activities.of_thread(rank, t);
-    if (!tells(job, thread, doing)) continue;
+    if (!is_conclusive(job, thread, doing)) continue;
     if (found && found->activity != doing.activity) return std::nullopt;
     if (!found) found = std::move(doing);
   }
@@ -94,9 +96,10 @@ bool main_threads_are_alike(const std::vector<Cluster>& clusters, const std::map
   });
 }
 
-// A thread that every rank has is no background where it gets on in one of them: what it does in the others is what they do.
-void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of, Activities& activities, std::vector<RankState>& states) {
-  std::map<std::size_t, std::size_t> most_active;   // thread by rank
+// A thread that every rank has is not background if it makes progress in one of them: what it does in each rank is
+// then what the rank does.
+void refine_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of, Activities& activities, std::vector<RankState>& states) {
+  std::map<std::size_t, std::size_t> most_active;   // by rank: its most active thread
   bool some_move = false;
   for (const Cluster& cluster : clusters) {
     if (cluster.role != Role::kNative) continue;
@@ -113,7 +116,7 @@ void tell_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters
   for (const auto& [rank, thread] : most_active) states[state_of.at(rank)].doing = activities.of_thread(rank, thread);
 }
 
-// What the thread tells that a main thread joins is known of every rank, and the same.
+// Whether every rank has a thread that its main thread joins, and these all do the same.
 bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& states, const std::map<std::size_t, std::size_t>& state_of) {
   const Doing& first = states[state_of.begin()->second].doing;
   return std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) {
@@ -122,11 +125,13 @@ bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& stat
   });
 }
 
-// By rank index: the states, if the main threads of all ranks only wait for threads of their own. They then have what the main threads do, whatever a thread tells that one of
-// them joins: of a pool they join one after the other, and which of these has the task is chance. Empty: no such job, or nothing to compare.
+// The states by rank index, if the main threads of all ranks only wait for threads of their own. These states then
+// have what the main thread does, regardless of what a joined thread does: a main thread joins the threads of a pool
+// one after the other, and it is chance which of them has the task. Empty if the job is not like this, or if there is
+// nothing to compare.
 std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
   std::map<std::size_t, std::size_t> state_of;
-  std::map<std::size_t, Doing> own;   // of main threads, by state, where another thread tells
+  std::map<std::size_t, Doing> own;   // what main threads do, by state, if another thread decides
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
     if (s.unrelated || !s.readable) continue;
@@ -144,31 +149,31 @@ std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, cons
 
 }  // namespace
 
-void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
+void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
   const std::map<std::size_t, std::size_t> state_of = states_that_join(job, clusters, activities, states);
   if (state_of.empty()) return;
 
-  struct Telling {
+  struct OwnThread {
     int cluster = -1;
     std::size_t thread = 0;
   };
-  std::map<std::size_t, Telling> telling;           // by state
+  std::map<std::size_t, OwnThread> own_threads;           // by state
   for (const Cluster& cluster : clusters) {
     if (cluster.role != Role::kNative && cluster.role != Role::kPython) continue;
     const std::set<std::size_t> ranks(cluster.ranks.begin(), cluster.ranks.end());
     if (std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return ranks.contains(one.first); })) continue;
     for (const auto& [rank, thread] : cluster.members)
-      if (const auto it = state_of.find(rank); it != state_of.end() && !is_idle(job, job.ranks[rank].threads[thread], cluster.role)) telling.try_emplace(it->second, Telling{cluster.id, thread});
+      if (const auto it = state_of.find(rank); it != state_of.end() && !is_idle(job, job.ranks[rank].threads[thread], cluster.role)) own_threads.try_emplace(it->second, OwnThread{cluster.id, thread});
   }
-  if (telling.size() != state_of.size()) {         // some rank has nothing of its own
-    tell_by_motion(job, clusters, state_of, activities, states);
+  if (own_threads.size() != state_of.size()) {         // some rank has no thread of its own kind
+    refine_by_motion(job, clusters, state_of, activities, states);
     return;
   }
 
   std::map<int, std::vector<std::size_t>> classes;
-  for (const auto& [i, tells] : telling) {
-    classes[tells.cluster].push_back(i);
-    states[i].doing = activities.of_thread(states[i].rank, tells.thread);
+  for (const auto& [i, own] : own_threads) {
+    classes[own.cluster].push_back(i);
+    states[i].doing = activities.of_thread(states[i].rank, own.thread);
   }
   const auto largest = std::max_element(classes.begin(), classes.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (largest->second.size() * 2 <= state_of.size()) return;
@@ -176,7 +181,7 @@ void tell_by_classes(const JobSnapshot& job, const std::vector<Cluster>& cluster
     if (cluster == largest->first) continue;
     for (const std::size_t i : members) {
       const auto& motion = job.ranks[states[i].rank].threads[states[i].doing.thread].motion;
-      // One that wakes up again and again does not stand still, whatever place the samples hit.
+      // A thread that wakes up again and again is not stuck, whatever place the samples found it at.
       if (motion && (motion->moved || motion->counted || is_busy(*motion) || motion->runs >= motion->samples)) return;
     }
   }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kNone = SIZE_MAX;
 
-// Rank states by their own process and by its children, which work for it.
+// Indices of rank states by their process and by its children, which work for it.
 std::map<std::pair<std::string, Pid>, std::size_t> states_by_process(const JobSnapshot& job, const std::vector<RankState>& states) {
   std::map<std::pair<std::string, Pid>, std::size_t> found;
   for (std::size_t i = 0; i < states.size(); ++i) found.emplace(std::pair(job.ranks[states[i].rank].host, job.ranks[states[i].rank].pid), i);
@@ -28,16 +28,16 @@ std::map<std::pair<std::string, Pid>, std::size_t> states_by_process(const JobSn
   return found;
 }
 
-// multiprocessing's pipes and queues are between a process and its children, as a rule, and its frames tell no more: a client of a manager or a listener in another rank stands in them
-// as well.
+// multiprocessing's pipes and queues are usually between a process and its children, and its frames do not show more:
+// a client of a manager or a listener in another rank has the same frames.
 bool may_wait_for_a_rank(const RankState& s) {
   const Activity activity = s.doing.activity;
-  if (!s.readable || s.unrelated || s.dead_child || s.told_by_child || (s.doing.by_frame && activity != Activity::kSubprocess)) return false;
-  if (s.inferred || activity == Activity::kSubprocess) return true;   // this is better known
+  if (!s.readable || s.unrelated || s.dead_child || s.known_from_child || (s.doing.by_frame && activity != Activity::kSubprocess)) return false;
+  if (s.inferred || activity == Activity::kSubprocess) return true;   // the other end is better evidence
   return activity == Activity::kNetworkIo || activity == Activity::kFileIo || activity == Activity::kUserCode || activity == Activity::kUnknown;
 }
 
-// The state at the other end; kNone: none, not one alone, or one that is not of the job.
+// The state at the other end. kNone if there is none or more than one, or if it does not belong to the job.
 std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::string, Pid>, std::size_t>& by_process, std::size_t own, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   const auto& call = rank.threads[s.doing.thread].syscall;
@@ -51,7 +51,8 @@ std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::s
   return found;
 }
 
-// "recvfrom (from rank 2)": the call, and who has the other end. "a lock of the database cache.db (held by rank 2)".
+// "recvfrom (from rank 2)": the call, and the rank at the other end. "a lock of the database cache.db (held by rank
+// 2)".
 Operation wait_for(const JobSnapshot& job, const SyscallInfo& call, std::size_t rank) {
   if (call.others.front().kind == EndKind::kDatabase)
     return operation_of_call(OperationKind::kProcessLock, call.database.value_or("SQLite"), fmt::format("{} (held by {})", database_lock_name(call), name_ranks(job, {rank})));
@@ -60,7 +61,8 @@ Operation wait_for(const JobSnapshot& job, const SyscallInfo& call, std::size_t 
   return operation_of_call(is_lock ? OperationKind::kProcessLock : OperationKind::kProcessPipe, call.name, fmt::format("{} ({} {})", call.name, is_lock ? "a lock held by" : sends ? "to" : "from", who));
 }
 
-// Of plain multiprocessing, whose processes no launcher has numbered: a queue, pipe or lock that another of them fills or holds. None: no such wait.
+// For plain multiprocessing, whose processes no launcher has numbered: a queue, pipe or lock that another of them
+// fills or holds. None if the rank does not wait so.
 Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
   const auto queue = operation_of_kind(OperationKind::kProcessQueue, "a multiprocessing queue"), pipe = operation_of_kind(OperationKind::kProcessPipe, "a multiprocessing pipe"),
              lock = operation_of_kind(OperationKind::kProcessLock, "a multiprocessing lock");
@@ -75,7 +77,7 @@ Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
     if (is_place(frame, Place::kProcessQueue)) return {};
     if (is_place(frame, Place::kProcessPipe)) {
       found = pipe;
-      continue;   // a queue may be around it
+      continue;   // it may be part of a queue
     }
     if (is_place(frame, Place::kProcessLock)) return lock;
     return found;
@@ -97,7 +99,7 @@ void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states) {
   }
 }
 
-void tell_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states) {
+void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto has_other_end = [&](const RankState& s) {
     const auto& call = job.ranks[s.rank].threads[s.doing.thread].syscall;
     return call && !call->others.empty();
@@ -108,7 +110,8 @@ void tell_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states) 
   for (std::size_t i = 0; i < states.size(); ++i)
     if (may_wait_for_a_rank(states[i])) next[i] = other_end_of(job, by_process, i, states[i]);
 
-  // Each way ends at a rank that does not wait so, or in a circle of those that do. What was found of a way holds for all that lead into it.
+  // Each chain ends at a rank that does not wait in this way, or in a cycle of ranks that do. The result for a chain
+  // holds for all that lead into it.
   enum class Way : std::uint8_t { kUnseen, kOnIt, kHolds, kFails };
   std::vector<Way> ways(states.size(), Way::kUnseen);
   for (std::size_t i = 0; i < states.size(); ++i) {

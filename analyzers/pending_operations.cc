@@ -23,9 +23,9 @@ Kind kind_of(const RankState& s) {
 
 bool same_group(const RankState& a, const RankState& b) { return !a.group || !b.group || *a.group == *b.group; }
 
-// Which collective it is, as far as known: where it is one that many share, the place has to tell.
+// Which collective it is, as far as known. If many collectives share the call, the place has to distinguish them.
 bool same_operation(const RankState& a, const RankState& b, const std::string& place_a, const std::string& place_b) {
-  if (a.told_by_gpu && b.told_by_gpu) return may_be_same_collective(a.gpu, b.gpu);
+  if (a.known_from_gpu && b.known_from_gpu) return may_be_same_collective(a.gpu, b.gpu);
   if (a.doing.operation.generic || b.doing.operation.generic || a.gpu_wait_may_be_collective || b.gpu_wait_may_be_collective) return place_a == place_b;
   return same_call(a.doing.operation, b.doing.operation);
 }
@@ -47,7 +47,7 @@ class OperationFinder {
     int kind;
     std::string place, group;
     int peer;
-    std::size_t own;   // a rank whose peer is known stands for itself
+    std::size_t own;   // a rank whose peer is known has an operation of its own
     auto operator<=>(const Key&) const = default;
   };
 
@@ -78,7 +78,7 @@ class OperationFinder {
 
   const RankState& first_of(std::size_t operation) const { return states_[operations_[operation].members.front()]; }
 
-  // Those in the other operation are where this one needs them.
+  // The members of the other operation are where this one needs them.
   bool has_arrived(std::size_t operation, std::size_t other) const {
     const RankState &s = first_of(operation), &o = first_of(other);
     if (kind_of(s) != kind_of(o)) return false;
@@ -100,7 +100,7 @@ class OperationFinder {
   void find_needs(std::size_t o) {
     PendingOperation& operation = operations_[o];
     const RankState& s = first_of(o);
-    std::vector<int> named;   // whom it needs, where that is known
+    std::vector<int> named;   // the ranks that it needs, if known
     if (kind_of(s) == Kind::kPointToPoint && s.peer) named = {*s.peer};
     else if (kind_of(s) == Kind::kCollective && s.group) named = s.group->ranks;
     operation.certain = !named.empty() || s.peer_process;
@@ -128,10 +128,10 @@ class OperationFinder {
 
   const JobSnapshot& job_;
   const std::vector<RankState>& states_;
-  const std::vector<int> missing_;                  // by the world's size
+  const std::vector<int> missing_;                  // derived from the world size
   std::vector<PendingOperation> operations_;
   std::vector<std::string> places_;                 // place_key of each operation's members
-  std::vector<std::size_t> operation_of_;           // by state; kNone: it waits in none
+  std::vector<std::size_t> operation_of_;           // by state; kNone if it waits in none
   std::vector<std::size_t> others_;
   std::map<int, std::size_t> by_number_;
   std::unordered_map<std::size_t, std::size_t> by_process_;

@@ -35,7 +35,7 @@ std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSna
       if (!is_library_file(frame.file.value_or("<unknown>"))) return i;
       if (!python) python = i;
     } else if (frame.function && is_mpi_function(*frame.function)) {
-      native.reset();   // what stands inside of an MPI call is MPI's, and changes while it spins
+      native.reset();   // frames inside of an MPI call are MPI's, and change while it spins
     } else if (!native && frame.function && !is_opaque(frame.module) && !is_interpreter(frame.module) && !is_thread_start(frame)) {
       native = i;
     }
@@ -55,7 +55,7 @@ bool is_process_lock(const Frame& frame) { return frame.kind == FrameKind::kNati
 bool writes_output(const ThreadSnapshot& thread) {
   const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr);
   if (call == nullptr || (call->name != "write" && call->name != "writev")) return false;
-  if (!call->fd_target) return call->fd == 1 || call->fd == 2;   // a core: where it went is not known, but that it is output
+  if (!call->fd_target) return call->fd == 1 || call->fd == 2;   // a core: the target is not known, but it is output
   const std::string& target = *call->fd_target;
   return target.starts_with("pipe:") || target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target.starts_with("/dev/console");
 }

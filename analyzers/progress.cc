@@ -6,8 +6,9 @@
 namespace rankstacks {
 namespace {
 
-// In a hang gloo's threads sleep, and so does the thread that waits for them, to the microsecond: where both ran, messages came. NCCL's and MPI's
-// threads run, moving or not, and a store is polled.
+// In a hang gloo's threads sleep, and so does the thread that waits for them, without using a microsecond of processor
+// time: if both ran, messages arrived. NCCL's and MPI's threads run whether or not there is progress, and a store is
+// polled.
 bool gloo_moves(const RankSnapshot& rank, const std::vector<Role>& roles, const Motion& main) {
   if (main.runs < main.samples || is_busy(main)) return false;
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
@@ -17,7 +18,8 @@ bool gloo_moves(const RankSnapshot& rank, const std::vector<Role>& roles, const 
   return false;
 }
 
-// Now and then a thread that a look has stopped goes back to its wait so late that this is counted as a run between the samples.
+// Now and then a thread that a sample has stopped returns to its wait so late that this is counted as a run between
+// the samples.
 bool ran_by_itself(const Motion& motion) {
   constexpr std::int64_t kSamplesPerLateReturn = 4;
   return motion.runs > 0 && motion.runs * kSamplesPerLateReturn >= motion.samples;
@@ -30,15 +32,15 @@ bool is_busy(const Motion& motion) {
   return motion.span_ms > 0 && motion.cpu_ms >= kShare * motion.span_ms;
 }
 
-void tell_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state) {
+void find_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const ThreadSnapshot* main = leading_thread(job, state);
   if (main == nullptr || !main->motion || main->motion->samples < 2) return;
-  const ThreadSnapshot& told = rank.threads[state.doing.thread];
+  const ThreadSnapshot& deciding = rank.threads[state.doing.thread];
   std::vector<const Motion*> motions = {&*main->motion};
-  if (&told != main && told.motion) motions.push_back(&*told.motion);
-  if (state.told_by_child) {
-    const auto& worker = job.ranks[*state.told_by_child].threads[state.child_thread].motion;
+  if (&deciding != main && deciding.motion) motions.push_back(&*deciding.motion);
+  if (state.known_from_child) {
+    const auto& worker = job.ranks[*state.known_from_child].threads[state.child_thread].motion;
     if (worker) motions.push_back(&*worker);
   }
   if (!state.doing.by_frame && waits_for_own_threads(job, *main))

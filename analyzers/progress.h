@@ -7,10 +7,12 @@
 
 namespace rankstacks {
 
-// On a processor for a good part of the samples: it works or spins, rather than waking up now and then.
+// Whether the thread was on a processor for a good part of the samples: it works or spins, and does not only wake up
+// now and then.
 bool is_busy(const Motion& motion);
 
-// RankState::progress, counts, left_wait, travels and busy, by the motion of the threads that tell for it.
-void tell_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state);
+// Fills RankState::progress, counts, left_wait, travels and busy from the motion of the threads that show what the
+// rank does.
+void find_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state);
 
 }  // namespace rankstacks

@@ -8,7 +8,7 @@
 namespace rankstacks {
 namespace {
 
-// By its name, where that is not the one that all threads have.
+// The thread's name, unless all threads have the same.
 std::string name_of(const ThreadSnapshot& thread, const ThreadSnapshot& waiting) {
   return thread.name.empty() || thread.name == waiting.name ? std::to_string(thread.tid) : thread.name;
 }

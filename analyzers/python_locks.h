@@ -1,4 +1,4 @@
-// The Python lock, or the end of a thread, that a thread waits for, as its process's memory tells it: in words.
+// Describes the Python lock, or the end of a thread, that a thread waits for, as known from its process's memory.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,14 @@ namespace rankstacks {
 // "a Python lock", "an RLock", "the import of torch"
 std::string describe_lock(const PythonLock& lock);
 
-// What it waits for, and, after the place where it waits, the thread that keeps it waiting.
+// What a thread waits for, and the thread that keeps it waiting; the latter goes after the place where it waits.
 struct PythonWait {
   std::string verb;     // "waits for a Python lock", "waits for its thread 4713 to end"
-  std::string holder;   // ", which its thread reporter holds, in write_report at train.py:9 (sleeping)"; "": it holds the lock itself
+  // ", which its thread reporter holds, in write_report at train.py:9 (sleeping)"; "" if it holds the lock itself
+  std::string holder;
 };
-// `waiting`: an index into the rank's threads. Nothing: it waits for no Python lock and no thread's end, or nothing is known of who keeps it.
+// `waiting` is an index into the rank's threads. std::nullopt if it waits for no Python lock and no thread's end, or
+// if it is not known which thread keeps it waiting.
 std::optional<PythonWait> describe_python_wait(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting);
 
 }  // namespace rankstacks

@@ -7,7 +7,7 @@
 namespace rankstacks {
 namespace {
 
-// Servers between two requests: their loop waits for the next.
+// Servers between two requests: their loop waits for the next one.
 bool is_idle(const JobSnapshot& job, const RankState& s) {
   if (s.doing.activity != Activity::kNetworkIo && s.doing.activity != Activity::kUserCode && s.doing.activity != Activity::kPythonLock) return false;
   for (const FrameId id : job.ranks[s.rank].threads[s.doing.thread].frames) {

@@ -8,7 +8,8 @@
 
 namespace rankstacks {
 
-// One for each process of the snapshot; nothing for children and for ranks whose frames do not tell.
+// One for each process of the snapshot; std::nullopt for children, and for ranks whose frames do not show what they
+// do.
 std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, const std::vector<RankState>& states);
 
 }  // namespace rankstacks

@@ -23,7 +23,7 @@ const ThreadSnapshot* main_thread(const RankSnapshot& rank) {
   return main ? &rank.threads[*main] : nullptr;
 }
 
-// By its own threads alone.
+// Derived from its own threads alone.
 std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities) {
   std::vector<RankState> states;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
@@ -43,8 +43,8 @@ std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std:
   return states;
 }
 
-// Where most processes have a rank's number and the world's size, those that have none are not of the job. Where none has, those that run another
-// program than the others.
+// If most processes have a rank number and a world size, those that have none do not belong to the job. If none has,
+// those that run another program than the others do not.
 void find_unrelated(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto numbered = [&](const RankState& s) { return job.ranks[s.rank].rank && job.ranks[s.rank].world_size; };
   const auto count = static_cast<std::size_t>(std::count_if(states.begin(), states.end(), numbered));
@@ -70,8 +70,9 @@ std::optional<int> number_of(const FrameVariables& variables, std::string_view n
   return std::nullopt;
 }
 
-// What the arguments of c10d's functions tell: src and dst are ranks of the job, group_src and group_dst places in the group.
-void tell_partners(const JobSnapshot& job, RankState& state) {
+// Reads the arguments of c10d's functions: src and dst are ranks of the job, group_src and group_dst are indices in
+// the group.
+void find_partners(const JobSnapshot& job, RankState& state) {
   if (!waits_for_ranks(state.doing.activity)) return;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
   for (const FrameVariables& variables : thread.variables) {
@@ -85,7 +86,7 @@ void tell_partners(const JobSnapshot& job, RankState& state) {
   }
 }
 
-void tell_path(const JobSnapshot& job, RankState& state) {
+void find_path(const JobSnapshot& job, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const ThreadSnapshot* main = leading_thread(job, state);
   if (main == nullptr) return;
@@ -109,19 +110,19 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   Activities activities(job, roles);
   std::vector<RankState> states = own_states(job, roles, activities);
   find_unrelated(job, states);
-  tell_by_training_threads(job, roles, activities, states);
+  refine_by_training_threads(job, roles, activities, states);
   for (RankState& s : states) s.gpu_wait_may_be_collective = s.readable && s.doing.activity == Activity::kGpuWait && has_nccl(roles[s.rank]);
   look_at_children(job, roles, states);
   find_peer_waits(job, states);
-  tell_by_classes(job, clusters, activities, states);
-  tell_by_other_ends(job, states);
+  refine_by_classes(job, clusters, activities, states);
+  refine_by_other_ends(job, states);
   for (RankState& state : states) {
     if (!state.readable) continue;
-    tell_progress(job, roles, state);
-    tell_partners(job, state);
-    tell_path(job, state);
+    find_progress(job, roles, state);
+    find_partners(job, state);
+    find_path(job, state);
   }
-  tell_by_gpus(job, states);
+  refine_by_gpus(job, states);
   return states;
 }
 

@@ -1,4 +1,5 @@
-// Why a rank is suspected, and what a verdict says of the job: as values; their words are those of the JSON report (docs/json.md).
+// Why a rank is suspected, and the verdict on the job, as values. Their words are those of the JSON report
+// (docs/json.md).
 #pragma once
 
 #include <cstdint>
@@ -9,22 +10,24 @@ namespace rankstacks {
 enum class VerdictStatus : std::uint8_t {
   kUndecided,
   kCulprit,        // some ranks hold up the others
-  kSymmetric,      // nobody moves, and no rank differs
+  kSymmetric,      // no rank moves, and none differs
   kHealthy,        // nothing is stuck
 };
 std::string_view to_string(VerdictStatus status);   // "undecided"
 
-// What a verdict that nobody moves, or that all do, rests on, where a longer look may tell otherwise.
+// The open question in a verdict "nobody moves" or "all move", if more samples may change it.
 enum class Doubt : std::uint8_t {
   kNone,
-  kGpuWaits,       // all that is seen is waits for GPUs: a step may be long
-  kPassedBy,       // who is waited for counts on, beyond where the others wait: it may be slow in another loop, or have left out what they wait in
+  kGpuWaits,       // the only waits seen are waits for GPUs: a step may take long
+  // The rank that is waited for counts on, beyond where the others wait: it may be slow in another loop, or have left
+  // out what they wait in.
+  kPassedBy,
   kLoops,          // all run, each at one place: an endless loop, or a long computation
 };
 
-// In the order of their words, which is the order in which a summary lists them.
+// In the order of their words; a summary lists them in this order.
 enum class Reason : std::uint8_t {
-  kNone,           // "": a wait for the other ranks, or the frames do not tell
+  kNone,           // "": a wait for the other ranks, or the frames do not show it
   kBehind,
   kCheckpointIo,
   kCollectiveMismatch,

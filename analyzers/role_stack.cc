@@ -35,7 +35,7 @@ FrameTrait trait_in(const Frame& frame, bool in_library) {
 
 bool is_foreign(const Frame& frame) { return trait_in(frame, is_library(frame.module)).foreign; }
 
-// Ranks share their modules: the rules of each are asked once.
+// Ranks share their modules, so the rules for each module are evaluated once.
 FrameTraits::FrameTraits(const FrameTable& frames) {
   std::unordered_map<std::string_view, bool> libraries;
   traits_.reserve(frames.size());

@@ -1,4 +1,4 @@
-// The frames of a stack by which rules tell a thread's role.
+// The frames of a stack from which rules derive a thread's role.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,20 @@
 
 namespace rankstacks {
 
-// The C and C++ libraries, Abseil's and nsync's waits, a thread's start: what a wait consists of, never where it is.
+// Frames that a wait consists of, and that never show where it is: the C and C++ libraries, Abseil's and nsync's
+// waits, a thread's start.
 bool is_foreign(const Frame& frame);
 
-// What the names of a frame say to these rules.
+// What the names of a frame mean to these rules.
 struct FrameTrait {
   bool python = false;
   bool waits = false;     // Python: one of the standard library's waits
   bool enters = false;    // Python: starts a thread or its task
-  bool starts = false;    // native: of the C or C++ library, or starts a thread: nothing begins there
+  bool starts = false;    // native: of the C or C++ library, or starts a thread; never an entry
   bool foreign = false;   // native: is_foreign
 };
 
-// Of every frame of a job, told once.
+// The traits of every frame of a job, computed once.
 class FrameTraits {
  public:
   explicit FrameTraits(const FrameTable& frames);

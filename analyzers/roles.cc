@@ -1,4 +1,4 @@
-// What each thread is there for, and whether it is without work, by the tables of known/.
+// The purpose of each thread, and whether it has no work, from the tables of known/.
 #include "analyzers/roles.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace rankstacks {
 namespace {
 
-// From so many threads of a process on that wait with one and the same stack they are a pool, whoever's it is.
+// So many threads of a process with one and the same waiting stack are a pool, whichever library it belongs to.
 constexpr std::size_t kPoolSize = 3;
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) { return std::find(words.begin(), words.end(), text) != words.end(); }
@@ -43,11 +43,12 @@ bool asks_for_module(RoleMatch match) { return is_one_of(match, {RoleMatch::kEnt
 
 std::string_view file_of(const Frame& frame) { return frame.file ? std::string_view(*frame.file) : std::string_view(); }
 
-// Of the rules that a text fulfils those that may decide, whatever stack it stands in: the first that matches in this way, of threads or of children,
-// and gives the role of an idle pool or another one. So a list is short, however many rules there are.
+// Of the rules whose text matches: those that may decide, whatever stack the text is in. These are the first rule per
+// kind of match, for threads and for children, for the role of an idle pool and for other roles. This keeps the list
+// short, however many rules there are.
 class RuleList {
  public:
-  // In the order of their numbers.
+  // The rules are in the order of their numbers.
   void add(RuleNumber i) {
     const RoleRule& rule = rule_at(i);
     const auto decides_before = [&](RuleNumber k) {
@@ -71,8 +72,8 @@ RuleList rules_where(Condition condition) {
   return list;
 }
 
-// Which rules' texts a frame fulfils, wherever in a stack it may have to stand. Ranks share their functions, under other addresses: each function,
-// module and file is searched once.
+// The rules whose texts a frame matches, wherever in a stack the rule requires the frame to be. Ranks share their
+// functions, at different addresses: each function, module and file is searched once.
 class FrameRules {
  public:
   explicit FrameRules(const FrameTable& frames) : lists_(frames.size()) {
@@ -81,10 +82,10 @@ class FrameRules {
     for (FrameId id = 0; id < frames.size(); ++id) lists_[id] = frames[id].kind == FrameKind::kNative ? of_native(frames[id]) : of_python(frames[id]);
   }
 
-  FrameRules(const FrameRules&) = delete;   // it points into itself
+  FrameRules(const FrameRules&) = delete;   // it has pointers into itself
   FrameRules& operator=(const FrameRules&) = delete;
 
-  // f(number) of each; in no order.
+  // Calls f(number) for each rule, in no particular order.
   template <typename F>
   void each(FrameId id, F&& f) const {
     for (const RuleList* list : lists_[id])
@@ -93,7 +94,7 @@ class FrameRules {
   }
 
  private:
-  using Lists = std::array<const RuleList*, 2>;   // into the maps below; null: none
+  using Lists = std::array<const RuleList*, 2>;   // into the maps below; nullptr if there is none
 
   static bool is_of_python(const RoleRule& r) { return !asks_for_function(r.match) && !asks_for_module(r.match); }
   static bool is_of_file(const RoleRule& r, std::string_view file) { return r.match == RoleMatch::kPython ? file.ends_with(r.file) : contains(file, r.file); }
@@ -121,7 +122,7 @@ class FrameRules {
   }
 
   struct OfFile {
-    RuleList any_function;                                    // rules that name none
+    RuleList any_function;                                    // rules without a function
     std::unordered_map<std::string_view, RuleList> named;
   };
 
@@ -140,25 +141,27 @@ Block block_of_call(std::string_view name) {
                        "recvmsg", "io_getevents", "sigwait", "sigwaitinfo", "sigtimedwait"}))
     return Block::kPoll;
   if (is_one_of(name, {"nanosleep", "clock_nanosleep", "usleep", "sleep"})) return Block::kSleep;
-  // On the way to one of the above
+  // A frame on the way to one of the above.
   if (name.empty() || is_one_of(name, {"syscall", "internal_syscall_cancel", "syscall_cancel", "syscall_cancel_arch", "futex_abstimed_wait_common",
                                        "futex_abstimed_wait_common64"}))
     return Block::kUnknown;
   return Block::kOther;   // a mutex, abort, malloc, exit
 }
 
-// What the innermost frames of the C library wait in: the outermost that has a known name. Where none has one, the system call tells.
+// What the innermost frames of the C library wait in: the outermost of them that has a known name. If none has one,
+// the system call decides.
 Block block_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   Block block = Block::kNone;
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind == FrameKind::kPython || !is_foreign(frame) || is_thread_start(frame)) {
-      // CPython's locks are semaphores or condition variables, in libc's inner functions, which have no names without debug symbols.
+      // CPython's locks are semaphores or condition variables, in libc's inner functions, which have no names without
+      // debug symbols.
       const bool lock = frame.function && (frame.function->starts_with("PyThread_acquire_lock") || frame.function->starts_with("_PySemaphore_"));
       if (block == Block::kUnknown && lock) block = Block::kCondition;
       break;
     }
-    if (!is_c_library(frame.module)) {   // std::terminate and its like lead to no wait
+    if (!is_c_library(frame.module)) {   // std::terminate and similar functions lead to no wait
       if (block == Block::kNone) block = Block::kUnknown;
       continue;
     }
@@ -183,14 +186,14 @@ bool is_wait(Block block, Wait wait) {
   return false;
 }
 
-// Finds the rules that a stack fulfils.
+// Finds the rules that match a stack.
 class Matcher {
  public:
   explicit Matcher(const FrameTable& frames) : traits_(frames), frame_rules_(frames) {}
 
   RoleStack stack(const JobSnapshot& job, const ThreadSnapshot& thread) const { return RoleStack(job, thread, traits_); }
 
-  // The first of the rules with these numbers; null: none.
+  // The first of the rules with these numbers; nullptr if there is none.
   const RoleRule* first(const RoleStack& stack, std::size_t begin, std::size_t end) const {
     std::size_t best = end;
     const auto look_at = [&](std::optional<FrameId> id, auto holds) {
@@ -199,7 +202,7 @@ class Matcher {
         if (i >= begin && i < best && holds(rule_at(i))) best = i;
       });
     };
-    // A pool's thread with a task in Python: that tells.
+    // If a pool's thread has a task in Python, the task decides.
     const auto is_hidden = [&](const RoleRule& r) { return stack.has_python && r.role == Role::kIdlePool && (asks_for_function(r.match) || asks_for_module(r.match)); };
     const auto of = [&](RoleMatch match) { return [&, match](const RoleRule& r) { return r.match == match && !is_hidden(r); }; };
     for (const FrameId id : stack.thread.frames)
@@ -220,7 +223,7 @@ class Matcher {
   FrameRules frame_rules_;
 };
 
-// Of a thread that is not the main thread of a rank.
+// The role of a thread that is not the main thread of a rank.
 const RoleRule* rule_of(const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot& thread, const RoleStack& stack) {
   const std::size_t of_threads = known_programs().thread_roles.size();
   return thread.tid == rank.pid ? matcher.first(stack, of_threads, rule_count()) : matcher.first(stack, 0, of_threads);
@@ -233,7 +236,8 @@ Role role_of(const JobSnapshot& job, const Matcher& matcher, const RankSnapshot&
   if (const RoleRule* rule = rule_of(matcher, rank, thread, stack)) return rule->role;
   if (is_main) return Role::kMain;
   if (stack.has_python) return Role::kPython;
-  if (main == nullptr || main->name != thread.name)   // a name equal to the main thread's is inherited and says nothing
+  // A name equal to the main thread's is inherited and means nothing.
+  if (main == nullptr || main->name != thread.name)
     for (const NameRule& rule : known_programs().thread_names)
       if (thread.name.starts_with(rule.prefix)) return rule.role;
   return Role::kNative;
@@ -267,7 +271,8 @@ bool holds(const RoleStack& stack, const IdleRule& rule) {
   return false;
 }
 
-// Waits for work, as far as anybody can tell who does not know the program: asleep on a condition variable, in nothing that is known to wait for other ranks.
+// Whether the thread seems to wait for work, without knowing the program: it sleeps on a condition variable, in no
+// function that is known to wait for other ranks.
 bool waits_for_work(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (block_of(job, thread) != Block::kCondition) return false;
   return std::none_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
@@ -276,7 +281,7 @@ bool waits_for_work(const JobSnapshot& job, const ThreadSnapshot& thread) {
   });
 }
 
-// Threads that no rule knows, and that wait alike: a framework's pool.
+// Threads that no rule knows and that wait alike: a framework's pool.
 void find_pools(const JobSnapshot& job, const RankSnapshot& rank, std::vector<Role>& roles) {
   std::map<std::vector<FrameId>, std::vector<std::size_t>> alike;
   for (std::size_t t = 0; t < roles.size(); ++t)
@@ -286,7 +291,8 @@ void find_pools(const JobSnapshot& job, const RankSnapshot& rank, std::vector<Ro
       for (const std::size_t t : threads) roles[t] = Role::kIdlePool;
 }
 
-// Of a pool that the tables know, only they say whether its thread is idle: one with a task may wait on a condition variable as well.
+// If the tables know the pool, only they decide whether its thread is idle: a thread with a task may wait on a
+// condition variable as well.
 bool is_of_known_pool(const JobSnapshot& job, const ThreadSnapshot& thread) {
   const auto& rules = known_programs().thread_roles;
   return std::any_of(rules.begin(), rules.end(), [&](const RoleRule& rule) {
@@ -334,7 +340,7 @@ const IdleRule* idle_rule_of(const JobSnapshot& job, const ThreadSnapshot& threa
 }
 
 bool is_idle(const JobSnapshot& job, const ThreadSnapshot& thread, Role role) {
-  // Stopped, on a disk, with or waiting for the interpreter: no role's idle state.
+  // Stopped, waiting for a disk, holding the GIL or waiting for it: not the idle state of any role.
   if (thread.gil || (thread.state && (*thread.state == 'D' || *thread.state == 'T' || *thread.state == 't'))) return false;
   return idle_rule_of(job, thread, role) != nullptr || (role == Role::kIdlePool && waits_for_work(job, thread) && !is_of_known_pool(job, thread));
 }

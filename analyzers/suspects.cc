@@ -19,14 +19,14 @@ namespace {
 
 std::vector<Evidence> evidence_for(const JobSnapshot& job, const RankState& s) {
   std::vector<Evidence> evidence;
-  if (s.told_by_child) {
-    const ThreadSnapshot& worker = job.ranks[*s.told_by_child].threads[s.child_thread];
-    evidence.push_back({*s.told_by_child, s.child_thread, telling_frame(job, worker).value_or(0)});
+  if (s.known_from_child) {
+    const ThreadSnapshot& worker = job.ranks[*s.known_from_child].threads[s.child_thread];
+    evidence.push_back({*s.known_from_child, s.child_thread, telling_frame(job, worker).value_or(0)});
   }
-  const ThreadSnapshot& thread = thread_that_told(job, s);
+  const ThreadSnapshot& thread = deciding_thread(job, s);
   const std::size_t place = s.doing.activity == Activity::kDataLoading ? telling_frame(job, thread).value_or(s.doing.frame) : s.doing.frame;
   evidence.push_back({s.rank, s.doing.thread, place});
-  // Who holds the lock explains who waits for it.
+  // The holder of a lock explains why other threads wait for it.
   const auto& threads = job.ranks[s.rank].threads;
   const bool on_lock = s.doing.activity == Activity::kNativeLock || s.doing.activity == Activity::kPythonLock;
   const auto wait = on_lock ? thread_wait_of(job.ranks[s.rank], s.doing.thread) : std::nullopt;
@@ -50,7 +50,7 @@ Verdict Judge::make(VerdictStatus status, std::string summary) const {
   if (!tally_.failed.empty() && tally_.failed.size() < tally_.compared) summary += fmt::format("; {} could not be read", name_ranks(job_, tally_.failed));
   if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < tally_.compared) summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
   if (!tally_.partial.empty()) summary += fmt::format("; {} {} read only in part", name_ranks(job_, tally_.partial), tally_.partial.size() == 1 ? "was" : "were");
-  if (const std::string told = describe_watchdog_reporters(job_, reporters_); !told.empty()) summary += "; " + told;
+  if (const std::string reported = describe_watchdog_reporters(job_, reporters_); !reported.empty()) summary += "; " + reported;
   Verdict verdict;
   verdict.status = status;
   verdict.summary = std::move(summary);

@@ -1,4 +1,5 @@
-// Whom a thread waits for within its own process, by what memory tells: the thread whose end it joins, or that holds its lock.
+// Which thread of its own process a thread waits for, as known from memory: the thread that it joins, or the holder
+// of its lock.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +13,23 @@ namespace rankstacks {
 
 struct ThreadWait {
   enum class For {
-    kEnd,          // of that thread
-    kPythonLock,   // that it holds; of a Lock that is likely, of others certain
-    kNativeLock,   // that it holds
+    kEnd,          // the end of that thread
+    kPythonLock,   // the lock that it holds; certain, except for a Lock, for which it is likely
+    kNativeLock,   // the lock that it holds
     kGil,
   };
   For what = For::kEnd;
-  std::size_t thread = 0;   // the one that is waited for: index into the rank's threads
+  std::size_t thread = 0;   // the thread that is waited for: index into the rank's threads
 };
 
-// Index of the thread of `rank` with this tid; nothing: it is not among them.
+// Index of the thread of `rank` with this tid; std::nullopt if it has none.
 std::optional<std::size_t> thread_with(const RankSnapshot& rank, Tid tid);
 
-// Nothing: it waits for none, or that is not known.
+// std::nullopt if it waits for no thread of its process, or if that is not known.
 std::optional<ThreadWait> thread_wait_of(const RankSnapshot& rank, std::size_t thread);
 
-// From that thread on, each waiting for the next; it ends at one that waits for none of its process, or where it would come back to one that it has passed.
+// The chain of waits from that thread on, each for the next thread. It ends at a thread that waits for none of its
+// process, or before it would return to a thread that it has passed.
 std::vector<ThreadWait> thread_waits_from(const RankSnapshot& rank, std::size_t thread);
 
 }  // namespace rankstacks

@@ -17,7 +17,8 @@
 namespace rankstacks {
 namespace {
 
-// Where a thread's own code begins: the outermost Python function of the user's, which may lie elsewhere on another machine. "": it has none.
+// Where a thread's own code begins: the outermost Python function of the user's, whose file may have another path on
+// another machine. "" if it has none.
 std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (std::size_t i = own_frames(job.frames, thread); i-- > 0;) {
     const Frame& frame = job.frames[thread.frames[i]];
@@ -26,11 +27,11 @@ std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return "";
 }
 
-// The function that a main thread stands by in; nothing where it is at work, or waits for other ranks itself.
-std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
+// The function in which a main thread is idle; std::nullopt if it is at work, or waits for other ranks itself.
+std::optional<std::string> standby_function(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
   if (waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != Activity::kPythonLock)) return std::nullopt;
   if ((main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
-  // A call that waits for anything to happen, rather than for an answer or in an exchange of its own.
+  // A call that waits for any event, as opposed to an answer or an exchange of its own.
   const bool waits = doing.operation.kind == OperationKind::kEventLoop || waits_for_events(job, main);
   if (doing.activity != Activity::kPythonLock && !((doing.activity == Activity::kUserCode || doing.activity == Activity::kNetworkIo) && waits)) return std::nullopt;
   const auto place = telling_frame(job, main);
@@ -40,14 +41,14 @@ std::optional<std::string> stands_by_in(const JobSnapshot& job, const ThreadSnap
   return frame.function.value_or("") + '|' + frame.file.value_or("");
 }
 
-// Threads that began in one function, a rank each.
+// Threads with a common start function, one per rank.
 struct AlikeThreads {
-  // What the one of them waits for that tells most. A thread beside the training ones may wait for ranks at all times (a listener in the store, a
-  // receiver of messages): collectives are for training.
+  // The most significant wait among them. Other threads than the training ones may wait for ranks at all times (a
+  // listener in the store, a receiver of messages); collectives are for training.
   enum class Wait { kNone, kOther, kExchange, kCollective };
 
-  std::map<std::size_t, std::size_t> threads;   // index of the thread by that of the state
-  std::size_t waiting = 0;                      // how many wait for other ranks
+  std::map<std::size_t, std::size_t> threads;   // index of the thread by index of the state
+  std::size_t waiting = 0;                      // number of threads that wait for other ranks
   Wait wait = Wait::kNone;
 
   void add(std::size_t state, std::size_t thread, Activity activity, bool has_nccl) {
@@ -58,19 +59,20 @@ struct AlikeThreads {
     wait = std::max(wait, activity == Activity::kCollective ? Wait::kCollective : activity == Activity::kPointToPoint || on_device ? Wait::kExchange : Wait::kOther);
   }
   bool half_wait() const { return waiting > 0 && waiting * 2 >= threads.size(); }
-  // Whether they may be what trains: most ranks have one, and half of these have arrived. In a collective one that has arrived is enough, and half of the
-  // ranks, if no other has a thread in a collective (`arrived`): then those of the others may be gone.
+  // Whether these may be the threads that train: most ranks have one, and half of them have arrived. If they wait in
+  // a collective, it is enough that one has arrived; then half of the ranks are enough, too, provided that no other
+  // rank has a thread in a collective (`arrived`), since the threads of the others may have ended.
   bool may_train(std::size_t ranks, const std::set<std::size_t>& arrived) const {
     if (threads.size() * 2 > ranks) return wait == Wait::kCollective || half_wait();
     return threads.size() * 2 == ranks && wait == Wait::kCollective && std::all_of(arrived.begin(), arrived.end(), [&](std::size_t i) { return threads.contains(i); });
   }
-  // Where only some wait, a rank differs.
+  // If only some of them wait, a rank differs.
   auto weight() const { return std::tuple(wait, half_wait(), waiting < threads.size(), waiting); }
 };
 
 }  // namespace
 
-void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<RankState>& states) {
+void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<RankState>& states) {
   std::optional<std::string> common;
   std::map<std::string, AlikeThreads> by_entry;
   std::set<std::size_t> arrived;   // states with a thread in a collective
@@ -80,10 +82,11 @@ void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vec
     if (s.unrelated || !s.readable) continue;
     ++ranks;
     const RankSnapshot& rank = job.ranks[s.rank];
-    std::map<std::string, int> alike;   // threads of one rank that began in one function are told apart by the order in which they began
+    // Threads of one rank with the same start function are distinguished by the order in which they started.
+    std::map<std::string, int> alike;
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       if (rank.threads[t].tid == rank.pid) {
-        const auto where = stands_by_in(job, rank.threads[t], activities.of_thread(s.rank, t));
+        const auto where = standby_function(job, rank.threads[t], activities.of_thread(s.rank, t));
         if (!where || (common && *common != *where)) return;
         common = where;
         continue;

@@ -1,4 +1,5 @@
-// Jobs that train in a thread of their own, while the main thread joins it, polls it or waits for signals.
+// Jobs that train in a thread other than the main thread, while the main thread joins it, polls it or waits for
+// signals.
 #pragma once
 
 #include <vector>
@@ -7,8 +8,8 @@
 
 namespace rankstacks {
 
-// Where all main threads stand by in one function, and threads that began in one function wait for other ranks, these tell, of each rank that has one (RankState::doing,
-// by_own_thread).
-void tell_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<RankState>& states);
+// If all main threads are idle in one function, and threads with a common start function wait for other ranks, then
+// each rank that has such a thread is described by it (RankState::doing, by_own_thread).
+void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<RankState>& states);
 
 }  // namespace rankstacks

@@ -3,8 +3,8 @@
 //     <module>:19 ── main:15 ── __next__ ── __getitem__ ── read        {2}
 //                 └─ main:17 ── backward ── finalize_backward          {0,1,3}
 //
-// A node holds the members whose stack ends there and, through its children, the ranks of all that pass. Members with equal stacks end at
-// one node: the nodes where members end are the classes.
+// A node holds the members whose stack ends there and, through its children, the ranks of all stacks that pass it.
+// Members with equal stacks end at one node: the nodes where members end are the classes.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ class StackTree {
   struct Node {
     NormId norm = 0;
     std::uint32_t parent = kRoot;
-    std::uint32_t depth = 0;                 // the root's is 0; it stands for no frame
+    std::uint32_t depth = 0;                 // 0 for the root, which represents no frame
     std::vector<std::uint32_t> children;     // in the order of first insertion
     std::vector<std::size_t> ending;         // members whose stack ends here
   };
 
   StackTree() : nodes_(1) {}
 
-  // `stack` innermost first, as threads keep it. Returns the node where the member ends.
+  // `stack` is ordered innermost first, as in threads. Returns the node where the member ends.
   std::uint32_t insert(const std::vector<StackItem>& stack, std::size_t member);
 
   const Node& node(std::uint32_t index) const { return nodes_[index]; }

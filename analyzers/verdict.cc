@@ -1,26 +1,31 @@
-// Who holds up the job, by rule:
+// Which ranks hold up the job, by rule:
 //
-//   1. A fatal signal in a core that the others do not share: `crashed`.
-//      So is what a kernel ran into on a GPU, before it. What GPUs run decides where ranks stand (gpu_waits.h).
-//   2. Waits that end between two samples, or ranks that are waited for and whose loop counters go on: the job moves, `healthy`; unless a wait that
-//      stands still needs, by its group or peer, a rank that stands still elsewhere. One that counts on past the step in which the others wait is
-//      none of these: healthy with a doubt, until it was looked at for longer than steps take; then 3.
-//   3. Some ranks wait and others do something else: those others that somebody waits for (the sinks of wait_graph.h), each with the reason its frames tell. Ranks
-//      that wait are never suspects here, nor are ranks whose frames do not tell. Rank 0 alone at work that moves is doing its duty: `healthy`.
-//   4. All wait: alike -> symmetric; ranks missing by the world size -> those; else by what makes the cycle: one that handles an exception or is
-//      on its way out of the interpreter, and calls there what the others do not: `exception`; sends and receives without a counterpart, groups in
-//      another order, another collective, the same code at an earlier step. The smaller side, or both when equal; where places have no
-//      majority, calls of a known group may have one.
-//      Where the pipeline's stages are told (coordinates.h) and no group is known, sides are compared within a stage.
-//   5. Nobody waits: stopped, debugger and worker-dead are reasons of their own; all running or moving -> healthy; all still at one place ->
-//      symmetric; else undecided. All running at one place at every look: healthy with a doubt, and symmetric once that lasted longer than steps do.
+//   1. A fatal signal in a core that the other cores do not have: `crashed`. An exception of a kernel on a GPU has the
+//      same result, and comes first. What GPUs run takes precedence over the CPU's stacks (gpu_waits.h).
+//   2. Waits that end between two samples, or loop counters that increase in ranks that are waited for: the job makes
+//      progress, `healthy`. Not so if a wait that does not end needs, by its group or peer, a rank that makes no
+//      progress elsewhere. A rank that counts on past the step in which the others wait is a special case: healthy
+//      with a doubt, until it was sampled for longer than steps take; then rule 3.
+//   3. Some ranks wait and others do something else. The suspects are those others that some rank waits for (the sinks
+//      of wait_graph.h), each with the reason that its frames show. Ranks that wait are never suspects here, nor are
+//      ranks whose frames do not show what they do. If rank 0 is the only one at work, and moves, it does its duty:
+//      `healthy`.
+//   4. All wait. Alike: symmetric. Ranks missing by the world size: those. Otherwise it depends on what makes the
+//      cycle: a rank that handles an exception or is on its way out of the interpreter, and makes calls there that the
+//      others do not make (`exception`); sends and receives without a counterpart; groups in another order; another
+//      collective; the same code at an earlier step. The smaller side is accused, or both if they are equal. If places
+//      have no majority, calls of a known group may have one. If the pipeline's stages are known (coordinates.h) and
+//      no group is, sides are compared within a stage.
+//   5. No rank waits. stopped, debugger and worker-dead are reasons of their own. All running or moving: healthy. None
+//      running, all at one place: symmetric. Otherwise undecided. All running at one place in every sample: healthy
+//      with a doubt, and symmetric once that has lasted longer than steps take.
 //
-// Whatever it is: a watchdog that ends its process is named as what it is, the reporter (watchdog_reporters.h), with what it carries.
-// One that carries an error of its own process's GPU work is none: its rank has `crashed`, or, while it lives, is on its way
-// to its end by that `exception`, which counts after 1.
+// In all cases a watchdog that ends its process is named as the reporter (watchdog_reporters.h), with the message
+// that it carries. A watchdog that carries an error of its own process's GPU work is not a reporter: its rank has
+// `crashed`, or, while it is alive, is about to end by that `exception`, which is checked after rule 1.
 //
-// Confidence: of a sink by the tables in confidence.cc; 0.70 for a missing rank, 0.65 for a mismatch (0.80 where groups or peers are known, 0.40
-// between equal sides).
+// Confidence: for a sink by the tables in confidence.cc; 0.70 for a missing rank, 0.65 for a mismatch (0.80 if groups
+// or peers are known, 0.40 between equal sides).
 #include "analyzers/judge.h"
 
 #include <algorithm>

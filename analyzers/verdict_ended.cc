@@ -41,7 +41,7 @@ Verdict Judge::of_gpus_alone() const {
     waiting = fmt::format("{} {} in {} on the GPU", name_ranks(job_, ranks_of(polling)), polling.size() == 1 ? "waits" : "wait", name_collectives(states_[polling.front()].gpu));
   if (!suspects.empty()) return culprits(std::move(suspects), waiting);
   if (!waiting.empty()) text += (text.empty() ? "" : " while ") + waiting;
-  return undecided(text + "; only the state of GPUs is at hand: the stacks of their processes would tell why");
+  return undecided(text + "; only the state of GPUs is at hand: the stacks of their processes would show why");
 }
 
 Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {

@@ -22,7 +22,7 @@ std::optional<Verdict> Judge::of_progress() const {
   const bool some_wait_ended = std::any_of(tally_.waiting.begin(), tally_.waiting.end(), moves) ||
                                std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return states_[i].left_wait; });
   if (some_wait_ended) {
-    // A wait that stands still, and that is known to be for a rank that stands still too.
+    // A wait that does not end, and that is known to be for a rank that makes no progress either.
     for (std::size_t o = 0; o < facts_.operations.size(); ++o) {
       const PendingOperation& waiting = facts_.operations[o];
       if (!waiting.certain || std::any_of(waiting.members.begin(), waiting.members.end(), moves)) continue;
@@ -35,10 +35,10 @@ std::optional<Verdict> Judge::of_progress() const {
     if (!still.empty()) text += fmt::format("; {} {}", name_ranks(job_, {states_[still.front()].rank}), describe_suspect(job_, states_[still.front()], reason_for(states_[still.front()])));
     return make(VerdictStatus::kHealthy, text);
   }
-  // Those that are waited for count on: slower than the others, and not stuck.
+  // The counters of the ranks that are waited for increase: they are slower than the others, not stuck.
   const std::vector<std::size_t>& counting = tally_.needed;
   const bool passed_by = std::any_of(counting.begin(), counting.end(), [&](std::size_t i) { return divergence_from_those_it_passed(states_[i]).has_value(); });
-  if (passed_by && have_looked_long()) return std::nullopt;
+  if (passed_by && have_sampled_long()) return std::nullopt;
   if (!counting.empty() && tally_.unknown.empty() && tally_.failed.empty() &&
       std::all_of(counting.begin(), counting.end(), [&](std::size_t i) { return states_[i].counts && !has_own_reason(states_[i]); })) {
     const RankState& s = states_[counting.front()];
@@ -49,7 +49,7 @@ std::optional<Verdict> Judge::of_progress() const {
     if (passed_by) verdict.doubt = Doubt::kPassedBy;
     return verdict;
   }
-  // Rank 0 evaluates, logs or saves while the others wait for it: its duty, as long as it moves.
+  // Rank 0 evaluates, logs or saves while the others wait for it: this is normal as long as it moves.
   if (!tally_.waiting.empty() && tally_.elsewhere.size() == 1 && tally_.unknown.empty() && tally_.failed.empty()) {
     const RankState& s = states_[tally_.elsewhere.front()];
     if (job_.ranks[s.rank].rank == 0 && tally_.compared > 2 && (s.travels || s.counts) && !has_own_reason(s)) {
@@ -78,7 +78,7 @@ bool Judge::has_own_reason(const RankState& s) {
 bool Judge::runs(const RankState& s) const {
   if (s.progress != Progress::kUnknown) return s.active();
   const RankSnapshot& rank = job_.ranks[s.rank];
-  if (rank.source == Source::kLive && !thread_that_told(job_, s).state) return true;   // for all that is known
+  if (rank.source == Source::kLive && !deciding_thread(job_, s).state) return true;   // as far as is known
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
     const Role role = facts_.roles[s.rank][t];
     if (rank.threads[t].state == 'R' && (role == Role::kMain || role == Role::kAutograd || role == Role::kPython)) return true;
@@ -96,7 +96,7 @@ bool Judge::gloo_is_moving() const {
 double Judge::span_ms() const {
   double shortest = std::numeric_limits<double>::infinity();
   for (const std::size_t i : tally_.elsewhere) {
-    const auto& motion = thread_that_told(job_, states_[i]).motion;
+    const auto& motion = deciding_thread(job_, states_[i]).motion;
     shortest = std::min(shortest, motion ? motion->span_ms : 0);
   }
   return shortest;
@@ -104,8 +104,8 @@ double Judge::span_ms() const {
 
 bool Judge::loop_at_one_place() const {
   return std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) {
-    // Where processors are short, one that runs has little of them.
-    return states_[i].progress == Progress::kRuns && (states_[i].busy || thread_that_told(job_, states_[i]).state == 'R');
+    // On a busy machine a thread that runs gets little processor time.
+    return states_[i].progress == Progress::kRuns && (states_[i].busy || deciding_thread(job_, states_[i]).state == 'R');
   });
 }
 

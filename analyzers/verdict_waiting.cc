@@ -16,23 +16,25 @@ namespace rankstacks {
 
 Verdict Judge::of_mixed() const {
   const std::vector<std::size_t>& needed = tally_.needed;
-  // Ranks that have arrived early at a collective are everyday skew as long as no fewer are running their own code.
+  // It is normal that some ranks arrive early at a collective, as long as at least as many are running their own
+  // code.
   const bool all_running = std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
     const RankState& s = states_[i];
     const bool at_work = s.doing.activity == Activity::kUserCode || s.doing.activity == Activity::kDataLoading;
-    return at_work && !s.told_by_child && runs(s);
+    return at_work && !s.known_from_child && runs(s);
   });
   if (all_running && needed.size() * 2 >= tally_.compared)
     return undecided(fmt::format("{} ranks are running their own code, and {}: {}",
                                  needed.size() * 2 > tally_.compared ? "most" : "half of the", describe_waiting(job_, states_), too_few_samples()));
-  // The stages of a pipeline take turns: one that is at work, all of it, is not late because others wait for it.
+  // The stages of a pipeline take turns: a stage that is at work as a whole is not late just because others wait for
+  // it.
   if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !stages.empty())
     return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages, describe_waiting(job_, states_), too_few_samples()));
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   for (const std::size_t i : needed) {
     const RankState& s = states_[i];
     Reason reason = reason_for(s);
-    // It moves, and those that wait for it are further on in the same code.
+    // It moves, and the ranks that wait for it are further on in the same code.
     if (s.doing.activity == Activity::kUserCode && s.moves() && is_behind_all(s)) reason = Reason::kBehind;
     suspects.push_back(suspect(s, reason, confidence_of_sink(job_, s, tally_)));
     if (const auto divergence = s.counts ? divergence_from_those_it_passed(s) : std::nullopt)
@@ -49,7 +51,8 @@ bool Judge::is_behind_all(const RankState& s) const {
 
 Verdict Judge::of_waiting() const {
   const std::string waiting = describe_waiting(job_, states_);
-  if (!tally_.unknown.empty()) return undecided(fmt::format("{}; the frames of {} do not tell what it does", waiting, name_ranks(job_, ranks_of(tally_.unknown))));
+  if (!tally_.unknown.empty()) return undecided(fmt::format("{}; the frames of {} do not show what {}", waiting, name_ranks(job_, ranks_of(tally_.unknown)),
+                                                             tally_.unknown.size() == 1 ? "it does" : "they do"));
   if (!tally_.failed.empty()) return undecided(fmt::format("{}; what is missing is the rank that could not be read", waiting));
   const auto ended = needed_of_ended();
   const MissingRanks missing = missing_ranks(job_);
@@ -57,11 +60,11 @@ Verdict Judge::of_waiting() const {
   if (tally_.compared == 1) return undecided(fmt::format("{}; there is no other rank to compare with", waiting));
 
   const auto deadlock = explain_deadlock(facts_);
-  if (!deadlock)   // nobody in sight needs them, and yet nothing else differs
+  if (!deadlock)   // they need no rank that was captured, and yet nothing else differs
     if (auto absent = of_absent(missing, tally_.ended)) return *absent;
   if (!deadlock && !several_samples_ && gloo_is_moving())
     return undecided(fmt::format("{} at the same place, and their gloo threads are at work: {}", waiting, too_few_samples()));
-  if (!deadlock && told_by_gpus()) {
+  if (!deadlock && known_from_gpus()) {
     const std::string differences = describe_gpu_differences(job_);
     return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place, and each GPU runs {}, waiting for the others; the cause lies below these frames: {}", waiting,
                                          name_collectives(states_[tally_.waiting.front()].gpu),
@@ -77,7 +80,7 @@ Verdict Judge::of_waiting() const {
   for (const Blame& blame : deadlock->suspects) suspects.push_back(suspect(states_[blame.state], blame.reason, bounded(blame.confidence)));
   Verdict verdict = culprits(std::move(suspects), deadlock->sides_are_equal ? "" : deadlock->explanation);
   verdict.reference = deadlock->reference;
-  if (deadlock->sides_are_equal) verdict.summary = make(VerdictStatus::kCulprit, deadlock->explanation + ": both cannot be right, and the stacks do not tell which is").summary;
+  if (deadlock->sides_are_equal) verdict.summary = make(VerdictStatus::kCulprit, deadlock->explanation + ": both cannot be right, and the stacks do not show which is").summary;
   return verdict;
 }
 
@@ -93,12 +96,13 @@ MissingRanks Judge::needed_of(MissingRanks missing) const {
 std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::vector<std::size_t>& ended) const {
   const std::string waiting = describe_waiting(job_, states_);
   if (!missing.certain.empty()) {
-    // The ranks have met already, and only cores of some are at hand: that a core is not there says nothing of its rank.
+    // The ranks have met before, and only the cores of some are available: a missing core does not mean that its rank
+    // is missing.
     const bool have_met = std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
       const Doing& doing = states_[i].doing;
       return doing.activity != Activity::kStoreWait && doing.operation.kind != OperationKind::kSetUp && job_.ranks[states_[i].rank].source == Source::kCore;
     });
-    if (have_met) return undecided(fmt::format("{}; the cores of ranks {} are not among these: where those stand would tell", waiting, format_numbers(missing.certain)));
+    if (have_met) return undecided(fmt::format("{}; the cores of ranks {} are not among these, and are needed to find the cause", waiting, format_numbers(missing.certain)));
     return of_missing(missing.certain);
   }
   if (!ended.empty()) return of_ended(ended);
@@ -109,7 +113,7 @@ std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::
   return std::nullopt;
 }
 
-bool Judge::told_by_gpus() const {
+bool Judge::known_from_gpus() const {
   return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return states_[i].gpu.in_collective(); });
 }
 

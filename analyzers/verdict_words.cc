@@ -51,8 +51,9 @@ constexpr Words kWords[] = {
     {Reason::kMissing, "is not there", "look for its process, its log and its machine: it has ended, never started, or was not looked at"},
 };
 
-// Where GPUs tell more. Sources: CUDA programming guide, "Asynchronous Concurrent Execution"; compute-sanitizer's and cuda-gdb's manuals.
-constexpr std::string_view kKernelAdvice = "look again: if this kernel is still there, a loop or a wait in it does not end (--threads all shows where it stands), or it has far more work than the others";
+// Advice if more is known from the GPUs. Sources: CUDA programming guide, "Asynchronous Concurrent Execution"; the
+// manuals of compute-sanitizer and cuda-gdb.
+constexpr std::string_view kKernelAdvice = "look again: if this kernel is still there, a loop or a wait in it does not end (--threads all shows where it is), or it has far more work than the others";
 constexpr std::string_view kIdleGpuAdvice = "no kernel is there to wait for: look at what its stream waits for (a copy, an event, a host function), and for Xid errors in the kernel log";
 constexpr std::string_view kGpuFaultAdvice = "start with this kernel and thread: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to see who launches it";
 
@@ -75,8 +76,8 @@ std::string in_brackets(const std::string& place, const std::string& block) {
   return fmt::format(" ({}, {})", place, block);
 }
 
-// Of a rank that waits for threads of its own: what these do. ", and its thread MsgRouter is in reader at service.py:7 (blocked in recv)"; "" where
-// none tells, or several do.
+// For a rank that waits for threads of its own: what these do. ", and its thread MsgRouter is in reader at
+// service.py:7 (blocked in recv)"; "" if no thread or several threads qualify.
 std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
   const OtherThreads others = other_threads(job, rank, waiting);
   if (!others.in_user_code) return others.any_python ? "" : ", and it has no other Python thread";
@@ -118,10 +119,10 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
 std::string describe_suspect(const JobSnapshot& job, const RankState& state, Reason reason) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const Words* words = words_of(reason);
-  std::string verb(words ? words->verb : "stands elsewhere");
+  std::string verb(words ? words->verb : "is elsewhere");
   if (reason == Reason::kCrashed && state.gpu.exception) return fmt::format("{} on its GPU: {}", verb, describe_exception(*state.gpu.exception));
   if (reason == Reason::kGpuWait)
-    if (std::string told = describe_gpu_wait(state); !told.empty()) verb = std::move(told);
+    if (std::string gpu_wait = describe_gpu_wait(state); !gpu_wait.empty()) verb = std::move(gpu_wait);
   if (state.gpu_only) return verb;
   if (reason == Reason::kWorkerDead && state.dead_child) verb += fmt::format(" (pid {})", job.ranks[*state.dead_child].pid);
   if (reason == Reason::kCrashed && rank.signal) {
@@ -133,8 +134,8 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   const bool waits = reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait || reason == Reason::kProcessGroupOrder || reason == Reason::kUnmatchedP2p || (reason == Reason::kBehind && state.waits());
   if (waits) verb = fmt::format("waits {}", describe_wait(state, static_cast<std::size_t>(rank.world_size.value_or(0))));
   const ThreadSnapshot& thread = rank.threads[state.doing.thread];
-  if (state.told_by_child) {
-    const RankSnapshot& child = job.ranks[*state.told_by_child];
+  if (state.known_from_child) {
+    const RankSnapshot& child = job.ranks[*state.known_from_child];
     const ThreadSnapshot& worker = child.threads[state.child_thread];
     return fmt::format("waits for its data pipeline: its loader worker, pid {}, is in {}", child.pid, describe_place(job, worker)) + in_brackets("", describe_block(job, worker));
   }
@@ -149,7 +150,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
     verb = "sleeps in its own code";
     block.clear();
   } else if (reason == Reason::kUserCode && stand == Stand::kInCall) {
-    verb = "stands in its own code";
+    verb = "is in its own code";
   }
   if (reason == Reason::kStopped || waits) block.clear();
   if (reason == Reason::kException && thread.exception) block = describe_exception(*thread.exception);

@@ -1,4 +1,4 @@
-// The verdict's sentences: what a tired person reads first.
+// The verdict's sentences, which a user reads first.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace rankstacks {
 // What to do about a suspect with that reason.
 std::string advice_for(Reason reason);
 
-// The same, with what its GPUs and the kind of its wait tell.
+// The same, taking into account its GPUs and the kind of its wait.
 std::string advice_for(const JobSnapshot& job, const RankState& state, Reason reason);
 
 // "is in its data pipeline (Blocked.__getitem__ at train.py:9, blocked in read(fd 5 -> pipe:[123]))"
@@ -21,7 +21,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
 std::string describe_gpu_failure(const ThreadSnapshot& thread);
 std::string advice_for_gpu_failure();
 
-// "ranks 0-1,3-7 wait in all_reduce"; empty where nobody waits.
+// "ranks 0-1,3-7 wait in all_reduce". Empty if no rank waits.
 std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState>& states);
 
 }  // namespace rankstacks

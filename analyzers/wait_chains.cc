@@ -8,7 +8,8 @@
 namespace rankstacks {
 namespace {
 
-// The edges from the nearest rank that depends on `target`, other than those in `suspects`, to it; where there is none such, from the nearest of these. By breadth, backwards.
+// The edges to `target` from the nearest rank that depends on it and is not in `suspects`; if there is none, from the
+// nearest suspect. Found by a breadth-first search backwards.
 std::vector<std::size_t> path_to(const WaitGraph& graph, std::size_t target, const std::set<std::size_t>& suspects) {
   std::vector<std::optional<std::size_t>> next(graph.nodes().size());   // the edge that leads on to the target
   std::vector<bool> seen(graph.nodes().size(), false);

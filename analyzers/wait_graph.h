@@ -1,12 +1,13 @@
-// Who waits for what, down to threads, as one graph: what stands behind a verdict, link by link.
+// Which thread waits for what, as one graph. It is the evidence for a verdict, link by link.
 //
 //     thread 4711 (rank 0) ──frame──> operation: all_reduce of group 0 ──group──> thread 4801 (rank 1)
 //                                                                                    │ memory
 //     timer <──system call── thread 4855 (rank 1), "reporter" <──memory── native lock <┘
 //
-// A node is a thread, or what a thread can wait for; an edge says *waits for*, by which evidence, and how certain that is. A node without an edge out is where a
-// wait ends. Suspects are the *sinks*: ranks that somebody's wait leads to and that wait for no other rank themselves. A rank that waits is innocent, unless it
-// is part of a cycle.
+// A node is a thread, or something that a thread can wait for. An edge means *waits for*; it has the kind of evidence
+// and its certainty. A wait ends at a node without an outgoing edge. Suspects are the *sinks*: ranks that some other
+// rank's wait leads to and that wait for no other rank themselves. A rank that waits is not accused, unless it is
+// part of a cycle.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +28,8 @@ enum class NodeKind : std::uint8_t {
   kThread,
   kProcess,        // as a whole: one that has ended, a child whose threads are not known
   kOperation,      // a collective, a message, a wait in the store: of all ranks that wait in it alike
-  kRanks,          // several ranks, of which each is needed
-  kMissingRank,    // a rank that is needed, and was not looked at or is not there
+  kRanks,          // several ranks, each of which is needed
+  kMissingRank,    // a rank that is needed, and was not captured or does not exist
   kLock,
   kKernel,         // on a GPU of the rank's
   kDescriptor,     // a file, pipe or socket
@@ -37,7 +38,7 @@ enum class NodeKind : std::uint8_t {
 std::string_view to_string(NodeKind kind);           // "thread"
 
 enum class WaitEvidence : std::uint8_t {
-  kFrame,          // a frame of a table of rules (activity_rules)
+  kFrame,          // a frame that a table of rules names (activity_rules)
   kSystemCall,     // the system call and its descriptor
   kMemory,         // a lock's owner, the holder of the GIL
   kGroup,          // the members of a process group, or the other end of a message
@@ -74,15 +75,16 @@ class WaitGraph {
   // Indices of the edges that begin there, the most certain first.
   const std::vector<std::size_t>& edges_from(std::size_t node) const { return out_[node]; }
   const std::vector<std::size_t>& edges_to(std::size_t node) const { return in_[node]; }
-  // The thread by which a rank is compared with the others, or the process that has ended; nothing: a child, or one that could not be read.
+  // The thread by which a rank is compared with the others, or the process that has ended. std::nullopt for a child,
+  // or for a rank that could not be read.
   std::optional<std::size_t> node_of_rank(std::size_t rank) const;
   std::optional<std::size_t> node_of_missing(int rank) const;
 
-  // Whether the wait of other ranks leads to this one. What nobody needs holds up nobody.
+  // Whether the waits of other ranks lead to this one. A rank that no other rank needs holds up none.
   bool is_needed(std::size_t rank) const;
   // Ranks that are needed and wait for no other rank, ascending: where the waits of the job end.
   std::vector<std::size_t> sinks() const;
-  // Whether the members of this operation (an index into the pending ones) need, through others, themselves.
+  // Whether the members of this operation (an index into the pending ones) need themselves, through other operations.
   bool in_cycle(std::size_t operation) const;
 
  private:

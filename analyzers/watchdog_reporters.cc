@@ -12,7 +12,7 @@
 namespace rankstacks {
 namespace {
 
-// The frame of a thread on its way to the end of its process; nothing: it is not.
+// The frame that shows that a thread is about to end its process; std::nullopt if it is not.
 std::optional<std::size_t> ending_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
   std::optional<std::size_t> place;
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
@@ -63,7 +63,8 @@ std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std:
 
 std::string describe_exception(const CxxException& exception) {
   if (!exception.what || exception.what->empty()) return exception.type;
-  constexpr std::size_t kMax = 320;   // NCCL's watchdog says in 250 characters which collective it was, of which size, and for how long
+  // In 250 characters NCCL's watchdog names the collective, its size, and for how long it ran.
+  constexpr std::size_t kMax = 320;
   std::string text = exception.what->substr(0, exception.what->find_first_of("\r\n"));
   if (text.size() > kMax) {
     std::size_t end = kMax;
@@ -76,15 +77,15 @@ std::string describe_exception(const CxxException& exception) {
 std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vector<Evidence>& reporters) {
   if (reporters.empty()) return "";
   std::set<std::size_t> ranks;
-  const CxxException* told = nullptr;
+  const CxxException* carried = nullptr;
   for (const Evidence& m : reporters) {
     ranks.insert(m.rank);
     const auto& exception = job.ranks[m.rank].threads[m.thread].exception;
-    if (exception && (told == nullptr || (!told->what && exception->what))) told = &*exception;
+    if (exception && (carried == nullptr || (!carried->what && exception->what))) carried = &*exception;
   }
   const std::string who = name_ranks(job, {ranks.begin(), ranks.end()});
-  if (told != nullptr) return fmt::format("the watchdog that ends {} only reports it, with {}", who, describe_exception(*told));
-  return fmt::format("the watchdog that ends {} only reports it: its message is in {} own error output, the cause is with whoever the collective waited for", who, ranks.size() == 1 ? "that rank's" : "those ranks'");
+  if (carried != nullptr) return fmt::format("the watchdog that ends {} only reports it, with {}", who, describe_exception(*carried));
+  return fmt::format("the watchdog that ends {} only reports it: its message is in {} own error output, the cause is with the ranks that the collective waited for", who, ranks.size() == 1 ? "that rank's" : "those ranks'");
 }
 
 }  // namespace rankstacks

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<Cluster> clusters_of(const JobSnapshot& job) { return cluster_threads(job, assign_roles(job)); }
 
-// One job whose main threads stand in classes of the given sizes; which sizes are odd, ascending by cluster order.
+// The sizes of the odd classes, in cluster order, of a job whose main threads form classes of the given sizes.
 std::vector<std::size_t> odd_sizes(const std::vector<int>& sizes) {
   LiteralJob literal;
   int number = 0, line = 1;
@@ -60,7 +60,7 @@ TEST_CASE("odd clusters come first, then by role, the larger first; ids are thei
   for (int i = 0; i < 3; ++i) CHECK(clusters[static_cast<std::size_t>(i)].id == i);
 }
 
-TEST_CASE("a thread more than other ranks have is not odd, one that stands elsewhere is") {
+TEST_CASE("an additional thread is not odd, a thread at another place is") {
   LiteralJob literal;
   const Stack idle = {libc("pthread_cond_wait"), nat("c10d::ProcessGroupGloo::runLoop(int)")};
   const Stack busy = {libc("pthread_cond_wait"), nat("gloo::barrier(gloo::BarrierOptions&)"), nat("c10d::ProcessGroupGloo::runLoop(int)")};

@@ -27,7 +27,7 @@ LiteralJob grid(const std::map<int, Stack>& stacks, bool located = true, char st
   return literal;
 }
 
-// A collective whose group nobody knows.
+// A collective whose group is not known.
 Stack in_collective(const std::string& function, int line) {
   return Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), py(function, kPackages + "torch/distributed/distributed_c10d.py", 2000)} + in_main(line);
 }
@@ -43,7 +43,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 }  // namespace
 
-TEST_CASE("a rank that stands apart within its stage") {
+TEST_CASE("a rank that differs within its stage") {
   // Stage 0 is in its first half of the step, stage 1 in its second, but for rank 5.
   std::map<int, Stack> stacks;
   for (int r = 0; r < 8; ++r) stacks[r] = in_collective("all_reduce", r < 4 ? 10 : 20);
@@ -53,7 +53,7 @@ TEST_CASE("a rank that stands apart within its stage") {
   const Verdict v = analyze(literal.job).verdict;
   CHECK(v.reference == "pipeline stages: Megatron, from the command line");
   CHECK(v.summary == "rank 5 (pp 1, dp 0, tp 1) waits in all_gather (main at train.py:25) while ranks 4,6-7 wait in all_reduce (main at train.py:20), as the others of pipeline stage 1 do");
-  SECTION("without coordinates it cannot be told: no side has the majority") {
+  SECTION("without coordinates it cannot be determined: no side has the majority") {
     CHECK(accused(grid(stacks, false)).empty());
     CHECK(analyze(grid(stacks, false).job).verdict.status == VerdictStatus::kUndecided);
   }
@@ -146,7 +146,7 @@ TEST_CASE("names of places") {
     CHECK(name_with_coordinates(literal.job, 6) == "rank 6");
     CHECK(pipeline_stages(literal.job).empty());
   }
-  SECTION("a rank that has told nothing, and stages of one rank, leave nothing to compare with") {
+  SECTION("a rank without coordinates, or stages of one rank, leave nothing to compare with") {
     LiteralJob lone = literal;
     for (RankSnapshot& rank : lone.job.ranks) rank.coordinates->axes = {{"pp", *rank.rank}};
     CHECK(pipeline_stages(lone.job).empty());
@@ -169,7 +169,7 @@ TEST_CASE("names of places") {
 TEST_CASE("messages whose peers nobody knows") {
   const auto waits_for_work = [](int line) { return Stack{libc("pthread_cond_wait"), nat("c10d::ProcessGroupGloo::RecvWork::wait(std::chrono::duration<long>)")} + in_main(line); };
   std::map<int, Stack> stacks;
-  SECTION("a stage that receives from the next one does what pipelines do: within that one, a rank stands apart") {
+  SECTION("a stage that receives from the next one does what pipelines do: within that one, a rank differs") {
     for (int r = 0; r < 8; ++r) stacks[r] = r < 4 ? waits_for_work(10) : in_collective(r == 5 ? "all_gather" : "all_reduce", r == 5 ? 25 : 20);
     CHECK(accused(grid(stacks)) == Accused{{5, "collective-mismatch"}});
     CHECK(accused(grid(stacks, false)).size() == 4);   // those that receive

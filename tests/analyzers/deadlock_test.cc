@@ -62,7 +62,7 @@ TEST_CASE("one that calls a collective on its way out has ended before the other
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, at_exit);
     CHECK(accused(literal).empty());
   }
-  SECTION("two that nobody needs, beside two that wait for each other") {
+  SECTION("two that nobody needs, in addition to two that wait for each other") {
     for (int r = 0; r < 4; ++r) {
       if (r < 2) literal.rank(r, 4, at_exit);
       else arguments(literal.rank(r, 4, in_call("recv", 40)), {}, {{"src", r == 2 ? 3 : 2}});
@@ -76,7 +76,8 @@ TEST_CASE("one that calls a collective on its way out has ended before the other
 }
 
 TEST_CASE("what nobody waits for holds up nobody") {
-  // 0 and 1 wait for each other's data loader in their own group; 2 and 3 belong to another group and do something else.
+  // 0 and 1 wait for each other's data loader in their own group; 2 and 3 belong to another group and do something
+  // else.
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     if (r == 0) arguments(literal.rank(r, 4, in_call("all_reduce", 12)), ProcessGroup{"1", {0, 1}});
@@ -156,7 +157,7 @@ TEST_CASE("the same code at another step") {
     for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call(r < 2 ? "barrier" : "all_reduce", r < 2 ? 16 : 18)), kWorld, {}, r < 2 ? 7 : 8);
     CHECK(accused(literal) == Accused{{0, "behind"}, {1, "behind"}});
   }
-  SECTION("a counter of each rank's own tells nothing") {
+  SECTION("a counter that differs in each rank shows nothing") {
     for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("all_reduce", 18)), kWorld, {}, 100 * r);
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
@@ -263,7 +264,7 @@ TEST_CASE("processes of plain multiprocessing wait for each other in queues and 
   CHECK((v.suspects[0].rank == 1 && v.suspects[0].reason == Reason::kUserCode));
 }
 
-TEST_CASE("a program of its own, whose main threads all join a pool: the threads that only some ranks have tell") {
+TEST_CASE("a program of its own, whose main threads all join a pool: the threads that only some ranks have decide") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     RankSnapshot& rank = literal.rank(r, 4, {libc("pthread_join"), nat("flow::Pool::Join()", "/home/u/flow"), nat("main", "/home/u/flow")});

@@ -1,4 +1,4 @@
-// Verdicts that a longer look may overturn say so, and what was looked at for long enough is decided.
+// Verdicts that more samples may change say so; a job that was sampled for long enough gets a definite one.
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
@@ -12,7 +12,7 @@ namespace {
 const Stack kSpins = Stack{nat("engine::solve()", "/home/u/engine.so"), py("step", "/home/u/train.py", 12)} + in_main(20);
 const Stack kWaitsForGpu = Stack{libc("sched_yield"), nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"), nat("cudaStreamSynchronize", "/x/libcudart.so")} + in_main(20);
 
-// Four ranks at one place at every look, over `span_ms`, of which each ran for `cpu_ms`.
+// Four ranks at one place in every sample, over `span_ms`, of which each ran for `cpu_ms`.
 LiteralJob all_at(const Stack& stack, char state, double span_ms, double cpu_ms) {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
@@ -33,7 +33,7 @@ Verdict verdict_of(const LiteralJob& literal) { return analyze(literal.job).verd
 }  // namespace
 
 TEST_CASE("all run, each at one place") {
-  SECTION("for a second: healthy, but a longer look may tell otherwise") {
+  SECTION("for a second: healthy, but more samples may show otherwise") {
     const Verdict v = verdict_of(all_at(kSpins, 'R', 900, 880));
     CHECK(v.status == VerdictStatus::kHealthy);
     CHECK(v.doubt == Doubt::kLoops);
@@ -41,7 +41,7 @@ TEST_CASE("all run, each at one place") {
   SECTION("for longer than steps take") {
     const Verdict v = verdict_of(all_at(kSpins, 'R', 7000, 6900));
     CHECK(v.status == VerdictStatus::kSymmetric);
-    CHECK(v.doubt == Doubt::kLoops);   // who has more time may look on
+    CHECK(v.doubt == Doubt::kLoops);   // a user with more time may take more samples
   }
   SECTION("some of them for a second only: reports of two machines") {
     LiteralJob literal = all_at(kSpins, 'R', 7000, 6900);
@@ -63,7 +63,7 @@ TEST_CASE("all wait for their GPUs") {
     CHECK(v.status == VerdictStatus::kSymmetric);
     CHECK(v.doubt == Doubt::kGpuWaits);
   }
-  SECTION("cores: there is nothing to look at again") {
+  SECTION("cores: no more samples can be taken") {
     LiteralJob literal = all_at(kWaitsForGpu, 'S', 0, 0);
     for (RankSnapshot& rank : literal.job.ranks) {
       rank.source = Source::kCore;

@@ -24,7 +24,8 @@ std::string said(const Verdict& v) {
   return text;
 }
 
-// Ranks that all wait for their GPUs at one place, each with the kernel named; "": looked at, and nothing runs there; "?": not looked at.
+// Ranks that all wait for their GPUs at one place, each with the kernel named; "": examined, and nothing runs there;
+// "?": not examined.
 LiteralJob waiting_alike(const std::vector<std::string>& kernels) {
   LiteralJob literal;
   for (std::size_t r = 0; r < kernels.size(); ++r) {
@@ -36,7 +37,7 @@ LiteralJob waiting_alike(const std::vector<std::string>& kernels) {
   return literal;
 }
 
-void stand_still(LiteralJob& literal) {
+void make_idle(LiteralJob& literal) {
   for (RankSnapshot& rank : literal.job.ranks)
     for (ThreadSnapshot& thread : rank.threads) thread.motion = Motion{3, 1, false, false, false, false, 0, 0, 600};
 }
@@ -75,12 +76,12 @@ TEST_CASE("what runs on a rank's GPUs") {
   CHECK(activity(1) == GpuActivity::kKernel);
   CHECK(activity(2) == GpuActivity::kIdle);
   CHECK(activity(3) == GpuActivity::kUnknown);
-  SECTION("a collective beside another kernel counts first") {
+  SECTION("a collective takes precedence over another kernel") {
     runs(literal, literal.job.ranks[1], kSendRecv);
     CHECK(activity(1) == GpuActivity::kCollective);
     CHECK(gpu_state_of(literal.job.frames, literal.job.ranks[1]).only_messages());
   }
-  SECTION("one that serves several is told by the function its warps are in") {
+  SECTION("one that serves several is identified by the function that its warps are in") {
     GpuKernel& kernel = runs(literal, literal.job.ranks[2], "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)");
     const auto collectives = [&] { return gpu_state_of(literal.job.frames, literal.job.ranks[2]).collectives; };
     CHECK(collectives() == std::vector<Collective>{Collective::kUnknown});
@@ -93,13 +94,13 @@ TEST_CASE("what runs on a rank's GPUs") {
     looked_at(literal.job.ranks[1]).kernels.front().function.reset();
     CHECK(activity(1) == GpuActivity::kUnknown);
   }
-  SECTION("health alone tells nothing of kernels") {
+  SECTION("health alone says nothing about kernels") {
     health_of(literal.job.ranks[3]);
     CHECK(activity(3) == GpuActivity::kUnknown);
   }
 }
 
-TEST_CASE("identical CPU stacks are told apart by their GPUs") {
+TEST_CASE("identical CPU stacks are distinguished by their GPUs") {
   SECTION("another kernel where the others poll") {
     const Verdict v = verdict_of(waiting_alike({kAllReduce, kAllReduce, kSpin, kAllReduce}));
     CHECK(said(v) == "culprit 2:gpu-wait");
@@ -152,7 +153,7 @@ TEST_CASE("ranks in kernels of different collectives") {
   }
 }
 
-TEST_CASE("the CPU tells why the GPU is idle") {
+TEST_CASE("the CPU shows why the GPU is idle") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     RankSnapshot& rank = nccl_rank(literal, r, 4, r == 2 ? in_getitem() : waits_for_gpu());
@@ -176,7 +177,7 @@ TEST_CASE("a rank whose GPU polls has arrived, whatever its CPU has gone on to")
   CHECK(said(verdict_of(literal)) == "culprit 3:gpu-wait");
 }
 
-TEST_CASE("only the ranks of the group that polls are needed, where the CPU tells the group") {
+TEST_CASE("only the ranks of the group that polls are needed, if the CPU shows the group") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     RankSnapshot& rank = nccl_rank(literal, r, 4, r % 2 == 0 ? waits_in_all_reduce() : waits_for_gpu());
@@ -253,36 +254,36 @@ TEST_CASE("GPU cores without the cores of their processes") {
   CHECK(said(verdict_of(cores({kAllReduce, kSpin}))) == "culprit 1:gpu-wait");
   CHECK(said(verdict_of(cores({kAllReduce, ""}))) == "undecided");
   CHECK(said(verdict_of(cores({kAllReduce, kAllReduce}))) == "undecided");
-  CHECK(verdict_of(cores({"", ""})).summary == "the GPU of rank 0 is idle; only the state of GPUs is at hand: the stacks of their processes would tell why");
+  CHECK(verdict_of(cores({"", ""})).summary == "the GPU of rank 0 is idle; only the state of GPUs is at hand: the stacks of their processes would show why");
 }
 
-TEST_CASE("a GPU at rest beside busy ones") {
+TEST_CASE("a GPU at rest while the others are busy") {
   LiteralJob literal = waiting_alike({"?", "?", "?", "?"});
   for (RankSnapshot& rank : literal.job.ranks) health_of(rank, rank.rank == 3 ? 0 : 100);
   SECTION("in a hang it is evidence, and a weak one") {
-    stand_still(literal);
+    make_idle(literal);
     const Verdict v = verdict_of(literal);
     CHECK(said(v) == "culprit 3:gpu-wait");
     CHECK(v.suspects[0].confidence < 0.60);
   }
   SECTION("one sample does not show that it is a hang") { CHECK(verdict_of(literal).suspects.empty()); }
   SECTION("a job that moves") {
-    stand_still(literal);
+    make_idle(literal);
     literal.job.ranks[0].threads[0].motion->moved = true;
     CHECK(said(verdict_of(literal)) == "healthy");
   }
   SECTION("another process may be what keeps a GPU busy") {
-    stand_still(literal);
+    make_idle(literal);
     health_of(literal.job.ranks[1], 100).other_processes = {4242};
     CHECK(verdict_of(literal).suspects.empty());
   }
   SECTION("neither at rest nor busy") {
-    stand_still(literal);
+    make_idle(literal);
     health_of(literal.job.ranks[1], 60);
     CHECK(verdict_of(literal).suspects.empty());
   }
-  SECTION("kernels tell better") {
-    stand_still(literal);
+  SECTION("kernels are better evidence") {
+    make_idle(literal);
     for (RankSnapshot& rank : literal.job.ranks) runs(literal, rank, rank.rank == 1 ? kSpin : kAllReduce);
     CHECK(said(verdict_of(literal)) == "culprit 1:gpu-wait");
   }

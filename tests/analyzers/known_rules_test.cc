@@ -1,4 +1,4 @@
-// Each rule of the tables has a source, and a stack which no earlier rule takes from it.
+// Each rule of the tables has a source, and a stack that no earlier rule matches.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ Frame frame_of(const ActivityRule& rule) {
 const Stack kStart = {libc("start_thread"), libc("clone3")};
 const Stack kPythonStart = {py("run", "/usr/lib/python3.11/threading.py", 975), py("_bootstrap", "/usr/lib/python3.11/threading.py", 995)};
 
-// A thread that only this rule, or one behind it, can tell: what the rule does not speak of is of nobody's library.
+// A thread that only this rule, or a later one, matches: what the rule does not mention belongs to no known library.
 Stack stack_of(const RoleRule& rule) {
   const Frame own = nat("some_function()", kOwnModule);
   switch (rule.match) {
@@ -83,7 +83,7 @@ Stack stack_of(const IdleRule& rule) {
   return {};
 }
 
-const RoleRule* told(const Stack& stack, bool child) {
+const RoleRule* deciding_rule(const Stack& stack, bool child) {
   LiteralJob literal;
   if (child) {
     literal.child(1, stack);
@@ -99,8 +99,8 @@ void check_roles(const std::vector<RoleRule>& rules, bool child) {
     INFO((child ? "child: " : "thread: ") << rule.what << " " << rule.file);
     CHECK_FALSE((rule.what.empty() && rule.file.empty()));
     CHECK_FALSE(rule.source.empty());
-    const RoleRule* found = told(stack_of(rule), child);
-    INFO("told by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
+    const RoleRule* found = deciding_rule(stack_of(rule), child);
+    INFO("matched by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
     CHECK(found == &rule);
   }
 }
@@ -113,7 +113,7 @@ TEST_CASE("each rule of activities has a source and a frame of its own") {
     CHECK_FALSE(rule.source.empty());
     CHECK(rule.activity != Activity::kUnknown);
     const ActivityRule* found = activity_rule_of(frame_of(rule));
-    INFO("told by: " << (found ? text(found->what) + " in " + text(found->file) : "nothing"));
+    INFO("matched by: " << (found ? text(found->what) + " in " + text(found->file) : "nothing"));
     CHECK(found == &rule);
   }
 }
@@ -134,7 +134,7 @@ TEST_CASE("each rule of roles has a source and a stack of its own") {
   check_roles(known_programs().child_roles, true);
 }
 
-TEST_CASE("each name of a thread has a source, fits into the kernel's 15 bytes, and is not told by an earlier one") {
+TEST_CASE("each name of a thread has a source, fits into the kernel's 15 bytes, and is not matched by an earlier one") {
   for (const NameRule& rule : known_programs().thread_names) {
     INFO(rule.prefix);
     CHECK_FALSE(rule.source.empty());
@@ -156,10 +156,10 @@ TEST_CASE("each rule of idle threads has a source and a stack that only this one
     RankSnapshot& rank = literal.rank(0, 1, in_main(1));
     const ThreadSnapshot& thread = literal.thread(rank, 999, "python3", stack_of(rule));
     const IdleRule* found = idle_rule_of(literal.job, thread, rule.role);
-    INFO("told by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
+    INFO("matched by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
     CHECK(found == &rule);
     CHECK(is_idle(literal.job, thread, rule.role));
-    // The same thread with work: its innermost function is somebody's who calls none of the above.
+    // The same thread with work: its innermost function is of another program and calls none of the above.
     LiteralJob busy;
     RankSnapshot& other = busy.rank(0, 1, in_main(1));
     CHECK_FALSE(is_idle(busy.job, busy.thread(other, 999, "python3", Stack{libc("memcpy"), nat("work()", kOwnModule)} + stack_of(rule)), rule.role));
@@ -174,7 +174,7 @@ TEST_CASE("each rule of files has a source and a file of its own") {
   }
 }
 
-TEST_CASE("each place has a source and a function that no other rule of this place tells") {
+TEST_CASE("each place has a source and a function that no other rule of this place has") {
   const auto& rules = known_programs().places;
   for (std::size_t i = 0; i < rules.size(); ++i) {
     const PlaceRule& rule = rules[i];

@@ -41,7 +41,7 @@ Accused accused(const LiteralJob& literal) {
 
 }  // namespace
 
-TEST_CASE("NCCL's counts tell ranks apart that wait for their GPUs alike") {
+TEST_CASE("NCCL's counts distinguish ranks that all wait for their GPUs") {
   LiteralJob literal = all_synchronize();
   const Counts four = {{"AllGather", 0}, {"AllReduce", 4}}, three = {{"AllGather", 0}, {"AllReduce", 3}}, gathered = {{"AllGather", 1}, {"AllReduce", 3}};
   SECTION("equal") {

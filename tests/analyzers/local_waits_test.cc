@@ -1,4 +1,4 @@
-// A rank that waits for something that is no other rank: what that is, in words that help.
+// A rank that waits for something that is not another rank: what it waits for, and the advice.
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
@@ -11,7 +11,7 @@ namespace {
 
 const std::string kLib = "/usr/lib/python3.11/";
 
-// Rank 2 of four stands in `inner`, called by its main program; the others wait in a collective.
+// Rank 2 of four is in `inner`, called by its main program; the others wait in a collective.
 LiteralJob rank_2_in(const Stack& inner, std::optional<SyscallInfo> syscall = {}) {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? inner + in_main(30) : waits_in_all_reduce());
@@ -19,8 +19,8 @@ LiteralJob rank_2_in(const Stack& inner, std::optional<SyscallInfo> syscall = {}
   return literal;
 }
 
-// "file-io: cannot write its output (...)": of rank 2, the only suspect; else what came out.
-std::string told(const LiteralJob& literal) {
+// "file-io: cannot write its output (...)" for rank 2 if it is the only suspect; else the status and the summary.
+std::string verdict_text(const LiteralJob& literal) {
   const Verdict v = analyze(literal.job).verdict;
   if (v.suspects.size() != 1 || v.suspects[0].rank != 2) return std::string(to_string(v.status)) + ": " + v.summary;
   return std::string(to_string(v.suspects[0].reason)) + ": " + v.suspects[0].summary.substr(std::string("rank 2 ").size());
@@ -35,46 +35,46 @@ const Stack kLockWait = {libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/
 TEST_CASE("output that nobody takes is file I/O") {
   for (const std::string target : {"pipe:[5]", "/dev/pts/3", "/dev/tty"}) {
     const LiteralJob literal = rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 1, target));
-    CHECK(told(literal) == "file-io: cannot write its output (log at train.py:7, blocked in write(fd 1 -> " + target + "))");
+    CHECK(verdict_text(literal) == "file-io: cannot write its output (log at train.py:7, blocked in write(fd 1 -> " + target + "))");
     CHECK(has(advice(literal), "reader of that pipe"));
   }
-  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 2))), "file-io: cannot write its output"));   // a core
-  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9))), "user-code"));
-  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "/data/x"))), "file-io: is blocked in file I/O"));
-  CHECK(has(told(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "anon_inode:[eventfd]"))), "user-code"));
+  CHECK(has(verdict_text(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 2))), "file-io: cannot write its output"));   // a core
+  CHECK(has(verdict_text(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9))), "user-code"));
+  CHECK(has(verdict_text(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "/data/x"))), "file-io: is blocked in file I/O"));
+  CHECK(has(verdict_text(rank_2_in({libc("write"), py("log", "/home/u/train.py", 7)}, call("write", 9, "anon_inode:[eventfd]"))), "user-code"));
 }
 
 TEST_CASE("locks on files, by each of their calls") {
   for (const std::string name : {"flock", "fcntl"}) {
     const LiteralJob literal = rank_2_in({libc(name), py("lock", "/home/u/train.py", 7)}, call(name, 9, "/data/lock"));
-    CHECK(has(told(literal), "file-io: waits for a file lock (lock at train.py:7, blocked in " + name));
+    CHECK(has(verdict_text(literal), "file-io: waits for a file lock (lock at train.py:7, blocked in " + name));
     CHECK(has(advice(literal), "lslocks"));
   }
-  CHECK(has(told(rank_2_in({libc("fcntl"), py("lock", "/home/u/train.py", 7)})), "file-io: waits for a file lock"));   // a core
+  CHECK(has(verdict_text(rank_2_in({libc("fcntl"), py("lock", "/home/u/train.py", 7)})), "file-io: waits for a file lock"));   // a core
 }
 
 TEST_CASE("a socket that is polled is the network") {
   for (const std::string name : {"poll", "pselect6"}) {
-    CHECK(has(told(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name, 9, "tcp 10.0.0.1:4 -> 10.0.0.2:5432"))), "network-io: waits for the network (fetch at train.py:7"));
-    CHECK(has(told(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name, 9, "anon_inode:[eventfd]"))), "user-code"));
-    CHECK(has(told(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name))), "user-code"));
+    CHECK(has(verdict_text(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name, 9, "tcp 10.0.0.1:4 -> 10.0.0.2:5432"))), "network-io: waits for the network (fetch at train.py:7"));
+    CHECK(has(verdict_text(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name, 9, "anon_inode:[eventfd]"))), "user-code"));
+    CHECK(has(verdict_text(rank_2_in({libc(name), py("fetch", "/home/u/train.py", 7)}, call(name))), "user-code"));
   }
 }
 
 TEST_CASE("SQLite sleeps between two tries for a lock") {
   const std::string sqlite = "/usr/lib/libsqlite3.so.0.8.6";
-  CHECK(has(told(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))),
+  CHECK(has(verdict_text(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))),
             "file-io: waits for a locked SQLite database (save at train.py:7"));
-  CHECK(has(told(rank_2_in({unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)})), "user-code"));
+  CHECK(has(verdict_text(rank_2_in({unknown(sqlite, 0x10), nat("sqlite3_step", sqlite), py("save", "/home/u/train.py", 7)})), "user-code"));
   SyscallInfo tries = call("clock_nanosleep");
   tries.others.push_back({.pid = 4711, .kind = EndKind::kDatabase, .command = "python3 sweep.py"});
   tries.database = "/data/trials.db";
-  CHECK(told(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), py("save", "/home/u/train.py", 7)}, tries)) ==
+  CHECK(verdict_text(rank_2_in({libc("clock_nanosleep"), libc("usleep"), unknown(sqlite, 0x10), py("save", "/home/u/train.py", 7)}, tries)) ==
         "file-io: waits for a locked SQLite database (save at train.py:7, blocked in clock_nanosleep for a lock of the database trials.db, held by pid 4711 (python3 sweep.py))");
-  CHECK(has(told(rank_2_in({libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))), "user-code"));
+  CHECK(has(verdict_text(rank_2_in({libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("save", "/home/u/train.py", 7)}, call("clock_nanosleep"))), "user-code"));
 }
 
-TEST_CASE("an event loop: its pool's threads tell, else it waits for what its tasks await") {
+TEST_CASE("an event loop: its pool's threads show what it waits for, else it waits for what its tasks await") {
   const Stack loop = {libc("epoll_wait"), py("select", kLib + "selectors.py", 468), py("_run_once", kLib + "asyncio/base_events.py", 1884), py("run_forever", kLib + "asyncio/base_events.py", 607)};
   const Stack pool = {py("run", kLib + "concurrent/futures/thread.py", 58), py("_worker", kLib + "concurrent/futures/thread.py", 83), py("run", kLib + "threading.py", 975)};
   const Stack collective = {libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"), py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 1541)};
@@ -85,35 +85,35 @@ TEST_CASE("an event loop: its pool's threads tell, else it waits for what its ta
     literal.thread(rank, 900 + r, "asyncio_0", r == 2 ? Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11")} + Stack{pool[1], pool[2]} : collective + pool);
   }
   SECTION("a task of rank 2 awaits something") {
-    CHECK(has(told(literal), "network-io: waits in its event loop (main at train.py:30"));
+    CHECK(has(verdict_text(literal), "network-io: waits in its event loop (main at train.py:30"));
     CHECK(has(advice(literal), "all_tasks"));
     CHECK(has(analyze(literal.job).verdict.summary, "while ranks 0-1,3 wait in all_reduce"));
   }
-  SECTION("a thread beside the loop tells nothing of it") {
+  SECTION("a thread next to the loop says nothing about it") {
     literal.thread(literal.job.ranks[2], 950, "beat", {libc("write"), py("save", kPackages + "torch/serialization.py", 1), py("beat", "/home/u/train.py", 3), py("run", kLib + "threading.py", 2)});
-    CHECK(has(told(literal), "network-io"));
+    CHECK(has(verdict_text(literal), "network-io"));
   }
   SECTION("nor does a collective there, where a function in its pool does") {
     literal.job.ranks[1].threads.clear();   // main threads that differ: nothing else is compared
     literal.thread(literal.job.ranks[1], 101, "python3", waits_in_all_reduce());
     literal.thread(literal.job.ranks[2], 950, "metrics", collective + Stack{py("report", "/home/u/metrics.py", 9), py("run", kLib + "threading.py", 2)});
     literal.thread(literal.job.ranks[2], 951, "asyncio_1", Stack{libc("write"), py("save", kPackages + "torch/serialization.py", 1)} + pool);
-    CHECK(has(told(literal), "checkpoint-io"));
+    CHECK(has(verdict_text(literal), "checkpoint-io"));
   }
   SECTION("a function in its pool does") {
     literal.thread(literal.job.ranks[2], 950, "asyncio_1", Stack{libc("write"), py("save", kPackages + "torch/serialization.py", 1)} + pool);
-    CHECK(has(told(literal), "checkpoint-io"));
+    CHECK(has(verdict_text(literal), "checkpoint-io"));
   }
   SECTION("a rank in the collective waits, whatever else its pool does") {
     literal.thread(literal.job.ranks[1], 950, "asyncio_1", Stack{libc("write"), py("save", kPackages + "torch/serialization.py", 1)} + pool);
-    CHECK(has(told(literal), "network-io"));
+    CHECK(has(verdict_text(literal), "network-io"));
   }
   SECTION("all of them in the collective") {
     literal.job.ranks[2].threads.pop_back();
     literal.thread(literal.job.ranks[2], 902, "asyncio_0", collective + pool);
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
-  SECTION("a thread beside the loop of rank 0 is in the collective, as the main threads of others are") {
+  SECTION("a thread next to the loop of rank 0 is in the collective, as the main threads of others are") {
     literal.job.ranks[0].threads.pop_back();
     literal.thread(literal.job.ranks[0], 900, "trainer", collective + Stack{py("main", "/home/u/train.py", 17), py("<module>", "/home/u/train.py", 60)});
     for (const std::size_t r : {1U, 2U, 3U}) {
@@ -126,7 +126,7 @@ TEST_CASE("an event loop: its pool's threads tell, else it waits for what its ta
   SECTION("what a callback of the loop does is no wait of the loop") {
     literal.job.ranks[2].threads.clear();
     literal.thread(literal.job.ranks[2], 102, "python3", Stack{libc("read"), py("load", "/home/u/train.py", 3), py("_run", kLib + "asyncio/events.py", 80), loop[2], loop[3]} + in_main(30)).syscall = call("read", 5, "/data/x");
-    CHECK(has(told(literal), "file-io"));
+    CHECK(has(verdict_text(literal), "file-io"));
   }
 }
 
@@ -139,9 +139,9 @@ TEST_CASE("remote calls: who serves the call is waited for") {
   SECTION("a served call that does not end") {
     literal.thread(literal.job.ranks[2], 999, "python3", {libc("recv"), py("step", "/home/u/train.py", 8), py("_run_function", rpc + "internal.py", 206), nat("torch::distributed::rpc::RequestCallback::operator()(int)")}).syscall =
         call("recvfrom", 8, "tcp a -> b");
-    CHECK(has(told(literal), "network-io: waits for the network (step at train.py:8"));
+    CHECK(has(verdict_text(literal), "network-io: waits for the network (step at train.py:8"));
   }
-  SECTION("none: all wait, and the frames do not tell for whom") { CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided); }
+  SECTION("none: all wait, and the frames do not show for whom") { CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided); }
 }
 
 TEST_CASE("the child that a rank waits for is named") {
@@ -155,24 +155,24 @@ TEST_CASE("the child that a rank waits for is named") {
   };
   child({libc("wait4"), nat("waitjob", "/bin/dash")}, {"sh", "-c", "git rev-parse | cat"}, call("wait4"));
   child({libc("read"), nat("main", "/usr/bin/git")}, {"git", "rev-parse"}, call("read", 3, "/x"));
-  CHECK(has(told(literal), "subprocess: waits for a child process: pid 105 (git rev-parse) (main at train.py:30"));
+  CHECK(has(verdict_text(literal), "subprocess: waits for a child process: pid 105 (git rev-parse) (main at train.py:30"));
   SECTION("two that may be meant") {
     child({libc("read"), nat("main", "/usr/bin/git")}, {"cat"}, call("read", 0, "pipe:[1]"));
-    CHECK(has(told(literal), "subprocess: waits for a child process (main at train.py:30"));
+    CHECK(has(verdict_text(literal), "subprocess: waits for a child process (main at train.py:30"));
   }
 }
 
 TEST_CASE("who reads a pipe, and has a child, waits for what that one prints") {
   LiteralJob literal = rank_2_in({libc("read"), py("main", "/home/u/train.py", 7)}, call("read", 9, "pipe:[5]"));
-  CHECK(has(told(literal), "user-code"));
+  CHECK(has(verdict_text(literal), "user-code"));
   RankSnapshot& child = literal.child(102, {libc("clock_nanosleep"), nat("main", "/bin/sleep")});
   child.command = {"sleep", "9"};
   child.python_version.reset();
-  CHECK(has(told(literal), "subprocess: waits for a child process: pid 104 (sleep 9)"));
+  CHECK(has(verdict_text(literal), "subprocess: waits for a child process: pid 104 (sleep 9)"));
 }
 
 TEST_CASE("locks that nobody holds are called what they are, and the thread that should come is shown") {
-  const auto verb = [](const Stack& waits) { return told(rank_2_in(kLockWait + waits)); };
+  const auto verb = [](const Stack& waits) { return verdict_text(rank_2_in(kLockWait + waits)); };
   const Frame wait = py("wait", kLib + "threading.py", 320);
   const std::string alone = " (main at train.py:30), and it has no other Python thread";
   CHECK(verb({wait, py("get", kLib + "queue.py", 171)}) == "python-lock: waits for a queue to be filled" + alone);
@@ -191,12 +191,12 @@ TEST_CASE("locks that nobody holds are called what they are, and the thread that
 
   LiteralJob literal = rank_2_in(kLockWait + Stack{wait, py("get", kLib + "queue.py", 171)});
   literal.thread(literal.job.ranks[2], 999, "Router", {libc("recv"), py("reader", "/home/u/service.py", 7), py("run", kLib + "threading.py", 975)}).syscall = call("recvfrom", 8, "unix socket:[3]");
-  CHECK(told(literal) == "python-lock: waits for a queue to be filled (main at train.py:30), and its thread Router is in reader at service.py:7 (blocked in recvfrom(fd 8 -> unix socket:[3]))");
+  CHECK(verdict_text(literal) == "python-lock: waits for a queue to be filled (main at train.py:30), and its thread Router is in reader at service.py:7 (blocked in recvfrom(fd 8 -> unix socket:[3]))");
   literal.thread(literal.job.ranks[2], 1000, "Other", {libc("recv"), py("reader", "/home/u/service.py", 7), py("run", kLib + "threading.py", 975)});
-  CHECK(told(literal) == "python-lock: waits for a queue to be filled (main at train.py:30)");
+  CHECK(verdict_text(literal) == "python-lock: waits for a queue to be filled (main at train.py:30)");
 }
 
-TEST_CASE("ranks that poll beside one that stands still: it is named, and not accused") {
+TEST_CASE("ranks that poll while one makes no progress: it is named, and not accused") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     RankSnapshot& rank = literal.rank(r, 4, r == 2 ? Stack{libc("recv"), py("download", "/home/u/train.py", 7)} + in_main(30) : Stack{libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11")} + in_main(40));
@@ -205,5 +205,5 @@ TEST_CASE("ranks that poll beside one that stands still: it is named, and not ac
   }
   const Verdict v = analyze(literal.job).verdict;
   CHECK(v.status == VerdictStatus::kUndecided);
-  CHECK(has(v.summary, "rank 2 stands apart: it waits for the network (download at train.py:7"));
+  CHECK(has(v.summary, "rank 2 differs: it waits for the network (download at train.py:7"));
 }

@@ -9,7 +9,7 @@ using namespace rankstacks::testing;
 
 namespace {
 
-// Another look at the same processes, with the frames of `literal`.
+// Another sample of the same processes, with the frames of `literal`.
 std::vector<RankSnapshot> sample_again(LiteralJob& literal, const std::vector<Stack>& stacks) {
   std::vector<RankSnapshot> ranks = literal.job.ranks;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -41,7 +41,7 @@ void all_have(LiteralJob& literal, const Motion& motion) {
 
 TEST_CASE("later samples show what moves") {
   LiteralJob literal = four(waits_in_all_reduce(17));
-  // 0 stands still; 1 stands elsewhere inside of the same wait; 2 waits at another line; 3 has left the wait
+  // 0 does not move; 1 is elsewhere inside of the same wait; 2 waits at another line; 3 has left the wait
   const Stack elsewhere_inside = Stack{nat("gloo::somewhere()"), nat("c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration<long>)"),
                                        py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 2001), py("wrapper", kPackages + "torch/distributed/c10d_logger.py", 80)} +
                                  in_main(17);
@@ -78,7 +78,7 @@ TEST_CASE("of a thread that runs for microseconds at a time only the places wher
   const Stack waits_elsewhere = {libc("usleep"), nat("Load()"), nat("Poller::Run()")};
   LiteralJob literal = four(waits);
   auto later = sample_again(literal, {asks, asks, waits_elsewhere, asks});
-  literal.job.ranks[3].threads[0].frames = later[0].threads[0].frames;   // awake at both looks
+  literal.job.ranks[3].threads[0].frames = later[0].threads[0].frames;   // awake in both samples
   const SyscallInfo sleeps{.name = "clock_nanosleep", .number = 230};
   for (std::size_t r = 0; r < 3; ++r) literal.job.ranks[r].threads[0].syscall = sleeps;
   later[2].threads[0].syscall = sleeps;
@@ -92,7 +92,7 @@ TEST_CASE("of a thread that runs for microseconds at a time only the places wher
   CHECK_FALSE(motion_of(literal, 3).moved);
 }
 
-TEST_CASE("all ranks at one place: a late return from a look is no sign of life, waking up again and again is") {
+TEST_CASE("all ranks at one place: a late return after a sample is no sign of progress, waking up again and again is") {
   LiteralJob literal = four(Stack{py("work", "/home/u/train.py", 40)} + in_main(30));
   all_have(literal, {.samples = 20, .places = 1, .span_ms = 1900});
   CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
@@ -158,12 +158,12 @@ TEST_CASE("a job whose waits end between the samples is healthy") {
     all_have(literal, moved());
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
   }
-  SECTION("all wait alike, and stand still") {
+  SECTION("all wait alike, and do not move") {
     LiteralJob literal = four(waits_in_all_reduce());
     all_have(literal, still());
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
-  SECTION("a rank in its own code beside waits that move is no culprit") {
+  SECTION("a rank in its own code while waits of others move is no culprit") {
     LiteralJob literal = four(waits_in_all_reduce());
     literal.job.ranks[2].threads[0].frames.clear();
     for (const Frame& frame : in_main(30)) literal.job.ranks[2].threads[0].frames.push_back(literal.job.frames.intern(frame));

@@ -48,7 +48,7 @@ TEST_CASE("short functions have no arguments, template arguments or return types
   CHECK(short_function("f<<<<") == "f<...");
 }
 
-TEST_CASE("modules are told by their base names") {
+TEST_CASE("modules are recognised by their base names") {
   CHECK(is_c_library("/lib/x86_64-linux-gnu/libc.so.6"));
   CHECK(is_c_library("/lib/libc-2.31.so"));
   CHECK(is_c_library("/usr/lib/libc.so.6 (deleted)"));

@@ -1,4 +1,4 @@
-// Waits for another rank by a pipe, a socket or a lock of the job's own, told by who is at the other end.
+// Waits for another rank through a pipe, a socket or a lock of the job's own, known from the process at the other end.
 #include <catch2/catch.hpp>
 
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 Stack in_ring() { return Stack{libc("recv"), py("average", "/home/u/ring.py", 34)} + in_main(20); }
 Stack at_work() { return Stack{nat("simulate()", "/home/u/engine.so"), py("step", "/home/u/ring.py", 44)} + in_main(18); }
 
-// It waits for what `others` have the other end of.
+// The rank waits for something that `others` have the other end of.
 void blocked(RankSnapshot& rank, std::vector<Pid> others, const std::string& call = "recvfrom", EndKind kind = EndKind::kSocket) {
   SyscallInfo info;
   info.name = call;

@@ -1,4 +1,5 @@
-// What is said of a rank whose thread waits for a Python lock or a thread's end, where memory names the thread that it waits for.
+// The sentences about a rank whose thread waits for a Python lock or a thread's end, if memory names the thread that
+// it waits for.
 #include <catch2/catch.hpp>
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ const std::string kThreading = "/usr/lib/python3.11/threading.py";
 const Stack kWaitsForLock = Stack{libc("sem_wait"), nat("lock_PyThread_acquire_lock", "/usr/bin/python3.11")} + in_main(52);
 const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("write_report", "/home/u/train.py", 9), py("run", kThreading, 2)};
 
-// Rank 1 of three waits for a lock; it has two other threads, so that none can be told by being the only one.
+// Rank 1 of three waits for a lock; it has two other threads, so that none can be identified as the only other one.
 LiteralJob waits_for_lock(const Stack& stack = kWaitsForLock) {
   LiteralJob literal;
   literal.job.ranks.reserve(3);
@@ -31,7 +32,7 @@ LiteralJob waits_for_lock(const Stack& stack = kWaitsForLock) {
 
 ThreadSnapshot& main_of(LiteralJob& literal) { return literal.job.ranks[1].threads[0]; }
 
-std::string told(const LiteralJob& literal) {
+std::string verdict_text(const LiteralJob& literal) {
   const Analysis analysis = analyze(literal.job);
   if (analysis.verdict.suspects.size() != 1) return "no single suspect";
   return fmt::format("{}: {}", to_string(analysis.verdict.suspects[0].reason), analysis.verdict.suspects[0].summary);
@@ -54,22 +55,22 @@ TEST_CASE("a lock's holder is named with what it does, and ends the chain") {
   LiteralJob literal = waits_for_lock();
   SECTION("a Lock") {
     main_of(literal).python_lock = PythonLock{PythonLockKind::kLock, {}, 201};
-    CHECK(told(literal) == "python-lock: rank 1 waits for a Python lock (main at train.py:52), which its thread reporter holds, in write_report at train.py:9 (sleeping)");
+    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for a Python lock (main at train.py:52), which its thread reporter holds, in write_report at train.py:9 (sleeping)");
     CHECK(chain(literal) == "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 201 -memory-> 1:201 -system-call-> a time that it has set itself");
   }
   SECTION("an RLock, of a thread without a name of its own") {
     literal.job.ranks[1].threads[1].name = "python3";
     main_of(literal).python_lock = PythonLock{PythonLockKind::kRLock, {}, 201};
-    CHECK(told(literal) == "python-lock: rank 1 waits for an RLock (main at train.py:52), which its thread 201 holds, in write_report at train.py:9 (sleeping)");
+    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for an RLock (main at train.py:52), which its thread 201 holds, in write_report at train.py:9 (sleeping)");
   }
   SECTION("the import of a module") {
     main_of(literal).python_lock = PythonLock{PythonLockKind::kModule, "torch._C", 202};
-    CHECK(told(literal) == "python-lock: rank 1 waits for the import of torch._C (main at train.py:52), which its thread saver does, in write_report at train.py:9 (sleeping)");
+    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for the import of torch._C (main at train.py:52), which its thread saver does, in write_report at train.py:9 (sleeping)");
     CHECK(chain(literal).find("the import of torch._C held by thread 202 -memory-> 1:202") != std::string::npos);
   }
   SECTION("itself") {
     main_of(literal).python_lock = PythonLock{PythonLockKind::kLock, {}, 101};
-    CHECK(told(literal) == "python-lock: rank 1 waits for a Python lock that it holds itself (main at train.py:52)");
+    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for a Python lock that it holds itself (main at train.py:52)");
     CHECK(chain(literal) == "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 101 -memory-> 1:101");
   }
   SECTION("evidence") {
@@ -95,18 +96,18 @@ TEST_CASE("how certain a lock's holder is depends on who says so") {
 
 TEST_CASE("a thread waits for a lock where its frames have no names, too") {
   LiteralJob literal = waits_for_lock(Stack{unknown(kLibc, 0x123), unknown("/usr/bin/python3.14", 0x456)} + in_main(52));
-  CHECK(told(literal).starts_with("user-code"));
+  CHECK(verdict_text(literal).starts_with("user-code"));
   main_of(literal).python_lock = PythonLock{PythonLockKind::kRLock, {}, 202};
-  CHECK(told(literal) == "python-lock: rank 1 waits for an RLock (main at train.py:52), which its thread saver holds, in write_report at train.py:9 (sleeping)");
+  CHECK(verdict_text(literal) == "python-lock: rank 1 waits for an RLock (main at train.py:52), which its thread saver holds, in write_report at train.py:9 (sleeping)");
 }
 
-TEST_CASE("a lock whose holder is not known is told as before") {
+TEST_CASE("a lock whose holder is not known is described as before") {
   LiteralJob literal = waits_for_lock();
-  const std::string before = told(literal);
+  const std::string before = verdict_text(literal);
   CHECK(before == "python-lock: rank 1 waits for a Python lock (main at train.py:52)");
   SECTION("nobody") { main_of(literal).python_lock = PythonLock{GENERATE(PythonLockKind::kLock, PythonLockKind::kCondition), {}, {}}; }
   SECTION("no thread of the rank's") { main_of(literal).python_lock = PythonLock{PythonLockKind::kLock, {}, 999}; }
-  CHECK(told(literal) == before);
+  CHECK(verdict_text(literal) == before);
 }
 
 TEST_CASE("locks taken in opposite order close the chain") {
@@ -119,23 +120,23 @@ TEST_CASE("locks taken in opposite order close the chain") {
         "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 203 -memory-> 1:203 -memory-> a Python lock held by thread 101 -memory-> 1:101");
 }
 
-TEST_CASE("a thread that is joined tells, and no other") {
+TEST_CASE("a thread that is joined shows what the rank does, and no other") {
   const Stack joins = Stack{libc("sem_wait"), py("join", kThreading, 1)} + in_main(50);
   LiteralJob literal = waits_for_lock(joins);
   RankSnapshot& rank = literal.job.ranks[1];
-  SECTION("which one is not known") { CHECK(told(literal).starts_with("user-code: rank 1 sleeps in its own code (write_report at train.py:9")); }
+  SECTION("which one is not known") { CHECK(verdict_text(literal).starts_with("user-code: rank 1 sleeps in its own code (write_report at train.py:9")); }
   SECTION("one that reads from a socket") {
     ThreadSnapshot& reader = literal.thread(rank, 203, "reader", Stack{libc("recv"), py("download", "/home/u/train.py", 8), py("run", kThreading, 2)});
     reader.syscall = call("recvfrom", 3, "tcp a -> b");
-    CHECK(told(literal).starts_with("python-lock"));   // of those that sleep and the one that reads
+    CHECK(verdict_text(literal).starts_with("python-lock"));   // of those that sleep and the one that reads
     main_of(literal).joins = 203;
-    CHECK(told(literal).starts_with("network-io: rank 1 waits for the network (download at train.py:8"));
+    CHECK(verdict_text(literal).starts_with("network-io: rank 1 waits for the network (download at train.py:8"));
     CHECK(chain(literal).starts_with("0:100 -frame-> in all_reduce -others-> 1:101 -memory-> 1:203"));
   }
   SECTION("one that waits for a lock in turn") {
     literal.thread(rank, 203, "flusher", Stack{libc("sem_wait"), py("flush", "/home/u/log.py", 4), py("run", kThreading, 2)}).python_lock = PythonLock{PythonLockKind::kLock, {}, 201};
     main_of(literal).joins = 203;
-    CHECK(told(literal) == "python-lock: rank 1 waits for a Python lock (flush at log.py:4), which its thread reporter holds, in write_report at train.py:9 (sleeping)");
+    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for a Python lock (flush at log.py:4), which its thread reporter holds, in write_report at train.py:9 (sleeping)");
     CHECK(chain(literal).find("1:101 -memory-> 1:203 -memory-> a Python lock held by thread 201 -memory-> 1:201 -system-call-> ") != std::string::npos);
   }
 }

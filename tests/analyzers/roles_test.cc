@@ -65,7 +65,7 @@ TEST_CASE("roles by frames") {
   CHECK(role_of(wait + Stack{nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), nat("c10d::ProcessGroupGloo::runLoop(int)")} + kThreadStart) == "gloo-worker");
 }
 
-TEST_CASE("the engine's own threads are autograd, whoever calls backward is not") {
+TEST_CASE("the engine's own threads are autograd, the caller of backward is not") {
   CHECK(role_of({libc("pthread_cond_wait"), nat("torch::autograd::ReadyQueue::pop()"), nat("torch::autograd::Engine::thread_main(int)"), nat("torch::autograd::Engine::thread_init(int)")}) == "autograd");
   CHECK(role_of({libc("pthread_cond_wait"), nat("torch::autograd::Engine::thread_main(int)"), nat("torch::autograd::Engine::execute(int)"), py("backward", "/x/torch/_tensor.py", 1),
                  nat("thread_run", "/usr/bin/python3.11")}) == "python");
@@ -81,7 +81,7 @@ TEST_CASE("roles of Python threads") {
   CHECK(role_of(Stack{libc("read"), py("_pin_memory_loop", "/home/u/mine.py", 1)} + start) == "python");
 }
 
-TEST_CASE("names tell only where frames do not, and an inherited name tells nothing") {
+TEST_CASE("names count only if frames show nothing, and an inherited name means nothing") {
   CHECK(role_of({libc("poll")}, "pt_nccl_watchdg") == "nccl-watchdog");
   CHECK(role_of({libc("poll")}, "NCCL Progress 1") == "nccl-proxy");
   CHECK(role_of({libc("poll")}, "cuda-EvtHandlr") == "cuda");
@@ -155,7 +155,7 @@ TEST_CASE("an MPI call of a thread of the user's own is not MPI's thread") {
   CHECK(role_of({libc("poll"), unknown("/usr/lib/libopen-pal.so.40", 0x10), nat("PMPI_Recv", "/usr/lib/libmpi.so.40"), nat("receiver(void*)", "/home/u/app"), libc("start_thread"), libc("clone3")}) == "native");
 }
 
-TEST_CASE("a runtime's thread that runs Python is told by its Python") {
+TEST_CASE("the role of a runtime's thread that runs Python is known from its Python frames") {
   const Stack task = {libc("read"), py("answer", "/home/u/serve.py", 4)};
   CHECK(role_of(task + Stack{nat("c10::ThreadPool::main_loop(unsigned long)")} + kThreadStart) == "python");
   CHECK(role_of(task + Stack{unknown("/usr/lib/libcuda.so.1", 0x100)} + kThreadStart) == "python");
@@ -236,7 +236,7 @@ TEST_CASE("idle: a thread without work, in its role's way to wait") {
   CHECK(in("pthread_cond_wait", {nat("some_function")}) == "busy native");
 }
 
-TEST_CASE("idle: where the C library has no symbols the system call tells") {
+TEST_CASE("idle: if the C library has no symbols, the system call shows it") {
   const Stack stack = Stack{unknown(kLibc, 0x85f16), nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()")} + kThreadStart;
   CHECK(idle_role(stack, "futex") == "idle nccl-watchdog");
   CHECK(idle_role(stack, "clock_nanosleep") == "busy nccl-watchdog");
@@ -267,7 +267,7 @@ TEST_CASE("idle: Python threads that wait for an item; not those that hold or wa
   CHECK(idle_role(Stack{libc("sem_wait"), py("_worker", "/usr/lib/python3.11/concurrent/futures/thread.py", 81)}) == "idle idle-pool");
   CHECK(idle_role(wait + Stack{py("do_one_step", kPackages + "torch/utils/data/_utils/pin_memory.py", 31), py("_pin_memory_loop", kPackages + "torch/utils/data/_utils/pin_memory.py", 55)}) == "idle data-loader");
   CHECK(idle_role(wait + Stack{py("work", "/home/u/train.py", 3)}) == "busy python");
-  // A core tells no system call, and libc's inner functions have no names
+  // A core has no system calls, and libc's inner functions have no names.
   CHECK(idle_role(Stack{unknown(kLibc, 0x8), unknown(kLibc, 0x9), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"), py("_worker", "/usr/lib/python3.11/concurrent/futures/thread.py", 81)}) ==
         "idle idle-pool");
 }

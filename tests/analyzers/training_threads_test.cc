@@ -1,4 +1,4 @@
-// Jobs that train in a thread of their own: what the main thread does tells nothing of where a rank stands.
+// Jobs that train in a thread other than the main thread: what the main thread does says nothing about the rank.
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
@@ -18,11 +18,11 @@ const Motion kStill{.samples = 2, .places = 1, .span_ms = 450}, kPolls{.samples 
 Stack trainer(int line) { return Stack{py("train", "/home/u/train.py", line)} + kThreadRoot; }
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Four ranks whose main threads stand by; a thread of each trains, that of rank 2 in `odd`.
-LiteralJob job_of(const Stack& stands_by, const Stack& odd, const Motion& of_main = kPolls) {
+// Four ranks whose main threads are idle; a thread of each trains, that of rank 2 in `odd`.
+LiteralJob job_of(const Stack& standby, const Stack& odd, const Motion& of_main = kPolls) {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
-    RankSnapshot& rank = literal.rank(r, 4, stands_by + in_main(50));
+    RankSnapshot& rank = literal.rank(r, 4, standby + in_main(50));
     rank.threads[0].motion = of_main;
     ThreadSnapshot& thread = literal.thread(rank, 900 + r, "trainer", r == 2 ? odd : kCollective + trainer(17));
     thread.state = 'S';
@@ -38,8 +38,8 @@ const Stack kPauses = {libc("pause"), nat("signal_pause", kPython)};
 }  // namespace
 
 TEST_CASE("a hang of the training threads, whatever the main threads do meanwhile") {
-  for (const Stack& stands_by : {kSleeps, kJoins, kPauses}) {
-    LiteralJob literal = job_of(stands_by, Stack{libc("recv")} + trainer(19));
+  for (const Stack& standby : {kSleeps, kJoins, kPauses}) {
+    LiteralJob literal = job_of(standby, Stack{libc("recv")} + trainer(19));
     literal.job.ranks[2].threads[1].syscall = call("recvfrom", 9, "tcp a -> b");
     const Verdict v = analyze(literal.job).verdict;
     CHECK(v.status == VerdictStatus::kCulprit);
@@ -50,7 +50,7 @@ TEST_CASE("a hang of the training threads, whatever the main threads do meanwhil
   }
 }
 
-TEST_CASE("threads beside the training ones that every rank has do not tell") {
+TEST_CASE("threads other than the training ones that every rank has decide nothing") {
   LiteralJob literal = job_of(kJoins, kSleeps + trainer(19), kStill);
   for (int r = 0; r < 4; ++r)
     literal.thread(literal.job.ranks[static_cast<std::size_t>(r)], 950 + r, "poller", Stack{libc("recv"), py("readinto", kLib + "socket.py", 7), py("poll", "/home/u/train.py", 9)} + kThreadRoot).motion = kStill;
@@ -177,7 +177,7 @@ TEST_CASE("training threads that move are healthy, all at one place symmetric") 
   CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
 }
 
-TEST_CASE("main threads that differ, or wait for ranks themselves, are what tells") {
+TEST_CASE("main threads that differ, or wait for ranks themselves, decide") {
   LiteralJob literal = job_of(kSleeps, kCollective + trainer(17), kStill);
   literal.job.ranks[2].threads.erase(literal.job.ranks[2].threads.begin());
   literal.thread(literal.job.ranks[2], 102, "python3", Stack{libc("read"), py("load", "/home/u/data.py", 4)} + in_main(50)).syscall = call("read", 5, "/data/x");

@@ -11,7 +11,7 @@ using namespace rankstacks::testing;
 
 namespace {
 
-// Four ranks, of which all but rank 2 wait in DDP's backward pass; rank 2 stands in `stack`.
+// Four ranks, of which all but rank 2 wait in DDP's backward pass; rank 2 has the stack `stack`.
 LiteralJob one_differs(const Stack& stack, char state = 'S') {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? stack : waits_in_backward(), r == 2 ? state : 'S');
@@ -22,7 +22,7 @@ ThreadSnapshot& main_of_rank_2(LiteralJob& literal) { return literal.job.ranks[2
 
 Verdict verdict_of(const LiteralJob& literal) { return analyze(literal.job).verdict; }
 
-// "data-loading" where rank 2 is the only suspect for it; else a description of what came out.
+// "data-loading" if rank 2 is the only suspect for it; else a description of the verdict.
 std::string only_rank_2(const LiteralJob& literal) {
   const Verdict v = verdict_of(literal);
   if (v.status != VerdictStatus::kCulprit || v.suspects.size() != 1 || v.suspects[0].rank != 2) return std::string(to_string(v.status)) + ": " + v.summary;
@@ -51,7 +51,7 @@ TEST_CASE("one rank in its data pipeline, the others in a collective") {
   CHECK((v.suspects[0].evidence[0].rank == 2 && v.suspects[0].evidence[0].thread == 0 && v.suspects[0].evidence[0].frame == 1));
 }
 
-TEST_CASE("the loader's worker process tells where the data pipeline stands") {
+TEST_CASE("the loader's worker process shows where the data pipeline is") {
   const Stack waits_for_worker = Stack{libc("poll"), py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113), py("_try_get_data", kPackages + "torch/utils/data/dataloader.py", 1120),
                                        py("__next__", kPackages + "torch/utils/data/dataloader.py", 628)} +
                                  in_main(15);
@@ -82,13 +82,13 @@ TEST_CASE("the loader's worker process tells where the data pipeline stands") {
     child.problems.push_back({"pid 105: a zombie: it has ended", {}, ProblemCode::kEnded});
     CHECK(only_rank_2(literal) == "worker-dead");
   }
-  SECTION("another rank's dead child tells nothing of this one") {
+  SECTION("another rank's dead child says nothing about this one") {
     literal.child(101, {}, 'Z');
     CHECK(only_rank_2(literal) == "data-loading");
   }
 }
 
-TEST_CASE("reasons told by frames") {
+TEST_CASE("reasons known from frames") {
   auto reason = [](const Stack& inner, const std::string& = "") { return only_rank_2(one_differs(inner + in_main(30))); };
   const std::string lib = "/usr/lib/python3.11/";
   CHECK(reason({libc("write"), py("_save", kPackages + "torch/serialization.py", 400), py("save", kPackages + "torch/serialization.py", 300)}) == "checkpoint-io");
@@ -120,7 +120,7 @@ TEST_CASE("of several reasons on a stack the one nearest the cause") {
   CHECK(reason(Stack{nat("gc_collect_main", "/usr/bin/python3.11")} + waits_in_all_reduce(33)) == "garbage-collection");
 }
 
-TEST_CASE("reasons told by the system call and the state") {
+TEST_CASE("reasons known from the system call and the state") {
   SECTION("a regular file") {
     LiteralJob literal = one_differs(Stack{libc("read"), py("work", "/home/u/train.py", 40)} + in_main(30));
     main_of_rank_2(literal).syscall = call("read", 7, "/data/shard-1");
@@ -151,7 +151,7 @@ TEST_CASE("reasons told by the system call and the state") {
   }
 }
 
-TEST_CASE("a main thread that waits for a thread of its own is told by that thread") {
+TEST_CASE("if the main thread waits for another thread, that thread shows what the rank does") {
   const Stack waits_for_engine = Stack{libc("pthread_cond_wait"), nat("c10::ivalue::Future::wait()"), nat("torch::autograd::Engine::execute(int)"), py("backward", kPackages + "torch/_tensor.py", 488)} + in_main(17);
   const Stack engine_root = {nat("torch::autograd::Engine::thread_main(int)"), nat("torch::autograd::Engine::thread_init(int)")};
   LiteralJob literal = one_differs(waits_for_engine);
@@ -168,7 +168,7 @@ TEST_CASE("a main thread that waits for a thread of its own is told by that thre
     }
     CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
   }
-  SECTION("an idle engine tells nothing") {
+  SECTION("an idle engine shows nothing") {
     literal.thread(literal.job.ranks[2], 999, "pt_autograd_0", Stack{libc("pthread_cond_wait"), nat("torch::autograd::ReadyQueue::pop()")} + engine_root);
     CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   }
@@ -251,12 +251,12 @@ TEST_CASE("crashes") {
     CHECK(only_rank_2(literal) == "crashed");
     CHECK(verdict_of(literal).summary == "rank 2 crashed with SIGSEGV (main at train.py:30) while ranks 0-1,3 wait in DDP's gradient all-reduce");
   }
-  SECTION("a fault beside aborts that followed") {
+  SECTION("a fault along with aborts that followed") {
     for (const std::size_t r : {0, 1, 3}) crash(literal, r, 6, "SIGABRT");
     crash(literal, 2, 11, "SIGSEGV", 1);
     CHECK(only_rank_2(literal) == "crashed");
   }
-  SECTION("the same abort everywhere tells nobody apart: the frames do") {
+  SECTION("the same abort in all ranks distinguishes none: the frames do") {
     for (std::size_t r = 0; r < 4; ++r) crash(literal, r, 6, "SIGABRT");
     CHECK(only_rank_2(literal) == "user-code");
   }
@@ -326,7 +326,7 @@ TEST_CASE("missing ranks") {
     ended(literal, "pid 103: traced by pid 7 (gdb)").problems.front().code = ProblemCode::kPermission;
     CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   }
-  SECTION("that it has ended is told by the code, whatever the words") {
+  SECTION("that it has ended is known from the code, whatever the words") {
     LiteralJob literal = waiting({0, 1, 3}, 4);
     RankSnapshot& gone = ended(literal, "lorem ipsum");
     REQUIRE(verdict_of(literal).suspects.size() == 1);
@@ -369,7 +369,7 @@ TEST_CASE("a wait is named by the operation that the program called") {
   }
 }
 
-TEST_CASE("what MPI does inside of its calls tells nothing: the caller does") {
+TEST_CASE("what MPI does inside of its calls means nothing: the caller counts") {
   LiteralJob literal;
   const Frame exchange = nat("exchange_halo", "/home/u/solver");
   for (int r = 0; r < 4; ++r) {
@@ -405,11 +405,11 @@ TEST_CASE("one rank apart, and nobody is seen waiting") {
   const Verdict v = verdict_of(literal);
   CHECK(v.status == VerdictStatus::kUndecided);
   CHECK(v.summary ==
-        "rank 2 stands apart: it sleeps in its own code (work at train.py:40); of ranks 0-1,3 each stands in its own code (exchange at train.py:8, blocked in read(fd 3 -> pipe:[1])); "
+        "rank 2 differs: it sleeps in its own code (work at train.py:40); of ranks 0-1,3 each is in its own code (exchange at train.py:8, blocked in read(fd 3 -> pipe:[1])); "
         "whether these wait for it is not in their frames");
 }
 
-TEST_CASE("a parent of several processes is told how to have them compared") {
+TEST_CASE("the user of a parent of several processes is advised how to compare them") {
   LiteralJob literal;
   literal.rank(0, 1, Stack{libc("wait4"), py("wait", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 43)} + in_main(5));
   literal.child(100, kSleep);
@@ -468,7 +468,7 @@ TEST_CASE("two collectives") {
     CHECK(v.suspects.size() == 4);
     CHECK(v.suspects[0].confidence < 0.5);
     CHECK(v.summary ==
-          "ranks 0-1 wait in all_reduce (main at train.py:21) while ranks 2-3 wait in DDP's gradient all-reduce (main at train.py:17): both cannot be right, and the stacks do not tell which is");
+          "ranks 0-1 wait in all_reduce (main at train.py:21) while ranks 2-3 wait in DDP's gradient all-reduce (main at train.py:17): both cannot be right, and the stacks do not show which is");
   }
   SECTION("the store against a collective") {
     const Stack store = Stack{libc("poll"), nat("c10d::TCPStore::wait(int)"), py("_store_based_barrier", kPackages + "torch/distributed/distributed_c10d.py", 1)} + in_main(5);
@@ -497,7 +497,7 @@ TEST_CASE("a GPU wait under NCCL may be the collective: it waits, it is no suspe
     CHECK(only_rank_2(literal) == "data-loading");
     CHECK(verdict_of(literal).summary.find("ranks 0-1,3 wait for their GPUs") != std::string::npos);
   }
-  SECTION("beside a collective nobody is") {
+  SECTION("next to a collective nobody is") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? gpu : waits_in_all_reduce());
     with_nccl(literal);
     CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
@@ -506,7 +506,7 @@ TEST_CASE("a GPU wait under NCCL may be the collective: it waits, it is no suspe
 
 TEST_CASE("what must not be decided") {
   LiteralJob literal;
-  SECTION("frames that do not tell") {
+  SECTION("frames that do not show what a rank does") {
     literal = one_differs({unknown("/x/a.so", 0x10), unknown("/x/b.so", 0x20)});
   }
   SECTION("native frames alone of a Python program") { literal = one_differs({libc("poll"), nat("some_loop")}); }

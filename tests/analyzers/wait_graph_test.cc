@@ -25,7 +25,7 @@ std::string chain_in_short(const LiteralJob& literal, const Analysis& analysis, 
   return text;
 }
 
-// Of a rank, from its main thread on along the first edges, as far as it is in this rank.
+// The chain from a rank's main thread along the first edges, as long as it stays in this rank.
 std::string way_in_short(const LiteralJob& literal, const Analysis& analysis, std::size_t rank) {
   std::string text;
   for (std::size_t node = analysis.waits.node_of_rank(rank).value();;) {
@@ -41,7 +41,7 @@ std::string way_in_short(const LiteralJob& literal, const Analysis& analysis, st
 
 const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("flush", "/home/u/log.py", 3)};
 
-// Two ranks wait in a collective; rank 1 of three stands in `stack`.
+// Two ranks wait in a collective; rank 1 of three has the stack `stack`.
 LiteralJob third_differs(const Stack& stack) {
   LiteralJob literal;
   for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? stack : waits_in_all_reduce());
@@ -136,12 +136,13 @@ TEST_CASE("a chain goes on to the only thread that can bring about what is waite
 }
 
 TEST_CASE("a rank whose main thread waits for a thread that waits for other ranks is innocent") {
-  // Rank 0 waits in its main thread; rank 2 by a thread of its own, which holds what its main thread waits for; rank 1 sleeps.
+  // Rank 0 waits in its main thread; rank 2 in another thread, which holds what its main thread waits for; rank 1
+  // sleeps.
   LiteralJob literal;
   for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? kSleeps + in_main(20) : waits_in_all_reduce());
   RankSnapshot& rank = literal.job.ranks[2];
   const Tid saver = rank.pid + 7, between = rank.pid + 8;
-  const auto stands_in = [&](ThreadSnapshot& thread, const Stack& stack) {
+  const auto wait_in = [&](ThreadSnapshot& thread, const Stack& stack) {
     thread.frames.clear();
     for (const Frame& frame : stack) thread.frames.push_back(literal.job.frames.intern(Frame(frame)));
   };
@@ -149,18 +150,18 @@ TEST_CASE("a rank whose main thread waits for a thread that waits for other rank
   literal.thread(rank, saver, "saver", waits_in_all_reduce(40));
   std::string expected;
   SECTION("a lock") {
-    stands_in(rank.threads[0], locks + in_main(20));
+    wait_in(rank.threads[0], locks + in_main(20));
     rank.threads[0].lock_owner = saver;
     expected = fmt::format("thread 2:{} -frame-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, saver);
   }
   SECTION("the end of a thread that waits for a lock") {
-    stands_in(rank.threads[0], Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
+    wait_in(rank.threads[0], Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
     rank.threads[0].joins = between;
     literal.thread(rank, between, "mylib", locks).lock_owner = saver;
     expected = fmt::format("thread 2:{} -memory-> thread 2:{} -frame-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, between, saver);
   }
   SECTION("the GIL") {
-    stands_in(rank.threads[0], Stack{libc("pthread_cond_timedwait"), nat("take_gil", "/usr/bin/python3.11")} + in_main(20));
+    wait_in(rank.threads[0], Stack{libc("pthread_cond_timedwait"), nat("take_gil", "/usr/bin/python3.11")} + in_main(20));
     rank.threads[0].gil = Gil::kWaits;
     rank.threads[1].gil = Gil::kHolds;
     expected = fmt::format("thread 2:{} -memory-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, saver);
@@ -206,7 +207,7 @@ TEST_CASE("who is gone is accused where somebody waits for it") {
     CHECK(analysis.verdict.suspects[0].rank == 3);
     CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -group-> process", literal.job.ranks[0].pid));
   }
-  SECTION("a disagreement within a group is told though ranks outside of it were not looked at") {
+  SECTION("a disagreement within a group is reported although ranks outside of it were not captured") {
     literal.job.ranks.pop_back();
     literal.job.ranks[1] = literal.job.ranks[0];
     literal.job.ranks[1].rank = 1;
@@ -233,7 +234,7 @@ TEST_CASE("a rank that is not there is a node") {
   CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -others-> missing-rank 2", literal.job.ranks[0].pid));
 }
 
-TEST_CASE("ranks that wait alike are one operation, and all whom they need one node") {
+TEST_CASE("ranks that wait alike are one operation, and all ranks that they need are one node") {
   LiteralJob literal;
   constexpr int kRanks = 600;
   for (int r = 0; r < kRanks; ++r) literal.rank(r, kRanks, r % 2 == 0 ? waits_in_all_reduce() : kSleeps + in_main(20));
@@ -242,13 +243,13 @@ TEST_CASE("ranks that wait alike are one operation, and all whom they need one n
   CHECK(analysis.waits.nodes().size() < 4 * kRanks);
 }
 
-TEST_CASE("candidates stand where nothing is decided, and accuse nobody") {
-  SECTION("none beside suspects") {
+TEST_CASE("candidates are named if nothing is decided, and are not accused") {
+  SECTION("none in addition to suspects") {
     const Analysis analysis = analyze(third_differs(kSleeps + in_main(20)).job);
     CHECK(analysis.verdict.status == VerdictStatus::kCulprit);
     CHECK(analysis.verdict.candidates.empty());
   }
-  SECTION("the rank whose frames do not tell") {
+  SECTION("the rank whose frames do not show what it does") {
     const LiteralJob literal = third_differs({unknown("/opt/engine.so", 0x1234)});
     const Analysis analysis = analyze(literal.job);
     REQUIRE(analysis.verdict.status == VerdictStatus::kUndecided);

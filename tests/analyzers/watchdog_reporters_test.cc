@@ -13,7 +13,7 @@ namespace {
 const Stack kEnds = Stack{libc("raise"), libc("abort"), nat("__gnu_cxx::__verbose_terminate_handler()", "/lib/libstdc++.so.6"), nat("std::terminate()", "/lib/libstdc++.so.6"),
                           nat("std::rethrow_exception(std::__exception_ptr::exception_ptr)", "/lib/libstdc++.so.6"), nat("c10d::ProcessGroupNCCL::Watchdog::run()"), libc("start_thread")};
 
-// Rank 2 loads data, the others wait; the watchdog of rank 0 has had enough.
+// Rank 2 loads data, the others wait; the watchdog of rank 0 has timed out.
 LiteralJob timed_out(const Stack& watchdog = kEnds) {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
@@ -44,7 +44,7 @@ TEST_CASE("a watchdog that ends its process is the reporter") {
 
 TEST_CASE("without its text the report says where the cause is") {
   const Verdict v = analyze(timed_out().job).verdict;
-  CHECK(has(v.summary, "the watchdog that ends rank 0 only reports it: its message is in that rank's own error output, the cause is with whoever the collective waited for"));
+  CHECK(has(v.summary, "the watchdog that ends rank 0 only reports it: its message is in that rank's own error output, the cause is with the ranks that the collective waited for"));
 }
 
 TEST_CASE("the heartbeat's abort, and a core that only names its thread") {
@@ -59,7 +59,7 @@ TEST_CASE("a watchdog that waits brings no news, nor does the end of another thr
   CHECK(!has(analyze(literal.job).verdict.summary, "only reports it"));
 }
 
-TEST_CASE("all ranks end by their watchdogs: it is told once, with a text where there is one") {
+TEST_CASE("all ranks end by their watchdogs: this is said once, with the message if there is one") {
   LiteralJob literal = timed_out();
   for (const std::size_t r : {1, 3}) literal.thread(literal.job.ranks[r], 900, "pt_nccl_watchdg", kEnds);
   literal.job.ranks[3].threads[1].exception = CxxException{"c10::DistBackendError", "timeout"};
@@ -156,7 +156,7 @@ TEST_CASE("while it lives, such a rank has raised an exception") {
   CHECK(v.suspects[0].evidence[0].frame == 2);
 }
 
-TEST_CASE("a report saved before causes were told still names the reporter, and what all ranks share accuses none") {
+TEST_CASE("a report saved before causes were recorded still names the reporter, and what all ranks share accuses none") {
   LiteralJob literal = gpu_failed(true);
   literal.job.ranks[1].threads[1].exception->cause.reset();
   CHECK(has(analyze(literal.job).verdict.summary, "the watchdog that ends rank 1 only reports it"));

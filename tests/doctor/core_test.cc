@@ -1,4 +1,4 @@
-// Cores, and whether the files they are of are here.
+// Cores, and whether the files of their processes are on this machine.
 #include "literal_system.h"
 
 namespace rankstacks::doctor {

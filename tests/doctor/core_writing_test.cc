@@ -1,4 +1,4 @@
-// Where cores go, and what would keep one from being written whole.
+// Where cores go, and what would prevent one from being written completely.
 #include "literal_system.h"
 
 namespace rankstacks::doctor {
@@ -28,7 +28,7 @@ TEST_CASE("core_pattern as a file") {
         "problem core-pattern: cores are to be files named /nowhere/%e.%p, and the directory is not there -> mkdir -p /nowhere && chmod 1777 "
         "/nowhere" +
             kAside);
-  // What stands there is another's word, and the line is there to be copied.
+  // The text comes from someone else, and the line is meant to be copied into a shell.
   CHECK(with("/my cores/$(id)/it's.%p") ==
         "problem core-pattern: cores are to be files named /my cores/$(id)/it's.%p, and the directory is not there -> "
         "mkdir -p '/my cores/$(id)' && chmod "

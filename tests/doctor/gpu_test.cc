@@ -1,4 +1,4 @@
-// What stands in the way of GPU state, from machines and processes written down.
+// What prevents reading GPU state, for literal descriptions of machines and processes.
 #include "literal_system.h"
 
 namespace rankstacks::doctor {

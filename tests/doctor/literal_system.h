@@ -1,4 +1,4 @@
-// A machine written down: what is not said is not there.
+// A literal description of a machine: what it does not mention does not exist.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ class LiteralSystem : public System {
   std::map<std::string, std::string> files;
   std::map<std::string, std::string> links;
   std::map<std::string, std::vector<std::string>> directories;
-  std::set<std::string> present;                     // paths that exist, beside the above
+  std::set<std::string> present;                     // paths that exist, in addition to the above
   std::map<std::string, unsigned> owners;
   std::map<std::string, std::string> variables;
   std::map<std::string, int> open_errors;            // by path; else it opens
@@ -62,7 +62,7 @@ class LiteralSystem : public System {
     return *facts;
   }
 
-  // An ordinary machine and the root user on it, where all is well.
+  // An ordinary machine, examined as root, without any problem.
   static LiteralSystem sound() {
     LiteralSystem s;
     s.files["/proc/self/status"] = status("rankstacks", 0, kAll);
@@ -83,7 +83,7 @@ class LiteralSystem : public System {
   }
   void in_docker() { present.insert("/.dockerenv"); }
 
-  // A process of one thread that can be looked at.
+  // A process of one thread that can be attached to.
   void add_process(Pid pid, const std::string& name, unsigned uid = 0, const std::string& more = "") {
     const std::string directory = fmt::format("/proc/{}/", pid);
     files[directory + "stat"] = fmt::format("{} ({}) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0\n", pid, name);
@@ -130,7 +130,7 @@ class LiteralSystem : public System {
   }
 };
 
-// "problem yama: what was found -> one mend -> another"; "" where there is no such finding.
+// "problem yama: what was found -> one mend -> another"; "" if there is no such finding.
 inline std::string line_of(const Section& section, const std::string& check) {
   for (const Finding& f : section.findings) {
     if (f.check != check) continue;

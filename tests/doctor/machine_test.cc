@@ -1,4 +1,4 @@
-// What a machine, a container and a user allow, each from a machine written down.
+// What a machine, a container and a user allow, each for a literal description of a machine.
 #include <csignal>
 
 #include "literal_system.h"
@@ -77,7 +77,7 @@ TEST_CASE("yama's four scopes, with and without the capability") {
         " -> set kernel.yama.ptrace_scope=0 in /etc/sysctl.d and boot");
 }
 
-TEST_CASE("a seccomp filter is told from the kernel's own refusal by a call that concerns nobody") {
+TEST_CASE("a seccomp filter is distinguished from the kernel's own refusal by a call that affects no process") {
   LiteralSystem s = LiteralSystem::sound();
   CHECK(machine_line(s, "seccomp") == "ok seccomp: no system call filter");
   LiteralSystem::replace(s.files["/proc/self/status"], "Seccomp:\t0", "Seccomp:\t2");

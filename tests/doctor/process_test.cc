@@ -1,4 +1,4 @@
-// What would keep one process from being looked at.
+// What would prevent an attach to one process.
 #include "literal_system.h"
 
 namespace rankstacks::doctor {
@@ -6,7 +6,7 @@ namespace {
 
 const std::string kDenied = "problem ptrace: tried: Operation not permitted: ";
 
-// As uid 1000, on a process that the kernel does not let it trace.
+// As uid 1000, examining a process that the kernel does not let it trace.
 LiteralSystem refused() {
   LiteralSystem s = LiteralSystem::of_user(1000);
   s.add_process(7, "python3", 1000);
@@ -60,7 +60,7 @@ TEST_CASE("no such process, one that is hidden, a kernel thread, a zombie") {
         "left one, is what can be looked at");
 }
 
-TEST_CASE("a thread, or the tool itself: no process to look at") {
+TEST_CASE("a thread, or the tool itself: no process to examine") {
   LiteralSystem s = LiteralSystem::sound();
   s.add_process(7, "python3");
   s.add_process(8, "pt_autograd_0");
@@ -204,7 +204,7 @@ TEST_CASE("memory that may not be read") {
   s.files.erase("/proc/7/maps");
   s.read_file_errors["/proc/7/maps"] = EACCES;
   CHECK(process_line(s, 7, "memory") == "problem memory: tried: /proc/PID/maps: Permission denied" + mends);
-  s.seize_errors[7] = EPERM;   // the reason stands in the line before
+  s.seize_errors[7] = EPERM;   // the reason is in the line before
   CHECK(process_line(s, 7, "memory") == "problem memory: tried: /proc/PID/maps: Permission denied");
   s.files["/proc/7/maps"] = "";
   CHECK(process_line(s, 7, "memory") == "note memory: no file is mapped in it: nothing to try process_vm_readv with");

@@ -1,4 +1,5 @@
-// Whether a thread may make an inferior call: what /proc says of it, read. (inferior_call_refusals_test does it with real threads.)
+// Whether a thread may make an inferior call, decided from given texts of /proc. (inferior_call_refusals_test does it
+// with real threads.)
 #include <catch2/catch.hpp>
 
 #include <cstdint>
@@ -14,7 +15,7 @@ TEST_CASE("what the kernel says of a thread") {
   REQUIRE(status);
   CHECK((status->state == 'S' && status->process == 12 && status->tracer == 0 && status->seccomp == 2 &&
          status->seccomp_filters == 3 && status->has_shadow_stack));
-  // Locked off is not on; before Linux 5.10 filters are not counted.
+  // Locked off is not on; before Linux 5.10 the number of filters is not given.
   const auto old = gpu::parse_thread_status(
       "State:\tR (running)\nTgid:\t12\nTracerPid:\t34\nSeccomp:\t2\nx86_Thread_features:\t\nx86_Thread_features_locked:\tshstk wrss \n");
   REQUIRE(old);
@@ -35,7 +36,8 @@ TEST_CASE("which part of a mapping is a thread's own stack") {
   const auto stack = gpu::own_stack(block, words, mappings);
   REQUIRE(stack);
   CHECK((stack->start == 0x1c3000 && stack->end == block));
-  // Numbers that are no such block: it does not reach the control block, ends far above it, is all guard.
+  // Numbers that are not such a block: it does not reach the control block, ends far above it, or consists of guard
+  // only.
   for (const std::vector<std::uint64_t>& other :
        {std::vector<std::uint64_t>{0x100000, 0x40000, 0}, {0x1c1000, 0x100000, 0}, {0x1c1000, 0x40000, 0x40000}, {}}) {
     const auto by_mapping = gpu::own_stack(block, other, mappings);

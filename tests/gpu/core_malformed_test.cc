@@ -1,4 +1,4 @@
-// One small GPU core for each defect, with the whole line that is said about it.
+// One small GPU core for each defect, with the whole message about it.
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ class Reader {
     if (text.starts_with(directory_.path() + "/")) text.erase(0, directory_.path().size() + 1);
     return text;
   }
-  // The first problem of a core that is read all the same.
+  // The first problem of a core that is read nevertheless.
   std::string problem(std::span<const std::byte> bytes, std::size_t* warps = nullptr) {
     const auto core = read(bytes);
     if (!core || !*core) return "not read: " + error(bytes);
@@ -147,7 +147,7 @@ TEST_CASE("which thread raised it") {
   CHECK(thread(warp) == 6);
   warp.active = 1;                                  // and was not active
   CHECK(thread(warp) == -1);
-  CHECK(thread(all_marked(6)) == -1);               // nothing tells where
+  CHECK(thread(all_marked(6)) == -1);               // the place is not known
 }
 
 TEST_CASE("files that are none of a GPU's are left to others") {
@@ -184,7 +184,7 @@ TEST_CASE("a GPU core that is cut off shows what it holds") {
   Reader reader;
   const Bytes whole = spin_core().write();
   std::size_t warps = 0;
-  // Its end: section headers are missing, of what comes first in the core all is there.
+  // A truncated core: section headers are missing; the sections at the start of the core are complete.
   const std::size_t end = whole.size() - 3 * sizeof(Elf64_Shdr);
   const Elf64_Ehdr header = *elf::load<Elf64_Ehdr>(whole, 0);
   CHECK(reader.problem(std::span(whole).first(end), &warps) ==
@@ -217,7 +217,7 @@ TEST_CASE("defects inside of a GPU core") {
   CHECK(with([](auto& s) { s[number_of(s, ".cudbg.relfimg")].header.sh_link = 1; }) ==
         "GPU 0: the code of module 0xa0 is not in the core: its functions have no names");
   CHECK(with([](auto& s) { s[number_of(s, ".strtab")].header.sh_offset = ~std::uint64_t{0}; }).find("cut off or missing") != std::string::npos);
-  // Links in a circle, and to no section.
+  // Links that form a cycle, and links to no section.
   CHECK(with([](auto& s) { s[number_of(s, ".cudbg.smtbl")].header.sh_link = 6; }) == "none");
   CHECK(warps == 0);
   CHECK(with([](auto& s) { s[number_of(s, ".cudbg.gridtbl")].header.sh_link = 0xffff'ffff; }) == "none");

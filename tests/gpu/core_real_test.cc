@@ -1,4 +1,5 @@
-// GPU cores of an H200, driver 580.159.04 (fixtures/gpu/README.md), beside what cuda-gdb 13.0 says of the same files.
+// GPU cores of an H200, driver 580.159.04 (fixtures/gpu/README.md), compared with what
+// cuda-gdb 13.0 says about the same files.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
@@ -42,7 +43,7 @@ Read read(const std::string& name) {
 
 const std::vector<std::string> kSpinStack = {"inner(int volatile*, int)+0xa0", "outer(int volatile*, int)+0x30", "spin(int*)+0x50"};
 
-// One kernel of 2 blocks of 64 threads that raised something in block 1: what all three have in common.
+// A kernel of 2 blocks of 64 threads that raised an exception in block 1: what all three cores have in common.
 const GpuException& one_exception(const Read& read, const std::string& kernel) {
   REQUIRE(read.gpus.size() == 1);
   REQUIRE(read.execution().kernels.size() == 1);

@@ -1,4 +1,4 @@
-// getDeviceInfo's buffer: sound ones of drivers that are larger than what is known here, and ones that end anywhere.
+// getDeviceInfo's buffer: sound ones from drivers whose structs are larger than the known ones, and truncated ones.
 #include <catch2/catch.hpp>
 
 #include "gpu/device_info.h"
@@ -11,7 +11,8 @@ using rankstacks::testing::Bytes;
 
 namespace {
 
-// Two multiprocessors of eight, the second with an exception; attributes that are not known here before and behind those that are.
+// Two multiprocessors of eight, the second with an exception; there are unknown attributes before and after the known
+// ones.
 struct Buffer {
   api::DeviceInfoSizes sizes{};
   Bytes bytes;

@@ -1,19 +1,22 @@
-// A management library for tests: it tells what the file "scenario" beside it says, and supports nothing else.
+// A fake management library (NVML) for tests. It reports what the file "scenario" in its directory says, and supports
+// nothing else.
 //
-//     init 0 | 18 ...          the result of nvmlInit_v2; `init hang`: it never comes back
+//     init 0 | 18 ...          the result of nvmlInit_v2; `init hang`: it does not return
 //     driver 580.159.04
-//     gpu                      from here on of the next device
-//     fails 15                 its handle cannot be had; `fails hang`: it never comes back
+//     gpu                      what follows is about the next device
+//     fails 15                 its handle is refused with this result; `fails hang`: the call does not return
 //     pci 0 10 0               domain, bus, device
 //     uuid ..., name ..., minor 0, mig 0
-//     list 24 | 32             rows of the process list are so long; without it there is no list; `list refused`: no permission
-//     process 4711 1000        memory -1: not told
+//     list 24 | 32             length of a row of the process list; without it there is no list; `list refused`: no
+//                              permission
+//     process 4711 1000        memory -1: not reported
 //     mps 4711 1000            in the list of MPS
 //     samples 10 20 30
 //     memory 10 2 100          used, reserved, total
 //     clock 1 1980 1980        kind, now, at most
 //     throttle 12, power 700000 700000, temperature 60, ecc 0 0 (corrected, uncorrected), rows 0 0 0 0
-//     link 0 1 3               number, state, each of its error counters; `fields`: links are told by field values instead
+//     link 0 1 3               number, state, each of its error counters; `fields`: links are reported by field values
+//                              instead
 //     pcie 16 16 5 5           width, at most, generation, at most
 //
 // Built with -DOLD_DRIVER it has the names of the drivers of 2020.

@@ -1,4 +1,4 @@
-// Writes GPU cores and cubins byte by byte: sound ones, that a test then breaks in one place.
+// Writes GPU cores and cubins byte by byte. They are sound; a test then breaks one place.
 //
 //     ELF header | tables and images ... | .strtab | section headers          as drivers write them
 #pragma once
@@ -50,7 +50,7 @@ inline Bytes write_sections(Elf64_Ehdr header, std::vector<CubinSection> section
   header.e_ehsize = sizeof header;
   header.e_shentsize = sizeof(Elf64_Shdr);
   header.e_shoff = at;
-  // Section 0 is none, and has what the header has no room for.
+  // Section 0 is not a section; it has what does not fit into the header.
   Elf64_Shdr first{};
   const std::size_t count = sections.size() + 1;
   header.e_shnum = count < SHN_LORESERVE ? static_cast<Elf64_Half>(count) : Elf64_Half{0};
@@ -68,7 +68,7 @@ inline Bytes write_sections(Elf64_Ehdr header, std::vector<CubinSection> section
   return file;
 }
 
-// One loaded module: each function in a section of its own, or inside the one of its kernel.
+// One loaded module. Each function has a section of its own, or is inside the section of its kernel.
 class CubinWriter {
  public:
   struct Function {
@@ -83,7 +83,7 @@ class CubinWriter {
     bool relative = false;                 // its symbols count from its start although it is loaded
   };
   std::vector<Code> code;
-  std::size_t padding_sections = 0;        // empty ones in front: above 65,279 the symbols' sections stand in a table of their own
+  std::size_t padding_sections = 0;        // empty ones in front: above 65,279 the symbols' sections are in a table of their own
   std::function<void(Elf64_Ehdr&)> change_header;
   std::function<void(std::vector<CubinSection>&)> change_sections;   // without section 0
 
@@ -116,7 +116,7 @@ class CubinWriter {
   }
 };
 
-// A row, filled in by the members of core_layout.h.
+// A row of a table, filled in with the members of core_layout.h.
 class RowWriter {
  public:
   explicit RowWriter(std::uint64_t size) : bytes_(size) {}
@@ -175,7 +175,7 @@ struct GpuDevice {
   std::vector<GpuSm> sms{};
 };
 
-// Rows as long as a driver writes them: R525's, and R580's, of which the members in between are zeros.
+// Rows of the lengths that drivers write: R525's, and R580's, whose additional members are zeros.
 struct RowSizes {
   std::uint64_t device, context = 40, module = 8, grid, sm, block, warp, thread, returns = 24, meta = 32;
 };
@@ -262,14 +262,15 @@ class GpuCoreWriter {
   }
 };
 
-// A warp of 32 threads, all at one pc, from thread `first` of its block on.
+// A warp of 32 threads, all at one pc, beginning with thread `first` of its block.
 inline GpuWarp whole_warp(std::uint32_t id, std::uint64_t pc, std::vector<std::uint64_t> returns = {}, std::uint32_t first = 0) {
   GpuWarp warp{.id = id, .valid = ~0u, .active = ~0u};
   for (std::uint32_t lane = 0; lane < 32; ++lane) warp.threads.push_back({lane, pc, first + lane, 0, returns});
   return warp;
 }
 
-// A kernel "spin(int*)" at 0x7000'0000, with "inner(int)" inside of it, of which two blocks of one warp stand two calls deep.
+// A kernel "spin(int*)" at 0x7000'0000, with "inner(int)" inside of it, of which two blocks of one warp are two calls
+// deep.
 inline constexpr std::uint64_t kSpinCode = 0x7000'0000;
 inline CubinWriter spin_cubin() {
   CubinWriter cubin;

@@ -20,7 +20,7 @@ Shared* shared = nullptr;
 
 bool is_under_sanitizer() {
 #if defined(__SANITIZE_ADDRESS__)
-  WARN("skipped: under AddressSanitizer the child's threads wait inside of its library, which stands for an allocator");
+  WARN("skipped: under AddressSanitizer the child's threads wait inside of its library, which plays the role of an allocator");
   return true;
 #else
   return false;

@@ -1,4 +1,4 @@
-// A process of its own whose threads wait in the ways that tests ask for, and what is called in one of them.
+// A child process whose threads wait in the ways that tests ask for, and the function that is called in one of them.
 #pragma once
 
 #include <atomic>
@@ -12,19 +12,21 @@
 #include "base/types.h"
 #include "target/process_id.h"
 
-// The wait of every thread here that is to be found in poll. The test program exports it: waiting_library.c calls it.
+// The wait of every thread here that should be found in poll. The test program exports it; waiting_library.c calls
+// it.
 extern "C" __attribute__((visibility("default"))) void test_wait_for_end();
 
-// What is called in the child: uses all that a function may change, and more.
+// The function that is called in the child: it uses everything that a function may change, and more.
 extern "C" void test_callee();
 
 namespace rankstacks::testing {
 
-// The child is a copy of the test: under AddressSanitizer its threads wait inside of that library, which stands for an allocator, and no thread of it
-// can make the call. True: the test is to be skipped, which has been said.
+// The child is a copy of the test. Under AddressSanitizer its threads wait inside of that library, which plays the
+// role of an allocator, and no thread of it can make the call. If this returns true, the test should be skipped; the
+// message has been printed.
 bool is_under_sanitizer();
 
-// Shared with the child.
+// Memory shared with the child.
 struct Shared {
   std::atomic<int> calls, wrong, stop, ready, handled, in_call, handled_in_call, go, interrupted, handler_kept;
   std::atomic<pid_t> tids[4];
@@ -52,10 +54,10 @@ class Child {
   ProcessId id() const { return ProcessId::of(pid_).value(); }
   Tid tid(std::size_t thread = 0) const { return shared->tids[thread]; }
 
-  // Until the thread is in that system call.
+  // Waits until the thread is in that system call.
   void wait_in(long call, std::size_t thread = 0) const;
 
-  // Its exit status, once its threads were told to end: 7 if all of them went on as if nothing had been.
+  // Its exit status, after its threads were asked to end: 7 if all of them continued as if nothing had happened.
   int end();
 
  private:

@@ -30,7 +30,7 @@ using namespace rankstacks::testing;
 
 namespace {
 
-// The reason why this thread is not used, and that nothing has happened to it.
+// The reason why this thread is not used; also checks that nothing has happened to it.
 std::string refusal(const Child& child, Tid tid) {
   const auto called = gpu::call_in(child.id(), tid, address_of(&test_callee), kLimit);
   REQUIRE(!called);
@@ -118,7 +118,7 @@ int load(const char* library, const char* function) {
 void wait_in_constructor() { load("libwaiting_constructor.so", nullptr); }
 void wait_in_allocator() { load("libwaiting_allocator.so", "wait_in_allocator"); }
 
-// A stream of the program's own, into which the C library writes from inside of malloc_info.
+// A stream of the program, into which the C library writes from within malloc_info.
 void wait_in_malloc_info() {
   const cookie_io_functions_t functions{.read = nullptr,
                                         .write =
@@ -153,7 +153,7 @@ void wait_under_filter() {
   test_wait_for_end();
 }
 
-// What lies outside of the given code goes to user space where the selector says so; it does not.
+// System calls from outside of the given code would go to user space if the selector said so; it does not.
 void wait_dispatched() {
   static volatile char selector = 0;
   constexpr int kSetSyscallUserDispatch = 59, kOn = 1;
@@ -347,7 +347,7 @@ TEST_CASE("a process that is stopped, and a thread that is traced") {
   CHECK(called.error().what ==
         "cannot be used for the call: traced by another process (pid " + std::to_string(syscall(SYS_gettid)) + ")");
   CHECK(shared->calls == 0);
-  // A tracer collects its threads: only then the process is gone.
+  // A tracer reaps its threads; the process exists until then.
   kill(child.pid(), SIGKILL);
   waitpid(child.tid(), &status, __WALL);
 }

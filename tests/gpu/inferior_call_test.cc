@@ -1,4 +1,4 @@
-// A thread of a real process that makes an inferior call: it comes back with all that it had, whatever the call does to it.
+// A thread of a real process makes an inferior call: afterwards it has all that it had before, whatever the call does.
 #include <catch2/catch.hpp>
 
 #include <cerrno>
@@ -26,7 +26,7 @@ extern "C" __attribute__((noinline)) void test_endless_callee() {
   while (shared->stop == 0) pause();
 }
 
-// In it until it is told to go on; notes whether a handler ran on top of it.
+// The thread stays in it until it is allowed to go on; notes whether a handler ran on top of it.
 extern "C" __attribute__((noinline)) void test_slow_callee() {
   shared->in_call = 1;
   while (shared->go == 0) usleep(200);
@@ -38,7 +38,7 @@ void handle(int) { shared->handled = shared->handled + 1; }
 
 // ---- what threads do
 
-// Values in callee-saved, caller-saved and vector registers, the flags and the red zone, looked at after each wait: of
+// Values in callee-saved, caller-saved and vector registers, the flags and the red zone, compared after each wait: of
 // all these the kernel changes rax, rcx and r11 in a system call.
 void wait_and_compare() {
   while (shared->stop == 0) {
@@ -65,7 +65,7 @@ void wait_for_a_signal() {
   if (pause() == -1 && errno == EINTR) shared->interrupted = 1;
 }
 
-// Its own function: what older calls have left on the stack would lie in its locals.
+// A separate function, because leftovers of older calls on the stack would be in its locals.
 __attribute__((noinline)) void block_all_signals() {
   sigset_t all;
   sigfillset(&all);
@@ -142,7 +142,7 @@ TEST_CASE("a thread comes back by itself, with all that it had, when the tool is
   CHECK(child.end() == 7);
 }
 
-TEST_CASE("a call that ends by a signal of its own is told, and the thread is back where it was") {
+TEST_CASE("a call that ends by a signal of its own is reported, and the thread is back where it was") {
   if (is_under_sanitizer()) return;
   Child child({&test_wait_for_end});
   child.wait_in(SYS_poll);

@@ -16,7 +16,7 @@ namespace {
 
 using testing::TemporaryDirectory;
 
-// A directory of root's in one that everybody may write: what lies in it is told by itself alone.
+// A directory that belongs to root, in one that everybody may write: only the directory itself counts for its files.
 struct Place {
   Place() {
     std::filesystem::create_directory(directory / "lib");
@@ -139,7 +139,7 @@ TEST_CASE("the loader's cache") {
   CHECK(found(cache, "libcuda.so") == std::vector<std::string>{"/opt/a/libcuda.so"});
   CHECK(found("ld.so-1.7.0" + std::string(37, 'x') + cache, "libcuda.so") == std::vector<std::string>{"/opt/a/libcuda.so"});
   CHECK(found(cache, "libc").empty());
-  // Cut anywhere, or with counts and offsets of nonsense, it has nothing that is not in it.
+  // Truncated anywhere, or with nonsense counts and offsets, the cache yields nothing that is not in it.
   for (std::size_t length = 0; length < cache.size(); ++length)
     for (const std::string& path : found(cache.substr(0, length), "libcuda.so.1")) CHECK(path.starts_with("/opt/"));
   for (std::size_t at = 20; at + 4 <= 48 + 24 * 4; at += 4) {

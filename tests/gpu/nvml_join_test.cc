@@ -1,4 +1,4 @@
-// Which GPU is whose, from literal answers and literal processes.
+// Which GPU belongs to which process, for literal answers and literal processes.
 #include <catch2/catch.hpp>
 
 #include "gpu/nvml_join.h"
@@ -66,7 +66,8 @@ TEST_CASE("children count for their rank") {
 }
 
 TEST_CASE("a number of another pid namespace is not taken for a process here") {
-  // In a container: pid 11 of the list is one of the machine's; here it is a rank that has nothing of NVIDIA's open.
+  // In a container: pid 11 of the list is a pid of the machine; here pid 11 is a rank that has no device of NVIDIA
+  // open.
   const Processes p{{{10, 1}, {11, 1}}, {{10, kBoth}, {11, {}}}};
   const auto joined = join_gpus(answer({device(0, {{{11, 100}, {4711, 5}}}), device(1, {{{0, 1}}})}), {{10, true}, {11, false}}, p.facts(), true);
   CHECK(joined.of.empty());

@@ -1,4 +1,5 @@
-// NVML through the real loading code and the real helper process, against a library that tells what a file says (fake_nvml.c).
+// NVML through the real loading code and the real helper process, with a library that reports what a file says
+// (fake_nvml.c).
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
@@ -16,7 +17,7 @@ namespace {
 
 using testing::TemporaryDirectory;
 
-// A machine with NVIDIA's driver, as far as it is asked for here.
+// A machine with NVIDIA's driver, as far as these tests ask for it.
 struct PlayedMachine {
   explicit PlayedMachine(const std::string& scenario, const char* library = "libfake_nvml.so") {
     std::filesystem::copy_file(std::string(RANKSTACKS_BUILD "/tests/") + library, directory / "libnvidia-ml.so.1");
@@ -32,7 +33,8 @@ struct PlayedMachine {
   NvmlRequest request;
 };
 
-// A helper that was killed and, on a busy machine, is not gone yet, is no harm; one that ends by itself later was forgotten.
+// A helper that was killed and, on a busy machine, still exists is harmless; one that ends by itself later was
+// forgotten.
 bool nothing_is_left() {
   int status = 0;
   while (::waitpid(-1, &status, 0) > 0)
@@ -86,7 +88,7 @@ pcie 8 16 1 5
 
 }  // namespace
 
-TEST_CASE("two GPUs, all that the driver tells") {
+TEST_CASE("two GPUs, all that the driver reports") {
   const NvmlAnswer answer = PlayedMachine(kTwoGpus).ask();
   REQUIRE(answer.outcome == NvmlOutcome::kAnswered);
   CHECK(answer.driver == "580.159.04");
@@ -169,7 +171,7 @@ TEST_CASE("process lists: refused, empty, longer than what there is room for") {
   CHECK_FALSE(PlayedMachine("gpu\nlist 40\nprocess 1 1\nprocess 2 2\nprocess 3 3\n").ask().devices.at(0).processes);
 }
 
-TEST_CASE("links that only field values tell of") {
+TEST_CASE("links that only field values report") {
   const GpuHealth health = *PlayedMachine("gpu\nfields\nlink 0 1 5\nlink 1 0 7\n").ask().devices.at(0).gpu.health;
   CHECK(health.nvlinks == 2u);
   CHECK(health.nvlinks_down == std::vector<unsigned>{1});
@@ -252,7 +254,7 @@ TEST_CASE("a library that crashes") {
   CHECK(answer.problems.at(0).message == "NVML: the process that asks it ended without a whole answer");
 }
 
-TEST_CASE("Xid events stand with their GPU") {
+TEST_CASE("Xid events are listed with their GPU") {
   PlayedMachine machine("gpu\npci 0 10 0\ngpu\npci 0 11 0\n");
   testing::write_file(machine.directory / "kmsg",
                       std::string_view("4,1,2,-;NVRM: Xid (PCI:0000:0A:00): 79, pid=1, GPU has fallen off the bus.\n"

@@ -1,4 +1,4 @@
-// What a session's client tells is untrusted data.
+// What a session's client reports is untrusted data.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -82,7 +82,7 @@ TEST_CASE("messages come out whole, however they arrive; after one that is too l
   CHECK(message->body == Bytes{3});
   CHECK_FALSE(reader.next());
 
-  // A flood of small ones takes linear time: 8 million bytes at once.
+  // A large number of small values takes linear time: 8 million bytes at once.
   Bytes flood;
   for (int i = 0; i < 1'600'000; ++i) flood.insert(flood.end(), {'d', 0, 0, 0, 0});
   reader.add(flood);

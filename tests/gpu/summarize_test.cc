@@ -28,7 +28,7 @@ std::string text(const FrameTable& frames, std::uint32_t id) {
                      f.offset ? fmt::format("0x{:x}", *f.offset) : "?", f.address);
 }
 
-TEST_CASE("a warp counts where most of its active lanes stand, the lowest lane decides between equals") {
+TEST_CASE("a warp is counted where most of its active lanes are, the lowest lane decides between equals") {
   DeviceState state;
   Warp w = warp(0, 0, 1, 0x100);
   w.active_lanes = 0xff;
@@ -114,7 +114,7 @@ TEST_CASE("several kernels: most warps first; at most eight places are kept, the
   CHECK(kernels[1].places[0].warps == 3);
 }
 
-TEST_CASE("a grid that nothing tells of is a kernel, named by the entry that its threads are in") {
+TEST_CASE("a grid without any description is a kernel, named by the entry that its threads are in") {
   DeviceState state;
   state.warps = {warp(0, 0, 77, kSpinCode + 0x110)};
   state.images = {{0xc0, 0xa0, spin_cubin().write()}};
@@ -141,7 +141,7 @@ TEST_CASE("the same address in two contexts' modules: the kernel's own one names
   CHECK(text(frames, summarize(state, frames).execution->kernels[0].places[0].frame) == "other()+0x110 at 70000110");
 }
 
-TEST_CASE("damaged images are told, the rest keeps its numbers") {
+TEST_CASE("damaged images are reported, the rest keeps its numbers") {
   DeviceState state;
   state.grids = {spin_grid(9)};
   state.warps = {warp(0, 0, 9, kSpinCode + 0x110)};
@@ -228,7 +228,7 @@ TEST_CASE("more kernels and exceptions than are kept") {
   CHECK(problems[1].message == "GPU 0: 1744 exceptions with the fewest warps are left out");
 }
 
-TEST_CASE("6,544 warps: what is counted while the device stands still") {
+TEST_CASE("6,544 warps: what is counted while the device is paused") {
   DeviceState state;
   state.grids = {spin_grid(1)};
   for (std::uint32_t i = 0; i < 6544; ++i) state.warps.push_back(warp(i % 132, i / 132, 1, kSpinCode + 16 * ((i * 7919) % 61)));

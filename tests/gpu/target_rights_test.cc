@@ -1,4 +1,4 @@
-// The rights of a process, told and taken on: by children of this program.
+// The rights of a process, read and taken on: by children of this program.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr uid_t kSomebody = 54321;
 
-// A child that does `begin` and waits; ended with this object.
+// A child that calls `begin` and waits; it is ended together with this object.
 struct Child {
   explicit Child(const std::function<bool()>& begin) {
     int ends[2];
@@ -108,7 +108,7 @@ TEST_CASE("an ordinary user's rights are taken on, and none of root's stay") {
   REQUIRE(taken.began);
   check_same_rights(user, taken);
   CHECK(line_of(taken.status(), "CapEff") == "CapEff:\t0000000000000000");
-  // Nor can that user trace or read it, who may do so to each process of his own.
+  // Nor can that user trace or read it, although he can trace and read each of his own processes.
   const Child tracer([&] { return setresgid(kSomebody, kSomebody, kSomebody) == 0 && setresuid(kSomebody, kSomebody, kSomebody) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0 &&
                                   ::open(fmt::format("/proc/{}/mem", taken.pid).c_str(), O_RDONLY) < 0 && ::open(fmt::format("/proc/{}/environ", taken.pid).c_str(), O_RDONLY) < 0; });
   CHECK(tracer.began);

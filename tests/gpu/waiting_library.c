@@ -1,5 +1,6 @@
-// A library that waits where no thread may make an inferior call: in a constructor, thus with the loader's code below it on the stack, or (AS_ALLOCATOR) as a library
-// that exports malloc and waits inside of itself. Both wait as the program that loads them tells by `test_wait_for_end`, which it exports.
+// A library that waits where no thread may make an inferior call: in a constructor, thus with the loader's code below
+// it on the stack, or (AS_ALLOCATOR) as a library that exports malloc and waits inside of itself. Both wait in the
+// way that the program that loads them defines by `test_wait_for_end`, which it exports.
 #include <stddef.h>
 
 extern void test_wait_for_end(void) __attribute__((weak));

@@ -1,4 +1,4 @@
-// What stands behind a verdict, in a sentence.
+// The evidence for a verdict, in a sentence.
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
@@ -13,7 +13,8 @@ namespace {
 const Stack kWaitsForLock = Stack{libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")} + in_main(20);
 const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("flush", "/home/u/log.py", 3)};
 
-// Rank 1 of three waits for a lock that a thread of its own holds, which waits for one that another holds; the others wait in a collective.
+// Rank 1 of three waits for a lock that another of its threads holds, which waits for one that a third holds; the
+// others wait in a collective.
 LiteralJob two_locks() {
   LiteralJob literal;
   literal.job.ranks.reserve(3);
@@ -28,7 +29,7 @@ LiteralJob two_locks() {
 
 }  // namespace
 
-TEST_CASE("a chain of locks is told link by link") {
+TEST_CASE("a chain of locks is described link by link") {
   const LiteralJob literal = two_locks();
   const Analysis analysis = analyze(literal.job);
   CHECK(describe_chain(literal.job, analysis) ==
@@ -42,14 +43,14 @@ TEST_CASE("one lock is in the summary already") {
   CHECK(describe_chain(literal.job, analyze(literal.job)).empty());
 }
 
-TEST_CASE("whom to look at first, where nothing is decided") {
+TEST_CASE("the rank to examine first, if nothing is decided") {
   LiteralJob literal;
   for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? Stack{unknown("/opt/engine.so", 0x1234)} : waits_in_all_reduce());
   const Analysis analysis = analyze(literal.job);
   REQUIRE(analysis.verdict.status == VerdictStatus::kUndecided);
-  const std::string told = describe_candidates(literal.job, analysis.verdict);
-  CHECK(told.starts_with("if it hangs, look at rank 1 first: "));
-  CHECK(told.find("what would decide: ") != std::string::npos);
+  const std::string text = describe_candidates(literal.job, analysis.verdict);
+  CHECK(text.starts_with("if it hangs, look at rank 1 first: "));
+  CHECK(text.find("what would decide: ") != std::string::npos);
 }
 
 TEST_CASE("what a program calls itself does nothing to the terminal of who reads a chain") {

@@ -1,5 +1,5 @@
-// More evidence makes no verdict worse. From saved reports of real hangs, whose truth is known, facts are taken away one after the other, in several orders: what is said
-// with more of them is never worse than what is said with fewer.
+// More evidence does not make a verdict worse. From saved reports of real hangs, whose true cause is known, facts are
+// removed one after the other, in several orders: a verdict with more facts is never worse than one with fewer.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::string unpacked(const std::filesystem::path& path) {
 
 nlohmann::json json_of(const std::filesystem::path& path) { return nlohmann::json::parse(std::ifstream(path)); }
 
-// By the file's name: in a directory's verdicts.json, or in a file of its own.
+// By the file's name: from the verdicts.json of its directory, or from a file of its own.
 std::map<std::filesystem::path, nlohmann::json> truths() {
   std::map<std::filesystem::path, nlohmann::json> found;
   for (const char* directory : {"verdicts", "gpu_verdicts"}) {
@@ -55,7 +55,7 @@ std::map<std::filesystem::path, nlohmann::json> truths() {
   return found;
 }
 
-// Takes what `member` gives of each thread; whether there was anything to take.
+// Removes what `member` gives of each thread. Returns whether there was anything to remove.
 template <class F>
 bool take(JobSnapshot& job, F member) {
   bool taken = false;
@@ -95,7 +95,7 @@ bool take_gpus(JobSnapshot& job) {
   return taken;
 }
 
-// As of programs and libraries without symbols.
+// As in programs and libraries without symbols.
 bool take_native_names(JobSnapshot& job) {
   FrameTable frames;
   std::vector<FrameId> ids;
@@ -148,7 +148,7 @@ Accused accused_of(const JobSnapshot& job, const Verdict& verdict) {
 
 enum class Quality { kInnocentAccused, kOpen, kRight };
 
-// The right ranks for another reason are no better than none: that was luck.
+// The right ranks for a wrong reason are no better than none: that was luck.
 Quality quality_of(const SavedReport& saved, const JobSnapshot& job, const Verdict& verdict) {
   const Accused accused = accused_of(job, verdict);
   if (std::any_of(accused.begin(), accused.end(), [&](const auto& one) { return !saved.suspects.contains(one.first); })) return Quality::kInnocentAccused;
@@ -171,7 +171,7 @@ TEST_CASE("more evidence makes no verdict worse") {
     for (unsigned order = 0; order < kOrders; ++order) {
       std::vector<const Fact*> facts;
       for (const Fact& fact : kFacts)
-        if (&fact != kFacts || saved.status != "healthy") facts.push_back(&fact);   // one look takes every wait for one that lasts
+        if (&fact != kFacts || saved.status != "healthy") facts.push_back(&fact);   // in one sample every wait seems to last
       std::shuffle(facts.begin(), facts.end(), std::mt19937(order));
       JobSnapshot left = saved.job;
       Verdict verdict = analyze(left).verdict;

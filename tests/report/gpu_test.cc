@@ -12,7 +12,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-// Every member of the model set to something of its own.
+// Sets every member of the model to a value that differs from the default.
 LiteralJob everything() {
   LiteralJob literal;
   RankSnapshot& rank = literal.rank(0, 2, in_main(3));
@@ -64,7 +64,7 @@ LiteralJob everything() {
 std::string json_of(const JobSnapshot& job) { return json_report(job, analyze(job)); }
 std::string text_of(const JobSnapshot& job, TextOptions options = {}) { return text_report(job, analyze(job), options); }
 
-// The frames of GPUs by what they are, since another table has other ids.
+// The GPUs' frames compared by content, since another table has other ids.
 Json gpus_of(const JobSnapshot& job, std::size_t rank) { return Json::parse(json_of(job))["ranks"][rank]["gpus"]; }
 
 std::string error_of(const std::string& gpus) {
@@ -73,7 +73,7 @@ std::string error_of(const std::string& gpus) {
   return read ? "" : read.error().message();
 }
 
-// Four ranks that all wait for their GPUs; rank 3's runs a kernel of its own, and is at rest.
+// Four ranks that all wait for their GPUs; that of rank 3 runs another kernel, and is at rest.
 LiteralJob hang(int ranks = 4) {
   LiteralJob literal;
   for (int r = 0; r < ranks; ++r) {
@@ -200,7 +200,7 @@ TEST_CASE("nothing known of GPUs, nothing said") {
   CHECK_FALSE(contains(text_of(literal.job), "GPUs\n"));
 }
 
-TEST_CASE("exceptions stand before kernels, and ranks that run nothing before those in a collective") {
+TEST_CASE("exceptions are listed before kernels, and ranks that run nothing before those in a collective") {
   LiteralJob literal = hang();
   GpuException& exception = looked_at(literal.job.ranks[1]).exceptions.emplace_back();
   exception.kind = "misaligned address";

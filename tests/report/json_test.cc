@@ -12,7 +12,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-// Every field of the model set to something of its own.
+// Sets every field of the model to a value that differs from the default.
 LiteralJob everything() {
   LiteralJob literal;
   literal.job.elapsed_ms = 210.5;
@@ -113,7 +113,7 @@ TEST_CASE("a JSON string holds nothing raw that acts on a terminal, and the same
   CHECK(json_quoted("\xc2\x9b \xff") == "\"\\u009b \xef\xbf\xbd\"");   // no UTF-8: U+FFFD, as ever
 }
 
-TEST_CASE("the contract's fields") {
+TEST_CASE("the documented fields (docs/json.md)") {
   const LiteralJob literal = everything();
   const std::string text = json_report(literal.job, analyze(literal.job));
   CHECK(text.back() == '\n');
@@ -183,7 +183,7 @@ TEST_CASE("clusters and suspects name ranks by number, others by host and pid") 
   CHECK(suspect["evidence"] == Json::parse(R"([{"rank": 2, "tid": 102, "frame": 1}])"));
 }
 
-TEST_CASE("a missing rank stands under its number") {
+TEST_CASE("a missing rank is listed under its number") {
   LiteralJob literal;
   for (const int r : {0, 1, 3}) literal.rank(r, 4, waits_in_all_reduce());
   const Json suspect = json_of(literal.job)["verdict"]["suspects"][0];
@@ -270,7 +270,7 @@ TEST_CASE("merging: exceptions that threads handle keep their places") {
   CHECK(merged.frames[*handled->raised].function == "parse");
 }
 
-TEST_CASE("merged ranks stand in their order, however the reports were named") {
+TEST_CASE("merged ranks are in their order, however the reports were named") {
   LiteralJob a, b;
   a.rank(0, 4, in_main(1));
   a.rank(3, 4, in_main(1));

@@ -1,4 +1,4 @@
-// One defect each, the whole line asserted.
+// One defect in each test; the whole error line is compared.
 #include <catch2/catch.hpp>
 
 #include "report/report.h"

@@ -1,4 +1,4 @@
-// Whom a blocked call waits for, in JSON and in words.
+// The processes that a blocked call waits for, in JSON and in text.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 

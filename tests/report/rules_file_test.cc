@@ -25,7 +25,7 @@ std::string error_of(const std::string& text) {
 
 std::string with(const std::string& section) { return "{\n  \"rules\": 1,\n" + section + "\n}\n"; }
 
-// The rules of a text hold until the end of the test.
+// The rules of a text are in effect until the end of the test.
 class Added {
  public:
   explicit Added(const std::string& text) {
@@ -55,7 +55,7 @@ const std::string kFramework = with(R"(  "source": "acme 3.2",
 
 }  // namespace
 
-TEST_CASE("rules: an in-house framework is told by its file") {
+TEST_CASE("rules: an in-house framework is recognised by its file") {
   const LiteralJob literal = framework_job();
   const Analysis before = analyze(literal.job);
   CHECK_FALSE((before.activities[0] && before.activities[0]->kind == "in-collective"));
@@ -74,7 +74,7 @@ TEST_CASE("rules: an in-house framework is told by its file") {
   CHECK(again.verdict.summary == before.verdict.summary);
 }
 
-TEST_CASE("rules: without over_transport the socket tells, as for the built-in ones") {
+TEST_CASE("rules: without over_transport the socket decides, as for the built-in ones") {
   const LiteralJob literal = framework_job();
   const Added added(with(R"("activities": [{"match": "python", "function": "all_reduce", "file": "acme/comm.py", "activity": "collective", "over_transport": false}])"));
   const Analysis analysis = analyze(literal.job);
@@ -82,7 +82,7 @@ TEST_CASE("rules: without over_transport the socket tells, as for the built-in o
   CHECK(analysis.activities[0]->kind == "network-io");
 }
 
-TEST_CASE("rules: a user's rule comes before the built-in ones, and may say that a frame tells nothing") {
+TEST_CASE("rules: a user's rule comes before the built-in ones, and may say that a frame shows nothing") {
   LiteralJob literal;
   literal.rank(0, 1, Stack{libc("nanosleep"), py("save_checkpoint", "/home/u/trainer.py", 5)} + in_main(3)).threads[0].syscall = call("clock_nanosleep");
   CHECK(analyze(literal.job).activities[0]->kind == "checkpoint-io");
@@ -131,7 +131,7 @@ TEST_CASE("rules: files of the user and of libraries; the user's first") {
   CHECK(is_library_file("/usr/lib/python3/dist-packages/torch/_tensor.py"));
 }
 
-TEST_CASE("rules: a loop that waits for the next request, and a runtime in which nobody stands") {
+TEST_CASE("rules: a loop that waits for the next request, and a runtime in which no code is") {
   LiteralJob literal;
   literal.rank(0, 1, Stack{libc("epoll_wait"), nat("wait(int)", "/opt/acme/libacme_rt.so.3"), py("_next_request", "/opt/acme/serve.py", 30), py("serve", "/opt/acme/serve.py", 12)} + in_main(3)).threads[0].syscall =
       call("epoll_wait", 4);
@@ -155,13 +155,13 @@ TEST_CASE("rules: functions of one's own that wait as the standard library's do"
   const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
   CHECK(has(reason_of_0("take"), "waits for a condition of its own threads"));
   std::string places = "\"library_files\": [{\"contains\": \"/acme/\"}], \"places\": [";
-  const std::vector<std::pair<std::string, std::string>> told = {{"queue-get", "waits for a queue to be filled"},        {"queue-put", "waits for room in a queue"},
+  const std::vector<std::pair<std::string, std::string>> expected = {{"queue-get", "waits for a queue to be filled"},        {"queue-put", "waits for room in a queue"},
                                                                  {"queue-join", "waits for a queue's tasks to be done"}, {"threading-wait", "waits for an event of its own threads"},
                                                                  {"threading-barrier", "waits at a barrier"},            {"threading-acquire", "waits for a semaphore"},
                                                                  {"threading-join", "waits for a thread to end"},        {"import-wait", "waits for another thread's import"}};
-  for (const auto& [place, words] : told) places += fmt::format("{}{{\"place\": \"{}\", \"function\": \"f_{}\", \"suffix\": \"/acme/runtime.py\"}}", places.ends_with('[') ? "" : ", ", place, place);
+  for (const auto& [place, words] : expected) places += fmt::format("{}{{\"place\": \"{}\", \"function\": \"f_{}\", \"suffix\": \"/acme/runtime.py\"}}", places.ends_with('[') ? "" : ", ", place, place);
   const Added added(with(places + "]"));
-  for (const auto& [place, words] : told) CHECK(has(reason_of_0("f_" + place), words));
+  for (const auto& [place, words] : expected) CHECK(has(reason_of_0("f_" + place), words));
   CHECK(has(reason_of_0("take"), "waits for a condition of its own threads"));
 }
 
@@ -267,7 +267,7 @@ TEST_CASE("rules: what is no JSON") {
   CHECK(error_of("{\"rules\": \"\xff\"}").find('\xff') == std::string::npos);
 }
 
-TEST_CASE("rules: each defect is told with its line, what was found and what was expected") {
+TEST_CASE("rules: each defect is reported with its line, what was found and what was expected") {
   CHECK(error_of("[]") == "acme.json: line 1: the document: found an array, expected an object");
   CHECK(error_of("{}") == "acme.json: line 1: the document: found no key \"rules\", expected one");
   CHECK(error_of("{\n \"rules\": 2}") == "acme.json: line 2: /rules: found 2, expected 1");

@@ -1,4 +1,4 @@
-// Each word is given to real shells: what they make of it is what counts.
+// Gives each word to real shells and compares what they make of it.
 #include "report/shell_quoted.h"
 
 #include <catch2/catch.hpp>
@@ -54,7 +54,7 @@ TEST_CASE("shells read back what was quoted, and run nothing of it") {
     CAPTURE(word, quoted);
     CHECK(sanitize(quoted) == quoted);   // shown as it is
     CHECK(quoted.find('\n') == std::string::npos);
-    // As a script on the standard input, as a pasted line is: not through another shell's quoting.
+    // As a script on the standard input, like a pasted line, not through another shell's quoting.
     const std::string script = "printf %s " + std::string("x") + quoted + "x";
     std::string heredoc = "bash --norc --noprofile <<'END_OF_SCRIPT'\n" + script + "\nEND_OF_SCRIPT\n";
     CHECK(output_of(heredoc) == "x" + word + "x");

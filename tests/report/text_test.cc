@@ -104,7 +104,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
-TEST_CASE("the suspect stands before an odd rank that waits") {
+TEST_CASE("the suspect is listed before an odd rank that waits") {
   LiteralJob literal;
   const std::string c10d = kTorch + "distributed/distributed_c10d.py";
   for (int r = 0; r < 4; ++r)
@@ -139,7 +139,7 @@ TEST_CASE("ranks of a grid are named by their places, whole stages as such") {
   CHECK(contains(text, "rank 5  pid 105 on node-a  pp 1, dp 0, tp 1 (Megatron, from the command line)  live"));
 }
 
-TEST_CASE("what a thread dies of stands beside it") {
+TEST_CASE("the exception that a thread dies of is shown next to it") {
   LiteralJob literal;
   for (int r = 0; r < 2; ++r) literal.rank(r, 2, waits_in_all_reduce());
   literal.thread(literal.job.ranks[1], 900, "pt_nccl_watchdg", {libc("abort"), nat("std::terminate()", "/lib/libstdc++.so.6"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")}).exception =
@@ -154,7 +154,7 @@ TEST_CASE("what a thread dies of stands beside it") {
   CHECK_FALSE(contains(text, "\x1b"));
 }
 
-TEST_CASE("what a thread handles stands below its frame, and with its cluster") {
+TEST_CASE("the exception that a thread handles is shown below its frame, and with its cluster") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     ThreadSnapshot& thread = literal.rank(r, 4, r == 2 ? in_getitem() : waits_in_all_reduce()).threads[0];
@@ -175,7 +175,7 @@ TEST_CASE("what a thread handles stands below its frame, and with its cluster") 
   CHECK_FALSE(contains(text, "\x1b"));
 }
 
-TEST_CASE("who holds the Python lock that a thread waits for stands beside it") {
+TEST_CASE("the holder of the Python lock that a thread waits for is shown next to it") {
   LiteralJob literal;
   for (int r = 0; r < 2; ++r) literal.rank(r, 2, waits_in_all_reduce());
   RankSnapshot& rank = literal.job.ranks[1];
@@ -195,11 +195,11 @@ TEST_CASE("who holds the Python lock that a thread waits for stands beside it") 
   CHECK_FALSE(contains(text, "\x1b"));
 }
 
-TEST_CASE("how ranks were compared is said where the stacks alone told") {
+TEST_CASE("the report says how ranks were compared if only the stacks were known") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)
     literal.rank(r, 4, Stack{libc("pthread_cond_wait"), nat("gloo::Context::wait()"), py(r == 2 ? "broadcast" : "all_reduce", kTorch + "distributed/distributed_c10d.py", 3)} + in_main(r == 2 ? 3 : 4));
-  CHECK(contains(flat(text_report(literal.job, analyze(literal.job), {})), "(confidence 0.65; who should be alike: inferred from the stacks: most stand alike)"));
+  CHECK(contains(flat(text_report(literal.job, analyze(literal.job), {})), "(confidence 0.65; who should be alike: inferred from the stacks, most of which are alike)"));
 }
 
 TEST_CASE("eight hung ranks on one screen") {
@@ -346,7 +346,7 @@ TEST_CASE("every thread in full") {
   for (int r = 0; r < 8; ++r) CHECK(contains(text_of(literal.job, options), "\nrank " + std::to_string(r) + "  pid"));
 }
 
-TEST_CASE("nothing hostile reaches the terminal, wherever it stands") {
+TEST_CASE("nothing hostile reaches the terminal, wherever it is in the report") {
   const std::string evil = "\x1b[31m\n\x9b\xe2\x80\xae\xff\x07";
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {

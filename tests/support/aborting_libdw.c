@@ -1,4 +1,4 @@
-// Preloaded into the tool: a libdw that gives up as its assertions do.
+// Preloaded into the tool: a libdw that aborts as its assertions do.
 #include <stdlib.h>
 
 void* dwarf_begin_elf(void* elf, int command, void* group) {

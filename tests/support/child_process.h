@@ -1,4 +1,5 @@
-// A process of the test's own to look at: runs `body` in a forked child, which says through a pipe when it is where it should be.
+// A process that belongs to the test: runs `body` in a forked child, which reports through a pipe that it is where it
+// should be.
 #pragma once
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// Writes entries of .eh_frame byte by byte, and a library around them: sound ones, that a test then breaks in one place.
+// Writes entries of .eh_frame byte by byte, and a library around them. They are sound; a test then breaks one place.
 //
 //     vaddr 0: ELF header, program headers | .eh_frame_hdr | CIE | FDE ... | code, one function behind the other
 #pragma once
@@ -30,7 +30,7 @@ inline Bytes uleb(std::uint64_t value) {
 // What every entry begins with: its length.
 inline Bytes with_length(const Bytes& body) { return bytes_of(static_cast<std::uint32_t>(body.size())) + body; }
 
-// As GCC writes it: the CFA is rsp + 8, the return address right below.
+// As GCC writes it: the CFA is rsp + 8, the return address is directly below it.
 struct CieBytes {
   std::uint32_t id = 0;
   std::uint8_t version = 1;
@@ -56,7 +56,7 @@ struct FdeBytes {
   Bytes augmentation = uleb(0);     // its length and data
   Bytes instructions;
 
-  // To lie at `at`, for the function at `start`.
+  // For an entry at address `at`, describing the function at `start`.
   Bytes write(Address at, Address cie, Address start) const {
     return with_length(bytes_of(static_cast<std::uint32_t>(at + 4 - cie)) + bytes_of(static_cast<std::int32_t>(start - (at + 8))) + bytes_of(size) + augmentation +
                        instructions);
@@ -121,7 +121,7 @@ class UnwindableTarget : public FakeTarget {
     put(kBase, file);
   }
 
-  // In the midst of a function.
+  // A pc in the middle of a function.
   Address pc(std::size_t function) const { return kBase + code_ + kFunction * function + 8; }
 
   // A thread in function `first`, with these words on its stack.

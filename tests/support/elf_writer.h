@@ -1,4 +1,4 @@
-// Writes small ELF files byte by byte: a sound core, that a test then breaks in one place.
+// Writes small ELF files byte by byte: a sound core, of which a test then breaks one place.
 //
 //     ELF header | program headers: PT_NOTE, PT_LOAD ... | notes | memory ...
 #pragma once
@@ -90,7 +90,7 @@ class CoreWriter {
     memory_.push_back({address, size_in_memory, flags, std::move(bytes)});
   }
 
-  // What a test breaks: called with the sound headers just before they are written.
+  // Lets a test break something: called with the sound headers just before they are written.
   std::function<void(Elf64_Ehdr&)> change_header;
   std::function<void(std::vector<Elf64_Phdr>&)> change_segments;
 

@@ -1,4 +1,4 @@
-// A target made of literal bytes: what unwinders, Python readers and everything above Target are tested against.
+// A target made of literal bytes, for tests of unwinders, Python readers and everything above Target.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// GPUs of snapshots written by hand.
+// GPUs in literal snapshots.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ inline GpuSnapshot& gpu_of(RankSnapshot& rank) {
   return gpu;
 }
 
-// Looked at: nothing runs there.
+// A GPU that was examined and on which nothing runs.
 inline GpuExecution& looked_at(RankSnapshot& rank) {
   GpuSnapshot& gpu = gpu_of(rank);
   if (!gpu.execution) gpu.execution.emplace().contexts = 1;
@@ -63,7 +63,7 @@ inline GpuHealth& health_of(RankSnapshot& rank, double utilization = 100) {
   return *gpu.health;
 }
 
-// Waits for its GPU in a process with NCCL's threads: as every rank of an NCCL job does in a hang.
+// A rank that waits for its GPU in a process with NCCL's threads, as every rank of an NCCL job does in a hang.
 inline Stack waits_for_gpu(int line = 17) {
   return Stack{libc("sched_yield"), nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"), nat("cudaStreamSynchronize", "/x/libcudart.so"), py("synchronize", kPackages + "torch/cuda/__init__.py", 985)} + in_main(line);
 }

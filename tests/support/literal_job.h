@@ -1,4 +1,4 @@
-// Snapshots written by hand: what analyzers and reports are tested against.
+// Literal snapshots, for tests of analyzers and reports.
 #pragma once
 
 #include <string>
@@ -45,7 +45,7 @@ inline Stack operator+(Stack inner, const Stack& outer) {
   return inner;
 }
 
-// Stacks as real jobs have them.
+// Stacks as they are in real jobs.
 inline Stack in_main(int line) { return {py("main", "/home/u/train.py", line), py("<module>", "/home/u/train.py", 90)}; }
 inline Stack waits_in_all_reduce(int line = 17) {
   return Stack{libc("pthread_cond_wait"), nat("c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration<long>)"), py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 2000),
@@ -79,7 +79,7 @@ class LiteralJob {
     return rank;
   }
 
-  // A rank with its main thread, asleep.
+  // A rank with its main thread, which sleeps.
   RankSnapshot& rank(int number, int world, const Stack& stack, char state = 'S') {
     RankSnapshot& rank = process();
     rank.rank = number;

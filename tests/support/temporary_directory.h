@@ -1,4 +1,5 @@
-// A directory for the files of one test: gone with it, kept (and named) when RANKSTACKS_KEEP is set.
+// A directory for the files of one test. It is removed with this object, or kept (and named) if RANKSTACKS_KEEP is
+// set.
 #pragma once
 
 #include <cstdio>

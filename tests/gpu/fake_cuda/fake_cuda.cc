@@ -1,12 +1,15 @@
-// A CUDA driver that is none: the debugger API's table and the words of the attach protocol, for tests of sessions. As real drivers' it is loaded twice: into the
-// process that is looked at (fixtures/gpu/cuda_session.py), whose state it keeps, and into the helper that attaches, which reaches that state through
-// the process's memory. A directory tells it what to do and keeps what was done:
+// A fake CUDA driver for tests of sessions: the debugger API's table, and the words of the attach protocol. Like real
+// drivers it is loaded twice: into the process that is debugged (fixtures/gpu/cuda_session.py), whose state it keeps,
+// and into the helper that attaches, which accesses that state through the process's memory. A directory says what
+// the driver should do, and keeps what it did:
 //
-//     scenario   lines "word value": devices N, warps N, lock N (attaching is refused so often), error CALL CODE, hang CALL, kill CALL (once), no-context,
-//                no-handler, attach-ms N, exception CODE, same-pci, version MAJOR MINOR REVISION, descriptor, image-bytes N
+//     scenario   lines "word value": devices N, warps N, lock N (attaching is refused N times), error CALL CODE,
+//                hang CALL, kill CALL (once), no-context, no-handler, attach-ms N, exception CODE, same-pci,
+//                version MAJOR MINOR REVISION, descriptor, image-bytes N
 //     target     the process and the address of its state
-//     log        one line a call: the pid, the call
-//     rights     one line when it is loaded and one line a call: "loaded" or "called", pid, real and effective uid, effective capabilities
+//     log        one line per call: the pid, the call
+//     rights     one line when it is loaded and one line per call: "loaded" or "called", pid, real and effective uid,
+//                effective capabilities
 #include <array>
 #include <atomic>
 #include <climits>
@@ -34,7 +37,7 @@ namespace api = rankstacks::gpu::api;
 using rankstacks::testing::Bytes;
 
 #define EXPORTED __attribute__((visibility("default")))
-// In a page of their own: a process that maps something else there goes on.
+// In pages of their own: a process that maps something else there is not affected.
 #define WORD EXPORTED __attribute__((section("driver_words"))) volatile
 
 extern "C" {
@@ -54,7 +57,7 @@ namespace {
 constexpr std::uint32_t kSms = 132;
 constexpr std::uint64_t kCode = 0x7f00'0000'1000;   // of the kernel `spin`; inner() at +0x100
 
-// In the process that is looked at.
+// The state in the process that is debugged.
 struct State {
   std::uint32_t waits_for_client, connected, detaching, refused;
   std::uint32_t suspended[8];
@@ -62,7 +65,8 @@ struct State {
 };
 volatile State state;
 
-// Where this file lies. Asked for as it is loaded: its name may be a descriptor's (/proc/self/fd/N), which is closed later.
+// The directory of this file. Determined when it is loaded: its name may be a descriptor's (/proc/self/fd/N), which
+// is closed later.
 const std::string& directory() {
   static const std::string kDirectory = [] {
     Dl_info info{};
@@ -75,7 +79,7 @@ const std::string& directory() {
 }
 [[maybe_unused]] const std::string& kAskedAtOnce = directory();
 
-// What follows `word` in the scenario; nothing: it is not there.
+// The text after `word` in the scenario; std::nullopt if the scenario does not have the word.
 bool scenario(const std::string& word, std::string& rest) {
   std::ifstream file(directory() + "scenario");
   for (std::string line; std::getline(file, line);) {
@@ -103,7 +107,7 @@ void append(const char* file, const char* line, int length) {
   close(fd);
 }
 
-// What it could do now. Where it runs for somebody else, that must not be more than that one could.
+// Records what this process could do now. If it runs for another user, that must not be more than that user could do.
 void log_rights(const char* when) {
   char text[4096] = "", line[256];
   const int status = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
@@ -120,7 +124,7 @@ void log(const char* call) {
   append("log", line, std::snprintf(line, sizeof line, "%d %s\n", getpid(), call));
 }
 
-// Each call into the API begins here. Not 0: the result it is to have.
+// Each call into the API begins with this. If the result is not 0, the call returns it.
 api::Result enter(const char* call) {
   log(call);
   std::string rest;
@@ -142,7 +146,7 @@ api::Result enter(const char* call) {
   return api::kSuccess;
 }
 
-// The other side's state.
+// The state in the other process.
 struct Target {
   pid_t pid = 0;
   std::uint64_t at = 0;
@@ -153,7 +157,7 @@ Target target() {
   return t;
 }
 void* remote_of(const volatile void* ours) {
-  // The two copies of this library differ only by where they are loaded.
+  // The two copies of this library differ only in the address at which they are loaded.
   const Target t = target();
   return reinterpret_cast<void*>(t.at + reinterpret_cast<std::uint64_t>(ours) - reinterpret_cast<std::uint64_t>(&state));
 }
@@ -195,7 +199,7 @@ void add_context(std::uint32_t device) {
 
 api::Result initialize() {
   if (const auto code = enter("initialize")) return code;
-  is_ours = get(state.client) == cudbgApiClientPid;   // whoever else calls succeeds too, and hears nothing
+  is_ours = get(state.client) == cudbgApiClientPid;   // calls of any other process succeed too, without an effect
   if (!is_ours) return api::kSuccess;
   put(state.waits_for_client, 0);
   put(state.connected, 1);
@@ -248,7 +252,7 @@ api::Result resume(std::uint32_t device) {
   put(state.suspended[device], 0);
   return api::kSuccess;
 }
-// Larger than this project knows them, as a newer driver's may be.
+// Larger than the known struct, as a newer driver's may be.
 constexpr std::uint32_t kMore = 8;
 api::Result info_sizes(std::uint32_t, api::DeviceInfoSizes* sizes) {
   *sizes = {};
@@ -377,7 +381,7 @@ EXPORTED api::Result cudbgGetAPI(std::uint32_t, std::uint32_t, std::uint32_t, vo
   return enter("cudbgGetAPI");
 }
 
-// ---- called in the process that is looked at
+// ---- called in the process that is debugged
 
 EXPORTED void cudbgApiAttach() {
   log("cudbgApiAttach");
@@ -436,7 +440,7 @@ EXPORTED void fake_cuda_begin() {
 #endif
 }
 
-// Does nothing while its client or its GPU lets it wait: what a call into CUDA would do.
+// Does nothing while its client or its GPU makes it wait, as a call into CUDA would.
 EXPORTED void fake_cuda_work() {
   const auto waits = [] {
     for (const auto& suspended : state.suspended)

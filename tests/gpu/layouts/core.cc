@@ -1,4 +1,5 @@
-// The rows of GPU cores (src/gpu/core_layout.h) against the toolkit's own header, where a build is given it (RANKSTACKS_CUDA_HEADERS).
+// Compares the rows of GPU cores (src/gpu/core_layout.h) with the toolkit's own header, if a build is given it
+// (RANKSTACKS_CUDA_HEADERS).
 #include <cstddef>
 #include <cstdint>
 
@@ -62,7 +63,7 @@ static_assert(CUDBG_SHT_RELF_IMG == static_cast<unsigned>(kRelocatedImage) && CU
               CUDBG_SHT_SM_TABLE == static_cast<unsigned>(kSms) && CUDBG_SHT_GRID_TABLE == static_cast<unsigned>(kGrids) &&
               CUDBG_SHT_CTA_TABLE == static_cast<unsigned>(kBlocks) && CUDBG_SHT_WP_TABLE == static_cast<unsigned>(kWarps) &&
               CUDBG_SHT_LN_TABLE == static_cast<unsigned>(kThreads) && CUDBG_SHT_MOD_TABLE == static_cast<unsigned>(kModules));
-// The fewest bytes of a row: up to the members that were appended later.
+// The minimal size of a row: up to the members that were appended later.
 static_assert(offsetof(CudbgDeviceTableEntry, numUniformRegsPrWarp) == device::kLeast && sizeof(CudbgContextTableEntry) == context::kLeast &&
               offsetof(CudbgGridTableEntry, clusterDimX) == grid::kLeast && offsetof(CudbgCTATableEntry, clusterIdxX) == block::kLeast &&
               offsetof(CudbgWarpTableEntry, numRegs) == warp::kLeast && sizeof(CudbgBacktraceTableEntry) == returns::kLeast);

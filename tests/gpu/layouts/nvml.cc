@@ -1,4 +1,4 @@
-// src/gpu/nvml_layouts.h against NVIDIA's own header, where a build is given it (RANKSTACKS_CUDA_HEADERS).
+// Compares src/gpu/nvml_layouts.h with NVIDIA's own header, if a build is given it (RANKSTACKS_CUDA_HEADERS).
 #include <cstddef>
 #include <nvml.h>
 #include <type_traits>
@@ -62,7 +62,8 @@ static_assert(ours::kReasonHwThermal == nvmlClocksThrottleReasonHwThermalSlowdow
 static_assert(ours::kReasonDisplayClocks == nvmlClocksEventReasonDisplayClockSetting);
 static_assert(ours::kUuidSize == NVML_DEVICE_UUID_V2_BUFFER_SIZE && ours::kNameSize == NVML_DEVICE_NAME_V2_BUFFER_SIZE && ours::kDriverSize == NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE);
 
-// Functions: enumerations are passed as int or unsigned, pointers to structs as pointers to ours. What each parameter is must agree in kind.
+// Functions: enumerations are passed as int or unsigned, pointers to structs as pointers to ours. Each parameter must
+// agree in kind.
 template <class Mine, class Theirs>
 constexpr bool alike() {
   if constexpr (std::is_pointer_v<Mine> && std::is_pointer_v<Theirs>) return true;
