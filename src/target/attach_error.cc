@@ -1,4 +1,5 @@
-// The first support question: why may this process not be attached to? Each answer is looked up, not guessed.
+// Why a process may not be attached to: the first support question. Each answer is determined from the system, not
+// guessed.
 #include <cerrno>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -49,7 +50,7 @@ Error attach_error(Pid pid, int os_errno) {
     e.hint = fmt::format("its kernel stack: cat /proc/{}/stack", pid);
     return e;
   }
-  // This tool's own threads trace it while it is looked at: that they do explains nothing.
+  // This tool's own threads trace the process during a sample; that they do explains nothing.
   if (const auto tracer = proc::status_number(pid, "TracerPid"); tracer && *tracer != 0 && proc::process_of(static_cast<Tid>(*tracer)) != tool_pid()) {
     e.code = ErrorCode::kPermission;
     e.what = fmt::format("already traced by pid {} ({})", *tracer, command_name(static_cast<Pid>(*tracer)));
