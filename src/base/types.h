@@ -7,7 +7,8 @@
 
 namespace rankstacks {
 
-using Pid = std::int32_t;        // process (thread group) id, in this tool's pid namespace; for a core: as the core's notes state it
+// Process (thread group) id, in this tool's pid namespace; for a core: as the core's notes state it.
+using Pid = std::int32_t;
 using Tid = std::int32_t;        // kernel thread id, as gdb shows it
 using Address = std::uint64_t;   // where a byte lies in the running target
 using Vaddr = std::uint64_t;     // where a byte lies in an ELF file's own address space (p_vaddr, st_value; addr2line)

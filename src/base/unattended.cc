@@ -81,7 +81,8 @@ void* worker_thread(void* argument) {
 
 // Returns false if no thread can be started.
 bool start_worker(const std::shared_ptr<Batch>& batch) {
-  constexpr std::size_t kStack = 9u << 20;   // the usual 8 MiB of a thread, plus the space that in_sibling_process() leaves free
+  // The usual 8 MiB of a thread, plus the space that in_sibling_process() leaves free.
+  constexpr std::size_t kStack = 9u << 20;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -145,14 +146,16 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
       until = now;   // its place is free
     }
     if (batch->open == 0 || until == now) continue;
-    if (limit != Duration::max() && batch->next < count) until = std::min(until, now + limit);   // for the pieces that start meanwhile
+    // For the pieces that start meanwhile.
+    if (limit != Duration::max() && batch->next < count) until = std::min(until, now + limit);
     if (until == Clock::time_point::max()) batch->changed.wait(lock);
     else batch->changed.wait_until(lock, until);
   }
   batch->changed.wait(lock, [&] { return batch->workers == 0; });
   for (std::size_t i = 0; i < count; ++i) outcomes[i].came_back = batch->pieces[i].state == Batch::State::kDone;
   if (any_lost) return outcomes;
-  const auto done = std::exchange(batch->work, nullptr);   // frees here what the work owns, and not with the last worker
+  // Frees here what the work owns, and not with the last worker.
+  const auto done = std::exchange(batch->work, nullptr);
   lock.unlock();
   return outcomes;
 }

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr int kMaxBiases = 1 << 20;   // pages of a 4 GiB image
-constexpr int kMaxCounts = 64;        // how many of the biases tried may look plausible enough to have their hash walked
+// How many of the biases tried may look plausible enough to have their hash walked.
+constexpr int kMaxCounts = 64;
 // Limit of all these walks together: a library of 600,000 symbols has a million words of hash.
 constexpr std::uint64_t kMaxHashWords = std::uint64_t{1} << 27;
 

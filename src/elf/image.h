@@ -62,7 +62,8 @@ class Image {
 
   const std::string& name() const;          // shown_name
   const std::string& path() const;          // the path that was opened; empty for from_bytes and from_memory
-  std::optional<std::uint32_t> owner() const;  // the user who owns the opened file; std::nullopt for from_bytes and from_memory
+  // The user who owns the opened file; std::nullopt for from_bytes and from_memory.
+  std::optional<std::uint32_t> owner() const;
   const BuildId& build_id() const;          // empty: the file has none
   std::uint16_t type() const;               // ET_EXEC, ET_DYN, ...
   std::span<const Elf64_Phdr> segments() const;
@@ -71,7 +72,8 @@ class Image {
   // Raw bytes (SHF_COMPRESSED stays compressed); empty for SHT_NOBITS or bad bounds.
   std::span<const std::byte> contents(const Section& s) const;
   std::span<const std::byte> bytes() const;                       // the whole file as mapped
-  bool has_lost_pages() const;   // the file was truncated, or its disk failed, while it was read: the lost pages were read as zeros
+  // The file was truncated, or its disk failed, while it was read: the lost pages were read as zeros.
+  bool has_lost_pages() const;
 
   // Bytes of the loaded image at `vaddr`, as far as they come from the file (p_filesz, never p_memsz). Empty if the
   // file does not contain them.

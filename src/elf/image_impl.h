@@ -45,7 +45,8 @@ struct Image::Impl {
   std::vector<std::byte> owned;
   std::vector<Run> runs;             // by address
   mutable std::mutex found_mutex;
-  mutable std::map<std::string, std::optional<Symbol>, std::less<>> found;   // results of find_symbol() from static_symbols
+  // Results of find_symbol() from static_symbols.
+  mutable std::map<std::string, std::optional<Symbol>, std::less<>> found;
 };
 
 }  // namespace rankstacks::elf

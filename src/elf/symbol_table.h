@@ -26,7 +26,8 @@ struct SymbolTable {
   std::span<const std::byte> symbols;           // an Elf64_Sym each, of any alignment
   std::span<const std::byte> strings;
   std::span<const std::byte> section_indices;   // SHT_SYMTAB_SHNDX: for st_shndx == SHN_XINDEX
-  std::span<const std::byte> gnu_hash;          // .gnu.hash or DT_GNU_HASH; from its start, possibly longer than the table
+  // .gnu.hash or DT_GNU_HASH; from its start, possibly longer than the table.
+  std::span<const std::byte> gnu_hash;
   std::span<const std::byte> sysv_hash;         // .hash or DT_HASH; likewise
 
   std::size_t size() const { return symbols.size() / sizeof(Elf64_Sym); }

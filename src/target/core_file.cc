@@ -225,7 +225,8 @@ std::optional<Error> CoreFile::index_segments(std::uint64_t count) {
     expected = std::max(expected, p.p_filesz > 0 ? end_in_file : 0);
     const auto there = elf::clip(bytes_, p.p_offset, p.p_filesz);
     if (p.p_type == PT_NOTE) {
-      const auto read = elf::clip(there, 0, std::min(kMaxNotes, static_cast<std::uint64_t>(bytes_.size())) - notes);   // many segments may refer to the same bytes
+      // Many segments may refer to the same bytes.
+      const auto read = elf::clip(there, 0, std::min(kMaxNotes, static_cast<std::uint64_t>(bytes_.size())) - notes);
       notes += read.size();
       left_out_notes += there.size() - read.size();
       if (read.size() < there.size()) {

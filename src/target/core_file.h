@@ -52,10 +52,12 @@ class CoreFile {
   std::span<const CoreSegment> segments() const { return segments_; }     // by address, without overlaps
   std::span<const CoreNoteSegment> notes() const { return notes_; }
 
-  const CoreSegment* find(Address a) const;                                // the segment that contains `a`, dumped or not
+  // The segment that contains `a`, dumped or not.
+  const CoreSegment* find(Address a) const;
   // The start of the first segment behind `a`; the highest address if there is none.
   Address next_segment(Address a) const;
-  std::span<const std::byte> view(Address a) const;                        // from `a` to the end of the bytes that its segment has
+  // From `a` to the end of the bytes that its segment has.
+  std::span<const std::byte> view(Address a) const;
   std::size_t read(Address address, std::span<std::byte> into) const noexcept;   // across segments; like Target::read
   bool read_exact(Address address, std::span<std::byte> into) const noexcept { return read(address, into) == into.size(); }
 

@@ -139,7 +139,8 @@ class ModuleFinder {
     const bool dumped = headers.has_value();
     if (!dumped) {
       const auto head = core_.view(mapping.range.start);
-      if (!head.empty() || !may_be_code(first)) return;   // the first page is in the core and has no ELF header: a file of data
+      // The first page is in the core and has no ELF header: a file of data.
+      if (!head.empty() || !may_be_code(first)) return;
       file = images_.find(identity);
       if (file.image) headers = Headers{file.image->type(), {file.image->segments().begin(), file.image->segments().end()}};
     }

@@ -133,7 +133,8 @@ class NoteParser {
   void parse_auxv(std::span<const std::byte> body) {
     notes_.auxv.clear();
     for (std::size_t at = 0; const auto entry = elf::load<Elf64_auxv_t>(body, at); at += sizeof(Elf64_auxv_t)) {
-      constexpr std::size_t kMaxEntries = 256;   // the kernel writes 23; the vector is searched for in the stack word by word
+      // The kernel writes 23; the vector is searched for in the stack word by word.
+      constexpr std::size_t kMaxEntries = 256;
       if (entry->a_type == AT_NULL || notes_.auxv.size() == kMaxEntries) return;
       notes_.auxv.emplace_back(entry->a_type, entry->a_un.a_val);
     }

@@ -18,8 +18,10 @@
 namespace rankstacks {
 
 struct CoreOptions {
-  std::string executable;                 // --exe: used for the main program instead of the path in the core (its build-id is still checked)
-  std::string sysroot;                    // --sysroot: tried as a prefix of every path in the core, before the path itself
+  // --exe: used for the main program instead of the path in the core (its build-id is still checked).
+  std::string executable;
+  // --sysroot: tried as a prefix of every path in the core, before the path itself.
+  std::string sysroot;
   std::vector<std::string> search;        // --search: directories tried by base name and as .build-id trees, in order
 };
 
@@ -44,9 +46,12 @@ class CoreTarget final : public Target {
   Pid pid() const;                                          // NT_PRPSINFO, else the main thread's
   std::optional<Pid> parent() const;                        // NT_PRPSINFO
   const std::optional<SignalInfo>& signal() const;
-  const std::string& executable() const;                    // by the mapping of AT_PHDR/AT_ENTRY in NT_FILE, else NT_PRPSINFO's name
-  const std::vector<std::string>& command() const;          // from the argument block on the stack, else NT_PRPSINFO's pr_psargs
-  const std::map<std::string, std::string>& environment() const;   // from the initial block at the top of the main stack; may be empty
+  // By the mapping of AT_PHDR/AT_ENTRY in NT_FILE, else NT_PRPSINFO's name.
+  const std::string& executable() const;
+  // From the argument block on the stack, else NT_PRPSINFO's pr_psargs.
+  const std::vector<std::string>& command() const;
+  // From the initial block at the top of the main stack; may be empty.
+  const std::map<std::string, std::string>& environment() const;
   std::optional<std::uint64_t> auxv(std::uint64_t type) const;     // AT_*
   const std::vector<Problem>& problems() const;
   std::span<const Tid> lost_stacks() const;  // threads whose stacks gcore left out, as problems() reports

@@ -52,7 +52,7 @@ std::vector<OpenDatabase> databases_among(const std::vector<OpenFile>& files) {
     const auto same = [&](const OpenDatabase& known) { return known.database.path == file.path && known.database.inode == file.inode; };
     const auto known = std::find_if(databases.begin(), databases.end(), same);
     if (known == databases.end()) databases.push_back({file, std::nullopt});
-    else if (known->database.file.empty()) known->database.file = file.file;   // only one of several descriptors shows its locks
+    else if (known->database.file.empty()) known->database.file = file.file;   // one of its descriptors shows its locks
   }
   for (OpenDatabase& database : databases)
     for (const OpenFile& file : files)

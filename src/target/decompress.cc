@@ -24,7 +24,8 @@ constexpr std::size_t kInput = 256 << 10;
 constexpr std::size_t kOutput = 1 << 20;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kFirstBytes = 64;                                // an ELF header
-constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;             // with holes: a few KB of zstd can claim more zeros than this
+// With holes: a few KB of zstd can claim more zeros than this.
+constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxXzMemory = std::uint64_t{512} << 20;      // xz -9 needs 65 MB to unpack
 
 // One of the four libraries. A stream may be a sequence of frames (members): `at_end` holds between them.

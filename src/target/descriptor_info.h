@@ -16,7 +16,8 @@ struct DescriptorInfo {
   struct Watched {
     int fd = -1;
     std::uint32_t events = 0;
-    std::optional<std::uint64_t> inode = {};   // of the file that was added to the epoll descriptor; the number may mean another file by now
+    // Of the file that was added to the epoll descriptor; the number may mean another file by now.
+    std::optional<std::uint64_t> inode = {};
     bool operator==(const Watched&) const = default;
   };
   std::optional<int> access;            // O_RDONLY, O_WRONLY, O_RDWR

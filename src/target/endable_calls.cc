@@ -25,7 +25,8 @@ void leave_call(int) {
 void handle_signal() {
   struct sigaction action{};
   action.sa_handler = leave_call;
-  action.sa_flags = SA_NODEFER;   // then the jump need not restore a mask, which would cost each call one more system call
+  // Then the jump need not restore a mask, which would cost each call one more system call.
+  action.sa_flags = SA_NODEFER;
   sigemptyset(&action.sa_mask);
   sigaction(kSignal, &action, nullptr);
 }

@@ -7,7 +7,8 @@ namespace rankstacks {
 namespace {
 
 constexpr std::uint64_t kPiece = 1 << 20;       // gdb's MAX_COPY_BYTES
-constexpr std::uint64_t kStackLookedAt = 4096;  // from the stack pointer on: the frame of a function has a return address
+// From the stack pointer on: the frame of a function has a return address.
+constexpr std::uint64_t kStackLookedAt = 4096;
 
 bool is_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{}; });

@@ -313,7 +313,8 @@ void LiveTarget::add_uninterruptible(ThreadInfo& thread, LeavableThread& reader)
   const Tid tid = thread.tid;
   Result<std::string> wchan, stack;
   std::optional<Registers> registers;
-  reader.blocking([&] {                      // uses only variables of this function: it may return when the target is gone
+  // Uses only variables of this function: it may return when the target is gone.
+  reader.blocking([&] {
     wchan = proc::read_file(dir + "wchan");
     stack = proc::read_file(dir + "stack");
     registers = proc::waiting_registers(pid, tid);

@@ -21,7 +21,8 @@ struct Registers {
   std::array<std::uint64_t, kDwarfRegisters> value{};
   std::uint32_t known = 0;          // bit n: register n is known
   std::int64_t orig_rax = -1;       // the number of the system call that the thread is in; -1: none
-  Address fs_base = 0;              // the thread pointer: the address of glibc's struct pthread, and the value of pthread_self()
+  // The thread pointer: the address of glibc's struct pthread, and the value of pthread_self().
+  Address fs_base = 0;
 
   std::uint64_t operator[](unsigned r) const { return value[r]; }
   bool has(unsigned r) const { return (known >> r) & 1u; }

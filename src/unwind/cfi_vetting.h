@@ -32,7 +32,7 @@ enum class CfaRule : std::uint8_t {
   kNone,
   kRegister,
   kExpression,
-  // An expression; the offset to a register that was set before it is remembered and still holds.
+  // An expression; the offset of the register rule before it is kept for a DW_CFA_def_cfa_register that follows.
   kExpressionForNow,
 };
 
