@@ -342,9 +342,9 @@ bool SplitFiles::find(const DwarfUnit::SplitName& unit, const std::function<bool
   if (full.is_absolute() && ((!sysroot.empty() && take(sysroot + full.string(), true)) || take(full, true)))
     return true;
 
-  constexpr std::size_t kMaxTold = 4;  // a program can have thousands of units
+  constexpr std::size_t kMaxReported = 4;  // a program can have thousands of units
   for (std::string& refusal : refusals) {
-    if (told_++ < kMaxTold) files_.problems_.push_back(std::move(refusal));
+    if (reported_++ < kMaxReported) files_.problems_.push_back(std::move(refusal));
   }
   if (missing_++ == 0) first_missing_ = unit.path;
   return false;

@@ -80,7 +80,7 @@ class SplitFiles : public SplitSource {
   std::shared_ptr<const SplitFile> current_;  // the last .dwo: after link time optimization it has several units
   std::size_t missing_ = 0;
   std::string first_missing_;
-  std::size_t told_ = 0;  // number of refusals reported
+  std::size_t reported_ = 0;  // number of refusals reported
 };
 
 }  // namespace rankstacks

@@ -112,7 +112,7 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
   }
   if (!take_memory(MemoryUse::kSections, plain.size())) {
     return fail({.code = ErrorCode::kLimit, .subject = image.name(), .what = fmt::format("its debug sections would take {} MiB of memory: more than is left for such", plain.size() >> 20),
-                 .hint = "where memory is to be had, give it more with --memory"});
+                 .hint = "if the machine has more memory, allow more with --memory"});
   }
   plain.lay_out(image.type());
   // The largest section first: .debug_info alone is more than half of the total.

@@ -28,7 +28,7 @@ int live(void* argument) noexcept {
 
 // clone(2) without the C library: before glibc 2.24 its clone() loses the ids of the calling thread where memory is
 // shared, and joining that thread then fails (sourceware.org bug 19957).
-pid_t clone_beside(void* stack_top, Sibling* sibling) {
+pid_t clone_sibling(void* stack_top, Sibling* sibling) {
   constexpr long kFlags = CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS | CLONE_SIGHAND;
   long result = SYS_clone;
   register long no_parent_tid asm("rdx") = 0;
@@ -78,7 +78,7 @@ void in_sibling_process(const std::function<void()>& work) {
   // two.
   constexpr std::uintptr_t kKeptForThisThread = 64u << 10;
   auto* top = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - kKeptForThisThread) & ~std::uintptr_t{63});
-  const pid_t process = clone_beside(top, &sibling);
+  const pid_t process = clone_sibling(top, &sibling);
   if (process < 0) {   // a limit on processes, or a system call filter
     work();
     return;

@@ -43,7 +43,7 @@ Result<std::shared_ptr<const Image>> ImageCache::open(const std::string& path, c
     return fail(std::move(error));
   };
   const auto silent = [&] {
-    Error error{.code = ErrorCode::kTimeout, .subject = shown_name, .what = "does not answer: another reading of it has not come back"};
+    Error error{.code = ErrorCode::kTimeout, .subject = shown_name, .what = "does not answer: another read of it has not returned"};
     impl_->not_opened.emplace(path, error);
     return fail(std::move(error));
   };

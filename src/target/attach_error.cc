@@ -78,7 +78,7 @@ Error attach_error(Pid pid, int os_errno) {
     } else {
       e.hint = "CAP_SYS_PTRACE is needed: in a container, start it with `--cap-add=SYS_PTRACE` (docker, podman) or securityContext.capabilities.add: [SYS_PTRACE]";
     }
-    e.hint += fmt::format("; `rankstacks doctor --pids {}` tells what refuses", pid);
+    e.hint += fmt::format("; `rankstacks doctor --pids {}` shows what refuses", pid);
   } else if (os_errno == ENOSYS) {
     e.hint = fmt::format("a system call filter, or this sandbox, has no ptrace: `rankstacks doctor --pids {}`", pid);
   }

@@ -56,10 +56,10 @@ class CopiedMemory {
   // only in its first part, that part is kept. `spared`: the bytes of the limits to keep for later copies.
   void copy_stacks(std::span<const Range> stacks, std::size_t spared = 0);
 
-  // Calls `look` with the pieces that copy_stacks() copied.
-  template <class Look>
-  void for_each_stack_piece(Look&& look) const {
-    for (const Region& r : regions_) look(r.range, std::span<const std::byte>(r.bytes, r.range.size()));
+  // Calls `visit` with the pieces that copy_stacks() copied.
+  template <class Visit>
+  void for_each_stack_piece(Visit&& visit) const {
+    for (const Region& r : regions_) visit(r.range, std::span<const std::byte>(r.bytes, r.range.size()));
   }
 
   // Fetches those pages of `ranges` that have not been copied yet.

@@ -73,7 +73,7 @@ std::optional<Error> refuse(std::string_view first, const std::string& subject) 
                     EI_CLASS);
   }
   if (header.e_type == ET_EXEC || header.e_type == ET_DYN) {
-    return unusable(ErrorCode::kMalformed, subject, "an executable or shared library, not a core", "name the core file; the executable goes behind --exe");
+    return unusable(ErrorCode::kMalformed, subject, "an executable or shared library, not a core", "name the core file; pass the executable with --exe");
   }
   if (header.e_type != ET_CORE) {
     return unusable(ErrorCode::kMalformed, subject, fmt::format("ELF type {} where 4 (core) is expected", header.e_type), core_hint,
@@ -93,7 +93,7 @@ Result<FileDescriptor> open_regular(const std::string& path) {
   if (!not_regular.kind.empty()) {
     return fail(unusable(ErrorCode::kUnreadable, path, not_regular.kind + ", not a core file",
                          not_regular.kind == "a directory" ? "name the cores in it"
-                                                        : "write it to a file first: a core is read in no order"));
+                                                        : "write it to a file first: a core is not read sequentially"));
   }
   const int why = not_regular.os_errno;
   const ErrorCode code = why == ENOENT                   ? ErrorCode::kNotFound
@@ -145,7 +145,7 @@ Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const 
   }
 
   struct stat status {};
-  if (fstat(file->get(), &status) != 0) return fail({.subject = path, .what = "cannot look at the open file", .os_errno = errno});
+  if (fstat(file->get(), &status) != 0) return fail({.subject = path, .what = "cannot stat the open file", .os_errno = errno});
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return fail(*refuse({}, path));   // truncated while it was being opened
   auto mapped = MappedFile::map(file->get(), size);

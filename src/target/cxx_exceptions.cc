@@ -139,7 +139,7 @@ class Reader {
 
   bool is_class(Address vtable) const { return contains(runtime_.class_types, vtable) || contains(runtime_.single_bases, vtable) || contains(runtime_.several_bases, vtable); }
 
-  // The text of an object of that type, or of that of its bases which has one.
+  // The text of an object of that type, or of its first base class that has one.
   std::optional<std::string> text_of(Address object, Address type, int depth) const {
     if (depth == kMaxBases) return std::nullopt;
     const auto name = name_of(type);

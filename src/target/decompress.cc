@@ -334,7 +334,7 @@ Result<Unpacked> unpack(int compressed, Compression compression, const std::stri
   if (unpacked.damage && unpacked.damage->hint.empty()) unpacked.damage->hint = "copy it again, or take the core again: only what comes before this point is used";
   if (filled == 0 && file->size() == 0) {
     if (unpacked.damage) return fail(*unpacked.damage);
-    return fail({.code = ErrorCode::kMalformed, .subject = subject, .what = fmt::format("the {} data holds nothing", kind)});
+    return fail({.code = ErrorCode::kMalformed, .subject = subject, .what = fmt::format("the {} data unpacks to nothing", kind)});
   }
   if (filled > 0) {
     const bool first = !checked;

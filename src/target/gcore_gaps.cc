@@ -49,11 +49,11 @@ GcoreGaps drop_gcore_gaps(CoreFile& file, std::span<const ThreadInfo> threads) {
 
 std::optional<Problem> describe(const GcoreGaps& gaps) {
   if (gaps.threads.empty()) return std::nullopt;
-  constexpr std::size_t kMaxTold = 16;
+  constexpr std::size_t kMaxShown = 16;
   std::string tids;
-  for (std::size_t i = 0; i < std::min(gaps.threads.size(), kMaxTold); ++i)
+  for (std::size_t i = 0; i < std::min(gaps.threads.size(), kMaxShown); ++i)
     tids += fmt::format("{}{}", i == 0 ? "" : ", ", gaps.threads[i]);
-  if (gaps.threads.size() > kMaxTold) tids += ", ...";
+  if (gaps.threads.size() > kMaxShown) tids += ", ...";
   const bool one = gaps.threads.size() == 1;
   return Problem{
       fmt::format("gcore has left out the stack{} of {} thread{} (tid {}), {} MiB in all: it gives up a mapping at the "

@@ -290,7 +290,7 @@ std::vector<Problem> LiveTarget::damage() const {
   if (unreadable_) problems.push_back(*unreadable_);
   if (!silent_files_.empty()) {
     const std::string others = silent_files_.size() == 1 ? "" : fmt::format(" and {} more of its files", silent_files_.size() - 1);
-    problems.push_back({fmt::format("{}{} did not answer in time: what runs in there has no names, and callers may be missing", silent_files_.front(), others),
+    problems.push_back({fmt::format("{}{} did not answer in time: functions in there have no names, and callers may be missing", silent_files_.front(), others),
                         "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more time with --timeout", ProblemCode::kTimeout});
   }
   return problems;
@@ -470,7 +470,7 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
     ThreadInfo& thread = threads_[it->second];
     if (!s.stopped) {
       const bool has_ended = thread.state == 'Z' || thread.state == 'X';
-      thread.problem = has_ended ? "it has ended; the process goes on in its other threads" : s.problem;
+      thread.problem = has_ended ? "it has ended; the process continues in its other threads" : s.problem;
       continue;
     }
     if (auto registers = stopped.registers(s.tid)) thread.registers = *registers;
@@ -514,7 +514,7 @@ void LiveTarget::read_still_process(LeavableThread& reader) {
     });
     if (refused == EPERM || refused == ENOSYS) {
       unreadable_ = Problem{fmt::format("its memory cannot be read, so there are no callers and no Python: process_vm_readv: {}", std::strerror(refused)),
-                            fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` tells", pid_)};
+                            fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` shows whether it does", pid_)};
     }
   }
   copy_stacks();
@@ -523,19 +523,19 @@ void LiveTarget::read_still_process(LeavableThread& reader) {
 void LiveTarget::tell_cuts(const StoppedProcess& stopped, bool in_time) {
   constexpr double kMiB = 1u << 20;
   if (stopped.is_unsettled())
-    cuts_.push_back({"its threads are born faster than they can be stopped: some ran on meanwhile, and are not shown", std::nullopt});
+    cuts_.push_back({"its threads are created faster than they can be stopped: some kept running, and are not shown", std::nullopt});
   if (does_not_answer_) {
-    cuts_.push_back({fmt::format("its memory does not answer: it was let go after {:.1f} s in the middle of a read, and what was not read by then is missing", stopped_ms_ / 1000),
+    cuts_.push_back({fmt::format("its memory does not answer: it was resumed after {:.1f} s in the middle of a read, and what had not been read by then is missing", stopped_ms_ / 1000),
                      fmt::format("part of it may be a file of a file system that does not answer, see /proc/{}/maps, or a userfaultfd that nobody serves", pid_)});
   } else if (!in_time) {
-    cuts_.push_back({fmt::format("it was let go after {:.1f} s of standing still: what was not read by then is missing", stopped_ms_ / 1000), std::nullopt});
+    cuts_.push_back({fmt::format("it was resumed after {:.1f} s: what had not been read by then is missing", stopped_ms_ / 1000), std::nullopt});
   }
   if (const std::size_t left_out = memory_.stack_bytes_left_out(); left_out > 0 && in_time) {
-    cuts_.push_back({fmt::format("the limit of what is copied of a process is reached: {:.0f} MiB of its stacks, the outermost parts, are left out", std::ceil(static_cast<double>(left_out) / kMiB)),
-                     "where memory is to be had, give it more with --memory"});
+    cuts_.push_back({fmt::format("the limit of memory to copy from one process is reached: {:.0f} MiB of its stacks, the outermost parts, are left out", std::ceil(static_cast<double>(left_out) / kMiB)),
+                     "if the machine has more memory, allow more with --memory"});
   } else if (memory_.is_cut() && in_time) {
-    cuts_.push_back({"the limit of what is copied of a process is reached: part of what its stacks and its Python refer to is left out",
-                     "where memory is to be had, give it more with --memory"});
+    cuts_.push_back({"the limit of memory to copy from one process is reached: part of what its stacks and its Python refer to is left out",
+                     "if the machine has more memory, allow more with --memory"});
   }
 }
 

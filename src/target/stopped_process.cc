@@ -80,7 +80,7 @@ void StoppedProcess::seize(Tid tid) {
     saved = errno;
     if (saved == EINTR) {
       seizing_ended_ = true;
-      thread.problem = "could not be seized: its process executes a program";
+      thread.problem = "could not be seized: its process is executing another program (exec)";
       return;
     }
     if (saved != EPERM) break;
@@ -174,7 +174,7 @@ void StoppedProcess::await_stops() {
 
 // The link count of /proc/PID/task is the number of its threads plus two. When as many threads are stopped as exist,
 // none is left that could create another.
-bool StoppedProcess::all_stand_still() const {
+bool StoppedProcess::all_are_stopped() const {
   std::size_t stopped = 0;
   for (const Thread& t : threads_) {
     if (t.stopped) ++stopped;
@@ -199,7 +199,7 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
       if (p.seizing_ended_) {
         return fail({.code = ErrorCode::kTimeout, .subject = fmt::format("pid {}", pid),
                      .what = fmt::format("it is executing another program (exec), and that was not done within {} s", kLongestStopping.count()),
-                     .hint = fmt::format("the program's file may be in a file system that does not answer: see /proc/{}/task/*/stack; else look again", pid)});
+                     .hint = fmt::format("the program's file may be in a file system that does not answer: see /proc/{}/task/*/stack; otherwise run rankstacks again", pid)});
       }
     }
     if (p.threads_.size() == before) {
@@ -215,7 +215,7 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
     }
     p.interrupt_seized();
     p.await_stops();
-    if (p.all_stand_still()) {
+    if (p.all_are_stopped()) {
       p.unsettled_ = false;
       break;
     }
@@ -231,7 +231,7 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
                    .what = fmt::format("none of its {} threads could be stopped: tid {} {}", p.threads_.size(), late->tid, late->problem),
                    .hint = late->late == 'D'
                                ? fmt::format("it waits in the kernel, which no tracer can interrupt: see /proc/{}/task/{}/stack", pid, late->tid)
-                               : "it gets no processor: see the machine's load and cpu.stat of its cgroup (throttled), then look again"});
+                               : "it gets no processor: see the machine's load and cpu.stat of its cgroup (throttled), then run rankstacks again"});
     }
     const int saved = p.first_errno_ != 0 ? p.first_errno_ : ESRCH;
     return fail({.code = saved == EPERM ? ErrorCode::kPermission : ErrorCode::kGone, .subject = fmt::format("pid {}", pid),

@@ -78,7 +78,7 @@ class StoppedProcess {
   void interrupt_seized();
   void await_stops();
   static bool look_at(Thread& thread);
-  bool all_stand_still() const;
+  bool all_are_stopped() const;
 
   Pid pid_;
   std::vector<Thread> threads_;
