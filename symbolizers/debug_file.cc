@@ -16,9 +16,10 @@ namespace fs = std::filesystem;
 
 // A debug file of 65,536 functions unpacks to 5 MB; the dictionary of xz -9 is 64 MiB.
 constexpr std::uint64_t kMaxUnpacked = std::uint64_t{256} << 20;
-constexpr std::uint64_t kBestRatio = 32;               // symbols pack 3 to 5 times
+constexpr std::uint64_t kBestRatio = 32;               // symbols are compressed by a factor of 3 to 5
 constexpr std::uint64_t kAlwaysAllowed = 16 << 20;
-// A file's CRC is that of all its bytes, and a sparse file of terabytes takes no room. Debug files this large (4 s to read from memory) have build-ids.
+// The CRC covers all bytes of a file, and a sparse file of terabytes takes no space. Debug files this large (4 s to
+// read from memory) have build-ids.
 constexpr std::uint64_t kMaxForCrc = std::uint64_t{4} << 30;
 constexpr std::size_t kCrcStep = 4 << 20;
 
@@ -39,10 +40,10 @@ std::span<const std::byte> section_bytes(const elf::Image& image, std::string_vi
   return section == nullptr ? std::span<const std::byte>{} : image.contents(*section);
 }
 
-// /proc/PID/map_files/... and a bare name say nothing of where the file lies.
+// /proc/PID/map_files/... and a bare name do not show where the file is.
 bool names_a_directory(const std::string& path) { return path.starts_with('/') && path.find("/map_files/") == std::string::npos; }
 
-// The full names that a file has: as opened, as the target calls it, and without links (/lib is /usr/lib).
+// The full names of a file: as opened, as the target calls it, and with links resolved (/lib is /usr/lib).
 std::vector<std::string> names_of(const elf::Image& image) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& path) {
@@ -64,7 +65,7 @@ std::vector<std::string> directories_of_names(const std::vector<std::string>& na
   return directories;
 }
 
-// `path` without "." and "..", if it then lies below one of the directories.
+// `path` without "." and "..", if it is then below one of the directories.
 std::optional<std::string> below(const std::vector<std::string>& directories, const std::string& path) {
   const std::string plain = fs::path(path).lexically_normal().string();
   for (const std::string& directory : directories) {
@@ -77,12 +78,12 @@ std::optional<std::string> below(const std::vector<std::string>& directories, co
 
 std::vector<std::string> directories_of(const elf::Image& image) { return directories_of_names(names_of(image)); }
 
-// There is no such file, which is nobody's mistake.
+// The file does not exist, which is not an error of anybody.
 bool is_absent(const Error& error) {
   return error.code == ErrorCode::kNotFound || error.os_errno == ENOTDIR || error.os_errno == ENAMETOOLONG;
 }
 
-// A path that stays below the directory that it is put behind.
+// Whether a path stays below the directory that it is appended to.
 bool stays_below(const fs::path& path) {
   return path.is_relative() && !path.empty() &&
          std::none_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
@@ -90,7 +91,7 @@ bool stays_below(const fs::path& path) {
 
 }  // namespace
 
-// The debug directories, each under the sysroot first.
+// The debug directories, first each of them under the sysroot.
 std::vector<std::string> DebugFiles::roots() const {
   std::vector<std::string> all;
   for (const std::string& directory : options_.debug_directories) {
@@ -126,7 +127,7 @@ std::shared_ptr<const elf::Image> DebugFiles::by_build_id(const BuildId& id, con
   return nullptr;
 }
 
-// Nothing: the file is too long for it, or the time for the image was over; that is said.
+// std::nullopt, with a problem, if the file is too long for this or the time for the image is over.
 std::optional<std::uint32_t> DebugFiles::crc_of(const elf::Image& file) {
   auto rest = file.bytes();
   if (rest.size() > kMaxForCrc) {
@@ -153,7 +154,7 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
   const auto link = section_bytes(image, ".gnu_debuglink");
   const std::string name(c_string(link));
   const auto crc = elf::load<std::uint32_t>(link, (name.size() + 4) & ~std::uint64_t{3});
-  // It is a name in directories of our choice: not a path to any file the target likes.
+  // The link is a name in directories of our choice, not a path to any file that the target chooses.
   if (name.empty() || name.size() > kLongestName || !crc || name.find('/') != std::string::npos || name == "." ||
       name == "..")
     return nullptr;
@@ -175,7 +176,7 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
     if (!image.path().empty() && fs::equivalent(candidate, image.path(), ignored)) continue;
     auto found = open_if_there(candidate);
     if (!found) continue;
-    // The CRC of 1 GB takes longer than the whole report: equal build-ids say more.
+    // The CRC of 1 GB takes longer than the whole report, and equal build-ids are better evidence.
     if (!image.build_id().empty() && !found->build_id().empty()) {
       if (accept_id(*found, image.build_id(), image.name(), "debug file")) return found;
       continue;
@@ -200,9 +201,9 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
   const BuildId id(id_start, id_start + id_size);
   if (auto found = by_build_id(id, image.name())) return found;
 
-  // A path, which dwz was told: believed as far as a debug link is, that is in directories of our choice. Those are the
-  // debug directories, and below the directory of the file itself; from there it is relative, wherever a link to the file
-  // lies.
+  // A path that was passed to dwz. Like a debug link, it is followed only into directories of our choice: the debug
+  // directories, and below the directory of the file itself. It is relative to that directory, wherever a link to the
+  // file lies.
   const std::vector<std::string> directories = roots();
   std::vector<std::string> candidates;
   const auto add = [&](const std::vector<std::string>& trusted, const std::string& path) {
@@ -264,7 +265,7 @@ std::shared_ptr<const elf::Image> DebugFiles::mini_debug_info(const elf::Image& 
   return *unpacked;
 }
 
-// Both are asked for their names when there is a split unit: that takes system calls.
+// The names of the two files are read only when there is a split unit, as that takes system calls.
 SplitFiles::SplitFiles(DebugFiles& files, const elf::Image& image, const elf::Image& stripped)
     : files_(files), image_(image), stripped_(stripped) {}
 
@@ -314,7 +315,7 @@ bool SplitFiles::find(const DwarfUnit::SplitName& unit, const std::function<bool
 
   const fs::path named(unit.path);
   Refusals refusals;
-  std::vector<std::string> tried;  // a directory of the file may be the compiler's
+  std::vector<std::string> tried;  // a directory of the file may also be the compiler's
   const auto take = [&](const std::string& path, bool must_be_owners) {
     if (std::find(tried.begin(), tried.end(), path) != tried.end()) return false;
     tried.push_back(path);
@@ -337,13 +338,13 @@ bool SplitFiles::find(const DwarfUnit::SplitName& unit, const std::function<bool
     if (take_below(directory, named)) return true;
     if (named.has_parent_path() && take_below(directory, named.filename())) return true;
   }
-  const fs::path full = named.empty() ? named : fs::path(unit.directory) / named;  // `named` alone where it is absolute
+  const fs::path full = named.empty() ? named : fs::path(unit.directory) / named;  // `named` alone if it is absolute
   if (full.is_absolute() && ((!sysroot.empty() && take(sysroot + full.string(), true)) || take(full, true)))
     return true;
 
-  constexpr std::size_t kMaxTold = 4;  // a program can have thousands of units
+  constexpr std::size_t kMaxReported = 4;  // a program can have thousands of units
   for (std::string& refusal : refusals) {
-    if (told_++ < kMaxTold) files_.problems_.push_back(std::move(refusal));
+    if (reported_++ < kMaxReported) files_.problems_.push_back(std::move(refusal));
   }
   if (missing_++ == 0) first_missing_ = unit.path;
   return false;

@@ -1,7 +1,7 @@
-// Where the debug information of an image is: the separate file it names by build-id or .gnu_debuglink, the file that dwz shared
-// parts into, the small symbol table in .gnu_debugdata.
+// Finds the debug information of an image: the separate file that it names by build-id or .gnu_debuglink, the file that
+// dwz moved shared parts to, the small symbol table in .gnu_debugdata.
 //
-// What is found is checked before it is used: a file of another build would give wrong names.
+// Each file is checked before it is used: a file of another build would give wrong names.
 #pragma once
 
 #include <memory>
@@ -18,18 +18,18 @@ namespace rankstacks {
 
 class DebugFiles {
  public:
-  // Both are borrowed. Refusals are added to `problems`. `until`: what takes long is given up then.
+  // Borrows `options` and `problems`. Refusals are added to `problems`. `until`: long work is given up then.
   DebugFiles(const SymbolizerOptions& options, std::vector<std::string>& problems, const Deadline& until = Deadline::never())
       : options_(options), problems_(problems), until_(until) {}
 
-  // By build-id under the debug directories, then by .gnu_debuglink; nullptr: there is none, or it was refused.
+  // By build-id under the debug directories, then by .gnu_debuglink; nullptr if there is none, or it was refused.
   std::shared_ptr<const elf::Image> separate_file(const elf::Image& image);
 
-  // The file of .gnu_debugaltlink in `image` (which may itself be a separate file): by build-id, then by the path it
-  // states, as far as that leads into the debug directories or stays below the directory of `image`.
+  // The file of .gnu_debugaltlink in `image` (which may itself be a separate file): by build-id, then by the path
+  // stated there, if that leads into the debug directories or stays below the directory of `image`.
   std::shared_ptr<const elf::Image> alt_file(const elf::Image& image);
 
-  // .gnu_debugdata unpacked: an ELF file with a .symtab of the functions that .dynsym lacks.
+  // The unpacked .gnu_debugdata: an ELF file with a .symtab of the functions that are missing in .dynsym.
   std::shared_ptr<const elf::Image> mini_debug_info(const elf::Image& image);
 
  private:
@@ -45,22 +45,23 @@ class DebugFiles {
   Deadline until_;
 };
 
-// The files of an image's split units: FILE.dwp beside it, where debug links are looked for as well, then the .dwo of
-// each unit.
+// The files with the split units of an image: FILE.dwp next to it, or in the places where debug links are searched for;
+// then the .dwo of each unit.
 //
-// A unit names its .dwo by the path that it was compiled to, which a hostile file can make any path. So it is looked
-// for in the image's own directories, by the part of the path below the compiler's directory and by the name alone; at the
-// very path that is named, only a file that belongs to the image's owner is taken, who needs nobody's rights to read
-// it. In all of them a unit counts by its id.
+// A unit names its .dwo by the path at compile time, and a hostile file can name any path. So the .dwo is searched for
+// in the image's own directories, by the part of the path below the compiler's directory and by the name alone. At the
+// named path itself, only a file that belongs to the image's owner is used: that user can read the file without this
+// tool. In all of these files, a unit is accepted only by its id.
 class SplitFiles : public SplitSource {
  public:
-  // `stripped` is the file that the process runs, or `image` itself, which has the skeletons. All are borrowed.
+  // `stripped` is the file that the process runs, or `image` itself. `image` has the skeletons. All arguments are
+  // borrowed.
   SplitFiles(DebugFiles& files, const elf::Image& image, const elf::Image& stripped);
 
-  // The file that a call gives lives until the next one.
+  // The file that is passed to `use` lives until the next call.
   bool find(const DwarfUnit::SplitName& unit, const std::function<bool(const SplitFile&)>& use) override;
 
-  // Adds to the problems what was not found.
+  // Adds a problem that names what was not found.
   void tell_missing();
 
  private:
@@ -71,15 +72,15 @@ class SplitFiles : public SplitSource {
   DebugFiles& files_;
   const elf::Image& image_;
   const elf::Image& stripped_;
-  std::vector<std::string> names_;  // of both files, in full
+  std::vector<std::string> names_;  // the full names of both files
   std::vector<std::string> directories_;
   bool looked_for_package_ = false;
   std::shared_ptr<const SplitFile> package_;
   std::string current_path_;
-  std::shared_ptr<const SplitFile> current_;  // the last .dwo: after link time optimization several units lie in one
+  std::shared_ptr<const SplitFile> current_;  // the last .dwo: after link time optimization it has several units
   std::size_t missing_ = 0;
   std::string first_missing_;
-  std::size_t told_ = 0;  // refusals
+  std::size_t reported_ = 0;  // number of refusals reported
 };
 
 }  // namespace rankstacks

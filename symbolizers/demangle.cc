@@ -5,13 +5,15 @@
 #include "symbolizers/rust_names.h"
 #include "symbolizers/symbolizer.h"
 
-// The demangler behind abi::__cxa_demangle (libstdc++, libiberty/cp-demangle.c), which hands its text out piece by piece. 0: it is a mangled name.
+// The demangler behind abi::__cxa_demangle (libstdc++, libiberty/cp-demangle.c), which returns its text piece by piece.
+// Returns 0 if the name is not mangled.
 extern "C" int __gcclibcxx_demangle_callback(const char* name, void (*piece)(const char*, std::size_t, void*), void* opaque);
 
 namespace rankstacks {
 namespace {
 
-// A name of 200 characters can stand for a text of 2^60, each substitution twice the one before. torch's longest has 9,000.
+// A name of 200 characters can expand to a text of 2^60: each substitution is twice as long as the one before. torch's
+// longest has 9,000.
 constexpr std::size_t kMaxText = 64 << 10;
 
 struct Output {
@@ -22,19 +24,19 @@ struct Output {
 
 void take_piece(const char* piece, std::size_t size, void* opaque) {
   auto& output = *static_cast<Output*>(opaque);
-  // The demangler cannot be told to stop. It is C, and has nothing but its stack to give back.
+  // The demangler has no way to be stopped. It is C code, and only its stack has to be released.
   if (size > kMaxText - output.size) std::longjmp(output.too_long, 1);
   std::copy_n(piece, size, output.text + output.size);
   output.size += size;
 }
 
-// Nothing with a destructor may live in here: longjmp() leads past it.
+// No object with a destructor may live in here: longjmp() skips it.
 bool run_demangler(const char* name, Output& output) {
   if (setjmp(output.too_long) != 0) return false;
   return __gcclibcxx_demangle_callback(name, &take_piece, &output) == 0;
 }
 
-// Names longer than 1,024 characters are refused by the demangler (as by c++filt): they are shown as they are.
+// The demangler refuses names longer than 1,024 characters (as c++filt does): they are shown mangled.
 std::optional<std::string> demangle_cxx(const std::string& name) {
   const std::unique_ptr<char[]> text(new char[kMaxText]);
   Output output;
@@ -47,7 +49,7 @@ std::optional<std::string> demangle_cxx(const std::string& name) {
 
 std::string demangle(std::string_view name) {
   if (!name.starts_with("_Z") && !name.starts_with("_R")) return std::string(name);
-  // "@VERSION" and "@@VERSION" of versioned symbols, "@plt": no part of the mangling.
+  // "@VERSION" and "@@VERSION" of versioned symbols, and "@plt", are not part of the mangled name.
   const std::size_t version = name.find('@');
   const std::string tail(version == std::string_view::npos ? std::string_view{} : name.substr(version));
   const std::string mangled(name.substr(0, version));
@@ -56,7 +58,7 @@ std::string demangle(std::string_view name) {
     return text ? *text + tail : std::string(name);
   }
   if (const auto text = demangle_rust_legacy(mangled, kMaxText)) return *text + tail;
-  // GCC's and clang's clones are part of what it knows: "foo(int) [clone .cold]".
+  // The demangler knows the suffixes of GCC's and clang's clones: "foo(int) [clone .cold]".
   if (auto text = demangle_cxx(mangled)) return *text + tail;
   if (const std::size_t suffix = mangled.find('.'); suffix != std::string::npos) {
     if (auto text = demangle_cxx(mangled.substr(0, suffix))) return *text + " [clone " + mangled.substr(suffix) + "]" + tail;

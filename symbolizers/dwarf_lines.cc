@@ -29,14 +29,15 @@ using ElfHandle = std::unique_ptr<Elf, EndElf>;
 using DwarfHandle = std::unique_ptr<Dwarf, EndDwarf>;
 
 struct OpenDwarf {
-  std::shared_ptr<const elf::Image> unpacked;   // where the file's own sections are compressed
+  std::shared_ptr<const elf::Image> unpacked;   // if the file's own sections are compressed
   ElfHandle elf;        // borrows the bytes
   DwarfHandle dwarf;    // borrows the ELF handle
   const elf::Image* image = nullptr;
 };
 
-// libdw's own would exit with status 1.
-__attribute__((noreturn)) void out_of_memory() {   // of the type, where clang leaves [[noreturn]] out of it
+// libdw's own handler would exit with status 1.
+// An attribute of the type; clang does not make [[noreturn]] a part of the type.
+__attribute__((noreturn)) void out_of_memory() {
   if (const auto handler = std::get_new_handler()) handler();
   std::abort();
 }
@@ -52,8 +53,8 @@ Result<OpenDwarf> open_dwarf(const elf::Image& image) {
     opened.unpacked = std::move(*unpacked);
     opened.image = opened.unpacked.get();
   }
-  // libelf only reads the bytes it is given as long as nothing is compressed, and without a file it has nowhere to search from: no
-  // debuginfod, no path that the file names.
+  // As long as nothing is compressed, libelf only reads the bytes that it is given, and without a file it has nowhere
+  // to search from: no debuginfod, no path that the file names.
   const auto bytes = opened.image->bytes();
   opened.elf.reset(elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size()));
   if (opened.elf != nullptr) opened.dwarf.reset(dwarf_begin_elf(opened.elf.get(), DWARF_C_READ, nullptr));
@@ -70,15 +71,15 @@ std::span<const std::byte> section_bytes(const elf::Image& image, std::string_vi
   return section == nullptr ? std::span<const std::byte>{} : image.contents(*section);
 }
 
-// The whole unit that a skeleton stands for.
+// The complete unit of a skeleton.
 struct SplitUnit {
   std::shared_ptr<const elf::Image> image;  // its own two sections
   OpenDwarf dwarf;                          // borrows them
   Dwarf_Die die;
-  SplitSections sections;  // of the file that the SplitSource holds
+  SplitSections sections;  // of the file that the SplitSource has
 };
 
-// The unit with this id among those of a .dwo: there is one as a rule, and several after link time optimization.
+// The unit with this id among those of a .dwo, which usually has one, and several after link time optimization.
 std::optional<Dwarf_Die> unit_with_id(Dwarf* dwarf, std::uint64_t wanted, DeadlineCheck& deadline) {
   constexpr int kMaxUnits = 4096;
   Dwarf_CU* unit = nullptr;
@@ -95,16 +96,16 @@ std::optional<Dwarf_Die> unit_with_id(Dwarf* dwarf, std::uint64_t wanted, Deadli
   return std::nullopt;
 }
 
-// A compilation unit and which of the addresses (by index, ascending) are in it.
+// A compilation unit, and the addresses in it (by index, ascending).
 struct Unit {
   Dwarf_Die die;
   std::vector<std::size_t> members;
 };
 
-// Names and paths of one file's frames: a broken file may give each of them the same text of megabytes.
+// For the names and paths of one file's frames: a broken file may give each of them the same text of megabytes.
 constexpr std::size_t kMaxText = 256 << 20;
 
-// The name that an entry has itself, or of the function whose code it is.
+// The name of an entry itself, or of the function whose code it has.
 std::optional<std::string> function_name(const DwarfUnit& unit, Dwarf_Die die) {
   constexpr int kMaxOrigins = 16;  // two are usual: an inlined copy, the function, its declaration in a class
   std::optional<std::string> plain;
@@ -164,15 +165,16 @@ Result<std::unique_ptr<DwarfLines>> DwarfLines::open(const elf::Image& image, co
   impl->sections = {section_bytes(plain, ".debug_line"), section_bytes(plain, ".debug_line_str"), section_bytes(plain, ".debug_str")};
   impl->address_sections = {section_bytes(plain, ".debug_addr"), section_bytes(plain, ".debug_ranges"),
                             section_bytes(plain, ".debug_rnglists")};
-  // Where none is set, libdw looks for the file that a .gnu_debugaltlink names by itself, and opens it: so each has
-  // one. dwz makes no chain of them.
+  // If none is set, libdw searches for the file that a .gnu_debugaltlink names, and opens it: so each file gets one.
+  // dwz does not chain them.
   Dwarf* const shared = alt != nullptr ? impl->alt.dwarf.get() : impl->main.dwarf.get();
   dwarf_setalt(impl->main.dwarf.get(), shared);
   dwarf_setalt(shared, shared);
   return std::unique_ptr<DwarfLines>(new DwarfLines(std::move(impl)));
 }
 
-// .debug_aranges first, which is sorted; what it lacks (clang writes none) by the ranges of each unit.
+// Uses .debug_aranges first, which is sorted; addresses missing there (clang writes none) are found by the ranges of
+// each unit.
 std::vector<Unit> DwarfLines::Impl::units_of(std::span<const Vaddr> addresses, DeadlineCheck& deadline) const {
   Dwarf* dwarf = main.dwarf.get();
   std::map<Dwarf_Off, Unit> units;
@@ -191,7 +193,8 @@ std::vector<Unit> DwarfLines::Impl::units_of(std::span<const Vaddr> addresses, D
     Dwarf_Addr start = 0;
     Dwarf_Word length = 0;
     Dwarf_Arange* range = count == 0 ? nullptr : dwarf_getarange_addr(aranges, addresses[i]);
-    // libdw also finds an empty range (of a function that another one was folded into), which is of another unit.
+    // libdw may also find an empty range (of a function that was folded into another one), which belongs to another
+    // unit.
     if (range != nullptr && dwarf_getarangeinfo(range, &start, &length, &offset) == 0 && addresses[i] - start < length &&
         dwarf_offdie(dwarf, offset, &die) != nullptr) {
       put(die, i);
@@ -202,7 +205,7 @@ std::vector<Unit> DwarfLines::Impl::units_of(std::span<const Vaddr> addresses, D
 
   Dwarf_CU* unit = nullptr;
   Dwarf_Die die;
-  // Without a place for the split unit's entry: asking for that would make libdw open the .dwo path that the file names.
+  // Does not ask for the split unit's entry: libdw would then open the .dwo path that the file names.
   while (!missing.empty() && !deadline.passed() && dwarf_get_units(dwarf, unit, &unit, nullptr, nullptr, &die, nullptr) == 0) {
     const DwarfUnit of_die(die, address_sections);
     RangeReader ranges = of_die.ranges(die);
@@ -233,8 +236,8 @@ std::optional<LineProgram> DwarfLines::Impl::lines_of(Dwarf_Die& unit) const {
   return LineProgram::parse(sections, *offset, directory == nullptr ? "" : directory);
 }
 
-// libdw would look for the file of a split unit on its own, by the path that the skeleton names. It is given the unit's
-// entries as a file of theirs instead, and DwarfUnit has the rest.
+// libdw would search for the file of a split unit itself, by the path that the skeleton names. Instead it gets the
+// unit's entries as a file of their own, and DwarfUnit has the rest.
 std::optional<SplitUnit> DwarfLines::Impl::split_unit_of(DwarfUnit& unit, DeadlineCheck& deadline) const {
   constexpr std::uint64_t kMaxOfUnit = std::uint64_t{512} << 20;  // Chromium's largest have 60 MB
   constexpr std::uint64_t kMaxCopied = std::uint64_t{4} << 30;    // for one file, one unit at a time
@@ -292,7 +295,8 @@ std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> 
 
     for (std::size_t n = 0; n < inside.size() && text_left > 0 && !deadline.passed(); ++n) {
       std::vector<DwarfFrame>& out = frames[unit.members[n]];
-      DwarfFrame place;   // the place in the frame being looked at: at first the line table's, then that of the call
+      // The place in the current frame: first from the line table, then that of the call.
+      DwarfFrame place;
       if (rows[n]) {
         place.file = lines->path(rows[n]->file);
         place.line = to_line(rows[n]->line);

@@ -9,9 +9,9 @@
 namespace rankstacks {
 namespace {
 
-// The attribute's bytes read as a number of another form than it has. libdw checks that they lie in the unit. `code`:
-// an attribute that is nothing but a number, as libdw looks up what others refer to, in sections that a split unit
-// lacks.
+// Reads the attribute's bytes as a number of another form than the attribute has. libdw checks that they are inside the
+// unit. `code` is set to an attribute that is always a plain number, as libdw follows the references of other
+// attributes into sections that a split unit lacks.
 std::optional<std::uint64_t> as_number(Dwarf_Attribute attribute, unsigned form) {
   attribute.code = DW_AT_byte_size;
   attribute.form = form;
@@ -20,7 +20,7 @@ std::optional<std::uint64_t> as_number(Dwarf_Attribute attribute, unsigned form)
   return value;
 }
 
-// The index that forms like DW_FORM_addrx have; nothing: the form is none of them.
+// The index in forms like DW_FORM_addrx; std::nullopt for all other forms.
 std::optional<std::uint64_t> index_of(const Dwarf_Attribute& attribute) {
   switch (attribute.form) {
     case DW_FORM_addrx:
@@ -34,7 +34,7 @@ std::optional<std::uint64_t> index_of(const Dwarf_Attribute& attribute) {
     case DW_FORM_strx2: return as_number(attribute, DW_FORM_data2);
     case DW_FORM_addrx3:
     case DW_FORM_strx3: {
-      // No unit ends with it: the entries after it, or the zeros that end them, follow.
+      // These are never the last bytes of a unit: more entries follow, or the zeros that end them.
       const auto four = as_number(attribute, DW_FORM_data4);
       return four ? std::optional(*four & 0xffffff) : std::nullopt;
     }
@@ -54,7 +54,7 @@ std::optional<std::uint64_t> load_entry(std::span<const std::byte> table, std::u
   return load_offset(table, index * size, size);
 }
 
-// An offset into another section, as the file has it: without what libdw makes of it.
+// An offset into another section as it is in the file, without libdw's interpretation.
 std::optional<std::uint64_t> raw_offset(const Dwarf_Attribute& attribute, unsigned offset_size) {
   switch (attribute.form) {
     case DW_FORM_data4:
@@ -83,8 +83,8 @@ std::optional<std::string_view> string_at(std::span<const std::byte> strings, st
 
 }  // namespace
 
-// From the unit's base on, in a section that its entries refer to by offsets or indexes; all of it where the unit names
-// no base.
+// The part of a section from the unit's base on, to which the unit's entries refer by offsets or indexes; the whole
+// section if the unit names no base.
 std::span<const std::byte> DwarfUnit::base_of(std::span<const std::byte> section, unsigned name, unsigned gnu_name) {
   if (section.empty()) return section;
   Dwarf_Attribute attribute;
@@ -100,7 +100,7 @@ DwarfUnit::DwarfUnit(Dwarf_Die die, const AddressSections& sections)
     : die_(die), pairs_(sections.ranges), coded_(sections.rnglists) {
   Dwarf_Half version = 0;
   std::uint8_t offset_size = 4;
-  // Without a place for the split unit's entry: asking for that would make libdw open the path that the file names.
+  // Does not ask for the split unit's entry: libdw would then open the path that the file names.
   dwarf_cu_info(die_.cu, &version, nullptr, nullptr, nullptr, nullptr, nullptr, &offset_size);
   version_ = version;
   offset_size_ = offset_size;
@@ -189,7 +189,7 @@ RangeReader DwarfUnit::ranges(Dwarf_Die& entry) const {
         dwarf_attr(&entry, DW_AT_low_pc, &low_attribute) != nullptr ? address(low_attribute) : std::nullopt;
     auto high = address(attribute);
     Dwarf_Word length = 0;
-    // From DWARF 4 on it may be a length.
+    // Since DWARF 4 it may be a length.
     if (low && !high && dwarf_formudata(&attribute, &length) == 0 && length <= std::numeric_limits<Vaddr>::max() - *low)
       high = *low + length;
     if (low && high) {
@@ -250,7 +250,7 @@ bool RangeReader::next(Vaddr& low, Vaddr& high) {
         if (low_ == 0 || low_ >= high_) return false;
         low = low_;
         high = high_;
-        low_ = 0;  // told
+        low_ = 0;  // returned once
         return true;
       case Kind::kPairs:
         if (!next_pair(low, high)) return false;
@@ -281,7 +281,7 @@ bool RangeReader::next_pair(Vaddr& low, Vaddr& high) {
   return false;
 }
 
-// DWARF 5, 2.17.3. One entry a turn: what only changes the base is an empty range.
+// DWARF 5, 2.17.3. Reads one entry per call: one that only changes the base yields an empty range.
 bool RangeReader::next_coded(Vaddr& low, Vaddr& high) {
   low = high = 0;
   if (entries_left_ == 0) return false;
@@ -326,7 +326,7 @@ bool RangeReader::next_coded(Vaddr& low, Vaddr& high) {
       second = uleb();
       if (first && second) *second += *first;
       break;
-    default:  // DW_RLE_end_of_list, and what is not known
+    default:  // DW_RLE_end_of_list, and unknown entries
       return false;
   }
   if (!first || !second) return false;

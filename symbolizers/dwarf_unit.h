@@ -1,5 +1,5 @@
 // One compilation unit: its entries (libdw's), and what their attributes refer to in other sections, which libdw cannot
-// pair where the unit is split.
+// combine if the unit is split.
 //
 //     the file, or its debug file                         a .dwo, or the unit's part of a .dwp (split_file.h)
 //       .debug_info   skeleton unit --- dwo id ---------->  .debug_info.dwo, .debug_abbrev.dwo     the entries
@@ -8,7 +8,8 @@
 //       .debug_line  <--- the skeleton's DW_AT_stmt_list -  DW_AT_call_file
 //       low_pc       <--- what range lists begin from       .debug_rnglists.dwo, .debug_str_offsets.dwo, .debug_str.dwo
 //
-// A unit that is not split is read by the same code: all of that is in its own file then. Nothing here opens a file.
+// A unit that is not split is read by the same code: all of these sections are then in its own file. This code opens no
+// file.
 #pragma once
 
 #include <cstddef>
@@ -23,17 +24,18 @@
 
 namespace rankstacks {
 
-// Of a file with units that are not split, or with skeletons; decompressed, as far as the file has them.
+// Sections of a file with units that are not split, or with skeletons; decompressed, empty if the file does not have
+// them.
 struct AddressSections {
   std::span<const std::byte> addr;      // .debug_addr
   std::span<const std::byte> ranges;    // .debug_ranges, up to DWARF 4
   std::span<const std::byte> rnglists;  // .debug_rnglists
 };
 
-// Of one split unit.
+// Sections of one split unit.
 struct SplitSections {
   std::span<const std::byte> info, abbrev, rnglists, str_offsets;
-  std::span<const std::byte> str;  // of all units of the file
+  std::span<const std::byte> str;  // for all units of the file
 };
 
 class DwarfUnit;
@@ -41,10 +43,10 @@ class DwarfUnit;
 // The ranges of one entry's code, one after the other. Borrows the unit.
 class RangeReader {
  public:
-  // False at the end, and where the list is broken off. Empty ranges, and those of functions that the linker dropped
-  // (at address 0, where no image has code), are left out.
+  // Returns false at the end, and where the list breaks off. Skips empty ranges, and those of functions that the linker
+  // dropped (at address 0, where no image has code).
   bool next(Vaddr& low, Vaddr& high);
-  // The entry has code, or a list of ranges that says it has none.
+  // Whether the entry has code, or a list of ranges saying that it has none.
   bool has_code() const { return kind_ != Kind::kNone; }
 
  private:
@@ -61,12 +63,12 @@ class RangeReader {
   std::span<const std::byte> list_;
   Vaddr base_ = 0;
   Vaddr low_ = 0, high_ = 0;              // kOne
-  std::uint32_t entries_left_ = 1 << 20;  // of a list that does not end
+  std::uint32_t entries_left_ = 1 << 20;  // bound for a list that does not end
 };
 
 class DwarfUnit {
  public:
-  // A unit that lies in the file itself, a skeleton too. The sections must outlive it.
+  // A unit that is in the file itself; it may be a skeleton. The sections must outlive it.
   DwarfUnit(Dwarf_Die die, const AddressSections& sections);
   // The split unit `die` of `skeleton`.
   DwarfUnit(Dwarf_Die die, const DwarfUnit& skeleton, const SplitSections& sections);
@@ -75,18 +77,19 @@ class DwarfUnit {
 
   RangeReader ranges(Dwarf_Die& entry) const;
 
-  // The string of an attribute; nothing: it has none, or it is longer than any name (kMaxName).
+  // The string of an attribute; std::nullopt if there is none, or it is longer than any name (kMaxName).
   std::optional<std::string_view> text(Dwarf_Attribute& attribute) const;
   static constexpr std::size_t kMaxName = 64 << 10;
 
-  // An unsigned number, of the entry alone.
+  // An unsigned number of the entry itself.
   static std::optional<std::uint64_t> number(Dwarf_Die& entry, unsigned name);
 
-  // Of a skeleton: the split unit's id and the path of its file, which is untrusted data. Nothing: this is none.
+  // For a skeleton: the id of the split unit and the path of its file, which is untrusted data. std::nullopt if this
+  // unit is not a skeleton.
   struct SplitName {
     std::uint64_t id = 0;
     std::string path;    // DW_AT_dwo_name
-    std::string directory;  // DW_AT_comp_dir, "" where it is not told
+    std::string directory;  // DW_AT_comp_dir, "" if there is none
   };
   std::optional<SplitName> split_name();
 
@@ -102,10 +105,10 @@ class DwarfUnit {
   unsigned offset_size_ = 4;  // 8: 64-bit DWARF
   Vaddr low_pc_ = 0;
   std::span<const std::byte> addr_;         // from the unit's base on
-  std::span<const std::byte> pairs_;        // .debug_ranges; of a split unit from the base on
+  std::span<const std::byte> pairs_;        // .debug_ranges; for a split unit from the base on
   std::span<const std::byte> rnglists_;     // from the table of offsets on
   std::span<const std::byte> coded_;        // .debug_rnglists
-  std::span<const std::byte> split_pairs_;  // of a skeleton: `pairs_` of its split unit
+  std::span<const std::byte> split_pairs_;  // for a skeleton: `pairs_` of its split unit
   std::span<const std::byte> str_, str_offsets_;
 };
 

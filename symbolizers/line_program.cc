@@ -8,7 +8,7 @@
 namespace rankstacks {
 namespace {
 
-// As long as a path may be (PATH_MAX). Each of a million files may name the rest of a large string table.
+// The longest possible path (PATH_MAX). Each of a million files may name the rest of a large string table.
 constexpr std::size_t kLongestPath = 4096;
 
 std::string_view c_string_at(std::span<const std::byte> bytes, std::uint64_t offset, std::size_t longest = kLongestPath) {
@@ -20,7 +20,7 @@ std::string_view c_string_at(std::span<const std::byte> bytes, std::uint64_t off
 
 }  // namespace
 
-// Reads forward; past the end it gives zeros and says so.
+// Reads forwards; past the end it returns zeros and clears `good`.
 struct LineProgram::Reader {
   std::span<const std::byte> bytes;
   std::uint64_t at = 0;
@@ -74,7 +74,7 @@ struct LineProgram::Reader {
 };
 
 std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std::uint64_t offset, std::string_view directory) {
-  // DWARF 5, 6.2.4: unit_length says in its first 4 bytes whether offsets have 8.
+  // DWARF 5, 6.2.4: the first 4 bytes of unit_length show whether offsets have 8 bytes.
   Reader length{elf::clip(sections.line, offset, 12)};
   std::uint64_t unit_length = length.fixed<std::uint32_t>();
   const bool is_64 = unit_length == 0xffffffffU;
@@ -96,11 +96,11 @@ std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std:
   const std::uint64_t tables_end = reader.at + std::min(header_length, reader.left());
   program.step_ = reader.fixed<std::uint8_t>();
   const auto operations = program.version_ >= 4 ? reader.fixed<std::uint8_t>() : std::uint8_t{1};
-  reader.fixed<std::uint8_t>();   // default_is_stmt: a row counts wherever a breakpoint would go
+  reader.fixed<std::uint8_t>();   // default_is_stmt: all rows count, whether or not a breakpoint would go there
   program.line_base_ = reader.fixed<std::int8_t>();
   program.line_range_ = reader.fixed<std::uint8_t>();
   program.opcode_base_ = reader.fixed<std::uint8_t>();
-  // More than one operation in an instruction is a matter of VLIW machines.
+  // Only VLIW machines have more than one operation per instruction.
   if (!reader.good || operations != 1 || program.line_range_ == 0 || program.opcode_base_ == 0) return std::nullopt;
   program.opcode_lengths_ = elf::clip(unit, reader.at, program.opcode_base_ - 1U);
   reader.skip(program.opcode_base_ - 1U);
@@ -160,12 +160,14 @@ bool LineProgram::read_tables_v5(Reader& reader, const LineSections& sections, b
   return true;
 }
 
-// The registers of the state machine (DWARF 5, 6.2.2) that an address's file and line need.
+// The registers of the state machine (DWARF 5, 6.2.2) that determine the file and line of an address.
 struct LineProgram::Machine {
   std::uint64_t address = 0;
   LineRow row{1, 1};
-  bool dropped = true;           // linkers leave 0 as the address of a function they have dropped; no image has code there
-  bool has_row = false;          // a row was written in this sequence; what it covers ends where the next begins
+  // Linkers leave 0 as the address of a function that they dropped; no image has code there.
+  bool dropped = true;
+  // The sequence has a row; the row covers the addresses up to the start of the next one.
+  bool has_row = false;
   std::uint64_t row_address = 0;
   LineRow last_row;
 };
@@ -174,7 +176,7 @@ std::vector<std::optional<LineRow>> LineProgram::find(std::span<const Vaddr> add
   std::vector<std::optional<LineRow>> found(addresses.size());
   std::size_t missing = addresses.size();
   Machine m;
-  std::size_t next = 0;   // the first address that the current row does not begin behind
+  std::size_t next = 0;   // the first address that is not before the start of the current row
   const auto write_row = [&](bool end_of_sequence) {
     if (m.has_row && !m.dropped && m.address > m.row_address) {
       for (; next < addresses.size() && addresses[next] < m.address; ++next) {
@@ -222,7 +224,7 @@ std::vector<std::optional<LineRow>> LineProgram::find(std::span<const Vaddr> add
       case DW_LNS_set_file: m.row.file = reader.unsigned_leb(); break;
       case DW_LNS_const_add_pc: m.address += std::uint64_t{(255U - opcode_base_) / line_range_} * step_; break;
       case DW_LNS_fixed_advance_pc: m.address += reader.fixed<std::uint16_t>(); break;
-      default:   // is_stmt, column and others that no line depends on, known by how many numbers follow
+      default:   // is_stmt, column and others that do not affect the line; their number of operands is known
         for (auto n = static_cast<unsigned>(opcode_lengths_[opcode - 1U]); n > 0; --n) reader.unsigned_leb();
         break;
     }

@@ -13,7 +13,7 @@ constexpr std::size_t kMaxTables = 16;
 
 struct Entry {
   std::optional<Vaddr> slot;             // the GOT slot it jumps through
-  std::optional<std::uint32_t> number;   // or: the number it pushes, which is an index into .rela.plt
+  std::optional<std::uint32_t> number;   // or: the number that it pushes, an index into .rela.plt
 };
 
 bool is_plt(const elf::Section& section) {
@@ -75,7 +75,7 @@ std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& 
     for (const std::size_t address : to) names[address] = name;
     return true;
   };
-  // No byte of a sound file is in two tables: together they are no longer than it.
+  // In a sound file no byte is in two tables: together they are no longer than the file.
   std::uint64_t bytes_left = image.bytes().size();
   for (const elf::Section& section : image.sections()) {
     if (section.header.sh_type != SHT_RELA) continue;

@@ -1,4 +1,4 @@
-// Names of PLT entries, which no symbol covers: "malloc@plt".
+// Names of PLT entries, which are not covered by symbols: "malloc@plt".
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace rankstacks {
 
-// Parallel to `addresses`: the name (mangled, without "@plt") of the symbol whose PLT entry the address is in.
+// Parallel to `addresses`: the name (mangled, without "@plt") of the symbol whose PLT entry contains the address.
 std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& image, std::span<const Vaddr> addresses);
 
 }  // namespace rankstacks

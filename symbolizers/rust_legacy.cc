@@ -6,7 +6,7 @@
 namespace rankstacks {
 namespace {
 
-// What stands between the '$' of an escape. Nothing: unknown, or a control character.
+// The character for the text between the '$' of an escape. std::nullopt if unknown, or a control character.
 std::optional<std::uint64_t> escaped_character(std::string_view escape) {
   static constexpr std::pair<std::string_view, char> kNamed[] = {{"SP", '@'}, {"BP", '*'}, {"RF", '&'}, {"LT", '<'}, {"GT", '>'}, {"LP", '('}, {"RP", ')'}, {"C", ','}};
   for (const auto& [name, c] : kNamed) {
@@ -23,7 +23,7 @@ std::optional<std::uint64_t> escaped_character(std::string_view escape) {
   return is_character(value) && !is_control ? std::optional(value) : std::nullopt;
 }
 
-// One element of a path. An unknown escape and what follows it stays as it is.
+// One element of a path. An unknown escape, and everything after it, stays unchanged.
 void append_legacy(std::string& text, std::string_view element) {
   if (element.starts_with("_$")) element.remove_prefix(1);   // an identifier may not begin with '$'
   for (std::size_t at = 0; at < element.size();) {
@@ -46,7 +46,7 @@ void append_legacy(std::string& text, std::string_view element) {
   }
 }
 
-// "h" and 16 digits, of which 5 differ: C++'s names, too, may end in "h0000000000000000".
+// "h" and 16 digits, of which 5 are different: C++ names may also end in "h0000000000000000".
 bool is_hash(std::string_view element) {
   if (element.size() != 17 || element[0] != 'h') return false;
   unsigned seen = 0;
@@ -71,7 +71,7 @@ std::optional<std::string> demangle_rust_legacy(std::string_view name, std::size
     const std::size_t size = std::stoul(std::string(name.substr(0, digits)));
     name.remove_prefix(digits);
     if (size == 0 || size >= name.size()) return std::nullopt;
-    // One behind: the last element is the hash.
+    // One element is held back: the last one is the hash.
     if (!last.empty()) {
       if (!first) text += "::";
       append_legacy(text, last);

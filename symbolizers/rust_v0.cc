@@ -8,12 +8,14 @@ namespace rankstacks {
 namespace {
 
 constexpr int kMaxNested = 500;                  // rustc's own demangler: 500
-// Characters read, those behind back references as often as they are referred to. What prints nothing (the path of an impl) can be referred to
-// again and again, which the bound on text does not see. Of rustc 1.95's own 150,000 names the longest takes 9,700 (and 96 levels, 10,100 characters of text).
+// Limit for the number of characters read; those behind back references count each time. Text that prints nothing (the
+// path of an impl) can be referred to again and again, which the limit on the text does not catch. Of the 150,000 names
+// in rustc 1.95 itself the longest takes 9,700 (and 96 levels, 10,100 characters of text).
 constexpr std::size_t kMaxRead = 1 << 20;
 
 struct Identifier {
-  std::string_view ascii, punycode;   // punycode: what follows the last '_' of an identifier with other characters
+  // punycode: what follows the last '_' of an identifier with other characters.
+  std::string_view ascii, punycode;
   bool empty() const { return ascii.empty() && punycode.empty(); }
 };
 
@@ -44,14 +46,15 @@ std::string_view basic_type(char tag) {
   }
 }
 
-// Reads and writes in one go, one function for each rule of the grammar. After a failure nothing can be read and nothing is written: rules need not look.
+// Parses and prints in one pass, with one function for each rule of the grammar. After a failure all reads fail and
+// nothing is printed, so the rules need not check.
 class V0 {
  public:
   V0(std::string_view mangled, std::size_t most_text) : mangled_(mangled), most_text_(most_text) {}
 
   std::optional<std::string> demangle() {
     path(true);
-    if (peek() != '\0') silently([&] { path(false); });   // the crate that a generic function was instantiated in
+    if (peek() != '\0') silently([&] { path(false); });   // the crate in which a generic function was instantiated
     if (failed_ || at_ != mangled_.size() || text_.empty()) return std::nullopt;
     return std::move(text_);
   }
@@ -120,8 +123,8 @@ class V0 {
     return count;
   }
 
-  // The 'B' is read. It leads to what begins at an earlier character, which may be what the reference itself stands in: kMaxNested ends that,
-  // and where there are several such references (2^500 paths), kMaxRead.
+  // Called after the 'B'. The reference leads to something that begins at an earlier character, which may contain the
+  // reference itself: kMaxNested ends that, and kMaxRead does if there are several such references (2^500 paths).
   template <class Rule>
   void back_reference(Rule rule) {
     const std::size_t tag = at_ - 1;
@@ -151,7 +154,7 @@ class V0 {
     if (__builtin_add_overflow(value, std::uint64_t{1}, &value)) fail();
     return failed_ ? 0 : value;
   }
-  // 0 where the tag does not stand, one more than the number behind it otherwise.
+  // Returns 0 if the tag does not follow, otherwise one more than the number after it.
   std::uint64_t optional_base_62(char tag) {
     if (!eat(tag)) return 0;
     std::uint64_t value = base_62();
@@ -186,7 +189,7 @@ class V0 {
         if (size > mangled_.size()) fail();
       }
     }
-    eat('_');   // stands where the identifier begins with a digit or a '_'
+    eat('_');   // present if the identifier begins with a digit or a '_'
     if (failed_ || size > mangled_.size() - at_) {
       fail();
       return {};
@@ -219,7 +222,7 @@ class V0 {
     const std::uint64_t bound = optional_base_62('G'), before = lifetimes_;
     if (bound > 0 && !silent_) {
       print("for<");
-      for (std::uint64_t i = 0; i < bound && !failed_; ++i) {   // the bound on text ends this
+      for (std::uint64_t i = 0; i < bound && !failed_; ++i) {   // the limit on the text ends this
         if (i > 0) print(", ");
         ++lifetimes_;
         lifetime(1);
@@ -230,7 +233,7 @@ class V0 {
     lifetimes_ = before;
   }
 
-  // In a value's path, generic arguments stand behind "::".
+  // In the path of a value, generic arguments follow "::".
   void path(bool value) {
     const Nested nested(*this);
     switch (const char tag = take()) {
@@ -374,7 +377,7 @@ class V0 {
     type();
   }
 
-  // "Trait<A, Item = B>": what is bound stands in the brackets of the trait's own arguments.
+  // "Trait<A, Item = B>": the bindings are in the same brackets as the trait's own arguments.
   void dyn_trait() {
     bool open = open_trait();
     while (eat('p')) {
@@ -387,7 +390,7 @@ class V0 {
     }
     if (open) print(">");
   }
-  // Whether the bracket is open.
+  // Returns whether the bracket is open.
   bool open_trait() {
     bool open = false;
     if (eat('B')) {
@@ -417,7 +420,7 @@ class V0 {
     }
   }
 
-  // Outside of an expression, what is more than a literal stands in braces.
+  // Outside of an expression, a constant that is more than a literal is put in braces.
   void constant(bool in_expression) {
     const Nested nested(*this);
     const char tag = take();
@@ -522,7 +525,7 @@ class V0 {
   std::string text_;
   std::size_t at_ = 0;
   std::size_t read_ = 0;
-  std::uint64_t lifetimes_ = 0;   // bound around here
+  std::uint64_t lifetimes_ = 0;   // number of lifetimes bound here
   int nested_ = 0;
   bool silent_ = false;
   bool failed_ = false;

@@ -16,7 +16,8 @@ class Walk {
   Walk(const DwarfUnit& unit, std::span<const Vaddr> addresses, DeadlineCheck& deadline)
       : unit_(unit), addresses_(addresses), chains_(addresses.size()), deadline_(deadline) {}
 
-  // `inlined_depth` is the length of the chains of the selected addresses: a longer one has found its place already.
+  // `inlined_depth` is the length of the chains of the selected addresses: an address with a longer chain is already
+  // placed.
   void children_of(Dwarf_Die& parent, const Selection& selected, std::size_t inlined_depth, int depth) {
     Dwarf_Die child;
     if (depth > kDeepest || dwarf_child(&parent, &child) != 0) return;
@@ -25,14 +26,15 @@ class Walk {
       const Dwarf_Off here = dwarf_dieoffset(&child);
       visit(child, selected, inlined_depth, depth);
       if (std::all_of(selected.begin(), selected.end(), [&](std::uint32_t i) { return chains_[i].size() > inlined_depth; })) return;
-      // DW_AT_sibling of a broken file can lead back.
+      // In a broken file DW_AT_sibling can lead back.
       Dwarf_Die next;
       if (dwarf_siblingof(&child, &next) != 0 || dwarf_dieoffset(&next) <= here) return;
       child = next;
     } while (true);
   }
 
-  // Enter subprograms that have no code too: a function that is local to an abstract one may have its code described there.
+  // Also enters subprograms without code: a function that is local to an abstract one may have its code described
+  // there.
   void enter_abstract() { enter_abstract_ = true; }
   std::vector<ScopeChain>& chains() { return chains_; }
 
@@ -43,7 +45,8 @@ class Walk {
         bool has_code = false;
         const Selection inside = in_ranges(die, selected, inlined_depth, has_code);
         if (!inside.empty()) {
-          for (const std::uint32_t i : inside) chains_[i].assign(1, die);   // of nested functions, the inner one is the function
+          // Of nested functions, the innermost one is the function.
+          for (const std::uint32_t i : inside) chains_[i].assign(1, die);
           children_of(die, inside, 1, depth + 1);
         } else if (!has_code && enter_abstract_) {
           children_of(die, selected, inlined_depth, depth + 1);

@@ -1,5 +1,5 @@
-// The functions that cover some addresses of one compilation unit, with what is inlined there: one walk over its entries (DIEs),
-// which enters only what covers one of the addresses.
+// The functions that cover some addresses of one compilation unit, and the functions inlined there: one walk over its
+// entries (DIEs), which descends only into entries that cover one of the addresses.
 //
 //     unit --- subprogram main [a0, a1 in it] --- inlined helper [a1] --- lexical block --- inlined leaf [a1]
 //          |-- subprogram f    [none: skipped]
@@ -19,13 +19,15 @@
 
 namespace rankstacks {
 
-// A subprogram first, then the inlined subroutines in it, inwards. Empty: no function of the unit covers the address.
+// A subprogram, followed by the subroutines inlined in it, from the outside inwards. Empty if no function of the unit
+// covers the address.
 using ScopeChain = std::vector<Dwarf_Die>;
 
 // Parallel to `addresses` (sorted).
 std::vector<ScopeChain> find_scopes(DwarfUnit& unit, std::span<const Vaddr> addresses, DeadlineCheck& deadline);
 
-// Which of some sorted addresses the entry's ranges hold, each once: ranges may overlap, as often as a broken file likes.
+// Which of some sorted addresses are in the entry's ranges, each once: ranges may overlap any number of times in a
+// broken file.
 template <class AddressAt>
 std::vector<std::size_t> places_in_ranges(RangeReader& ranges, DeadlineCheck& deadline, std::size_t count, AddressAt address_at) {
   std::vector<std::pair<std::size_t, std::size_t>> held;   // first place, place behind the last

@@ -9,8 +9,8 @@
 namespace rankstacks {
 namespace {
 
-// What the columns of an index are of. GNU's numbers are the same up to 6, as far as they are used here; 8 is
-// .debug_macro there.
+// The sections of an index's columns. As far as they are used here, GNU's numbers are the same up to 6; its 8 is
+// .debug_macro.
 constexpr std::uint32_t kInfo = 1;
 constexpr std::uint32_t kAbbrev = 3;
 constexpr std::uint32_t kStrOffsets = 6;
@@ -26,7 +26,8 @@ std::optional<Index> parse_index(std::span<const std::byte> bytes) {
   const auto head = elf::load<std::array<std::uint32_t, 4>>(bytes, 0);
   if (!head) return std::nullopt;
   Index index;
-  index.version = static_cast<std::uint16_t>((*head)[0] & 0xffff);  // in version 5 of two bytes, and padding
+  // In version 5 it has two bytes, followed by padding.
+  index.version = static_cast<std::uint16_t>((*head)[0] & 0xffff);
   index.columns = (*head)[1];
   index.rows = (*head)[2];
   index.slots = (*head)[3];
@@ -49,10 +50,10 @@ std::optional<Index> parse_index(std::span<const std::byte> bytes) {
   return index;
 }
 
-// A third of the slots is free, so a search takes a few steps; a table without a free one would take all.
+// A third of the slots is free, so a search takes a few steps; in a table without a free slot it would visit all.
 constexpr std::uint32_t kMaxProbes = 1 << 16;
 
-// Open addressing with a second hash; the row, from 1, or 0.
+// Open addressing with a second hash. Returns the row, from 1, or 0.
 std::uint32_t row_of(const Index& index, std::uint64_t id) {
   const std::uint64_t mask = index.slots - 1;
   const std::uint64_t step = ((id >> 32) & mask) | 1;

@@ -9,12 +9,13 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kBuckets = 4096;            // 16 KiB: stays in the first-level cache through the pass
-constexpr std::uint64_t kMaxOverlaps = 50'000'000;   // a file in which every symbol covers every address ends here
+constexpr std::size_t kBuckets = 4096;            // 16 KiB: stays in the first-level cache during the pass
+// A file in which every symbol covers every address reaches this limit.
+constexpr std::uint64_t kMaxOverlaps = 50'000'000;
 
 std::size_t leading_underscores(std::string_view name) { return std::min(name.find_first_not_of('_'), name.size()); }
 
-// GLOBAL before WEAK before LOCAL, as gdb and elfutils have it. STB_GNU_UNIQUE counts as global.
+// GLOBAL before WEAK before LOCAL, as in gdb and elfutils. STB_GNU_UNIQUE counts as global.
 int rank_of_bind(unsigned char bind) {
   if (bind == STB_GLOBAL || bind == STB_GNU_UNIQUE) return 2;
   return bind == STB_WEAK ? 1 : 0;
@@ -28,7 +29,7 @@ bool holds_code(const elf::Image& owner, std::optional<std::uint32_t> section, V
   return segment != nullptr && is_code(*segment);
 }
 
-// Sorted, so that each address finds its own in few steps; of those that overlap the one that begins first.
+// Sorted, so that the section of each address is found in few steps; of overlapping ones, the one that begins first.
 std::vector<Range> code_sections_of(const elf::Image& image) {
   std::vector<Range> code;
   for (const elf::Section& section : image.sections()) {
@@ -91,11 +92,11 @@ void SymbolLookup::add(const elf::Image& owner, const elf::SymbolTable& table, D
     const unsigned char type = ELF64_ST_TYPE(symbol.st_info);
     if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) continue;
     const std::size_t first = first_at_or_after(symbol.st_value);
-    // An end that wraps around is beyond every address.
+    // An end that wraps around is behind every address.
     const Vaddr end = symbol.st_size > std::numeric_limits<Vaddr>::max() - symbol.st_value ? std::numeric_limits<Vaddr>::max()
                                                                                            : symbol.st_value + symbol.st_size;
     if (symbol.st_size != 0) {
-      // Nearly every symbol ends here: it covers none, and the gap has seen a later end.
+      // For nearly every symbol the work ends here: it covers no address, and its gap has seen a later end.
       const bool covers = first < addresses_.size() && addresses_[first] < end;
       if (!covers && (first == addresses_.size() || gaps_[first].function_end >= end)) continue;
     } else if (first == addresses_.size()) {
@@ -137,7 +138,8 @@ std::optional<std::string_view> SymbolLookup::sized(std::size_t i) const {
   return best_[i].name;
 }
 
-// The start of the code section that `pc` is in, of its segment where there are no sections; nothing: it is in none.
+// The start of the code section that contains `pc`, or of its segment if there are no sections; std::nullopt if there
+// is none.
 std::optional<Vaddr> SymbolLookup::start_of_code_around(Vaddr pc) const {
   if (image_.sections().empty()) {
     const Elf64_Phdr* segment = image_.load_of(pc);
@@ -165,9 +167,9 @@ std::optional<std::string_view> SymbolLookup::sizeless(std::size_t i) {
   const auto code_start = start_of_code_around(pc);
   if (!code_start || !labels_[i].there) return std::nullopt;
   const Candidate& label = gaps_[labels_[i].gap].label;
-  // A function that begins after the label ends after it too, and a label inside a function does not reach out of it.
+  // A function that begins after the label also ends after it; and a label inside a function does not extend beyond it.
   if (label.start < *code_start || labels_[i].function_end > label.start) return std::nullopt;
-  // Unwind information that begins after the label is another function's, one whose symbol was stripped.
+  // If unwind information begins after the label, it belongs to another function, whose symbol was stripped.
   const auto frame_start = frame_start_before(pc);
   if (frame_start && *frame_start > label.start) return std::nullopt;
   return label.name;
@@ -178,7 +180,8 @@ std::optional<Vaddr> SymbolLookup::frame_start_before(Vaddr pc) const {
   const auto header_at = image_.eh_frame_hdr();
   if (!header_at) return std::nullopt;
   const auto bytes = image_.at(*header_at);
-  // version 1; eh_frame_ptr sdata4, pc-relative; fde_count udata4; table sdata4, relative to this header: the one form linkers write.
+  // version 1; eh_frame_ptr sdata4, pc-relative; fde_count udata4; table sdata4, relative to this header: the only form
+  // that linkers write.
   const auto head = elf::load<std::uint32_t>(bytes, 0);
   const auto count = elf::load<std::uint32_t>(bytes, 8);
   if (head != 0x3b031b01U || !count) return std::nullopt;
@@ -187,7 +190,7 @@ std::optional<Vaddr> SymbolLookup::frame_start_before(Vaddr pc) const {
     if (!relative) return std::nullopt;
     return *header_at + static_cast<std::uint64_t>(std::int64_t{*relative});
   };
-  std::uint64_t low = 0;   // entries before it start at or before pc
+  std::uint64_t low = 0;   // the entries before it start at or before pc
   std::uint64_t high = *count;
   while (low < high) {
     const std::uint64_t middle = (low + high) / 2;

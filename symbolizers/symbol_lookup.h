@@ -1,6 +1,6 @@
 // Which function symbols cover a batch of addresses: one linear pass over each symbol table, nothing sorted or copied.
 //
-// The sorted addresses cut the file's view into gaps. A pass looks at each symbol once:
+// The sorted addresses divide the file's address space into gaps. A pass examines each symbol once:
 //
 //     addresses           a0            a1       a2
 //     ---------- gap 0 ---|--- gap 1 ---|-- gap 2 --|-- ...
@@ -24,26 +24,27 @@ namespace rankstacks {
 
 class SymbolLookup {
  public:
-  // `addresses`: sorted, unique, in the file's view of `image`; both must outlive this, and so must every table added.
+  // `addresses`: sorted, unique, in the address space of the file `image`. Both must outlive this, and so must every
+  // added table.
   SymbolLookup(const elf::Image& image, std::span<const Vaddr> addresses);
 
-  // Looks at one table. `owner` is the image it is in, for its sections: a debug file's table counts by the debug file's sections.
-  // Addresses that are settled keep what they have.
-  // Ends early at the deadline.
+  // Searches one table. `owner` is the image that contains it, for its section numbers: the table of a debug file uses
+  // the debug file's sections. Addresses that are settled keep their symbols. Ends early at the deadline.
   void add(const elf::Image& owner, const elf::SymbolTable& table, DeadlineCheck& deadline);
 
-  // What covers an address now stays, whatever tables of less worth are added after.
+  // Fixes the symbols found so far: tables added later, which are less reliable, do not replace them.
   void settle();
   bool all_covered() const { return covered_ == addresses_.size(); }
 
-  // The sized function symbol that covers address `i`: the innermost (highest start), of aliases the one to show.
+  // The sized function symbol that covers address `i`: the innermost (highest start), and among aliases the one to
+  // show.
   std::optional<std::string_view> sized(std::size_t i) const;
 
-  // The symbol without a size (assembly) that address `i` follows in its section with no function in between.
-  // Once all tables are added.
+  // The symbol without a size (assembly) that precedes address `i` in its section with no function in between. Call it
+  // after all tables were added.
   std::optional<std::string_view> sizeless(std::size_t i);
 
-  // True when the overlaps in a (broken) table were too many to look at all of them.
+  // Whether the overlaps in a (broken) table were too many to examine all of them.
   bool exhausted() const { return work_left_ == 0; }
 
  private:
@@ -55,13 +56,14 @@ class SymbolLookup {
     bool there = false;
     bool settled = false;
   };
-  // What lies before an address and after the one before it.
+  // The symbols between an address and the one before it.
   struct Gap {
     Candidate label;         // the sizeless symbol with the highest start
     Vaddr function_end = 0;  // the highest end of a sized symbol
   };
 
-  // What sizeless() goes back to from an address: the nearest gap with a label, and the highest end of a function from there on.
+  // Where sizeless() finds the label for an address: the nearest gap before it with a label, and the highest end of a
+  // function from there on.
   struct NearestLabel {
     std::size_t gap = 0;
     bool there = false;
@@ -78,8 +80,8 @@ class SymbolLookup {
   std::span<const Vaddr> addresses_;
   std::vector<Candidate> best_;    // parallel to the addresses
   std::vector<Gap> gaps_;          // likewise: the gap before each
-  std::vector<NearestLabel> labels_;   // likewise, made when first asked for
-  std::vector<Range> code_;              // the sections of code, by address
+  std::vector<NearestLabel> labels_;   // likewise, computed on first use
+  std::vector<Range> code_;              // the code sections, by address
   std::vector<std::uint32_t> buckets_;   // index of the first address at or after the start of each bucket
   unsigned bucket_shift_ = 0;
   std::size_t covered_ = 0;

@@ -11,7 +11,7 @@
 namespace rankstacks {
 namespace {
 
-// Demangles each name once, however many addresses it covers: a template's name takes 20 us.
+// Demangles each name once, however many addresses it covers: the name of a template takes 20 us.
 class Demangler {
  public:
   const std::string& operator()(std::string_view name) {

@@ -14,21 +14,22 @@
 namespace rankstacks {
 
 struct SourceLocation {
-  std::optional<std::string> function;   // demangled; nothing: no symbol covers the address
+  std::optional<std::string> function;   // demangled; std::nullopt: no symbol covers the address
   std::optional<std::string> file;       // needs debug information
   std::optional<int> line;
   bool inlined = false;                  // inlined into the next location
 };
 
 struct SymbolizerOptions {
-  bool lines = true;       // file and line from DWARF where there is any
+  bool lines = true;       // file and line from DWARF, if there is any
   bool inlines = true;     // inlined frames too (implies lines)
   std::vector<std::string> debug_directories = {"/usr/lib/debug"};   // searched by build-id and .gnu_debuglink
-  std::string sysroot;     // put before the above as well
+  std::string sysroot;     // also tried as a prefix of the above
 };
 
 struct SymbolizedImage {
-  std::vector<std::vector<SourceLocation>> locations;   // parallel to the addresses asked for; innermost first, at least one each
+  // Parallel to the requested addresses; innermost first, at least one each.
+  std::vector<std::vector<SourceLocation>> locations;
   std::vector<std::string> problems;                    // a debug file that was found and refused, and why
   bool gave_up = false;
 };
@@ -39,15 +40,16 @@ class Symbolizer {
   explicit Symbolizer(SymbolizerOptions options);
   ~Symbolizer();
 
-  // `addresses`: in the file's view, already moved to pc-1 where they are return addresses; sorted and unique.
-  // At the deadline what is known by then is the answer, and `gave_up` says so.
+  // `addresses`: in the file's address space, return addresses already reduced to pc-1; sorted and unique. At the
+  // deadline the answer is what is known by then, and `gave_up` is set.
   SymbolizedImage resolve(const elf::Image& image, std::span<const Vaddr> addresses, const Deadline& deadline = Deadline::never()) const;
 
  private:
   SymbolizerOptions options_;
 };
 
-// "foo(int)" for _Z3fooi, "std::thread::sleep" for Rust's _RNvNtC3std6thread5sleep; the name itself where it is not mangled (or not C++/Rust).
+// "foo(int)" for _Z3fooi, "std::thread::sleep" for Rust's _RNvNtC3std6thread5sleep; the name itself if it is not
+// mangled (or not C++/Rust).
 std::string demangle(std::string_view name);
 
 }  // namespace rankstacks

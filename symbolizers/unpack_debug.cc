@@ -16,10 +16,12 @@
 namespace rankstacks {
 namespace {
 
-// All sections of one file together: debug information packs 3 to 5 times, string tables up to 10. What claims more is made to eat memory.
+// For all sections of one file together: debug information is compressed by a factor of 3 to 5, string tables up to 10.
+// A file that claims more was made to exhaust memory.
 constexpr std::uint64_t kMaxUnpacked = std::uint64_t{4} << 30;
 constexpr std::uint64_t kBestRatio = 16;
-constexpr std::uint64_t kAlwaysAllowed = 16 << 20;                // a section of zeros packs 1,000 times, and harms nobody while it is small
+// A section of zeros is compressed by a factor of 1,000, which is harmless while it is small.
+constexpr std::uint64_t kAlwaysAllowed = 16 << 20;
 
 constexpr std::uint32_t kZlib = 1;   // ELFCOMPRESS_ZLIB
 constexpr std::uint32_t kZstd = 2;   // ELFCOMPRESS_ZSTD, which Debian 12's elf.h lacks
@@ -32,8 +34,8 @@ struct Packed {
 
 bool is_debug(const elf::Section& section) { return section.name.starts_with(".debug_") || section.name.starts_with(".zdebug_"); }
 
-// What lines and scopes are read from, in split units (.debug_info.dwo) too. Where variables lie (.debug_loclists, a
-// seventh of libc's), macros and indexes of names are not.
+// The sections from which lines and scopes are read, also in split units (.debug_info.dwo). The locations of variables
+// (.debug_loclists, a seventh of libc's), macros and indexes of names are not needed.
 bool is_read(const elf::Section& section) {
   constexpr std::array<std::string_view, 12> kRead = {"info", "types",    "abbrev",   "aranges",
                                                       "line", "line_str", "str",      "str_offsets",
@@ -51,7 +53,7 @@ Packed parse(const elf::Image& image, const elf::Section& section) {
     if (!header) return {.method = ~0U, .size = 0, .bytes = {}};
     return {header->ch_type, header->ch_size, elf::clip(bytes, sizeof(Elf64_Chdr), bytes.size())};
   }
-  // "ZLIB", the size in 8 bytes with the highest first, the stream.
+  // "ZLIB", the size in 8 bytes with the highest byte first, the stream.
   if (section.name.starts_with(".zdebug_") && bytes.size() >= 12 && std::memcmp(bytes.data(), "ZLIB", 4) == 0) {
     return {kZlib, __builtin_bswap64(*elf::load<std::uint64_t>(bytes, 4)), bytes.subspan(12)};
   }
@@ -90,7 +92,8 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
   std::vector<Packed> contents;
   std::vector<std::string_view> names;
   DebugElf plain;
-  std::set<std::string_view> known;   // the first of each name: many sections may be of the same packed bytes
+  // The first one of each name: many sections may refer to the same compressed bytes.
+  std::set<std::string_view> known;
   for (const elf::Section& section : image.sections()) {
     if (!is_read(section) || image.contents(section).empty() || !known.insert(section.name).second) continue;
     const Packed packed = parse(image, section);
@@ -109,10 +112,10 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
   }
   if (!take_memory(MemoryUse::kSections, plain.size())) {
     return fail({.code = ErrorCode::kLimit, .subject = image.name(), .what = fmt::format("its debug sections would take {} MiB of memory: more than is left for such", plain.size() >> 20),
-                 .hint = "where memory is to be had, give it more with --memory"});
+                 .hint = "if the machine has more memory, allow more with --memory"});
   }
   plain.lay_out(image.type());
-  // The largest first: .debug_info alone is more than half of them.
+  // The largest section first: .debug_info alone is more than half of the total.
   std::vector<std::size_t> order(contents.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return contents[a].size > contents[b].size; });

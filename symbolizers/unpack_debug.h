@@ -1,7 +1,8 @@
-// Compressed debug sections (SHF_COMPRESSED with zlib or zstd, GNU's older .zdebug_*), unpacked into an ELF file of their own.
+// Unpacks compressed debug sections (SHF_COMPRESSED with zlib or zstd, GNU's older .zdebug_*) into an ELF file of their
+// own.
 //
-// libelf would unpack them too, but it changes the section headers where they lie as it does so (elf_compress), which here is the
-// shared, read-only picture of the file; and 0.188 knows no zstd.
+// libelf can unpack them too, but it changes the section headers in place (elf_compress), which here are in the shared,
+// read-only mapping of the file; and 0.188 does not support zstd.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,8 @@ namespace rankstacks {
 
 bool has_packed_debug(const elf::Image& image);
 
-// An image of just those .debug_* sections of `image` that are read for lines and inlined functions, none compressed. Each is unpacked on a processor of
-// its own where there are several.
+// An image with those .debug_* sections of `image` that are read for lines and inlined functions, all uncompressed.
+// Each is unpacked on a processor of its own if there are several.
 Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image);
 
 }  // namespace rankstacks

@@ -1,6 +1,7 @@
-// When work on untrusted input is given up.
+// The moment at which work on untrusted input is given up.
 //
-// A walk asks passed() between its steps and ends with what it has; whoever started it says in the report that it was cut short.
+// A walk calls passed() between its steps and ends with the results it has. The code that started the walk says in the
+// report that it was cut short.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,8 @@ class Deadline {
 
   bool passed() const noexcept { return end_ != Clock::time_point::max() && Clock::now() >= end_; }
 
-  // What is left of it, to be counted on later: work on one rank rests while others have their turn.
+  // The time that is left. A deadline can be resumed from it: the work on one rank pauses while other ranks have their
+  // turn.
   Clock::duration left() const noexcept {
     if (end_ == Clock::time_point::max()) return Clock::duration::max();
     return std::max(end_ - Clock::now(), Clock::duration::zero());
@@ -34,7 +36,7 @@ class Deadline {
   Clock::time_point end_;
 };
 
-// For walks of short steps: looks at the clock (25 ns) at every 64th step only, and stays with "passed" once it was.
+// For walks of short steps: reads the clock (25 ns) at every 64th step only. Once passed() was true it stays true.
 class DeadlineCheck {
  public:
   explicit DeadlineCheck(const Deadline& deadline) : deadline_(deadline) {}

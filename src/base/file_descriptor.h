@@ -1,4 +1,4 @@
-// An open file of this process, closed when it goes.
+// Owns an open file descriptor and closes it in the destructor.
 #pragma once
 
 #include <cerrno>
@@ -23,7 +23,7 @@ class FileDescriptor {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  // 0, or the errno of what could not be written until now.
+  // Returns 0, or the errno of a write error that the kernel reports only at close.
   int close() { return ::close(std::exchange(fd_, -1)) == 0 || errno == EINTR ? 0 : errno; }
 
   int get() const { return fd_; }

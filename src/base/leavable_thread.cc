@@ -71,7 +71,7 @@ void LeavableThread::leave(State& state) {
     state.inside = false;
     if (!state.left) return;
   }
-  while (true) pause();   // left behind: what it works on belongs to others by now
+  while (true) pause();   // abandoned: others own by now what it was working on
 }
 
 }  // namespace rankstacks

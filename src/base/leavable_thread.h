@@ -1,10 +1,12 @@
-// A thread of the tool for work that may never come back: it asks the kernel for what another process has chosen, and the kernel may wait for that
-// process's sake for as long as it likes (memory of a file system that does not answer, of a userfaultfd that nobody serves).
+// A thread of the tool for work that may never return: system calls on memory or files that another process has chosen.
+// The kernel may block such a call forever, on memory of a file system that does not answer or of a userfaultfd that
+// nobody serves.
 //
-// Whoever waits for such a thread can leave it behind, but only while it is inside of blocking(): there it works on nothing but what is its own, and
-// it never comes out again. So whatever else the work has in its hands is left as it was, and can be used by others from then on.
+// The code that waits for the thread can abandon it, but only while the thread is inside blocking(). There it uses only
+// objects of its own, and once abandoned it never leaves blocking(). Everything else that the work was using therefore
+// stays as it was, and others can use it from then on.
 //
-// Its work is done in a sibling process (sibling_process.h), so that the tool can end while the kernel keeps it.
+// The work runs in a sibling process (sibling_process.h), so that the tool can exit while the kernel still holds it.
 #pragma once
 
 #include <chrono>
@@ -20,25 +22,27 @@ class LeavableThread {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Waits for its work; `first` is done by the thread before that.
+  // The new thread runs `first` and then waits for work.
   explicit LeavableThread(std::function<void()> first = {});
-  ~LeavableThread();                         // waits for the work's end, unless it was left behind
+  ~LeavableThread();                         // waits for the end of the work, unless the thread was abandoned
   LeavableThread(const LeavableThread&) = delete;
   LeavableThread& operator=(const LeavableThread&) = delete;
 
-  // Once. The work must not throw.
+  // May be called once. The work must not throw.
   void start(std::function<void()> work);
 
-  // Whether the work is done.
+  // Returns whether the work is done.
   bool wait_until(Clock::time_point end);
 
-  // Whether the work is inside of blocking(), and was therefore left there. The tool must end by end_at_once() then (unattended.h).
+  // Abandons the thread if its work is inside blocking(), and returns whether it was. If so, the tool must exit by
+  // end_at_once() (unattended.h).
   bool leave_behind();
 
-  // For the work: runs `call`, which may take for ever. It must touch only what is never freed and nobody else uses: the work's own locals.
+  // Called by the work: runs `call`, which may never return. `call` must touch only objects that are never freed and
+  // that nobody else uses, such as locals of the work.
   template <class Call>
   void blocking(Call&& call) {
-    const std::shared_ptr<State> state = state_;   // this may be gone when the call comes back
+    const std::shared_ptr<State> state = state_;   // `this` may be destroyed by the time the call returns
     enter(*state);
     call();
     leave(*state);

@@ -9,10 +9,11 @@
 
 namespace rankstacks {
 
-// A range that the handler looks after. Never freed, so that the handler needs no lock: one that is let go serves another mapping.
+// A range that the handler takes care of. Never freed, so that the handler needs no lock; a released one is reused for
+// another mapping.
 struct MappedFile::Watched {
   std::atomic<std::uintptr_t> start{0}, end{0};   // end 0: free
-  std::atomic<std::uintptr_t> lost_from{0};   // the lowest page that was lost; `end`: none was
+  std::atomic<std::uintptr_t> lost_from{0};   // the lowest page that was lost; equal to `end` if none was
   Watched* next = nullptr;
 };
 
@@ -21,7 +22,7 @@ struct BusErrors {
   static inline std::mutex changing;
   static inline struct sigaction before {};
 
-  // Only what signal-safety(7) allows, and mmap(), which is a bare system call.
+  // Uses only what signal-safety(7) allows, and mmap(), which is a bare system call.
   static void handle(int signal, siginfo_t* info, void* context) {
     constexpr std::uintptr_t kPage = 4096;
     const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
@@ -36,7 +37,7 @@ struct BusErrors {
       return;
     }
     if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(signal, info, context);
-    // The access is repeated on return, and meets the handler that was there before.
+    // The access is repeated on return, and then meets the handler that was installed before.
     sigaction(signal, &before, nullptr);
   }
 
@@ -75,7 +76,7 @@ std::optional<MappedFile> MappedFile::map(int descriptor, std::size_t size) {
 
 MappedFile::~MappedFile() {
   if (watched_ == nullptr) return;
-  watched_->end = 0;   // before its addresses can be another mapping's
+  watched_->end = 0;   // before another mapping can get its addresses
   munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 

@@ -16,7 +16,7 @@ namespace rankstacks {
 namespace {
 
 std::atomic<std::size_t> limit_in_force{std::numeric_limits<std::size_t>::max()};
-std::array<std::atomic<std::size_t>, 3> taken{};   // by MemoryUse
+std::array<std::atomic<std::size_t>, 3> taken{};   // indexed by MemoryUse
 
 std::string text_of(const std::string& path) {
   std::string text;
@@ -46,7 +46,7 @@ std::optional<std::size_t> number_of(std::string_view text) {
   return n;
 }
 
-// A mounted hierarchy: "ID PARENT DEVICE ROOT POINT OPTIONS ... - TYPE SOURCE SUPER" (proc(5), mountinfo).
+// A mounted hierarchy; its line is "ID PARENT DEVICE ROOT POINT OPTIONS ... - TYPE SOURCE SUPER" (proc(5), mountinfo).
 struct Hierarchy {
   std::string_view root, point;
 };
@@ -84,14 +84,15 @@ std::optional<std::size_t> control_group_limit(std::string_view proc_cgroup, std
     if (!v2 && std::find(controllers.begin(), controllers.end(), "memory") == controllers.end()) continue;
     const auto mounted = hierarchy(mountinfo, v2);
     if (!mounted) continue;
-    // In a container the group that is mounted is not the root, and the path may be told from outside of it.
+    // In a container the mounted group is not the root, and the path may be given as seen from outside of the
+    // container.
     std::string group(line.substr(second + 1));
     if (mounted->root != "/" && group.starts_with(mounted->root)) group.erase(0, mounted->root.size());
     if (group.find("..") != group.npos) group.clear();
     while (true) {
       while (group.ends_with('/')) group.pop_back();
       const std::string text = text_of(std::string(mounted->point) + group + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-      if (const auto bytes = number_of(text)) least = std::min(least.value_or(*bytes), *bytes);   // "max": none
+      if (const auto bytes = number_of(text)) least = std::min(least.value_or(*bytes), *bytes);   // "max": no limit
       if (group.empty()) break;
       group.resize(group.rfind('/') == group.npos ? 0 : group.rfind('/'));
     }

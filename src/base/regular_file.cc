@@ -17,8 +17,8 @@ struct KernelsOwn {
   const char* name;
 };
 
-// File systems whose files are made by code of the kernel or of a driver at the moment of the call. Numbers from
-// Linux 6.12: include/uapi/linux/magic.h, and where the file system itself states it, that file.
+// File systems whose files the kernel or a driver generates at the moment of the call. The numbers are from Linux 6.12:
+// include/uapi/linux/magic.h, or the source file of the file system where that one states it.
 constexpr std::array kKernelsOwn = {
     KernelsOwn{0x00009fa0, "procfs"},       KernelsOwn{0x62656572, "sysfs"},     KernelsOwn{0x64626720, "debugfs"},
     KernelsOwn{0x74726163, "tracefs"},      KernelsOwn{0x0027e0eb, "cgroup"},    KernelsOwn{0x63677270, "cgroup2"},
@@ -57,12 +57,12 @@ tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path)
   for (const KernelsOwn& own : kKernelsOwn)
     if (own.magic == static_cast<std::uint32_t>(system.f_type))
       return other_kind(fmt::format("a file of {}", own.name));
-  // O_NONBLOCK: a lease that somebody holds on the file is not waited for (fcntl(2), F_SETLEASE).
+  // O_NONBLOCK: do not wait for a lease that somebody holds on the file (fcntl(2), F_SETLEASE).
   file.descriptor = FileDescriptor(
       ::open(fmt::format("/proc/self/fd/{}", place.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.descriptor.is_open()) return file;
   const int why = errno;
-  // The descriptor is there, so it is /proc that is not.
+  // The descriptor is open, so what is missing is /proc.
   if (why == ENOENT)
     return tl::unexpected(
         NotRegular{.os_errno = why, .kind = "", .hint = "mount /proc: files are opened through /proc/self/fd"});

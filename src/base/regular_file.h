@@ -1,10 +1,10 @@
-// Files that somebody else names: a core, a process, a library's debug link. Whoever can choose such a name can have it
-// lead anywhere, and for some files opening or reading is an act: a tape is rewound, a watchdog armed, a kernel's log
-// emptied (/proc/kmsg), a device's registers read (/sys/.../resource0).
+// Opens files whose names come from elsewhere: a core, a process, a library's debug link. An attacker who chooses such
+// a name can make it lead anywhere, and for some files opening or reading has side effects: a tape is rewound, a
+// watchdog armed, a kernel's log emptied (/proc/kmsg), a device's registers read (/sys/.../resource0).
 //
 //     path ──O_PATH──> what it leads to, not opened ── a regular file that is stored? ──/proc/self/fd/N──> opened
 //
-// What was looked at is what is opened: the name is not followed a second time.
+// The file that was checked is the file that is opened: the name is not followed a second time.
 #pragma once
 
 #include <string>
@@ -17,17 +17,18 @@
 namespace rankstacks {
 
 struct RegularFile {
-  FileDescriptor descriptor;   // for reading; close-on-exec, and never waits
+  FileDescriptor descriptor;   // for reading; close-on-exec; open and read never block on it
   struct stat status {};
 };
 
 struct NotRegular {
-  int os_errno = 0;   // of what failed; 0: it is there, and is not of the kind that is opened
+  int os_errno = 0;   // errno of the call that failed; 0: the file exists, but is not of a kind that is opened
   std::string kind;   // "a directory", "a pipe", "a socket", "a device", "a file of procfs"; empty where a call failed
   std::string hint;
 };
 
-// Network file systems, FUSE and overlays count as storage; what the kernel makes up when it is read does not.
+// Files on network file systems, FUSE and overlays count as stored; files whose contents the kernel generates on
+// reading do not.
 tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path);
 
 }  // namespace rankstacks

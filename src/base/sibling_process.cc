@@ -21,14 +21,14 @@ struct Sibling {
 int live(void* argument) noexcept {
   Sibling& sibling = *static_cast<Sibling*>(argument);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == sibling.tool) sibling.work();   // else the tool has ended already
+  if (getppid() == sibling.tool) sibling.work();   // otherwise the tool has ended already
   sibling.ended_well = true;
   _exit(0);
 }
 
-// clone(2) without the C library: before glibc 2.24 its clone() forgets the ids of the calling thread where memory is shared, and what joins that thread fails
-// (sourceware.org bug 19957).
-pid_t clone_beside(void* stack_top, Sibling* sibling) {
+// clone(2) without the C library: before glibc 2.24 its clone() loses the ids of the calling thread where memory is
+// shared, and joining that thread then fails (sourceware.org bug 19957).
+pid_t clone_sibling(void* stack_top, Sibling* sibling) {
   constexpr long kFlags = CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS | CLONE_SIGHAND;
   long result = SYS_clone;
   register long no_parent_tid asm("rdx") = 0;
@@ -51,7 +51,8 @@ pid_t clone_beside(void* stack_top, Sibling* sibling) {
   return result < 0 ? -1 : static_cast<pid_t>(result);
 }
 
-// Blocked in the sibling: stopped by the terminal, it would keep this thread from stopping with the tool, and the shell from seeing that.
+// Blocks the terminal's stop signals in the sibling. If the sibling were stopped by the terminal, this thread could not
+// stop with the tool, and the shell would not notice the stop.
 class NoTerminalStops {
  public:
   NoTerminalStops() {
@@ -73,11 +74,12 @@ class NoTerminalStops {
 void in_sibling_process(const std::function<void()>& work) {
   Sibling sibling{.work = work};
   const NoTerminalStops none;
-  // This thread's own frames go on below here once the other has ended: in what is left free between the two.
+  // This thread's own frames continue below this point once the sibling has ended, in the space left free between the
+  // two.
   constexpr std::uintptr_t kKeptForThisThread = 64u << 10;
   auto* top = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - kKeptForThisThread) & ~std::uintptr_t{63});
-  const pid_t process = clone_beside(top, &sibling);
-  if (process < 0) {   // a limit of processes, or a system call filter
+  const pid_t process = clone_sibling(top, &sibling);
+  if (process < 0) {   // a limit on processes, or a system call filter
     work();
     return;
   }
@@ -87,7 +89,7 @@ void in_sibling_process(const std::function<void()>& work) {
   while (waited < 0 && errno == EINTR);
   const bool known = waited == process;
   if (sibling.ended_well) return;
-  // It ended the tool (out of memory), or crashed: so does the tool.
+  // The work ended the process (out of memory), or crashed: the tool does the same.
   if (known && WIFSIGNALED(status)) {
     std::signal(WTERMSIG(status), SIG_DFL);
     raise(WTERMSIG(status));

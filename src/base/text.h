@@ -1,4 +1,4 @@
-// Small questions about texts.
+// Small helpers for text.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace rankstacks {
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// What follows the noun that is counted: "1 thread", "2 threads".
+// The plural ending of a counted noun: "1 thread", "2 threads".
 constexpr std::string_view plural(std::size_t count, std::string_view ending = "s") { return count == 1 ? std::string_view() : ending; }
 
 }  // namespace rankstacks

@@ -1,4 +1,4 @@
-// The numbers that every part of the program speaks of, each under its own name.
+// The number types that every part of the program uses, each with its own name.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,11 @@
 
 namespace rankstacks {
 
-using Pid = std::int32_t;        // process (thread group) id, in this tool's pid namespace; in a core: as the core's notes have it
+// Process (thread group) id, in this tool's pid namespace; for a core: as the core's notes state it.
+using Pid = std::int32_t;
 using Tid = std::int32_t;        // kernel thread id, as gdb shows it
-using Address = std::uint64_t;   // where a byte lies in the target while it runs
-using Vaddr = std::uint64_t;     // where a byte lies in an ELF file's own view (p_vaddr, st_value; what addr2line takes)
+using Address = std::uint64_t;   // where a byte lies in the running target
+using Vaddr = std::uint64_t;     // where a byte lies in an ELF file's own address space (p_vaddr, st_value; addr2line)
 using BuildId = std::vector<std::uint8_t>;   // the descriptor of NT_GNU_BUILD_ID; empty: none
 
 // A half-open range of addresses in the target.

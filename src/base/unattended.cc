@@ -22,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 const pid_t kToolPid = getpid();
 std::atomic<bool> something_given_up{false};
 
-// What the caller and its workers share. The last of them deletes it: a worker that was given up may be the last by hours.
+// What the caller and its workers share. The last of them deletes it: a worker that was given up may outlive the others
+// by hours.
 struct Batch {
   enum class State : std::uint8_t { kWaiting, kUnderWay, kDone, kGivenUp };
   struct Piece {
@@ -36,14 +37,14 @@ struct Batch {
   std::function<void(std::size_t)> work;
   std::vector<Piece> pieces;
   std::size_t next = 0;
-  std::size_t open = 0;      // pieces neither done nor given up
-  std::size_t workers = 0;   // at work, those aside that hold what was given up
+  std::size_t open = 0;      // pieces that are neither done nor given up
+  std::size_t workers = 0;   // workers that work, without those that hold a given-up piece
 };
 
 struct Worker {
   std::shared_ptr<Batch> batch;
   std::optional<std::size_t> piece;
-  bool given_up = false;   // its last piece was, and another worker has its place
+  bool given_up = false;   // its last piece was given up, and another worker has taken its place
 };
 thread_local Worker* this_worker = nullptr;
 
@@ -78,9 +79,10 @@ void* worker_thread(void* argument) {
   return nullptr;
 }
 
-// False: no thread is to be had.
+// Returns false if no thread can be started.
 bool start_worker(const std::shared_ptr<Batch>& batch) {
-  constexpr std::size_t kStack = 9u << 20;   // the usual 8 MiB of a thread, and what in_sibling_process() leaves free
+  // The usual 8 MiB of a thread, plus the space that in_sibling_process() leaves free.
+  constexpr std::size_t kStack = 9u << 20;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -119,7 +121,7 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
     while (batch->workers < std::min(width, batch->open)) {
       if (start_worker(batch)) continue;
       if (batch->workers > 0) break;
-      lock.unlock();   // no thread is to be had, by a limit: then it is done by this one
+      lock.unlock();   // no thread could be started because of a limit: this one does the work
       Worker here;
       here.batch = batch;
       take_turns(here);
@@ -144,14 +146,16 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
       until = now;   // its place is free
     }
     if (batch->open == 0 || until == now) continue;
-    if (limit != Duration::max() && batch->next < count) until = std::min(until, now + limit);   // whose turn comes meanwhile
+    // For the pieces that start meanwhile.
+    if (limit != Duration::max() && batch->next < count) until = std::min(until, now + limit);
     if (until == Clock::time_point::max()) batch->changed.wait(lock);
     else batch->changed.wait_until(lock, until);
   }
   batch->changed.wait(lock, [&] { return batch->workers == 0; });
   for (std::size_t i = 0; i < count; ++i) outcomes[i].came_back = batch->pieces[i].state == Batch::State::kDone;
   if (any_lost) return outcomes;
-  const auto done = std::exchange(batch->work, nullptr);   // what it owns goes here, and not with the last worker
+  // Frees here what the work owns, and not with the last worker.
+  const auto done = std::exchange(batch->work, nullptr);
   lock.unlock();
   return outcomes;
 }
@@ -168,7 +172,8 @@ bool any_given_up() { return something_given_up; }
 void note_given_up() { something_given_up = true; }
 
 void end_at_once(int status) {
-  // Not above the usual ones: a worker that still runs may open others, and none of those is anybody's pipe.
+  // Only the usual numbers: a worker that still runs may open more files, and none of those is a pipe that anybody
+  // reads.
   for (int descriptor = 0; descriptor < 1024; ++descriptor) close(descriptor);
   _exit(status);
 }

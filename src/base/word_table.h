@@ -1,4 +1,4 @@
-// Words that stand for the values of an enumeration, in reports and in files of rules: one table for writers and readers.
+// The words for the values of an enumeration in reports and in files of rules: one table for writing and reading.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace rankstacks {
 template <class E, std::size_t N>
 using WordTable = std::array<std::pair<E, std::string_view>, N>;
 
-// "": the table has no word for this value.
+// Returns "" if the table has no word for this value.
 template <class E, std::size_t N>
 constexpr std::string_view word_of(const WordTable<E, N>& table, E value) {
   for (const auto& [e, word] : table)

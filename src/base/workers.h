@@ -1,4 +1,4 @@
-// Independent pieces of work in parallel, one thread per processor.
+// Runs independent pieces of work in parallel, one thread per processor.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 
 namespace rankstacks {
 
-// How many pieces of work may be under way at once where each may have some files open: a core, what it is unpacked to,
-// a library of it, a list of /proc. What is under way beside them (standard streams, helper processes' pipes, files of
-// the C library) has its own.
+// How many pieces of work may run at once if each may have several files open: a core, the file it is unpacked to, one
+// of its libraries, a list from /proc. Other open files (standard streams, helper processes' pipes, files of the C
+// library) are accounted for separately.
 inline std::size_t workers_by_open_files(std::uint64_t limit) {
   constexpr std::uint64_t kOthers = 32, kOfEach = 8;
   return limit < kOthers + kOfEach
@@ -30,7 +30,8 @@ inline std::size_t most_workers() {
                                                : processors;
 }
 
-// Runs work(0) ... work(count - 1), in any order, on as many threads as there are processors; returns when all are done.
+// Runs work(0) ... work(count - 1), in any order, on as many threads as there are processors; returns when all are
+// done.
 inline void run_in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
   const std::size_t width = std::min(count, most_workers());
   if (width <= 1) {
@@ -46,12 +47,13 @@ inline void run_in_parallel(std::size_t count, const std::function<void(std::siz
   try {
     while (threads.size() < width) threads.emplace_back(take_turns);
   } catch (const std::system_error&) {
-    if (threads.empty()) take_turns();   // no thread is to be had, by a limit: then it is done by this one
+    if (threads.empty()) take_turns();   // no thread could be started because of a limit: this one does the work
   }
   for (std::thread& t : threads) t.join();
 }
 
-// The same, with a fresh thread of the tool for every piece: what ptrace holds is let go when it ends (stopped_process.h).
+// The same, with a fresh thread of the tool for each piece: when that thread ends, the kernel releases everything that
+// it traces by ptrace (stopped_process.h).
 inline void run_on_fresh_threads(std::size_t count, const std::function<void(std::size_t)>& work) {
   run_in_parallel(count, [&](std::size_t i) { std::thread([&] { work(i); }).join(); });
 }

@@ -1,4 +1,4 @@
-// Checked access to untrusted bytes.
+// Bounds-checked access to untrusted bytes.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace rankstacks::elf {
 
-// bytes[offset, offset + size), or as far as they go; empty when `offset` is outside.
+// bytes[offset, offset + size), cut off at the end of `bytes`; empty if `offset` is outside.
 inline std::span<const std::byte> clip(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t size) {
   if (offset >= bytes.size()) return {};
   const std::uint64_t left = bytes.size() - offset;
   return bytes.subspan(offset, size < left ? size : left);
 }
 
-// bytes[offset, offset + size) if all of them are there, else empty.
+// bytes[offset, offset + size) if all of them exist, else empty.
 inline std::span<const std::byte> exactly(std::span<const std::byte> bytes, std::uint64_t offset, std::uint64_t size) {
   if (offset > bytes.size() || size > bytes.size() - offset) return {};
   return bytes.subspan(offset, size);

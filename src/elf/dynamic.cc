@@ -9,8 +9,9 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr int kMaxBiases = 1 << 20;   // pages of a 4 GiB image
-constexpr int kMaxCounts = 64;        // of the biases tried, how many may look right enough to have their hash walked
-// Of all these walks together: a library of 600,000 symbols has a million words of hash.
+// How many of the biases tried may look plausible enough to have their hash walked.
+constexpr int kMaxCounts = 64;
+// Limit of all these walks together: a library of 600,000 symbols has a million words of hash.
 constexpr std::uint64_t kMaxHashWords = std::uint64_t{1} << 27;
 
 struct Pointers {
@@ -37,8 +38,8 @@ Pointers read_pointers(std::span<const std::byte> dynamic) {
   return p;
 }
 
-// The table if the pointers, moved down by `bias`, lead to one: the null symbol is all zeros, the string table begins and ends with
-// 0, a hash gives the number of symbols, and all of them are there.
+// Returns the table if the pointers, moved down by `bias`, lead to one: the null symbol is all zeros, the string table
+// begins and ends with 0, a hash gives the number of symbols, and all of them exist.
 SymbolTable table_at(const Pointers& p, const VaddrView& at, std::uint64_t bias, int& counts_left, std::uint64_t& hash_words_left) {
   SymbolTable table;
   const auto symbols = at(p.symbols - bias);
@@ -62,8 +63,9 @@ SymbolTable table_at(const Pointers& p, const VaddrView& at, std::uint64_t bias,
 SymbolTable find_dynamic_symbols(std::span<const std::byte> dynamic, const VaddrView& at, Vaddr low, Vaddr high) {
   const Pointers p = read_pointers(dynamic);
   if (p.symbols == 0 || p.strings == 0 || p.strings_size == 0 || (p.gnu_hash == 0 && p.sysv_hash == 0) || low >= high) return {};
-  // In a file, in the vdso and under musl they are in the file's view. glibc adds the load bias in the memory of a running process
-  // (elf/get-dynamic-info.h), and a picture of that memory does not say the bias: it is the multiple of a page that makes them fit.
+  // In a file, in the vdso and under musl these pointers are in the file's own address space. glibc adds the load bias
+  // to them in the memory of a running process (elf/get-dynamic-info.h), and a copy of that memory does not state the
+  // bias: it is the multiple of the page size for which the pointers fit.
   int counts_left = kMaxCounts;
   std::uint64_t hash_words_left = kMaxHashWords;
   if (p.symbols >= low && p.symbols < high) {

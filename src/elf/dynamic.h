@@ -1,4 +1,4 @@
-// The dynamic symbol table of an image without section headers: through PT_DYNAMIC, as the loader finds it.
+// Finds the dynamic symbol table of an image without section headers through PT_DYNAMIC, as the loader does.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,11 @@
 
 namespace rankstacks::elf {
 
-// Bytes from a Vaddr to the end of what is there; see Image::at.
+// Bytes from a Vaddr to the end of what is available; see Image::at.
 using VaddrView = std::function<std::span<const std::byte>(Vaddr)>;
 
-// `dynamic` is the PT_DYNAMIC segment, `low` and `high` bound the PT_LOAD segments. Empty when it cannot be found for certain.
+// `dynamic` is the PT_DYNAMIC segment; `low` and `high` bound the PT_LOAD segments. Empty if the table cannot be found
+// with certainty.
 SymbolTable find_dynamic_symbols(std::span<const std::byte> dynamic, const VaddrView& at, Vaddr low, Vaddr high);
 
 }  // namespace rankstacks::elf

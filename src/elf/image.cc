@@ -18,11 +18,14 @@ namespace {
 constexpr std::size_t kChunk = 1 << 20;
 constexpr std::size_t kPage = 4096;
 
-// Linux runs no program of more than 64 KiB of program headers (fs/binfmt_elf.c), and a header without section 0 counts up to 65,534.
+// Linux runs no program with more than 64 KiB of program headers (fs/binfmt_elf.c). A header without section 0 counts
+// up to 65,534.
 constexpr std::uint64_t kMaxSegments = 1 << 16;
-// Names are compared with literals, and shown: beyond this one is none. Many sections may all have the rest of a large string table as their name.
+// Names are compared with literals, and shown; a longer one counts as no name. Many sections may all have the rest of a
+// large string table as their name.
 constexpr std::size_t kLongestSectionName = 4096;
-// Of all note areas of one file, which may be the same one under many headers. A library has some hundred bytes, with probes some tens of KiB.
+// The total for all note areas of one file, which may be the same area under many headers. A library has some hundred
+// bytes, or some tens of KiB with probes.
 constexpr std::uint64_t kMaxNotes = 16 << 20;
 
 Error malformed(const std::string& subject, std::string what, std::optional<std::uint64_t> where = {}) {
@@ -60,7 +63,7 @@ Result<Elf64_Ehdr> parse_header(std::span<const std::byte> bytes, const std::str
   return *header;
 }
 
-// The sections of an image, and the three numbers that section 0 holds when the header has no room for them.
+// The sections of an image, and the three numbers that section 0 holds if the header has no room for them.
 struct SectionTable {
   std::vector<Section> sections;
   std::uint64_t segment_count = 0;
@@ -128,8 +131,8 @@ Result<std::vector<Elf64_Phdr>> parse_segments(std::span<const std::byte> bytes,
 
 }  // namespace
 
-// Sorted by address, without overlaps: of two that overlap the one that begins first stays. Every loader wants them so; a file that has them otherwise is
-// made by hand.
+// Sorted by address, without overlaps: of two that overlap, the one that begins first stays. Every loader requires this
+// order; a file in any other order was made by hand.
 void Image::Impl::index_loads() {
   for (const Elf64_Phdr& segment : segments) {
     if (segment.p_type == PT_LOAD) loads.push_back(segment);
@@ -148,9 +151,9 @@ void Image::Impl::index_loads() {
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.start < b.start; });
 }
 
-// Each table once: the first of its kind that holds something, then what belongs to the two that were found.
+// Registers each table once: the first of its kind that is not empty, then the tables that belong to the two found.
 void Image::Impl::index_symbol_tables(const Image& image) {
-  constexpr std::size_t kNone = 0;   // section 0 is none
+  constexpr std::size_t kNone = 0;   // section 0 is never a table
   std::size_t static_at = kNone, dynamic_at = kNone;
   for (std::size_t i = 1; i < sections.size(); ++i) {
     const Elf64_Shdr& header = sections[i].header;
@@ -173,7 +176,7 @@ void Image::Impl::index_symbol_tables(const Image& image) {
   }
 }
 
-// Everything that needs the segments: the table of what is loaded, the build-id, the symbol tables.
+// Everything that needs the segments: the table of loaded segments, the build-id, the symbol tables.
 void Image::Impl::index_contents(const Image& image) {
   index_loads();
   index_symbol_tables(image);
@@ -192,10 +195,10 @@ void Image::Impl::index_contents(const Image& image) {
     low = std::min(low, load.p_vaddr);
     if (load.p_filesz <= std::numeric_limits<Vaddr>::max() - load.p_vaddr) high = std::max(high, load.p_vaddr + load.p_filesz);
   }
-  bool dynamic_seen = false;   // a file has one: what it leads to is searched for at many addresses
+  bool dynamic_seen = false;   // a sound file has one; the search that starts from it tries many addresses
   for (const Elf64_Phdr& segment : segments) {
-    // A debug file made by eu-strip keeps the program headers of the stripped file, whose offsets mean nothing in it: notes of
-    // sections come first.
+    // A debug file made by eu-strip keeps the program headers of the stripped file, whose offsets mean nothing in it.
+    // So the notes of sections come first.
     if (segment.p_type == PT_NOTE && build_id.empty()) look_for_id(clip(image.at(segment.p_vaddr), 0, segment.p_filesz), segment.p_align);
     if (segment.p_type != PT_DYNAMIC || dynamic_seen || !sections.empty() || !dynamic_symbols.symbols.empty()) continue;
     const auto dynamic = clip(image.at(segment.p_vaddr), 0, segment.p_filesz);
@@ -290,9 +293,9 @@ Result<std::shared_ptr<const Image>> Image::from_memory(const MemoryReader& read
   for (const Elf64_Phdr& load : impl->segments) {
     if (load.p_type != PT_LOAD || load.p_filesz > std::numeric_limits<Vaddr>::max() - load.p_vaddr) continue;
     const Vaddr end = load.p_vaddr + load.p_filesz;
-    bool extend = false;   // the run before ends where the next chunk begins
+    bool extend = false;   // the previous run ends where the next chunk begins
     for (Vaddr v = load.p_vaddr; v < end && budget > 0;) {
-      // A chunk that is not there in full is read page by page, up to the next chunk's start.
+      // A chunk that cannot be read in full is read page by page, up to the start of the next chunk.
       const Vaddr stop = v + std::min({end - v, kChunk - v % kChunk, budget});
       const auto take = [&](Vaddr to) {
         const std::span<std::byte> piece = std::span(buffer).first(to - v);
@@ -381,7 +384,7 @@ std::optional<Vaddr> Image::eh_frame_hdr() const {
 
 std::optional<Symbol> Image::find_symbol(std::string_view name) const {
   if (auto found = impl_->dynamic_symbols.find(name)) return found;
-  // .symtab has no hash table: what was looked for once, in vain mostly, is not looked for again for the next rank.
+  // .symtab has no hash table: a name that was searched once, mostly in vain, is not searched again for the next rank.
   const std::lock_guard lock(impl_->found_mutex);
   const auto known = impl_->found.find(name);
   if (known != impl_->found.end()) return known->second;

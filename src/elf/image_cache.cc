@@ -18,11 +18,12 @@ struct ImageCache::Impl {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<Identity, Result<std::shared_ptr<const Image>>> images;
-  std::map<std::string, Error> not_opened;   // by path: no identity is known
-  std::set<std::string> looked_for;          // paths that someone is opening now
-  std::set<Identity> read;                   // files that someone is reading now
+  std::map<std::string, Error> not_opened;   // by path, as no identity is known
+  std::set<std::string> looked_for;          // paths that some thread is opening now
+  std::set<Identity> read;                   // files that some thread is reading now
 
-  // Whoever asks first does it, the others wait for that file alone, and not for ever: it may never come back.
+  // The first thread that asks does the work. The others wait for that file only, and not forever: the first may never
+  // return.
   template <class Key>
   bool wait_for_turn(std::unique_lock<std::mutex>& lock, std::set<Key>& busy, const Key& key) {
     const auto is_free = [&] { return !busy.contains(key); };
@@ -36,13 +37,13 @@ ImageCache::ImageCache(std::chrono::steady_clock::duration longest_wait) : impl_
 ImageCache::~ImageCache() = default;
 
 Result<std::shared_ptr<const Image>> ImageCache::open(const std::string& path, const std::string& shown_name) {
-  // A cached error speaks of the name it is asked for now.
+  // A cached error is given the name that the file is asked for by now.
   const auto renamed = [&](Error error) {
     error.subject = shown_name;
     return fail(std::move(error));
   };
   const auto silent = [&] {
-    Error error{.code = ErrorCode::kTimeout, .subject = shown_name, .what = "does not answer: another reading of it has not come back"};
+    Error error{.code = ErrorCode::kTimeout, .subject = shown_name, .what = "does not answer: another read of it has not returned"};
     impl_->not_opened.emplace(path, error);
     return fail(std::move(error));
   };

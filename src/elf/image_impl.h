@@ -1,4 +1,4 @@
-// What an Image holds; for the files of this directory only.
+// The contents of an Image; for the files of this directory only.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@ namespace rankstacks::elf {
 
 struct OpenedFile : RegularFile {};
 
-// Only regular files of a storage; never blocks on a FIFO or a device.
+// Opens only regular stored files; never blocks on a FIFO or a device.
 Result<OpenedFile> open_regular(const std::string& path, const std::string& shown_name);
 
 struct Image::Impl {
-  // A stretch of a target's memory, for from_memory.
+  // A contiguous range of a target's memory, for from_memory.
   struct Run {
     Vaddr start = 0;
     std::vector<std::byte> bytes;
@@ -45,7 +45,8 @@ struct Image::Impl {
   std::vector<std::byte> owned;
   std::vector<Run> runs;             // by address
   mutable std::mutex found_mutex;
-  mutable std::map<std::string, std::optional<Symbol>, std::less<>> found;   // answers of find_symbol() from static_symbols
+  // Results of find_symbol() from static_symbols.
+  mutable std::map<std::string, std::optional<Symbol>, std::less<>> found;
 };
 
 }  // namespace rankstacks::elf

@@ -8,13 +8,13 @@
 namespace rankstacks::elf {
 namespace {
 
-// Linkers write 8, 16, 20 or 32 bytes; --build-id=0xHEX allows any length. More than this is no id.
+// Linkers write 8, 16, 20 or 32 bytes; --build-id=0xHEX allows any length. Anything longer is not taken as an id.
 constexpr std::uint32_t kLongestBuildId = 256;
 
 }  // namespace
 
 BuildId build_id_of_notes(std::span<const std::byte> notes, std::uint64_t alignment) {
-  // Names and descriptors are padded to 4 bytes, but to 8 where the segment says 8 (.note.gnu.property).
+  // Names and descriptors are padded to 4 bytes, or to 8 if the segment's alignment is 8 (.note.gnu.property).
   const std::uint64_t align = alignment == 8 ? 8 : 4;
   const auto padded = [align](std::uint64_t n) { return (n + align - 1) & ~(align - 1); };
   std::uint64_t at = 0;

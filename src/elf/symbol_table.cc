@@ -7,11 +7,12 @@
 namespace rankstacks::elf {
 namespace {
 
-// As long as the longest demangled name. Many symbols may all have the rest of a large string table as their name.
+// The length of the longest demangled name. Many symbols may all have the rest of a large string table as their name.
 constexpr std::size_t kLongestName = 64 << 10;
-// Linkers make as many buckets as symbols, or a fourth: a chain so long is made to be walked. The vdso, with one bucket or three, has some twenty symbols.
+// Linkers make as many buckets as symbols, or a fourth of that, so a longer chain was made to waste time. The vdso,
+// with one bucket or three, has about twenty symbols.
 constexpr std::size_t kLongestChain = 4096;
-// Without a hash table each symbol is looked at: 50 times as many as the largest library has.
+// Without a hash table each symbol is compared: 50 times as many as the largest library has.
 constexpr std::size_t kMaxLookedAt = std::size_t{1} << 25;
 
 std::uint32_t gnu_hash_of(std::string_view name) {
@@ -128,7 +129,7 @@ std::size_t count_symbols(const SymbolTable& table, std::uint64_t& words_left) {
     for (std::uint64_t i = 0; i < hash->buckets; ++i) {
       last = std::max<std::uint64_t>(last, load<std::uint32_t>(table.gnu_hash, hash->buckets_at + i * 4).value_or(0));
     }
-    if (last < hash->first_symbol) return hash->first_symbol;   // nothing hashed: only undefined symbols
+    if (last < hash->first_symbol) return hash->first_symbol;   // nothing is hashed: there are only undefined symbols
     while (take_words(1)) {
       const auto link = load<std::uint32_t>(table.gnu_hash, hash->chain_at + (last - hash->first_symbol) * 4);
       if (!link) return 0;
@@ -137,7 +138,7 @@ std::size_t count_symbols(const SymbolTable& table, std::uint64_t& words_left) {
     }
     return 0;
   }
-  return load<std::uint32_t>(table.sysv_hash, 4).value_or(0);   // nchain: one for each symbol
+  return load<std::uint32_t>(table.sysv_hash, 4).value_or(0);   // nchain: one entry for each symbol
 }
 
 }  // namespace rankstacks::elf

@@ -1,4 +1,4 @@
-// One ELF symbol table as it lies in the file: nothing is copied or sorted.
+// One ELF symbol table in place in the file: nothing is copied or sorted.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,14 @@ struct Symbol {
   unsigned char bind = 0;  // STB_*
 };
 
-// Views into an image's bytes, which must outlive it. Any of them may be empty or cut off; nothing outside them is read.
+// Views into an image's bytes, which must outlive it. Any of them may be empty or cut off; nothing outside them is
+// read.
 struct SymbolTable {
-  std::span<const std::byte> symbols;           // Elf64_Sym each, of any alignment
+  std::span<const std::byte> symbols;           // an Elf64_Sym each, of any alignment
   std::span<const std::byte> strings;
   std::span<const std::byte> section_indices;   // SHT_SYMTAB_SHNDX: for st_shndx == SHN_XINDEX
-  std::span<const std::byte> gnu_hash;          // .gnu.hash or DT_GNU_HASH; from its start, perhaps longer than the table
+  // .gnu.hash or DT_GNU_HASH; from its start, possibly longer than the table.
+  std::span<const std::byte> gnu_hash;
   std::span<const std::byte> sysv_hash;         // .hash or DT_HASH; likewise
 
   std::size_t size() const { return symbols.size() / sizeof(Elf64_Sym); }
@@ -34,19 +36,23 @@ struct SymbolTable {
     std::memcpy(&symbol, symbols.data() + index * sizeof(Elf64_Sym), sizeof symbol);
     return symbol;
   }
-  std::string_view name(const Elf64_Sym& symbol) const;   // empty where it is not in the string table to its 0, or is longer than 64 KiB
-  // name(symbol) == wanted, without measuring the name: what a search over a large table compares with.
+  // Empty if the name does not end (with a 0) inside of the string table, or is longer than 64 KiB.
+  std::string_view name(const Elf64_Sym& symbol) const;
+  // name(symbol) == wanted, without computing the length of the name: for searches over a large table.
   bool is_named(const Elf64_Sym& symbol, std::string_view wanted) const;
 
-  // The section symbol `index` is defined in, or nothing for undefined and special ones (SHN_UNDEF, SHN_ABS, SHN_COMMON).
+  // The section in which symbol `index` is defined; std::nullopt for undefined and special ones (SHN_UNDEF, SHN_ABS,
+  // SHN_COMMON).
   std::optional<std::uint32_t> section_of(std::size_t index, const Elf64_Sym& symbol) const;
 
-  // The first definition of that name: by the GNU hash, else the SysV hash, else (no hash) by looking at every symbol.
+  // The first definition of that name: by the GNU hash, else by the SysV hash, else (no hash) by comparing every
+  // symbol.
   std::optional<Symbol> find(std::string_view wanted) const;
 };
 
-// How many symbols a table has whose end nothing states (DT_SYMTAB has no size): from its hash. 0: the hash is broken or missing, or has more words than
-// are left of `words_left`, from which those looked at are taken.
+// The number of symbols of a table whose size is stated nowhere (DT_SYMTAB has no size), computed from its hash. 0 if
+// the hash is broken or missing, or has more words than are left of `words_left`. The words read are subtracted from
+// it.
 std::size_t count_symbols(const SymbolTable& table, std::uint64_t& words_left);
 
 }  // namespace rankstacks::elf

@@ -1,4 +1,5 @@
-// The first support question: why may this process not be attached to? Each answer is looked up, not guessed.
+// Why a process may not be attached to: the first support question. Each answer is determined from the system, not
+// guessed.
 #include <cerrno>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -49,7 +50,7 @@ Error attach_error(Pid pid, int os_errno) {
     e.hint = fmt::format("its kernel stack: cat /proc/{}/stack", pid);
     return e;
   }
-  // This tool's own threads trace it while it is looked at: that they do explains nothing.
+  // This tool's own threads trace the process during a sample; that they do explains nothing.
   if (const auto tracer = proc::status_number(pid, "TracerPid"); tracer && *tracer != 0 && proc::process_of(static_cast<Tid>(*tracer)) != tool_pid()) {
     e.code = ErrorCode::kPermission;
     e.what = fmt::format("already traced by pid {} ({})", *tracer, command_name(static_cast<Pid>(*tracer)));
@@ -77,7 +78,7 @@ Error attach_error(Pid pid, int os_errno) {
     } else {
       e.hint = "CAP_SYS_PTRACE is needed: in a container, start it with `--cap-add=SYS_PTRACE` (docker, podman) or securityContext.capabilities.add: [SYS_PTRACE]";
     }
-    e.hint += fmt::format("; `rankstacks doctor --pids {}` tells what refuses", pid);
+    e.hint += fmt::format("; `rankstacks doctor --pids {}` shows what refuses", pid);
   } else if (os_errno == ENOSYS) {
     e.hint = fmt::format("a system call filter, or this sandbox, has no ptrace: `rankstacks doctor --pids {}`", pid);
   }

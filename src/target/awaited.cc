@@ -30,7 +30,7 @@ struct Polled {
 };
 
 std::optional<Polled> only_polled(const Target& target, Address fds, std::uint64_t count) {
-  constexpr std::uint64_t kMax = 64;   // most of them -1, which poll() leaves out
+  constexpr std::uint64_t kMax = 64;   // most of them are -1, which poll() ignores
   if (count > kMax) return std::nullopt;
   std::optional<Polled> only;
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -43,7 +43,7 @@ std::optional<Polled> only_polled(const Target& target, Address fds, std::uint64
   return only;
 }
 
-// Of select()'s three sets: for reading, for writing, for exceptions.
+// Of the three sets of select(): for reading, for writing, for exceptions.
 std::optional<Polled> only_selected(const Target& target, const Registers& r) {
   constexpr std::uint64_t kMax = 1024, kBits = 64;   // FD_SETSIZE
   const std::uint64_t count = r[kRdi];
@@ -67,7 +67,8 @@ std::optional<Awaited> with_descriptor(What what, int fd) {
   return fd >= 0 ? std::optional(Awaited{.what = what, .fd = fd}) : std::nullopt;
 }
 
-// wait4(2), waitid(2): one child by its number, or by a pidfd, which can be read when it has ended; or any.
+// wait4(2) and waitid(2) wait for one child, given by its number or by a pidfd (which becomes readable when it has
+// ended), or for any child.
 std::optional<Awaited> awaited_child(int number, const Registers& r) {
   constexpr std::uint64_t kByDescriptor = 3;   // P_PIDFD, include/uapi/linux/wait.h
   const int id = static_cast<int>(number == __NR_wait4 ? r[kRdi] : r[kRsi]);

@@ -1,4 +1,4 @@
-// Whether the bytes before an address end in a call instruction, as those before a return address do.
+// Whether the bytes before an address end in a call instruction, as the bytes before a return address do.
 #pragma once
 
 #include <array>
@@ -10,8 +10,7 @@ enum class CallInstruction : std::uint8_t { kNone, kDirect, kIndirect };
 
 inline constexpr std::size_t kLongestCall = 8;   // with a REX prefix
 
-// `before[8 - n]` is the byte n before the address; 0 where it is not known. A direct call is E8 and 32 bits of
-// distance.
+// `before[8 - n]` is the byte n before the address; 0 if it is unknown. A direct call is E8 and a 32-bit distance.
 CallInstruction call_at_the_end_of(const std::array<std::uint8_t, kLongestCall>& before);
 
 }   // namespace rankstacks

@@ -8,15 +8,18 @@ namespace rankstacks {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr Address kLastPage = ~Address{0} & ~Address{kPage - 1};   // the kernel's
-// Of one call: iovecs (the kernel takes 1024, UIO_MAXIOV), and bytes: a millisecond of copying, after which the time is looked at again.
+constexpr Address kLastPage = ~Address{0} & ~Address{kPage - 1};   // the kernel owns it
+// Limits of one call: iovecs (the kernel takes 1024, UIO_MAXIOV), and bytes: a millisecond of copying, after which the
+// clock is read again.
 constexpr std::size_t kMaxBatch = 512, kMaxOfCall = 4u << 20;
-// A pointer chain that leads into a page is likely to go on in the next ones: Python's frames and objects are allocated in arenas.
+// A pointer chain that leads into a page is likely to continue in the following ones: Python allocates frames and
+// objects in arenas.
 constexpr std::size_t kReadAhead = 2;
-// Of each stack, before more is taken of any. Nearly all threads have less than the first in use, and are read by one call.
+// How much of each stack is copied first, before more is taken of any. Nearly all threads use less than kFirstOfStack,
+// and are read by one call.
 constexpr std::size_t kFirstOfStack = 32u << 10, kMaxOfTurn = 1u << 20;
 
-// The next turn of one stack: to a page's border, so that what lies in one page is read once.
+// The size of the next turn for one stack. A turn ends at a page boundary, so that each page is read once.
 std::size_t turn_after(std::size_t done) { return std::min(std::max(kFirstOfStack, 3 * done), kMaxOfTurn); }
 Address end_of_turn(const Range& stack, Address from, std::size_t turn) {
   return stack.end - from <= turn + kPage ? stack.end : ((from + turn) & ~Address{kPage - 1});
@@ -66,8 +69,8 @@ void CopiedMemory::give_back(std::size_t bytes) {
   taken_ -= bytes;
 }
 
-// process_vm_readv() stops at the first piece that faults and copies what comes before in full (a piece may be cut at a page border): the
-// rest is asked for again, without the piece.
+// process_vm_readv() stops at the first piece that faults, and copies everything before it in full (a piece may be cut
+// at a page boundary). The rest is requested again, without that piece.
 std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces) {
   std::vector<std::size_t> copied(pieces.size(), 0);
   std::vector<iovec> local, remote;
@@ -87,7 +90,7 @@ std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces
     const auto call = [&] { n = process_vm_readv(tid_, local.data(), count, remote.data(), count, 0); };
     if (reader_ != nullptr) reader_->blocking(call);
     else call();
-    if (!fetches_) break;   // ended meanwhile: the process may run again, and what was read is no still picture
+    if (!fetches_) break;   // ended meanwhile: the process may run again, and what was read is not consistent
     std::size_t left = n < 0 ? 0 : static_cast<std::size_t>(n);
     std::size_t i = 0;
     for (; i < count && left >= pieces[first + i].range.size(); ++i) {
@@ -98,7 +101,7 @@ std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces
       first += count;
       continue;
     }
-    copied[first + i] = left;   // the piece that faulted, as far as it went
+    copied[first + i] = left;   // the piece that faulted, as far as it could be read
     first += i + 1;
   }
   return copied;
@@ -111,7 +114,7 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
   for (const Range& r : stacks)
     if (r.start < r.end) all.push_back(r);
   std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
-  // Where one reaches into the next, that one takes over: the innermost end of each stays a beginning.
+  // If one stack overlaps the next, the next one gets the overlap: each region keeps its innermost end as its start.
   std::vector<Range> apart;
   for (const Range& r : all) {
     if (apart.empty() || apart.back().end <= r.start) {
@@ -132,7 +135,7 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
   const auto add = [&](Address start, Address end) {
     if (start < end) rests.push_back({{start, end}, start});
   };
-  for (const Range& r : apart) {   // without what an earlier call has copied: regions do not overlap
+  for (const Range& r : apart) {   // without what an earlier call copied: regions do not overlap
     Address at = r.start;
     auto there = std::upper_bound(regions_.begin(), regions_.end(), at, [](Address a, const Region& x) { return a < x.range.end; });
     for (; there != regions_.end() && there->range.start < r.end; ++there) {
@@ -151,7 +154,8 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
     }
     if (const std::size_t allowed = allow(wanted); allowed < wanted) {
       exhausted = true;
-      // The same number of pages of each; where there are not that many, one of each as far as they go.
+      // The same number of pages for each; if that would be less than one page, one page for each as far as the limit
+      // allows.
       const std::size_t each = std::max(kPage, (allowed / turn.size()) & ~(kPage - 1));
       std::size_t left = allowed;
       for (Range& r : turn) {
@@ -182,7 +186,7 @@ void CopiedMemory::fetch_pages(std::span<const Range> ranges) {
   if (tid_ == 0 || !fetches_) return;
   std::vector<Address> wanted;
   for (const Range& r : ranges) {
-    // What a target's memory refers to may be anything: a range can end where addresses do.
+    // What a target's memory refers to may be anything: a range can end where the address space does.
     const Address end = std::min(r.end, kLastPage);
     for (Address page = r.start & ~(kPage - 1); page < end && wanted.size() < CopyLimits::kMax / kPage; page += kPage)
       if (!pages_.contains(page) && !missing_.contains(page) && at(page).size() < kPage) wanted.push_back(page);
@@ -243,7 +247,7 @@ void CopiedMemory::copy_from_file(std::span<const std::byte> bytes, std::byte* i
     std::memcpy(into, bytes.data(), bytes.size());
     return;
   }
-  // Into what is the call's own: `into` belongs to others once the reader was left behind.
+  // Copies into memory that this call owns: `into` belongs to others once the reader was abandoned.
   std::vector<std::byte> own(bytes.size());
   reader_->blocking([&] { std::memcpy(own.data(), bytes.data(), own.size()); });
   std::memcpy(into, own.data(), own.size());

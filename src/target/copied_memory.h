@@ -1,11 +1,14 @@
-// Bytes copied out of a process: stacks in large pieces and single pages (everything that is read by following pointers).
+// Bytes copied out of a process: stacks in large pieces, and single pages for everything that is read by following
+// pointers.
 //
-// While `open`, what is missing is fetched from the process, a page at a time or in batches; after close() only what was copied is there.
-// So the code that walks a target's structures is what decides what gets copied, and no walk is written twice.
+// While it is open, missing bytes are fetched from the process, one page at a time or in batches; after close() only
+// the copied bytes are available. The code that walks a target's structures therefore decides what is copied, and no
+// walk has to be written twice.
 //
-// What is copied has limits (copy_limits.h), in bytes and in time; what is beyond them is not there, as if it could not be read, and is_cut() says so.
-// Reading may block for as long as another process likes: a page of a file system that does not answer, of a userfaultfd that nobody serves. So each
-// system call reads a few MiB at most, and is made inside of LeavableThread::blocking() where a thread is given.
+// The copy is limited in bytes and in time (copy_limits.h). Memory beyond the limits counts as unreadable, and is_cut()
+// reports it. A read may block for as long as another process likes: on a page of a file system that does not answer,
+// or of a userfaultfd that nobody serves. So each system call reads a few MiB at most, and if a thread is given, it
+// makes the call inside LeavableThread::blocking().
 #pragma once
 
 #include <atomic>
@@ -29,64 +32,67 @@ class CopiedMemory {
   CopiedMemory(const CopiedMemory&) = delete;
   CopiedMemory& operator=(const CopiedMemory&) = delete;
 
-  // Forgets everything; it is closed, and has these limits.
+  // Drops all copies, closes, and sets new limits.
   void clear(CopyLimits limits = {});
 
-  // `tid`: any live thread of the process (the main thread may have ended before the others). `reader`: the thread by which everything is
-  // read until close(), nullptr: any.
+  // `tid`: any live thread of the process (the main thread may have ended before the others). `reader`: the only thread
+  // that reads until close(); nullptr: any thread may read.
   void open(Tid tid, LeavableThread* reader = nullptr);
   void close();
 
-  // From another thread, at any moment: nothing is fetched from now on, and of a read that is under way nothing counts. close() is still to follow.
+  // May be called by another thread at any time: nothing is fetched from now on, and the results of a read in progress
+  // are ignored. close() still has to be called.
   void end_fetching() { fetches_ = false; }
 
-  // The thread that was reading will not come back from the kernel: what its call may still write to is never freed.
+  // For when the reading thread will not return from the kernel: the memory that its call may still write to is never
+  // freed.
   void abandon_read() { arena_.keep_for_ever(); }
 
-  // Makes room for this many bytes, so that copying them is copying alone.
+  // Allocates memory for this many bytes in advance, so that the copying itself allocates nothing.
   void reserve(std::size_t bytes) { arena_.reserve(bytes); }
 
-  // Copies stacks, each from its innermost end on. Where the limits do not suffice for all of them each gets the same: first so many KiB of every one,
-  // then more. What cannot be read is left out; a stack that is readable only in its first part is kept as far as it goes. `spared`: bytes of
-  // the limits that are for later.
+  // Copies stacks, each from its innermost end. If the limits do not suffice for all of them, each gets the same
+  // amount: first a number of KiB of every stack, then more. Unreadable memory is left out; of a stack that is readable
+  // only in its first part, that part is kept. `spared`: the bytes of the limits to keep for later copies.
   void copy_stacks(std::span<const Range> stacks, std::size_t spared = 0);
 
-  // What was copied by copy_stacks(), in pieces.
-  template <class Look>
-  void for_each_stack_piece(Look&& look) const {
-    for (const Region& r : regions_) look(r.range, std::span<const std::byte>(r.bytes, r.range.size()));
+  // Calls `visit` with the pieces that copy_stacks() copied.
+  template <class Visit>
+  void for_each_stack_piece(Visit&& visit) const {
+    for (const Region& r : regions_) visit(r.range, std::span<const std::byte>(r.bytes, r.range.size()));
   }
 
-  // Fetches the pages of `ranges` that are not here yet.
+  // Fetches those pages of `ranges` that have not been copied yet.
   void fetch_pages(std::span<const Range> ranges);
 
-  // As Target::read, from what is here, fetching missing pages while open.
+  // Like Target::read: reads from the copies, and fetches missing pages while open.
   std::size_t read(Address address, std::span<std::byte> into);
 
-  // Bytes of a mapped file, whose file system may not answer either: while there is a reader, its copy may never come back.
+  // Copies bytes of a mapped file, whose file system may not answer either: if there is a reader, it may never return
+  // from this.
   void copy_from_file(std::span<const std::byte> bytes, std::byte* into) const;
 
-  // Whether something was left out, of stacks or of single pages, because of the limit in bytes.
+  // Whether some stacks or single pages were left out because of the limit in bytes.
   bool is_cut() const { return stacks_left_out_ > 0 || pages_left_out_; }
   std::size_t stack_bytes_left_out() const { return stacks_left_out_; }   // because of either limit
 
  private:
   struct Region {
     Range range;
-    std::byte* bytes = nullptr;                       // in arena_, as are the pages
+    std::byte* bytes = nullptr;                       // in arena_, like the pages
   };
   struct Piece {
     Range range;
     std::byte* into = nullptr;
   };
 
-  // The bytes at `address` as far as they lie together, or empty.
+  // The bytes at `address` as far as they are contiguous, or empty.
   std::span<const std::byte> at(Address address) const;
 
-  // The bytes copied of each piece.
+  // Returns the number of bytes copied for each piece.
   std::vector<std::size_t> read_pieces(std::span<const Piece> pieces);
 
-  // As many of these bytes as the limits leave; they are taken from them.
+  // Takes as many of these bytes from the limits as they have left, and returns that number.
   std::size_t allow(std::size_t bytes);
   void give_back(std::size_t bytes);
 
@@ -98,7 +104,7 @@ class CopiedMemory {
   CopyArena arena_;
   std::vector<Region> regions_;                       // sorted by start
   std::unordered_map<Address, std::byte*> pages_;           // by page address
-  std::unordered_set<Address> missing_;               // pages asked for in vain
+  std::unordered_set<Address> missing_;               // pages that could not be fetched
   std::size_t stacks_left_out_ = 0;
   bool pages_left_out_ = false;
 };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kChunk = 1u << 20;
 constexpr std::size_t kAlignment = 16;
-// Pages are made at once up to here; more than that is a stack that may be readable in part only.
+// Up to here pages are populated at once; a larger request is for a stack of which only a part may be readable.
 constexpr std::size_t kPopulated = 64u << 20;
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Where copies of a stopped process go: memory that is there before the stop, so that no page fault and no growing heap lengthens it. (malloc
-// on a thread other than the first grows its heap page by page, by mprotect(): at 160 Python threads that took longer than the copying.)
+// The memory for copies of a stopped process. It is allocated before the stop, so that no page fault and no growing
+// heap prolongs it. (malloc on a thread other than the first grows its heap page by page, by mprotect(): at 160 Python
+// threads that took longer than the copying.)
 #pragma once
 
 #include <cstddef>
@@ -10,10 +11,10 @@ namespace rankstacks {
 
 class CopyArena {
  public:
-  // Makes sure that the next `bytes` bytes of take() need no system call.
+  // Makes sure that take() needs no system call for the next `bytes` bytes.
   void reserve(std::size_t bytes);
 
-  // What was taken so far stays when the arena goes: the kernel may still write to it.
+  // Keeps what was taken so far even when the arena is destroyed: the kernel may still write to it.
   void keep_for_ever();
 
   // Never nullptr; lives as long as the arena. Throws std::bad_alloc.

@@ -17,9 +17,10 @@
 namespace rankstacks {
 namespace {
 
-// Linux maps 65,530 areas in a process unless vm.max_map_count says otherwise (1,048,576 on Fedora and Ubuntu): 30 times as many as a core has by default.
+// Linux allows 65,530 mappings per process unless vm.max_map_count says otherwise (1,048,576 on Fedora and Ubuntu):
+// this is 30 times as many as a core has by default.
 constexpr std::uint64_t kMaxProgramHeaders = std::uint64_t{1} << 21;
-// Of all note segments together: the notes of 100,000 threads with AVX-512 state are 300 MiB.
+// For all note segments together: the notes of 100,000 threads with AVX-512 state have 300 MiB.
 constexpr std::uint64_t kMaxNotes = std::uint64_t{2} << 30;
 
 constexpr const char* kTakeAgain = "take it again with more room: the limit of core sizes (ulimit -c, systemd-coredump's ExternalSizeMax) or a full "
@@ -46,7 +47,7 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-// What is wrong with a file of these first bytes as a core; nothing when nothing is.
+// Why a file with these first bytes is not a core; std::nullopt if it may be one.
 std::optional<Error> refuse(std::string_view first, const std::string& subject) {
   const std::string core_hint = "name a core file: of the kernel, of gcore, or one of these compressed";
   if (first.empty()) {
@@ -72,7 +73,7 @@ std::optional<Error> refuse(std::string_view first, const std::string& subject) 
                     EI_CLASS);
   }
   if (header.e_type == ET_EXEC || header.e_type == ET_DYN) {
-    return unusable(ErrorCode::kMalformed, subject, "an executable or shared library, not a core", "name the core file; the executable goes behind --exe");
+    return unusable(ErrorCode::kMalformed, subject, "an executable or shared library, not a core", "name the core file; pass the executable with --exe");
   }
   if (header.e_type != ET_CORE) {
     return unusable(ErrorCode::kMalformed, subject, fmt::format("ELF type {} where 4 (core) is expected", header.e_type), core_hint,
@@ -92,7 +93,7 @@ Result<FileDescriptor> open_regular(const std::string& path) {
   if (!not_regular.kind.empty()) {
     return fail(unusable(ErrorCode::kUnreadable, path, not_regular.kind + ", not a core file",
                          not_regular.kind == "a directory" ? "name the cores in it"
-                                                        : "write it to a file first: a core is read in no order"));
+                                                        : "write it to a file first: a core is not read sequentially"));
   }
   const int why = not_regular.os_errno;
   const ErrorCode code = why == ENOENT                   ? ErrorCode::kNotFound
@@ -144,9 +145,9 @@ Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const 
   }
 
   struct stat status {};
-  if (fstat(file->get(), &status) != 0) return fail({.subject = path, .what = "cannot look at the open file", .os_errno = errno});
+  if (fstat(file->get(), &status) != 0) return fail({.subject = path, .what = "cannot stat the open file", .os_errno = errno});
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) return fail(*refuse({}, path));   // it was cut while it was being opened
+  if (size == 0) return fail(*refuse({}, path));   // truncated while it was being opened
   auto mapped = MappedFile::map(file->get(), size);
   if (!mapped) return fail({.subject = path, .what = "cannot map", .os_errno = errno});
   core->mapped_ = std::move(*mapped);
@@ -160,7 +161,7 @@ Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const 
   return core;
 }
 
-// How many program headers there are, of which as many as the file holds.
+// The number of program headers to read: as many as the file states and contains.
 Result<std::uint64_t> CoreFile::header_count() {
   const auto header = elf::load<Elf64_Ehdr>(bytes_, 0);
   if (!header) return fail(unusable(ErrorCode::kMalformed, subject_, "the ELF header is cut off", kTakeAgain));
@@ -180,8 +181,9 @@ Result<std::uint64_t> CoreFile::header_count() {
   }
   std::uint64_t count = header->e_phnum;
   if (count == PN_XNUM) {
-    // More than 65,534 mappings: section 0 says how many (ELF gABI, "Program Header"). The kernel writes it at the very end, and the notes
-    // right behind the program headers: a core that is cut off still shows how many there were.
+    // With more than 65,534 mappings section 0 has the number (ELF gABI, "Program Header"). The kernel writes that
+    // section at the very end, and the notes right behind the program headers: so a core that is cut off still shows
+    // how many there were.
     const auto section = elf::load<Elf64_Shdr>(bytes_, header->e_shoff);
     const std::uint64_t table_end = first->p_offset - header->e_phoff;
     if (header->e_shoff != 0 && section) {
@@ -223,7 +225,8 @@ std::optional<Error> CoreFile::index_segments(std::uint64_t count) {
     expected = std::max(expected, p.p_filesz > 0 ? end_in_file : 0);
     const auto there = elf::clip(bytes_, p.p_offset, p.p_filesz);
     if (p.p_type == PT_NOTE) {
-      const auto read = elf::clip(there, 0, std::min(kMaxNotes, static_cast<std::uint64_t>(bytes_.size())) - notes);   // many segments may be of the same bytes
+      // Many segments may refer to the same bytes.
+      const auto read = elf::clip(there, 0, std::min(kMaxNotes, static_cast<std::uint64_t>(bytes_.size())) - notes);
       notes += read.size();
       left_out_notes += there.size() - read.size();
       if (read.size() < there.size()) {
@@ -280,9 +283,10 @@ void CoreFile::drop_overlaps() {
   }
 }
 
-// Asked of the path, as a descriptor kept for each core would be the end of many cores (ulimit -n). While the file is
-// mapped its inode stays, so that no other file can have its number. Where the path leads elsewhere by now, the pages
-// that were found lost tell, in whole pages; so they do of an unpacked core, whose file nobody else can reach.
+// Asks by path, because keeping a descriptor for each core would exceed the limit on open files (ulimit -n). The inode
+// stays while the file is mapped, so no other file can have its number. If the path leads elsewhere by now, the loss is
+// known only from the pages found to be lost, that is, in whole pages. The same is true for an unpacked core, but
+// nobody else can reach its file.
 std::uint64_t CoreFile::held_now() const noexcept {
   struct stat status {};
   const std::uint64_t held = mapped_.first_lost();
@@ -340,7 +344,7 @@ std::size_t CoreFile::read(Address address, std::span<std::byte> into) const noe
     std::size_t n = std::min(there.size(), into.size() - done);
     std::memcpy(into.data() + done, there.data(), n);
     if (mapped_.has_lost_pages()) {
-      // Zeros may have been copied: only what the file still holds counts.
+      // Zeros may have been copied: only what the file still contains counts.
       const auto offset = static_cast<std::uint64_t>(there.data() - bytes_.data());
       const std::uint64_t held = held_now();
       n = offset < held ? std::min<std::uint64_t>(n, held - offset) : 0;

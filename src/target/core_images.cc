@@ -11,7 +11,7 @@ namespace rankstacks {
 namespace {
 
 constexpr std::size_t kMaxNames = 20;
-constexpr std::size_t kMaxRefusals = 100;   // one line each; a damaged core can name as many files as it has bytes for
+constexpr std::size_t kMaxRefusals = 100;   // one line each; a damaged core can name any number of files
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -20,7 +20,7 @@ std::string build_id_path(const BuildId& id) {
   return ".build-id/" + hex.substr(0, 2) + "/" + hex.substr(2);
 }
 
-// A separate debug file has all the headers and none of the code: SHT_NOBITS where the code was.
+// A separate debug file has all the headers but no code: it has SHT_NOBITS in place of the code.
 bool holds_code(const elf::Image& image) {
   bool any = false;
   for (const elf::Section& section : image.sections()) {
@@ -46,7 +46,8 @@ std::vector<CoreImages::Candidate> CoreImages::candidates(const CoreModuleIdenti
   if (wanted.main_program && !options_.executable.empty()) all.push_back({options_.executable, true});
   if (wanted.path.starts_with('/')) {
     if (!options_.sysroot.empty()) all.push_back({options_.sysroot + wanted.path});
-    // A file that had been deleted when the core was taken is another one now; only a build-id can tell.
+    // The path of a file that had been deleted when the core was written names another file now: only a build-id can
+    // identify the right one.
     if (!wanted.deleted || (wanted.build_id && !wanted.build_id->empty())) all.push_back({wanted.path});
   }
   const bool has_id = wanted.build_id && wanted.build_id->size() > 1;
@@ -91,7 +92,7 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
         continue;
       }
     }
-    if (!holds_code(file)) continue;   // the symbolizer looks for debug files itself
+    if (!holds_code(file)) continue;   // the symbolizer finds debug files itself
     if (!wanted.build_id && wanted.head.empty()) unverified_.push_back(candidate.path);
     return {*image, {}};
   }

@@ -1,8 +1,9 @@
-// Finds the file of a module of a core on this machine, and refuses those that are not what was loaded.
+// Finds the file of a core's module on this machine, and refuses files that are not the one that was loaded.
 //
-// Tried in order: --exe (the main program), --sysroot + path, the path itself, each --search directory by base name and as a .build-id tree,
-// /usr/lib/debug/.build-id. What decides is the build-id in the core's memory. A module that has none is compared by the bytes of its first
-// mapping that are in the core. Where the core holds neither, the file is taken and named in a problem.
+// Tried in order: --exe (for the main program), --sysroot + path, the path itself, each --search directory by base name
+// and as a .build-id tree, /usr/lib/debug/.build-id. A file is accepted if it has the build-id that is in the core's
+// memory. A module without a build-id is compared by the bytes of its first mapping that are in the core. If the core
+// has neither, the file is used and named in a problem.
 #pragma once
 
 #include <memory>
@@ -17,18 +18,18 @@
 
 namespace rankstacks {
 
-// What the core tells of a module's file.
+// What the core says about a module's file.
 struct CoreModuleIdentity {
   std::string path;
   bool deleted = false;
   bool main_program = false;
-  std::optional<BuildId> build_id;        // nothing: not dumped; empty: the file has none
-  std::span<const std::byte> head;        // the file's first bytes, as far as they were dumped
+  std::optional<BuildId> build_id;        // std::nullopt: not dumped; empty: the file has none
+  std::span<const std::byte> head;        // the first bytes of the file, as far as they were dumped
 };
 
 struct FoundImage {
   std::shared_ptr<const elf::Image> image;
-  std::string why_not;                    // one line, when there is none
+  std::string why_not;                    // one line, if there is no image
 };
 
 class CoreImages {
@@ -37,13 +38,14 @@ class CoreImages {
 
   FoundImage find(const CoreModuleIdentity& wanted);
 
-  // What to report once all modules have been looked for: each refused file, and one problem each for missing and unverified ones.
+  // The problems to report after all modules were searched for: one for each refused file, and one each for all missing
+  // and all unverified files.
   std::vector<Problem> problems() const;
 
  private:
   struct Candidate {
     std::string path;
-    bool asked_for = false;   // --exe: refusing it is always said
+    bool asked_for = false;   // --exe: its refusal is always reported
   };
   std::vector<Candidate> candidates(const CoreModuleIdentity& wanted) const;
 

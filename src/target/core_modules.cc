@@ -13,16 +13,18 @@ namespace rankstacks {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMaxNotes = 64 << 10;   // of a module: build-id, ABI tag, properties are some hundred bytes
+constexpr std::uint64_t kMaxNotes = 64 << 10;   // of a module: build-id, ABI tag and properties have some hundred bytes
 constexpr std::uint64_t kMaxVdso = 64 << 10;    // 8 KB in Linux 6.18
-constexpr std::uint64_t kMaxHead = 1 << 20;     // compared with the file where there is no build-id
-constexpr std::size_t kMaxParts = 4096;         // mappings looked through for those of one file: a loader makes four to six
-constexpr std::uint64_t kMaxRescued = 512 << 20;   // copied out of one core's memory for modules whose files are not at hand
-constexpr std::uint64_t kMaxRescueRange = std::uint64_t{64} << 30;   // looked through for that: 16 million pages, in about 2 s
+constexpr std::uint64_t kMaxHead = 1 << 20;     // compared with the file if there is no build-id
+constexpr std::size_t kMaxParts = 4096;         // mappings searched for those of one file: a loader makes four to six
+// Bytes copied out of one core's memory for modules whose files are not available.
+constexpr std::uint64_t kMaxRescued = 512 << 20;
+// Bytes scanned for that: 16 million pages, in about 2 s.
+constexpr std::uint64_t kMaxRescueRange = std::uint64_t{64} << 30;
 
 std::uint64_t page_of(std::uint64_t a) { return a & ~(kPage - 1); }
 
-// The ELF header and program headers of a module, as it lies in the core's memory or in its file.
+// The ELF header and program headers of a module, from the core's memory or from its file.
 struct Headers {
   std::uint16_t type = ET_NONE;
   std::vector<Elf64_Phdr> segments;
@@ -45,7 +47,7 @@ struct Layout {
   Range span;
 };
 
-// Where the loader put a file whose ELF header is mapped at `start`; nothing when it is mapped as data only.
+// Where the loader put a file whose ELF header is mapped at `start`; std::nullopt if it is mapped as data only.
 std::optional<Layout> layout_of(const Headers& headers, Address start) {
   Layout layout;
   bool found = false;
@@ -137,13 +139,15 @@ class ModuleFinder {
     const bool dumped = headers.has_value();
     if (!dumped) {
       const auto head = core_.view(mapping.range.start);
-      if (!head.empty() || !may_be_code(first)) return;   // the first page is there, and no ELF header: a file of data
+      // The first page is in the core and has no ELF header: a file of data.
+      if (!head.empty() || !may_be_code(first)) return;
       file = images_.find(identity);
       if (file.image) headers = Headers{file.image->type(), {file.image->segments().begin(), file.image->segments().end()}};
     }
     const auto layout = headers ? layout_of(*headers, mapping.range.start) : std::nullopt;
     if (headers && !layout) return;
-    Address bias = mapping.range.start;   // without any header: as if the file's own addresses began at 0, as they do in libraries
+    // Without any header: assumes that the file's own addresses begin at 0, as they do in libraries.
+    Address bias = mapping.range.start;
     if (layout) bias = layout->bias;
     Module module{mapping.path, mapping.range, bias, {}, nullptr, {}};
 
@@ -154,7 +158,8 @@ class ModuleFinder {
       const CoreFileMapping& part = notes_.files[i];
       if (layout ? part.range.start >= layout->span.end : part.path != mapping.path) break;
       if (part.path != mapping.path || taken_[i]) continue;
-      if (!layout && i != first && part.file_offset <= offset) break;   // no header to tell by: another mapping of the same file begins
+      // There is no header to decide by: another mapping of the same file begins.
+      if (!layout && i != first && part.file_offset <= offset) break;
       offset = part.file_offset;
       const Elf64_Phdr* segment = layout ? segment_of(*headers, bias, part) : nullptr;
       if (segment != nullptr && !flags_[i]) flags_[i] = segment->p_flags;
@@ -167,7 +172,7 @@ class ModuleFinder {
 
     if (dumped) {
       identity.build_id = build_id_in_core(*headers, module.bias);
-      // What the loader may have written to is no copy of the file.
+      // Memory that the loader may have written to is not a copy of the file.
       const Elf64_Phdr* segment = segment_of(*headers, module.bias, mapping);
       if (segment != nullptr && (segment->p_flags & PF_W) == 0) {
         identity.head = core_.view(mapping.range.start);
@@ -183,7 +188,7 @@ class ModuleFinder {
     found_.modules.push_back(std::move(module));
   }
 
-  // Empty: it has none. Nothing: the page with it was not dumped.
+  // Empty: it has none. std::nullopt: the page with it was not dumped.
   std::optional<BuildId> build_id_in_core(const Headers& headers, Address bias) const {
     for (const Elf64_Phdr& p : headers.segments) {
       if (p.p_type != PT_NOTE) continue;
@@ -196,7 +201,8 @@ class ModuleFinder {
     return BuildId{};
   }
 
-  // Without a file: .dynsym and .eh_frame, where these pages were dumped. They come from the process itself, so they fit.
+  // For a module without a file: takes .dynsym and .eh_frame from the core if these pages were dumped. They come from
+  // the process itself, so they match.
   void rescue(Module& module, const std::optional<Headers>& headers, const std::string& why) {
     module.why_no_image = why;
     if (!headers) return;
@@ -204,7 +210,7 @@ class ModuleFinder {
     DeadlineCheck deadline(deadline_);
     const auto read = [&](Vaddr vaddr, std::span<std::byte> into) {
       if (deadline.passed()) return false;
-      // Code is not copied: libtorch has a gigabyte of it, and read() has it in any case.
+      // Code is not copied: libtorch has a gigabyte of it, and read() returns it in any case.
       for (const Elf64_Phdr& p : headers->segments) {
         if (p.p_type == PT_LOAD && (p.p_flags & PF_X) != 0 && p.p_offset >= kPage && vaddr - p.p_vaddr < p.p_filesz) return false;
       }
@@ -213,7 +219,8 @@ class ModuleFinder {
       return true;
     };
     auto image = elf::Image::from_memory(read, module.range.start - bias, module.path, std::min(rescue_range_left_, elf::Image::kMaxMemory));
-    // Headers may claim any sizes, and lead to the same bytes over and over: what is looked at is bounded for all modules together.
+    // Headers may claim any sizes, and lead to the same bytes over and over: the amount scanned is bounded for all
+    // modules together.
     for (const Elf64_Phdr& p : headers->segments) {
       if (p.p_type == PT_LOAD) rescue_range_left_ -= std::min(rescue_range_left_, p.p_filesz);
     }
@@ -231,7 +238,7 @@ class ModuleFinder {
     for (const std::size_t i : parts) {
       const CoreFileMapping& part = notes_.files[i];
       const Elf64_Phdr* segment = segment_of(headers, module.bias, part);
-      // Of a segment that is writable in the file, what is read-only now (RELRO) was relocated by the loader.
+      // The parts of a writable segment that are read-only now (RELRO) were relocated by the loader.
       if (segment == nullptr || (segment->p_flags & PF_W) != 0 || (flags_[i] && (*flags_[i] & PF_W) != 0)) continue;
       if (part.file_offset >= bytes.size()) continue;
       const std::uint64_t size = std::min<std::uint64_t>(part.range.size(), bytes.size() - part.file_offset);
@@ -286,7 +293,7 @@ class ModuleFinder {
       if (start == 0xffffffffff600000) m.path = "[vsyscall]";   // Linux arch/x86/include/uapi/asm/vsyscall.h
       found_.mappings.push_back(std::move(m));
     };
-    std::size_t next = 0;   // the first file that ends behind the segment's start
+    std::size_t next = 0;   // the first file that ends behind the start of the segment
     for (const CoreSegment& segment : core_.segments()) {
       while (next < notes_.files.size() && notes_.files[next].range.end <= segment.range.start) ++next;
       Address at = segment.range.start;
@@ -320,7 +327,8 @@ class ModuleFinder {
   std::uint64_t rescue_bytes_left_ = kMaxRescued, rescue_range_left_ = kMaxRescueRange;
   CoreModules found_;
   std::vector<bool> taken_;
-  std::vector<std::optional<std::uint32_t>> flags_;   // of each mapped file: PF_*, where a PT_LOAD or the ELF file tells
+  // The PF_* flags of each mapped file, if a PT_LOAD or the ELF file states them.
+  std::vector<std::optional<std::uint32_t>> flags_;
   std::optional<Range> vdso_;
 };
 

@@ -14,7 +14,7 @@
 namespace rankstacks {
 namespace {
 
-constexpr std::size_t kMaxProblems = 32;   // told one by one
+constexpr std::size_t kMaxProblems = 32;   // reported individually
 constexpr const char* kDamaged = "the core is damaged; take or copy it again";
 constexpr const char* kTakeAgain = "take it again with more room";
 
@@ -29,7 +29,8 @@ constexpr std::array<FatalSignal, 10> kFatalSignals{{{3, "SIGQUIT"}, {4, "SIGILL
 
 // siginfo_t on x86-64 (Linux include/uapi/asm-generic/siginfo.h): the union begins at 16, as it holds pointers.
 constexpr std::size_t kSiSigno = 0, kSiCode = 8, kSiAddr = 16;
-constexpr int kSiKernel = 0x80;   // SI_KERNEL: sent by the kernel, and si_addr is not set (a non-canonical address, for example)
+// SI_KERNEL: sent by the kernel, and si_addr is not set (a non-canonical address, for example).
+constexpr int kSiKernel = 0x80;
 
 std::string text_field(const char* field, std::size_t size) { return std::string(field, strnlen(field, size)); }
 
@@ -45,7 +46,7 @@ class NoteParser {
  private:
   struct ThreadSignal {
     int current = 0;        // pr_cursig
-    int info_number = 0;    // pr_info.si_signo: the kernel writes the same there, gdb 0
+    int info_number = 0;    // pr_info.si_signo: the kernel writes the same number there, gdb 0
     std::span<const std::byte> siginfo;
   };
 
@@ -54,7 +55,7 @@ class NoteParser {
     else ++more_problems_;
   }
 
-  // Every field is padded to 4 bytes, whatever p_align says: the kernel and gdb write cores so.
+  // Every field is padded to 4 bytes, whatever p_align says: the kernel and gdb write cores that way.
   void parse_segment(const CoreNoteSegment& segment) {
     const auto padded = [](std::uint32_t size) { return (std::uint64_t{size} + 3) & ~std::uint64_t{3}; };
     std::uint64_t at = 0;
@@ -96,7 +97,7 @@ class NoteParser {
   }
 
   void parse_thread(std::span<const std::byte> body, std::uint64_t where) {
-    orphan_ = true;   // a NT_SIGINFO behind a thread that is not taken belongs to no other
+    orphan_ = true;   // a NT_SIGINFO behind a thread that was rejected does not belong to another one
     const auto status = elf::load<elf_prstatus>(body, 0);
     if (!status) {
       problem(fmt::format("a thread left out: NT_PRSTATUS of {} bytes where {} are expected (at {:#x})", body.size(), sizeof(elf_prstatus), where));
@@ -132,19 +133,20 @@ class NoteParser {
   void parse_auxv(std::span<const std::byte> body) {
     notes_.auxv.clear();
     for (std::size_t at = 0; const auto entry = elf::load<Elf64_auxv_t>(body, at); at += sizeof(Elf64_auxv_t)) {
-      constexpr std::size_t kMaxEntries = 256;   // the kernel writes 23; it is searched for in the stack word by word
+      // The kernel writes 23; the vector is searched for in the stack word by word.
+      constexpr std::size_t kMaxEntries = 256;
       if (entry->a_type == AT_NULL || notes_.auxv.size() == kMaxEntries) return;
       notes_.auxv.emplace_back(entry->a_type, entry->a_un.a_val);
     }
   }
 
-  // long count; long page_size; { long start, end, offset; } [count]; then the paths, each with its 0. The kernel's offsets are in pages;
-  // gdb says 1 for the page size and writes bytes.
+  // long count; long page_size; { long start, end, offset; } [count]; then the paths, each with its 0. The kernel's
+  // offsets are in pages; gdb states a page size of 1 and writes bytes.
   void parse_files(std::span<const std::byte> body, std::uint64_t where) {
     struct Entry {
       std::uint64_t start, end, offset;
     };
-    // A core has one. Many of them, each sorted into what is there, would take forever.
+    // A core has one. Merging many of them, each sorted into the existing entries, would take forever.
     if (notes_.has_files) return problem(fmt::format("a second list of mapped files (NT_FILE) is not read (at {:#x})", where));
     const auto count = elf::load<std::uint64_t>(body, 0);
     const auto page_size = elf::load<std::uint64_t>(body, 8);
@@ -175,7 +177,7 @@ class NoteParser {
         mapping.path.resize(mapping.path.size() - kDeleted.size());
         mapping.deleted = true;
       }
-      // A module is told from none by its path.
+      // Modules are recognized by their path.
       if (mapping.path.empty()) {
         ++nameless;
         continue;
@@ -197,7 +199,8 @@ class NoteParser {
     if (bad > 0) problem(fmt::format("{} of {} mapped files left out: their ranges make no sense (NT_FILE at {:#x})", bad, *count, where));
   }
 
-  // The thread that took the signal comes first, in the kernel's cores and in gdb's. gdb writes the same pr_cursig into each thread.
+  // The thread that took the signal comes first, in the kernel's cores and in gdb's. gdb writes the same pr_cursig into
+  // each thread.
   void decide_signal() {
     if (signals_.empty()) return;
     const ThreadSignal& first = signals_.front();

@@ -1,6 +1,4 @@
-// What the notes of a core say of its process: threads, signal, mapped files, the auxiliary vector.
-//
-// Sources: core(5); Linux fs/binfmt_elf.c (fill_note_info, fill_files_note); gdb 13's linux-tdep.c (linux_make_corefile_notes).
+// What the notes of a core say about its process: threads, signal, mapped files, auxiliary vector.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +24,14 @@ struct CoreFileMapping {
 
 struct CoreNotes {
   std::vector<ThreadInfo> threads;         // in the order of the notes, each tid once
-  std::optional<SignalInfo> signal;        // fatal ones only: what stopped the process for a tool is none
+  std::optional<SignalInfo> signal;        // fatal signals only, not one that stopped the process for a tool
   std::optional<Pid> pid, parent;          // NT_PRPSINFO
   std::string name;                        // pr_fname
   std::string arguments;                   // pr_psargs: the first 80 characters of the command line
   AuxiliaryVector auxv;
   std::vector<CoreFileMapping> files;      // by address, without overlaps
   bool has_files = false;                  // there is an NT_FILE
-  std::vector<Problem> problems;           // each is something that could not be read
+  std::vector<Problem> problems;           // one for each thing that could not be read
 };
 
 CoreNotes parse_notes(std::span<const CoreNoteSegment> segments);

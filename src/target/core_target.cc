@@ -42,7 +42,8 @@ struct CoreTarget::Impl {
   std::vector<Tid> lost_stacks;
   bool partial = false;
 
-  // Where the main thread's stack is: what the kernel put at its top, else its stack pointer.
+  // The segment of the main thread's stack: the one with the strings that the kernel put at its top, else the one of
+  // its stack pointer.
   const CoreSegment* main_stack() const {
     for (const std::uint64_t type : {AT_EXECFN, AT_RANDOM, AT_PLATFORM}) {
       const auto address = value_of(notes.auxv, type);
@@ -73,7 +74,7 @@ struct CoreTarget::Impl {
     executable = notes.name;
   }
 
-  // NT_PRPSINFO's, else the thread that runs on the main stack, else the first.
+  // The pid from NT_PRPSINFO, else the thread that runs on the main stack, else the first thread.
   void find_pid(const CoreSegment* stack) {
     if (notes.pid) {
       pid = *notes.pid;
@@ -174,7 +175,7 @@ std::size_t CoreTarget::read(Address address, std::span<std::byte> into) const n
   while (done < into.size()) {
     done += impl_->file->read(address + done, into.subspan(done));
     if (done == into.size()) break;
-    // Up to the next byte that the core has itself: that one may differ from the file's.
+    // Only up to the next byte that the core has itself: that one may differ from the file's.
     const FileBackedRange* backing = impl_->file_backed_at(address + done);
     if (backing == nullptr) break;
     const std::size_t skip = address + done - backing->range.start;

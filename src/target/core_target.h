@@ -1,7 +1,7 @@
-// A core file as a Target: mapped, never read whole.
+// A core file as a Target: mapped, never read as a whole.
 //
-// Pages that the core lacks come from the module's file when its build-id equals the one in the core. What is wrong with the core (cut off,
-// damaged notes, refused files) is in problems(); what can be read is read all the same.
+// Pages that are missing in the core come from the module's file if its build-id equals the one in the core. problems()
+// says what is wrong with the core (cut off, damaged notes, refused files); everything else is read all the same.
 #pragma once
 
 #include <map>
@@ -18,22 +18,26 @@
 namespace rankstacks {
 
 struct CoreOptions {
-  std::string executable;                 // --exe: used for the main program instead of the path in the core (build-id still checked)
-  std::string sysroot;                    // --sysroot: tried as prefix of every path in the core, before the path itself
+  // --exe: used for the main program instead of the path in the core (its build-id is still checked).
+  std::string executable;
+  // --sysroot: tried as a prefix of every path in the core, before the path itself.
+  std::string sysroot;
   std::vector<std::string> search;        // --search: directories tried by base name and as .build-id trees, in order
 };
 
 class CoreTarget final : public Target {
  public:
-  // Opens plain and .zst/.lz4/.xz/.gz cores (told by their first bytes, not by name; unpacked to an unlinked sparse file in $TMPDIR).
-  // At the deadline what is not known by then (modules, their files) is left out, and said in problems().
-  // Errors: the file is no core that can be used at all. A cut or damaged core that still has something opens, with problems().
+  // Opens plain and .zst/.lz4/.xz/.gz cores (identified by their first bytes, not by name; unpacked to an unlinked
+  // sparse file in $TMPDIR). What is not known at the deadline (modules, their files) is left out, and problems() says
+  // so. Errors: the file is not a core, or nothing in it can be used. A cut or damaged core with some usable content
+  // opens, with problems().
   static Result<std::unique_ptr<CoreTarget>> open(const std::string& path, const CoreOptions& options, elf::ImageCache& images,
                                                   const Deadline& deadline = Deadline::never());
   ~CoreTarget() override;
 
   const std::string& subject() const override;
-  std::span<const ThreadInfo> threads() const override;     // in the order of the notes; the first is the one that took the signal in kernel cores
+  // In the order of the notes; in cores written by the kernel the first is the one that took the signal.
+  std::span<const ThreadInfo> threads() const override;
   std::span<const Mapping> mappings() const override;
   const ModuleMap& modules() const override;
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override;
@@ -42,12 +46,15 @@ class CoreTarget final : public Target {
   Pid pid() const;                                          // NT_PRPSINFO, else the main thread's
   std::optional<Pid> parent() const;                        // NT_PRPSINFO
   const std::optional<SignalInfo>& signal() const;
-  const std::string& executable() const;                    // by AT_PHDR/AT_ENTRY's mapping in NT_FILE, else NT_PRPSINFO's name
-  const std::vector<std::string>& command() const;          // from the stack's argument block, else NT_PRPSINFO's pr_psargs
-  const std::map<std::string, std::string>& environment() const;   // the initial block at the top of the main stack; may be empty
+  // By the mapping of AT_PHDR/AT_ENTRY in NT_FILE, else NT_PRPSINFO's name.
+  const std::string& executable() const;
+  // From the argument block on the stack, else NT_PRPSINFO's pr_psargs.
+  const std::vector<std::string>& command() const;
+  // From the initial block at the top of the main stack; may be empty.
+  const std::map<std::string, std::string>& environment() const;
   std::optional<std::uint64_t> auxv(std::uint64_t type) const;     // AT_*
   const std::vector<Problem>& problems() const;
-  std::span<const Tid> lost_stacks() const;  // threads whose stacks gcore has left out, which is in problems()
+  std::span<const Tid> lost_stacks() const;  // threads whose stacks gcore left out, as problems() reports
   bool partial() const;                                     // something that belongs to the core could not be read
 
  private:

@@ -10,11 +10,12 @@ namespace {
 constexpr std::size_t kMaxRuntimes = 4;        // copies of libstdc++ in one process
 constexpr std::size_t kMaxCode = 64;           // of __cxa_get_globals, which has 31 bytes
 constexpr std::size_t kLongestName = 1024;      // of a type
-constexpr int kMaxBases = 16;                  // above one another
+constexpr int kMaxBases = 16;                  // in a chain of base classes
 constexpr std::uint32_t kMaxDirectBases = 8;
 constexpr std::uint64_t kMaxModules = 1u << 20;   // with thread-local variables
 
-// Written by the unwinder's users, language by language: "GNUCC++\0", and "GNUCC++\1" for what std::rethrow_exception throws.
+// The marks that users of the unwinder write, one for each language: "GNUCC++\0", and "GNUCC++\1" for what
+// std::rethrow_exception throws.
 constexpr std::uint64_t kCxx = 0x474e5543432b2b00, kCxxDependent = kCxx + 1;
 
 struct EhGlobals {
@@ -23,7 +24,7 @@ struct EhGlobals {
   std::uint32_t padding = 0;
 };
 
-// __cxa_exception, or __cxa_dependent_exception, which has the thrown object's address in place of the type.
+// __cxa_exception, or __cxa_dependent_exception, which has the address of the thrown object in place of the type.
 struct ExceptionHeader {
   Address type_or_object = 0;
   Address destructor = 0, unexpected_handler = 0, terminate_handler = 0;
@@ -42,7 +43,7 @@ struct TypeInfo {
 
 bool contains(const std::vector<Address>& addresses, Address a) { return std::find(addresses.begin(), addresses.end(), a) != addresses.end(); }
 
-// UTF-8 without control characters but for white space; what a cut at the end has left of a character goes.
+// UTF-8 without control characters except white space. A character that a cut at the end left incomplete is removed.
 bool is_text(std::string& text, bool cut) {
   std::size_t i = 0;
   while (i < text.size()) {
@@ -67,13 +68,13 @@ class Reader {
  public:
   Reader(const Target& target, const CxxRuntime& runtime) : target_(target), runtime_(runtime) {}
 
-  // tcbhead_t: the thread's own address, then dtv; dtv[-1] counts the slots of 16 bytes, dtv[0] the generations.
+  // tcbhead_t: the thread's own address, then dtv; dtv[-1] has the number of slots of 16 bytes, dtv[0] the generation.
   static constexpr Address kHead = 16, kDtvInHead = 8, kSlot = 16;
   struct Pair {
     std::uint64_t module, offset;
   };
 
-  // What of a thread's dtv tells where that copy of libstdc++ has its block.
+  // Adds the part of a thread's dtv that shows where that copy of libstdc++ has its block.
   void add_dtv(Address fs_base, const ExceptionStorage& storage, std::vector<Range>& ranges) const {
     if (!storage.module_slot) return;
     const auto pair = target_.read_value<Pair>(*storage.module_slot);
@@ -138,17 +139,18 @@ class Reader {
 
   bool is_class(Address vtable) const { return contains(runtime_.class_types, vtable) || contains(runtime_.single_bases, vtable) || contains(runtime_.several_bases, vtable); }
 
-  // The text of an object of that type, or of the base of it that has one.
+  // The text of an object of that type, or of its first base class that has one.
   std::optional<std::string> text_of(Address object, Address type, int depth) const {
     if (depth == kMaxBases) return std::nullopt;
     const auto name = name_of(type);
     const auto info = target_.read_value<TypeInfo>(type);
     if (!name || !info) return std::nullopt;
-    constexpr Address kText = 8;   // behind the vtable's address
+    constexpr Address kText = 8;   // behind the address of the vtable
     if (*name == "St13runtime_error" || *name == "St11logic_error") return reference_counted(object + kText);
     if (*name == "N3c105ErrorE") {
       auto text = short_string(object + kText);
-      return text ? text : reference_counted(object + kText);   // with -D_GLIBCXX_USE_CXX11_ABI=0, as wheels of PyTorch up to 2.5
+      // With -D_GLIBCXX_USE_CXX11_ABI=0, as in wheels of PyTorch up to 2.5.
+      return text ? text : reference_counted(object + kText);
     }
     if (contains(runtime_.single_bases, info->vtable)) {
       const auto base = target_.read_value<Address>(type + sizeof(TypeInfo));
@@ -169,13 +171,13 @@ class Reader {
     for (std::uint32_t i = 0; i < std::min(bases->count, kMaxDirectBases); ++i) {
       const auto base = target_.read_value<Base>(type + sizeof(TypeInfo) + sizeof(Bases) + i * sizeof(Base));
       if (!base || (base->offset_and_flags & kVirtual) != 0) continue;
-      // One level alone from here on: several bases with several bases each would be a tree without end.
+      // From here on only one level: several bases with several bases each would be a tree without end.
       if (auto text = text_of(object + static_cast<Address>(base->offset_and_flags >> kOffsetShift), base->type, std::max(depth + 1, kMaxBases - 4))) return text;
     }
     return std::nullopt;
   }
 
-  // A string's characters: their number and the 0 behind them must agree.
+  // The characters of a string: their number and the 0 behind them must agree.
   std::optional<std::string> characters(Address at, std::uint64_t length) const {
     constexpr std::uint64_t kLongest = 1u << 26;
     if (length > kLongest || target_.read_value<char>(at + length) != '\0') return std::nullopt;
@@ -185,7 +187,8 @@ class Reader {
     return text;
   }
 
-  // What exceptions of the standard library keep (__cow_string), and std::string before GCC 5: a pointer to characters, behind their numbers.
+  // What exceptions of the standard library contain (__cow_string), and std::string before GCC 5: a pointer to
+  // characters that are preceded by their numbers.
   std::optional<std::string> reference_counted(Address at) const {
     struct Numbers {
       std::uint64_t length, capacity;
@@ -222,13 +225,15 @@ class Reader {
 CxxRuntime find_cxx_runtime(const ModuleMap& modules) {
   CxxRuntime runtime;
   const auto add_vtable = [](const Module& module, const char* name, std::vector<Address>& into) {
-    constexpr Vaddr kFirstFunction = 16;   // where an object's pointer to its vtable points: behind the offset to the top and the type
+    // Where an object's pointer to its vtable points: behind the offset to the top and the type.
+    constexpr Vaddr kFirstFunction = 16;
     const auto symbol = module.image->find_exported(name);
     if (symbol && symbol->type == STT_OBJECT && into.size() < kMaxRuntimes) into.push_back(module.to_address(symbol->value + kFirstFunction));
   };
   for (const Module& module : modules.all()) {
     if (!module.image) continue;
-    // One search in every module, and the others where they can succeed: programs may hold copies of a library's data.
+    // One search in every module, and the others only where they can succeed: programs may contain copies of a
+    // library's data.
     const auto function = module.image->find_exported("__cxa_get_globals");
     if (!function && !is_program(*module.image)) continue;
     add_vtable(module, "_ZTVN10__cxxabiv117__class_type_infoE", runtime.class_types);
@@ -246,7 +251,8 @@ std::vector<std::optional<HeldException>> read_held_exceptions(const Target& tar
   std::vector<std::optional<HeldException>> held(threads.size());
   const Reader reader(target, runtime);
   for (const ExceptionStorage& storage : runtime.storage) {
-    // A live process is asked for what all its threads have in one call each: their heads, their dtvs, their globals.
+    // In a live process, what is needed of all threads is fetched by one call each: their heads, their dtvs, their
+    // globals.
     std::vector<Range> ranges;
     for (const ThreadInfo& thread : threads)
       if (thread.registers && thread.registers->fs_base < ~Address{0} - Reader::kHead) ranges.push_back({thread.registers->fs_base, thread.registers->fs_base + Reader::kHead});

@@ -25,12 +25,12 @@ bool is_beside_a_database(std::string_view path) {
 
 bool is_of(const FileLock& lock, const OpenFile& file) { return file.file.empty() ? inode_of(lock) == file.inode : lock.file == file.file; }
 
-// fcntl(2)'s kinds alone: whoever locks the whole file by flock(2) does not disturb SQLite.
+// Only the two kinds of fcntl(2): a flock(2) lock on the whole file does not affect SQLite.
 bool locks_bytes(const FileLock& lock, const OpenFile& file, std::uint64_t first, std::uint64_t last) {
   return !lock.waits && lock.exclusive && lock.kind != FileLock::Kind::kFlock && lock.first <= last && first <= lock.last && is_of(lock, file);
 }
 
-// The file of the database that this lock keeps others out of; nullptr: none.
+// The file of the database that this lock keeps other processes out of; nullptr if it does not.
 const OpenFile* locked_file(const FileLock& lock, const OpenDatabase& database) {
   if (locks_bytes(lock, database.database, kFirstOfDatabase, kLastOfDatabase)) return &database.database;
   if (database.shared_memory && locks_bytes(lock, *database.shared_memory, kFirstOfMemory, kLastOfMemory)) return &*database.shared_memory;
@@ -52,7 +52,7 @@ std::vector<OpenDatabase> databases_among(const std::vector<OpenFile>& files) {
     const auto same = [&](const OpenDatabase& known) { return known.database.path == file.path && known.database.inode == file.inode; };
     const auto known = std::find_if(databases.begin(), databases.end(), same);
     if (known == databases.end()) databases.push_back({file, std::nullopt});
-    else if (known->database.file.empty()) known->database.file = file.file;   // of several descriptors, one holds its locks
+    else if (known->database.file.empty()) known->database.file = file.file;   // one of its descriptors shows its locks
   }
   for (OpenDatabase& database : databases)
     for (const OpenFile& file : files)
@@ -63,7 +63,7 @@ std::vector<OpenDatabase> databases_among(const std::vector<OpenFile>& files) {
 DatabaseLocks awaited_database_locks(const std::vector<FileLock>& all, Pid own, const std::vector<OpenDatabase>& open) {
   DatabaseLocks found;
   std::size_t locked = 0;
-  bool own_alone = false;   // it has locked one that nobody else has
+  bool own_alone = false;   // `own` has locked a database that nobody else has locked
   for (const OpenDatabase& database : open) {
     bool by_own = false, by_others = false;
     for (const FileLock& lock : all) {

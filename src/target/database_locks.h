@@ -1,5 +1,6 @@
-// Who holds the lock of an SQLite database that a thread waits for. Such a thread is in no call for a lock: it tries, and sleeps between two tries. What it tries for is
-// not known, but which databases its process has open, and which of these somebody else has locked: locks of fcntl(2) on certain bytes.
+// Who holds the lock of an SQLite database that a thread waits for. Such a thread is not in a lock call: it tries, and
+// sleeps between two attempts. Which lock it tries to get is unknown. Known are the databases that its process has
+// open, and those of them that another process has locked, by fcntl(2) locks on certain bytes:
 //
 //     database   0x40000000              PENDING    exclusive: somebody waits for the last reader to write
 //                0x40000001              RESERVED   exclusive: somebody will write, or has begun to (BEGIN IMMEDIATE)
@@ -22,11 +23,12 @@
 
 namespace rankstacks {
 
-// A file with a name that a process has open.
+// A named file that a process has open.
 struct OpenFile {
-  std::string path;           // as its descriptor's link has it
+  std::string path;           // as the descriptor's link states it
   std::uint64_t inode = 0;
-  std::string file;           // as FileLock::file, where a lock that is held through the descriptor tells; "": the inode alone is known
+  // As in FileLock::file, if a lock held through the descriptor states it; "": only the inode is known.
+  std::string file;
   bool operator==(const OpenFile&) const = default;
 };
 
@@ -35,20 +37,24 @@ struct OpenDatabase {
   std::optional<OpenFile> shared_memory;   // in WAL mode
 };
 
-// What may be databases, with their shared memory: all files but those that SQLite has beside a database, each once.
+// The open files that may be databases, with their shared memory: all files except those that SQLite keeps next to a
+// database, each once.
 std::vector<OpenDatabase> databases_among(const std::vector<OpenFile>& files);
 
-// Locks of the awaited database that other processes hold exclusively, each with the last name of the file that it is on.
+// Locks on the awaited database that other processes hold exclusively, each with the last path component of the locked
+// file.
 struct DatabaseLocks {
-  std::vector<std::pair<std::string, FileLock>> held;   // empty: it cannot be told
-  std::string path;                                     // of the database; "": one process has several of them locked
+  std::vector<std::pair<std::string, FileLock>> held;   // empty: unknown
+  std::string path;                                     // of the database; "": one process has locked several of them
 };
 
-// `own` is the waiting process, `open` what it has open. Where several databases are locked, only if one process has locked all of them. Nothing where its own
-// process has another one locked: what it waits for may be that one's readers, or its own other connection.
+// `own` is the waiting process, `open` are its open files. If several databases are locked, the locks are returned only
+// if one process holds all of them. Empty if the waiting process itself has another database locked: it may then wait
+// for the readers of that one, or for another connection of its own.
 DatabaseLocks awaited_database_locks(const std::vector<FileLock>& all, Pid own, const std::vector<OpenDatabase>& open);
 
-// By the links of /proc/PID/fd and fdinfo. Nothing: it has more than 4,096 files with names open, or the kernel (before 5.14) does not tell their inodes.
+// From the links in /proc/PID/fd, and from fdinfo. std::nullopt if the process has more than 4,096 named files open, or
+// if the kernel (before 5.14) does not report their inodes.
 std::optional<std::vector<OpenFile>> open_files(Pid pid);
 
 }  // namespace rankstacks

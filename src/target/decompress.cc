@@ -24,16 +24,17 @@ constexpr std::size_t kInput = 256 << 10;
 constexpr std::size_t kOutput = 1 << 20;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kFirstBytes = 64;                                // an ELF header
-constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;             // with holes: a few KB of zstd can claim more zeros than this
+// With holes: a few KB of zstd can claim more zeros than this.
+constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxXzMemory = std::uint64_t{512} << 20;      // xz -9 needs 65 MB to unpack
 
-// One of the four libraries. A stream may be several frames (members) one after the other: `at_end` holds between them.
+// One of the four libraries. A stream may be a sequence of frames (members): `at_end` holds between them.
 class Decoder {
  public:
   struct Step {
     std::size_t consumed = 0;
     std::size_t produced = 0;
-    std::string error;   // empty: none
+    std::string error;   // empty: no error
   };
   virtual ~Decoder() = default;
   virtual Step decode(std::span<const char> in, std::span<char> out) = 0;
@@ -89,7 +90,7 @@ class XzDecoder final : public Decoder {
   ~XzDecoder() override { lzma_end(&stream_); }
   Step decode(std::span<const char> in, std::span<char> out) override {
     if (!started_ || at_end_) {
-      // Several streams may follow each other, with padding of zeros between them (the .xz file format, 2.2).
+      // Several streams may follow each other, with padding of zeros between them (.xz file format, 2.2).
       std::size_t padding = 0;
       while (started_ && padding < in.size() && in[padding] == 0) ++padding;
       if (padding > 0) return {padding, 0, {}};
@@ -122,7 +123,8 @@ class GzipDecoder final : public Decoder {
   }
   Step decode(std::span<const char> in, std::span<char> out) override {
     if (!started_) {
-      if (inflateInit2(&stream_, 15 + 16) != Z_OK) return {0, 0, "out of memory"};   // 15: the largest window; +16: a gzip header
+      // 15: the largest window; +16: a gzip header.
+      if (inflateInit2(&stream_, 15 + 16) != Z_OK) return {0, 0, "out of memory"};
       started_ = true;
     } else if (at_end_) {
       std::size_t padding = 0;   // tar and tapes leave zeros behind the last member
@@ -175,7 +177,8 @@ class SparseFile {
     SparseFile made;
     made.directory_ = directory;
     int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {   // overlayfs and NFS know no O_TMPFILE
+    // overlayfs and NFS do not support O_TMPFILE.
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
       std::string name = directory + "/rankstacks-core-XXXXXX";
       fd = mkostemp(name.data(), O_CLOEXEC);
       if (fd >= 0) ::unlink(name.c_str());
@@ -200,7 +203,7 @@ class SparseFile {
     }
     std::size_t done = 0;
     while (done < bytes.size()) {
-      // Pages as the file has them: a piece may begin in the middle of one.
+      // The pages of the file: a piece may begin in the middle of one.
       const auto piece = [&](std::size_t at) { return bytes.subspan(at, std::min(bytes.size() - at, kPage - (size_ + at) % kPage)); };
       std::size_t end = done;
       while (end < bytes.size() && !all_zero(piece(end))) end += piece(end).size();
@@ -331,7 +334,7 @@ Result<Unpacked> unpack(int compressed, Compression compression, const std::stri
   if (unpacked.damage && unpacked.damage->hint.empty()) unpacked.damage->hint = "copy it again, or take the core again: only what comes before this point is used";
   if (filled == 0 && file->size() == 0) {
     if (unpacked.damage) return fail(*unpacked.damage);
-    return fail({.code = ErrorCode::kMalformed, .subject = subject, .what = fmt::format("the {} data holds nothing", kind)});
+    return fail({.code = ErrorCode::kMalformed, .subject = subject, .what = fmt::format("the {} data unpacks to nothing", kind)});
   }
   if (filled > 0) {
     const bool first = !checked;

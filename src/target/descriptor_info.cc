@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t";
 
-// The number that the text begins with, blanks before it aside.
+// The number that the text begins with; leading blanks are skipped.
 template <class T>
 std::optional<T> number_in(std::string_view text, int base = 10) {
   text.remove_prefix(std::min(text.size(), text.find_first_not_of(kBlanks)));
@@ -64,7 +64,8 @@ DescriptorInfo parse_descriptor_info(std::string_view text) {
 }
 
 std::optional<DescriptorInfo> descriptor_info(Pid pid, int fd) {
-  constexpr std::size_t kMax = 64u << 10;   // an epoll descriptor has a line for each that it watches, a file for each of its locks
+  // An epoll descriptor has a line for each one that it watches, a file has one for each of its locks.
+  constexpr std::size_t kMax = 64u << 10;
   const auto text = proc::read_file(fmt::format("/proc/{}/fdinfo/{}", pid, fd), kMax);
   return text ? std::optional(parse_descriptor_info(*text)) : std::nullopt;
 }

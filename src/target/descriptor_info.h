@@ -1,4 +1,4 @@
-// What /proc/PID/fdinfo/N says of a descriptor, as far as it is used here. Format: proc(5), Documentation/filesystems/proc.rst 3.8.
+// The fields of /proc/PID/fdinfo/N that are used here. Format: proc(5), Documentation/filesystems/proc.rst 3.8.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@ struct DescriptorInfo {
   struct Watched {
     int fd = -1;
     std::uint32_t events = 0;
-    std::optional<std::uint64_t> inode = {};   // of the file that was meant: another may have the number by now
+    // Of the file that was added to the epoll descriptor; the number may mean another file by now.
+    std::optional<std::uint64_t> inode = {};
     bool operator==(const Watched&) const = default;
   };
   std::optional<int> access;            // O_RDONLY, O_WRONLY, O_RDWR
   std::optional<std::uint64_t> inode;   // Linux 5.14 and later
-  std::vector<FileLock> locks;          // held through it
+  std::vector<FileLock> locks;          // held through this descriptor
   std::vector<Watched> watched;
-  std::optional<Pid> process;           // of a pidfd; nothing: it has ended
+  std::optional<Pid> process;           // of a pidfd; std::nullopt: it has ended
 
   bool reads() const;
   bool writes() const;
@@ -31,7 +32,7 @@ struct DescriptorInfo {
 
 DescriptorInfo parse_descriptor_info(std::string_view text);
 
-// Nothing: the process may not be looked at, or has no such descriptor.
+// std::nullopt if the process may not be inspected, or has no such descriptor.
 std::optional<DescriptorInfo> descriptor_info(Pid pid, int fd);
 
 }  // namespace rankstacks

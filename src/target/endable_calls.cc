@@ -10,7 +10,7 @@
 namespace rankstacks {
 namespace {
 
-// Ignored by default, and sent by the kernel for out-of-band data of sockets alone, which this tool asks nobody for.
+// Ignored by default, and sent by the kernel only for out-of-band data on sockets, which this tool never requests.
 constexpr int kSignal = SIGURG;
 
 thread_local sigjmp_buf way_out;
@@ -25,7 +25,8 @@ void leave_call(int) {
 void handle_signal() {
   struct sigaction action{};
   action.sa_handler = leave_call;
-  action.sa_flags = SA_NODEFER;   // so that the jump need not restore a mask, which would cost each call a system call more
+  // Then the jump need not restore a mask, which would cost each call one more system call.
+  action.sa_flags = SA_NODEFER;
   sigemptyset(&action.sa_mask);
   sigaction(kSignal, &action, nullptr);
 }
@@ -35,7 +36,7 @@ void handle_signal() {
 EndableCalls::EndableCalls() : process_(getpid()), thread_(static_cast<pid_t>(syscall(SYS_gettid))) {
   static std::once_flag once;
   std::call_once(once, handle_signal);
-  sigset_t set;   // whoever started the tool may have blocked it
+  sigset_t set;   // the process that started the tool may have blocked it
   sigemptyset(&set);
   sigaddset(&set, kSignal);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);

@@ -1,9 +1,10 @@
 // ptrace calls of one thread that another thread can end.
 //
-// PTRACE_SEIZE waits for the exec of the process that it is about (for its cred_guard_mutex, Linux kernel/ptrace.c), and an exec can take for ever: the
-// program's file may lie in a file system that does not answer. The kernel's wait ends for a signal, and it begins the call anew once the signal is
-// handled (ERESTARTNOINTR); so the handler leaves the call by a jump. What a call that was ended has brought about nobody knows: whatever it may
-// have seized is let go when the thread that made it ends.
+// PTRACE_SEIZE waits for an exec of its target process (for cred_guard_mutex, Linux kernel/ptrace.c), and an exec can
+// take forever: the program's file may be on a file system that does not answer. A signal ends the kernel's wait, but
+// the kernel restarts the call once the signal is handled (ERESTARTNOINTR), so the handler leaves the call by a jump.
+// The effect of a call that was ended is unknown; if it did seize a thread, the kernel releases that thread when the
+// calling thread ends.
 #pragma once
 
 #include <atomic>
@@ -13,13 +14,13 @@ namespace rankstacks {
 
 class EndableCalls {
  public:
-  EndableCalls();   // of the calling thread
+  EndableCalls();   // for calls of the calling thread
 
-  // As ptrace(2). EINTR: it was ended.
+  // Like ptrace(2). EINTR: the call was ended.
   long ptrace(long request, pid_t tid, void* address, void* data);
 
-  // By another thread: ends the call that is under way, and every one that follows. A call that is just about to begin may be missed: to be
-  // called again and again until the thread has come back.
+  // Called by another thread: ends the call in progress and every following one. It may miss a call that is just about
+  // to begin, so it has to be repeated until the thread has returned.
   void end();
   bool ended() const { return ended_; }
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxEntries = 4096;
 constexpr std::size_t kLongestEntry = 32 << 10;
-constexpr std::size_t kMaxBytes = 4 << 20;      // of all entries: pointers may all lead to the same long string
+constexpr std::size_t kMaxBytes = 4 << 20;      // of all entries: all pointers may lead to the same long string
 constexpr std::size_t kPointersAtOnce = 256;
 constexpr std::uint64_t kPage = 4096;
 
@@ -22,7 +22,7 @@ bool is_libc(const Module& module) {
   return name.starts_with("libc.so") || name.starts_with("libc-2.") || name.starts_with("ld-musl-");
 }
 
-// Libraries have no PT_INTERP, but for libc itself; programs have one, but for static ones.
+// Libraries have no PT_INTERP, except libc itself; programs have one, except static ones.
 bool is_program(const elf::Image& image) {
   return image.type() == ET_EXEC || image.has_interpreter();
 }
@@ -80,7 +80,8 @@ std::map<std::string, std::string> read_current_environment(const Target& target
   }
   if (strings.size() > kMaxEntries) strings.resize(kMaxEntries);
 
-  // The strings lie close together: in the block at the top of the stack, and in the heap. Whole pages, each once.
+  // The strings are close together: in the block at the top of the stack, and in the heap. Whole pages are fetched,
+  // each once.
   std::vector<Address> pages;
   for (const Address s : strings) pages.push_back(s & ~(kPage - 1));
   std::sort(pages.begin(), pages.end());

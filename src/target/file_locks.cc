@@ -39,7 +39,8 @@ std::optional<std::uint64_t> inode_in(std::string_view file) {
   return inode;
 }
 
-// flock(2) and fcntl(2) do not know of each other; fcntl's two kinds do (locks(7) of the kernel's documentation).
+// flock(2) and fcntl(2) locks do not conflict with each other; the two kinds of fcntl(2) locks do (locks(7) of the
+// kernel's documentation).
 bool same_family(Kind a, Kind b) { return (a == Kind::kFlock) == (b == Kind::kFlock); }
 
 bool in_the_way(const FileLock& held, const FileLock& awaited) {

@@ -7,14 +7,16 @@ namespace rankstacks {
 namespace {
 
 constexpr std::uint64_t kPiece = 1 << 20;       // gdb's MAX_COPY_BYTES
-constexpr std::uint64_t kStackLookedAt = 4096;  // from the stack pointer on: a function's frame has a return address
+// From the stack pointer on: the frame of a function has a return address.
+constexpr std::uint64_t kStackLookedAt = 4096;
 
 bool is_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{}; });
 }
 
-// The stack from `sp` on is zeros, and so is the thread's own block above it (its first word points to itself), where
-// both are of one mapping as glibc makes it. The main thread's block is elsewhere, and its stack has no guard inside.
+// Whether the stack from `sp` on is zeros, and also the thread's own block above it (whose first word points to
+// itself), if both are in one mapping, as glibc makes it. The block of the main thread is elsewhere, and its stack has
+// no guard inside.
 bool is_lost(const CoreSegment& segment, const Registers& registers) {
   constexpr std::uint64_t kWord = sizeof(Address);
   const std::uint64_t at = registers.sp() - segment.range.start;
@@ -29,8 +31,8 @@ bool is_lost(const CoreSegment& segment, const Registers& registers) {
 
 GcoreGaps drop_gcore_gaps(CoreFile& file, std::span<const ThreadInfo> threads) {
   GcoreGaps gaps;
-  if (!file.has_notes_last()) return gaps;  // the kernel's
-  std::vector<Address> lost;                // where pieces with lost stacks begin
+  if (!file.has_notes_last()) return gaps;  // the kernel wrote it
+  std::vector<Address> lost;                // the starts of pieces with lost stacks
   for (const ThreadInfo& thread : threads) {
     if (!thread.registers) continue;
     const CoreSegment* segment = file.find(thread.registers->sp());
@@ -39,7 +41,7 @@ GcoreGaps drop_gcore_gaps(CoreFile& file, std::span<const ThreadInfo> threads) {
     lost.push_back(segment->range.start + at / kPiece * kPiece);
     gaps.threads.push_back(thread.tid);
   }
-  // Only now: a mapping with several stacks is cut at the lowest, from which on all is lost.
+  // Only now: a mapping with several stacks is cut at the lowest one, from which on everything is lost.
   std::sort(lost.begin(), lost.end());
   for (const Address from : lost) gaps.bytes += file.drop_from(from);
   return gaps;
@@ -47,11 +49,11 @@ GcoreGaps drop_gcore_gaps(CoreFile& file, std::span<const ThreadInfo> threads) {
 
 std::optional<Problem> describe(const GcoreGaps& gaps) {
   if (gaps.threads.empty()) return std::nullopt;
-  constexpr std::size_t kMaxTold = 16;
+  constexpr std::size_t kMaxShown = 16;
   std::string tids;
-  for (std::size_t i = 0; i < std::min(gaps.threads.size(), kMaxTold); ++i)
+  for (std::size_t i = 0; i < std::min(gaps.threads.size(), kMaxShown); ++i)
     tids += fmt::format("{}{}", i == 0 ? "" : ", ", gaps.threads[i]);
-  if (gaps.threads.size() > kMaxTold) tids += ", ...";
+  if (gaps.threads.size() > kMaxShown) tids += ", ...";
   const bool one = gaps.threads.size() == 1;
   return Problem{
       fmt::format("gcore has left out the stack{} of {} thread{} (tid {}), {} MiB in all: it gives up a mapping at the "

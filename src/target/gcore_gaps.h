@@ -1,9 +1,9 @@
-// Memory that gdb's gcore gave up on.
+// Memory that gdb's gcore failed to dump.
 //
-// gcore copies a mapping in pieces of 1 MiB and leaves it at the first that cannot be read in full. glibc 2.42 and
-// newer put the guards of thread stacks inside of mappings (MADV_GUARD_INSTALL, Linux 6.13) where they were mappings of
-// their own before: the piece with a guard cannot be read, and neighbouring stacks, which are one mapping then, are
-// lost together. The program header counts them all the same, and the file has zeros there:
+// gcore copies a mapping in pieces of 1 MiB and abandons it at the first piece that cannot be read in full. glibc 2.42
+// and newer put the guards of thread stacks inside mappings (MADV_GUARD_INSTALL, Linux 6.13); before, guards were
+// mappings of their own. The piece with a guard cannot be read, and neighbouring stacks, which are then one mapping,
+// are lost together. The program header counts their bytes all the same, and the file has zeros there:
 //
 //     mapping     | guard | stack of thread 3 | guard | stack of thread 2 | guard | stack of thread 1 |
 //     its bytes   | 00 00000000000000000000000000000000000000000000000000000000000000000000000000000000 |
@@ -23,11 +23,11 @@ namespace rankstacks {
 
 struct GcoreGaps {
   std::vector<Tid> threads;  // whose stacks are lost
-  std::uint64_t bytes = 0;   // what is lost with them
+  std::uint64_t bytes = 0;   // the number of bytes lost with them
 };
 
-// Takes out of `file` what gcore left as zeros where threads have their stacks, so that nobody reads them. A few words
-// of each thread are looked at.
+// Removes from `file` the ranges in which gcore wrote zeros instead of thread stacks, so that nothing reads them.
+// Examines a few words of each thread.
 GcoreGaps drop_gcore_gaps(CoreFile& file, std::span<const ThreadInfo> threads);
 
 std::optional<Problem> describe(const GcoreGaps& gaps);

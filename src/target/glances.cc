@@ -14,10 +14,10 @@ namespace rankstacks {
 namespace {
 
 constexpr std::chrono::milliseconds kPause{1};
-constexpr std::size_t kRedZone = 128;         // System V ABI: below rsp, a leaf function's own
+constexpr std::size_t kRedZone = 128;         // System V ABI: the bytes below rsp that a leaf function may use
 constexpr std::size_t kMaxStack = 32u << 10;
 
-// How long a glance may take: it has microseconds of work.
+// How long a glance may take: its work takes microseconds.
 constexpr std::chrono::milliseconds kReturnTimeout{250};
 
 std::size_t copy(Pid pid, Address from, std::span<std::byte> into, LeavableThread& reader) {
@@ -95,7 +95,7 @@ std::vector<Glance> Glances::of(Pid pid, std::size_t n) const {
 }
 
 GlancedTarget::GlancedTarget(std::unique_ptr<LiveTarget> process, std::vector<Glance> glances) : process_(std::move(process)), glances_(std::move(glances)) {
-  process_->forget_copy();   // of the process as it runs on, nothing is read
+  process_->forget_copy();   // nothing is read of the process while it runs
   for (const Glance& glance : glances_) threads_.push_back({.tid = glance.tid, .state = 'S', .registers = glance.registers});
 }
 

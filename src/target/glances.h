@@ -1,9 +1,9 @@
-// Threads that wait, glanced at while their process runs on. A thread that takes many short steps is found at its longest wait by nearly every look:
-// a glance costs it nothing, so that there can be a thousand.
+// Samples of waiting threads, taken while their process runs. A stop finds a thread that takes many short steps nearly
+// always in its longest wait. A glance does not disturb the thread, so that there can be a thousand of them.
 //
-// /proc/PID/task/TID/syscall has the stack pointer and pc of a thread in a system call (proc(5)), process_vm_readv its stack. Both are of one moment
-// where the thread waits at the same place before and after. Registers that functions keep for their callers are not known: a walk that needs
-// them does not come to its end.
+// /proc/PID/task/TID/syscall has the stack pointer and pc of a thread in a system call (proc(5)); process_vm_readv
+// reads its stack. Both are of the same moment if the thread waits at the same place before and after. The callee-saved
+// registers are unknown: a walk that needs them does not reach the end of the stack.
 #pragma once
 
 #include <chrono>
@@ -25,20 +25,22 @@ struct Glance {
   std::vector<std::byte> stack;
 };
 
-// One glance at every place where a thread waits. What makes a place here: the stack pointer and pc, and the addresses of code that lie on top of the
-// stack, as the frames of two functions may be equally large.
+// One glance at every place where a thread waits. A place is identified by the stack pointer, the pc, and the code
+// addresses at the top of the stack, as the frames of two functions may have the same size.
 class Glances {
  public:
-  static constexpr std::size_t kMaxThreads = 32;   // read every millisecond, at some 10 us each
+  static constexpr std::size_t kMaxThreads = 32;   // read every millisecond, at about 10 us each
   static constexpr std::size_t kMaxPlaces = 12;    // of one thread
-  static constexpr int kMaxAlike = 2;              // of these, with the same stack pointer and pc: old addresses may lie on a stack by the dozen
+  // Of these, with the same stack pointer and pc: a stack may hold dozens of stale code addresses.
+  static constexpr int kMaxAlike = 2;
 
   bool empty() const { return threads_.empty(); }
-  void follow(Pid pid, Tid tid);                    // those beyond kMaxThreads are not
-  // On a thread that is left behind where some memory does not answer; then no more is glanced at, and what was found by then stays.
+  void follow(Pid pid, Tid tid);                    // threads beyond kMaxThreads are ignored
+  // Runs on a thread that is abandoned if some memory does not answer. Then no more glances are taken, and those taken
+  // so far are kept.
   void glance_until(std::chrono::steady_clock::time_point when);
 
-  // The nth places of the threads of one process, one a thread. Empty: none has so many.
+  // The nth places of the threads of one process, one for each thread that has so many; empty if none has.
   std::vector<Glance> of(Pid pid, std::size_t n) const;
 
  private:
@@ -53,10 +55,10 @@ class Glances {
 
   bool has_stuck_ = false;
   std::vector<Followed> threads_;
-  std::map<Pid, std::vector<Range>> code_;          // what was executable when the first thread was followed, sorted
+  std::map<Pid, std::vector<Range>> code_;          // the executable ranges when the first thread was followed, sorted
 };
 
-// Glances at the threads of one process as a picture to be unwound: their stacks, and what the files of its modules hold.
+// Glances at the threads of one process as a target to unwind: their stacks, and what the files of its modules contain.
 class GlancedTarget final : public Target {
  public:
   GlancedTarget(std::unique_ptr<LiveTarget> process, std::vector<Glance> glances);

@@ -30,7 +30,8 @@ struct CloseDirectory {
 std::optional<FileIdentity> identity_of(Pid pid, int fd) {
   struct statx file {};
   const std::string link = fmt::format("/proc/{}/fd/{}", pid, fd);
-  // The call itself: glibc has the function since 2.28 alone, and the packaged binary runs with older ones. Linux before 4.11 has no such call: nothing is told there.
+  // The bare system call: glibc has had the function only since 2.28, and the packaged binary runs with older ones.
+  // Linux before 4.11 has no such call: then the result is std::nullopt.
   if (::syscall(SYS_statx, AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_INO, &file) != 0) return std::nullopt;
   return FileIdentity{makedev(file.stx_dev_major, file.stx_dev_minor), file.stx_ino, S_ISFIFO(file.stx_mode)};
 }
@@ -109,7 +110,7 @@ void Holders::look_through(Pid pid, Budget& budget) {
     --budget.descriptors;
     const ssize_t size = ::readlinkat(::dirfd(directory.get()), entry->d_name, text.data(), text.size());
     if (size < 0 && errno == EACCES) {
-      refused_.insert(pid);   // it has become another user's program
+      refused_.insert(pid);   // it runs another user's program by now
       return;
     }
     if (size > 0) compare(pid, fd, {text.data(), static_cast<std::size_t>(size)});

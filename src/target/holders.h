@@ -1,5 +1,6 @@
-// Which processes have something open: pipes, FIFOs, sockets, locks. All questions are asked first; then each process's descriptors are looked through once,
-// by the links of /proc/PID/fd. Nothing that a process has open is opened, and no file system is asked for more than it has at hand.
+// Which processes have something open: pipes, FIFOs, sockets, locks. All questions are registered first; then the
+// descriptors of each process are scanned once, by the links in /proc/PID/fd. Nothing that a process has open is
+// opened, and no file system is asked for more than the kernel has cached.
 //
 //     link "pipe:[12]", "socket:[13]"  ──┐
 //     last name of a path              ──┴─> key ──> questions ──> holders
@@ -21,16 +22,16 @@
 
 namespace rankstacks {
 
-// An open file that has a name.
+// The identity of an open file that has a name.
 struct FileIdentity {
   dev_t device = 0;
   std::uint64_t inode = 0;
   bool is_fifo = false;
 };
-// By what the kernel has at hand: no server of a file system is asked (AT_STATX_DONT_SYNC).
+// From what the kernel has cached: no file server is asked (AT_STATX_DONT_SYNC).
 std::optional<FileIdentity> identity_of(Pid pid, int fd);
 
-// The last name of a descriptor's link; mount namespaces differ in what stands before it.
+// The last path component of a descriptor's link; mount namespaces differ in what precedes it.
 std::string_view name_in(std::string_view link);
 
 class Holders {
@@ -42,20 +43,20 @@ class Holders {
   Question who_opened_fifo(std::string name, const FileIdentity& file, bool writing);
   Question who_has_lock(std::string name, const FileLock& lock);
 
-  // Ascending. No process of `refused()` and none that was not looked through is among them.
+  // In ascending order. Does not contain processes of `refused()` or those that were not scanned.
   const std::set<Pid>& of(Question question) const { return asked_[question].holders; }
-  // It is not looked for any more.
+  // Its holders are not searched for any more.
   void close(Question question) { asked_[question].open = false; }
   bool any_open() const;
 
-  // How much is looked through, all processes together.
+  // How much is scanned, for all processes together.
   struct Budget {
-    std::size_t processes, descriptors;   // processes without a descriptor do not count
+    std::size_t processes, descriptors;   // processes without descriptors do not count
     DeadlineCheck time;
     bool over = false;                    // some were left out
   };
   void look_through(Pid pid, Budget& budget);
-  const std::set<Pid>& refused() const { return refused_; }   // whose descriptors may not be seen
+  const std::set<Pid>& refused() const { return refused_; }   // those whose descriptors may not be read
 
  private:
   enum class Kind { kSocket, kPipe, kFifo, kLock };

@@ -12,10 +12,11 @@
 namespace rankstacks {
 namespace {
 
-// Arguments and environment take 6 MB at most, pointers included (Linux fs/exec.c, bprm_stack_limits()); deeper nothing is looked for.
+// Arguments and environment take 6 MB at most, including pointers (Linux fs/exec.c, bprm_stack_limits()). Nothing is
+// searched for at a greater depth.
 constexpr std::size_t kDeepest = 16 << 20;
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-constexpr std::size_t kMaxText = 8 << 20;   // of all strings together: pointers may all lead to the same one
+constexpr std::size_t kMaxText = 8 << 20;   // of all strings together: all pointers may lead to the same one
 
 class StackTop {
  public:
@@ -36,7 +37,7 @@ class StackTop {
  private:
   std::uint64_t word(std::size_t at) const { return *elf::load<std::uint64_t>(bytes_, at); }
 
-  // The topmost copy: a program that reads its own vector has others further down.
+  // The topmost copy: a program that reads its own vector has more copies further down.
   std::optional<std::size_t> find_auxv(const AuxiliaryVector& auxv) const {
     if (auxv.empty()) return std::nullopt;
     std::vector<std::uint64_t> wanted;
@@ -50,7 +51,7 @@ class StackTop {
     }
   }
 
-  // Going down from the vector: NULL, the variables, NULL, the arguments, argc.
+  // Reads downwards from the vector: NULL, the variables, NULL, the arguments, argc.
   bool read_pointers(std::size_t auxv_at, InitialBlock& block) {
     std::size_t at = auxv_at;
     const auto take_array = [&](std::vector<std::uint64_t>& pointers) {
@@ -61,7 +62,7 @@ class StackTop {
     };
     std::vector<std::uint64_t> variables, arguments;
     if (!take_array(variables)) return false;
-    // argc is no pointer into the stack, so it ends the array; there is none below an argc of 0.
+    // argc is not a pointer into the stack, so it ends the array. There are no pointers below an argc of 0.
     if (!take_array(arguments)) return false;
     if (at < kWord || word(at - kWord) != arguments.size()) return false;
     for (const std::uint64_t pointer : arguments) block.command.emplace_back(text(pointer));
@@ -82,7 +83,8 @@ class StackTop {
     return {first, size};
   }
 
-  // Without the vector (written over by prctl, or a core of a restored process): the strings alone, from the last variable down.
+  // If the vector is missing (overwritten by prctl, or a core of a restored process): only the strings, from the last
+  // variable downwards.
   void read_strings_below(Address name, InitialBlock& block) const {
     if (name < start_ || name - start_ > bytes_.size()) return;
     std::string_view strings(reinterpret_cast<const char*>(bytes_.data()), name - start_);

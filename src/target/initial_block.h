@@ -1,9 +1,10 @@
-// Command line and environment as the kernel laid them on the main thread's stack at exec.
+// Command line and environment as the kernel wrote them on the main thread's stack at exec.
 //
 //     argc | argv[0] ... NULL | envp[0] ... NULL | auxv ... AT_NULL | padding, AT_RANDOM's bytes | "argv[0]\0" ... "NAME=value\0" ... | AT_EXECFN's string
 //     low addresses                                                                                                             top of the stack
 //
-// Source: Linux fs/binfmt_elf.c, create_elf_tables(). The programs may have written over the strings since (setproctitle); the pointers stay.
+// Source: Linux fs/binfmt_elf.c, create_elf_tables(). Programs may have overwritten the strings since (setproctitle);
+// the pointers stay.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +29,10 @@ struct InitialBlock {
   std::map<std::string, std::string> environment;
 };
 
-// `stack`: the memory of the main stack up to its top, as far as it is there; `start`: the address of its first byte.
-// The auxiliary vector is found by its bytes; below it lie the pointers, which must be consistent: NULLs in place, argc equal to the number
-// of arguments, strings inside the stack. Where that fails, the strings below AT_EXECFN's that look like variables are the environment.
+// `stack`: the memory of the main stack up to its top, as far as available; `start`: the address of its first byte. The
+// auxiliary vector is found by its bytes. The pointers are below it and must be consistent: NULLs in place, argc equal
+// to the number of arguments, strings inside the stack. If they are not, the strings below AT_EXECFN's string that look
+// like variables are taken as the environment.
 InitialBlock read_initial_block(std::span<const std::byte> stack, Address start, const AuxiliaryVector& auxv);
 
 }  // namespace rankstacks

@@ -1,7 +1,8 @@
-// A target whose memory is gone once a deadline has passed: every walk over it then ends as it does at memory that is not there.
+// A target whose memory becomes unreadable once a deadline has passed: every walk over it then ends as it would at
+// missing memory.
 //
-// So the walks (unwinding, Python's lists, expressions in unwind tables that never end) need no clock of their own. Whoever uses it asks
-// gave_up() afterwards, and says in the report that what follows was given up, not missing.
+// The walks (unwinding, Python's lists, expressions in unwind tables that never end) therefore need no clock of their
+// own. The caller asks gave_up() afterwards, and says in the report that the rest was given up, as opposed to missing.
 #pragma once
 
 #include "base/deadline.h"
@@ -9,7 +10,7 @@
 
 namespace rankstacks {
 
-// Borrows the target. For one thread of the tool.
+// Borrows the target. For use by one thread of the tool.
 class LimitedTarget final : public Target {
  public:
   LimitedTarget(const Target& target, const Deadline& deadline) : target_(target), check_(deadline) {}

@@ -29,25 +29,27 @@ namespace {
 
 // The System V ABI lets a leaf function use 128 bytes below rsp without moving it.
 constexpr std::uint64_t kRedZone = 128;
-// A stack in a mapping of unknown use (heap, a coroutine's own): how far above rsp frames are looked for.
+// For a stack in a mapping of unknown use (heap, a coroutine's own): how far above rsp frames are searched for.
 constexpr std::uint64_t kForeignStack = 256u << 10;
-// The most of one stack that is copied: 8 times the usual limit of a main stack.
+// The most that is copied of one stack: 8 times the usual limit of a main stack.
 constexpr std::uint64_t kMaxStack = 64u << 20;
 
-// Room made before the stop: a waiting thread has 1 to 5 KiB of frames, a Python thread 10 to 20 KiB with its Python frames and their code.
-// Processes of thousands of threads are native ones.
+// The memory to allocate before the stop. A waiting thread has 1 to 5 KiB of frames, a Python thread 10 to 20 KiB
+// including its Python frames and their code. Processes with thousands of threads are native ones.
 std::size_t usual_copy(std::size_t threads) {
   constexpr std::size_t kPython = 16u << 10, kNative = 4u << 10, kMaxPython = 256, kOther = 512u << 10;
   const std::size_t python = std::min(threads, kMaxPython);
   return kOther + python * kPython + (threads - python) * kNative;
 }
 
-// For one of the files that were mapped since the process was prepared: its names are of less worth than its time.
+// The time limit for opening a file that was mapped after the process was prepared: its names are worth less than the
+// time.
 constexpr std::chrono::seconds kLongestOpening{2};
 
 Range at_most(Range range, std::uint64_t bytes) { return {range.start, std::min(range.end, range.start + bytes)}; }
 
-// Lets the calling thread's heap grow: a mebibyte in it is free afterwards, as long as what is returned keeps it from being given back.
+// Makes the heap of the calling thread grow: a mebibyte in it is free afterwards, and stays in the heap as long as the
+// returned value lives.
 std::vector<std::byte> warm_heap() {
   constexpr std::size_t kPieces = 16, kPiece = 64u << 10, kLast = 64;
   std::array<std::vector<std::byte>, kPieces> pieces;
@@ -55,13 +57,13 @@ std::vector<std::byte> warm_heap() {
   return std::vector<std::byte>(kLast);
 }
 
-constexpr int kUninterruptibleTries = 5;   // a millisecond apart
+constexpr int kUninterruptibleTries = 5;   // one millisecond apart
 
-// How long a reader has, once nothing more is read, to notice that: the kernel copies 4 MiB within milliseconds.
+// How long a reader may take to notice that nothing more is to be read: the kernel copies 4 MiB within milliseconds.
 constexpr std::chrono::milliseconds kReturnTimeout{250};
 
-// Whether the process runs a 32-bit program, by the vector that the kernel gave to it: the size of a program header. The kernel has a copy of its own, so
-// neither the file nor the process's memory is touched. False where it cannot be read.
+// Whether the process runs a 32-bit program, according to the auxiliary vector: the size of a program header. The
+// kernel has a copy of its own, so neither the file nor the process's memory is touched. False if it cannot be read.
 bool runs_32_bit(const std::string& task_dir) {
   const auto vector = proc::read_file(task_dir + "/auxv");
   if (!vector) return false;
@@ -69,7 +71,7 @@ bool runs_32_bit(const std::string& task_dir) {
   for (std::size_t at = 0; at + sizeof entry <= vector->size(); at += sizeof entry) {
     std::memcpy(&entry, vector->data() + at, sizeof entry);
     if (entry[0] == AT_PHENT && entry[1] == sizeof(Elf32_Phdr)) return true;
-    if (entry[0] == AT_PHENT && entry[1] == 0) return false;   // of a 64-bit one: the number's upper half
+    if (entry[0] == AT_PHENT && entry[1] == 0) return false;   // that of a 64-bit program: the upper half of a number
   }
   return false;
 }
@@ -124,19 +126,21 @@ void LiveImages::give_up(const FileToOpen& wanted) {
   shared_->by_inode.try_emplace({first.device, first.inode}, fail({.code = ErrorCode::kTimeout, .subject = wanted.file.path, .what = "does not answer"}));
 }
 
-// map_files leads to the very inode that is mapped, deleted or in another mount namespace; it needs CAP_SYS_ADMIN or
-// CAP_CHECKPOINT_RESTORE. Else the path as the process sees it, believed only when its build-id is the one in memory.
+// map_files leads to the very inode that is mapped, even if it was deleted or is in another mount namespace; it needs
+// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. Otherwise the path as the process sees it is tried, and accepted only if the
+// file's build-id is the one in memory.
 LiveImages::Opened LiveImages::open_mapped(const FileToOpen& wanted, const Deadline& deadline, std::optional<Problem>& problem) {
   const FileMappings& file = wanted.file;
   const Mapping& first = file.parts.front();
-  // In memory the header's own address is the base: an image of what the loader mapped, by addresses relative to it (or absolute, ET_EXEC).
+  // In memory, the address of the header is the base: this image has what the loader mapped, by addresses relative to
+  // the base (or absolute, for ET_EXEC).
   const auto from_memory = [&]() -> Opened {
     if (first.file_offset != 0) return fail({.code = ErrorCode::kNotFound, .subject = file.path, .what = "its ELF header is not mapped"});
     Elf64_Ehdr header{};
     const bool absolute = read_memory(wanted.tid, first.range.start, std::as_writable_bytes(std::span(&header, 1))) && header.e_type == ET_EXEC;
     const Address base = absolute ? 0 : first.range.start;
     const auto read = [&](Vaddr v, std::span<std::byte> into) {
-      // Its program headers may claim any place.
+      // The program headers may claim any addresses.
       const Address at = v + base;
       return at >= file.range.start && at < file.range.end && into.size() <= file.range.end - at && !deadline.passed() && read_memory(wanted.tid, at, into);
     };
@@ -146,7 +150,7 @@ LiveImages::Opened LiveImages::open_mapped(const FileToOpen& wanted, const Deadl
   if (auto image = shared_->files.open(mapped, file.path); image || image.error().code == ErrorCode::kMalformed || image.error().code == ErrorCode::kUnsupported) return image;
   auto in_memory = from_memory();
   const auto on_disk = shared_->files.open(fmt::format("/proc/{}/task/{}/root{}", wanted.pid, wanted.tid, file.path), file.path);
-  // What a process that is just ending lets be read says nothing of the file, which others may have mapped too.
+  // The memory of a process that is just ending says nothing about the file, which others may have mapped too.
   if (const auto stat = proc::stat_of(wanted.pid, wanted.tid); !stat || stat->ends())
     return fail({.code = ErrorCode::kGone, .subject = file.path, .what = "its process ended while it was opened"});
   if (on_disk && !first.deleted && (!in_memory || (*on_disk)->build_id() == (*in_memory)->build_id())) return on_disk;
@@ -182,7 +186,8 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::look_at(Pid pid, const LiveImage
   target->start_ticks_ = stat->start_ticks;
   target->program_ = *stat;
   if (stat->state == 'Z' || stat->state == 'X') {
-    // The main thread may have ended before the others (pthread_exit): the process goes on, seen through them.
+    // The main thread may have ended before the others (pthread_exit). The process then continues, and is inspected
+    // through them.
     const auto tasks = proc::tasks_of(pid);
     const auto alive = std::find_if(tasks.begin(), tasks.end(), [&](Tid t) {
       const auto s = proc::stat_of(pid, t);
@@ -222,7 +227,7 @@ std::vector<FileToOpen> LiveTarget::unopened_files() const {
   return unopened;
 }
 
-// Those that were mapped since the process was prepared, when it runs again.
+// For mappings that were made after the process was prepared; called once it runs again.
 void LiveTarget::open_new_files() {
   files_ = group_mappings(mappings_);
   for (const FileToOpen& file : unopened_files()) {
@@ -285,7 +290,7 @@ std::vector<Problem> LiveTarget::damage() const {
   if (unreadable_) problems.push_back(*unreadable_);
   if (!silent_files_.empty()) {
     const std::string others = silent_files_.size() == 1 ? "" : fmt::format(" and {} more of its files", silent_files_.size() - 1);
-    problems.push_back({fmt::format("{}{} did not answer in time: what runs in there has no names, and callers may be missing", silent_files_.front(), others),
+    problems.push_back({fmt::format("{}{} did not answer in time: functions in there have no names, and callers may be missing", silent_files_.front(), others),
                         "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more time with --timeout", ProblemCode::kTimeout});
   }
   return problems;
@@ -300,14 +305,16 @@ void LiveTarget::read_threads() {
   }
 }
 
-// What the kernel tells of a thread that cannot be stopped. Before Linux 5.7 it waits there for an exec of the process.
+// Adds what the kernel reports about a thread that cannot be stopped. Before Linux 5.7 these reads wait for an exec of
+// the process.
 void LiveTarget::add_uninterruptible(ThreadInfo& thread, LeavableThread& reader) {
   const std::string dir = fmt::format("/proc/{}/task/{}/", pid_, thread.tid);
   const Pid pid = pid_;
   const Tid tid = thread.tid;
   Result<std::string> wchan, stack;
   std::optional<Registers> registers;
-  reader.blocking([&] {                      // of this function's own alone: it may come back when the target is gone
+  // Uses only variables of this function: it may return when the target is gone.
+  reader.blocking([&] {
     wchan = proc::read_file(dir + "wchan");
     stack = proc::read_file(dir + "stack");
     registers = proc::waiting_registers(pid, tid);
@@ -332,7 +339,7 @@ const Mapping* LiveTarget::mapping_of(Address a) const {
   return it->range.contains(a) ? &*it : nullptr;
 }
 
-// Where a thread's own stack lies, and where its first frame begins.
+// The mapping of a thread's own stack, and where its first frame begins.
 LiveTarget::Home LiveTarget::home_of(const ThreadInfo& thread) const {
   const Mapping* home = nullptr;
   if (thread.tid == pid_) {
@@ -342,11 +349,12 @@ LiveTarget::Home LiveTarget::home_of(const ThreadInfo& thread) const {
     home = mapping_of(thread.registers->fs_base);
   }
   if (home == nullptr) return {};
-  // glibc keeps the static TLS and struct pthread at the top of a thread's stack, above its first frame; fs_base is between the two.
+  // glibc keeps the static TLS and struct pthread at the top of a thread's stack, above its first frame; fs_base is
+  // between the two.
   return {home, home->range.contains(thread.registers->fs_base) ? thread.registers->fs_base : home->range.end};
 }
 
-// From below rsp to the stack's first frame; nothing: the thread is not on its own stack.
+// The range from below rsp to the first frame; std::nullopt if the thread is not on its own stack.
 std::optional<Range> LiveTarget::own_stack(const ThreadInfo& thread) const {
   const Home home = home_of(thread);
   const Address sp = thread.registers->sp();
@@ -354,7 +362,7 @@ std::optional<Range> LiveTarget::own_stack(const ThreadInfo& thread) const {
   return at_most({std::max(home.mapping->range.start, sp - kRedZone), home.end}, kMaxStack);
 }
 
-// What a thread stands on that is not on its own stack: in a signal handler on an alternate one, in a coroutine.
+// The stack of a thread that is not on its own: in a signal handler on an alternate stack, or in a coroutine.
 std::optional<Range> LiveTarget::foreign_stack(const ThreadInfo& thread) const {
   const Address sp = thread.registers->sp();
   const Mapping* at = mapping_of(sp);
@@ -364,14 +372,16 @@ std::optional<Range> LiveTarget::foreign_stack(const ThreadInfo& thread) const {
   return Range{start, std::min(at->range.end, sp + kForeignStack)};
 }
 
-// Its own one, from the lowest address that the foreign one, which was copied, points to: a frame's caller is never below.
+// The thread's own stack below the foreign one, from the lowest address that the foreign one, already copied, points
+// to: a frame's caller is never below that.
 std::optional<Range> LiveTarget::stack_below(const ThreadInfo& thread, const Range& foreign) const {
   const Home home = home_of(thread);
   if (home.mapping == nullptr) return std::nullopt;
   const Range& range = home.mapping->range;
   std::vector<Address> words(foreign.size() / sizeof(Address));
   const std::size_t n = memory_.read(foreign.start & ~Address{7}, std::as_writable_bytes(std::span(words)));
-  // A thread that has overflowed its stack left it below its end: in a guard page, or in the 1 MiB that the kernel keeps free there.
+  // A thread that overflowed its stack left it at its lower end: its sp is in a guard page, or in the 1 MiB that the
+  // kernel keeps free there.
   constexpr std::uint64_t kGuard = 1u << 20;
   const auto in_guard = [&](Address a) {
     if (a >= range.start || range.start - a > kGuard) return false;
@@ -387,8 +397,8 @@ std::optional<Range> LiveTarget::stack_below(const ThreadInfo& thread, const Ran
   return at_most({std::max(range.start, (lowest & ~Address{7}) - kRedZone), home.end}, kMaxStack);
 }
 
-// Threads that stand on their own stacks first. What other memory is, a stack pointer does not tell: it may be that of a file that does not answer,
-// and what comes after it is then missing as well.
+// Threads on their own stacks come first. Any other memory may be of any kind, and the stack pointer does not show
+// which: if it belongs to a file that does not answer, everything that is read after it is missing as well.
 void LiveTarget::copy_stacks() {
   std::vector<Range> own, foreign, below;
   std::vector<const ThreadInfo*> elsewhere;
@@ -410,9 +420,9 @@ void LiveTarget::copy_stacks() {
   copy_generated_code();
 }
 
-// Code in anonymous memory (a JIT compiler's) has no file to be read from later, and a return address into it is believed only where the bytes
-// before it are a call: the pages that words on the stacks and program counters point to, and some before, where the function says whether it keeps a frame
-// pointer.
+// Code in anonymous memory (a JIT compiler's) has no file to be read from later, and a return address into it is
+// accepted only if the bytes before it are a call. So this copies the pages that program counters and words on the
+// stacks point to, and some before them, where the function shows whether it keeps a frame pointer.
 void LiveTarget::copy_generated_code() {
   std::vector<Range> generated;
   for (const Mapping& m : mappings_)
@@ -444,7 +454,7 @@ void LiveTarget::copy_generated_code() {
   memory_.fetch_pages(wanted);
 }
 
-// The threads as they were stopped, with their registers.
+// The threads that were stopped, with their registers.
 void LiveTarget::add_threads(const StoppedProcess& stopped) {
   std::unordered_map<Tid, std::size_t> index;
   for (std::size_t i = 0; i < threads_.size(); ++i) index.emplace(threads_[i].tid, i);
@@ -460,14 +470,14 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
     ThreadInfo& thread = threads_[it->second];
     if (!s.stopped) {
       const bool has_ended = thread.state == 'Z' || thread.state == 'X';
-      thread.problem = has_ended ? "it has ended; the process goes on in its other threads" : s.problem;
+      thread.problem = has_ended ? "it has ended; the process continues in its other threads" : s.problem;
       continue;
     }
     if (auto registers = stopped.registers(s.tid)) thread.registers = *registers;
     else thread.problem = registers.error().what;
   }
-  // What ended meanwhile, or was listed and is no more. Of threads that have ended, the main thread alone stays one of the process. Before anything is
-  // read of the threads: that is kept in their order.
+  // Removes threads that ended meanwhile, or that were listed and are gone. Of ended threads, only the main thread
+  // remains part of the process. This is done before anything of the threads is read, which is stored in their order.
   std::erase_if(threads_, [&](const ThreadInfo& t) { return t.problem == "it ended" || !met.contains(t.tid) || (t.tid != pid_ && (t.state == 'Z' || t.state == 'X')); });
 }
 
@@ -477,12 +487,13 @@ bool LiveTarget::mappings_fit() const {
   });
 }
 
-// On the reader's thread. Whatever may wait for another process's sake is asked for inside of blocking(), into locals.
+// Runs on the reader's thread. Calls that may wait for another process are made inside blocking(), into local
+// variables.
 void LiveTarget::read_still_process(LeavableThread& reader) {
   for (ThreadInfo& t : threads_)
     if (!t.registers && !t.problem.empty() && t.state != 'Z' && t.state != 'X') add_uninterruptible(t, reader);
-  // A library loaded or a thread's stack mapped since prepare(). A wild pc or sp costs this once more, for nothing. Files are opened when the process
-  // runs again; until then all is read from memory.
+  // A library was loaded or a thread's stack mapped since prepare(). A wild pc or sp causes this once more, to no
+  // effect. Files are opened when the process runs again; until then everything is read from memory.
   if (!mappings_fit()) {
     Result<std::string> text;
     reader.blocking([&] { text = proc::read_file(task_dir() + "/maps"); });
@@ -493,7 +504,7 @@ void LiveTarget::read_still_process(LeavableThread& reader) {
       problems_.push_back({attach_error(pid_, text.error().os_errno).message(), std::nullopt});
     }
   }
-  // It may be seized, and yet not be read: a system call filter that refuses one call alone.
+  // A process can be seized and still be unreadable: a system call filter may refuse just one of the calls.
   if (const auto any = std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.readable && m.inode != 0; }); any != mappings_.end()) {
     char byte = 0;
     iovec local{&byte, 1}, remote{reinterpret_cast<void*>(any->range.start), 1};
@@ -503,7 +514,7 @@ void LiveTarget::read_still_process(LeavableThread& reader) {
     });
     if (refused == EPERM || refused == ENOSYS) {
       unreadable_ = Problem{fmt::format("its memory cannot be read, so there are no callers and no Python: process_vm_readv: {}", std::strerror(refused)),
-                            fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` tells", pid_)};
+                            fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` shows whether it does", pid_)};
     }
   }
   copy_stacks();
@@ -512,19 +523,19 @@ void LiveTarget::read_still_process(LeavableThread& reader) {
 void LiveTarget::tell_cuts(const StoppedProcess& stopped, bool in_time) {
   constexpr double kMiB = 1u << 20;
   if (stopped.is_unsettled())
-    cuts_.push_back({"its threads are born faster than they can be stopped: some ran on meanwhile, and are not shown", std::nullopt});
+    cuts_.push_back({"its threads are created faster than they can be stopped: some kept running, and are not shown", std::nullopt});
   if (does_not_answer_) {
-    cuts_.push_back({fmt::format("its memory does not answer: it was let go after {:.1f} s in the middle of a read, and what was not read by then is missing", stopped_ms_ / 1000),
+    cuts_.push_back({fmt::format("its memory does not answer: it was resumed after {:.1f} s in the middle of a read, and what had not been read by then is missing", stopped_ms_ / 1000),
                      fmt::format("part of it may be a file of a file system that does not answer, see /proc/{}/maps, or a userfaultfd that nobody serves", pid_)});
   } else if (!in_time) {
-    cuts_.push_back({fmt::format("it was let go after {:.1f} s of standing still: what was not read by then is missing", stopped_ms_ / 1000), std::nullopt});
+    cuts_.push_back({fmt::format("it was resumed after {:.1f} s: what had not been read by then is missing", stopped_ms_ / 1000), std::nullopt});
   }
   if (const std::size_t left_out = memory_.stack_bytes_left_out(); left_out > 0 && in_time) {
-    cuts_.push_back({fmt::format("the limit of what is copied of a process is reached: {:.0f} MiB of its stacks, the outermost parts, are left out", std::ceil(static_cast<double>(left_out) / kMiB)),
-                     "where memory is to be had, give it more with --memory"});
+    cuts_.push_back({fmt::format("the limit of memory to copy from one process is reached: {:.0f} MiB of its stacks, the outermost parts, are left out", std::ceil(static_cast<double>(left_out) / kMiB)),
+                     "if the machine has more memory, allow more with --memory"});
   } else if (memory_.is_cut() && in_time) {
-    cuts_.push_back({"the limit of what is copied of a process is reached: part of what its stacks and its Python refer to is left out",
-                     "where memory is to be had, give it more with --memory"});
+    cuts_.push_back({"the limit of memory to copy from one process is reached: part of what its stacks and its Python refer to is left out",
+                     "if the machine has more memory, allow more with --memory"});
   }
 }
 
@@ -615,7 +626,8 @@ std::size_t LiveTarget::read(Address address, std::span<std::byte> into) const n
   std::size_t done = 0;
   while (done < into.size()) {
     const Address a = address + done;
-    // What never changes comes from the file: segments that are not writable. (Relocated read-only data is in a writable segment.)
+    // Memory that never changes comes from the file: segments that are not writable. (Relocated read-only data is in a
+    // writable segment.)
     if (const Module* module = modules_fit_ ? modules_.find(a) : nullptr; module != nullptr && module->image) {
       const Vaddr v = module->to_vaddr(a);
       if (const Elf64_Phdr* segment = module->image->load_of(v); segment != nullptr && (segment->p_flags & PF_W) == 0) {

@@ -1,4 +1,4 @@
-// A running process as a Target: prepared from /proc, then stopped, copied and resumed; what follows works on the copy.
+// A running process as a Target: prepared from /proc, then stopped, copied and resumed. All later work uses the copy.
 //
 //     prepare()    /proc only: mappings, modules (each file opened once for all processes). The process runs.
 //     capture()    stop all threads, copy registers and the used part of every stack, run `while_stopped`, resume: within limits of bytes and time.
@@ -30,25 +30,28 @@ class StoppedProcess;
 struct FileToOpen {
   Pid pid = 0;
   Tid tid = 0;       // a thread whose /proc entries and memory can be read
-  FileMappings file;   // its first mapping names the inode
+  FileMappings file;   // its first mapping states the inode
 };
 
-// The ELF files of the processes on this machine. A mapped inode stays the same file as long as anyone maps it, so (device, inode) names it
-// across processes. Thread-safe; copies share what is known. That a file could not be opened is kept too, but for kGone: the process through which it was
-// tried has ended, and another may have it.
+// The ELF files of the processes on this machine. A mapped inode stays the same file as long as some process maps it,
+// so (device, inode) identifies it across processes. Thread-safe; copies share their contents. Failures to open a file
+// are kept too, except kGone: then the process through which it was tried has ended, and another one may still map the
+// file.
 class LiveImages {
  public:
   using Opened = Result<std::shared_ptr<const elf::Image>>;
   LiveImages();
 
-  // What is known of it; else open(), by this thread and with nothing locked: it may not come back.
+  // The cached result if there is one; else calls open(), on this thread and without holding a lock, as it may never
+  // return.
   Opened find_or(std::uint64_t device, std::uint64_t inode, const std::function<Opened()>& open);
   bool is_known(std::uint64_t device, std::uint64_t inode) const;
 
-  // Opens the file and keeps it, or why it could not be opened. What a person should know of that: how its names come about.
+  // Opens the file and caches the result or the error. Returns a problem if the user should know something about how
+  // its names are found.
   std::optional<Problem> open(const FileToOpen& wanted, const Deadline& deadline = Deadline::never());
 
-  // The file has not answered in time: nobody is to wait for it again, nor for others on its device.
+  // The file did not answer in time: no thread is to wait for it again, nor for other files on its device.
   void give_up(const FileToOpen& wanted);
 
  private:
@@ -59,28 +62,33 @@ class LiveImages {
 
 class LiveTarget final : public Target {
  public:
-  // Errors name what keeps the process from being looked at (gone, a zombie, a kernel thread, another user's, traced by someone), with a hint.
+  // Errors state what prevents the inspection of the process (it is gone, a zombie, a kernel thread, another user's,
+  // traced by another process), with a hint.
   static Result<std::unique_ptr<LiveTarget>> prepare(Pid pid, const LiveImages& images);
 
-  // The same in three steps, for whoever does not want to wait for files: the process by itself; those of its files that nobody has opened yet, for
-  // LiveImages::open(); its modules, of the files that were opened meanwhile.
+  // prepare() in three steps, for callers that do not want to wait for files: the process itself; those of its files
+  // that have not been opened yet, for LiveImages::open(); its modules, from the files that were opened meanwhile.
   static Result<std::unique_ptr<LiveTarget>> look_at(Pid pid, const LiveImages& images);
   std::vector<FileToOpen> unopened_files() const;
   void add_modules();
   void add_problem(Problem problem) { problems_.push_back(std::move(problem)); }
 
-  // `while_stopped` runs with all threads stopped and read() open: keep it short. It runs on another thread of the tool than the one that holds the
-  // process, as a read may never come back: then the process is let go all the same, that thread is left behind in the middle of its read, and
-  // `while_stopped` is run once more, from its beginning, on what was copied. Call on a thread of its own, which ends right after (StoppedProcess says why).
+  // `while_stopped` runs with all threads stopped and read() available: keep it short. It runs on another thread of the
+  // tool than the one that traces the process, as a read may never return. In that case the process is resumed all the
+  // same, the reading thread is abandoned in the middle of its read, and `while_stopped` runs again, from its
+  // beginning, on what was copied. Call capture() on a thread of its own that ends right after (stopped_process.h says
+  // why).
   Result<void> capture(const std::function<void()>& while_stopped, const CopyLimits& limits = {});
 
-  // For `while_stopped`: until when the process stands still; nothing: it runs again, and only what was copied can be read.
+  // For `while_stopped`: until when the process is paused; std::nullopt if it runs again, and only what was copied can
+  // be read.
   std::optional<Deadline> stands_still() const { return stands_still_; }
 
-  // Whether a reader of the capture was left behind: it, and what was copied by then, stay for ever. Not to be captured again.
+  // Whether a reader of the capture was abandoned: it, and what was copied until then, are never freed. Do not capture
+  // this target again.
   bool does_not_answer() const { return does_not_answer_; }
 
-  // What the limits of the capture have cut off: the rank is partial.
+  // What the limits of the capture cut off; if there is any, the rank is partial.
   const std::vector<Problem>& cuts() const { return cuts_; }
 
   const std::string& subject() const override { return subject_; }
@@ -90,7 +98,7 @@ class LiveTarget final : public Target {
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override;
   void prefetch(std::span<const Range> ranges) const noexcept override;
 
-  // What was copied goes; threads, registers and modules stay. For a target whose stacks are unwound.
+  // Frees the copy; threads, registers and modules stay. For a target whose stacks have been unwound.
   void forget_copy() { memory_.clear(); }
 
   Pid pid() const { return pid_; }
@@ -98,7 +106,8 @@ class LiveTarget final : public Target {
   const std::vector<std::string>& command() const { return command_; }
   std::uint64_t start_ticks() const { return start_ticks_; }
   const std::vector<Problem>& problems() const { return problems_; }
-  std::vector<Problem> damage() const override;   // memory that may not be read, files that do not answer
+  // Memory that may not be read, and files that do not answer.
+  std::vector<Problem> damage() const override;
   double stopped_ms() const { return stopped_ms_; }
   std::chrono::system_clock::time_point captured_at() const { return captured_at_; }
 
@@ -115,7 +124,7 @@ class LiveTarget final : public Target {
   void read_still_process(LeavableThread& reader);
   void tell_cuts(const StoppedProcess& stopped, bool in_time);
   struct Home {
-    const Mapping* mapping = nullptr;    // nullptr: not known
+    const Mapping* mapping = nullptr;    // nullptr: unknown
     Address end = 0;
   };
   Home home_of(const ThreadInfo& thread) const;
@@ -128,18 +137,19 @@ class LiveTarget final : public Target {
   std::string task_dir() const;
 
   Pid pid_;
-  Tid memory_tid_;                       // a thread whose /proc entries and memory can be read: not an ended main thread
+  // A thread whose /proc entries and memory can be read; the main thread cannot be used after it has ended.
+  Tid memory_tid_;
   LiveImages images_;
   std::string subject_, executable_;
   std::vector<std::string> command_;
   std::uint64_t start_ticks_ = 0;
-  proc::Stat program_;                   // as of when its mappings were read
+  proc::Stat program_;                   // at the time when its mappings were read
   std::vector<ThreadInfo> threads_;
   std::vector<Mapping> mappings_;
   std::vector<FileMappings> files_;        // the mappings of code, by file
   std::vector<std::string> silent_files_;
   ModuleMap modules_;
-  bool modules_fit_ = true;              // to the mappings
+  bool modules_fit_ = true;              // whether the modules match the mappings
   bool does_not_answer_ = false;
   std::vector<Problem> problems_, cuts_;
   std::optional<Problem> unreadable_;
@@ -152,8 +162,8 @@ class LiveTarget final : public Target {
 // Why this process cannot be attached to, with a hint: for a ptrace or /proc error `os_errno`.
 Error attach_error(Pid pid, int os_errno);
 
-// Why `pid` is no target at all, whatever the rights: a thread of another process, or this tool itself. To be asked before anything is tried; nothing: it
-// may be one.
+// Why `pid` can never be a target, whatever the permissions: it is a thread of another process, or this tool itself.
+// Call it before anything is tried. std::nullopt if `pid` may be a target.
 std::optional<Error> not_a_target(Pid pid);
 
 }  // namespace rankstacks

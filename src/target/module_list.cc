@@ -6,8 +6,9 @@ namespace rankstacks {
 
 namespace {
 
-// Whether `m` goes on with the load that `last` is a part of. A file mapped anew begins at offset 0; but in a file of less than a page lld puts all
-// segments into the same page, and each is mapped from there: adjacent, with other rights each, the writable one last.
+// Whether `m` continues the load that `last` is a part of. A new mapping of a file begins at offset 0. But in a file of
+// less than a page lld puts all segments into the same page, and each is mapped from there: adjacent, each with
+// different permissions, the writable one last.
 bool goes_on(const Mapping& last, const Mapping& m) {
   if (last.path != m.path || last.inode != m.inode || last.device != m.device || m.file_offset < last.file_offset) return false;
   if (m.file_offset != 0) return true;
@@ -20,7 +21,7 @@ std::vector<FileMappings> group_mappings(std::span<const Mapping> mappings) {
   std::vector<FileMappings> files;
   bool open = false;
   for (const Mapping& m : mappings) {
-    if (m.path.empty() || m.path.front() == '[') continue;   // bss and heap between or behind a file's mappings
+    if (m.path.empty() || m.path.front() == '[') continue;   // bss and heap between or behind the mappings of a file
     const bool same = open && goes_on(files.back().parts.back(), m);
     if (!same) {
       files.push_back({m.path, m.range, {}});
@@ -36,7 +37,8 @@ std::vector<FileMappings> group_mappings(std::span<const Mapping> mappings) {
 }
 
 std::optional<Address> load_bias(const elf::Image& image, const FileMappings& file) {
-  // Loaders make one mapping of a segment, or two, and linkers a dozen segments at most: what has more of both is made to be compared.
+  // Loaders make one or two mappings of a segment, and linkers make a dozen segments at most: a file with more of both
+  // was made to waste time in comparisons.
   constexpr std::size_t kMaxParts = 64, kMaxLoads = 4096;
   const auto loads = image.loads();
   for (const Mapping& m : std::span(file.parts).first(std::min(file.parts.size(), kMaxParts))) {

@@ -14,7 +14,8 @@ namespace rankstacks {
 struct Mapping {
   Range range;
   std::uint64_t file_offset = 0;
-  std::string path;                   // "" anonymous; "[stack]", "[vdso]", "[heap]" as the kernel names them; " (deleted)" cut off
+  // "" if anonymous; "[stack]", "[vdso]", "[heap]" as the kernel names them; without " (deleted)".
+  std::string path;
   bool readable = false, writable = false, executable = false;
   bool deleted = false;
   std::uint64_t device = 0, inode = 0;   // 0 in cores
@@ -22,12 +23,13 @@ struct Mapping {
 
 // One file as loaded. runtime address = vaddr + bias.
 struct Module {
-  std::string path;                   // as the target names it; "[vdso]"
+  std::string path;                   // as the target names it, or "[vdso]"
   Range range;                        // from its first to its last mapping
   Address bias = 0;                   // 0 for ET_EXEC; wraps, so subtract with unsigned arithmetic
-  BuildId build_id;                   // as found in the target's memory (core) or in the mapped file (live); empty: unknown
-  std::shared_ptr<const elf::Image> image;   // nullptr: no file may be used; frames stay module+0xoffset
-  std::string why_no_image;           // then: the reason, one line
+  // From the target's memory (core) or from the mapped file (live); empty: unknown.
+  BuildId build_id;
+  std::shared_ptr<const elf::Image> image;   // nullptr: no file can be used, and frames are shown as module+0xoffset
+  std::string why_no_image;           // the reason for that, one line
 
   Vaddr to_vaddr(Address a) const { return a - bias; }
   Address to_address(Vaddr v) const { return v + bias; }
@@ -39,7 +41,7 @@ class ModuleMap {
   ModuleMap() = default;
   explicit ModuleMap(std::vector<Module> modules);   // sorts by start
 
-  // The module whose mappings' span holds `a`, or nullptr. Logarithmic.
+  // The module with `a` between its first and its last mapping, or nullptr. Logarithmic.
   const Module* find(Address a) const;
   const std::vector<Module>& all() const { return modules_; }
 

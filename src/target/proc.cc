@@ -48,7 +48,7 @@ bool take(std::string_view& text, char c) {
   return true;
 }
 
-// "0100007F:1F90" of /proc/net/tcp: the address's 32-bit words in host order, as hex.
+// "0100007F:1F90" in /proc/net/tcp: the 32-bit words of the address in host order, as hex.
 std::string socket_address(std::string_view hex) {
   const auto colon = hex.find(':');
   if (colon == std::string_view::npos) return std::string(hex);
@@ -66,7 +66,7 @@ std::string socket_address(std::string_view hex) {
   return fmt::format("[{}]:{}", shown, port);
 }
 
-// The states of include/net/tcp_states.h that say something to a reader.
+// Those states of include/net/tcp_states.h that are useful to a reader.
 std::string tcp_state(const std::string& hex) {
   if (hex == "0A") return " (listening)";
   if (hex == "02") return " (connecting)";
@@ -293,7 +293,7 @@ std::optional<std::string> Descriptors::describe(int fd) {
   auto link = read_link(fmt::format("/proc/{}/fd/{}", pid_, fd));
   if (!link || !link->starts_with("socket:[") || !link->ends_with("]")) return link;
   const std::string inode = link->substr(8, link->size() - 9);
-  // The tables in the order in which a job's sockets are most likely there; no more of them than needed.
+  // The tables, those most likely to contain a job's sockets first; only as many are read as needed.
   struct Table {
     const char* name;
     std::size_t inode_field;

@@ -1,4 +1,4 @@
-// What /proc says of a process: read without stopping it. Formats: proc(5).
+// What /proc says about a process, read without stopping it. Formats: proc(5).
 #pragma once
 
 #include <map>
@@ -15,10 +15,11 @@
 
 namespace rankstacks::proc {
 
-// The whole file, or its first `limit` bytes; proc files have no size. Never waits: a FIFO is as long as what is in it. Errors carry the errno.
+// The whole file, or its first `limit` bytes; proc files report no size. Never waits: a FIFO is read as far as it has
+// bytes. Errors carry the errno.
 Result<std::string> read_file(const std::string& path, std::size_t limit = 64u << 20);
 
-// The link's text; nothing when it cannot be read.
+// The text of the link; std::nullopt if it cannot be read.
 std::optional<std::string> read_link(const std::string& path);
 
 // /proc/PID/stat or /proc/PID/task/TID/stat.
@@ -29,21 +30,23 @@ struct Stat {
   std::uint64_t flags = 0;
   int threads = 1;
   double cpu_ms = 0;                // utime + stime; the kernel counts in ticks of 10 ms
-  std::uint64_t start_ticks = 0;    // since boot: with the pid, the process's identity
-  // Where its program's code and its stack begin; they change, all but certainly, when it executes another one. 0 or 1: not permitted to be known.
+  std::uint64_t start_ticks = 0;    // since boot; together with the pid it identifies the process
+  // Where the program's code and stack begin. Both change, almost certainly, when the process executes another program.
+  // A value of 0 or 1 means that the tool is not permitted to know.
   Address code_start = 0, stack_start = 0;
   bool same_program(const Stat& other) const { return code_start == other.code_start && stack_start == other.stack_start; }
   bool kernel_thread() const { return flags & 0x00200000u; }   // PF_KTHREAD, include/linux/sched.h
-  bool ends() const { return (flags & 0x00000004u) || state == 'Z' || state == 'X'; }   // PF_EXITING: its memory may be gone before it is a zombie
+  // PF_EXITING: its memory may be gone before it is a zombie.
+  bool ends() const { return (flags & 0x00000004u) || state == 'Z' || state == 'X'; }
 };
 std::optional<Stat> parse_stat(std::string_view text);
 std::optional<Stat> stat_of(Pid pid);
 std::optional<Stat> stat_of(Pid pid, Tid tid);
 
-// Thread ids, ascending by the kernel's order (the main thread first).
+// Thread ids in the kernel's order (the main thread first).
 std::vector<Tid> tasks_of(Pid pid);
 
-// The numbers of its open descriptors; empty: none, or it may not be looked at.
+// The numbers of its open descriptors; empty if there are none, or if they may not be read.
 std::vector<int> descriptors_of(Pid pid);
 
 // All process ids of this machine.
@@ -56,21 +59,25 @@ std::vector<Mapping> parse_maps(std::string_view text);
 std::vector<std::string> split_nul(std::string_view text);
 std::map<std::string, std::string> parse_environment(const std::vector<std::string>& strings);
 
-// A number of /proc/PID/status, e.g. "TracerPid", or nothing.
+// A number from /proc/PID/status, e.g. "TracerPid"; std::nullopt if there is none.
 std::optional<long> status_number(Pid pid, std::string_view field);
 
-// The process that a thread is of, by /proc/TID, which is there for every thread though no listing shows it; of a process: itself. Nothing: there is none.
+// The process to which a thread belongs, from /proc/TID, which exists for every thread although no listing shows it.
+// For a process: the process itself. std::nullopt if there is no such thread.
 std::optional<Pid> process_of(Tid tid);
 
-// /proc/PID/task/TID/syscall of a thread in a system call, "NR A1 .. A6 SP PC": the registers that it tells. Nothing: the thread runs.
+// /proc/PID/task/TID/syscall of a thread in a system call, "NR A1 .. A6 SP PC": the registers that it contains.
+// std::nullopt if the thread is running.
 std::optional<Registers> parse_syscall(std::string_view text);
 std::optional<Registers> waiting_registers(Pid pid, Tid tid);
 
-// The thread that traces this thread (ptrace(2): the tracer is a thread; process_of() tells whose), or nothing.
+// The thread that traces this thread (ptrace(2): the tracer is a thread; process_of() returns its process), or
+// std::nullopt.
 std::optional<Pid> tracer_of(Pid pid, Tid tid);
 
-// What the file descriptors of a process are: a path, "pipe:[12]", "tcp 10.0.0.1:4 -> 10.0.0.2:5", "unix /run/x". Sockets by the tables of /proc/PID/net, each of
-// which is read once: a thousand threads may wait in sockets, and a machine have a million of those.
+// What the file descriptors of a process refer to: a path, "pipe:[12]", "tcp 10.0.0.1:4 -> 10.0.0.2:5", "unix /run/x".
+// Sockets are found in the tables of /proc/PID/net, each of which is read once: a thousand threads may wait in sockets,
+// and a machine may have a million of them.
 class Descriptors {
  public:
   explicit Descriptors(Pid pid) : pid_(pid) {}

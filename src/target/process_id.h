@@ -1,5 +1,5 @@
-// Which process is meant: its pid, which the kernel gives to another one once it has ended, and when it was started,
-// which tells the two apart.
+// The identity of a process: its pid, which the kernel gives to another process after it has ended, and its start time,
+// which distinguishes the two.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct ProcessId {
   // The process that has this pid now. kGone: there is none.
   static Result<ProcessId> of(Pid pid);
 
-  // Is it still this process? kGone: it has ended, and another one may have its pid. What this says holds on only for
-  // what cannot change hands any more, such as a thread that is seized.
+  // Whether the pid still belongs to this process. kGone: it has ended, and another one may have its pid. The answer
+  // stays true only for what cannot change its process any more, such as a thread that is seized.
   Result<void> check() const;
 };
 

@@ -20,8 +20,9 @@ inline constexpr unsigned kDwarfRegisters = 17;
 struct Registers {
   std::array<std::uint64_t, kDwarfRegisters> value{};
   std::uint32_t known = 0;          // bit n: register n is known
-  std::int64_t orig_rax = -1;       // the system call's number while in one; -1: not in a system call
-  Address fs_base = 0;              // the thread pointer; glibc's struct pthread, and what pthread_self() returns
+  std::int64_t orig_rax = -1;       // the number of the system call that the thread is in; -1: none
+  // The thread pointer: the address of glibc's struct pthread, and the value of pthread_self().
+  Address fs_base = 0;
 
   std::uint64_t operator[](unsigned r) const { return value[r]; }
   bool has(unsigned r) const { return (known >> r) & 1u; }

@@ -1,4 +1,4 @@
-// How long threads have run, to the nanosecond: what tells a wait from work without stopping anything.
+// How long threads have run, to the nanosecond: this distinguishes waiting from working without stopping anything.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace rankstacks {
 
 struct RunTime {
   double cpu_ms = 0;
-  std::int64_t runs = 0;   // times it was given a processor
+  std::int64_t runs = 0;   // how often it was given a processor
 };
 
 // /proc/PID/task/TID/schedstat: "nanoseconds on a processor, nanoseconds waiting for one, times run" (Documentation/scheduler/sched-stats).
 std::optional<RunTime> parse_schedstat(std::string_view text);
-// Nothing: the thread is gone, or the kernel does not count (CONFIG_SCHED_INFO).
+// std::nullopt if the thread is gone, or if the kernel does not count (CONFIG_SCHED_INFO).
 std::optional<RunTime> run_time_of(Pid pid, Tid tid);
 
 }  // namespace rankstacks

@@ -9,11 +9,12 @@
 namespace rankstacks {
 namespace {
 
-// Longer than the stop of nearly all processes, so that nothing is done beside these.
+// Longer than nearly all stops take, so that this thread does nothing during those.
 constexpr std::chrono::milliseconds kPause{20};
 
-// A tracer's wait reports a stop whatever it was asked for (Linux kernel/exit.c, wait_task_stopped), and takes it, with the signal that is on its way to the
-// thread. So it is looked at first, and taken only where it is an end: an ended thread does not stop any more.
+// A tracer's wait reports a stop whatever it was asked for (Linux kernel/exit.c, wait_task_stopped), and consumes it,
+// together with the signal on its way to the thread. So this peeks first, and reaps only if the thread has ended: an
+// ended thread does not stop any more.
 void reap_if_ended(Tid tid) {
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 || info.si_pid == 0) return;
@@ -22,7 +23,7 @@ void reap_if_ended(Tid tid) {
 
 }  // namespace
 
-// The process's own number is watched from the start: a thread that executes a program goes on under it.
+// The process's own number is watched from the start: a thread that executes a program gets that number.
 StopWatcher::StopWatcher(Pid pid, Clock::time_point end) : end_(end), seized_{pid}, thread_([this] { watch(); }) {}
 
 StopWatcher::~StopWatcher() {
@@ -48,11 +49,11 @@ void StopWatcher::is_seized() {
 }
 
 void StopWatcher::watch() {
-  hurry();   // else, on a busy machine, the thread that stops the process would wait for this one with the mutex in its hands
+  hurry();   // otherwise, on a busy machine, the stopping thread would wait for this one while that holds the mutex
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kPause, [this] { return quits_; })) {
     if (seizes_ && Clock::now() >= end_) calls_.end();
-    // With the lock released: a process may have tens of thousands of threads.
+    // Works on a copy with the lock released: a process may have tens of thousands of threads.
     const std::vector<Tid> seized = seized_;
     lock.unlock();
     for (const Tid tid : seized) reap_if_ended(tid);

@@ -23,16 +23,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A running or interruptibly sleeping thread stops within microseconds; one that needs longer is in the kernel, and the others must not
-// wait for it.
+// A running or interruptibly sleeping thread stops within microseconds. One that needs longer is in the kernel, and the
+// others must not wait for it.
 constexpr auto kStopTimeout = std::chrono::milliseconds(500);
 constexpr auto kUninterruptibleTimeout = std::chrono::milliseconds(20);
 constexpr auto kLatePause = std::chrono::milliseconds(5);
-// Threads that are born while we stop their siblings: a handful of rounds is what fork bombs need; real programs need two. Nor does it take longer
-// than a second from the first seizure on, whatever the process does meanwhile; thousands of threads need a tenth of it.
+// Bounds for threads that are created while their siblings are being stopped. Real programs need two rounds, fork bombs
+// a handful. Nor does stopping take longer than a second from the first seizure, whatever the process does meanwhile;
+// thousands of threads need a tenth of that.
 constexpr int kMaxRounds = 64;
 constexpr std::chrono::seconds kLongestStopping{1};
-// How long another tracer is waited for: another run of this tool is through in a tenth of that.
+// How long to wait for another tracer: another run of this tool needs a tenth of that.
 constexpr auto kTracerTimeout = std::chrono::milliseconds(200);
 constexpr int kUnexplainedRefusals = 8;
 
@@ -56,8 +57,9 @@ StoppedProcess::StoppedProcess(StoppedProcess&& o) noexcept
 
 StoppedProcess::~StoppedProcess() { resume(); }
 
-// Between the listing of a thread and its seizure it may have ended and its number been given to a thread of another process. What is seized
-// cannot change hands any more: signal 0, which sends nothing, tells whose it is. EPERM is an answer about a thread that is there.
+// A thread may have ended between its listing and its seizure, and its number may have been given to a thread of
+// another process. A seized thread cannot change any more: signal 0, which sends nothing, shows whose it is. EPERM also
+// means that the thread exists.
 bool StoppedProcess::seized_is_ours(Tid tid) const { return syscall(SYS_tgkill, pid_, tid, 0) == 0 || errno == EPERM; }
 
 void StoppedProcess::seize(Tid tid) {
@@ -70,7 +72,7 @@ void StoppedProcess::seize(Tid tid) {
   int unexplained = 0;
   while (true) {
     if (watcher_->seize(tid) == 0) {
-      // What is not ours is not interrupted; it is let go when the calling thread ends, and runs until then.
+      // A thread of another process is not interrupted; it runs on, and is released when the calling thread ends.
       if (seized_is_ours(tid)) waiting_.push_back(threads_.size() - 1);
       else thread.problem = kEnded;
       return;
@@ -78,18 +80,20 @@ void StoppedProcess::seize(Tid tid) {
     saved = errno;
     if (saved == EINTR) {
       seizing_ended_ = true;
-      thread.problem = "could not be seized: its process executes a program";
+      thread.problem = "could not be seized: its process is executing another program (exec)";
       return;
     }
     if (saved != EPERM) break;
     tracer = proc::tracer_of(pid_, tid);
-    // A look like this one lets go within milliseconds. All begin with the main thread and end with it: who holds it has the others to himself.
-    // A refusal without a tracer may be one that let go between the refusal and this question.
+    // Another sample by this tool detaches within milliseconds. All samples begin and end with the main thread: the one
+    // that holds it has the other threads to itself. If a refusal has no tracer, the tracer may have detached between
+    // the refusal and this query.
     if (!tracer) ++unexplained;
     if (tid != pid_ || unexplained > kUnexplainedRefusals || Clock::now() - start > kTracerTimeout) break;
     if (tracer) pause_for(std::chrono::milliseconds(1));
   }
-  // A thread that is ending, or a zombie already, is refused as well (Linux kernel/ptrace.c, ptrace_attach: exit_state).
+  // A thread that is ending, or already a zombie, is refused as well (Linux kernel/ptrace.c, ptrace_attach:
+  // exit_state).
   if (saved == EPERM && !tracer) {
     const auto stat = proc::stat_of(pid_, tid);
     if (!stat || stat->ends()) saved = ESRCH;
@@ -118,8 +122,9 @@ void StoppedProcess::interrupt_seized() {
   });
 }
 
-// True: it has stopped or ended. The stop is looked at and left in place (WNOWAIT): a wait that takes it also takes the signal that is on its
-// way to the thread, and if this tool were killed now, nobody would deliver it (Linux kernel/exit.c, wait_task_stopped() clears exit_code).
+// Returns true if the thread has stopped or ended. The stop is only peeked at (WNOWAIT): a wait that consumes it also
+// consumes the signal on its way to the thread, and if this tool were killed now, nobody would deliver that signal
+// (Linux kernel/exit.c, wait_task_stopped() clears exit_code).
 bool StoppedProcess::look_at(Thread& thread) {
   siginfo_t info{};
   const int failed = waitid(P_PID, static_cast<id_t>(thread.tid), &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL);
@@ -130,7 +135,8 @@ bool StoppedProcess::look_at(Thread& thread) {
     return true;
   }
   thread.stopped = true;
-  // A trap of ours, or a job-control stop, reports PTRACE_EVENT_STOP above the signal; anything else is a signal on its way to the thread.
+  // A trap caused by the tool, or a job-control stop, reports PTRACE_EVENT_STOP above the signal; anything else is a
+  // signal on its way to the thread.
   if (info.si_status >> 8 == 0) thread.pending_signal = info.si_status;
   return true;
 }
@@ -142,7 +148,8 @@ void StoppedProcess::await_stops() {
     const std::size_t before = waiting_.size();
     std::erase_if(waiting_, [&](std::size_t i) { return look_at(threads_[i]); });
     if (waiting_.empty()) return;
-    // Stops come within microseconds, but each thread needs a processor for it: look again at once if most have stopped meanwhile, else sleep.
+    // Stops come within microseconds, but each thread needs a processor for that: check again at once if most have
+    // stopped meanwhile, else sleep.
     idle = waiting_.size() <= before / 2 ? 0 : idle + 1;
     if (idle > 0) pause_for(std::chrono::microseconds(std::min(10 * idle, 100)));
     const auto waited = Clock::now() - start;
@@ -159,13 +166,15 @@ void StoppedProcess::await_stops() {
       }
       return true;
     });
-    // Who is that late waits for a processor, and this thread, of the real-time class, would keep one from it: look seldom.
+    // A thread that is so late waits for a processor, and this thread, in the real-time class, would keep one from it:
+    // check rarely.
     if (!waiting_.empty()) pause_for(kLatePause);
   }
 }
 
-// The links of /proc/PID/task are its threads and two. When as many threads stand still as there are, there is none that could bear another.
-bool StoppedProcess::all_stand_still() const {
+// The link count of /proc/PID/task is the number of its threads plus two. When as many threads are stopped as exist,
+// none is left that could create another.
+bool StoppedProcess::all_are_stopped() const {
   std::size_t stopped = 0;
   for (const Thread& t : threads_) {
     if (t.stopped) ++stopped;
@@ -190,7 +199,7 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
       if (p.seizing_ended_) {
         return fail({.code = ErrorCode::kTimeout, .subject = fmt::format("pid {}", pid),
                      .what = fmt::format("it is executing another program (exec), and that was not done within {} s", kLongestStopping.count()),
-                     .hint = fmt::format("the program's file may be in a file system that does not answer: see /proc/{}/task/*/stack; else look again", pid)});
+                     .hint = fmt::format("the program's file may be in a file system that does not answer: see /proc/{}/task/*/stack; otherwise run rankstacks again", pid)});
       }
     }
     if (p.threads_.size() == before) {
@@ -206,7 +215,7 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
     }
     p.interrupt_seized();
     p.await_stops();
-    if (p.all_stand_still()) {
+    if (p.all_are_stopped()) {
       p.unsettled_ = false;
       break;
     }
@@ -214,15 +223,15 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
   p.watcher_->is_seized();
   const bool any = std::any_of(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.stopped; });
   if (!any && uninterruptible.empty()) {
-    // Seized and interrupted, and none came to its stop: threads that get no processor, or that wait in the kernel where no signal
-    // reaches them. What runs on is not read.
+    // They were seized and interrupted, but none stopped: the threads get no processor, or wait in the kernel where no
+    // signal reaches them. A process that keeps running is not read.
     const auto late = std::find_if(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.late.has_value(); });
     if (late != p.threads_.end()) {
       return fail({.code = ErrorCode::kTimeout, .subject = fmt::format("pid {}", pid),
                    .what = fmt::format("none of its {} threads could be stopped: tid {} {}", p.threads_.size(), late->tid, late->problem),
                    .hint = late->late == 'D'
                                ? fmt::format("it waits in the kernel, which no tracer can interrupt: see /proc/{}/task/{}/stack", pid, late->tid)
-                               : "it gets no processor: see the machine's load and cpu.stat of its cgroup (throttled), then look again"});
+                               : "it gets no processor: see the machine's load and cpu.stat of its cgroup (throttled), then run rankstacks again"});
     }
     const int saved = p.first_errno_ != 0 ? p.first_errno_ : ESRCH;
     return fail({.code = saved == EPERM ? ErrorCode::kPermission : ErrorCode::kGone, .subject = fmt::format("pid {}", pid),

@@ -26,14 +26,15 @@ constexpr int kFdFirst[] = {
     __NR_sendmsg, __NR_sendmmsg, __NR_shutdown, __NR_epoll_wait, __NR_epoll_pwait, __NR_epoll_pwait2, __NR_syncfs, __NR_readahead, __NR_vmsplice,
     __NR_splice, __NR_tee, __NR_io_uring_enter};
 
-// What the kernel leaves in rax while a blocked call is interrupted: ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK
-// (include/linux/errno.h), or EINTR for the calls that do not restart.
+// What the kernel leaves in rax while a blocked call is interrupted: ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND,
+// ERESTART_RESTARTBLOCK (include/linux/errno.h), or EINTR for calls that do not restart.
 bool interrupted(const Registers& r) {
   const auto rax = static_cast<std::int64_t>(r[kRax]);
   return rax == -512 || rax == -513 || rax == -514 || rax == -516 || rax == -4;
 }
 
-// A call that was interrupted once shows as restart_syscall from then on; what it was stands in the code: mov $NR,%eax; syscall.
+// A call that was interrupted once shows up as restart_syscall from then on. The code shows which call it was: mov
+// $NR,%eax; syscall.
 int number_of(const Target& target, const Registers& r) {
   const int number = static_cast<int>(r.orig_rax);
   if (number != __NR_restart_syscall) return number;
@@ -51,7 +52,7 @@ std::optional<int> first_polled(const Target& target, Address fds, std::uint64_t
   return std::nullopt;
 }
 
-// select()'s sets: the lowest descriptor of the first set that has one.
+// The lowest descriptor of the first of select()'s sets that is not empty.
 std::optional<int> first_selected(const Target& target, const Registers& r) {
   const std::uint64_t count = std::min<std::uint64_t>(r[kRdi], 1024);
   for (const Address set : {r[kRsi], r[kRdx], r[kR10]}) {

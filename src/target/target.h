@@ -1,4 +1,4 @@
-// The seam between "where the bytes come from" and everything that makes sense of them.
+// The interface between "where the bytes come from" and everything that interprets them.
 //
 //     LiveTarget (a stopped, copied process)   CoreTarget (a core file)   FakeTarget (tests)
 //                      \                             |                       /
@@ -6,7 +6,7 @@
 //                                                    |
 //                              Unwinder, PythonReader, syscalls, environment
 //
-// A Target is a still picture: what read() returned once it returns again. Reads never throw and never block on the target.
+// A Target is a snapshot: what read() returned once it returns again. Reads never throw and never block on the target.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ namespace rankstacks {
 
 struct ThreadInfo {
   Tid tid = 0;
-  std::string name;                    // the kernel's comm; empty: unknown (cores do not hold it)
+  std::string name;                    // the kernel's comm; empty: unknown (cores do not contain it)
   char state = 0;                      // live: R S D T t Z I ... as before the stop; 0: unknown
   std::optional<double> cpu_ms;        // user + system time used so far
-  std::optional<Registers> registers;  // nothing: could not be stopped or has none; `problem` says why
+  std::optional<Registers> registers;  // std::nullopt: it could not be stopped or has none; `problem` says why
   std::string problem;                 // empty: none
-  std::string wchan;                   // state D: where the kernel says it waits
+  std::string wchan;                   // state D: where it waits according to the kernel
   std::vector<std::string> kernel_stack;  // state D and root: /proc's kernel stack, innermost first
 };
 
@@ -45,18 +45,21 @@ class Target {
   virtual std::span<const Mapping> mappings() const = 0;
   virtual const ModuleMap& modules() const = 0;
 
-  // Copies as many bytes from `address` on as are there, in order; returns how many. Less than asked: the byte after them is not
-  // available. Read-only file-backed pages may be served from the module's verified file. noexcept: it is called under C callbacks.
+  // Copies as many bytes from `address` on as are available, in order, and returns their number. If that is less than
+  // asked for, the byte after them is not available. Read-only file-backed pages may be served from the module's
+  // verified file. noexcept, as it is called from C callbacks.
   virtual std::size_t read(Address address, std::span<std::byte> into) const noexcept = 0;
 
-  // A batch of ranges about to be read: a live target fetches what it lacks of them in as few system calls as it can. No result; a
-  // range that is not there shows when it is read. Others ignore it.
+  // Announces a batch of ranges to be read: a live target fetches the missing ones in as few system calls as it can.
+  // Returns nothing; whether a range is available shows when it is read. Other targets ignore the call.
   virtual void prefetch(std::span<const Range>) const noexcept {}
 
-  // Its time is over (limited_target.h), and its memory gone: for walks that can go on without reading any.
+  // Whether its time is over (limited_target.h) and its memory therefore unreadable: for walks that can continue
+  // without reading any.
   virtual bool expired() const noexcept { return false; }
 
-  // What has happened to its bytes since it was opened: a file that became shorter while it was read. What was read may be wrong.
+  // What happened to its bytes since it was opened, such as a file that was truncated while it was read. Data read from
+  // it may be wrong.
   virtual std::vector<Problem> damage() const { return {}; }
 
   bool read_exact(Address address, std::span<std::byte> into) const noexcept { return read(address, into) == into.size(); }
@@ -68,7 +71,7 @@ class Target {
     return value;
   }
 
-  // The C string at `address`, without its 0; nothing when it is not readable to its end or longer than `limit`.
+  // The C string at `address`, without its 0; std::nullopt if it is not readable to its end or is longer than `limit`.
   std::optional<std::string> read_c_string(Address address, std::size_t limit) const;
 };
 

@@ -1,11 +1,13 @@
-// The few instructions of which compilers and linkers make a function that returns the address of a thread-local variable.
+// The few instructions that compilers and linkers use in a function that returns the address of a thread-local
+// variable.
 //
 //     general and local dynamic    lea pair(%rip),%rdi; call __tls_get_addr; [add $offset,%rax]
 //     initial exec                 mov %fs:0,%rax; add slot(%rip),%rax           or  mov slot(%rip),%rax; add %fs:0,%rax
 //     local exec                   mov %fs:0,%rax; lea offset(%rax),%rax         or  add $offset,%rax
 //
-// with endbr64, pushes and stack adjustment around. Source: Drepper, "ELF Handling For Thread-Local Storage", 4.1 to 4.4, x86-64; checked against
-// Debian's libstdc++ of GCC 10 to 14. Descriptors (-mtls-dialect=gnu2) are not read: what they hold is known to their resolver alone.
+// with endbr64, pushes and stack adjustment around them. Source: Drepper, "ELF Handling For Thread-Local Storage", 4.1
+// to 4.4, x86-64; checked against Debian's libstdc++ of GCC 10 to 14. Descriptors (-mtls-dialect=gnu2) are not decoded:
+// only their resolver knows what they contain.
 #include <cstring>
 
 #include "target/cxx_exceptions.h"
@@ -17,7 +19,7 @@ class Code {
  public:
   Code(std::span<const std::byte> bytes, Address at) : bytes_(bytes), at_(at) {}
 
-  // Steps over `pattern` if it is next.
+  // Skips `pattern` if it comes next.
   bool take(std::initializer_list<unsigned char> pattern) {
     if (bytes_.size() - next_ < pattern.size()) return false;
     std::size_t i = next_;
@@ -63,7 +65,7 @@ std::optional<ExceptionStorage> decode_exception_storage(std::span<const std::by
   std::optional<Address> pair;
   bool called = false, thread_pointer = false;
   for (int i = 0; i < kMaxInstructions; ++i) {
-    while (code.take({0x66})) {}   // padding, so that linkers can put other code there
+    while (code.take({0x66})) {}   // padding that allows linkers to put other code there
     if (code.take({0xf3, 0x0f, 0x1e, 0xfa}) || code.take({0x48, 0x89, 0xe5}) || code.take({0xc9})) continue;   // endbr64; mov %rsp,%rbp; leave
     if (code.take({0x48, 0x83, 0xec}) || code.take({0x48, 0x83, 0xc4})) {   // sub, add $n,%rsp
       if (!code.number<std::int8_t>()) return std::nullopt;

@@ -35,7 +35,8 @@ std::vector<std::byte> unix_diag_request(std::uint32_t inode) {
   request.question.udiag_states = ~0u;
   request.question.udiag_ino = inode;
   request.question.udiag_show = UDIAG_SHOW_PEER;
-  request.question.udiag_cookie[0] = request.question.udiag_cookie[1] = ~0u;   // INET_DIAG_NOCOOKIE: whichever socket has this inode
+  // INET_DIAG_NOCOOKIE: any socket with this inode.
+  request.question.udiag_cookie[0] = request.question.udiag_cookie[1] = ~0u;
   const auto bytes = std::as_bytes(std::span(&request, 1));
   return {bytes.begin(), bytes.end()};
 }

@@ -12,10 +12,10 @@ namespace {
 
 struct Effect {
   unsigned needs = 0;    // values that must be on the stack
-  int change = 0;        // of how many there are
+  int change = 0;        // of the number of values
 };
 
-// Reads the operands. Nothing: not an operation that may be evaluated.
+// Reads the operands. std::nullopt if the operation may not be evaluated.
 std::optional<Effect> effect_of(std::uint8_t operation, CfiReader& reader) {
   if (operation >= DW_OP_lit0 && operation <= DW_OP_lit31) return Effect{0, 1};
   if (operation >= DW_OP_breg0 && operation <= DW_OP_breg31) {
@@ -62,7 +62,8 @@ std::optional<Effect> effect_of(std::uint8_t operation, CfiReader& reader) {
 bool is_sound_expression(std::span<const std::byte> expression, unsigned pushed) {
   if (expression.size() > kMaxExpressionBytes) return false;
   constexpr int kUnknown = -1;
-  // How many values there are where a jump arrives. As no jump goes back, all jumps to a place are seen before it.
+  // The number of values at each place where a jump arrives. As no jump goes back, all jumps to a place are seen before
+  // it.
   std::array<int, kMaxExpressionBytes + 1> arriving;
   arriving.fill(kUnknown);
   int depth = static_cast<int>(pushed);   // kUnknown: right behind a jump that is always taken
@@ -90,7 +91,7 @@ bool is_sound_expression(std::span<const std::byte> expression, unsigned pushed)
       depth += effect->change;
       if (depth > static_cast<int>(kMaxExpressionValues)) return false;
     }
-    // A jump into the midst of an operation would take its operands for operations.
+    // A jump into the middle of an operation would take its operands for operations.
     for (std::size_t inside = at + 1; inside < reader.offset(); ++inside) {
       if (arriving[inside] != kUnknown) return false;
     }

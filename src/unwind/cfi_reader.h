@@ -1,4 +1,5 @@
-// Checked reading of call frame information, in order. After the first thing that is not there or not sound, ok() is false for good.
+// Checked sequential reading of call frame information. After the first value that is missing or not sound, ok() stays
+// false.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,7 @@ constexpr std::uint64_t kRegistersOfAbi = 126;
 
 constexpr std::uint8_t kFormat = 0x0f, kApplication = 0x70, kIndirect = 0x80;   // the parts of a pointer's encoding
 
-// Of the formats that have a fixed size; nothing for others.
+// The size of the formats that have a fixed one; std::nullopt for others.
 std::optional<std::size_t> size_of_pointer(std::uint8_t encoding) {
   switch (encoding & kFormat) {
     case DW_EH_PE_absptr: case DW_EH_PE_udata8: case DW_EH_PE_sdata8: return 8;
@@ -25,14 +25,14 @@ std::optional<std::size_t> size_of_pointer(std::uint8_t encoding) {
   }
 }
 
-// Of personality routines and language-specific data: only read over.
+// For personality routines and language-specific data, which are only skipped.
 bool can_be_skipped(std::uint8_t encoding) {
   if (encoding == DW_EH_PE_omit) return true;
   const std::uint8_t application = encoding & kApplication;
   return size_of_pointer(encoding) && (application == DW_EH_PE_absptr || application == DW_EH_PE_pcrel || application == DW_EH_PE_datarel);
 }
 
-// Of code: its value counts.
+// For code pointers, whose value is used.
 bool is_code_pointer(std::uint8_t encoding) {
   const std::uint8_t application = encoding & kApplication;
   const auto size = size_of_pointer(encoding);
@@ -43,7 +43,7 @@ void skip_pointer(CfiReader& reader, std::uint8_t encoding) {
   if (encoding != DW_EH_PE_omit) reader.take(*size_of_pointer(encoding));
 }
 
-// `at`: where the reader's first byte lies in the target. 0 is 0, relative or not.
+// `at`: the address of the reader's first byte in the target. 0 stays 0, even if the encoding is relative.
 Address code_pointer(CfiReader& reader, std::uint8_t encoding, Address at) {
   const Address here = at + reader.offset();
   std::uint64_t value;
@@ -55,7 +55,8 @@ Address code_pointer(CfiReader& reader, std::uint8_t encoding, Address at) {
   return value != 0 && (encoding & kApplication) == DW_EH_PE_pcrel ? here + value : value;
 }
 
-// The instructions of one entry: each decodes within it, names registers that exist, and finds what it builds on. Those that count are copied.
+// Vets the instructions of one entry: each is decoded within the entry, names registers that exist, and has the state
+// that it builds on. Those that are needed are copied.
 class Program {
  public:
   Program(std::span<const std::byte> bytes, const CieFacts& cie, std::vector<std::byte>& counting, CfiDialect dialect)
@@ -64,10 +65,10 @@ class Program {
   CfaRule cfa() const { return cfa_; }
   bool has_expressions() const { return has_expressions_; }
 
-  // A CIE's: rules that hold from the function's first instruction on.
+  // The instructions of a CIE: rules that hold from the first instruction of the function.
   std::string_view vet_initial() { return vet(false); }
 
-  // An FDE's: one row after the other, in the order of their addresses.
+  // The instructions of an FDE: one row after the other, in the order of their addresses.
   std::string_view vet_rows(const Range& covered) {
     covered_ = covered;
     location_ = covered.start;
@@ -175,14 +176,15 @@ class Program {
 
   static std::string_view general(std::uint64_t which) { return which < kDwarfRegisters ? "" : kNoRegister; }
 
-  // Where a register is saved. What is known of vector registers and the like does not count: nothing is unwound by them, and libunwind has no place for it.
+  // A rule for where a register is saved. Rules for vector registers and the like are left out: nothing is unwound by
+  // them, and libunwind has no place for them.
   std::string_view rule(std::uint64_t which) {
     counts_ = which < kDwarfRegisters;
     return which < kRegistersOfAbi ? "" : kNoRegister;
   }
 
-  // In a CIE (Intel's compiler writes that), where there is nothing yet to go back to: the rule of a register that no rule was given for. libunwind and
-  // libgcc would take it for one that is lost.
+  // In a CIE (as Intel's compiler writes it), where there is no earlier rule to restore: then it means the rule of a
+  // register that no rule was given for. libunwind and libgcc would take the register for lost.
   std::string_view restore(std::uint64_t which, bool rows) {
     const auto fault = rule(which);
     if (!rows && counts_) {
@@ -213,8 +215,8 @@ class Program {
   std::vector<std::byte>& counting_;
   CfiDialect dialect_;
   CfaRule cfa_;
-  bool counts_ = true;                    // the instruction at hand
-  std::optional<std::byte> same_value_;   // what takes its place, if it does not: this rule for a register
+  bool counts_ = true;                    // whether the current instruction is copied
+  std::optional<std::byte> same_value_;   // if it is not: this rule, for this register, replaces it
   bool has_expressions_ = false;
   Range covered_;
   Address location_ = 0;
@@ -227,7 +229,7 @@ constexpr std::string_view kTooShort = "its head goes beyond its end";
 }  // namespace
 
 std::string_view vet_cie(std::span<const std::byte> entry, CieFacts& facts, CfiDialect dialect) {
-  facts = CieFacts{.instructions = std::move(facts.instructions)};   // its memory is used again
+  facts = CieFacts{.instructions = std::move(facts.instructions)};   // reuses its memory
   CfiReader reader(entry);
   const auto length = reader.fixed<std::uint32_t>(), id = reader.fixed<std::uint32_t>();
   if (!reader.ok() || length != entry.size() - 4) return "its length is not its size";

@@ -9,8 +9,9 @@
 namespace rankstacks {
 namespace {
 
-// Where rbp may point to in the frame that a walk stopped at, the likelier first: places that have a caller's frame pointer and a return address. A frame
-// has such pairs of earlier calls too, in variables that nothing was written to yet; its own is what a call of its function has left.
+// Where rbp may point to in the frame where a walk stopped, the likelier addresses first: places that have a caller's
+// frame pointer and a return address. A frame may contain such pairs from earlier calls too, in variables that have not
+// been written yet; its own pair is one that a call of its function left.
 std::vector<Address> likely_frame_pointers(const Target& target, const UnwoundFrame& frame) {
   constexpr Address kLargestFrame = 4096, kSlot = 8;   // usually far smaller
   constexpr std::size_t kMaxTries = 8;

@@ -1,4 +1,5 @@
-// The stack of a thread that was only glanced at (target/glances.h): of its registers, sp and pc are known, and what the system call was given.
+// The stack of a thread that was only glanced at (target/glances.h): its sp, pc and system call arguments are known,
+// its other registers are not.
 #pragma once
 
 #include <optional>
@@ -7,9 +8,10 @@
 
 namespace rankstacks {
 
-// Walked to its end, or nothing. Functions with a frame pointer are found by rbp, which is not known where nothing inside has kept it: then it is taken to be
-// the first place on the stack that has a caller's frame pointer and return address, and leads to the end; one that a call of this function has left before
-// others. To compare stacks by, not to show.
+// The stack if the walk reaches its end, else std::nullopt. Functions with a frame pointer need rbp, which is unknown
+// if no inner function has saved it. In that case rbp is assumed to be the first place on the stack that holds a
+// caller's frame pointer and return address and from which the walk reaches the end; places whose return address is
+// behind a call of this function are tried first. The result is for comparing stacks, not for showing.
 std::optional<UnwoundStack> unwind_glance(const Target& target, const Registers& registers);
 
 }  // namespace rankstacks

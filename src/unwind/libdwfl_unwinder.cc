@@ -1,14 +1,16 @@
-// libdwfl's unwinder over our own callbacks: the second opinion, and the fallback where libunwind ends early (it reads .debug_frame and an
-// .eh_frame without search table, which libunwind's remote side does not).
+// libdwfl's unwinder over our own callbacks: the second opinion, and the fallback where libunwind ends early (it reads
+// .debug_frame, and an .eh_frame without search table, which libunwind does not read in another process).
 //
-// Facts it is built on (elfutils 0.188): unwinding may start a search for debug files, so find_debuginfo answers -1; dwfl_thread_getframes
-// may return -1 after good frames, which are kept; no exception may pass its callbacks. A return address that cannot be read is to it one that the unwind
-// information leaves undefined: the outermost frame, as in start code; what that information says of it tells the two apart. Where no unwind information covers a frame, libdwfl goes on
-// by the frame pointer, unasked, unchecked, and does not tell: so that is looked up for each frame here, and such a step is kNoUnwindInfo.
+// It relies on these facts about elfutils 0.188. Unwinding may start a search for debug files, so find_debuginfo
+// answers -1. dwfl_thread_getframes may return -1 after good frames, which are kept. No exception may pass through its
+// callbacks. libdwfl treats a return address that cannot be read like one that the unwind information leaves undefined
+// (the outermost frame, as in start code); the unwind information of that frame distinguishes the two. If no unwind
+// information covers a frame, libdwfl continues by the frame pointer, unasked and unchecked, and does not report it. So
+// the coverage of each frame is looked up here, and such a step is kNoUnwindInfo.
 //
-// Hostile tables (hostile to elfutils 0.188): DW_OP_div traps, an expression that it does not evaluate leaks, and a register's number or states that are
-// remembered take gigabytes. So before it unwinds a frame, the entry that the search table names is vetted, and so are the operations that it has made of
-// whichever entry it found.
+// Tables that are hostile to elfutils 0.188: DW_OP_div traps, an expression that it does not evaluate leaks memory, and
+// a register's number or remembered states take gigabytes. So before it unwinds a frame, the entry that the search
+// table names is vetted, and so are the operations that libdw decoded from whichever entry it found.
 #include <algorithm>
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
@@ -50,7 +52,7 @@ class ModuleFiles final : public Target {
   const Target& target_;
 };
 
-// What libdwfl evaluates to an end, without a trap or a leak.
+// Whether libdwfl evaluates the operation to an end, without a trap or a leak.
 bool can_be_evaluated(const Dwarf_Op& op) {
   const auto in = [&op](unsigned first, unsigned last) { return op.atom >= first && op.atom <= last; };
   if (op.atom == DW_OP_skip || op.atom == DW_OP_bra) return static_cast<std::int16_t>(op.number) >= 0;
@@ -59,7 +61,7 @@ bool can_be_evaluated(const Dwarf_Op& op) {
          in(DW_OP_minus, DW_OP_xor) || in(DW_OP_eq, DW_OP_ne) || in(DW_OP_lit0, DW_OP_breg31);
 }
 
-// The CFA and where the registers are, at one pc.
+// The rules for the CFA and the registers at one pc.
 bool can_be_evaluated(Dwarf_Frame* rules) {
   const auto all = [](const Dwarf_Op* ops, std::size_t count) {
     return std::all_of(ops, ops + count, [](const Dwarf_Op& op) { return can_be_evaluated(op); });
@@ -78,7 +80,7 @@ struct DwflCloser {
   void operator()(Dwfl* d) const { dwfl_end(d); }
 };
 
-// One thread of libdwfl's view; its number is arbitrary, since the registers are handed in by set_initial_registers.
+// One thread as libdwfl sees it; its number is arbitrary, since set_initial_registers supplies the registers.
 constexpr pid_t kThread = 1;
 
 class DwflStepper final : public FrameStepper {
@@ -104,7 +106,7 @@ class DwflStepper final : public FrameStepper {
     attached_ = dwfl_attach_state(dwfl_.get(), nullptr, kThread, &threads, this);
   }
 
-  // libdwfl unwinds a whole thread in one call, so start() does, and step() hands the frames out one by one.
+  // libdwfl unwinds a whole thread in one call. start() does this, and step() returns the frames one by one.
   void start(const Registers& registers, bool exact_pc) override {
     initial_ = registers;
     if (!exact_pc) initial_.value[kRip] -= 1;
@@ -123,14 +125,14 @@ class DwflStepper final : public FrameStepper {
   Step step(Registers& next, bool& signal_frame) override {
     signal_frame = false;
     if (next_ >= frames_.size()) return end_;
-    // A frame that was interrupted rather than left by a call: the one before it is the signal trampoline.
+    // A frame that was interrupted, not left by a call: the frame before it is the signal trampoline.
     signal_frame = frames_[next_].activation;
     next = frames_[next_++].registers;
     return Step::kStepped;
   }
 
  private:
-  // What libdwfl hands back to find_elf(). The bytes outlive the Dwfl.
+  // What libdwfl passes back to find_elf(). The bytes outlive the Dwfl.
   struct Reported {
     const elf::Image* image;
     const std::string* path;
@@ -143,7 +145,7 @@ class DwflStepper final : public FrameStepper {
 
   bool is_covered(Dwarf_Addr pc) {
     if (!is_sound_.contains(pc)) {
-      constexpr std::size_t kMaxRemembered = 65'536;   // the same functions are on most threads' stacks
+      constexpr std::size_t kMaxRemembered = 65'536;   // the same functions are on the stacks of most threads
       if (is_sound_.size() == kMaxRemembered) is_sound_.clear();
       is_sound_[pc] = tables_.vet(pc) != VettedTables::Verdict::kUnsound;
     }
@@ -158,7 +160,7 @@ class DwflStepper final : public FrameStepper {
       const bool sound = can_be_evaluated(rules);
       Dwarf_Op memory[3], *operations = nullptr;
       std::size_t count = 0;
-      // No operations, and not a null pointer: undefined (dwarf_frame_register, libdw.h).
+      // No operations, but not a null pointer: undefined (dwarf_frame_register, libdw.h).
       no_caller_ = sound && dwarf_frame_register(rules, kRip, memory, &operations, &count) == 0 && count == 0 && operations == memory;
       free(rules);
       return sound;
@@ -177,13 +179,13 @@ class DwflStepper final : public FrameStepper {
       }
       bytes = module->copy->bytes();
     }
-    // Read back from memory: there is no file. Without an Elf libdwfl opens whatever *file_name says, itself (elfutils
+    // The image was read from memory: there is no file. Without an Elf libdwfl opens whatever *file_name says (elfutils
     // 0.188, libdwfl/dwfl_module_getdwarf.c, open_elf): a path that a target chose.
     if (bytes.empty()) return -1;
     elf_version(EV_CURRENT);
     *elf = elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size());
     if (*elf != nullptr) *file_name = strdup(module->path->c_str());
-    return -1;   // no file descriptor: the Elf is enough
+    return -1;   // no file descriptor: the Elf suffices
   }
   static int find_debuginfo(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word, char**) noexcept { return -1; }
 
@@ -244,7 +246,7 @@ class DwflStepper final : public FrameStepper {
   std::size_t next_ = 1;
   bool memory_failed_ = false;
   bool uncovered_ = false;   // the last of frames_ has no unwind information
-  bool no_caller_ = false;   // the last of frames_ has one that says: no caller
+  bool no_caller_ = false;   // the unwind information of the last of frames_ says that it has no caller
   Step end_ = Step::kNoUnwindInfo;
 };
 

@@ -1,11 +1,12 @@
-// libunwind's generic x86-64 unwinder over our own accessors: it reads the target only through Target, and unwind tables only after they have been vetted
-// (vetted_tables.h).
+// libunwind's generic x86-64 unwinder over our own accessors: it reads the target only through Target, and unwind
+// tables only after they have been vetted (vetted_tables.h).
 //
-// Facts it is built on (libunwind 1.6.2):
-//   - UNW_CACHE_GLOBAL caches decoded register rules per address space; off by default, and slower by orders of magnitude without.
-//   - Where find_proc_info() knows nothing, unw_step() falls back on guesses of its own (PLT shapes, the rbp chain). Those are discarded
-//     here: such a step is reported as kNoUnwindInfo, and walk_stack() decides what can be verified.
-//   - unw_init_remote() takes the first pc for exact; a return address is therefore handed in as pc-1.
+// Facts it relies on (libunwind 1.6.2):
+// - UNW_CACHE_GLOBAL caches decoded register rules per address space; it is off by default, and without it unwinding is
+//   slower by orders of magnitude.
+// - Where find_proc_info() finds nothing, unw_step() falls back on guesses of its own (PLT shapes, the rbp chain).
+//   Those are discarded here: such a step is reported as kNoUnwindInfo, and walk_stack() decides what can be verified.
+// - unw_init_remote() takes the first pc as exact; a return address is therefore passed as pc-1.
 #include <libunwind.h>
 
 #include "unwind/stack_walk.h"
@@ -60,9 +61,10 @@ class LibunwindStepper final : public FrameStepper {
     if (unw_get_reg(&cursor_, UNW_X86_64_RIP, &ip) != 0 || unw_get_reg(&cursor_, UNW_X86_64_RSP, &sp) != 0) {
       return memory_failed_ ? Step::kMemoryUnavailable : Step::kNoUnwindInfo;
     }
-    // A return address kept at address 0 is to libunwind one that is kept nowhere, which is how tables say: no caller. But then the stack pointer was lost.
+    // To libunwind, a return address saved at address 0 is saved nowhere, which is how tables express that there is no
+    // caller. But here the stack pointer was lost.
     if (result == 0) return sp < kLowestStack ? Step::kMemoryUnavailable : Step::kOutermost;
-    // On x86-64 this tells of the frame that was just left: whether the cursor's registers came from a signal context.
+    // On x86-64 this is about the frame that was just left: whether the cursor's registers came from a signal context.
     signal_frame = unw_is_signal_frame(&cursor_) > 0;
     next = Registers{};
     next.fs_base = initial_.fs_base;
@@ -100,7 +102,7 @@ class LibunwindStepper final : public FrameStepper {
       *value = *word;
       return 0;
     }
-    // Of a signal frame's FDE it reads four bytes, unused, where they need not be.
+    // Of a signal frame's FDE it reads four bytes that it does not use, and that may not exist.
     if (self.parsing_tables_) return 0;
     if (self.target_.read(address, std::as_writable_bytes(std::span(value, 1))) == sizeof *value) return 0;
     self.memory_failed_ = true;

@@ -21,7 +21,8 @@ const Mapping* mapping_of(const Target& target, Address a) {
   return it->range.contains(a) ? &*it : nullptr;
 }
 
-// A cycle in (pc, sp) shows within a bounded number of steps by comparing with a frame remembered at powers of two (Brent).
+// Detects a cycle in (pc, sp) within a bounded number of steps, by comparing with a frame remembered at powers of two
+// (Brent).
 class CycleDetector {
  public:
   bool seen(Address pc, Address sp) {
@@ -59,7 +60,7 @@ class FrameKeeper {
     if (const std::size_t left_out = total_ - stack.frames.size() - outer_.size(); left_out > 0) {
       stack.omitted = OmittedFrames{stack.frames.size(), left_out};
       stack.note = fmt::format("{} frames deep: the innermost and outermost {} are kept", total_, kMaxFrames / 2);
-      // That the outermost of them are no beginning of a stack weighs more.
+      // It is more important that the outermost of these frames is not the start of a stack.
       if (stack.end != StackEnd::kMemoryUnavailable) stack.end = StackEnd::kDepthLimit;
     }
     stack.frames.insert(stack.frames.end(), outer_.begin(), outer_.end());
@@ -73,7 +74,7 @@ class FrameKeeper {
 
 using Code = std::span<const std::uint8_t>;
 
-constexpr std::size_t kLongestEpilogue = 64;   // 32-bit add, 15 pops, leave, ret, with room
+constexpr std::size_t kLongestEpilogue = 64;   // 32-bit add, 15 pops, leave, ret, and some reserve
 
 bool stands_at(Code code, std::size_t at, std::initializer_list<std::uint8_t> bytes) {
   return at <= code.size() && code.size() - at >= bytes.size() && std::equal(bytes.begin(), bytes.end(), code.begin() + static_cast<std::ptrdiff_t>(at));
@@ -84,7 +85,8 @@ bool sets_frame_pointer(Code code, std::size_t at) {
   return stands_at(code, at, {0x48, 0x89, 0xe5}) || stands_at(code, at, {0x48, 0x8b, 0xec}) || stands_at(code, at, {0x48, 0x8d, 0x6c, 0x24}) || stands_at(code, at, {0x48, 0x8d, 0xac, 0x24});
 }
 
-// The same of a function whose beginning is not known: with push %rbp right before, or, of lea, after what else is saved.
+// The same for a function whose start is unknown: with push %rbp right before or, for lea, after the saves of other
+// registers.
 bool is_prologue(Code code, std::size_t at) {
   constexpr std::size_t kOthersSaved = 48;
   if (!sets_frame_pointer(code, at) || at == 0) return false;
@@ -93,8 +95,8 @@ bool is_prologue(Code code, std::size_t at) {
   return std::find(before.begin(), before.end(), 0x55) != before.end();
 }
 
-// Does a function return at `at`? A byte of 0xc3 can be a part of another instruction (mov %rax,%rbx is 48 89 c3): only as pop %rbp; ret, as leave; ret, or with
-// padding behind it, which no code can be reached through.
+// Whether a function returns at `at`. A byte of 0xc3 can be part of another instruction (mov %rax,%rbx is 48 89 c3), so
+// it counts only as pop %rbp; ret, as leave; ret, or with padding behind it, through which no code can be reached.
 bool returns(Code code, std::size_t at) {
   if (code[at] != 0xc3 || at == 0) return false;
   const std::uint8_t before = code[at - 1];
@@ -105,7 +107,8 @@ bool returns(Code code, std::size_t at) {
          stands_at(code, at + 1, {0x66, 0x0f, 0x1f}) || stands_at(code, at + 1, {0x66, 0x2e}) || stands_at(code, at + 1, {0, 0});
 }
 
-// Does a function that begins at `from` go on to the end of the code? Not if it returns before, unless a conditional jump leads over that: it is one way out of several.
+// Whether a function that begins at `from` continues to the end of the code. It does not if it returns before, unless a
+// conditional jump leads past that return: then it is one of several exits.
 bool goes_on(Code code, std::size_t from) {
   std::size_t reached = from;   // by the farthest jump so far
   const auto jump = [&](std::size_t next, std::int64_t distance) {
@@ -123,7 +126,7 @@ bool goes_on(Code code, std::size_t from) {
   return true;
 }
 
-// The code in [from, to), or as much of its end as is there.
+// The code in [from, to), or as much of its end as is available.
 std::vector<std::uint8_t> code_before(const Target& target, Address from, Address to) {
   constexpr Address kPage = 4096;
   Address start = to;
@@ -138,11 +141,11 @@ std::vector<std::uint8_t> code_before(const Target& target, Address from, Addres
   return code;
 }
 
-// Whether the code before `pc` shows that its function has made rbp its frame pointer. If not, rbp is its caller's, and to go by it would leave that one out.
-// No unwind information covers `pc`.
+// Whether the code before `pc` shows that its function uses rbp as its frame pointer. If not, rbp is the caller's, and
+// following it would skip the caller. No unwind information covers `pc`.
 bool keeps_frame_pointer(const Target& target, Address pc) {
-  constexpr std::uint64_t kFarthest = 16u << 10;   // as much as is kept of generated code (live_target.cc)
-  constexpr std::uint64_t kPrologue = 4096;   // of a known function: compilers may put it behind a quick way out
+  constexpr std::uint64_t kFarthest = 16u << 10;   // as much generated code as is kept (live_target.cc)
+  constexpr std::uint64_t kPrologue = 4096;   // of a known function: compilers may put it behind a fast exit
   const Mapping* mapping = mapping_of(target, pc);
   if (mapping == nullptr) return false;
   Address from = std::max(mapping->range.start, pc - std::min(pc, kFarthest));
@@ -162,7 +165,8 @@ bool keeps_frame_pointer(const Target& target, Address pc) {
             if (sets_frame_pointer(code, b)) return true;
           return false;
         }
-        // Code before the end of another function, or before a function that does not say how long it is, is not this one's. A local symbol may be a label in it.
+        // Code before the end of another function, or before the start of a function of unknown size, does not belong
+        // to this one. A local symbol may be a label inside it.
         if (type == STT_FUNC) from = std::max(from, module->to_address(symbol.st_value + std::min<std::uint64_t>(symbol.st_size, at - symbol.st_value)));
         else if (ELF64_ST_BIND(symbol.st_info) != STB_LOCAL) from = std::max(from, module->to_address(symbol.st_value));
       }
@@ -171,7 +175,8 @@ bool keeps_frame_pointer(const Target& target, Address pc) {
   const std::vector<std::uint8_t> code = code_before(target, from, pc);
   for (std::size_t i = code.size(); i-- > 0;) {
     if (!is_prologue(code, i)) continue;
-    // The nearest one counts, if it is this function's: unwind information covers functions whole, and none goes on after it has returned, unless over that.
+    // The nearest prologue counts, if it belongs to this function: unwind information covers whole functions, and no
+    // function continues after its return, unless a jump leads past it.
     if (VettedTables(target).vet(pc - (code.size() - i)) == VettedTables::Verdict::kSound) return false;
     return goes_on(code, i);
   }
@@ -183,14 +188,16 @@ struct Recovered {
   FrameOrigin origin = FrameOrigin::kNormal;
 };
 
-// Mapped, and not executable; or in the first 64 KiB, where the kernel lets nothing be mapped (vm.mmap_min_addr).
+// Mapped, but not executable; or in the first 64 KiB, where the kernel does not let anything be mapped
+// (vm.mmap_min_addr).
 bool cannot_be_code(const Target& target, Address a) {
   constexpr Address kLowest = 0x10000;
   const Mapping* m = mapping_of(target, a);
   return m != nullptr ? !m->executable : a < kLowest;
 }
 
-// Where the function does nothing from `r` on but return, its instructions tell where the return address is: add N,%rsp; pop; leave; ret.
+// If the function only returns from `r` on, its instructions show where the return address is: add N,%rsp; pop; leave;
+// ret.
 std::optional<Recovered> by_epilogue(const Target& target, const Registers& r) {
   std::array<std::uint8_t, kLongestEpilogue> bytes{};
   const Code code = Code(bytes).first(target.read(r.pc(), std::as_writable_bytes(std::span(bytes))));
@@ -253,11 +260,12 @@ std::optional<Recovered> by_epilogue(const Target& target, const Registers& r) {
   return std::nullopt;
 }
 
-// The caller, where `r` stands in code that no unwind information covers. Only what can be verified; nothing else.
+// The caller, if `r` is in code that no unwind information covers. Only what can be verified.
 std::optional<Recovered> recover(const Target& target, const Registers& r, bool exact_pc) {
   const bool in_code = is_executable(target, r.pc());
   if (exact_pc) {
-    // Just called (nothing pushed yet, or pc itself is what was called): the return address is on top of the stack.
+    // A function that was just called (it has not pushed anything yet, or pc is the called address itself): the return
+    // address is on top of the stack.
     if (auto top = target.read_value<Address>(r.sp()); top && follows_call(target, *top, in_code ? r.pc() : 0)) {
       Recovered out{r, FrameOrigin::kReturnSlot};
       out.registers.set(kRip, *top);
@@ -266,8 +274,8 @@ std::optional<Recovered> recover(const Target& target, const Registers& r, bool 
     }
   }
   if (!in_code) return std::nullopt;
-  // An address that no call left there was put there by hand: a made stack (makecontext) ends in a function that was never called, and rbp is
-  // whatever it was when that stack was switched to.
+  // An address that was not left by a call was written there: a stack made by makecontext ends in a function that was
+  // never called, and rbp has whatever value it had when that stack was switched to.
   if (!exact_pc && !follows_call(target, r.pc(), 0)) return std::nullopt;
   if (const auto by_code = by_epilogue(target, r)) return by_code;
   if (!r.has(kRbp) || !keeps_frame_pointer(target, exact_pc ? r.pc() : r.pc() - 1)) return std::nullopt;
@@ -285,14 +293,14 @@ std::optional<Recovered> recover(const Target& target, const Registers& r, bool 
 
 struct FoundCall {
   CallInstruction kind = CallInstruction::kNone;
-  Address target = 0;   // of a direct one
+  Address target = 0;   // for a direct call
 };
 
 FoundCall call_before(const Target& target, Address return_address) {
   constexpr std::size_t kShortestCall = 2;
   std::array<std::uint8_t, kLongestCall> before{};   // before[8 - n] is the byte n before the return address
   if (return_address < before.size() || !is_executable(target, return_address - 1)) return {};
-  // As many as are there: generated code may begin with its mapping.
+  // As many bytes as there are: generated code may begin where its mapping does.
   std::size_t known = before.size();
   while (known >= kShortestCall && !target.read_exact(return_address - known, std::as_writable_bytes(std::span(before).last(known)))) --known;
   if (known < kShortestCall) return {};
@@ -350,10 +358,12 @@ UnwoundStack walk_stack(const Target& target, FrameStepper& stepper, const Regis
     bool signal_frame = false;
     FrameStepper::Step step = stepper.step(next, signal_frame);
     FrameOrigin next_origin = FrameOrigin::kNormal;
-    // A return address of 0 is how start code without unwind information (musl's, a JIT's entry stub) says: no caller.
+    // A return address of 0 is how start code without unwind information (musl's, a JIT's entry stub) states that there
+    // is no caller.
     if (step == FrameStepper::Step::kStepped && next.pc() == 0 && !signal_frame) step = FrameStepper::Step::kOutermost;
-    // A return address in memory that holds no code is none: what was read is no frame's part of the stack (left by another coroutine, say). One
-    // where nothing is mapped may be in a library that has been unloaded meanwhile.
+    // A return address in memory that is not code is not one: what was read is not part of a frame's stack (but was
+    // left by another coroutine, say). A return address where nothing is mapped may be in a library that has been
+    // unloaded meanwhile.
     if (step == FrameStepper::Step::kStepped && !signal_frame && cannot_be_code(target, next.pc())) {
       stack.end = StackEnd::kNoUnwindInfo;
       break;

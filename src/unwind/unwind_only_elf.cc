@@ -27,7 +27,8 @@ std::optional<UnwindOnlyElf> UnwindOnlyElf::copy_of(const elf::Image& image) {
   void* memory = mmap(nullptr, from.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return std::nullopt;
   UnwindOnlyElf made({static_cast<std::byte*>(memory), from.size()});
-  // No byte of a sound file is in two sections; tables and names of the largest library seen, libtorch_cuda, have 200 MB.
+  // In a sound file no byte is in two sections. The tables and names of the largest library seen, libtorch_cuda, have
+  // 200 MB.
   constexpr std::uint64_t kMaxTaken = std::uint64_t{1} << 30;
   std::uint64_t left = std::min<std::uint64_t>(2 * from.size(), kMaxTaken);
   const auto take = [&](std::uint64_t offset, std::uint64_t size) {

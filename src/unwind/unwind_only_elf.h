@@ -1,8 +1,9 @@
 // The part of an ELF file that libdw needs to unwind, in memory that libdw may write to.
 //
-// libdw unpacks a compressed debug section by writing into its section header. An Image is mapped read-only and shared by all ranks: doing that
-// to it would end the tool. So a file with compressed sections is handed to libdw as a copy: its headers and unwind tables at their places, all
-// else zeros that take no memory, and every debug section but .debug_frame declared empty.
+// libdw unpacks a compressed debug section by writing into its section header. An Image is mapped read-only and shared
+// by all ranks, so that write would crash the tool. A file with compressed sections is therefore passed to libdw as a
+// copy: its headers and unwind tables at their places, zeros that take no memory everywhere else, and every debug
+// section except .debug_frame declared empty.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +16,10 @@ namespace rankstacks {
 
 class UnwindOnlyElf {
  public:
-  // Whether libdw would write to this file's bytes.
+  // Whether libdw would write to the bytes of this file.
   static bool is_needed(const elf::Image& image);
 
-  // Nothing: no memory for it.
+  // std::nullopt if there is no memory for it.
   static std::optional<UnwindOnlyElf> copy_of(const elf::Image& image);
 
   UnwindOnlyElf(UnwindOnlyElf&& other) noexcept;

@@ -1,4 +1,5 @@
-// From registers to return addresses. Both implementations see the target only through Target, so they work alike on live copies and cores.
+// From registers to return addresses. Both implementations access the target only through Target, so they work in the
+// same way on live copies and cores.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,10 @@ namespace rankstacks {
 struct UnwoundFrame {
   Address pc = 0;                     // as gdb shows it: the innermost pc, else the return address
   Address sp = 0;                     // rsp in this frame, at pc
-  Address cfa = 0;                    // rsp in the caller; the frame's own part of the stack is [sp, cfa). 0: unknown (the outermost)
-  bool exact_pc = false;              // pc is an instruction about to run (innermost, or interrupted by a signal): look up pc, else pc-1
+  // rsp in the caller: the frame's own part of the stack is [sp, cfa). 0: unknown (the outermost frame).
+  Address cfa = 0;
+  // pc is an instruction about to run (innermost, or interrupted by a signal): look up pc, else pc-1.
+  bool exact_pc = false;
   FrameOrigin origin = FrameOrigin::kNormal;
 
   Address lookup_pc() const { return exact_pc ? pc : pc - 1; }
@@ -25,19 +28,20 @@ struct UnwoundStack {
   std::vector<UnwoundFrame> frames;   // innermost first
   StackEnd end = StackEnd::kComplete;
   std::optional<OmittedFrames> omitted;
-  std::string note;                   // one line for the report's problems; empty: nothing to say
+  std::string note;                   // one line for the report's problems; empty if there is none
 };
 
-// Both ends of a deeper stack are kept, half of the limit each; the middle is counted and left out.
+// Of a deeper stack both ends are kept, half of the limit each; the middle is counted and left out.
 inline constexpr std::size_t kMaxFrames = 8192;
-// After this many frames a stack is given up: no real one is as deep (8 MiB of main stack, 16 bytes a frame at the least).
+// The walk of a stack is given up after this many frames: no real stack is as deep (8 MiB of main stack, with at least
+// 16 bytes per frame).
 inline constexpr std::size_t kMaxUnwoundFrames = 1u << 19;
 
 class Unwinder {
  public:
   virtual ~Unwinder() = default;
   virtual const char* name() const = 0;
-  // Never throws, always ends. The frame that `registers` describes is always the first.
+  // Never throws, always ends. The first frame is always the one that `registers` describes.
   virtual UnwoundStack unwind(const Registers& registers) = 0;
 };
 

@@ -26,7 +26,7 @@ void put_sleb(std::vector<std::byte>& to, std::int64_t value) {
   to.push_back(static_cast<std::byte>(value & 0x7f));
 }
 
-// Once the entry that began with the four bytes at `start` is written.
+// Called once the entry that began with the four bytes at `start` is complete.
 void set_length(std::vector<std::byte>& in, std::size_t start) {
   const auto length = static_cast<std::uint32_t>(in.size() - start - sizeof(std::uint32_t));
   std::memcpy(in.data() + start, &length, sizeof length);
@@ -35,14 +35,14 @@ void set_length(std::vector<std::byte>& in, std::size_t start) {
 }  // namespace
 
 bool VettedTables::Entry::read(const Target& target, Address from) {
-  constexpr std::size_t kUsual = 128;   // most entries are shorter: one read for them
+  constexpr std::size_t kUsual = 128;   // most entries are shorter, and need one read
   at = from;
   bytes.resize(kUsual);
   const std::size_t there = target.read(from, bytes);
   std::uint32_t length;
   if (there < sizeof length) return false;
   std::memcpy(&length, bytes.data(), sizeof length);
-  // 0 ends a section; 0xffffffff announces 64 bits of length, which nothing writes into .eh_frame.
+  // 0 ends a section; 0xffffffff announces a 64-bit length, which nothing writes into .eh_frame.
   if (length < sizeof(std::uint32_t) || length > kMaxEntryBytes) return false;
   const std::size_t size = sizeof length + length;
   bytes.resize(size);
@@ -57,7 +57,8 @@ std::optional<VettedTables::SearchTable> VettedTables::search_table_of(const Mod
   const auto bytes = module.image->at(*vaddr);
   if (bytes.size() < 12) return std::nullopt;
   const auto* b = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  // version 1, any 4-byte pointer to .eh_frame, a udata4 count, a table of datarel|sdata4 pairs: what every linker writes.
+  // version 1, any 4-byte pointer to .eh_frame, a udata4 count, a table of datarel|sdata4 pairs: the form that every
+  // linker writes.
   if (b[0] != 1 || (b[1] & 0x0f) != DW_EH_PE_sdata4 || b[2] != DW_EH_PE_udata4 || b[3] != (DW_EH_PE_datarel | DW_EH_PE_sdata4)) {
     return std::nullopt;
   }
@@ -97,7 +98,7 @@ VettedTables::Verdict VettedTables::vet(Address pc) {
 
 VettedTables::Verdict VettedTables::vet(const Module& module, Address pc, Address at) {
   if (!fde_.read(target_, at)) return Verdict::kUnsound;
-  std::uint32_t back;   // from where it stands to the CIE
+  std::uint32_t back;   // distance from this field to the CIE
   std::memcpy(&back, fde_.bytes.data() + 4, sizeof back);
   const Address cie = at + 4 - back;
   if (back == 0 || !module.range.contains(cie)) return Verdict::kUnsound;
@@ -136,8 +137,8 @@ void VettedTables::write(Block& block, Address at) {
   const FdeFacts& fde = fde_facts_;
   auto& out = written_;
   out.clear();
-  put(out, std::numeric_limits<std::int32_t>::min());   // no pc is before it
-  put(out, std::int32_t{0});                            // and the FDE is where addresses count from
+  put(out, std::numeric_limits<std::int32_t>::min());   // no pc is below it
+  put(out, std::int32_t{0});                            // and addresses are relative to the FDE
   const std::size_t cie = out.size();
   put(out, std::uint32_t{0});
   put(out, std::uint32_t{0});

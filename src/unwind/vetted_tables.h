@@ -1,10 +1,11 @@
-// The unwind tables of a target as libunwind gets to see them: each entry vetted, and written anew.
+// The unwind tables of a target as libunwind sees them: each entry vetted, and rewritten.
 //
 //     .eh_frame_hdr --> an FDE and its CIE, copied --> vetted --> a block:  | table of one FDE | CIE | FDE |
 //
-// Blocks have addresses of their own, where no process has memory. So libunwind reads what was vetted, also where the owner of a file changes it
-// meanwhile, or lets entries overlap; what it has no use for (personality routines, relative pointers) is not in them; and as it asks for a word for
-// each byte, it is faster than reading the target.
+// Blocks have addresses of their own, where no process has memory. So libunwind reads exactly what was vetted, even if
+// the owner of a file changes the file meanwhile, or lets entries overlap. Blocks leave out what libunwind does not
+// need here (personality routines, relative pointers). And as libunwind reads a word for each byte, reading a block is
+// faster than reading the target.
 #pragma once
 
 #include <optional>
@@ -18,27 +19,30 @@ namespace rankstacks {
 
 class VettedTables {
  public:
-  // The target outlives it.
+  // The target must outlive it.
   explicit VettedTables(const Target& target, CfiDialect dialect = CfiDialect::kLibunwind) : target_(target), dialect_(dialect) {}
 
   enum class Verdict { kNone, kUnsound, kSound };
-  // What the search table names for `pc`. kNone: no FDE, or one that ends before.
+  // The verdict on the entry that the search table names for `pc`. kNone: there is no FDE, or one that ends before
+  // `pc`.
   Verdict vet(Address pc);
 
-  // Where in a block libunwind finds the FDE for a pc: a sorted table of one pair, whose address counts from the FDE's.
+  // Where in a block libunwind finds the FDE for a pc: a sorted table of one pair, whose addresses are relative to the
+  // FDE.
   struct Choice {
     Address table = 0;
     Address fde = 0;
   };
 
-  // Nothing: no FDE covers `pc`, or none that is sound. The block is there until the next call, or, if it has expressions, until forget(): libunwind keeps
-  // the addresses of expressions in its cache, and reads them whenever it needs their value.
+  // std::nullopt if no FDE covers `pc`, or none that is sound. The block stays valid until the next call or, if it has
+  // expressions, until forget(): libunwind keeps the addresses of expressions in its cache, and reads them whenever it
+  // needs their value.
   std::optional<Choice> choose(Address pc);
 
-  // The code that the FDE of `pc` is for: a function, or a part of one. Nothing: as for choose().
+  // The code that the FDE of `pc` is for: a function, or a part of one. std::nullopt as for choose().
   std::optional<Range> covered(Address pc);
 
-  // A word of a block. nullptr: not the address of one.
+  // A word of a block; nullptr if `address` is not in a block.
   const std::uint64_t* word(Address address) const {
     if (address < kFirstBlock || address % sizeof(std::uint64_t) != 0) return nullptr;
     const Address offset = address - kFirstBlock, index = offset / kBlockSize, word = offset % kBlockSize / sizeof(std::uint64_t);
@@ -47,44 +51,45 @@ class VettedTables {
     return word < words.size() ? &words[word] : nullptr;
   }
 
-  // Whether blocks with expressions take too much memory. When forget() is called, no address of one may be in a cache any more.
+  // Whether blocks with expressions take too much memory. When forget() is called, no cache may hold an address of one.
   bool is_full() const { return kept_bytes_ > kMaxKeptBytes; }
   void forget();
 
  private:
-  // In the half of the address space that is the kernel's, away from the vsyscall page.
+  // In the kernel's half of the address space, away from the vsyscall page.
   static constexpr Address kFirstBlock = 0xffff'a000'0000'0000;
-  static constexpr Address kBlockSize = 4 * kMaxEntryBytes;   // vetting can double a CIE's instructions at most
+  static constexpr Address kBlockSize = 4 * kMaxEntryBytes;   // vetting at most doubles the instructions of a CIE
   static constexpr std::size_t kMaxKeptBytes = 4 << 20;
 
   // A module's sorted table of FDEs.
   struct SearchTable {
-    Vaddr header = 0;                      // what its addresses count from
-    std::span<const std::byte> pairs;      // of two 32-bit numbers: a function's start, its FDE
+    Vaddr header = 0;                      // the base of its addresses
+    std::span<const std::byte> pairs;      // of two 32-bit numbers: the start of a function, its FDE
   };
   struct Block {
     std::vector<std::uint64_t> words;
     Choice where;
     Range covered;
   };
-  // The bytes of one entry, from its length on.
+  // The bytes of one entry, including its length.
   struct Entry {
     Address at = 0;
     std::vector<std::byte> bytes;
-    bool read(const Target& target, Address from);   // false: not there, or no length that an entry can have
+    // Returns false if the entry is missing, or has a length that no entry can have.
+    bool read(const Target& target, Address from);
   };
 
   static std::optional<SearchTable> search_table_of(const Module& module);
   std::optional<Address> find(const Module& module, Address pc);
   Verdict vet(const Module& module, Address pc, Address fde);
-  void write(Block& block, Address at);   // what was vetted last
+  void write(Block& block, Address at);   // writes the entries vetted last
 
   const Target& target_;
   CfiDialect dialect_;
   std::unordered_map<const Module*, std::optional<SearchTable>> search_tables_;
   Entry fde_, cie_;
   bool cie_is_sound_ = false;
-  CieFacts cie_facts_;                                 // of cie_, where that is sound
+  CieFacts cie_facts_;                                 // of cie_, if that is sound
   FdeFacts fde_facts_;
   std::vector<std::byte> written_;
   Block current_;
