@@ -74,11 +74,11 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_object() override { return open_.pop_back(), true; }
   bool end_array() override { return open_.pop_back(), true; }
   bool key(string_t& name) override {
-    const auto& members = open_.back()->members;
-    if (members.size() >= kMaxNames) return refuse(fmt::format("more than {} names in one object", kMaxNames), ErrorCode::kLimit);
-    if (std::any_of(members.begin(), members.end(), [&](const auto& m) { return m.first == name; }))
+    std::vector<std::string>& names = open_.back()->names;
+    if (names.size() >= kMaxNames) return refuse(fmt::format("more than {} names in one object", kMaxNames), ErrorCode::kLimit);
+    if (std::find(names.begin(), names.end(), name) != names.end())
       return refuse(fmt::format("found {} a second time in one object, expected each name once", in_quotes(name)));
-    open_.back()->members.emplace_back(std::move(name), LinedJson());
+    names.push_back(std::move(name));
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
@@ -105,7 +105,7 @@ class Builder : public nlohmann::json_sax<Json> {
   LinedJson* add(LinedJson::Kind kind) {
     if (++count_ > values_) return refuse(fmt::format("more than {} values", values_), ErrorCode::kLimit), nullptr;
     LinedJson* made = &root;
-    if (!open_.empty()) made = open_.back()->kind == LinedJson::Kind::kArray ? &open_.back()->items.emplace_back() : &open_.back()->members.back().second;
+    if (!open_.empty()) made = &open_.back()->items.emplace_back();
     made->kind = kind;
     made->line = position_.line;
     return made;

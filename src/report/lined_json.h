@@ -17,8 +17,8 @@ struct LinedJson {
   bool boolean = false;
   double number = 0;                       // finite
   std::string text;
-  std::vector<LinedJson> items;
-  std::vector<std::pair<std::string, LinedJson>> members;   // in the order of the text; no name twice
+  std::vector<LinedJson> items;             // an array's elements; an object's values
+  std::vector<std::string> names;           // an object's keys, in the order of the text, each once: names[i] belongs to items[i]
 };
 
 // kMalformed: the line, what was found and what was expected there. kLimit: nested deeper than `depth`, more values than `values`, or more than 64 names in one object.

@@ -52,12 +52,12 @@ class Value {
 
   void require_object(const std::vector<std::string_view>& allowed) const {
     if (json_.kind != LinedJson::Kind::kObject) expected("an object");
-    for (const auto& [name, member] : json_.members)
-      if (std::find(allowed.begin(), allowed.end(), name) == allowed.end()) Value(member, pointer_).fail_with(fmt::format("found the key {}, expected no other than {}", in_quotes(name), list_of(allowed)));
+    for (std::size_t i = 0; i < json_.names.size(); ++i)
+      if (const std::string& name = json_.names[i]; std::find(allowed.begin(), allowed.end(), name) == allowed.end()) Value(json_.items[i], pointer_).fail_with(fmt::format("found the key {}, expected no other than {}", in_quotes(name), list_of(allowed)));
   }
   std::optional<Value> find(std::string_view key) const {
-    for (const auto& [name, member] : json_.members)
-      if (name == key) return Value(member, pointer_ + '/' + name);
+    for (std::size_t i = 0; i < json_.names.size(); ++i)
+      if (json_.names[i] == key) return Value(json_.items[i], pointer_ + '/' + json_.names[i]);
     return std::nullopt;
   }
   Value get(std::string_view key) const {
