@@ -1,9 +1,9 @@
-// How long the analysis of a large job takes: a saved report, multiplied.
+// Measures how long the analysis of a large job takes, on a saved report that is multiplied.
 //
 //     zcat fixtures/nccl/data-loader.json.gz | build/bench_analysis [RANKS] [THREADS]
 //
-// Its ranks are repeated under new numbers until there are RANKS (1024), and the threads of each until it has THREADS (30); addresses differ from
-// rank to rank, as they do in life. Prints the time of each part, the best of five.
+// The report's ranks are repeated under new numbers until there are RANKS (1024), and the threads of each rank until it
+// has THREADS (30). Addresses differ from rank to rank, as in a real job. Prints the time of each part, the best of five.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Compressed input, of each kind by its first bytes.
+// Compressed input of each format, which the first bytes select.
 #include "input.h"
 #include "target/decompress.h"
 

@@ -1,4 +1,4 @@
-// A cubin: the functions at addresses that it itself speaks of, and at those of the input's first bytes.
+// A cubin: looks up the functions at the addresses that it contains, and at those in the input's first bytes.
 #include <algorithm>
 #include <elf.h>
 
@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<Address> addresses = {0, 1, ~Address{0}, 0x7000'0000, 0x7000'0110, 0x7000'0400};
   for (int i = 0; i < 4; ++i) addresses.push_back(input.take<std::uint64_t>());
   const auto bytes = std::as_bytes(std::span(data, size));
-  // Every eighth word may be an address of a section or a symbol.
+  // Every eighth word is tried as the address of a section or a symbol.
   for (std::size_t at = 0; at + 8 <= bytes.size() && addresses.size() < 256; at += 64) {
     Address a;
     std::memcpy(&a, bytes.data() + at, sizeof a);

@@ -17,10 +17,10 @@ constexpr Address kStack = 0x7ffc'0000'0000;
 constexpr std::size_t kStackSize = 4096;
 constexpr std::size_t kMaxLoaded = 1 << 20;
 constexpr std::size_t kMaxAddresses = 64;
-// For all stacks of one input. Tables can say what takes the tool's own limits (kMaxUnwoundFrames, --timeout) to end: that it ends is what counts here.
+// For all stacks of one input. The tables can make unwinding run into the tool's own limits (kMaxUnwoundFrames, --timeout): here it only has to end.
 constexpr std::chrono::milliseconds kMaxTime{500};
 
-// Addresses that the file itself speaks of: where its code begins and ends, and its functions.
+// Addresses that the file itself contains: where its code begins and ends, and its functions.
 std::vector<Vaddr> interesting(const elf::Image& image) {
   std::vector<Vaddr> all;
   for (const Elf64_Phdr& p : image.segments()) {
@@ -38,7 +38,7 @@ std::vector<Vaddr> interesting(const elf::Image& image) {
   return all;
 }
 
-// Maps the file as a loader would, as far as that is a sound picture: modules and mappings of a target are ordered and do not overlap.
+// Maps the file as a loader would, as long as the mappings stay plausible: a target's modules and mappings are ordered and do not overlap.
 bool load(const std::shared_ptr<const elf::Image>& image, testing::FakeTarget& target) {
   Vaddr end = 0;
   std::size_t loaded = 0;
@@ -74,7 +74,7 @@ void unwind(const testing::FakeTarget& memory, std::span<const Vaddr> addresses)
     registers.set(kRbp, kStack + 512);
     for (Unwinder* unwinder : {first.get(), second.get()}) {
       const UnwoundStack stack = unwinder->unwind(registers);
-      fuzz::require(!stack.frames.empty() && stack.frames.front().pc == registers.pc(), "the innermost frame is where the thread stands");
+      fuzz::require(!stack.frames.empty() && stack.frames.front().pc == registers.pc(), "the innermost frame is at the thread's pc");
       fuzz::require(stack.frames.size() <= kMaxFrames, "the depth is bounded");
     }
   }
@@ -99,14 +99,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   testing::FakeTarget target;
   if (!load(*image, target)) return 0;
-  // A stack full of addresses of the module, so that unwinding goes on for a while.
+  // A stack full of addresses of the module, so that unwinding continues for a while.
   std::vector<Address> words(kStackSize / sizeof(Address));
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = i % 3 == 0 ? kStack + 8 * ((i + 5) % words.size()) : kBase + addresses[i % addresses.size()];
   const auto stack = std::as_bytes(std::span(words));
   target.put(kStack, {stack.begin(), stack.end()});
   unwind(target, addresses);
 
-  // The same file as it lies in memory, without its sections.
+  // The same file as an image in memory, without its sections.
   const auto read = [&](Vaddr v, std::span<std::byte> into) { return target.read_exact(kBase + v, into); };
   elf::Image::from_memory(read, 0, "fuzz.so", kMaxLoaded);
   return 0;

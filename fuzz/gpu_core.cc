@@ -1,4 +1,4 @@
-// A GPU core through all that is made of it: devices, kernels, exceptions, names.
+// A GPU core and everything that is derived from it: devices, kernels, exceptions, names.
 #include "gpu/core_file.h"
 #include "gpu/summarize.h"
 #include "input.h"
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<Problem> problems;
   for (const gpu::DeviceState& device : (*core)->devices) {
     const GpuSnapshot gpu = gpu::summarize(device, frames, &problems);
-    fuzz::require(gpu.execution.has_value(), "a core tells what runs");
+    fuzz::require(gpu.execution.has_value(), "a core has the state of execution");
     std::size_t valid = 0, counted = 0;
     for (const gpu::Warp& warp : device.warps) valid += warp.valid_lanes != 0;
     for (const GpuKernel& kernel : gpu.execution->kernels) {

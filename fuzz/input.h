@@ -1,4 +1,4 @@
-// What the harnesses share: an input taken apart piece by piece, a file that holds it, and a check that ends the run.
+// What the harnesses share: an input that is consumed piece by piece, a file that holds it, and a check that ends the run.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace rankstacks::fuzz {
 
-// Where a harness says that an answer was wrong rather than a crash: the sanitizers show how it came there.
+// For answers that are wrong without a crash: the sanitizers print the stack.
 inline void require(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", what);
   std::abort();
 }
 
-// Bytes of the input in order; zeros once it is used up.
+// Reads bytes of the input in order; zeros once it is used up.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : left_(data, size) {}
@@ -42,7 +42,7 @@ class Input {
   std::span<const std::uint8_t> left_;
 };
 
-// A file in memory that holds one input after the other, for what can only open paths.
+// A file in memory that holds one input after the other, for code that can only open paths.
 class ScratchFile {
  public:
   ScratchFile() : fd_(memfd_create("fuzz", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(fd_)) { require(fd_ >= 0, "memfd_create"); }

@@ -1,6 +1,6 @@
-// The memory of a Python process of each version, damaged: any word of it may be any number or point at any other part.
+// The memory of a Python process of each version, damaged: any word of it may become any number or point to any other part.
 //
-// The input is a list of pokes into a sound interpreter with four threads: cycles, wild pointers, absurd lengths and counts.
+// The input is a list of pokes (address and value) into a valid interpreter with four threads: cycles, wild pointers, absurd lengths and counts.
 #include <array>
 #include <optional>
 #include <vector>
@@ -20,10 +20,10 @@ constexpr Address kThread = 0x7f00'0000'1000;
 
 struct Process {
   FakeInterpreter fake;
-  std::vector<Address> parts;   // what a poke may point at, and where it lands
+  std::vector<Address> parts;   // what a poke may point to, and where it may be made
 };
 
-// A lock that the second thread waits for, inside of whose `with` statement the first one is; and a fourth thread, which waits for the import of a module.
+// The second thread waits for a lock; the first one is inside of a `with` statement of that lock. A fourth thread waits for the import of a module.
 void add_locks(Process& p, Address holder, Address waiter) {
   FakeInterpreter& f = p.fake;
   const Address lock = f.lock(), wakeup = f.lock(), futex = f.futex_of(lock);
@@ -52,7 +52,7 @@ Process sound(FakeInterpreter fake) {
   const bool has_shims = f.layout().frame_owner != python::kAbsent && f.layout().frame_is_entry == python::kAbsent;
   Address holder = 0, waiter = 0;
   for (std::uint64_t t = 0; t < 3; ++t) {
-    // Its variables: a function's, a module's, and of torch.distributed a group.
+    // Its variables: those of a function, of a module, and a process group of torch.distributed.
     const Address code = t == 0   ? f.code("function")
                          : t == 1 ? f.code("<module>")
                                   : f.code_of(f.string("recv"), f.string("/v/torch/distributed/distributed_c10d.py"), 7);
@@ -83,7 +83,7 @@ Process sound(FakeInterpreter fake) {
       f.set_cframe(thread, cframe);
       p.parts.push_back(cframe);
     }
-    // What it handles: raised in the inner frame, handled in the outer one; the first thread in a generator.
+    // The exceptions that are handled: raised in the inner frame, handled in the outer one; the first thread handles its own in a generator.
     const Address raised = f.traceback(f.frame_object(inner), 0, -1), handler = f.traceback(f.frame_object(outer), raised, 9);
     const Address error = f.exception(f.tuple({f.string("loss is NaN")}), handler);
     f.set_handled(thread, error);
@@ -113,7 +113,7 @@ Process make(unsigned which) {
   }
 }
 
-// Building one takes longer than copying it and reading it.
+// Building one takes longer than copying and reading it.
 const Process& process_of(unsigned which) {
   static std::array<std::optional<Process>, kProcesses> processes;
   std::optional<Process>& process = processes[which % kProcesses];
@@ -141,7 +141,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       process.fake.set(at, value);
     } catch (const std::logic_error&) {
-      // No block there.
+      // There is no block.
     }
   }
   const auto state = process.fake.read();

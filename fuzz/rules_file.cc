@@ -1,4 +1,4 @@
-// A file of rules: what is read can be printed, and what is printed reads back as the same; with any rules a job can be analysed.
+// A file of rules: what was read can be printed, and reads back as the same; a job can be analysed with any rules.
 #include "analyzers/analysis.h"
 #include "input.h"
 #include "report/rules_file.h"

@@ -1,4 +1,4 @@
-// A saved report: what is read can be analysed, shown and saved, and what is saved reads back as the same.
+// A saved report: what was read can be analysed, shown and saved, and what was saved reads back as the same.
 #include "analyzers/analysis.h"
 #include "input.h"
 #include "report/report.h"

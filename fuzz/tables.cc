@@ -1,5 +1,6 @@
-// The small formats that are read byte by byte, each by itself: line tables, mangled names (C++'s, Rust's), notes, answers of NCCL's RAS, C++ exceptions,
-// command lines, lists of file locks, fdinfo, sock_diag's answers, address tables. The first byte chooses.
+// The small formats that are parsed byte by byte, each separately: line tables, mangled names (C++'s, Rust's), notes,
+// answers of NCCL's RAS, C++ exceptions, command lines, lists of file locks, fdinfo, sock_diag's answers, address tables.
+// The first byte selects the format.
 #include "capture/parallel_layout.h"
 #include "capture/tcp_ends.h"
 #include "elf/notes.h"
@@ -56,7 +57,7 @@ void read_ras_answer(std::string_view text) {
   for (const NcclCommunicator& communicator : status->communicators) fuzz::require(!communicator.hash.empty(), "each has its hash");
 }
 
-// A thread's memory, in which its list of exceptions, their types and texts lie.
+// The memory of a thread, with its list of exceptions, their types and their texts.
 void read_exceptions(std::span<const std::byte> bytes) {
   decode_exception_storage(bytes, 0x1000);
   testing::FakeTarget target;

@@ -2,8 +2,8 @@
 
     collect_licenses.py LINKER-MAP DIRECTORY
 
-Which archives and objects went in is read from the linker's map; which Debian package each is of, from dpkg. Libraries that are headers
-alone leave no trace there and are named here. A text that a licence file only points to (/usr/share/common-licenses) is put beside it.
+The linker's map says which archives and objects were linked, and dpkg says which Debian package each belongs to. Header-only libraries leave no
+trace in the map and are named here. A text that a licence file only refers to (/usr/share/common-licenses) is copied along with it.
 """
 
 import os
@@ -20,7 +20,7 @@ def fail(message):
 
 
 def linked_files(map_path):
-    """The system's files of which something is in the executable: those that the map lists a section of."""
+    """The system's files from which the executable has at least one section, according to the map."""
     found = set()
     for line in open(map_path, encoding="utf-8", errors="replace"):
         match = re.match(r"\s+\S*\s*0x[0-9a-f]+\s+0x([0-9a-f]+)\s+(/\S+?\.(?:a|o))(?:\(|$)", line.rstrip())
@@ -32,7 +32,7 @@ def linked_files(map_path):
 
 
 def package_of(path):
-    # Where /lib is a link to /usr/lib, dpkg knows a file by the name that its package gave it.
+    # Where /lib is a link to /usr/lib, dpkg knows a file only by the name that its package uses.
     for candidate in (path, path.removeprefix("/usr")):
         result = subprocess.run(["dpkg-query", "--search", candidate], capture_output=True, text=True)
         if result.returncode == 0:
@@ -67,7 +67,7 @@ def main():
         open(os.path.join(directory, "common-" + name + ".txt"), "w", encoding="utf-8").write(open(path, encoding="utf-8", errors="replace").read())
 
     with open(os.path.join(directory, "README"), "w", encoding="utf-8") as readme:
-        readme.write("Linked into bin/rankstacks, beside the project's own code (../LICENSE). Each line: a Debian package, whose licence is in the\n"
+        readme.write("Linked into bin/rankstacks, in addition to the project's own code (../LICENSE). Each line: a Debian package, whose licence is in the\n"
                      "file of its name here, and what of it is linked. Texts that several of them point to are in common-*.txt. The sources are those\n"
                      "of the Debian packages; with them and the project's own, scripts/package links the executable anew.\n\n")
         for package, names in sorted(packages.items()):

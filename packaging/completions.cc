@@ -44,14 +44,14 @@ std::string with_escapes(const std::string& text, const std::string& special, co
   return out;
 }
 
-// Inside '...' of a shell a quote can only stand outside of it.
+// A quote cannot be escaped inside of '...' in a shell: the quotes are closed around it.
 std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
 }
 
-// fish has escapes inside its quotes.
+// fish supports escapes inside of its quotes.
 std::string fish_quoted(const std::string& text) { return "'" + with_escapes(text, "'\\", "\\") + "'"; }
 
 }  // namespace
@@ -125,7 +125,7 @@ std::string zsh_completion(const CLI::App& app) {
     }
     if (option.positional) return indent + quoted("*" + value) + " \\\n";
     const std::string text = "[" + plain(option.text) + "]" + value;
-    // What can be given again carries a star; otherwise each of its names rules the others out.
+    // An option that can be repeated has a star; otherwise each of its names excludes the others.
     std::string out;
     for (const std::string& name : option.names) {
       const std::string before = option.repeats ? "*" : "(" + joined(option.names) + ")";

@@ -5,7 +5,7 @@
 namespace rankstacks {
 namespace {
 
-// "TEXT:{json,text}" is CLI11's word for a value of which only these are taken.
+// "TEXT:{json,text}" is CLI11's type name for a value that must be one of these.
 std::vector<std::string> choices_in(const std::string& type) {
   std::vector<std::string> choices;
   const std::size_t open = type.find('{');

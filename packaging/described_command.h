@@ -1,4 +1,4 @@
-// The command line's description, reduced to what man pages and completions tell of it.
+// The command line's description, reduced to what man pages and completions show.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ class App;
 namespace rankstacks {
 
 struct DescribedOption {
-  std::vector<std::string> names;      // with their dashes, short ones first; of an argument without dashes: its name alone
+  std::vector<std::string> names;      // with dashes, short names first; for a positional argument its name alone
   bool positional = false;
   bool takes_value = false;
   bool required = false;
   bool repeats = false;
-  std::string value;                   // what is put for the value: FILE, DIR, PID ...
-  std::vector<std::string> choices;    // the only values that are taken; empty: any
+  std::string value;                   // placeholder for the value: FILE, DIR, PID ...
+  std::vector<std::string> choices;    // the only accepted values; empty: any value
   std::string default_value;
   std::string text;
 };
@@ -26,11 +26,11 @@ struct DescribedCommand {
   std::string name;
   std::string text;
   std::string footer;
-  std::vector<DescribedOption> options;   // arguments without dashes among them
+  std::vector<DescribedOption> options;   // includes positional arguments
   std::vector<DescribedCommand> commands;
 };
 
-// What CLI11 knows of `app`, less what it hides from --help.
+// Reads from CLI11's `app` everything except what --help does not show.
 DescribedCommand describe(const CLI::App& app);
 
 }  // namespace rankstacks

@@ -2,8 +2,8 @@
 
     make_wheel.py TREE VERSION GLIBC DIRECTORY
 
-No Python code is in it: bin/ becomes the wheel's scripts, share/ its data. GLIBC is the newest glibc version that the executable needs,
-and so the platform that the wheel says it is for.
+The wheel contains no Python code: bin/ becomes the wheel's scripts, share/ its data. GLIBC is the newest glibc version that the executable needs;
+it determines the platform tag of the wheel.
 """
 
 import base64
@@ -35,7 +35,7 @@ def main():
         kind, rest = name.split("/", 1)
         if name.startswith("share/doc/rankstacks/"):
             rest = name.removeprefix("share/doc/rankstacks/")
-            if rest != "README.md":   # it is the description
+            if rest != "README.md":   # used as the description
                 entries.append((info + "/licenses/" + rest, content, 0o644))
         elif kind == "bin":
             entries.append((data + "/scripts/" + rest, content, 0o755))

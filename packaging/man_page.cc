@@ -8,7 +8,7 @@
 namespace rankstacks {
 namespace {
 
-// Text as troff prints it: a dash that can be copied into a shell, and no line that begins as a request does.
+// Escapes text for troff: dashes stay dashes that can be copied into a shell, and no line begins like a request.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -30,7 +30,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// One paragraph: in troff a line break is only a blank.
+// One paragraph: for troff a line break is only a blank.
 std::string one_line(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   for (char& c : text)
@@ -60,7 +60,7 @@ void write_options(const DescribedCommand& command, std::string& out) {
   }
 }
 
-// The words after the options, in usage.
+// The words after the options in the usage line.
 std::string usage_arguments(const DescribedCommand& command) {
   std::string out;
   for (const DescribedOption& option : command.options)
@@ -85,7 +85,7 @@ std::vector<std::string> paragraphs(const std::string& text) {
   return found;
 }
 
-// A footer is paragraphs of "Heading: text" or of "Heading:" above lines that are shown as they stand.
+// A footer consists of paragraphs of the form "Heading: text", or of "Heading:" above lines that are shown verbatim.
 void write_footer(const std::string& footer, const char* heading_request, std::string& out) {
   for (const std::string& paragraph : paragraphs(footer)) {
     const std::size_t colon = paragraph.find(':');

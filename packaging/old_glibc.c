@@ -1,10 +1,11 @@
-// Lets an executable that is linked on a new machine start on an old one.
+// Lets an executable that was linked on a new machine start on an old one.
 //
-// The linker binds each glibc function to its newest version on the building machine, and the dynamic loader of an older machine then
-// refuses the whole executable. Of what this project and the libraries linked into it call, these few are newer than GLIBC_2.17; each
-// is defined here, hidden, on top of what every glibc since has. scripts/package fails, and names the symbol, when one more turns up.
+// The linker binds each glibc function to its newest version on the building machine; the dynamic loader of an older machine
+// then refuses the whole executable. Of the functions that this project and the libraries linked into it call, these few are
+// newer than GLIBC_2.17; each is defined here, hidden, by means of functions that every glibc since then has. scripts/package
+// fails, and names the symbol, if another one is needed.
 //
-// The versions that are bound with .symver are still in every new glibc, as it keeps old executables running.
+// The versions that are bound with .symver are still in every new glibc, which keeps old executables running.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,8 +45,9 @@ OLD_VERSION(int, pthread_rwlock_tryrdlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_wrlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_unlock, (pthread_rwlock_t * lock), (lock))
 
-// GLIBC_2.30: a condition that is waited for by a clock of one's choice. Before, it is by the one that the condition was made with, the time of day: as far away from now.
-// Who waits looks at his own clock again, so that a leap of that one only wakes him too early, or as late as it is wide.
+// GLIBC_2.30: waits for a condition by a clock that the caller chooses. Older versions wait by the clock that the condition was made with, the time
+// of day: the deadline is converted to that clock. The caller checks its own clock again after waking up, so a step of the time of day makes it wake
+// up too early, or too late by the size of the step, and does no other harm.
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* until) {
   struct timespec now, day, target = *until;
   if (clock != CLOCK_REALTIME) {
@@ -59,14 +61,14 @@ int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, cl
   return pthread_cond_timedwait(condition, mutex, &target);
 }
 
-// The same of libdl, which became part of libc too: libdl.so.2 is named for an older glibc.
+// The same for libdl, which became part of libc too: the executable names libdl.so.2 for an older glibc.
 OLD_VERSION(void*, dlopen, (const char* file, int mode), (file, mode))
 OLD_VERSION(void*, dlsym, (void* library, const char* name), (library, name))
 OLD_VERSION(int, dlclose, (void* library), (library))
 OLD_VERSION(char*, dlerror, (void), ())
 
-// GLIBC_2.34: the start-up code no longer brings the function that runs the executable's constructors, as the C library runs them
-// itself. An older one runs what it is given here, and so does a newer one that is called by the old version.
+// GLIBC_2.34: the start-up code no longer contains the function that runs the executable's constructors, as the C library runs them
+// itself. An older glibc runs what it is given here, and so does a newer one that is called by the old version of the symbol.
 typedef void (*Constructor)(int, char**, char**);
 extern Constructor __preinit_array_start[] __attribute__((visibility("hidden")));
 extern Constructor __preinit_array_end[] __attribute__((visibility("hidden")));
@@ -90,7 +92,7 @@ int __libc_start_main(int (*main_function)(int, char**, char**), int argc, char*
   return old_libc_start_main(main_function, argc, argv, run_constructors, NULL, loader_fini, stack_end);
 }
 
-// GLIBC_2.33: until then these were inline calls of another function. struct stat is the kernel's own on x86-64.
+// GLIBC_2.33: before, these were inline calls of another function. struct stat is the kernel's own on x86-64.
 int stat(const char* path, struct stat* result) { return (int)syscall(SYS_stat, path, result); }
 int lstat(const char* path, struct stat* result) { return (int)syscall(SYS_lstat, path, result); }
 int fstat(int fd, struct stat* result) { return (int)syscall(SYS_fstat, fd, result); }
@@ -100,10 +102,10 @@ int lstat64(const char* path, struct stat64* result) { return (int)syscall(SYS_l
 int fstat64(int fd, struct stat64* result) { return (int)syscall(SYS_fstat, fd, result); }
 int fstatat64(int directory, const char* path, struct stat64* result, int flags) { return (int)syscall(SYS_newfstatat, directory, path, result, flags); }
 
-// GLIBC_2.32: true while a process has one thread, where reference counts need no atomic instruction. False is always right.
+// GLIBC_2.32: true while a process has only one thread, so that reference counts need no atomic instruction. False is always correct.
 char __libc_single_threaded = 0;
 
-// GLIBC_2.25 and 2.36, and the system call is newer than the kernel of a machine that still has glibc 2.17.
+// GLIBC_2.25 and 2.36; the system call is newer than the kernel of a machine that still has glibc 2.17.
 int getentropy(void* buffer, size_t size) {
   char* at = buffer;
   char* const end = at + size;
@@ -130,7 +132,7 @@ unsigned arc4random(void) {
   return value;
 }
 
-// GLIBC_2.35: how libgcc finds the unwind table of the code that an exception passes through.
+// GLIBC_2.35: by this libgcc finds the unwind table of the code that an exception passes through.
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 struct Sought {
   ElfW(Addr) address;

@@ -1,12 +1,12 @@
-# RANKSTACKS_STATIC_LIBS: one executable that needs glibc alone, and none newer than 2.17. Included before libraries are looked for.
+# RANKSTACKS_STATIC_LIBS: one executable that needs only glibc, in no version newer than 2.17. Included before libraries are searched for.
 
-# What was found with another setting of the option must not be kept.
+# Results that were found with another setting of the option must not be kept.
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
 # Debian's libunwind.a is not position independent.
 add_link_options(-no-pie)
 set(CMAKE_REQUIRED_LINK_OPTIONS -no-pie)
 
-# What the archives need themselves, which for shared libraries is in them.
+# The libraries that the archives themselves need, which shared libraries name by themselves.
 macro(rankstacks_complete_static_libraries)
   find_library(RANKSTACKS_BZ2 bz2 REQUIRED)
   find_library(RANKSTACKS_LZMA lzma REQUIRED)
@@ -16,16 +16,16 @@ macro(rankstacks_complete_static_libraries)
   set(RANKSTACKS_FMT fmt::fmt-header-only)
 endmacro()
 
-# To be called before anything else is linked to `executable`.
+# Must be called before anything else is linked to `executable`.
 function(rankstacks_make_portable executable)
   set(sources ${PROJECT_SOURCE_DIR}/packaging/old_glibc.c ${PROJECT_SOURCE_DIR}/packaging/no_debuginfod.c)
   target_sources(${executable} PRIVATE ${sources})
   set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "-Wall;-Wextra;-fvisibility=hidden")
-  # libunwind.a brings functions of the same names as libgcc's unwinder. The tool's own exceptions go through libgcc's: it comes first,
-  # and the one file of it that holds them all is asked for by a name in it.
+  # libunwind.a defines functions of the same names as libgcc's unwinder. The tool's own exceptions must go through libgcc's: it comes first,
+  # and the one object file of it that has them all is pulled in by a symbol of that file.
   target_link_options(${executable} PRIVATE LINKER:-u,_Unwind_Resume)
   target_link_libraries(${executable} PRIVATE gcc_eh)
   target_link_options(${executable} PRIVATE -static-libgcc -static-libstdc++ LINKER:-z,relro,-z,now LINKER:-Map=${CMAKE_BINARY_DIR}/${executable}.map)
-  # Where an older glibc has its threads and its loader's interface: packaging/old_glibc.c.
+  # The libraries in which an older glibc has its threads and the loader's interface: packaging/old_glibc.c.
   target_link_options(${executable} PRIVATE LINKER:--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 LINKER:--pop-state)
 endfunction()

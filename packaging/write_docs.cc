@@ -1,4 +1,4 @@
-// Writes the man page and the completions into a directory, under the names and directories in which shells and man look for them.
+// Writes the man page and the completions into a directory, under the file names and directories that man and the shells expect.
 #include <filesystem>
 #include <fstream>
 #include <iostream>

@@ -1,8 +1,9 @@
-"""One rank of a gloo job in which rank 0 waits for what the odd rank holds, or has to send, by no library of collectives. The others are in an all-reduce.
+"""One rank of a gloo job in which rank 0 waits for something that the odd rank holds or has to send, outside of any library of collectives. The
+other ranks are in an all-reduce.
 
     between.py CASE
 
-Each case is a pair: what the odd rank does before it stands in its own code, and what rank 0 does, which waits for it.
+Each case is a pair: what the odd rank does before it blocks in its own code, and what rank 0 does, which waits for the odd rank.
 """
 import fcntl
 import os
@@ -31,7 +32,7 @@ def aggregate_gradients():
 
 
 class Pair:
-    """`prepare` and rank 0's `prepare_too` come before the two meet at a barrier, `hold` and `want` after it."""
+    """`prepare` and rank 0's `prepare_too` run before the two ranks meet at a barrier, `hold` and `want` after it."""
 
     def prepare(self):
         pass
@@ -47,7 +48,7 @@ class Pair:
 
 
 class Flock(Pair):
-    """A lock file of the whole machine, by flock(2)."""
+    """A lock file that is shared by all processes of the machine, locked by flock(2)."""
     lock = staticmethod(fcntl.flock)
 
     def prepare(self):
@@ -61,7 +62,7 @@ class Flock(Pair):
 
 
 class CrossedFlocks(Flock):
-    """Each has the lock of a shard, and wants the other's."""
+    """Each of the two ranks holds the lock of one shard and wants the lock of the other."""
 
     def prepare_too(self):
         self.file = open(OTHER_LOCK, "w", encoding="ascii")  # pylint: disable=consider-using-with
@@ -74,12 +75,12 @@ class CrossedFlocks(Flock):
 
 
 class RecordLock(Flock):
-    """The same by fcntl(2)."""
+    """The same with fcntl(2)."""
     lock = staticmethod(fcntl.lockf)
 
 
 class Database(Pair):
-    """A table of trials in SQLite; `mode` is its journal's."""
+    """A table of trials in SQLite; `mode` is the journal mode."""
 
     def __init__(self, mode):
         self.mode = mode
@@ -96,7 +97,7 @@ class Database(Pair):
 
 
 class Fifo(Pair):
-    """Batches come through a named pipe."""
+    """Batches arrive through a named pipe."""
 
     def prepare(self):
         os.mkfifo(FIFO)
@@ -113,7 +114,7 @@ class Fifo(Pair):
 
 
 class Server(Pair):
-    """A parameter server written with sockets."""
+    """A parameter server that is written with plain sockets."""
 
     def prepare(self):
         self.listener = self.bound()
@@ -158,7 +159,7 @@ class TcpServer(Server):
 
 
 class NamedQueue(Pair):
-    """A queue that the odd rank serves by name (multiprocessing.managers), and fills."""
+    """A queue that the odd rank serves under an address (multiprocessing.managers), and fills."""
 
     def prepare(self):
         import queue

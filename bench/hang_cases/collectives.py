@@ -2,7 +2,7 @@
 
     collectives.py CASE [OPTIONS]
 
-The options are those of frameworks, for the eyes of the tool alone.
+OPTIONS are those of frameworks (such as --pipeline-model-parallel-size); only the tool reads them, from the command line.
 """
 import datetime
 import subprocess
@@ -36,7 +36,7 @@ def barrier(torch, dist):
 
 
 def halves(torch, dist):
-    """Two ranks in one collective, two in another: neither side is more right."""
+    """Two ranks are in one collective, two in another: neither side is more right."""
     announce()
     if rank() < world() // 2:
         dist.all_reduce(gradients(torch))
@@ -45,7 +45,7 @@ def halves(torch, dist):
 
 
 def another_group(torch, dist):
-    """Two groups of all ranks; the odd one reduces in the wrong one, and would never come to the right one."""
+    """Two groups of all ranks; the odd rank reduces in the wrong one, and would never come to the right one."""
     weights, experts = dist.new_group(), dist.new_group()
     dist.all_reduce(gradients(torch), group=weights)
     dist.all_reduce(gradients(torch), group=experts)
@@ -57,7 +57,7 @@ def another_group(torch, dist):
 
 
 def order_of_two(torch, dist):
-    """Two groups of all ranks, used one after the other; the odd rank has them the other way round."""
+    """Two groups of all ranks, used one after the other; the odd rank uses them in the opposite order."""
     first, second = dist.new_group(), dist.new_group()
     announce()
     for group in (second, first) if is_odd() else (first, second):
@@ -65,7 +65,7 @@ def order_of_two(torch, dist):
 
 
 def order_cycle(torch, dist):
-    """Rows {0,1} {2,3} and columns {0,2} {1,3}: two ranks begin with the row, two with the column, and each waits for the next one round."""
+    """Rows {0,1} {2,3} and columns {0,2} {1,3}: two ranks begin with the row, two with the column, and each waits for the next one in a cycle."""
     rows = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     columns = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     row, column = rows[rank() // 2], columns[rank() % 2]
@@ -79,7 +79,7 @@ def order_cycle(torch, dist):
 
 
 def receive_unmatched(torch, dist):
-    """Rank 0 receives from rank 1, which never sends: it is in the others' all-reduce."""
+    """Rank 0 receives from rank 1, which never sends: rank 1 is in the all-reduce of the other ranks."""
     announce()
     if rank() == 0:
         dist.recv(gradients(torch), src=1)
@@ -101,7 +101,7 @@ def both_receive(torch, dist):
 
 
 def receive_from_sleeper(torch, dist):
-    """Rank 0 waits for rank 1's message, ranks 2 and 3 for both of them in a collective."""
+    """Rank 0 waits for rank 1's message; ranks 2 and 3 wait for both of them in a collective."""
     announce()
     if rank() == 1:
         time.sleep(FOREVER)
@@ -112,7 +112,7 @@ def receive_from_sleeper(torch, dist):
 
 
 def pipeline_without_input(torch, dist):
-    """Each stage receives from the one before; the first one reads a file that does not come."""
+    """Each stage receives from the one before; the first stage reads a file whose data never arrive."""
     announce()
     if rank() == 0:
         with open(SILENT_FIFO, "rb", buffering=0) as stream:
@@ -124,8 +124,9 @@ def pipeline_without_input(torch, dist):
 
 
 def stages(torch, dist):
-    """Two stages of a pipeline, of data parallel ranks each, as the command line's --pipeline-model-parallel-size says. The first waits for gradients
-    of the second, the second reduces its own; the odd one of these has begun with the weights. All wait for work that was begun before."""
+    """Two stages of a pipeline, each with several data parallel ranks, as --pipeline-model-parallel-size on the command line says. The first
+    stage waits for gradients of the second; the second reduces its own, except for its odd rank, which has begun with the weights. All wait for
+    work that was started earlier."""
     size = world() // 2
     groups = [dist.new_group(range(0, size)), dist.new_group(range(size, world()))]
     mine = groups[rank() // size]
@@ -166,7 +167,7 @@ def build_vocabulary():
 
 
 def store_key_of_a_rank(torch, dist):
-    """All wait for a key that the odd rank sets when it has built what the key speaks of."""
+    """All wait for a key that the odd rank sets when it has built what the key announces."""
     store = dist.distributed_c10d._get_default_store()
     if is_odd():
         build_vocabulary()
@@ -177,7 +178,7 @@ def store_key_of_a_rank(torch, dist):
 
 
 def new_group(torch, dist):
-    """Making a group takes all ranks, members or not; one rank makes one alone."""
+    """Creating a group takes all ranks, members or not; one rank creates one on its own."""
     announce()
     if is_odd():
         dist.new_group(list(range(world())))
@@ -185,8 +186,8 @@ def new_group(torch, dist):
 
 
 def resumed_earlier(torch, dist):
-    """The odd rank resumed from a checkpoint of one step earlier. Its step 9 pairs with the others' step 10; then it is in step 9's barrier, which
-    the others do not have before step 19: they are in step 11's all-reduce."""
+    """The odd rank resumed from a checkpoint of one step earlier. Its step 9 pairs with the others' step 10; then it is in the barrier of step 9,
+    which the others do not reach before step 19: they are in the all-reduce of step 11."""
     announce()
     for step in range(9 if is_odd() else 10, 40):
         dist.all_reduce(gradients(torch))
@@ -203,7 +204,7 @@ def uneven_inputs(torch, dist):
 
 
 def another_pass(torch, dist):
-    """The odd rank gets no batch any more, and goes from one pass of the loop to the next without its all-reduce."""
+    """The odd rank gets no more batches, and goes from one pass of the loop to the next without its all-reduce."""
     for step in range(1 << 60):
         if step == 3:
             announce("spins" if is_odd() else "asleep")
@@ -231,7 +232,7 @@ def read_batch(step):
 
 
 def another_pass_by_store(torch, dist):
-    """A barrier of the program's own in each step, by keys of the store; the odd rank is one step behind."""
+    """A barrier of the program's own in each step, made with keys of the store; the odd rank is one step behind."""
     store = dist.distributed_c10d._get_default_store()
     for step in range(2 if is_odd() else 3, 9):
         store.set("step-%d/%d" % (step, rank()), "done")
@@ -240,8 +241,8 @@ def another_pass_by_store(torch, dist):
 
 
 def uneven_loops(torch, dist):
-    """Every rank's shard has another number of batches, and each epoch ends with the same collective as each batch does: who has fewest is at the end of
-    the job, the others are in their last epoch."""
+    """Every rank's shard has another number of batches, and each epoch ends with the same collective as each batch: the rank with the fewest is
+    at the end of the job, the others are in their last epoch."""
     announce()
     for _epoch in range(2):
         for _batch in range(4 if is_odd() else 5):
@@ -251,7 +252,8 @@ def uneven_loops(torch, dist):
 
 
 def uneven_everywhere(torch, dist):
-    """No two shards are alike: rank 0 has the fewest batches, and is at the job's last barrier; the others are in all-reduces of three different lines and epochs."""
+    """No two shards have the same size: rank 0 has the fewest batches and is at the job's last barrier; the others are in all-reduces at three
+    different lines and epochs."""
     announce()
     for _epoch in range(3):
         for _batch in range(4 + rank()):
@@ -261,7 +263,7 @@ def uneven_everywhere(torch, dist):
 
 
 def two_groups(torch, dist):
-    """Two groups that know nothing of each other: in one a rank sleeps, the other goes on."""
+    """Two groups that do not depend on each other: in one a rank sleeps, the other one makes progress."""
     mine = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank() // 2]
     if rank() == 1:
         build_vocabulary()
@@ -275,7 +277,7 @@ def two_groups(torch, dist):
 
 
 def monitored_barrier(torch, dist):
-    """Rank 0 hears of each rank that has come; the odd one does not come."""
+    """Rank 0 receives a message from each rank that has arrived; the odd one does not arrive."""
     if is_odd():
         build_vocabulary()
     announce("waits")
@@ -321,8 +323,8 @@ def all_read(_, __):
 
 
 def late_start():
-    """Before init: the odd rank's preparation does not end, and the others wait for it in the rendezvous."""
-    import torch.distributed  # noqa: F401, so that connect() does not take its time
+    """Before init_process_group: the preparation of the odd rank does not end, and the others wait for it in the rendezvous."""
+    import torch.distributed  # noqa: F401, imported here, so that connect() need not
     announce("asleep" if is_odd() else "waits")
     if is_odd():
         subprocess.run(["sleep", str(FOREVER)], check=True)
@@ -330,7 +332,7 @@ def late_start():
 
 
 def rendezvous():
-    """All that were started are in the rendezvous."""
+    """All ranks that were started are in the rendezvous."""
     import torch.distributed  # noqa: F401
     announce("waits")
     connect()

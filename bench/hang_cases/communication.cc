@@ -1,5 +1,5 @@
-// A library of collectives, as small as can be, with the names of those it stands for: ranks meet in a file of counters that all have mapped.
-// An operation is done when every rank has launched it; nobody waits inside of the library.
+// A minimal library of collectives with the function names of NCCL and CUDA: the ranks meet in a file of counters that
+// all of them have mapped. An operation is done when every rank has launched it; no thread waits inside of the library.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-"""One rank of a gloo job in which the ranks of HANGS_ODD come to stand outside the collective that the others wait in.
+"""One rank of a gloo job in which the ranks of HANGS_ODD block outside the collective that the others wait in.
 
     elsewhere.py CASE [all_reduce|ddp|barrier|objects|store]        where the others wait
 """
@@ -41,7 +41,7 @@ class Flag:
 
 
 def wait_busily():
-    """Spins on a flag that nobody sets: it uses the CPU and gets nowhere."""
+    """Spins on a flag that nothing sets: it uses the CPU and makes no progress."""
     announce("spins")
     flag = Flag()
     while not flag.ready:
@@ -54,7 +54,7 @@ def native_loop():
 
 
 def gil_holder():
-    """A thread is in native code that never gives the GIL back; the main thread wants it."""
+    """A thread is in native code that never releases the GIL; the main thread wants it."""
     announce("polls")
     threading.Thread(target=native()[1].simulate_particles, name="simulation", daemon=True).start()
     while True:
@@ -129,14 +129,14 @@ def stop():
 
 
 def file_lock():
-    """The lock is held by a process that is no part of the job (the benchmark)."""
+    """The lock is held by a process that is not part of the job (the benchmark)."""
     announce()
     with open(os.path.join(DIRECTORY, "cache.lock"), "w", encoding="ascii") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
 
 
 def store_trial():
-    """The database is locked by a process that is no part of the job (the benchmark)."""
+    """The database is locked by a process that is not part of the job (the benchmark)."""
     announce("polls")
     with sqlite3.connect(os.path.join(DIRECTORY, "shared.db"), timeout=FOREVER) as trials:
         trials.execute("INSERT INTO trials VALUES (1)")
@@ -161,7 +161,7 @@ def download():
 
 
 def future():
-    """The main thread waits for a result that a pool's thread waits for from a server."""
+    """The main thread waits for a result that a thread of a pool waits for from a server."""
     connection = connect_to_silent_server()
     pool = ThreadPoolExecutor(2)
     announce()
@@ -175,7 +175,7 @@ def save():
 
 
 class RemoteFile:
-    """A file in a store across the network, as far as torch.load needs it."""
+    """A file in a store across the network, with the methods that torch.load needs."""
 
     def __init__(self, path):
         self.stream = open(path, "rb", buffering=0)      # pylint: disable=consider-using-with
@@ -200,7 +200,7 @@ def load():
 
 
 def baton():
-    """The lock of a build that was killed: nobody removes it."""
+    """The lock file of a build that was killed: nothing removes it."""
     from torch.utils.file_baton import FileBaton
     path = os.path.join(DIRECTORY, "lock")
     with open(path, "w", encoding="ascii"):
@@ -210,7 +210,7 @@ def baton():
 
 
 def extension():
-    """A C++ extension whose compiler does not come to an end."""
+    """A C++ extension whose compilation does not end."""
     from torch.utils import cpp_extension
     compiler, source = os.path.join(DIRECTORY, "c++"), os.path.join(DIRECTORY, "fused.cpp")
     with open(compiler, "w", encoding="ascii") as out:
@@ -225,7 +225,7 @@ def extension():
 
 
 class Cache:
-    """Part of a cycle, so that only the collector can end it; its end takes for ever."""
+    """Part of a reference cycle, so that only the collector can free it; its finalizer never returns."""
 
     def __init__(self):
         self.own = self
@@ -241,7 +241,7 @@ def collector():
 
 
 def collector_busy():
-    """So many objects that the rank is in the collector nearly all the time."""
+    """There are so many objects that the rank is in the collector nearly all the time."""
     kept = [[] for _ in range(1 << 20)]
     announce("spins")
     while kept:
@@ -264,8 +264,8 @@ def raise_into_hook():
     raise RuntimeError("loss is NaN")
 
 
-def raise_beside_thread():
-    """The interpreter cannot end: a thread that is no daemon still runs."""
+def raise_with_thread_alive():
+    """The interpreter cannot exit: a non-daemon thread still runs."""
     threading.Thread(target=time.sleep, args=(FOREVER,), name="uploader").start()
     announce()
     raise RuntimeError("loss is NaN")
@@ -279,7 +279,7 @@ def fill(batches):
 
 
 def dead_worker():
-    """A loader of the job's own, whose worker is killed (out of memory, say); its parent goes on waiting."""
+    """A loader of the job's own, whose worker is killed (for example when memory runs out); its parent goes on waiting."""
     import multiprocessing
     batches = multiprocessing.Queue()
     worker = multiprocessing.Process(target=fill, args=(batches,), daemon=True)
@@ -300,7 +300,7 @@ def crash():
 
 
 def raise_into_finally():
-    """Its clean-up meets the others at a barrier, as after a good epoch; they are in the step's all-reduce."""
+    """The clean-up of the odd rank expects the others at a barrier, as after a good epoch; they are in the all-reduce of the step."""
     import torch.distributed as dist
     announce()
     try:
@@ -310,7 +310,7 @@ def raise_into_finally():
 
 
 def raise_into_handler():
-    """What handles the exception tells the other ranks so, which listen to nobody."""
+    """The exception handler sends a message to the other ranks, which do not receive it."""
     import torch.distributed as dist
     announce()
     try:
@@ -327,7 +327,7 @@ def raise_into_last_collective():
 
 
 def await_server():
-    """A client of asyncio's waits for an answer that does not come."""
+    """An asyncio client waits for an answer that does not come."""
     async def fetch():
         reader, _ = await asyncio.open_connection("127.0.0.1", int(os.environ["HANGS_PORT"]))
         announce()
@@ -337,25 +337,25 @@ def await_server():
 
 
 def fan_out():
-    """Native code joins its threads, which wait for a mutex whose owner is not coming back."""
+    """Native code joins its threads, which wait for a mutex whose owner never releases it."""
     announce()
     native()[0].update_all_tables()
 
 
 def native_engine():
-    """A native library that nobody knows: the call waits for a thread of its own, which reads a file."""
+    """A native library that the tool has no rules for: the call waits for a thread of its own, which reads a file."""
     announce()
     native()[0].run_engine(SILENT_FIFO.encode())
 
 
 def join_threads():
-    """Native code joins its thread, which joins another, which is not coming back."""
+    """Native code joins its thread, which joins another one, which never ends."""
     announce()
     native()[0].close_store()
 
 
 def read_behind_writer():
-    """Native code waits to read what a thread has locked for writing."""
+    """Native code waits for a read lock while a thread holds the write lock."""
     announce()
     native()[0].look_up_in_index()
 
@@ -367,7 +367,7 @@ def tokenize_shard():
 
 
 def join_process():
-    """Its data are prepared by a process of its own."""
+    """The data of the odd rank are prepared by a process that it has started itself."""
     import multiprocessing
     tokenizer = multiprocessing.get_context("fork").Process(target=tokenize_shard, daemon=True)
     tokenizer.start()
@@ -381,7 +381,7 @@ def fetch_vocabulary(done):
 
 
 def wait_for_event():
-    """A thread fetches something from a server and would set an event then."""
+    """A thread fetches something from a server, and would set an event afterwards."""
     done = threading.Event()
     threading.Thread(target=fetch_vocabulary, args=(done,), name="fetcher", daemon=True).start()
     announce()
@@ -417,7 +417,7 @@ def produce(batches):
 
 
 def dead_producer():
-    """The thread that fills the queue has died of an exception."""
+    """The thread that fills the queue was ended by an exception."""
     import queue
     batches = queue.Queue()
     producer = threading.Thread(target=produce, args=(batches,), name="producer", daemon=True)
@@ -434,7 +434,7 @@ def leave():
 
 
 class ShardDataset:
-    """The odd rank's seventh sample comes from a file, or a server, that does not answer; or it is asleep instead of reading."""
+    """The odd rank's seventh sample comes from a file, or a server, that does not answer; or the rank is asleep instead of reading."""
 
     def __init__(self, torch, source):
         self.torch, self.source = torch, source
@@ -469,7 +469,7 @@ def loader(workers, source):
         batches = trainer.torch.utils.data.DataLoader(ShardDataset(trainer.torch, source), batch_size=2, num_workers=workers)
         for step, batch in enumerate(batches):
             if step == GOOD_STEPS - 1 and (workers or not is_odd()):
-                announce()                 # the next step, or the wait for its batch, is where it will stand
+                announce()                 # the next step, or the wait for its batch, is where it will block
             trainer.step(batch)
     return run
 
@@ -479,7 +479,7 @@ ELSEWHERE = {
     "python-locks": python_locks, "reporter": reporter, "native-locks": native_locks, "subprocess": subprocess_run, "shell": shell, "debugger": debugger, "input": ask,
     "stop": stop, "file-lock": file_lock, "database-lock": store_trial, "read-config": read_config, "receive": receive, "download": download, "future": future, "save": save,
     "load": load, "baton": baton, "extension": extension, "collector": collector, "collector-busy": collector_busy, "atexit": raise_into_atexit,
-    "excepthook": raise_into_hook, "thread-at-exit": raise_beside_thread, "dead-worker": dead_worker, "crash": crash, "leave": leave,
+    "excepthook": raise_into_hook, "thread-at-exit": raise_with_thread_alive, "dead-worker": dead_worker, "crash": crash, "leave": leave,
     "finally": raise_into_finally, "handler": raise_into_handler, "last-collective": raise_into_last_collective, "async-client": await_server,
     "fan-out": fan_out, "native-engine": native_engine, "event": wait_for_event, "pool": map_in_pool, "executor": run_in_executor, "dead-producer": dead_producer,
     "join-threads": join_threads, "read-behind-writer": read_behind_writer, "join-process": join_process,
@@ -518,7 +518,7 @@ class Trainer:
         self.dist.all_gather_object(everyones, {"rank": rank()})
 
     def store(self, batch):
-        """A barrier by store: connections between ranks are not used, so that a rank that ends takes nobody along."""
+        """A barrier made with the store: connections between ranks are not used, so that a rank that ends does not make the others fail."""
         import datetime
         store = self.dist.distributed_c10d._get_default_store()
         step = int(batch[0, 0])

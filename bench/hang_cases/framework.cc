@@ -1,5 +1,6 @@
-// One rank of a job of a C++ framework that nobody knows: the main thread joins, a pool of 100 threads is idle, and one thread launches
-// collectives and polls their events. The odd rank's poller does not come to launch: it is in LoadBatch.
+// One rank of a job of a C++ framework that the tool has no rules for: the main thread joins, a pool of 100 threads is
+// idle, and one thread launches collectives and polls their events. The odd rank's poller does not come to launch: it is
+// in LoadBatch.
 //     framework [steps | poll]    steps: nothing hangs; poll: all ranks poll an event that never comes
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -83,8 +84,8 @@ class EventPoller {
   void Run() {
     for (long step = 0;; ++step) {
       data::LoadBatch(!steps_ && !polls_ && rank_ == Number("HANGS_ODD", 2) && step == 3);
-      const long operation = ncclAllReduce(rank_) + (polls_ && step == 3 ? 1 : 0);   // one that nobody launches
-      if (step == 3) Announce(steps_ ? "moves" : "asleep");   // the main thread's state: it joins
+      const long operation = ncclAllReduce(rank_) + (polls_ && step == 3 ? 1 : 0);   // an operation that no rank launches
+      if (step == 3) Announce(steps_ ? "moves" : "asleep");   // the state of the main thread, which joins
       WaitFor(operation);
     }
   }

@@ -1,7 +1,7 @@
-"""What the ranks of all cases share: who they are, what there is to wait for, and how they tell the benchmark where they are going to stand.
+"""What the ranks of all cases share: their rank numbers, things to wait for, and how they announce to the benchmark where they will wait.
 
-A rank calls announce() right before the call that it will wait in; the benchmark looks at the job when every rank has done so and /proc shows
-that it has come there (starting.py). Nothing here is known to rankstacks: it sees processes.
+A rank calls announce() right before the call that it will wait in. The benchmark runs the tool when every rank has done so and /proc shows that
+the rank has reached the call (starting.py). rankstacks knows nothing of this module: it sees ordinary processes.
 """
 import ctypes
 import os
@@ -11,9 +11,9 @@ import sys
 
 FOREVER = 100000
 DIRECTORY = os.environ.get("HANGS_DIRECTORY", ".")
-SILENT_FIFO = os.path.join(DIRECTORY, "shard-0003.bin")     # the benchmark holds it open and writes nothing: opening succeeds, reading waits
-UNOPENED_FIFO = os.path.join(DIRECTORY, "config.json")      # nobody holds it: opening waits
-FULL_FIFO = os.path.join(DIRECTORY, "checkpoint.pt")        # full: writing waits
+SILENT_FIFO = os.path.join(DIRECTORY, "shard-0003.bin")     # the benchmark has it open and writes nothing: open() succeeds, read() waits
+UNOPENED_FIFO = os.path.join(DIRECTORY, "config.json")      # nobody has it open: open() waits
+FULL_FIFO = os.path.join(DIRECTORY, "checkpoint.pt")        # full: write() waits
 
 
 def rank():
@@ -36,9 +36,9 @@ def is_odd():
 
 
 def announce(how="asleep", name=None, pid=None):
-    """`how` this process (or `pid`) will be seen to stand: asleep, polls (wakes up again and again), waits (one of the two), spins, moves (has done
-    good steps and goes on), stopped, gone. `name`: of the rank, or of a process beside the ranks.
-    It will stand in the function that calls this."""
+    """`how` is the state that this process (or `pid`) will be seen in: asleep, polls (wakes up again and again), waits (one of the two), spins,
+    moves (has done good steps and goes on), stopped, gone. `name` is that of the rank, or of another process of the job.
+    The process will wait in the function that calls this."""
     place = sys._getframe(1).f_code
     path = os.path.join(DIRECTORY, "at.%s" % (rank() if name is None else name))
     with open(path + ".new", "w", encoding="ascii") as out:
@@ -51,18 +51,18 @@ def end_with_parent():
 
 
 def native():
-    """(library whose calls release the GIL, the same one keeping it): native.c"""
+    """(native.c as a library whose calls release the GIL, the same library keeping it)"""
     path = os.environ["HANGS_NATIVE"]
     return ctypes.CDLL(path), ctypes.PyDLL(path)
 
 
 def connect_to_silent_server():
-    """A server that accepts and never answers."""
+    """Connects to a server that accepts and never answers."""
     return socket.create_connection(("127.0.0.1", int(os.environ["HANGS_PORT"])))
 
 
 def connect():
-    """torch.distributed over gloo, with one barrier behind it, so that all connections stand."""
+    """torch.distributed over gloo; one barrier has passed, so that all connections are established."""
     import datetime
     import torch
     import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""One rank of a gloo job that is well: it moves, however unlike its ranks are and however long some wait for others.
+"""One rank of a healthy gloo job: it makes progress, however different its ranks are and however long some of them wait for others.
 
     moving.py CASE
 """
@@ -10,8 +10,8 @@ from job import announce, connect, end_with_parent, is_odd, rank, world
 GOOD_STEPS = 3
 
 
-def told(step):
-    """After some good steps, once."""
+def announce_after_good_steps(step):
+    """Announces this rank once, after its first GOOD_STEPS steps."""
     if step == GOOD_STEPS:
         announce("moves")
 
@@ -23,7 +23,7 @@ def training(torch, dist):
         optimizer.zero_grad()
         model(torch.randn(64, 400)).sum().backward()
         optimizer.step()
-        told(step)
+        announce_after_good_steps(step)
 
 
 def slow_steps(torch, dist):
@@ -32,7 +32,7 @@ def slow_steps(torch, dist):
     for step in range(1 << 40):
         time.sleep(0.3)
         dist.all_reduce(gradients)
-        told(step)
+        announce_after_good_steps(step)
 
 
 def micro_batch(torch, weights, seconds):
@@ -43,7 +43,7 @@ def micro_batch(torch, weights, seconds):
 
 
 def slow_rank(torch, dist):
-    """2 s a step on the odd rank, which computes micro-batch by micro-batch; the others are done soon and wait for it."""
+    """2 s a step on the odd rank, which computes micro-batch by micro-batch; the others finish theirs quickly and wait for it."""
     weights = torch.rand(64, 64)
     for step in range(1 << 40):
         for micro_step in range(20):
@@ -54,7 +54,7 @@ def slow_rank(torch, dist):
 
 
 def pipeline(torch, dist):
-    """Four stages that differ by design."""
+    """Four pipeline stages that run different code by design."""
     stage, last = rank(), world() - 1
 
     def embed(batch):
@@ -75,11 +75,11 @@ def pipeline(torch, dist):
             dist.send(activations, dst=stage + 1)
         else:
             activations = torch.rand(64, 64)
-        told(step)
+        announce_after_good_steps(step)
 
 
 def evaluation(torch, dist):
-    """Rank 0 evaluates, batch by batch, and the others wait for it at a barrier, as they should."""
+    """Rank 0 evaluates, batch by batch, and the others wait for it at a barrier, as intended."""
     gradients = torch.ones(64)
     for _ in range(GOOD_STEPS):
         dist.all_reduce(gradients)
@@ -87,7 +87,7 @@ def evaluation(torch, dist):
         weights, correct = torch.rand(64, 64), 0.0
         for batch in range(1 << 40):
             correct += float(micro_batch(torch, weights, 0.02).sum())
-            told(batch)
+            announce_after_good_steps(batch)
     announce()
     dist.barrier()
 
@@ -102,7 +102,7 @@ def parameter_server(torch, dist):
         else:
             dist.send(micro_batch(torch, weights, 0.3), dst=0)
             dist.recv(weights, src=0)
-        told(step)
+        announce_after_good_steps(step)
 
 
 class SlowShards:
@@ -116,11 +116,11 @@ class SlowShards:
 
 
 def slow_loaders(torch, dist):
-    """All ranks wait for their loader workers most of the time, and get their batches."""
+    """All ranks wait for their loader workers most of the time, and do get their batches."""
     from torch.utils.data import DataLoader
     for step, batch in enumerate(DataLoader(SlowShards(), batch_size=2, num_workers=2)):
         dist.all_reduce(batch)
-        told(step)
+        announce_after_good_steps(step)
 
 
 CASES = {"training": training, "slow-steps": slow_steps, "slow-rank": slow_rank, "pipeline": pipeline, "evaluation": evaluation,

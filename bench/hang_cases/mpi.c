@@ -1,4 +1,4 @@
-// One rank of an MPI job in C, built for MPICH and for Open MPI:  mpi CASE.  The ranks of HANGS_ODD do what the case is named for.
+// One rank of an MPI job in C, built for MPICH and for Open MPI:  mpi CASE.  The ranks of HANGS_ODD do what CASE says.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -84,7 +84,7 @@ int main(int count, char** arguments) {
     }
   }
   const int sleeps = is_odd() && (!strcmp(chosen, "lock") || !strcmp(chosen, "file"));
-  announce(sleeps ? "asleep" : "spins");      // what waits in MPI spins, or yields in a loop
+  announce(sleeps ? "asleep" : "spins");      // a wait inside of MPI spins, or yields in a loop
   if (!strcmp(chosen, "ring")) receive_from((rank + 1) % size);
   if (!strcmp(chosen, "exchange") && rank < 2) receive_from(1 - rank);
   if (is_odd()) {

@@ -24,7 +24,7 @@ def sleep():
 
 
 def receive():
-    """The odd rank receives from its neighbour, which sends nothing: it is at the barrier with the others."""
+    """The odd rank receives from its neighbour, which sends nothing: the neighbour is at the barrier with the others."""
     announce("spins")
     if is_odd():
         WORLD.recv(source=(WORLD.Get_rank() + 1) % WORLD.Get_size(), tag=7)
@@ -32,7 +32,7 @@ def receive():
 
 
 def steps():
-    """All is well."""
+    """A healthy job."""
     total = 0.0
     for step in range(1 << 40):
         total = WORLD.allreduce(sum(range(1000000)) % 7 + total / WORLD.Get_size())

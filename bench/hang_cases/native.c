@@ -1,5 +1,6 @@
-// Called from Python by ctypes: a loop that never ends, two threads that wait for each other's mutex, many that wait for one, a thread that joins one that joins one, readers behind
-// a writer, a thread that reads, a wild pointer.
+// Called from Python by ctypes: a loop that never ends, two threads that wait for each other's mutex, many threads that
+// wait for one mutex, a thread that joins one that joins another, readers behind a writer, a thread that reads, a wild
+// pointer.
 #include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>

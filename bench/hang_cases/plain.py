@@ -1,4 +1,5 @@
-"""A job of plain multiprocessing: no torch, no MPI, no environment that tells a rank. The parent starts HANGS_RANKS processes and joins them.
+"""A job of plain multiprocessing: no torch, no MPI, and no environment variable that gives a process a rank. The parent starts HANGS_RANKS
+processes and joins them.
 
     plain.py CASE
 """
@@ -18,7 +19,7 @@ def fetch_prices():
 
 
 def barrier(number, shared):
-    """All meet at a barrier; the odd one waits for a server."""
+    """All meet at a barrier; the odd process waits for a server."""
     announce(name=number)
     if number in odd_ranks():
         fetch_prices()
@@ -31,7 +32,7 @@ def tokenize(seconds):
 
 
 def queue(number, shared):
-    """The odd one produces, the others wait for what it puts into the queue; it is asleep in its own code."""
+    """The odd process produces, the others wait for what it puts into the queue; it is asleep in its own code."""
     announce(name=number)
     if number in odd_ranks():
         shared["queue"].put(tokenize(FOREVER))
@@ -39,7 +40,7 @@ def queue(number, shared):
 
 
 def lock_holder(number, shared):
-    """The odd one holds the lock that the others want, and sleeps."""
+    """The odd process holds the lock that the others want, and sleeps."""
     if number in odd_ranks():
         with shared["lock"]:
             shared["held"].set()
@@ -52,7 +53,7 @@ def lock_holder(number, shared):
 
 
 def file_lock(number, shared):
-    """The odd one waits for a lock on a file that is held by a process outside of the job."""
+    """The odd process waits for a file lock that a process outside of the job holds."""
     announce(name=number)
     if number in odd_ranks():
         with open(os.path.join(os.environ["HANGS_DIRECTORY"], "cache.lock"), "w", encoding="ascii") as stream:
@@ -61,7 +62,7 @@ def file_lock(number, shared):
 
 
 def simulate(number, shared):
-    """All is well: every step is computed and met at the barrier."""
+    """A healthy job: every step is computed, and all processes meet at the barrier."""
     for step in range(1 << 40):
         sum(range(200000 * (1 + number)))
         shared["barrier"].wait()
@@ -70,7 +71,7 @@ def simulate(number, shared):
 
 
 def alike(number, shared):
-    """All wait for the same server in the same line."""
+    """All wait for the same server at the same line."""
     announce(name=number)
     fetch_prices()
 

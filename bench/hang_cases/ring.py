@@ -27,7 +27,7 @@ class Ring:
         return os.path.join(DIRECTORY, "ring.%d" % number)
 
     def average(self, value):
-        """Each rank's value goes once round."""
+        """Passes each rank's value once around the ring."""
         total = value
         for _ in range(world() - 1):
             self.to_next.sendall(b"%016d" % value)

@@ -1,9 +1,9 @@
-"""What a report says, held against the truth; and a naive majority vote over the same report, for comparison."""
+"""Compares what a report says with the truth, and scores a naive majority vote over the same report for comparison."""
 import collections
 
 
 class Truth:
-    """`statuses` that are right (the first is the case's own), and {rank: reasons that are right}, the first being its own."""
+    """`statuses`: those that are right (the first is the case's own); and {rank: reasons that are right}, the first being the case's own."""
 
     def __init__(self, status, culprits=None):
         self.statuses = (status,) if isinstance(status, str) else tuple(status)
@@ -24,8 +24,8 @@ def said_as_text(status, suspects):
 
 
 def rank_names(report, ranks):
-    """{name in the report: rank of the case}. Processes are known by their pid (two cores, or a job without numbers, included); a name that is no
-    process of the report (a missing rank's number) stands for itself."""
+    """{name in the report: rank of the case}. Processes are identified by their pid (also in two cores, or in a job without rank numbers); a name
+    that is no process of the report (a missing rank's number) is kept as it is."""
     by_pid = {pid: rank for rank, pid in (ranks or {}).items()}
     names = {}
     for entry in report["ranks"]:
@@ -51,8 +51,8 @@ def base_name(path):
 
 
 def ends_at(report, chain, function, file):
-    """Whether the last thread of a chain stands in that function of that file: one of its frames is it. Without a file: whether it is of the program
-    of that name."""
+    """Whether the last thread of a chain is in that function of that file, that is, one of its frames is. Without a file: whether the thread
+    belongs to the program of that name."""
     last = next((link for link in reversed(chain["links"]) if link["node"] in ("thread", "process") and link["rank"] is not None), None)
     if last is None:
         return False
@@ -68,8 +68,8 @@ def ends_at(report, chain, function, file):
 
 
 def chains_end_at(report, ranks, culprits, ends):
-    """`ends`: {rank of the case: (function, file)}. Of the culprits that were found and have an end: whether all their chains end there. None: there is
-    no such culprit."""
+    """`ends`: {rank of the case: (function, file)}. Of the culprits that were found and for which `ends` has an entry: whether all their chains
+    end there. None: there is no such culprit."""
     names, verdict = rank_names(report, ranks), report["verdict"]
     found = {suspect["rank"]: names.get(suspect["rank"], suspect["rank"]) for suspect in verdict["suspects"]}
     found = {name: rank for name, rank in found.items() if rank in culprits and rank in ends}
@@ -78,7 +78,7 @@ def chains_end_at(report, ranks, culprits, ends):
 
 
 def place(entry):
-    """Where a rank's main thread stands, to a naive eye: its innermost Python frame, else its innermost native frame that has a name."""
+    """What a rank's main thread appears to be doing at first sight: its innermost Python frame, else its innermost native frame that has a name."""
     frames = next((thread["frames"] for thread in entry["threads"] if thread["tid"] == entry["pid"]), [])
     for frame in frames:
         if frame["kind"] == "python":
@@ -87,7 +87,7 @@ def place(entry):
 
 
 def majority_vote(report, ranks):
-    """The baseline: whoever does not stand where most stand is to blame. {rank: (None, None)}"""
+    """The baseline: every rank whose main thread is not where most main threads are is to blame. {rank: (None, None)}"""
     names = rank_names(report, ranks)
     places = {}
     for entry in report["ranks"]:
@@ -105,8 +105,8 @@ def majority_vote(report, ranks):
 
 
 class Score:
-    """One case: what is right of what was said. Without `reasons` (the baseline has none), status and ranks alone make a case right. `chain`: whether
-    the culprits' chains end where the case's truth says; None: nothing to tell. It does not make a case wrong."""
+    """Scores one case: which parts of the verdict are right. Without `reasons` (the baseline has none), status and ranks alone make a case right.
+    `chain`: whether the culprits' chains end where the case's truth says; None if there is nothing to compare. It does not make a case wrong."""
 
     def __init__(self, truth, status, suspects, reasons=True, chain=None):
         self.status, self.suspects, self.chain = status, suspects, chain

@@ -1,4 +1,4 @@
-"""Ranks by torch.multiprocessing.spawn: the same programs as elsewhere, but no rank has RANK in the environment that it was started with.
+"""Ranks started by torch.multiprocessing.spawn: the same programs as elsewhere.py and others, but no rank was started with RANK in its environment.
 
     spawned.py PROGRAM CASE [...]
 """

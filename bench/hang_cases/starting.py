@@ -1,4 +1,4 @@
-"""A case's job as processes: started, brought to where it hangs (or goes on), looked at by the tool, and ended whatever happens."""
+"""A case's job as processes: starts it, waits until it hangs (or makes progress), has the tool sample it, and ends it in any case."""
 import fcntl
 import glob
 import os
@@ -16,22 +16,22 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICK = os.sysconf("SC_CLK_TCK")
-TIMEOUT = 300.0          # seconds for a job to come to its hang; torch takes several to be imported where there are few cores
+TIMEOUT = 300.0          # seconds for a job to reach its hang; importing torch takes several where there are few cores
 
 
-interrupted = threading.Event()      # set: jobs are given up, and ended
+interrupted = threading.Event()      # once it is set, jobs are given up and ended
 
 
 class Missing(Exception):
-    """The case needs what this machine lacks; the message says what."""
+    """The case needs something that this machine lacks; the message says what."""
 
 
 class Broken(Exception):
-    """The job did not come to its hang: nothing can be scored."""
+    """The job did not reach its hang: there is nothing to score."""
 
 
 class Builder:
-    """What the cases need compiled, once each."""
+    """Compiles what the cases need, once each."""
 
     def __init__(self, directory):
         self.directory, self.lock, self.done = directory, threading.Lock(), {}
@@ -112,7 +112,7 @@ def free_port():
 
 
 def main_thread(pid):
-    """(state, voluntary switches, all switches, CPU ticks) of a process's main thread; state "gone" where it is no more."""
+    """(state, voluntary switches, all switches, CPU ticks) of a process's main thread; state "gone" if it does not exist any more."""
     try:
         with open("/proc/%d/task/%d/status" % (pid, pid), encoding="utf-8", errors="replace") as status:
             fields = dict(line.split(":", 1) for line in status if ":" in line)
@@ -124,8 +124,8 @@ def main_thread(pid):
     return fields["State"].split()[0], voluntary, voluntary + int(fields["nonvoluntary_ctxt_switches"]), int(numbers[11]) + int(numbers[12])
 
 
-def stands(how, samples):
-    """Whether main_thread()'s answers of the last samples say that a process stands where it announced to stand: `how`, see job.py."""
+def in_announced_state(how, samples):
+    """Whether main_thread()'s last samples show that a process is in the state that it announced: `how`, see job.py."""
     state = samples[-1][0]
     if how == "gone":
         return state in ("gone", "Z")
@@ -134,9 +134,9 @@ def stands(how, samples):
     if state in ("gone", "Z", "T", "t"):
         return False
     if how == "asleep":
-        return state in ("S", "D") and len(samples) >= 3 and len({look[:2] for look in samples[-3:]}) == 1
+        return state in ("S", "D") and len(samples) >= 3 and len({sample[:2] for sample in samples[-3:]}) == 1
     if how == "waits":
-        return stands("asleep", samples) or len(samples) >= 8 and stands("polls", samples)
+        return in_announced_state("asleep", samples) or len(samples) >= 8 and in_announced_state("polls", samples)
     if how == "polls":
         return samples[-1][2] - samples[0][2] >= 10
     if how == "spins":
@@ -145,8 +145,8 @@ def stands(how, samples):
 
 
 class Job:
-    """`with Job(...) as job`: job.ranks is {rank: pid} of those that announced themselves, job.places {rank: (function, file)} where they said that they
-    will stand; job.pids() what the tool is given."""
+    """`with Job(...) as job`: job.ranks is {rank: pid} of the ranks that announced themselves, job.places {rank: (function, file)} of where they
+    announced that they would wait; job.pids() are the pids that the tool is given."""
 
     def __init__(self, case, python, builder):
         self.case = case
@@ -176,7 +176,7 @@ class Job:
         self.end()
 
     def _prepare(self):
-        """The files and the server that ranks wait for, see job.py."""
+        """Creates the files and the server that ranks wait for, see job.py."""
         for name in ("shard-0003.bin", "config.json", "checkpoint.pt"):
             os.mkfifo(os.path.join(self.directory, name))
         self.descriptors.append(os.open(os.path.join(self.directory, "shard-0003.bin"), os.O_RDWR))
@@ -199,7 +199,7 @@ class Job:
         self.log = open(os.path.join(self.directory, "log"), "wb")      # pylint: disable=consider-using-with
 
     def _spawn(self, command, environment, stdin=subprocess.DEVNULL):
-        # setpriv: killed when this thread ends, however that ends; a session of its own, to be killed as one.
+        # setpriv: killed when this thread ends, for whatever reason; a session of its own, so that it can be killed as one.
         held = ["setpriv", "--pdeathsig", "KILL", *command] if shutil.which("setpriv") else command
         process = subprocess.Popen(held, stdin=stdin, stdout=self.log, stderr=self.log, start_new_session=True, env=environment, cwd=self.directory)
         self.processes.append(process)
@@ -210,7 +210,7 @@ class Job:
             for rank in range(self.case.ranks):
                 if rank in self.case.not_started:
                     continue
-                # Input that is open and never comes, for a rank that asks.
+                # Standard input that is open and provides nothing, for a rank that reads it.
                 reading, writing = os.pipe()
                 self.descriptors.append(writing)
                 self._spawn(self.command, dict(environment, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.case.ranks)), reading)
@@ -219,7 +219,7 @@ class Job:
             self._spawn(self.command, environment)
         if self.case.unrelated:
             plain = {name: value for name, value in environment.items() if not name.startswith(("HANGS", "MASTER", "OMPI"))}
-            plain["HANGS_DIRECTORY"] = self.directory          # by which end() knows all that are to be ended
+            plain["HANGS_DIRECTORY"] = self.directory          # by this end() finds all processes that it has to end
             self.unrelated = [self._spawn(["sh", "-c", "sleep 100000; exit"], plain).pid,
                               self._spawn([SYSTEM_PYTHON, "-m", "http.server", "--bind", "127.0.0.1", str(free_port())], plain).pid]
 
@@ -238,7 +238,7 @@ class Job:
                 pass
 
     def wait(self):
-        """Until every rank has announced where it goes, and has come there as far as /proc can tell."""
+        """Waits until every rank has announced itself, and is in the announced state as far as /proc shows."""
         deadline, samples = time.monotonic() + TIMEOUT, {}
         while True:
             self._read_announced()
@@ -247,7 +247,7 @@ class Job:
             if len(self.announced) == len(self.expected()):
                 for name, (pid, how) in self.announced.items():
                     samples.setdefault((name, pid, how), []).append(main_thread(pid))
-                if all(stands(how, samples[name, pid, how]) for name, (pid, how) in self.announced.items()):
+                if all(in_announced_state(how, samples[name, pid, how]) for name, (pid, how) in self.announced.items()):
                     self.ranks = {int(name): pid for name, (pid, _) in self.announced.items() if name.isdigit()}
                     return
             if time.monotonic() > deadline:
@@ -267,20 +267,21 @@ class Job:
         raise Broken("%s\n%s" % (why, said))
 
     def check_still(self):
-        """After the tool has looked: whoever stood there stands there."""
+        """Checks, after the tool has run, that every process is still in the state that it announced."""
         for name, (pid, how) in self.announced.items():
             state = main_thread(pid)[0]
             if (state in ("gone", "Z")) != (how == "gone") or (state in "Tt") != (how == "stopped"):
                 self._give_up("process %s has not stayed where it was: %s" % (name, state))
 
     def pids(self):
-        """Of the ranks that are given to the tool: all that are alive, or those that the case names; unrelated stand before them and behind."""
+        """Those of the ranks that the tool is given: all that are alive, or those that the case names; unrelated processes are listed before and after
+        them."""
         given = self.case.given if self.case.given is not None else sorted(self.ranks)
         alive = [self.ranks[rank] for rank in given if main_thread(self.ranks[rank])[0] not in ("gone", "Z")]
         return self.unrelated[:1] + alive + self.unrelated[1:]
 
     def write_cores(self):
-        """Cores of the ranks and of their announced children by gdb's gcore; of a rank that has crashed, the kernel's."""
+        """Takes cores of the ranks and of their announced children with gdb's gcore; of a rank that has crashed, the kernel's core is used."""
         if not shutil.which("gdb"):
             raise Missing("no gdb here (Debian: gdb)")
         cores = []
@@ -311,7 +312,7 @@ class Job:
                 pass
         for process in self.processes:
             process.wait()
-        # What has left its group (MPI's ranks, loader workers): known by this job's directory in its environment.
+        # Processes that have left their process group (MPI's ranks, loader workers): found by this job's directory in their environment.
         mark = b"HANGS_DIRECTORY=" + self.directory.encode()
         deadline = time.monotonic() + 30
         while True:
@@ -338,7 +339,7 @@ class Job:
 
 
 def processes_with(mark):
-    """Processes (no zombies: they have no environment) that were started with this in their environment."""
+    """Processes that were started with this string in their environment (no zombies: they have no environment)."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,7 +1,7 @@
-"""The cases and their truth. A case's truth is what somebody says who reads its program and knows how collectives work, whatever any tool says.
+"""The cases and their truth. A case's truth is the judgement of a person who reads its program and knows how collectives work, whatever a tool says.
 
-Where two sides stand against each other and neither is more right, all of them are culprits. A second reason is right as well only where the
-contract's words overlap for this very program; the comment says why.
+Where two sides disagree and neither is more right, the ranks of both sides are culprits. A second reason is accepted only where the definitions of
+two reasons (docs/json.md) overlap for that very program; a comment says why.
 """
 import dataclasses
 import glob
@@ -16,7 +16,7 @@ SNAPSHOTS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "fixtures", "nc
 @dataclasses.dataclass
 class Case:
     name: str
-    program: str                          # a file here; "mpich", "openmpi", "framework": built from source; "snapshot": a saved report
+    program: str                          # a file of this directory; "mpich", "openmpi", "framework": built from source; "snapshot": a saved report
     arguments: tuple
     truth: Truth
     odd: tuple = (2,)
@@ -24,10 +24,10 @@ class Case:
     launch: str = "env"                   # ranks started with RANK and the like in their environment; "torchrun", "spawn", "own": by a launcher
     given: tuple = None                   # ranks whose pids the tool is given; None: all that are alive
     not_started: tuple = ()
-    chain_ends: tuple = None              # (function, file) in which the thread stands that all culprits' chains end at; (program, None): the child
-                                          # process, whose program is "" if it has ended; None: where the culprit has announced that it stands, if it has
-    also: tuple = ()                      # processes beside the ranks that announce themselves: a loader worker
-    unrelated: bool = False               # two processes that have nothing to do with the job are given too
+    chain_ends: tuple = None              # (function, file) of the thread that all culprits' chains end at; (program, None): a child
+                                          # process, whose program is "" if it has ended; None: where the culprit has announced that it waits, if it has
+    also: tuple = ()                      # processes that announce themselves in addition to the ranks: a loader worker
+    unrelated: bool = False               # two unrelated processes are given too
     cores: bool = False                   # the tool reads cores instead
     newer: bool = False                   # also with the torch of --python
     quick: bool = False                   # no torch: some seconds
@@ -48,7 +48,7 @@ def at_odds(name, case, truth, **options):
 
 
 def between(name, case, function="refresh_cache", **options):
-    """Rank 0 waits for rank 1, which stands in that function of its own."""
+    """Rank 0 waits for rank 1, which is blocked in that function of its own."""
     return Case(name, "between.py", (case,), culprit(r1="user-code"), odd=(1,), chain_ends=(function, "between.py"), **options)
 
 
@@ -80,7 +80,7 @@ LIVE = [
     gloo("sleep", "sleep ddp", culprit(r2="user-code"), chain_ends=("sleep", "elsewhere.py"), newer=True),
     gloo("busy-wait", "busy-wait", culprit(r1="user-code"), odd=(1,)),
     gloo("native-loop", "native-loop", culprit(r2="user-code"), chain_ends=("simulate_particles", "native.c"), newer=True),
-    # The GIL is a lock held in the rank's own process; who holds it runs the rank's own native code.
+    # The GIL is a lock inside of the rank's own process; its holder runs the rank's own native code.
     gloo("gil-holder", "gil-holder", culprit(r2=("user-code", "python-lock")), chain_ends=("simulate_particles", "native.c")),
     gloo("python-locks", "python-locks", culprit(r2="python-lock"), newer=True),
     gloo("reporter-lock", "reporter", culprit(r1="python-lock"), odd=(1,), chain_ends=("write_report", "elsewhere.py"), newer=True),
@@ -102,7 +102,7 @@ LIVE = [
     gloo("exception-handler", "handler", culprit(r1="exception"), odd=(1,)),
     gloo("exception-last-collective", "last-collective", culprit(r2="exception"), chain_ends=("barrier", "distributed_c10d.py"), newer=True),
     gloo("async-client", "async-client", culprit(r2="network-io"), chain_ends=("await_server", "elsewhere.py"), newer=True),
-    # Its threads wait for a lock, whose owner is in the rank's own native code.
+    # Its threads wait for a lock; the owner of the lock is in the rank's own native code.
     gloo("fan-out-lock", "fan-out", culprit(r2=("native-lock", "user-code")), chain_ends=("keep_table", "native.c"), newer=True),
     gloo("native-engine", "native-engine", culprit(r2="file-io"), chain_ends=("read_tile", "native.c")),
     gloo("two-culprits", "two-ways", culprit(r1="user-code", r2="network-io"), odd=(1, 2)),
@@ -111,18 +111,18 @@ LIVE = [
     gloo("torchrun-loader", "loader-worker ddp", culprit(r1="data-loading"), odd=(1,), launch="torchrun", also=("worker",), chain_ends=("fetch", "elsewhere.py")),
     gloo("spawn-lock", "python-locks", culprit(r2="python-lock"), launch="spawn", newer=True),
     gloo("spawn-socket", "receive barrier", culprit(r0="network-io"), odd=(0,), launch="spawn"),
-    # It waits for its own thread, which waits for a server: both words name that.
+    # It waits for its own thread, which waits for a server: both reasons name that.
     gloo("event-of-a-thread", "event", culprit(r2=("python-lock", "network-io")), chain_ends=("fetch_vocabulary", "elsewhere.py")),
-    # It waits for its worker process, over a lock of its own.
+    # It waits for its worker process, on a lock of its own.
     gloo("pool-worker", "pool", culprit(r2=("subprocess", "python-lock")), also=("reader",), chain_ends=("read_shard", "elsewhere.py")),
     gloo("executor-worker", "executor", culprit(r2=("subprocess", "python-lock")), also=("reader",), chain_ends=("read_shard", "elsewhere.py")),
     gloo("dead-producer", "dead-producer", culprit(r2="python-lock")),
-    # Its threads wait for each other's end; the last is in the rank's own native code.
+    # Its threads join each other in a chain; the last one is in the rank's own native code.
     gloo("join-chain", "join-threads", culprit(r2="user-code"), chain_ends=("write_shard", "native.c"), newer=True),
     gloo("rwlock-writer", "read-behind-writer barrier", culprit(r2="native-lock"), chain_ends=("rewrite_index", "native.c"), newer=True),
     gloo("child-asleep", "join-process", culprit(r2="subprocess"), also=("tokenizer",), chain_ends=("tokenize_shard", "elsewhere.py"), newer=True),
     gloo("loader-worker-asleep", "loader-worker-asleep", culprit(r2="data-loading"), also=("worker",), chain_ends=("augment", "elsewhere.py"), newer=True),
-    # A rank waits for another one outside of torch.
+    # A rank waits for another one by other means than torch.
     between("flock-of-a-rank", "flock", newer=True),
     Case("crossed-flocks", "between.py", ("crossed-flocks",), culprit(r0="file-io", r1="file-io"), odd=(1,)),
     between("record-lock-of-a-rank", "record-lock"),
@@ -132,15 +132,15 @@ LIVE = [
     between("unix-server-in-a-rank", "unix-server", "aggregate_gradients"),
     between("tcp-server-in-a-rank", "tcp-server", "aggregate_gradients", newer=True),
     between("named-queue-of-a-rank", "named-queue"),
-    # Ranks that are not there.
+    # Ranks that are missing.
     at_odds("rank-never-started", "rendezvous", culprit(r3="missing"), not_started=(3,), newer=True),
     gloo("rank-left", "leave store", culprit(r3="missing"), odd=(3,)),
-    # They do not agree.
+    # The ranks do not agree.
     at_odds("mismatch-broadcast", "broadcast", culprit(r2="collective-mismatch"), newer=True),
     at_odds("mismatch-barrier", "barrier", culprit(r1="collective-mismatch"), odd=(1,)),
     at_odds("mismatch-halves", "halves", culprit(r0="collective-mismatch", r1="collective-mismatch", r2="collective-mismatch", r3="collective-mismatch")),
-    # Both groups have all ranks. That it would have come to the right group later is what makes the second an order's fault; no stack tells the
-    # future, and both reasons name the fact: it waits in another group than its peers.
+    # Both groups have all ranks. The rank would have come to the right group later, which makes the second case one of a wrong order. No stack shows
+    # the future, and both reasons name the same fact: the rank waits in another group than its peers.
     at_odds("mismatch-group", "another-group", culprit(r2=("collective-mismatch", "process-group-order"))),
     at_odds("group-order", "order-of-two", culprit(r2=("process-group-order", "collective-mismatch")), newer=True),
     at_odds("group-cycle", "order-cycle", Truth("culprit", {rank: "process-group-order" for rank in range(4)}), newer=True),
@@ -158,7 +158,7 @@ LIVE = [
     # Another pass of the same loop.
     at_odds("another-pass", "another-pass", culprit(r2="user-code"), newer=True),
     at_odds("another-pass-of-while", "another-pass-of-while", culprit(r2="user-code")),
-    # It waits in the store, for the keys of an earlier step: both words name that.
+    # It waits in the store, for the keys of an earlier step: both reasons name that.
     at_odds("another-pass-by-store", "another-pass-by-store", culprit(r2=("behind", "store-wait"))),
     at_odds("uneven-everywhere", "uneven-everywhere", culprit(r0="collective-mismatch"), newer=True),
     at_odds("uneven-loops", "uneven-loops", culprit(r2="collective-mismatch")),
@@ -166,7 +166,7 @@ LIVE = [
     at_odds("monitored-barrier", "monitored-barrier", culprit(r2="user-code"), chain_ends=("build_vocabulary", "collectives.py")),
     at_odds("scatter-and-gather", "scatter-gather", culprit(r2="collective-mismatch")),
     at_odds("receive-beside-barrier", "send-into-barrier", culprit(r2="unmatched-p2p")),
-    # Which ranks should be alike is on their command line, as Megatron's jobs have it.
+    # The command line says which ranks should do the same, as in Megatron's jobs.
     Case("stages-mismatch", "collectives.py", ("stages", "--tensor-model-parallel-size", "1", "--pipeline-model-parallel-size", "2"),
          culprit(r4="collective-mismatch"), ranks=6, odd=(4,), newer=True),
     # Plain multiprocessing.
@@ -183,12 +183,12 @@ LIVE = [
     mpi("openmpi-exchange", "openmpi", "exchange", culprit(r0="unmatched-p2p", r1="unmatched-p2p"), chain_ends=("receive_from", "mpi.c")),
     mpi("mpi4py-sleep", "mpi_job.py", "sleep", culprit(r2="user-code")),
     mpi("mpi4py-receive", "mpi_job.py", "receive", culprit(r1="unmatched-p2p"), odd=(1,)),
-    # A communication library of the job's own.
+    # A job with a communication library of its own.
     Case("ring-compute", "ring.py", ("compute",), culprit(r2="user-code"), chain_ends=("simulate_particles", "native.c"), quick=True),
     Case("ring-sleep", "ring.py", ("sleep",), culprit(r1="user-code"), odd=(1,), chain_ends=("sleep", "ring.py"), quick=True),
-    # A C++ framework that nobody knows. Its loader is its own native code.
+    # A C++ framework that the tool has no rules for. Its loader is its own native code.
     Case("framework", "framework", (), culprit(r2=("data-loading", "user-code")), chain_ends=("flow::data::LoadBatch(bool)", "framework.cc"), quick=True),
-    # Nobody is to blame.
+    # No rank is to blame.
     moving("healthy-training", "training", newer=True),
     moving("healthy-slow-steps", "slow-steps"),
     moving("healthy-slow-rank", "slow-rank"),
@@ -220,12 +220,12 @@ CORES = [dataclasses.replace(case, name="cores-" + case.name, cores=True, newer=
     gloo("cores-crashed", "crash store", culprit(r1="crashed"), odd=(1,), cores=True),
 ]
 
-# All ranks stand in the same synchronize(), and a saved report has no GPU's state: what the job's author knows cannot be told from it. Naming
-# nobody is right.
+    # All ranks are in the same synchronize(), and a saved report without GPU state does not contain what the job's author knows. Naming no rank
+    # is right.
 INDISTINCT_SNAPSHOTS = {"collective-mismatch": Truth(("symmetric", "undecided")), "group-order": Truth(("symmetric", "undecided")),
-                        # From before NCCL's own counts were asked for; the reports of two ranks have them.
+                        # These were saved before the tool read NCCL's own counts; the reports of two ranks have them.
                         "gpu-busy": Truth("undecided"), "unmatched-receive": Truth("undecided"),
-                        # One look at a job that moves.
+                        # A single sample of a job that makes progress.
                         "training": Truth(("healthy", "undecided"))}
 
 
@@ -235,13 +235,13 @@ def snapshots():
     for path in sorted(glob.glob(os.path.join(SNAPSHOTS, "*.truth.json"))):
         name = os.path.basename(path)[:-len(".truth.json")]
         with open(path, encoding="utf-8") as stream:
-            told = json.load(stream)
-        truth = INDISTINCT_SNAPSHOTS.get(name) or Truth(told["status"], {int(rank): reason for rank, reason in told["suspects"].items()})
+            saved = json.load(stream)
+        truth = INDISTINCT_SNAPSHOTS.get(name) or Truth(saved["status"], {int(rank): reason for rank, reason in saved["suspects"].items()})
         found.append(Case("nccl-" + name, "snapshot", (os.path.join(SNAPSHOTS, name + ".json.gz"),), truth, quick=True))
     return found
 
 
 def cases(newer_python=None):
-    """All of them; those marked `newer` once more with the other torch, where one is given."""
+    """All cases; those marked `newer` once more with the other torch, if one is given."""
     again = [dataclasses.replace(case, name=case.name + "-newer", python=newer_python) for case in LIVE if case.newer] if newer_python else []
     return LIVE + again + CORES + snapshots()

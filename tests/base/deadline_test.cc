@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_CASE("a deadline that is over has passed, one far away or none has not") {
+TEST_CASE("an expired deadline has passed; one far in the future, or none, has not") {
   CHECK(Deadline::after(0s).passed());
   CHECK(Deadline::after(-5s).passed());
   CHECK_FALSE(Deadline::after(1h).passed());
@@ -15,7 +15,7 @@ TEST_CASE("a deadline that is over has passed, one far away or none has not") {
   CHECK_FALSE(Deadline::after(Deadline::Clock::duration::max()).passed());
 }
 
-TEST_CASE("what is left of a deadline can be counted on later") {
+TEST_CASE("the remaining time of a deadline can be used later") {
   CHECK(Deadline::after(0s).left() == Deadline::Clock::duration::zero());
   CHECK(Deadline::never().left() == Deadline::Clock::duration::max());
   const auto left = Deadline::after(1h).left();

@@ -14,7 +14,7 @@ LeavableThread::Clock::time_point in_a_minute() { return LeavableThread::Clock::
 
 }  // namespace
 
-TEST_CASE("work that comes back is done, with what it has brought about") {
+TEST_CASE("work that returns is done, and its effects are visible") {
   int sum = 0;
   bool first = false;
   LeavableThread thread([&] { first = true; });
@@ -30,7 +30,7 @@ TEST_CASE("work that comes back is done, with what it has brought about") {
 
 TEST_CASE("a thread that never gets work ends with its owner") { const LeavableThread thread; }
 
-TEST_CASE("work is left behind inside of a call alone, and never comes out of it") {
+TEST_CASE("work can be left behind only inside of a blocking call, and never continues after that call") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   std::atomic<int> at{0};
@@ -53,7 +53,7 @@ TEST_CASE("work is left behind inside of a call alone, and never comes out of it
     while (!thread.leave_behind()) usleep(1000);
     CHECK(any_given_up());
   }
-  // The call comes back, after its owner has gone: it shows in the pipe, which is empty again.
+  // The call returns after its owner has gone: that shows in the pipe, which is empty again.
   REQUIRE(write(ends[1], "x", 1) == 1);
   fd_set set;
   timeval none{};
@@ -62,7 +62,7 @@ TEST_CASE("work is left behind inside of a call alone, and never comes out of it
     FD_ZERO(&set);
     FD_SET(ends[0], &set);
   } while (select(ends[0] + 1, &set, nullptr, nullptr, &none) == 1);
-  usleep(20'000);   // what must not happen has time to
+  usleep(20'000);   // enough time for what must not happen
   CHECK(at == 1);
   close(ends[0]);
   close(ends[1]);

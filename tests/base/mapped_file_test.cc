@@ -24,7 +24,7 @@ struct Scratch {
 
 std::byte at(const MappedFile& file, std::size_t offset) { return *const_cast<const volatile std::byte*>(&file.bytes()[offset]); }
 
-TEST_CASE("a file that is cut while it is mapped reads as zeros behind its end, and says so") {
+TEST_CASE("a file that is truncated while it is mapped reads as zeros past its end, and the mapping says so") {
   const Scratch scratch(3);
   const auto file = MappedFile::map(scratch.fd, 3 * kPage);
   REQUIRE(file);
@@ -41,7 +41,7 @@ TEST_CASE("a file that is cut while it is mapped reads as zeros behind its end, 
   CHECK(file->first_lost() == kPage);
 }
 
-TEST_CASE("each mapping knows of its own losses alone, and one that is gone of none") {
+TEST_CASE("each mapping knows only its own losses, and a destroyed one has none") {
   const Scratch cut(2), whole(2);
   auto first = MappedFile::map(cut.fd, 2 * kPage);
   const auto second = MappedFile::map(whole.fd, 2 * kPage);
@@ -53,19 +53,19 @@ TEST_CASE("each mapping knows of its own losses alone, and one that is gone of n
   CHECK_FALSE(first->has_lost_pages());
   moved = MappedFile();
   first.reset();
-  const auto third = MappedFile::map(whole.fd, 2 * kPage);   // takes the place of one that is gone
+  const auto third = MappedFile::map(whole.fd, 2 * kPage);   // takes the place of a destroyed one
   CHECK_FALSE(third->has_lost_pages());
   CHECK(at(*third, kPage) == std::byte{'A'});
 }
 
 TEST_CASE("a bus error elsewhere still ends the process") {
   const Scratch scratch(1);
-  const auto watched = MappedFile::map(scratch.fd, kPage);   // so that the handler is there
+  const auto watched = MappedFile::map(scratch.fd, kPage);   // so that the handler is installed
   REQUIRE(watched);
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGALRM, SIG_DFL);
-    alarm(60);   // ends a loop of faults
+    alarm(60);   // in case the fault is repeated for ever
     const Scratch other(2);
     void* mapped = mmap(nullptr, 2 * kPage, PROT_READ, MAP_PRIVATE, other.fd, 0);
     if (mapped == MAP_FAILED || ftruncate(other.fd, 0) != 0) _exit(3);

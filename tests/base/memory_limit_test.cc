@@ -9,7 +9,7 @@
 
 using namespace rankstacks;
 
-TEST_CASE("sizes as people write them") {
+TEST_CASE("sizes as users write them") {
   CHECK(parse_size("4096") == 4096u);
   CHECK(parse_size("512M") == 512u << 20);
   CHECK(parse_size("2G") == std::size_t{2} << 30);
@@ -36,15 +36,15 @@ TEST_CASE("the least limit of all control groups that a process is in") {
   CHECK(control_group_limit("0::/a/b\n", v2) == 1000000u);
   CHECK_FALSE(control_group_limit("0::/other\n", v2));
   CHECK_FALSE(control_group_limit("3:cpu:/a/b\n", v2));
-  // In a container: the group's own directory is mounted, and the path is told from outside.
+  // In a container: the group's own directory is mounted, and the path is the one seen from outside.
   put("memory.limit_in_bytes", "2000000\n");
   CHECK(control_group_limit("5:cpu,memory:/docker/abc\n", v1) == 2000000u);
   CHECK(control_group_limit("5:memory:/../elsewhere\n", v1) == 2000000u);
   CHECK_FALSE(control_group_limit("nonsense\n::\n", "nonsense\n"));
 }
 
-TEST_CASE("a use takes its share and no more") {
-  enforce_memory_limit(std::size_t{1} << 40);   // more than any machine of a test refuses
+TEST_CASE("each use of memory gets its share and no more") {
+  enforce_memory_limit(std::size_t{1} << 40);   // more than any test machine has, so that nothing is refused
   const std::size_t share = share_of_memory(std::size_t{1} << 40, MemoryUse::kSections);
   CHECK(take_memory(MemoryUse::kSections, share / 2));
   CHECK_FALSE(take_memory(MemoryUse::kSections, share));

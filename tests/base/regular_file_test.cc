@@ -17,7 +17,7 @@
 namespace rankstacks {
 namespace {
 
-// How often what the name leads to was opened since: a look with O_PATH does not count.
+// Counts how often the file at the path was opened since; an open with O_PATH does not count.
 class Watch {
  public:
   explicit Watch(const std::string& path) : events_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -57,13 +57,13 @@ TEST_CASE("a regular file is opened for reading, through links too") {
     CHECK((flags & O_NONBLOCK) != 0);
     CHECK((fcntl(file->descriptor.get(), F_GETFD) & FD_CLOEXEC) != 0);
   }
-  // Without a name: a file of memory, as one that was deleted while it is mapped.
+  // Without a name: a memory file, like one that was deleted while it is mapped.
   const FileDescriptor memory(memfd_create("m", MFD_CLOEXEC));
   CHECK(refused_as("/proc/self/fd/" + std::to_string(memory.get())) == "opened");
   CHECK(refused_as("/proc/self/exe") == "opened");
 }
 
-TEST_CASE("nothing else is opened, nor what the kernel makes up") {
+TEST_CASE("no other kind of file is opened, nor a file that the kernel generates") {
   const testing::TemporaryDirectory directory;
   const std::string fifo = directory / "fifo", socket_path = directory / "socket";
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
@@ -89,11 +89,11 @@ TEST_CASE("nothing else is opened, nor what the kernel makes up") {
     CHECK(refused_as(c.path) == c.kind);
     CHECK_FALSE(watch.was_opened());
     const FileDescriptor opened(open(c.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    CHECK(opened.is_open() == watch.was_opened());   // the watch sees what is one
+    CHECK(opened.is_open() == watch.was_opened());   // the watch does see an open of a regular file
   }
 }
 
-TEST_CASE("a name that leads nowhere, and a lease that is not waited for") {
+TEST_CASE("a name of no file, and a lease that is not waited for") {
   const testing::TemporaryDirectory directory;
   CHECK(refused_as(directory / "gone") == "errno " + std::to_string(ENOENT));
   testing::write_file(directory / "file", "text");
@@ -103,14 +103,14 @@ TEST_CASE("a name that leads nowhere, and a lease that is not waited for") {
     WARN("no lease to be had here: errno " << errno);
     return;
   }
-  // The kernel asks the holder by SIGIO, which would end this process.
+  // The kernel notifies the lease holder by SIGIO, which would end this process.
   const auto before = signal(SIGIO, SIG_IGN);
   CHECK(refused_as(directory / "file") == "errno " + std::to_string(EWOULDBLOCK));
   fcntl(holder.get(), F_SETLEASE, F_UNLCK);
   signal(SIGIO, before);
 }
 
-TEST_CASE("as many pieces of work at once as there may be open files for") {
+TEST_CASE("the number of concurrent workers follows from the limit of open files") {
   CHECK(workers_by_open_files(RLIM_INFINITY) >= 4096);
   CHECK(workers_by_open_files(1024) == 124);
   CHECK(workers_by_open_files(128) == 12);

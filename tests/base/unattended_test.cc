@@ -1,4 +1,4 @@
-// Pieces of work that come back, and those that never do.
+// Pieces of work that return, and pieces that never do.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Waits for what never comes.
+// Waits for ever.
 void wait_for_ever() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return;
@@ -32,7 +32,7 @@ void wait_for_ever() {
 
 }  // namespace
 
-TEST_CASE("every piece is done once, and none by a thread of the tool") {
+TEST_CASE("every piece is done once, and none in the tool's own process") {
   struct Work {
     std::vector<int> done = std::vector<int>(1000);
     std::vector<pid_t> by = std::vector<pid_t>(1000);
@@ -47,7 +47,7 @@ TEST_CASE("every piece is done once, and none by a thread of the tool") {
   CHECK(std::none_of(work->by.begin(), work->by.end(), [](pid_t p) { return p == getpid(); }));
   CHECK(std::set<pid_t>(work->by.begin(), work->by.end()).size() <= std::max(1u, std::thread::hardware_concurrency()));
   CHECK(tool_pid() == getpid());
-  CHECK(work.use_count() == 1);   // what they own goes with them
+  CHECK(work.use_count() == 1);   // what the workers own is released with them
 }
 
 TEST_CASE("workers leave nothing behind: no thread, no process, no descriptor") {
@@ -59,7 +59,7 @@ TEST_CASE("workers leave nothing behind: no thread, no process, no descriptor") 
   const int after = open("/dev/null", O_RDONLY | O_CLOEXEC);
   close(after);
   CHECK(before == after);
-  // In a process that has no others: tests before this one have left some behind on purpose.
+  // In a process without other workers: tests before this one have left some behind on purpose.
   const pid_t child = fork();
   if (child == 0) {
     for (int i = 0; i < 10; ++i) run();
@@ -70,7 +70,7 @@ TEST_CASE("workers leave nothing behind: no thread, no process, no descriptor") 
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
 }
 
-TEST_CASE("descriptors that a worker opens are the tool's, and so is memory") {
+TEST_CASE("a worker shares descriptors and memory with the tool") {
   struct Opened {
     int descriptor = -1;
     std::string text;
@@ -86,8 +86,8 @@ TEST_CASE("descriptors that a worker opens are the tool's, and so is memory") {
   close(opened->descriptor);
 }
 
-TEST_CASE("what does not come back is given up, and what is behind it is done") {
-  std::atomic<int> told{0};
+TEST_CASE("a piece that does not return is given up, and the pieces after it are done") {
+  std::atomic<int> given_up{0};
   const auto done = std::make_shared<std::atomic<int>>(0);
   const auto start = std::chrono::steady_clock::now();
   const auto outcomes = Unattended{[done](std::size_t i) {
@@ -97,16 +97,16 @@ TEST_CASE("what does not come back is given up, and what is behind it is done") 
                                    }, milliseconds(200), [&](std::size_t i, const Outcome& outcome) {
                                      CHECK(i % 10 == 3);
                                      CHECK(outcome.file == "file " + std::to_string(i));
-                                     ++told;
+                                     ++given_up;
                                    }}.run(40);
   CHECK(std::chrono::steady_clock::now() - start < seconds(30));
-  CHECK(told == 4);
+  CHECK(given_up == 4);
   CHECK(*done == 36);
   for (std::size_t i = 0; i < 40; ++i) CHECK(outcomes[i].came_back == (i % 10 != 3));
   CHECK(any_given_up());
 }
 
-TEST_CASE("a crash of a worker is one of the tool") {
+TEST_CASE("a crash of a worker is a crash of the tool") {
   for (const int number : {SIGSEGV, 0}) {
     const pid_t child = fork();
     if (child == 0) {
@@ -121,7 +121,7 @@ TEST_CASE("a crash of a worker is one of the tool") {
   }
 }
 
-TEST_CASE("the tool ends, and closes its pipes, while something has not come back") {
+TEST_CASE("the tool ends, and closes its pipes, while a piece has not returned") {
   int ends[2];
   REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
   const pid_t child = fork();
@@ -131,7 +131,7 @@ TEST_CASE("the tool ends, and closes its pipes, while something has not come bac
   }
   close(ends[1]);
   char byte;
-  CHECK(read(ends[0], &byte, 1) == 0);   // the end: nobody has it open for writing any more
+  CHECK(read(ends[0], &byte, 1) == 0);   // end of file: no process has it open for writing any more
   close(ends[0]);
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);

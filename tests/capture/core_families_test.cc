@@ -6,7 +6,7 @@ using namespace rankstacks;
 
 namespace {
 
-// "10=0 11<10": pids with their rank numbers, children with their parents.
+// "10=0 11<10": pids with their rank numbers, and children with their parents.
 std::string families(std::vector<std::tuple<Pid, int, Pid>> cores) {   // pid, number, parent
   std::vector<RankSnapshot> snapshots(cores.size());
   std::vector<CoreProcess> processes;
@@ -32,8 +32,8 @@ std::string families(std::vector<std::tuple<Pid, int, Pid>> cores) {   // pid, n
 
 TEST_CASE("cores of a rank's workers are its children") {
   CHECK(families({{11, 0, 10}, {10, 0, 5}, {20, 1, 5}, {12, 0, 11}}) == "11<10 10=0 20=1 12<10");
-  CHECK(families({{10, 0, 5}, {11, 1, 10}}) == "10=0 11=1");        // started by rank 0, a rank of its own
-  CHECK(families({{10, -1, 5}, {11, -1, 10}}) == "10 11");          // without numbers nobody can tell
+  CHECK(families({{10, 0, 5}, {11, 1, 10}}) == "10=0 11=1");        // started by rank 0, but a rank of its own
+  CHECK(families({{10, -1, 5}, {11, -1, 10}}) == "10 11");          // without rank numbers it is not known
   CHECK(families({{11, 0, 10}}) == "11=0");
   CHECK(families({{10, 0, 11}, {11, 0, 10}}) == "10=0 11=0");       // damaged
   CHECK(families({{10, 0, 10}}) == "10=0");

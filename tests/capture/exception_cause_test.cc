@@ -1,4 +1,4 @@
-// What the texts of PyTorch's watchdogs say, as they were seen.
+// Message texts of PyTorch's watchdogs, as observed, and the cause that is read from them.
 #include <catch2/catch.hpp>
 
 #include "capture/exception_cause.h"
@@ -19,7 +19,7 @@ TEST_CASE("an error of the process's own GPU work") {
                  "version 2.21.5") == own);
 }
 
-TEST_CASE("news of other ranks") {
+TEST_CASE("messages about other ranks") {
   CHECK(cause_of("[PG ID 0 PG GUID 0 Rank 3] Process group watchdog thread terminated with exception: [Rank 3] "
                  "Watchdog caught collective operation timeout: "
                  "WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=1) ran for 600000 milliseconds before timing out.") ==
@@ -32,7 +32,7 @@ TEST_CASE("news of other ranks") {
   CHECK(cause_of("NCCL error: unhandled system error, NCCL version 2.18.1") == ExceptionCause::kPeer);
 }
 
-TEST_CASE("other texts tell nothing") {
+TEST_CASE("other texts give no cause") {
   CHECK(cause_of("") == std::nullopt);
   CHECK(cause_of("[") == std::nullopt);
   CHECK(cause_of("] ") == std::nullopt);

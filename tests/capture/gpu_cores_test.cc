@@ -26,7 +26,7 @@ RankSnapshot host_rank(const std::string& host, Pid pid, std::optional<int> rank
   return snapshot;
 }
 
-// The index of the rank it is joined to, or -1.
+// The index of the rank that the core is joined to, or -1.
 int joined(const std::string& path, const std::vector<RankSnapshot>& ranks, const std::vector<Tid>& owners = {},
            std::vector<std::vector<Tid>> threads = {}) {
   std::vector<const RankSnapshot*> pointers;
@@ -38,7 +38,7 @@ int joined(const std::string& path, const std::vector<RankSnapshot>& ranks, cons
   return found ? static_cast<int>(*found) : -1;
 }
 
-TEST_CASE("what names of GPU cores tell") {
+TEST_CASE("what the file names of GPU cores contain") {
   CHECK(told_by("/x/core_1795297016_node-a_1293.nvcudmp") == "rank - pid 1293 host node-a");
   CHECK(told_by("core_1795297016_node_a.b.c_1293.nvcudmp.gz") == "rank - pid 1293 host node_a.b.c");
   CHECK(told_by("gpucore.node-7.4711") == "rank - pid 4711 host node-7");
@@ -60,7 +60,7 @@ TEST_CASE("a GPU core belongs to the process with its pid, on its host") {
   CHECK(joined("core_1795297016_node-a_1293.nvcudmp", {host_rank("node-b", 1293), host_rank("node-a.cluster", 1293)}) == 1);
   CHECK(joined("core_1795297016_node-a_1293.nvcudmp", {host_rank("unknown", 1293)}) == 0);
   CHECK(joined("core_1795297016_node-a_1293.nvcudmp", {host_rank("node-b", 1293)}) == -1);
-  CHECK(joined("gpucore.1293", {host_rank("node-a", 1293), host_rank("node-b", 1293)}) == -1);   // either could be
+  CHECK(joined("gpucore.1293", {host_rank("node-a", 1293), host_rank("node-b", 1293)}) == -1);   // it could belong to either
   CHECK(joined("cuda.rank1.1293", {host_rank("a", 1293, 0), host_rank("b", 1293, 1)}) == 1);
   CHECK(joined("cuda.rank2.1293", {host_rank("a", 1293, 0)}) == -1);                              // another rank
   CHECK(joined("spin.nvcudmp", {host_rank("a", 1293, 0)}) == -1);

@@ -44,7 +44,7 @@ Environment torch(int rank) { return {{"RANK", std::to_string(rank)}, {"WORLD_SI
 
 }  // namespace
 
-TEST_CASE("a pid stands for itself, its children come along") {
+TEST_CASE("a pid means that process, and its children are included") {
   Machine m;
   m.add(10, 1, "python3", torch(0));
   m.add(11, 10, "pt_data_worker", torch(0));
@@ -52,7 +52,7 @@ TEST_CASE("a pid stands for itself, its children come along") {
   CHECK(shown(m.pids({10})) == "10=0 11<10 12<10");
 }
 
-TEST_CASE("torchrun stands for its ranks, under srun too") {
+TEST_CASE("the pid of torchrun means its ranks, under srun too") {
   Machine m;
   m.add(5, 1, "torchrun", {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}});
   for (int r = 0; r < 2; ++r) {
@@ -64,7 +64,7 @@ TEST_CASE("torchrun stands for its ranks, under srun too") {
   CHECK(shown(m.job()) == "10=0 11=1");
 }
 
-TEST_CASE("a shell that waits for its only child gives way to it") {
+TEST_CASE("a shell that waits for its only child is replaced by that child") {
   Machine m;
   m.add(5, 1, "bash", torch(1));
   m.add(6, 5, "python3", torch(1));
@@ -74,7 +74,7 @@ TEST_CASE("a shell that waits for its only child gives way to it") {
   CHECK(shown(m.pids({5})) == "5=1 6<5");
 }
 
-TEST_CASE("a script gives way to the only training program below it") {
+TEST_CASE("a script is replaced by the only training program below it") {
   Machine m;
   m.add(5, 1, "sh", torch(1));
   m.add(6, 5, "python3", torch(1));
@@ -86,7 +86,7 @@ TEST_CASE("a script gives way to the only training program below it") {
   CHECK(shown(m.job()) == "6=1 8<6");
   m.trainers = {5, 6, 8};
   CHECK(shown(m.pids({5})) == "5=1 6<5 8<5 7<5");
-  m.trainers = {6, 7};   // which of them is the rank is not known
+  m.trainers = {6, 7};   // it is not known which of them is the rank
   CHECK(shown(m.pids({5})) == "5=1 6<5 8<5 7<5");
 }
 
@@ -113,15 +113,15 @@ TEST_CASE("a rank's worker that is named as well stays its child, in any order")
   m.add(8, 5, "python3", torch(1));
   CHECK(shown(m.pids({5, 6, 7, 8})) == "5=0 6<5 7<5 8=1");
   CHECK(shown(m.pids({7, 6, 8, 5})) == "7<5 6<5 8=1 5=0");
-  CHECK(shown(m.pids({6})) == "6=0 7<6");   // alone it is what was asked for
+  CHECK(shown(m.pids({6})) == "6=0 7<6");   // given alone, it is looked at itself
 }
 
-TEST_CASE("a pid that is not there is planned, so that the report can say so") {
+TEST_CASE("a pid without a process stays in the plan, so that the report can say so") {
   Machine m;
   CHECK(shown(m.pids({77})) == "77");
 }
 
-TEST_CASE("srun stands for the tasks of its job") {
+TEST_CASE("the pid of srun means the tasks of its job") {
   Machine m;
   m.add(3, 1, "srun", {{"SLURM_JOB_ID", "9"}});
   m.add(4, 1, "slurmstepd");
@@ -131,7 +131,7 @@ TEST_CASE("srun stands for the tasks of its job") {
   CHECK(shown(m.pids({3})) == "5=0 6=1");
 }
 
-TEST_CASE("this tool, and what only waits for it, is no rank of a job") {
+TEST_CASE("this tool, and a process that only waits for it, is no rank of a job") {
   const Environment shell = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}};
   Machine m;
   m.add(5, 1, "bash", shell);
@@ -139,14 +139,14 @@ TEST_CASE("this tool, and what only waits for it, is no rank of a job") {
   m.add(kSelf, 6, "rankstacks", shell);
   m.last().start_ticks = 1000;
   CHECK(shown(m.job()) == "");
-  SECTION("what reads its output is none either") {
+  SECTION("the reader of its output is none either") {
     m.add(10000, 5, "less", shell);
     m.last().start_ticks = 1000;
     CHECK(shown(m.job()) == "");
     m.last().start_ticks = 1001;
     CHECK(shown(m.job()) == "");
   }
-  SECTION("ranks beside it are found, without what else the shell has started") {
+  SECTION("ranks of the same shell are found, without the shell's other children") {
     m.add(7, 5, "torchrun", shell);
     m.add(8, 7, "python3", torch(0));
     m.add(9, 8, "python3", torch(0));
@@ -160,11 +160,11 @@ TEST_CASE("this tool, and what only waits for it, is no rank of a job") {
     m.add(8, 5, "tail", shell);
     CHECK(shown(m.job()) == "7=0");
     m.entries.erase(m.entries.end() - 2);
-    CHECK(shown(m.job()) == "8=0");   // where nothing looks more like one
+    CHECK(shown(m.job()) == "8=0");   // if no other process looks more like a rank
   }
 }
 
-TEST_CASE("launchers that the tool is started under stand for the other ranks below them") {
+TEST_CASE("the pids of launchers that the tool runs under mean the other ranks below them") {
   Machine m;
   m.add(4, 1, "mpirun");
   m.add(5, 4, "bash", torch(0));
@@ -189,7 +189,7 @@ TEST_CASE("a rank whose watchdog has started the tool is a rank") {
   CHECK(shown(m.job()) == "8=1");
 }
 
-TEST_CASE("an ancestor of the tool that is named is looked at, without the tool") {
+TEST_CASE("an ancestor of the tool is looked at if it is given, without the tool") {
   for (const Environment& environment : {Environment{}, torch(0)}) {
     Machine m;
     m.add(5, 1, "bash", environment);
@@ -202,11 +202,11 @@ TEST_CASE("an ancestor of the tool that is named is looked at, without the tool"
     m.add(7, 5, "sleep", environment);
     m.wrappers = {6};
     CHECK(shown(m.pids({5})) == "5" + number + " 7<5");
-    CHECK(shown(m.pids({kSelf})) == "9999");   // the capture says what that is
+    CHECK(shown(m.pids({kSelf})) == "9999");   // the capture reports what it is
   }
 }
 
-TEST_CASE("a kernel thread stands for itself, and is nobody's child") {
+TEST_CASE("a kernel thread means itself, and is no process's child") {
   Machine m;
   m.add(2, 0, "kthreadd");
   m.last().kernel_thread = true;
@@ -215,7 +215,7 @@ TEST_CASE("a kernel thread stands for itself, and is nobody's child") {
   CHECK(shown(m.pids({2})) == "2");
 }
 
-TEST_CASE("ranks of the job that run here and were not named") {
+TEST_CASE("ranks of the job that run on this machine and were not given") {
   Machine m;
   const auto of = [](int rank, const std::string& world, const std::string& port) {
     return Environment{{"RANK", std::to_string(rank)}, {"WORLD_SIZE", world}, {"MASTER_PORT", port}};
@@ -251,7 +251,7 @@ TEST_CASE("rank numbers come from one launcher's variables, the nearest to the p
   CHECK_FALSE(identity_from_environment({{"WORLD_SIZE", "4"}}).rank);
 }
 
-TEST_CASE("a core's file name may tell its rank") {
+TEST_CASE("a core's file name may contain its rank") {
   CHECK(rank_from_file_name("/x/core.rank3.4711") == 3);
   CHECK(rank_from_file_name("train_Rank-12.core.zst") == 12);
   CHECK(rank_from_file_name("rank_0") == 0);

@@ -1,4 +1,4 @@
-// The other end of a TCP connection by literal tables, and how processes are called.
+// The other end of a TCP connection, from literal tables; and how processes are called in reports.
 #include <catch2/catch.hpp>
 
 #include "capture/other_ends.h"
@@ -60,7 +60,7 @@ TEST_CASE("the addresses of a network namespace") {
     CHECK(OwnAddresses("", six).has(v6(0xfd, 2)) == false);
 }
 
-TEST_CASE("the socket that has the addresses the other way round") {
+TEST_CASE("the socket with the two addresses swapped") {
   const auto a = v4(127, 0, 0, 1, 40), b = v4(192, 0, 2, 2, 50);
   const TcpEnds pair = ends({tcp(7, a, b), tcp(8, b, a)});
   CHECK(pair.of(7).inode == 8);
@@ -71,13 +71,13 @@ TEST_CASE("the socket that has the addresses the other way round") {
   CHECK(ends({tcp(7, a, a)}).of(7).inode == 0);   // connected to itself
 }
 
-TEST_CASE("a connection that nobody has accepted is of who listens") {
+TEST_CASE("a connection that is not accepted yet belongs to the listening process") {
   const auto a = v4(127, 0, 0, 1, 40), b = v4(127, 0, 0, 1, 50), any = v4(0, 0, 0, 0, 50), any6 = v6(0, 0, 50), other = v4(192, 0, 2, 2, 50);
   const auto listens = [&](std::uint64_t inode, SocketAddress at) { return tcp(inode, at, {}, State::kListens); };
   CHECK(ends({tcp(7, a, b), tcp(0, b, a), listens(9, b), listens(10, any)}).of(7).inode == 9);
   CHECK(ends({tcp(7, a, b), tcp(0, b, a), listens(10, any), listens(11, other)}).of(7).inode == 10);
   CHECK(ends({tcp(7, a, b), tcp(0, b, a), listens(10, any6)}).of(7).inode == 10);
-  CHECK(ends({tcp(7, a, b), tcp(0, b, a), listens(9, b), listens(10, b)}).of(7).inode == 0);   // several share the port
+  CHECK(ends({tcp(7, a, b), tcp(0, b, a), listens(9, b), listens(10, b)}).of(7).inode == 0);   // several sockets share the port
   CHECK(ends({tcp(7, a, b), tcp(0, b, a, State::kCloses), listens(9, b)}).of(7).inode == 0);    // its process has closed it
   CHECK(ends({tcp(7, a, b), listens(9, b)}).of(7).inode == 0);
   CHECK(ends({tcp(7, a, b, State::kConnects), listens(9, b)}).of(7).inode == 9);

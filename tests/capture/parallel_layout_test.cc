@@ -19,7 +19,7 @@ std::vector<std::string> words(const std::string& line) {
   return found;
 }
 
-// "pp 1, dp 0, tp 1"; "": none.
+// "pp 1, dp 0, tp 1"; "" if there are no coordinates.
 std::string place(const std::string& command, int rank, int world, const std::map<std::string, std::string>& environment = {}) {
   const auto coordinates = coordinates_of(words(command), environment, rank, world);
   std::string text;
@@ -55,9 +55,9 @@ TEST_CASE("Megatron") {
   SECTION("experts") {
     CHECK(place(command + " --expert-model-parallel-size 2", 2, 8) == "pp 0, dp 1, ep 1, tp 0");
     CHECK(place(command + " --expert-model-parallel-size 2 --expert-tensor-parallel-size 1", 3, 8) == "pp 0, dp 1, ep 1, tp 1");
-    CHECK(place(command + " --expert-model-parallel-size 4", 0, 8) == "");   // a stage has 4 ranks, and experts would need 8
+    CHECK(place(command + " --expert-model-parallel-size 4", 0, 8) == "");   // a stage has 4 ranks, and the experts would need 8
   }
-  SECTION("sizes that do not fit the world, or are none") {
+  SECTION("sizes that do not fit the world size, or are no numbers") {
     CHECK(place(command, 0, 6) == "");
     CHECK(place(command, 0, 2) == "");
     CHECK(place("python3 x.py --tensor-model-parallel-size 0", 0, 8) == "");
@@ -73,7 +73,7 @@ TEST_CASE("Megatron") {
   }
 }
 
-TEST_CASE("NeMo's settings may be a part of all: only what they fix is told") {
+TEST_CASE("NeMo's settings on the command line may be incomplete: only coordinates that they determine are given") {
   CHECK(place("python3 train.py ++model.tensor_model_parallel_size=2 model.pipeline_model_parallel_size=2", 5, 8) == "pp 1, tp 1");
   CHECK(place("python3 train.py model.tensor_model_parallel_size=2", 5, 8) == "tp 1");
   CHECK(place("python3 train.py model.tensor_model_parallel_size=3", 5, 8) == "");
@@ -86,7 +86,7 @@ TEST_CASE("torchtitan") {
   CHECK(place(command + " --parallelism.data_parallel_shard_degree -1 --parallelism.context_parallel_degree 2", 3, 8) == "pp 0, dp_shard 0, cp 1, tp 1");
   CHECK(place(command + " --parallelism.data_parallel_shard_degree 4", 5, 8) == "");   // 16 ranks
   CHECK(place("python3 train.py --parallelism.data-parallel-shard-degree 4 --parallelism.tensor-parallel-degree 2", 6, 8) == "pp 0, dp_shard 3, tp 0");
-  SECTION("with a file of settings only what is fixed from one end") {
+  SECTION("with a settings file, only the coordinates that are determined from one end") {
     const std::string file = command + " --job.config_file llama3_8b.toml";
     CHECK(place(file, 5, 8) == "pp 1, tp 1");
     CHECK(place("python3 train.py --job.config_file x.toml --parallelism.context_parallel_degree 2", 5, 8) == "");
@@ -107,7 +107,7 @@ TEST_CASE("Accelerate's environment") {
   CHECK(place("python3 train.py", 3, 4, {{"MEGATRON_LM_TP_DEGREE", "2"}}) == "");
 }
 
-TEST_CASE("nothing is told of a rank that is not known, or without sizes") {
+TEST_CASE("no coordinates without a rank number, or without sizes") {
   const std::vector<std::string> command = words("python3 x.py --tensor-model-parallel-size 2");
   CHECK(!coordinates_of(command, {}, std::nullopt, 8));
   CHECK(!coordinates_of(command, {}, 1, std::nullopt));

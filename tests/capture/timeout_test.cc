@@ -1,4 +1,4 @@
-// What --timeout cuts short is said, and the rank is partial.
+// What --timeout cuts short is reported, and the rank is partial.
 #include <catch2/catch.hpp>
 
 #include "capture/rank_stacks.h"
@@ -25,7 +25,7 @@ RankStacks rank_of(int threads) {
   return rank;
 }
 
-TEST_CASE("threads that there was no time to unwind keep their innermost frame") {
+TEST_CASE("threads that could not be unwound in time keep their innermost frame") {
   RankStacks rank = rank_of(3);
   unwind_threads(rank, UnwinderChoice::kAuto, Deadline::after(0s));
   REQUIRE(rank.stacks.size() == 3);
@@ -39,7 +39,7 @@ TEST_CASE("threads that there was no time to unwind keep their innermost frame")
   CHECK(rank.snapshot.problems[0].message == "unwinding was given up, as the time for it (--timeout) was over: the rest is missing");
 }
 
-TEST_CASE("with time left nothing is said") {
+TEST_CASE("with time left nothing is reported") {
   RankStacks rank = rank_of(2);
   unwind_threads(rank, UnwinderChoice::kAuto, Deadline::after(1h));
   CHECK(rank.stacks.size() == 2);
@@ -47,7 +47,7 @@ TEST_CASE("with time left nothing is said") {
   CHECK(rank.snapshot.problems.empty());
 }
 
-TEST_CASE("reading Python's state past the deadline is said") {
+TEST_CASE("that Python's state was not read before the deadline is reported") {
   RankStacks rank = rank_of(1);
   const python::RuntimeCandidate candidate{.module = "/usr/bin/python3", .runtime = 0x1000, .version = python::Version{3, 11, 2, ""}, .how = "symbol _PyRuntime"};
   read_python(rank, std::span(&candidate, 1), Deadline::after(0s));

@@ -54,7 +54,7 @@ Loaded loaded_at(const void* address) {
   return {info.dli_fname, map->l_addr, reinterpret_cast<std::uint64_t>(info.dli_fbase) - map->l_addr};
 }
 
-// Reads this process's own memory as another's, failing where nothing is mapped.
+// Reads this process's own memory like that of another process; fails where nothing is mapped.
 Image::MemoryReader own_memory(std::uint64_t bias) {
   return [bias](Vaddr vaddr, std::span<std::byte> into) {
     static int fd = ::open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
@@ -65,7 +65,7 @@ Image::MemoryReader own_memory(std::uint64_t bias) {
 }  // namespace
 
 TEST_CASE("a library's build-id, segments and symbols are those the loader sees") {
-  // A function that nothing stands in front of: sanitizers have a malloc and a pthread_create of their own.
+  // A function that no other library interposes: sanitizers have a malloc and a pthread_create of their own.
   const Loaded libc = loaded_at(reinterpret_cast<void*>(&gnu_get_libc_version));
   void* opened = dlopen(libc.path.c_str(), RTLD_NOW | RTLD_NOLOAD);
   REQUIRE(opened != nullptr);
@@ -114,7 +114,7 @@ TEST_CASE("an image in memory has the file's build-id and dynamic symbols, thoug
       const auto symbol = (*file)->dynamic_symbols().at(i);
       CHECK((*memory)->dynamic_symbols().name((*memory)->dynamic_symbols().at(i)) == (*file)->dynamic_symbols().name(symbol));
     }
-    // Code is what the file has; eh_frame too.
+    // Code and .eh_frame are the same as in the file.
     REQUIRE((*file)->eh_frame_hdr());
     CHECK((*memory)->eh_frame_hdr() == (*file)->eh_frame_hdr());
     const auto from_file = (*file)->at(*(*file)->eh_frame_hdr()).first(64);
@@ -167,7 +167,7 @@ TEST_CASE("an image in memory leaves out what cannot be read") {
   CHECK(no_table.error().message() == "gone.so: the program headers are not in memory (at 0x10040)");
 }
 
-TEST_CASE("segments in memory that claim all of the address space end") {
+TEST_CASE("segments in memory that claim the whole address space are bounded") {
   TinyElf file;
   file.add_segment(PT_LOAD, 0, 0x1000);
   auto& huge = file.add_segment(PT_LOAD, 0x10000, 0);
@@ -187,7 +187,7 @@ TEST_CASE("segments in memory that claim all of the address space end") {
   CHECK((*image)->at(0x10000).empty());
 }
 
-TEST_CASE("more sections and program headers than the header's fields hold") {
+TEST_CASE("more sections and program headers than the ELF header's fields can count") {
   TinyElf file;
   file.add_section(".first", SHT_PROGBITS, "first");
   for (int i = 0; i < 66'000; ++i) file.add_section("", SHT_PROGBITS, "");
@@ -209,7 +209,7 @@ TEST_CASE("more sections and program headers than the header's fields hold") {
   file.header.e_shstrndx = SHN_XINDEX;
   file.sections[0].sh_size = count;
   file.sections[0].sh_link = static_cast<Elf64_Word>(count - 1);
-  file.header.e_phnum = PN_XNUM;   // all of them in the header's own bytes: one
+  file.header.e_phnum = PN_XNUM;   // the true count is in section 0 (sh_info)
   file.header.e_phoff = sizeof(Elf64_Ehdr);
   file.header.e_phentsize = sizeof(Elf64_Phdr);
   file.sections[0].sh_info = 2;
@@ -277,7 +277,8 @@ TEST_CASE("the cache opens a file once, by whatever path and from whatever threa
   for (const auto& image : images) CHECK(image == images[0]);
   CHECK(*cache.open(copy, "copy.so") != images[0]);
 
-  // A file that was replaced is another file; one that could not be opened stays so, under the name it is asked for.
+  // A file that was replaced is another file; one that could not be opened is remembered as such, under the path that
+  // it was requested by.
   fs::remove(original);
   fs::copy_file(copy, original);
   CHECK(*cache.open(original, "lib.so") != images[0]);
@@ -289,7 +290,7 @@ TEST_CASE("the cache opens a file once, by whatever path and from whatever threa
   CHECK(cache.open(text, "second").error().message() == "second: not an ELF file");
 }
 
-TEST_CASE("bytes given and bytes mapped make the same image") {
+TEST_CASE("bytes in memory and a mapped file make the same image") {
   const Loaded libc = loaded_at(reinterpret_cast<void*>(&gnu_get_libc_version));
   auto mapped = Image::open(libc.path, "libc");
   auto given = Image::from_bytes(slurp(libc.path), "libc");

@@ -1,5 +1,5 @@
-// Files made to be looked at again and again: many headers over the same bytes. Each took minutes or hours once, by the square of its size; what they take
-// is held against limits that are far above what is needed.
+// Files that make a parser read the same bytes again and again: many headers over the same range. Each of them once
+// took minutes or hours, by the square of its size; now the time is compared with limits far above what is needed.
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -33,7 +33,8 @@ void append(std::vector<std::byte>& to, const T& value) {
   to.insert(to.end(), bytes, bytes + sizeof value);
 }
 
-// Header, program headers, `body`, section headers; more of both than a header can count, which section 0 does.
+// Header, program headers, `body`, section headers; more of both than the ELF header can count, so that section 0 has
+// the counts.
 std::vector<std::byte> file_of(const std::vector<Elf64_Phdr>& segments, const std::vector<Elf64_Shdr>& sections, std::size_t body) {
   TinyElf made;
   made.header.e_phoff = sizeof(Elf64_Ehdr);
@@ -55,7 +56,7 @@ std::vector<std::byte> file_of(const std::vector<Elf64_Phdr>& segments, const st
 
 }  // namespace
 
-TEST_CASE("300,000 empty symbol tables are passed over once") {
+TEST_CASE("300,000 empty symbol tables are skipped in one pass") {
   std::vector<Elf64_Shdr> sections(300'000);
   for (Elf64_Shdr& section : sections) {
     section.sh_type = SHT_SYMTAB;
@@ -65,7 +66,7 @@ TEST_CASE("300,000 empty symbol tables are passed over once") {
   CHECK(seconds_of([&] { REQUIRE(Image::from_bytes(std::move(bytes), "lib.so")); }) < kGenerous);
 }
 
-TEST_CASE("a symbol table is found behind empty ones, with what belongs to it") {
+TEST_CASE("a symbol table after empty ones is found, with its string table") {
   TinyElf file;
   file.add_section(".symtab", SHT_SYMTAB, "").sh_entsize = sizeof(Elf64_Sym);
   Elf64_Sym symbols[2]{};
@@ -94,7 +95,7 @@ TEST_CASE("a note area under a hundred thousand headers") {
   CHECK(seconds_of([&] { REQUIRE(Image::from_bytes(std::move(bytes), "lib.so")); }) < kGenerous);
 }
 
-TEST_CASE("the rest of a large string table as the name of each section") {
+TEST_CASE("each section's name is the rest of a large string table") {
   std::vector<Elf64_Shdr> sections(200'000);
   for (Elf64_Shdr& section : sections) section.sh_name = 0;
   sections[0].sh_type = SHT_STRTAB;
@@ -109,7 +110,7 @@ TEST_CASE("the rest of a large string table as the name of each section") {
   CHECK(seconds_of([&] { REQUIRE(Image::from_bytes(std::move(bytes), "lib.so")); }) < kGenerous);
 }
 
-TEST_CASE("segments that are looked up among as many others") {
+TEST_CASE("lookups of many segments among as many others") {
   std::vector<Elf64_Phdr> segments(60'000);
   for (std::size_t i = 0; i < segments.size(); ++i) {
     segments[i].p_type = i % 2 == 0 ? PT_LOAD : i % 4 == 1 ? PT_NOTE : PT_DYNAMIC;
@@ -130,13 +131,13 @@ TEST_CASE("segments that are looked up among as many others") {
   CHECK(image->loads().size() == 30'000);
 }
 
-TEST_CASE("more program headers than a loader takes") {
+TEST_CASE("more program headers than a loader accepts") {
   const auto image = Image::from_bytes(file_of(std::vector<Elf64_Phdr>(70'000), {}, 64), "lib.so");
   REQUIRE_FALSE(image);
   CHECK(image.error().message() == "lib.so: 70000 program headers, more than any loader takes (at 0x38)");
 }
 
-TEST_CASE("of segments that overlap the one that begins first counts, in whatever order they are listed") {
+TEST_CASE("of overlapping segments the one that begins first counts, in whatever order they are listed") {
   TinyElf file;
   const char text[] = "0123456789abcdef";
   const auto at = file.add_bytes(text, sizeof text);
@@ -155,8 +156,8 @@ TEST_CASE("of segments that overlap the one that begins first counts, in whateve
   CHECK((*image)->load_of(0xfff) == nullptr);
 }
 
-TEST_CASE("one dynamic segment is searched for its symbols, and no more words of hash than a bound") {
-  // Words of hash are counted where each bucket leads to the last symbol: the walk takes all of them.
+TEST_CASE("counting symbols by a hash table reads a bounded number of words") {
+  // The only bucket leads to a chain without an end bit: without a bound the walk would read all words.
   std::vector<std::uint32_t> hash = {1, 1, 0, 0, /* bucket */ 1};
   hash.resize(1'000'000, 0);   // a chain whose end bit never comes
   elf::SymbolTable table;

@@ -1,4 +1,4 @@
-// One defect each: the whole line a person reads, or what is still usable.
+// One defect in each file: the complete line that the user reads, or what can still be used.
 #include <catch2/catch.hpp>
 
 #include "elf/image.h"
@@ -118,7 +118,7 @@ TEST_CASE("an extended number of program headers without a section to hold it") 
   CHECK(error_of(file.bytes()) == "lib.so: the number of program headers is in section 0, and there is no section (at 0x38)");
 }
 
-TEST_CASE("a section outside the file is empty") {
+TEST_CASE("a section outside of the file is empty") {
   TinyElf file;
   file.add_section(".text", SHT_PROGBITS, "x").sh_size = ~std::uint64_t{0};
   file.finish();
@@ -131,7 +131,7 @@ TEST_CASE("section names that do not end or lie outside are empty") {
   TinyElf file;
   file.add_section(".text", SHT_PROGBITS, "x").sh_name = 0xffffff;
   file.finish();
-  file.sections.back().sh_size -= 1;   // .shstrtab, without the 0 of its last name
+  file.sections.back().sh_size -= 1;   // .shstrtab without the final 0 of its last name
   const auto image = good(file.bytes());
   CHECK(image->sections()[1].name.empty());
   CHECK(image->sections()[2].name.empty());
@@ -198,12 +198,12 @@ TEST_CASE("a cycle in a SysV hash chain ends") {
   CHECK_FALSE(image->find_symbol("unknown"));
 }
 
-TEST_CASE("a symbol name outside the string table is empty, and found by nobody") {
+TEST_CASE("a symbol name outside of the string table is empty, and no lookup finds it") {
   TinyElf file;
   Elf64_Sym symbols[3]{};
   symbols[1].st_name = 0x7fffffff;
   symbols[1].st_shndx = 1;
-  symbols[2].st_name = 1;   // "open", without a 0 behind it
+  symbols[2].st_name = 1;   // "open", without a final 0
   symbols[2].st_shndx = 1;
   file.add_section(".strtab", SHT_STRTAB, std::string("\0open", 5));
   auto& table = file.add_section(".symtab", SHT_SYMTAB, std::string(reinterpret_cast<const char*>(symbols), sizeof symbols));
@@ -219,7 +219,7 @@ TEST_CASE("a symbol name outside the string table is empty, and found by nobody"
   CHECK_FALSE(image->find_symbol(""));
 }
 
-TEST_CASE("a segment in memory that claims more than there can be is looked at up to the limit") {
+TEST_CASE("a segment in memory that claims more than is possible is read up to the limit") {
   TinyElf file;
   file.add_segment(PT_LOAD, 0, std::uint64_t{1} << 46);
   file.finish();
@@ -233,10 +233,10 @@ TEST_CASE("a segment in memory that claims more than there can be is looked at u
   };
   constexpr std::uint64_t kMax = 64 << 20;
   CHECK(Image::from_memory(read, 0, "huge.so", kMax));
-  CHECK(asked <= 2 * kMax + 4096);   // each part as a whole, then page by page
+  CHECK(asked <= 2 * kMax + 4096);   // each part as a whole first, then page by page
 }
 
-TEST_CASE("every cut of a file is refused") {
+TEST_CASE("a file that is truncated anywhere is refused") {
   TinyElf file;
   file.add_segment(PT_LOAD, 0, 0x600);
   file.add_segment(PT_DYNAMIC, 0x400, 0x40);

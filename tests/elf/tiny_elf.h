@@ -1,4 +1,4 @@
-// Small ELF files made of literal parts, for one defect each.
+// Small ELF files made of literal parts, for tests of one defect each.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,13 @@
 
 namespace rankstacks::testing {
 
-// Header, program headers, the sections' bytes, section headers. A test changes `header` and the tables before bytes().
+// Header, program headers, the sections' bytes, section headers. A test may change `header` and the tables before it
+// calls bytes().
 struct TinyElf {
   Elf64_Ehdr header{};
   std::vector<Elf64_Phdr> segments;
   std::vector<Elf64_Shdr> sections;   // begins with the null section once add_section() was called
-  std::vector<std::byte> body;        // from kBody on
+  std::vector<std::byte> body;        // placed at kBody
   std::string names = std::string(1, '\0');
 
   static constexpr std::uint64_t kBody = 0x400;
@@ -60,7 +61,7 @@ struct TinyElf {
     return segments.back();
   }
 
-  // Fills in what the header says of the tables, and gives the sections their names (.shstrtab comes last).
+  // Fills in the header's fields for the tables, and gives the sections their names (.shstrtab comes last).
   void finish() {
     if (!segments.empty()) {
       header.e_phoff = sizeof(Elf64_Ehdr);

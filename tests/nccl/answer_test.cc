@@ -1,4 +1,4 @@
-// RAS's document, and what of it concerns the processes that are looked at.
+// The document that RAS answers with, and what of it concerns the processes in the report.
 #include <catch2/catch.hpp>
 
 #include "nccl/fake_ras.h"
@@ -71,7 +71,7 @@ TEST_CASE("missing ranks, as 2.28 writes them: without a comma") {
   CHECK(communicator.missing[1].dead);
 }
 
-TEST_CASE("what is missing, or of another type, has its default") {
+TEST_CASE("members that are missing, or of another type, have their defaults") {
   const NcclStatus status = read(R"({"nccl_version": 2, "communicators": [{"hash": "0x1", "size": "2", "missing_ranks": {}, "ranks": [
     {"rank": 7, "pid": 5, "host": 3, "status": [], "collective_counts": {"AllReduce": 3, "Broadcast": -1, "Reduce": "2", "AllGather": 1.5, "Gather": 18446744073709551615}}]}]})");
   CHECK(status.version.empty());
@@ -82,7 +82,7 @@ TEST_CASE("what is missing, or of another type, has its default") {
   CHECK(member.launched == Counts{{"AllReduce", 3}});
 }
 
-TEST_CASE("answers that are none") {
+TEST_CASE("answers that are no such document") {
   CHECK(error_of("", ErrorCode::kGone) == "ras: it hung up without an answer");
   CHECK(error_of(" \n", ErrorCode::kGone) == "ras: it hung up without an answer");
   CHECK(error_of("NCCL version 2.28.9") == "ras: its answer is no JSON from character 1 on");
@@ -106,7 +106,7 @@ TEST_CASE("answers that would take all memory") {
   CHECK(error_of(std::string(1'000'000, '"')).starts_with("ras: its answer is no JSON"));
 }
 
-TEST_CASE("only communicators of processes that are looked at are kept") {
+TEST_CASE("only communicators of processes in the report are kept") {
   const std::string text = R"({"communicators": [
     {"hash": "0x1", "ranks": [{"rank": 0, "pid": 5, "host": "10.0.0.1"}, {"rank": 1, "pid": 5, "host": "10.0.0.2"}]},
     {"hash": "0x2", "ranks": [{"rank": 0, "pid": 6, "host": "10.0.0.1"}]},
@@ -132,12 +132,12 @@ TEST_CASE("only communicators of processes that are looked at are kept") {
 TEST_CASE("answers that contradict the machine") {
   const std::vector<std::string> addresses{"127.0.0.1", "10.0.0.1"};
   const std::vector<NcclProcess> processes{{{"node-a", 4711}, 5}};
-  const auto look = [](Pid pid) {
+  const auto local_process = [](Pid pid) {
     return pid == 6 ? LocalProcess::kPossible : pid == 7 ? LocalProcess::kNotOfNccl : LocalProcess::kNone;
   };
   const auto wrong = [&](const std::string& members, const std::string& rest = "") {
     return contradiction_in(read(R"({"communicators": [{"hash": "0x1", )" + rest + R"("ranks": [)" + members + "]}]}"),
-                            processes, addresses, look)
+                            processes, addresses, local_process)
         .value_or("");
   };
   const std::string own = R"({"rank": 0, "pid": 5, "host": "10.0.0.1"})";
@@ -151,7 +151,7 @@ TEST_CASE("answers that contradict the machine") {
   CHECK(wrong(own + R"(,{"rank": 2, "pid": 6, "host": "10.0.0.1"})", R"("size": 2, )") ==
         "it names rank 2 of communicator 0x1, which has 2 ranks");
   CHECK(wrong(own + "," + own) == "it names rank 0 of communicator 0x1 twice");
-  // Of those that do not answer, nothing is claimed: they may have ended.
+  // Nothing is claimed of ranks that do not answer: they may have ended.
   CHECK(wrong(own, R"("missing_ranks": [{"rank": 1, "pid": 8, "host": "10.0.0.1"}], )").empty());
 }
 

@@ -1,4 +1,4 @@
-// A server that plays NCCL's RAS thread, on a port of its own, for one connection after the other.
+// A server that plays NCCL's RAS thread, on a port of its own; it serves one connection after the other.
 #pragma once
 
 #include <arpa/inet.h>
@@ -13,7 +13,7 @@
 
 namespace rankstacks::testing {
 
-// What RAS said of a real job: fixtures/nccl/ras.
+// An answer of RAS in a real job: fixtures/nccl/ras.
 inline std::string real_answer(const std::string& name) {
   std::ifstream file(RANKSTACKS_FIXTURES "/nccl/ras/" + name + ".json");
   std::stringstream text;
@@ -21,11 +21,11 @@ inline std::string real_answer(const std::string& name) {
   return text.str();
 }
 
-// What the server does with one connection: reads lines and writes what it likes.
+// What the server does with one connection: reads lines and writes arbitrary text.
 class Guest {
  public:
   explicit Guest(int fd) : fd_(fd) {}
-  // "" when the client has hung up.
+  // The next line; "" when the client has disconnected.
   std::string line() const {
     std::string text;
     for (char c; ::recv(fd_, &c, 1, 0) == 1;) {
@@ -34,7 +34,7 @@ class Guest {
     }
     return "";
   }
-  // False: the client has hung up.
+  // False if the client has disconnected.
   bool say(const std::string& text) const {
     for (std::size_t sent = 0; sent < text.size();) {
       const ssize_t n = ::send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
@@ -43,7 +43,7 @@ class Guest {
     }
     return true;
   }
-  // Returns when the client has hung up.
+  // Returns when the client has disconnected.
   void keep_silent() const {
     while (!line().empty()) continue;
   }
@@ -81,7 +81,7 @@ class FakeRas {
   std::thread thread_;
 };
 
-// As NCCL 2.28 does; `status` is what VERBOSE STATUS gives.
+// Answers as NCCL 2.28 does; `status` is the answer to VERBOSE STATUS.
 inline void answer_as_nccl(const Guest& guest, const std::string& status, const std::string& protocol = "SERVER PROTOCOL 2", const std::string& format = "OK") {
   for (std::string line; !(line = guest.line()).empty();) {
     if (line == "CLIENT PROTOCOL 2") guest.say(protocol + "\n");

@@ -1,4 +1,4 @@
-// The dialogue with NCCL's RAS thread, against servers that behave and others that do not.
+// The dialogue with NCCL's RAS thread, against servers that behave correctly and others that do not.
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -22,7 +22,7 @@ Result<NcclStatus> ask(const FakeRas& server, std::chrono::milliseconds timeout 
   return query_ras("localhost", server.port(), Deadline::after(timeout), anyone);
 }
 
-// The error without its subject, which must name the server.
+// The error without its subject, which must be the server.
 std::string error_of(const FakeRas& server, ErrorCode code, std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   const auto answer = ask(server, timeout);
   if (answer) return "it answered";
@@ -45,7 +45,7 @@ TEST_CASE("NCCL's answer is read") {
   }
 }
 
-TEST_CASE("who is not believed is asked nothing") {
+TEST_CASE("a server that is not trusted is asked nothing") {
   std::atomic<bool> asked{false};
   const FakeRas server([&](const Guest& guest) {
     guest.line();
@@ -57,16 +57,16 @@ TEST_CASE("who is not believed is asked nothing") {
   REQUIRE_FALSE(status);
   CHECK(status.error().code == ErrorCode::kPermission);
   CHECK(status.error().what == "is answered by a process that is not looked at");
-  // One connection after the other: a second one is taken when the first has ended.
+  // The server takes one connection after the other: it accepts a second one when the first has ended.
   CHECK(query_ras("localhost", server.port(), Deadline::after(std::chrono::seconds(20)), [](int) { return false; })
             .error()
             .code == ErrorCode::kPermission);
   CHECK_FALSE(asked);
 }
 
-TEST_CASE("whose socket it is") {
-  // A program of its own, for its descriptors are looked through: this one's would do, but a socket has two ends, and
-  // both would be of this process.
+TEST_CASE("the process that has a socket") {
+  // The server is a program of its own, as its descriptors are searched: this program's would do, but both ends of the
+  // connection would then belong to the same process.
   const pid_t other = ::fork();
   if (other == 0) {
     for (int fd = 3; fd < 1024; ++fd) ::close(fd);
@@ -121,7 +121,7 @@ TEST_CASE("the lines of /proc/net/tcp and tcp6") {
   CHECK_FALSE(sockets[1].listens);
   CHECK((sockets[1].established && !sockets[0].established && !sockets[1].connecting));
   CHECK(sockets[1].peer.text() == "127.0.0.2");
-  CHECK(sockets[2].local == sockets[0].local);   // of IPv6, bound to an address of IPv4
+  CHECK(sockets[2].local == sockets[0].local);   // an IPv6 socket that is bound to an IPv4 address
   CHECK(sockets[2].inode == 18446744073709551615ull);
   CHECK(sockets[3].local.is_any());
   CHECK(sockets[3].local.text() == "::");
@@ -143,7 +143,7 @@ TEST_CASE("an answer in many small pieces") {
   CHECK(status->communicators.at(0).members.at(1).pid == 545);
 }
 
-TEST_CASE("nobody listens") {
+TEST_CASE("no process listens") {
   std::uint16_t port = 0;
   { port = FakeRas([](const Guest&) {}).port(); }
   const auto answer = query_ras("localhost", port, Deadline::after(std::chrono::seconds(20)), anyone);
@@ -153,13 +153,13 @@ TEST_CASE("nobody listens") {
 }
 
 TEST_CASE("an address of another machine is not asked") {
-  // 192.0.2.0/24 is of documentation (RFC 5737): a connection there would wait until the deadline.
+  // 192.0.2.0/24 is reserved for documentation (RFC 5737): a connection to it would wait until the deadline.
   const auto answer = query_ras("192.0.2.1", 28028, Deadline::never(), anyone);
   REQUIRE_FALSE(answer);
   CHECK(answer.error().code == ErrorCode::kNotFound);
 }
 
-TEST_CASE("a server that says nothing") {
+TEST_CASE("a server that sends nothing") {
   const FakeRas silent([](const Guest& guest) { guest.keep_silent(); });
   CHECK(error_of(silent, ErrorCode::kTimeout, std::chrono::milliseconds(30)) == "no whole answer to CLIENT PROTOCOL 2 in time");
   const FakeRas stuck([](const Guest& guest) {
@@ -169,7 +169,7 @@ TEST_CASE("a server that says nothing") {
   CHECK(error_of(stuck, ErrorCode::kTimeout, std::chrono::seconds(3)) == "no whole answer to VERBOSE STATUS in time");
 }
 
-TEST_CASE("a server that never ends") {
+TEST_CASE("a server whose answer never ends") {
   const FakeRas drips([](const Guest& guest) {
     guest.line();
     while (guest.say("x")) continue;
@@ -183,7 +183,7 @@ TEST_CASE("a server that never ends") {
   CHECK(error_of(endless, ErrorCode::kLimit) == "its answer has more than 64 MiB");
 }
 
-TEST_CASE("a server that hangs up") {
+TEST_CASE("a server that closes the connection") {
   const FakeRas at_once([](const Guest& guest) { guest.line(); });
   CHECK(error_of(at_once, ErrorCode::kGone) == "it hung up after CLIENT PROTOCOL 2");
   const FakeRas later([](const Guest& guest) { answer_as_nccl(guest, ""); });

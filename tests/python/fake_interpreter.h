@@ -1,4 +1,5 @@
-// The memory of a Python process, built by hand: objects laid out as one version has them, then damaged as a test likes.
+// The memory of a Python process, built by hand: objects laid out as one version has them, which a test may then
+// damage.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ class FakeInterpreter {
   static constexpr Address kLockType = 0xe000, kRLockType = 0xe400, kHandleType = 0xe800, kBuiltinType = 0xec00, kDescriptorType = 0xf000;
   static constexpr Address kCStack = 0x7ffd0000;
 
-  // Up to 3.12; for later ones give the words of _Py_DebugOffsets.
+  // Up to 3.12; for later versions pass the words of _Py_DebugOffsets.
   explicit FakeInterpreter(python::Version version) : version_(version), layout_(*python::find_layout(version, false)) { begin({}); }
   explicit FakeInterpreter(std::span<const std::uint64_t> words)
       : version_(*python::version_from_hex(words[1])), layout_(*python::decode_debug_offsets(std::as_bytes(words))) {
@@ -102,7 +103,7 @@ class FakeInterpreter {
     return at;
   }
 
-  // A frame at instruction word `unit`, with the given caller. From 3.11 `owner` tells what it is.
+  // A frame at instruction word `unit`, with the given caller. From 3.11 on `owner` is the kind of frame.
   Address frame(Address code_at, Address previous, int unit = 20, std::uint8_t owner = 0, Address at = 0) {
     at = at ? block_at(at, 256) : block(512);
     set(at + layout_.frame_previous, previous);
@@ -128,7 +129,8 @@ class FakeInterpreter {
     return at;
   }
 
-  // A thread state of the (only) interpreter, linked in as the newest. Its chain begins at `top`; 3.11, 3.12: see set_cframe.
+  // A thread state of the (only) interpreter, linked in as the newest. Its chain of frames begins at `top`; 3.11, 3.12:
+  // see set_cframe.
   Address thread(std::uint64_t pthread_id, Address top = 0) {
     const Address at = block(1024);
     set(at + layout_.thread_next, threads_);
@@ -147,7 +149,7 @@ class FakeInterpreter {
   Address root_cframe(Address thread_at) const { return thread_at + layout_.thread_root_cframe; }
   void set_cframe(Address thread_at, Address cframe_at) { set(thread_at + layout_.thread_cframe, cframe_at); }
 
-  // The object that stands for a frame. Up to 3.10 that is the frame itself.
+  // The frame object of a frame. Up to 3.10 that is the frame itself.
   Address frame_object(Address frame_at) {
     if (layout_.frame_object_frame == python::kAbsent) return frame_at;
     const Address at = block(128);
@@ -178,7 +180,7 @@ class FakeInterpreter {
     if (layout_.exc_item_previous != python::kAbsent) set(at + layout_.exc_item_previous, previous);
     return at;
   }
-  // What a thread handles, in an item of its own; 3.6: in itself.
+  // Makes a thread handle an exception, by an item of its own; 3.6: by the thread state itself.
   void set_handled(Address thread_at, Address exception_at) {
     if (layout_.thread_exc_info == python::kAbsent) set_item(thread_at, exception_at);
     else set(thread_at + layout_.thread_exc_info, exc_item(exception_at));
@@ -210,7 +212,7 @@ class FakeInterpreter {
     set(at + layout_.cell_content, content);
     return at;
   }
-  // Without a hash table that would find anything; `with_hash`: the kind of entry that dicts with other keys than str have.
+  // A dict without a usable hash table; `with_hash`: with the kind of entry that dicts have whose keys are not all str.
   Address dict(const std::vector<std::pair<Address, Address>>& entries, bool with_hash = true) {
     const bool old = layout_.keys_size != python::kAbsent;
     std::uint64_t slots = 8, log2_slots = 3;
@@ -236,7 +238,7 @@ class FakeInterpreter {
     return at;
   }
 
-  // The variables of a code object: locals, then those of them that closures share.
+  // The variables of a code object: its locals, and those of them that closures share.
   void name_slots(Address code_at, const std::vector<std::string>& locals, const std::vector<std::string>& cells = {}) {
     std::vector<Address> names, shared;
     for (const std::string& name : locals) names.push_back(string(name));
@@ -261,7 +263,7 @@ class FakeInterpreter {
     set(frame_at + layout_.frame_locals, locals);
   }
 
-  // A _thread.lock that is held, and an RLock; its semaphore, from 3.14 on its byte, is lock_word().
+  // A _thread.lock that is held, and an RLock; lock_word() is its semaphore, or from 3.14 on its byte.
   Address lock() { return held(kLockType); }
   Address rlock(std::uint64_t owner, std::uint64_t count = 1) {
     const Address at = held(kRLockType), head = at + layout_.object_head();
@@ -283,7 +285,7 @@ class FakeInterpreter {
   std::vector<Address> exit_of(Address lock_at) {
     return layout_.minor < 14 ? std::vector{builtin("__exit__", lock_at)} : std::vector{method_descriptor("__exit__"), lock_at};
   }
-  // 3.13+: the object for a thread, and where those wait who join it.
+  // 3.13+: the handle of a thread, and the address at which threads that join it wait.
   Address thread_handle(std::uint64_t ident) {
     const Address handle = block(80), at = block(64);
     set(handle + 32, ident);
@@ -296,7 +298,7 @@ class FakeInterpreter {
     set(at + layout_.object_head(), object);
     return at;
   }
-  // An instance of a class of its own, with these attributes; `apart`: in a dict that it has been given.
+  // An instance of a class of its own, with these attributes; `apart`: in a dict that was assigned to it.
   Address instance(const std::vector<std::pair<std::string, Address>>& attributes, bool apart = false) {
     std::vector<std::pair<Address, Address>> entries;
     for (const auto& [name, value] : attributes) entries.emplace_back(string(name), value);
@@ -327,7 +329,8 @@ class FakeInterpreter {
     set(at - (layout_.free_threaded ? 8 : 24), dict_at);
     return at;
   }
-  // The value stack of a frame whose code has been made for it alone. So many slots are in use by the statements around its instruction, word `unit`.
+  // The value stack of a frame whose code was made for that frame alone. The statements around its instruction, word
+  // `unit`, use that many slots.
   void set_stack(Address frame_at, const std::vector<Address>& objects, std::size_t in_use = 0, int unit = 20) {
     constexpr std::size_t kVariables = 2;
     const Address code_at = *target.read_value<Address>(frame_at + layout_.frame_code) & ~Address{3};
@@ -364,7 +367,7 @@ class FakeInterpreter {
     }
     target.threads_.push_back(info);
   }
-  // An entry of the parking lot (3.13+): the futex that a thread waits on which waits for what lies at `address`.
+  // An entry of the parking lot (3.13+): the futex that a thread waits on which waits for the object at `address`.
   Address parked_at(Address address) {
     const Address entry = block(64);
     set(entry + 8, address);

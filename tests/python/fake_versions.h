@@ -1,4 +1,4 @@
-// Interpreters of every layout that tests go through.
+// Interpreters of every layout, for tests that run on all of them.
 #pragma once
 
 #include "debug_offsets.h"

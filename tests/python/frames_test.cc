@@ -1,4 +1,5 @@
-// Which frames are real, how they group into runs and where those are anchored: each version's rules on hand-made memory.
+// Which frames are real, how they are grouped into runs and where those are anchored: each version's rules, on
+// hand-made memory.
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
@@ -65,7 +66,7 @@ TEST_CASE("3.9: a generator that an exception is thrown through has no call of i
     CHECK(state.threads[0].problems[0].message == fmt::format("Python thread {:#x}: its frames are incomplete: an exception is thrown through a generator, which hides its callers in 3.9", kThread));
   }
   SECTION("all are executed") { CHECK(runs_of(fake) == each_alone); }
-  SECTION("a function that has not begun, of which a trace function is told") {
+  SECTION("a function that has not begun, for which a trace function is called") {
     fake.set<std::uint8_t>(delegating + fake.layout().frame_executing, 0);
     fake.set<std::int32_t>(delegating + fake.layout().frame_instruction, -1);
     CHECK(runs_of(fake) == each_alone);
@@ -186,7 +187,7 @@ TEST_CASE("3.11: a run ends at its entry frame") {
   }
 }
 
-TEST_CASE("3.12: shim frames on the C stack mark the borders") {
+TEST_CASE("3.12: shim frames on the C stack separate the runs") {
   FakeInterpreter fake({3, 12, 1, ""});
   const Address outer_shim = fake.shim(0, kStack + 0x800);
   const Address module = fake.frame(fake.code("module"), outer_shim);
@@ -209,13 +210,13 @@ TEST_CASE("3.12: shim frames on the C stack mark the borders") {
     CHECK(state.threads[0].problems[0].message == fmt::format("Python thread 0x7f0000001000: its frames are incomplete: the frame at {:#x} names no caller", module));
     CHECK(runs_of(state) == Runs{{{"g", "key"}, inner_shim}, {{"module"}, std::nullopt}});
   }
-  SECTION("an innermost call that leads nowhere is left out, and that is known") {
+  SECTION("an innermost call that leads nowhere is left out, and the state says so") {
     fake.set<Address>(key + fake.layout().frame_previous, 0);
     const State state = must_read(fake);
     CHECK(state.threads[0].left_out_innermost);
     CHECK(runs_of(state) == Runs{{{"module"}, outer_shim}});
   }
-  SECTION("a call whose last frame was taken away") {
+  SECTION("a call whose last frame was removed") {
     const Address shim = fake.shim(g, kStack + 0x100);
     fake.set_cframe(thread, fake.cframe(c2, shim, kStack));
     const State state = must_read(fake);
@@ -230,7 +231,7 @@ TEST_CASE("3.12: shim frames on the C stack mark the borders") {
   }
 }
 
-TEST_CASE("3.13: frames whose executable is None, and instructions that lie nowhere") {
+TEST_CASE("3.13: frames whose executable is None, and instructions outside of the code") {
   FakeInterpreter fake(kDebugOffsets_3_13_0);
   const Address shim = fake.shim(0, kStack + 0x800);
   const Address code = fake.code("f", 42);
@@ -308,7 +309,7 @@ TEST_CASE("free-threaded 3.14: bytecode of a thread's own") {
     CHECK(state.threads[0].runs[0].frames[0].instruction == kUnknownInstruction);
     CHECK(state.threads[0].problems.size() == 1);
   }
-  SECTION("caught between storing its copy's index and its instruction: that lies in the copy that the frame had before") {
+  SECTION("sampled between the stores of the copy's index and of the instruction, which lies in the frame's previous copy") {
     const auto [index, before] = GENERATE_COPY(std::pair<int, Address>{2, code + fake.layout().code_instructions}, std::pair<int, Address>{1, copy},
                                                std::pair<int, Address>{0, copy}, std::pair<int, Address>{9, copy});
     fake.set<Address>(f + fake.layout().frame_instruction, before + 30);
@@ -323,7 +324,7 @@ TEST_CASE("free-threaded 3.14: bytecode of a thread's own") {
   }
 }
 
-TEST_CASE("who holds the GIL") {
+TEST_CASE("the holder of the GIL") {
   SECTION("up to 3.11: the runtime's current thread state") {
     FakeInterpreter fake({3, 11, 7, ""});
     fake.thread(1);

@@ -1,4 +1,4 @@
-// The exceptions that threads handle, in memory built by hand, sound and damaged, of every version.
+// The exceptions that threads handle, in memory built by hand, intact and damaged, of every version.
 #include <catch2/catch.hpp>
 
 #include "fake_versions.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr Address kNowhere = 0x7777'7777'0000;
 
-// One thread with one frame, which handles an exception that a function, now gone, has raised.
+// One thread with one frame, which handles an exception that was raised by a function that has returned.
 struct Scene {
   explicit Scene(int which) : fake(interpreter_of(which)) {
     const auto& layout = fake.layout();
@@ -31,7 +31,7 @@ struct Scene {
     fake.set_handled(thread, error);
   }
 
-  // Nothing of it may be a problem.
+  // Reads the state; there must be no problem.
   std::optional<Handled> read() const {
     const auto state = fake.read();
     REQUIRE(state.has_value());
@@ -42,7 +42,7 @@ struct Scene {
     return state->threads[0].handles;
   }
 
-  // Another traceback, in the exception and, up to 3.10, in what the thread keeps.
+  // Sets another traceback, in the exception and, up to 3.10, in the thread's own fields.
   void set_traceback(Address traceback) {
     fake.set(error + fake.layout().exception_traceback, traceback);
     fake.set_handled(thread, error);
@@ -70,7 +70,7 @@ TEST_CASE("an exception that a thread handles") {
   CHECK(handled->raised == scene.place("step", 34));
 }
 
-TEST_CASE("lines that the traceback leaves open are told by its instruction from 3.11 on") {
+TEST_CASE("from 3.11 on, lines that the traceback leaves open follow from its instruction") {
   Scene scene(GENERATE(6, 10, 11, 12, 13, 14, 15, 16));
   scene.fake.set<std::int32_t>(scene.raised + scene.fake.layout().traceback_line, -1);
   const bool by_instruction = scene.fake.layout().minor >= 11;
@@ -95,7 +95,7 @@ TEST_CASE("threads that handle nothing") {
   CHECK_FALSE(scene.read().has_value());
 }
 
-TEST_CASE("a generator that handles nothing itself is in what its callers handle") {
+TEST_CASE("a generator that handles no exception of its own is in that of its callers") {
   Scene scene(GENERATE(7, 10, 11, 12, 13, 15, 16));
   const auto& layout = scene.fake.layout();
   const Address outer = scene.fake.exc_item(scene.error), middle = scene.fake.exc_item(scene.fake.none(), outer), inner = scene.fake.exc_item(0, middle);
@@ -105,7 +105,7 @@ TEST_CASE("a generator that handles nothing itself is in what its callers handle
     scene.fake.set(middle + layout.exc_item_previous, inner);
     CHECK_FALSE(scene.read().has_value());
   }
-  SECTION("an item of something else") {
+  SECTION("an item whose value is no exception") {
     scene.fake.set(middle + layout.exc_item_value, scene.fake.integer(7));
     CHECK_FALSE(scene.read().has_value());
   }
@@ -117,7 +117,7 @@ TEST_CASE("a generator that handles nothing itself is in what its callers handle
   }
 }
 
-TEST_CASE("more items than are looked at") {
+TEST_CASE("more items than are followed") {
   Scene scene(11);
   const auto handles = [&](std::size_t empty) {
     Address item = scene.fake.exc_item(scene.error);
@@ -162,7 +162,7 @@ TEST_CASE("messages") {
   CHECK_FALSE(message_of(scene.args).has_value());
 }
 
-TEST_CASE("a name that cannot be read") {
+TEST_CASE("a type name that cannot be read") {
   Scene scene(GENERATE(6, 11, 14));
   scene.fake.set(FakeInterpreter::kErrorType + scene.fake.layout().type_name, kNowhere);
   const auto handled = scene.read();
@@ -171,7 +171,7 @@ TEST_CASE("a name that cannot be read") {
   CHECK(handled->message == "loss is NaN");
 }
 
-TEST_CASE("tracebacks that are damaged, or none") {
+TEST_CASE("tracebacks that are damaged or missing") {
   Scene scene(GENERATE(6, 7, 10, 11, 12, 13, 14, 15, 16));
   const auto& layout = scene.fake.layout();
   bool has_handler = false;
@@ -180,11 +180,11 @@ TEST_CASE("tracebacks that are damaged, or none") {
   SECTION("nowhere") { scene.set_traceback(kNowhere); }
   SECTION("odd") { scene.set_traceback(scene.handler + 1); }
   SECTION("another object") { scene.set_traceback(scene.args); }
-  SECTION("which leads to nothing that is one") {
+  SECTION("whose next entry is no traceback") {
     scene.fake.set(scene.handler + layout.traceback_next, GENERATE(Address{kNowhere}, Address{1}));
     has_handler = true;
   }
-  SECTION("which leads to another object") {
+  SECTION("whose next entry is another object") {
     scene.fake.set(scene.handler + layout.traceback_next, scene.args);
     has_handler = true;
   }
@@ -192,11 +192,11 @@ TEST_CASE("tracebacks that are damaged, or none") {
     scene.fake.set(scene.raised + layout.traceback_next, GENERATE_COPY(Address{scene.handler}, Address{scene.raised}));
     has_handler = true;
   }
-  SECTION("of frames that are none") {
+  SECTION("whose frames are no frames") {
     scene.fake.set(scene.handler + layout.traceback_frame, GENERATE_COPY(Address{0}, kNowhere, scene.args));
     scene.fake.set(scene.raised + layout.traceback_frame, scene.args + 1);
   }
-  SECTION("of frames without code") {
+  SECTION("whose frames have no code") {
     const Address wrong = GENERATE_COPY(Address{8}, kNowhere, scene.args);
     for (const Address entry : {scene.handler, scene.raised}) scene.fake.set(entry + layout.traceback_frame, scene.fake.frame_object(scene.fake.frame(wrong, 0)));
   }
@@ -208,7 +208,7 @@ TEST_CASE("tracebacks that are damaged, or none") {
   CHECK_FALSE(handled->raised.has_value());
 }
 
-TEST_CASE("of a long traceback the last entry is where it was raised, of too long a one nothing is") {
+TEST_CASE("the last entry of a long traceback is where it was raised; for a too long one that is unknown") {
   Scene scene(GENERATE(9, 14));
   const bool too_long = GENERATE(false, true);
   Address at = scene.raised;
@@ -220,15 +220,15 @@ TEST_CASE("of a long traceback the last entry is where it was raised, of too lon
   CHECK(handled->raised == (too_long ? std::nullopt : std::optional(scene.place("step", 34))));
 }
 
-TEST_CASE("the handler is the first entry of a frame that the thread has") {
+TEST_CASE("the handler is the first entry whose frame is on the thread's stack") {
   Scene scene(GENERATE(6, 10, 11, 13, 14));
-  SECTION("behind the entry of another that handled it as well") {
+  SECTION("after the entry of another frame that handled it as well") {
     scene.set_traceback(scene.fake.traceback(scene.gone, scene.handler, 8));
     const auto handled = scene.read();
     CHECK(handled->frame == scene.frame);
     CHECK(handled->handler == scene.place("train", 12));
   }
-  SECTION("else the first") {
+  SECTION("otherwise the first entry") {
     scene.set_traceback(scene.raised);
     const auto handled = scene.read();
     CHECK(handled->frame == 0);
@@ -237,7 +237,7 @@ TEST_CASE("the handler is the first entry of a frame that the thread has") {
   }
 }
 
-TEST_CASE("many threads handle one exception, and what cannot be read of its code is no damage of theirs") {
+TEST_CASE("many threads handle one exception, and unreadable code of it is not a problem of these threads") {
   Scene scene(GENERATE(8, 12, 15));
   const auto& layout = scene.fake.layout();
   const Address table = *scene.fake.target.read_value<Address>(scene.step + layout.code_line_table);

@@ -32,7 +32,7 @@ std::string error_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-TEST_CASE("offsets that are known from elsewhere") {
+TEST_CASE("offsets that are known from other sources") {
   // shared/reference/cpython-frames.md and what peers' tables say, measured independently of gen-python-layouts.
   struct Row {
     int minor;
@@ -110,7 +110,7 @@ TEST_CASE("debug offsets of real builds say what was measured in the headers") {
   CHECK(same(*d, layout_of(15)));
 }
 
-TEST_CASE("debug offsets count more than what was measured") {
+TEST_CASE("debug offsets take precedence over what was measured") {
   auto words = kDebugOffsets_3_13_0;
   words[9] = 4000;     // interpreter_state.threads_head
   words[43] = 216;     // code_object.co_code_adaptive: one more field before it
@@ -130,7 +130,7 @@ TEST_CASE("damaged debug offsets") {
     words[0] ^= 1;
     CHECK(error_of(bytes_of(words)) == "no debug offsets: the cookie or the version is wrong");
   }
-  SECTION("version of no CPython 3") {
+  SECTION("a version that is not CPython 3") {
     words[1] = 0x040000f0;
     CHECK(error_of(bytes_of(words)) == "no debug offsets: the cookie or the version is wrong");
   }
@@ -138,11 +138,11 @@ TEST_CASE("damaged debug offsets") {
     words[2] = 7;
     CHECK(error_of(bytes_of(words)) == "no debug offsets: the cookie or the version is wrong");
   }
-  SECTION("alpha, whose table has another shape") {
+  SECTION("an alpha release, whose table has another layout") {
     words[1] = 0x030e00a6;
     CHECK(error_of(bytes_of(words)) == "the debug offsets of CPython 3.14.0a6 are not known");
   }
-  SECTION("a version to come") {
+  SECTION("a future version") {
     words[1] = 0x031100f0;
     CHECK(error_of(bytes_of(words)) == "the debug offsets of CPython 3.17.0 are not known");
   }
@@ -170,7 +170,7 @@ TEST_CASE("damaged debug offsets") {
     words[3] = std::uint64_t{1} << 40;
     CHECK(error_of(bytes_of(words)) == "the debug offsets cannot be true: runtime_state.size is 1099511627776");
   }
-  SECTION("a GIL outside the GIL: nothing is said about who holds it") {
+  SECTION("a GIL member outside of its structure: the holder of the GIL is unknown") {
     words[18] = 16;
     const auto layout = decode_debug_offsets(bytes_of(words));
     REQUIRE(layout.has_value());

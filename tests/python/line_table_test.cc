@@ -37,7 +37,7 @@ TEST_CASE("co_linetable of 3.10") {
   CHECK(line_in_ranges(table, 10, 6) == 12);
   CHECK(line_in_ranges(table, 10, 8) == 11);
   CHECK(line_in_ranges(table, 10, 12) == 11);
-  CHECK(line_in_ranges(table, 10, 14) == std::nullopt);       // behind the code
+  CHECK(line_in_ranges(table, 10, 14) == std::nullopt);       // past the end of the code
   CHECK(line_in_ranges({}, 10, 0) == std::nullopt);
   CHECK(line_in_ranges(Bytes{4}, 10, 0) == std::nullopt);
 }

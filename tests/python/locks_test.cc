@@ -1,4 +1,5 @@
-// Which lock a thread waits for and who holds it, in memory built by hand, sound and damaged, of every version.
+// Which lock a thread waits for and which thread holds it, in memory built by hand, intact and damaged, of every
+// version.
 #include <catch2/catch.hpp>
 
 #include <map>
@@ -16,11 +17,11 @@ constexpr Address kNowhere = 0x7777'7777'0000;
 constexpr std::uint64_t kWaiter = 0x7f00'0000'1000, kHolder = 0x7f00'0000'2000, kOther = 0x7f00'0000'3000;
 constexpr Tid kWaiterTid = 101, kHolderTid = 102, kOtherTid = 103;
 
-// A thread that waits for what its frame's value stack holds, and others.
+// A thread that waits for the lock on its frame's value stack, and other threads.
 struct Scene {
   explicit Scene(int which) : fake(interpreter_of(which)) {}
 
-  // Frames of these functions, outermost first; each in a file of its own name, or the one given.
+  // Frames of these functions, outermost first; each in a file of the function's name, or in the given one.
   std::vector<Address> thread(std::uint64_t ident, const std::vector<std::pair<std::string, std::string>>& functions) {
     const auto& layout = fake.layout();
     const bool has_shims = layout.frame_owner != python::kAbsent && layout.frame_is_entry == python::kAbsent;
@@ -34,14 +35,14 @@ struct Scene {
     state_of[ident] = fake.thread(ident, previous);
     return frames;
   }
-  // It calls lock.acquire(), whose stack has a method and the lock; 3.6 has a bound method instead.
+  // The frame calls lock.acquire(): its stack has the method and the lock; 3.6 has a bound method instead.
   Address waits_for(std::uint64_t ident, Tid tid, Address lock, const std::string& function = "step", const std::string& file = "/x/train.py") {
     const Address frame = thread(ident, {{function, file}}).front();
     fake.set_stack(frame, fake.layout().minor == 6 ? std::vector{fake.builtin("acquire", lock)} : std::vector{fake.method_descriptor("acquire"), lock});
     fake.waits_on(ident, tid, fake.futex_of(lock));
     return frame;
   }
-  // It runs, inside of `with lock:` in the outermost of its frames.
+  // A running thread, inside of `with lock:` in the outermost of its frames.
   std::vector<Address> holds(std::uint64_t ident, Tid tid, Address lock, const std::vector<std::pair<std::string, std::string>>& inside = {{"sleep", "/x/nap.py"}}) {
     std::vector<std::pair<std::string, std::string>> functions = {{"report", "/x/report.py"}};
     functions.insert(functions.end(), inside.begin(), inside.end());
@@ -53,7 +54,7 @@ struct Scene {
     return frames;
   }
 
-  // Nothing of it may be a problem.
+  // Reads the state; there must be no problem.
   python::ThreadState read(std::uint64_t ident = kWaiter) const {
     const auto state = fake.read();
     REQUIRE(state.has_value());
@@ -85,7 +86,7 @@ TEST_CASE("an RLock names its owner") {
     scene.fake.waits_on(kOther, kOtherTid, 0);
     owner.reset();
   }
-  SECTION("which is nobody") {
+  SECTION("which is no thread") {
     scene.fake.waits_on(kHolder, kHolderTid, 0);
     scene.fake.set(lock + scene.fake.layout().object_head() + 8, std::uint64_t{0});
     owner.reset();
@@ -95,7 +96,7 @@ TEST_CASE("an RLock names its owner") {
   CHECK_FALSE(scene.read(kHolder).lock.has_value());
 }
 
-TEST_CASE("up to 3.13 an RLock that nobody has taken has a count of zero") {
+TEST_CASE("up to 3.13 an RLock that no thread holds has a count of zero") {
   Scene scene(GENERATE(6, 10, 11, 13));
   scene.waits_for(kWaiter, kWaiterTid, scene.fake.rlock(kHolder, 0));
   scene.fake.waits_on(kHolder, kHolderTid, 0);
@@ -111,7 +112,7 @@ TEST_CASE("a thread that waits for no lock") {
   const auto& layout = scene.fake.layout();
   Registers& registers = *scene.fake.target.threads_.front().registers;
   SECTION("for another semaphore") { registers.set(kRdi, scene.fake.futex_of(scene.fake.lock())); }
-  SECTION("for nothing that can be read") { registers.set(kRdi, GENERATE(Address{0}, Address{4}, kNowhere, ~Address{7})); }
+  SECTION("for an address that cannot be read") { registers.set(kRdi, GENERATE(Address{0}, Address{4}, kNowhere, ~Address{7})); }
   SECTION("in another call") { registers.orig_rax = 0; }
   SECTION("in no call") { registers.set(kRax, 7); }
   SECTION("without registers") { scene.fake.target.threads_.front().registers.reset(); }
@@ -155,10 +156,10 @@ TEST_CASE("a Lock is held by the thread that is inside of its with statement") {
   }
   SECTION("two: one has released it") { scene.holds(kOther, kOtherTid, lock); }
   SECTION("the lock is free") { scene.fake.set<std::uint8_t>(lock + layout.object_head() + (layout.minor >= 14 ? 0 : 16), 0); }
-  SECTION("it was, and what lies there is left over") { scene.fake.set_stack(holder, {}, 1); }
+  SECTION("an earlier statement, whose values are left over on the stack") { scene.fake.set_stack(holder, {}, 1); }
   SECTION("in no statement") { scene.fake.set_stack(holder, {}, 0); }
-  SECTION("in more than the code's value stack has") { scene.fake.set_stack(holder, {}, 9); }
-  SECTION("another method of the lock's") {
+  SECTION("in more slots than the code's value stack has") { scene.fake.set_stack(holder, {}, 9); }
+  SECTION("another method of the lock") {
     std::vector<Address> stack = {scene.fake.integer(1), scene.fake.builtin("release", lock)};
     if (layout.minor >= 14) stack = {scene.fake.integer(1), scene.fake.method_descriptor("release"), lock};
     scene.fake.set_stack(holder, stack, stack.size());
@@ -205,7 +206,7 @@ TEST_CASE("Condition.wait gives the lock back") {
   CHECK(scene.read().lock == lock_of(PythonLockKind::kLock, owner));
 }
 
-TEST_CASE("nobody holds what Condition.wait waits for") {
+TEST_CASE("no thread holds what Condition.wait waits for") {
   Scene scene(GENERATE(6, 10, 11, 13, 14, 16));
   const Address lock = scene.fake.lock();
   scene.waits_for(kWaiter, kWaiterTid, lock, "wait", "/usr/lib/python3/threading.py");
@@ -261,7 +262,7 @@ TEST_CASE("Thread.join, up to 3.12: the lock that the thread's end releases") {
     CHECK(scene.read().joins == kHolderTid);
     CHECK_FALSE(scene.read().lock.has_value());
   }
-  SECTION("of none") {
+  SECTION("of no thread") {
     scene.fake.set(data, GENERATE_COPY(Address{0}, kNowhere, to_nothing, to_another));
     CHECK_FALSE(scene.read().joins.has_value());
     CHECK(scene.read().lock == lock_of(PythonLockKind::kLock, {}));

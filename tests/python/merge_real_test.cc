@@ -1,4 +1,5 @@
-// Real interpreters, unwound and merged: no Python frame lost, doubled or out of order, and no call of the eval loop left over.
+// Real interpreters, unwound and merged: no Python frame is lost, doubled or out of order, and no call of the eval loop
+// is left over.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -115,13 +116,14 @@ TEST_CASE("merged stacks of real interpreters", "[real]") {
         }
       }
       CHECK(std::is_sorted(kept.begin(), kept.end()));
-      // Each run took the place of one native frame. (Not all have the loop's symbol: a stripped file has none for its cold part.)
+      // Each run replaced one native frame. (The loop does not always have a symbol: a stripped file has none for the
+      // loop's cold part.)
       std::size_t runs = 0;
       for (const python::ThreadState* thread : assigned[i]) runs += thread->runs.size();
       CHECK(stack.frames.size() - kept.size() == runs);
       CHECK(actual == expected[threads[i].registers->fs_base]);
       if (!actual.empty()) ++seen;
-      // The process stopped inside a system call, made by C code that Python called.
+      // The process stopped inside of a system call, which C code has made that Python called.
       REQUIRE_FALSE(merged.frames.empty());
       CHECK_FALSE(merged.frames.front().is_python);
       CHECK_FALSE(merged.frames.back().is_python);
@@ -131,7 +133,8 @@ TEST_CASE("merged stacks of real interpreters", "[real]") {
 }
 
 TEST_CASE("interpreters stopped at any instruction", "[real]") {
-  // RANKSTACKS_STOPS: how often each is stopped; more for a thorough search of the moments in which a chain is being changed.
+  // RANKSTACKS_STOPS: how often each is stopped; a larger number searches more thoroughly for moments in which a chain
+  // is being changed.
   const char* more = std::getenv("RANKSTACKS_STOPS");
   const int stops = more ? std::atoi(more) : 20;
   const std::set<std::pair<std::string, std::string>> callers = {
@@ -140,14 +143,14 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
       {"_bootstrap_inner", "_bootstrap"}, {"<module>", ""}, {"_bootstrap", ""}};
   LiveImages images;
   Symbols symbols;
-  // With a JIT compiler as well: its code is called by the loop, and takes the frames of calls that it has inlined over from it.
+  // With a JIT compiler as well: the loop calls its code, which takes over the frames of calls that it has inlined.
   std::vector<InstalledPython> interpreters = installed_pythons();
   for (InstalledPython& with_jit : pythons_with_jit()) interpreters.push_back(std::move(with_jit));
   for (const InstalledPython& interpreter : interpreters) {
     StoppedPython process(interpreter, "busy");
     REQUIRE(process.stopped());
     REQUIRE(::kill(process.pid(), SIGCONT) == 0);
-    int samples = 0, beside = 0;
+    int samples = 0, separate = 0;
     for (int stop = 0; stop < stops; ++stop) {
       INFO(interpreter.name() << " stop " << stop);
       const Captured captured = capture(process.pid(), images);
@@ -165,19 +168,20 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
         const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
         const bool by_count = captured.state.version.key() < 31000;
         ++samples;
-        // Where frames are placed by their count, a call of the loop that begins or ends some functions deep makes one too many: then all
-        // are shown beside, marked, rather than in a wrong place.
-        const bool all_beside = by_count && !merged.problems.empty();
-        // Code of the JIT compiler has no unwind information in a file: what lies outside of it is shown beside, and that is said.
+        // Where frames are placed by their count, a call of the loop that begins or ends several native functions deep
+        // makes one too many: then all Python frames are listed separately and marked, rather than placed wrongly.
+        const bool all_separate = by_count && !merged.problems.empty();
+        // JIT-compiled code has no unwind information in a file: the frames outside of it are listed separately, and a
+        // problem says so.
         const bool in_compiled_code = interpreter.has_jit && !interpreter.environment.empty() && stack.end == StackEnd::kNoUnwindInfo;
-        if (all_beside) ++beside;
+        if (all_separate) ++separate;
         else if (in_compiled_code) CHECK(messages(merged.problems).find("outside the native stack") != std::string::npos);
         else CHECK(messages(merged.problems) == "");
         std::vector<std::string> names;
         for (const python::MergedFrame& frame : merged.frames) {
           if (!frame.is_python) continue;
           names.push_back(captured.state.codes[frame.code].name);
-          if (!in_compiled_code) CHECK(frame.origin == (all_beside ? FrameOrigin::kSeparate : FrameOrigin::kNormal));
+          if (!in_compiled_code) CHECK(frame.origin == (all_separate ? FrameOrigin::kSeparate : FrameOrigin::kNormal));
         }
         REQUIRE_FALSE(names.empty());
         for (std::size_t n = 0; n < names.size(); ++n) {
@@ -187,6 +191,6 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
         }
       }
     }
-    CHECK(beside <= samples / 5);
+    CHECK(separate <= samples / 5);
   }
 }

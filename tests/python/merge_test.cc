@@ -1,4 +1,5 @@
-// Merging on literal stacks. Native frames are written outermost last, as the unwinder gives them; each has 0x100 bytes of stack.
+// Merging on literal stacks. Native frames are written outermost last, in the order of the unwinder; each has 0x100
+// bytes of stack.
 #include <catch2/catch.hpp>
 
 #include "python/python.h"
@@ -44,7 +45,7 @@ struct Python {
   }
 };
 
-// "read f() g() main", "~" before what could not be placed.
+// "read f() g() main"; "~" precedes a frame that could not be placed.
 std::string merged_threads(const Python& python, const std::vector<const ThreadState*>& threads, const Native& native, std::string* problem = nullptr) {
   const MergedStack result = merge(python.state, threads, native.stack, native.known());
   std::string text;
@@ -67,13 +68,13 @@ constexpr const char* kOutside = "some Python frames lie outside the native stac
 
 }  // namespace
 
-TEST_CASE("runs take the place of the frame that holds their anchor") {
+TEST_CASE("runs replace the frame that holds their anchor") {
   Python p(12);
   const Native n({"read", "loop", "call", "loop", "main"});
   CHECK(merged(p, {p.run({"h", "g"}, n.inside(1)), p.run({"f", "module"}, n.inside(3))}, n) == "read h() g() call f() module() main");
 }
 
-TEST_CASE("the borders of a frame's part of the stack") {
+TEST_CASE("the bounds of a frame's part of the stack") {
   Python p(12);
   const Native n({"a", "loop", "b"});
   CHECK(merged(p, {p.run({"f"}, n.stack.frames[1].sp)}, n) == "a f() b");
@@ -96,7 +97,7 @@ TEST_CASE("no Python frames, no native frames") {
   CHECK(merged(p, std::vector<Run>{}, none) == "");
 }
 
-TEST_CASE("a call that runs something, and of which the thread's state knows nothing, has lost its Python frames") {
+TEST_CASE("a call of the loop that executes code, but is unknown to the thread's state, has lost its Python frames") {
   const std::string lost = "a call of the interpreter's loop has no Python frames in the thread's state: they are missing";
   const Native n({"futex", "lock", "loop", "call", "loop", "main"});
   std::string problem;
@@ -107,21 +108,21 @@ TEST_CASE("a call that runs something, and of which the thread's state knows not
     ThreadState thread;
     CHECK(merge(p.state, std::vector<const ThreadState*>{&thread}, n.stack, n.known()).partial);
   }
-  SECTION("the innermost call was taken for one that had just begun") {
+  SECTION("the innermost call was taken for a call that had just begun") {
     ThreadState thread;
     thread.left_out_innermost = true;
     thread.runs.push_back(p.run({"f"}, n.inside(4)));
     CHECK(merged_threads(p, {&thread}, n, &problem) == "futex lock loop call f() main");
     CHECK(problem == lost);
   }
-  SECTION("it had just begun indeed") {
+  SECTION("it had really just begun") {
     const Native begun({"loop", "call", "loop", "main"});
     ThreadState thread;
     thread.left_out_innermost = true;
     thread.runs.push_back(p.run({"f"}, begun.inside(2)));
     CHECK(merged_threads(p, {&thread}, begun) == "loop call f() main");
   }
-  SECTION("its last frame was taken away, and what that held is being let go") {
+  SECTION("its last frame was removed, and the frame's references are being released") {
     const Native ending({"close", "dealloc", "clear", "loop", "main"});
     ThreadState thread;
     thread.empty_calls = {ending.inside(3)};
@@ -226,7 +227,7 @@ TEST_CASE("up to 3.9: by count") {
     const Native busy({"read", "call", "loop", "call", "loop", "loop", "main"});
     CHECK(merged(p, {p.run({"g"}), p.run({"f"})}, busy, &problem) == "read call ~g() ~f() loop call loop loop main");
   }
-  SECTION("too few: beside each other, nothing lost") {
+  SECTION("too few: listed separately, no frame is lost") {
     CHECK(merged(p, {p.run({"f"})}, n, &problem) == "read ~f() loop call loop loop main");
     CHECK(problem == "1 Python frames do not match 3 calls of the interpreter's loop: shown beside the native frames");
   }
@@ -257,7 +258,7 @@ TEST_CASE("counting between placed neighbours") {
   const Native n({"read", "loop", "a", "loop", "b", "loop", "main"});
   std::string problem;
   CHECK(merged(p, {p.run({"h"}), p.run({"g"}, n.inside(3)), p.run({"f"})}, n) == "read h() a g() b f() main");
-  // Only the segment that does not match is shown beside the native frames.
+  // Only the segment that does not match is listed separately from the native frames.
   CHECK(merged(p, {p.run({"h"}, n.inside(1)), p.run({"x"}), p.run({"g"}, n.inside(3)), p.run({"f"})}, n, &problem) ==
         "read h() a ~x() g() b f() main");
   CHECK(problem == "1 Python frames do not match 0 calls of the interpreter's loop: shown beside the native frames");
@@ -302,7 +303,7 @@ TEST_CASE("3.14 with tail calls: the functions that execute bytecode go with the
   CHECK(merged(older, {older.run({"f"}, n.inside(2))}, n) == "read loop f() call main");
 }
 
-TEST_CASE("thread states belong to the stack that holds their anchors") {
+TEST_CASE("thread states belong to the stack that contains their anchors") {
   const Native a({"read", "loop", "main"});
   Native b({"read", "loop", "main"});
   for (UnwoundFrame& f : b.stack.frames) {
@@ -320,7 +321,7 @@ TEST_CASE("thread states belong to the stack that holds their anchors") {
   idle.pthread_id = 22;
   unrelated.pthread_id = 33;
   p.state.threads = {home, guest, idle, unrelated};
-  ThreadState beyond;                          // its anchor lies where no stack could be unwound to
+  ThreadState beyond;                          // its anchor is where no stack could be unwound to
   beyond.pthread_id = 11;
   beyond.runs = {p.run({"h"}, b.stack.frames.back().sp + 0x100000)};
   p.state.threads.push_back(beyond);
@@ -330,7 +331,7 @@ TEST_CASE("thread states belong to the stack that holds their anchors") {
   CHECK(assigned[1] == std::vector<const ThreadState*>{&p.state.threads[1], &p.state.threads[2]});
 }
 
-TEST_CASE("a call of the loop that is about to return has no frame, whatever the function calls that checks its result") {
+TEST_CASE("a call of the loop that is about to return has no frame, whatever the check of its result calls") {
   Python p(8);
   CHECK(merged(p, {p.run({"f"}), p.run({"module"})}, Native({"PyErr_Occurred", "check", "loop", "loop", "call", "loop", "main"})) == "PyErr_Occurred check loop f() call module() main");
   std::string problem;
@@ -338,11 +339,11 @@ TEST_CASE("a call of the loop that is about to return has no frame, whatever the
   CHECK(problem == "2 Python frames do not match 3 calls of the interpreter's loop: shown beside the native frames");
 }
 
-TEST_CASE("3.10, a greenlet: the CFrame of its own where it begins shifts all anchors; its frames are counted off instead") {
+TEST_CASE("3.10, a greenlet: the CFrame of its own where it begins shifts all anchors; its frames are placed by their count instead") {
   Native n({"sleep", "loop", "map", "loop", "greenlet", "call", "loop", "main"});
   n.loops[6] = false;   // of another greenlet: not looked for
   Python p(10);
   CHECK(merged(p, {p.run({"lambda"}, n.inside(3)), p.run({"f"}, n.inside(4))}, n) == "sleep lambda() map f() greenlet call loop main");
-  Python later(11);     // anchors that are no count are right
+  Python later(11);     // anchors that do not depend on a count are right
   CHECK(merged(later, {later.run({"lambda"}, n.inside(1)), later.run({"f"}, n.inside(3))}, n) == "sleep lambda() map f() greenlet call loop main");
 }

@@ -1,4 +1,5 @@
-// A process that stands still, read through /proc/PID/mem: just enough of a target to test the reading of Python's state on real interpreters.
+// A paused process, read through /proc/PID/mem: a minimal target for tests that read Python's state in real
+// interpreters.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Python state out of hand-made memory: what no running interpreter shows, above all damage.
+// Python's state from hand-made memory: states that no running interpreter has, mainly damage.
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
@@ -110,7 +110,7 @@ TEST_CASE("damaged chains end where the damage begins, and say so") {
   CHECK(messages(state.threads[0].problems) == "Python thread 0x7f0000001000: its frames are incomplete: " + why);
 }
 
-TEST_CASE("a very long chain is cut at the limit") {
+TEST_CASE("a very long chain is cut off at the limit") {
   FakeInterpreter old({3, 9, 18, ""});
   // One block as an array of frames, each called by the next.
   constexpr std::size_t kFrames = 100'050, kSize = 128;
@@ -128,7 +128,7 @@ TEST_CASE("a very long chain is cut at the limit") {
   CHECK(messages(state.threads[0].problems) == "Python thread 0x7f0000001000: its frames are incomplete: more than 100000 frames");
 }
 
-TEST_CASE("code that is mapped and not in the core: the frame stays, without a name") {
+TEST_CASE("code that is mapped, but not in the core: the frame stays, without a name") {
   FakeInterpreter fake({3, 9, 18, ""});
   const Address outer = fake.frame(fake.code("outer"), 0);
   fake.thread(kThread, fake.frame(0x5000000, outer));
@@ -141,7 +141,7 @@ TEST_CASE("code that is mapped and not in the core: the frame stays, without a n
   CHECK(line_of(state, state.threads[0].runs[0].frames[0]) == std::nullopt);
 }
 
-TEST_CASE("without the interpreter's read-only data nothing tells code from other objects: frames are believed") {
+TEST_CASE("without the interpreter's read-only data code cannot be distinguished from other objects: frames are believed") {
   FakeInterpreter fake({3, 9, 18, ""});
   fake.set<Address>(FakeInterpreter::kType + fake.layout().type_name, 0x6660000);
   fake.thread(kThread, fake.frame(fake.code("f"), 0));
@@ -203,7 +203,7 @@ TEST_CASE("candidates that are no running interpreter") {
   }
 }
 
-TEST_CASE("the newest interpreter, listed first, may have no thread") {
+TEST_CASE("the newest interpreter, which is listed first, may have no thread") {
   FakeInterpreter fake({3, 9, 18, ""});
   fake.thread(1, fake.frame(fake.code("f"), 0));
   const Address newest = fake.block(8192);
@@ -214,7 +214,7 @@ TEST_CASE("the newest interpreter, listed first, may have no thread") {
   CHECK(state.threads[0].runs.size() == 1);
 }
 
-TEST_CASE("which candidate counts") {
+TEST_CASE("which candidate is chosen") {
   FakeInterpreter fake({3, 9, 18, ""});
   fake.thread(kThread, fake.frame(fake.code("f"), 0));
   fake.block_at(0x40000, 4096);
@@ -253,7 +253,7 @@ TEST_CASE("which candidate counts") {
     CHECK(state.error().code == ErrorCode::kUnsupported);
     CHECK(state.error().hint.starts_with("its file tells it: of a core, give it with --exe"));
   }
-  SECTION("nothing runs in any: that is no failure to read") {
+  SECTION("none has a running interpreter: that is no failure to read") {
     const auto state = read_python_state(fake.target, std::span(&stale, 1));
     REQUIRE_FALSE(state.has_value());
     CHECK(state.error().code == ErrorCode::kNotFound);
@@ -274,7 +274,7 @@ TEST_CASE("which candidate counts") {
   }
 }
 
-TEST_CASE("debug offsets decide for 3.13 and later") {
+TEST_CASE("debug offsets are used for 3.13 and later") {
   FakeInterpreter fake(kDebugOffsets_3_13_0);
   fake.thread(kThread, fake.frame(fake.code("f"), 0));
   const std::string start = "fake: not the running interpreter: /usr/bin/python3 (symbol _PyRuntime at 0x10000): ";
@@ -333,10 +333,10 @@ TEST_CASE("names of every kind of str") {
   SECTION("nowhere") { CHECK(name_of(0x6000000) == "damaged"); }
 }
 
-TEST_CASE("a very long name is cut, and that is said") {
+TEST_CASE("a very long name is cut off, and a problem says so") {
   FakeInterpreter fake({3, 9, 18, ""});
   fake.thread(kThread, fake.frame(fake.code_of(fake.string(U"f"), fake.string(U"f.py"), 1), 0));
-  // Its data follows the header of another, large enough block.
+  // Its data follow the header, in another block that is large enough.
   constexpr std::size_t kMax = 1u << 20;
   const Address name = fake.block(kMax + 1000);
   fake.set<std::int64_t>(name + fake.layout().string_length, kMax + 1);

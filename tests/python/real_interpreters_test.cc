@@ -1,4 +1,4 @@
-// Every installed CPython, running a program that knows its own stacks: what is read of its memory must be what it says of itself.
+// Every installed CPython, running a program that reports its own stacks: what is read of its memory must be the same.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -30,7 +30,8 @@ Stacks stacks_of(const python::State& state) {
         frames.push_back(std::move(read));
       }
     }
-    // An interpreter that was created and does not run has a thread state without frames, as threads have that are just starting.
+    // An interpreter that was created and does not run has a thread state without frames, like threads that are just
+    // starting.
     if (!frames.empty()) stacks.emplace_back(thread.pthread_id, std::move(frames));
   }
   return stacks;
@@ -63,7 +64,7 @@ void skip(const std::string& why) {
   SUCCEED(why);
 }
 
-// The counters of each frame, where they are told.
+// The counters of each frame, if the program reports them.
 void check_numbers(const Stacks& actual, const Stacks& expected) {
   std::size_t frames = 0;
   for (std::size_t s = 0; s < expected.size(); ++s) {
@@ -74,7 +75,7 @@ void check_numbers(const Stacks& actual, const Stacks& expected) {
       frames += truth.numbers && !truth.numbers->empty();
     }
   }
-  CHECK(frames >= (expected[0].second.size() > 64 ? 0 : 1));   // the module has some in any case; the innermost 64 frames are looked at
+  CHECK(frames >= (expected[0].second.size() > 64 ? 0 : 1));   // the module has some in any case; only the innermost 64 frames are read
 }
 
 int minor_of(const std::string& version) { return std::stoi(version.substr(2)); }
@@ -106,7 +107,7 @@ TEST_CASE("each thread's Python frames are what sys._current_frames() says", "[r
     if (actual == expected && name != "interpreter") check_numbers(actual, expected);
     CHECK_FALSE(target.inverted_ranges());
 
-    // From 3.10 on each run is tied to the C stack of the thread that runs it: here the main thread's.
+    // From 3.10 on each run is tied to the C stack of the thread that runs it: here that of the main thread.
     if (minor_of(process.version()) < 10) continue;
     std::ifstream maps("/proc/" + std::to_string(process.pid()) + "/maps");
     std::stringstream text;
@@ -140,7 +141,7 @@ TEST_CASE("the thread that holds the GIL", "[real]") {
       const bool is_main = state.codes[thread.runs.back().frames.back().code].name == "<module>";
       CHECK(thread.holds_gil == is_main);
     }
-    if (minor_of(process.version()) == 6) continue;   // its GIL is a handful of static variables without names
+    if (minor_of(process.version()) == 6) continue;   // its GIL consists of static variables without symbols
     REQUIRE(state.gil_ranges.size() == 1);
     CHECK(state.gil_ranges[0].size() >= 100);
     CHECK(state.gil_ranges[0].size() < 1024);
@@ -154,12 +155,13 @@ TEST_CASE("a process that waits in a system call holds no GIL", "[real]") {
     REQUIRE(process.stopped());
     const ProcTarget target(process.pid());
     const python::State state = read_state(target);
-    // The main thread stopped in kill(), which CPython calls with the GIL held; the workers wait for locks without it.
+    // The main thread is stopped in kill(), which CPython calls with the GIL held; the workers wait for locks without
+    // the GIL.
     CHECK(std::count_if(state.threads.begin(), state.threads.end(), [](const python::ThreadState& t) { return t.holds_gil; }) == 1);
   }
 }
 
-TEST_CASE("from 3.13 on the interpreter is found in memory when no file helps", "[real]") {
+TEST_CASE("from 3.13 on the interpreter is found in memory without its file", "[real]") {
   for (const InstalledPython& interpreter : installed_pythons()) {
     INFO(interpreter.name());
     StoppedPython process(interpreter, "plain");

@@ -23,7 +23,7 @@ const fs::path kNewerPythons = RANKSTACKS_FIXTURES "/../build/newer-pythons";
 constexpr const char* kNewerVersions[] = {"3.14", "3.15"};
 constexpr std::size_t kMaxOutput = 64u << 20;   // of all_lines.py: 5 MB
 
-// In the child: becomes `command`, in `root` if there is one.
+// In the child: executes `command`, in `root` if one is given.
 [[noreturn]] void execute(const std::string& root, const std::string& environment, const std::vector<std::string>& command) {
   if (!root.empty() && (::chroot(root.c_str()) != 0 || ::chdir("/") != 0)) ::_exit(127);
   if (const std::size_t equals = environment.find('='); equals != environment.npos) {
@@ -36,7 +36,7 @@ constexpr std::size_t kMaxOutput = 64u << 20;   // of all_lines.py: 5 MB
   ::_exit(127);
 }
 
-// Runs a command and returns what it printed, within a bound; empty when it failed.
+// Runs a command and returns what it printed, up to a limit; empty if it failed.
 std::string output_of(const std::vector<std::string>& command, const std::string& root = {}, const std::string& environment = {}) {
   std::array<int, 2> out;
   if (::pipe2(out.data(), O_CLOEXEC) != 0) return {};
@@ -56,7 +56,7 @@ std::string output_of(const std::vector<std::string>& command, const std::string
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : std::string();
 }
 
-// Whether it runs, of which version it is, whether it has a JIT compiler.
+// Whether the interpreter runs, its version, and whether it has a JIT compiler.
 bool ask(InstalledPython& python) {
   const std::string text = output_of({python.path, "-c", "import sys; sys.stdout.write('%d.%d.%d ' % sys.version_info[:3] + "
                                       "str(hasattr(sys, '_jit') and sys._jit.is_available()))"}, python.root);
@@ -67,7 +67,7 @@ bool ask(InstalledPython& python) {
   return true;
 }
 
-// A copy of tests/python in a root, as long as this program runs: its path inside.
+// A copy of tests/python in a root directory, which exists as long as this program runs; its path inside of the root.
 class ScriptsInRoot {
  public:
   explicit ScriptsInRoot(const fs::path& root) : inside_("/tmp/tests-python." + std::to_string(::getpid())), outside_(root.string() + inside_), owner_(::getpid()) {
@@ -94,7 +94,7 @@ std::string script_for(const InstalledPython& python, const std::string& script)
   return copies.try_emplace(python.root, python.root).first->second.inside() + "/" + script;
 }
 
-// Nothing, or why this version of scripts/setup-newer-pythons cannot be run.
+// Why this version of scripts/setup-newer-pythons cannot be run; empty if it can.
 std::optional<std::string> missing(const std::string& version) {
   if (!fs::exists(kNewerPythons / (version + ".complete"))) {
     std::ifstream reason(kNewerPythons / (version + ".reason"));
@@ -175,7 +175,7 @@ StoppedPython::StoppedPython(const InstalledPython& python, const std::string& n
   }
   ::close(out[1]);
 
-  // What it prints may exceed a pipe, so it is read while waiting; it has said all before it stops or ends.
+  // Its output may exceed a pipe, so it is read while waiting; it has printed everything before it stops or ends.
   ::fcntl(out[0], F_SETFL, O_NONBLOCK);
   std::string text;
   std::array<char, 65536> buffer;

@@ -1,5 +1,6 @@
-# A program that knows its own stacks: prints, for every thread, what sys._current_frames() says of it, and the loop counters among each frame's
-# variables, one JSON object a line, then stops itself (SIGSTOP) on the very line that it reported. Runs on every CPython from 3.6. Usage: truth.py CASE
+# A program that knows its own stacks: for every thread it prints what sys._current_frames() says of it, and the loop counters among each frame's
+# variables, one JSON object per line, then stops itself (SIGSTOP) at the very line that it reported. Runs on CPython 3.6 and later.
+# Usage: truth.py CASE
 import functools
 import json
 import os
@@ -22,7 +23,7 @@ LIBRARY = os.path.dirname(os.__file__)
 
 
 def counters(frame):
-    """Nothing: not told here."""
+    """None if the counters are not reported here."""
     code = frame.f_code
     if code.co_filename.startswith("<frozen ") or code.co_filename.startswith(LIBRARY):
         return {}
@@ -54,7 +55,7 @@ def walk(frame):
 
 
 def emit():
-    """Prints the stacks, the caller's own without emit. Falsy."""
+    """Prints the stacks, the caller's own without the frame of emit. Returns a false value."""
     lines = []
     for ident, frame in sys._current_frames().items():
         if ident == threading.get_ident():
@@ -69,7 +70,7 @@ def hold(*unused):
 
 
 def worker(body, *args):
-    """A thread that runs `body`, whose last act is to report and wait on one line."""
+    """Starts a thread that runs `body`, which finally reports and waits on one line."""
     ready, never = threading.Lock(), threading.Lock()
     ready.acquire()
     never.acquire()
@@ -341,7 +342,7 @@ def loops():
 
 
 def counted():
-    """Counters of every kind and every size, and what is none."""
+    """Counters of every kind and size, and variables that are no counters."""
 
     def generator(limit):
         for step in range(limit):
@@ -438,7 +439,7 @@ def gil_holder():
 
 
 def busy():
-    """Never at rest, in three threads: stopped at any instruction its stacks must make sense. CALLERS in merge_real_test.cc knows who calls whom."""
+    """Never at rest, in three threads: its stacks must be plausible at whatever instruction it is stopped. The test has the possible callers."""
 
     class Thing(object):
         def __init__(self):

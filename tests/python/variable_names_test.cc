@@ -18,7 +18,7 @@ TEST_CASE("names of counters") {
   }
 }
 
-TEST_CASE("files of the user, and PyTorch's own") {
+TEST_CASE("the user's files, and PyTorch's own") {
   for (const char* file : {"/home/me/train.py", "train.py", "<string>", "<stdin>", "/opt/lib/python/x.py", "/data/library/python3/x.py"}) {
     INFO(file);
     CHECK(is_user_file(file));
@@ -32,7 +32,7 @@ TEST_CASE("files of the user, and PyTorch's own") {
   CHECK_FALSE(is_c10d_file("/home/me/distributed_c10d.py"));
 }
 
-TEST_CASE("whose a file is, a user's rules say first") {
+TEST_CASE("a user's rules take precedence for the owner of a file") {
   AddedPrograms added;
   added.rules.files = {{FileMatch::kContains, "/dist-packages/recipes/", false, "the user"}, {FileMatch::kSuffix, "/launch.py", true, "the user"}};
   install_added_programs(std::move(added));
@@ -45,7 +45,7 @@ TEST_CASE("whose a file is, a user's rules say first") {
 }
 
 TEST_CASE("hashes of str, as PYTHONHASHSEED=0 and 1 give them") {
-  // hash("...") % 2**64 of CPython 3.9.18 and 3.11.7; seed 1 stands for the secret that _Py_HashSecret then holds.
+  // hash("...") % 2**64 of CPython 3.9.18 and 3.11.7; `seed` 1 means the secret that _Py_HashSecret then holds.
   const HashSecret none{};
   CHECK(hash_of("_pg_names", none, StringHash::kSip24) == 0x8c32594ebc2274c7);
   CHECK(hash_of("_pg_group_ranks", none, StringHash::kSip24) == 0x99054309bd995cc1);

@@ -1,4 +1,4 @@
-// The values of variables in memory built by hand, sound and damaged, of every version.
+// The values of variables in memory built by hand, intact and damaged, of every version.
 #include <catch2/catch.hpp>
 
 #include "debug_offsets.h"
@@ -30,7 +30,7 @@ Address only_frame(FakeInterpreter& fake, Address code) {
   return frame;
 }
 
-// What is read of the only frame; nothing of it may be a problem.
+// What is read of the only frame; there must be no problem.
 FrameVariables read(const FakeInterpreter& fake, Address hash_secret = 0) {
   auto one = fake.candidate();
   one.hash_secret = hash_secret;
@@ -56,7 +56,7 @@ TEST_CASE("ints of every size in locals and cells") {
   fake.set_slot(frame, 0, fake.integer({0x3fffffff, 0x3fffffff, 7}, 1));     // 2^63 - 1
   fake.set_slot(frame, 1, fake.integer({1, 1}, -1));
   fake.set_slot(frame, 2, fake.integer({}, 0));
-  fake.set_slot(frame, 3, fake.integer(5));                                   // no counter's name
+  fake.set_slot(frame, 3, fake.integer(5));                                   // not a counter's name
   fake.set_slot(frame, 4, fake.integer({1}, 1, FakeInterpreter::kBoolType));
   fake.set_slot(frame, 6, fake.cell(fake.integer(70000)));
   fake.set_slot(frame, 7, fake.cell(0));
@@ -64,7 +64,7 @@ TEST_CASE("ints of every size in locals and cells") {
   CHECK(read(fake).numbers == Numbers{{"epoch", 70000}, {"i", -((std::int64_t{1} << 30) + 1)}, {"j", 0}, {"step", INT64_MAX}, {"t", 3}});
 }
 
-TEST_CASE("ints that cannot be are left out") {
+TEST_CASE("ints that are impossible are left out") {
   FakeInterpreter fake = interpreter_of(GENERATE(6, 11, 12, 14));
   const Address code = fake.code("train");
   fake.name_slots(code, {"i", "step"});
@@ -106,7 +106,7 @@ TEST_CASE("names that cannot be read leave the variables out") {
   CHECK(read(fake).numbers.empty());
 }
 
-TEST_CASE("a library's frames are not looked at") {
+TEST_CASE("a library's frames are not searched for counters") {
   FakeInterpreter fake = interpreter_of(11);
   const Address code = fake.code_of(fake.string("run"), fake.string("/usr/lib/python3.11/threading.py"), 3);
   fake.name_slots(code, {"i"});
@@ -114,7 +114,7 @@ TEST_CASE("a library's frames are not looked at") {
   CHECK(read(fake) == FrameVariables{});
 }
 
-TEST_CASE("a frame tells 16 counters at most") {
+TEST_CASE("a frame has 16 counters at most in the report") {
   FakeInterpreter fake = interpreter_of(12);
   std::vector<std::string> names;
   for (int i = 0; i < 40; ++i) names.push_back("i_" + std::to_string(i));
@@ -125,7 +125,7 @@ TEST_CASE("a frame tells 16 counters at most") {
   CHECK(read(fake).numbers.size() == 16);
 }
 
-TEST_CASE("a module's counters lie in its globals") {
+TEST_CASE("a module's counters are in its globals") {
   FakeInterpreter fake = interpreter_of(GENERATE(6, 10, 11, 13, 15));
   const Address code = fake.code("<module>");
   const Address step = fake.string("step"), loss = fake.string("loss"), epoch = fake.string("epoch"), unset_i = fake.string("i");
@@ -133,7 +133,7 @@ TEST_CASE("a module's counters lie in its globals") {
   fake.set(code + fake.layout().code_global_names, fake.tuple({step, loss, epoch, unset_i}));
   const Address frame = only_frame(fake, code);
   const bool with_hash = GENERATE(true, false);
-  // The same name as another str is not what the code means.
+  // Another str with the same text is not the name that the code uses.
   const Address globals = fake.dict({{loss, fake.integer(1)}, {fake.string("epoch"), fake.integer(2)}, {step, fake.integer(42)}, {unset_i, 0}}, with_hash);
   fake.set_globals(frame, globals, globals);
   CHECK(read(fake).numbers == Numbers{{"step", 42}});
@@ -176,18 +176,18 @@ TEST_CASE("process groups of torch.distributed") {
     fake.set_slot(frame, 2, fake.none());
     CHECK(read(fake).group == ProcessGroup{"0", {0, 1, 2}});
   }
-  SECTION("what the function took for the default one") {
+  SECTION("the group that the function used as the default one") {
     fake.set_slot(frame, 2, fake.none());
     fake.set_slot(frame, 4, pair);
     CHECK(read(fake).group == ProcessGroup{"pair", {2, 0}});
   }
-  SECTION("none of the module's") {
+  SECTION("no group of the module") {
     const bool has_members = GENERATE(false, true);
     fake.set_slot(frame, 2, has_members ? no_member : unrelated);
     CHECK_FALSE(read(fake).group.has_value());
   }
   SECTION("not set yet") { CHECK_FALSE(read(fake).group.has_value()); }
-  SECTION("members that cannot be") {
+  SECTION("impossible members") {
     fake.set_slot(frame, 2, pair);
     const Address keys = *fake.target.read_value<Address>(of_pair + fake.layout().dict_keys);
     const Address first = keys + fake.layout().keys_indices + 8;   // {hash, key, value}
@@ -199,7 +199,9 @@ TEST_CASE("process groups of torch.distributed") {
   }
   SECTION("found by the hash of the names") {
     fake.set_slot(frame, 2, pair);
-    // A second entry of the same name, which no real dict has: the hash table leads to the first, a look through all of them ends at this one.
+    // A second entry of the same name, which no real dict has: the hash table leads to the first one, a search of all
+    // entries would end at this one.
+
     auto with_another = of_module;
     with_another.emplace_back(fake.string("_pg_names"), fake.dict({{pair, fake.string("looked through")}}));
     const Address globals = fake.dict(with_another, false);

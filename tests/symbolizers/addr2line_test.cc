@@ -1,4 +1,5 @@
-// Functions, inlined functions and lines of a large library against binutils' addr2line, at the start and in the middle of functions.
+// Functions, inlined functions and lines of a large library compared with binutils' addr2line, at the start and in the
+// middle of functions.
 #include <map>
 #include <regex>
 #include <sstream>
@@ -33,7 +34,9 @@ std::vector<std::string> libraries() {
   return found;
 }
 
-// GCC's parts of a function are that function: addr2line names it by DWARF, this tool by its symbol.
+// GCC splits a function into parts: addr2line names a part by the function in DWARF, this tool by the part's symbol,
+// whose suffix is removed here.
+
 std::string without_clone(std::string name) { return std::regex_replace(name, std::regex(R"(\.(cold|part|constprop|isra)(\.\d+)*)"), ""); }
 
 struct Place {
@@ -101,7 +104,8 @@ TEST_CASE("a libpython's functions and lines are those addr2line gives") {
         CHECK(without_clone(mine[f].function.value_or("??")) == theirs[f].function);
         CHECK(mine[f].line.value_or(0) == theirs[f].line);
         const std::string file = mine[f].file ? fs::path(*mine[f].file).filename().string() : "";
-        // binutils 2.40 gives a function that is written in a header the file of its unit, with the line in the header.
+        // For a function that is written in a header, binutils 2.40 prints the file of its unit with the line in the
+        // header.
         if (mine[f].line && !file.ends_with(".h")) CHECK(file == theirs[f].file);
         CHECK(mine[f].inlined == (f + 1 < mine.size()));
         compared += mine[f].line ? 1 : 0;

@@ -1,4 +1,4 @@
-// Where debug information is looked for, what is refused, and what is said then.
+// Where debug information is searched for, which files are refused, and what is reported then.
 #include "symbolizers/debug_file.h"
 #include "symbolizers/workshop.h"
 
@@ -25,7 +25,7 @@ struct Built {
   std::string id;
 };
 
-// lib.so stripped, lib.debug beside it; `id` in hex.
+// lib.so stripped, and lib.debug in the same directory; `id` in hex.
 Built build(const Workshop& shop, const std::string& flags = "-Wl,--build-id") {
   shop.write("lib.cc", kSource);
   shop.run("g++ -O1 -g -shared -fPIC lib.cc -o full.so " + flags);
@@ -45,9 +45,9 @@ std::vector<std::string> problems_of(const SymbolizerOptions& options, const elf
   return Symbolizer(options).resolve(image, std::span(&address, 1)).problems;
 }
 
-// one.so and two.so, of which dwz (with these options) has put what is common into one file.
+// one.so and two.so, whose common parts dwz (with these options) has moved into one file.
 void share_parts(const Workshop& shop, const std::string& options) {
-  // Enough in common that dwz finds it worth sharing.
+  // Enough common parts for dwz to share them.
   std::string common = "struct Base { virtual int f(int); int a, b, c; };\n";
   for (int i = 0; i < 60; ++i) {
     const std::string name = "S" + std::to_string(i);
@@ -90,7 +90,7 @@ TEST_CASE("a debug file is found by build-id, under the sysroot too") {
   CHECK(resolve_one(in_sysroot, *image, built.hidden) == kHidden);
 }
 
-TEST_CASE("a debug file under a build-id that is not its own is refused, both ids named") {
+TEST_CASE("a debug file at the path of another build-id is refused; the message has both ids") {
   const Workshop shop;
   const Built built = build(shop);
   const std::string place = "dbg/.build-id/" + built.id.substr(0, 2) + "/";
@@ -103,7 +103,7 @@ TEST_CASE("a debug file under a build-id that is not its own is refused, both id
               ": its build-id is abcdef0123, " + built.id + " is expected"});
 }
 
-TEST_CASE("a debug file is found by .gnu_debuglink beside the file, in .debug and in the debug directory") {
+TEST_CASE("a debug file is found by .gnu_debuglink in the directory of the file, in .debug and in the debug directory") {
   for (const std::string place : {"", ".debug/", "dbg"}) {
     const Workshop shop;
     INFO(place);
@@ -131,7 +131,7 @@ TEST_CASE("without build-ids the CRC of a linked debug file must be right") {
   CHECK(problems[0].ends_with(" is expected"));
 }
 
-TEST_CASE("a linked debug file of another build is refused, both ids named") {
+TEST_CASE("a linked debug file of another build is refused; the message has both ids") {
   const Workshop shop;
   const Built built = build(shop);
   shop.run("objcopy --add-gnu-debuglink=lib.debug lib.so && g++ -g -shared -fPIC -Wl,--build-id=0x99 lib.cc -o lib.debug");
@@ -141,7 +141,7 @@ TEST_CASE("a linked debug file of another build is refused, both ids named") {
   CHECK(problems_of(alone(), *image, built.hidden) == Lines{refused + ": its build-id is 99, " + built.id + " is expected"});
 }
 
-TEST_CASE("a debug link is a name, not a path, and a FIFO there does not block") {
+TEST_CASE("a debug link is a file name, not a path, and a FIFO there does not block") {
   const Workshop shop;
   const Built built = build(shop);
   shop.run("mkfifo pipe && printf 'sub/../lib.debug\\0\\0\\0\\0\\0\\0\\0\\0' > link && "
@@ -155,7 +155,7 @@ TEST_CASE("a debug link is a name, not a path, and a FIFO there does not block")
 TEST_CASE(".gnu_debugdata adds the functions that .dynsym lacks") {
   const Workshop shop;
   const Built built = build(shop);
-  // As Fedora's find-debuginfo makes it: the symbols of functions alone, without those of .dynsym.
+  // As Fedora's find-debuginfo makes it: only symbols of functions, without those of .dynsym.
   shop.run("objcopy -S --remove-section .gnu_debuglink --remove-section .comment --keep-symbol=_ZL6hiddeni lib.debug mini && xz -k mini && "
            "objcopy --add-section .gnu_debugdata=mini.xz lib.so mini.so");
   const auto image = shop.open("mini.so");
@@ -179,7 +179,7 @@ TEST_CASE(".gnu_debugdata that unpacks to more than any symbol table is refused"
         Lines{shop.path("bomb.so") + ": .gnu_debugdata: unpacks to more than 16 MiB"});
 }
 
-TEST_CASE("an image gone from disk gets its debug file by build-id") {
+TEST_CASE("an image that was deleted from disk gets its debug file by build-id") {
   const Workshop shop;
   const Built built = build(shop);
   const std::string place = "dbg/.build-id/" + built.id.substr(0, 2);
@@ -196,7 +196,7 @@ TEST_CASE("an image gone from disk gets its debug file by build-id") {
   CHECK(resolve_one(with_directory(shop.path("dbg")), **memory, built.hidden) == kHidden);
 }
 
-TEST_CASE("parts that dwz shared between files are found, and missed with a word") {
+TEST_CASE("parts that dwz shared between files are found; if they are missing, a problem says so") {
   if (!Workshop::has_tool("dwz")) return;
   const Workshop shop;
   share_parts(shop, "-m common.dwz");
@@ -218,10 +218,10 @@ TEST_CASE("parts that dwz shared between files are found, and missed with a word
                                                                 shop.path("one.so") + ": its build-id is "));
 }
 
-TEST_CASE("the path of shared parts leads into debug directories or below the file's own directory, and nowhere else") {
+TEST_CASE("the path of shared parts is accepted in debug directories and below the file's own directory only") {
   if (!Workshop::has_tool("dwz")) return;
   const Workshop shop;
-  // As Debian's dh_dwz does it: an absolute path below the debug directory. The image is in a directory of its own.
+  // As Debian's dh_dwz writes it: an absolute path below the debug directory. The image is in a directory of its own.
   shop.run("mkdir -p debug/.dwz own/.dwz elsewhere");
   share_parts(shop, "-m debug/.dwz/common.debug -M " + shop.path("debug/.dwz/common.debug"));
   shop.run("mv one.so own/one.so");
@@ -230,7 +230,7 @@ TEST_CASE("the path of shared parts leads into debug directories or below the fi
   CHECK(resolve_one(with_directory(shop.path("debug")), *shop.open("own/one.so"), inlined) == both);
   CHECK(resolve_one(with_directory(shop.path("debug") + "/"), *shop.open("own/one.so"), inlined) == both);
 
-  // The very file, at places that the image may not choose.
+  // The same file, at places that the image may not choose.
   shop.run(
       "objcopy --dump-section .gnu_debugaltlink=link own/one.so && tail -c 20 link > id && cp debug/.dwz/common.debug "
       "elsewhere/common.debug");
@@ -252,11 +252,11 @@ TEST_CASE("the path of shared parts leads into debug directories or below the fi
                                   ": no lines or inlined functions: its shared debug file " + path + " (build-id "));
     CHECK(problems[0].ends_with(") is outside of the debug directories and of its own directory"));
   }
-  // Relative, as `dwz -r` and Fedora's files have it.
+  // Relative, as `dwz -r` writes it and as in Fedora's files.
   CHECK(resolve_one(with_directory(shop.path("debug")), *linked("../debug/.dwz/common.debug"), inlined) == both);
   shop.run("cp debug/.dwz/common.debug own/.dwz/common.debug");
   CHECK(resolve_one(alone(), *linked(".dwz/common.debug"), inlined) == both);
-  // In an allowed place, no other kind of file is opened, and none of another build is believed.
+  // In an allowed place, only a regular file is opened, and a file of another build is refused.
   shop.run("mkfifo own/.dwz/pipe && cp own/one.so own/.dwz/other");
   CHECK(problems_of(alone(), *linked(".dwz/pipe"), inlined).at(0) ==
         shop.path("own/.dwz/pipe") + ": a pipe, not a regular file");

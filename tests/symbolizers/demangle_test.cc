@@ -23,7 +23,7 @@ TEST_CASE("versions stay behind the name") {
   CHECK(demangle("pthread_cond_wait@@GLIBC_2.3.2") == "pthread_cond_wait@@GLIBC_2.3.2");
 }
 
-TEST_CASE("a name that stands for more text than memory holds stays as it is") {
+TEST_CASE("a name whose text would exceed all memory stays as it is") {
   // g(P<int, int>, P<first, first>, P<second, second>, ...): each parameter is twice the one before.
   const std::string digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const auto doubled = [&](std::size_t times) {

@@ -41,7 +41,7 @@ int entry(int x) {
 }
 )";
 
-// What every address of the functions resolves to, duplicates removed.
+// The lines that the addresses of the functions resolve to, duplicates removed.
 std::vector<Lines> all_of(const elf::Image& image, const std::string& symbol) {
   const auto found = image.find_symbol(symbol);
   REQUIRE(found);
@@ -65,7 +65,7 @@ void check_inlines(const Workshop& shop, const std::string& compiler) {
   shop.run(compiler + " -O1 -shared -fPIC i.cc -o i.so");
   const auto image = shop.open("i.so");
   const auto outer = all_of(*image, "_ZN4deep5outerEi");
-  // A static function has no linkage name in GCC's DWARF; clang writes one.
+  // In GCC's DWARF a static function has no linkage name; clang writes one.
   const Lines plain{"leaf i.cc:3 <inlined>", "deep::Object::middle(int) i.cc:8 <inlined>", "deep::outer(int) i.cc:12"};
   const Lines with_types{"leaf(int) i.cc:3 <inlined>", "deep::Object::middle(int) i.cc:8 <inlined>", "deep::outer(int) i.cc:12"};
   const bool has_chain = holds(outer, plain) || holds(outer, with_types);
@@ -119,7 +119,7 @@ TEST_CASE("C functions have their plain names, inlined too") {
   CHECK(holds(all_of(*image, "outer"), {"leaf c.c:3 <inlined>", "outer c.c:6"}));
 }
 
-TEST_CASE("without inlines or lines, less is said") {
+TEST_CASE("with inlines or lines disabled, the result has less") {
   const Workshop shop;
   shop.write("i.cc", kInlines);
   shop.run("g++ -O1 -g -shared -fPIC i.cc -o i.so");
@@ -137,7 +137,7 @@ TEST_CASE("without inlines or lines, less is said") {
   }
 }
 
-TEST_CASE("files are named in full") {
+TEST_CASE("files have their full paths") {
   const Workshop shop;
   shop.write("f.c", "int f(int x) {\n  return x + 1;\n}\n");
   shop.run("mkdir -p sub && cp f.c sub/ && gcc -g -shared -fPIC sub/f.c -o f.so");
@@ -147,7 +147,7 @@ TEST_CASE("files are named in full") {
   CHECK(all.locations[0][0].file == shop.path("sub/f.c"));
 }
 
-TEST_CASE("sections packed with zstd are read") {
+TEST_CASE("sections compressed with zstd are read") {
   const Workshop shop;
   shop.write("i.cc", kInlines);
   shop.run("g++ -O1 -g -shared -fPIC i.cc -o i.so");
@@ -159,7 +159,7 @@ TEST_CASE("sections packed with zstd are read") {
   CHECK(all_of(*shop.open("z.so"), "_ZN4deep5outerEi") == all_of(*shop.open("i.so"), "_ZN4deep5outerEi"));
 }
 
-TEST_CASE("broken debug information leaves the names, and says so") {
+TEST_CASE("with broken debug information names remain, and a problem is reported") {
   const Workshop shop;
   shop.write("i.cc", kInlines);
   shop.run("g++ -O1 -g -gz=zlib -shared -fPIC i.cc -o i.so");

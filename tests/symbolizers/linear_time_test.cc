@@ -1,4 +1,5 @@
-// Files made to be looked at again and again: each took minutes, hours or for ever once. The limit is far above what is needed.
+// Files that make a parser read the same bytes again and again: each once took minutes, hours or for ever. The limit is
+// far above what is needed.
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -26,7 +27,8 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The file with `copies` more of the section `which`, named like it: over the same bytes. Sections are moved to the end, where section 0 counts them.
+// The file with `copies` more of the section `which`, over the same bytes and with the same name. The section table is
+// moved to the end; section 0 has its size.
 std::vector<std::byte> repeat_section(const TinyElf& file, std::size_t which, std::size_t copies) {
   auto bytes = file.bytes();
   std::vector<Elf64_Shdr> sections = file.sections;
@@ -91,7 +93,7 @@ TEST_CASE("the procedure linkage table is named as before") {
   CHECK(std::find(names.begin(), names.end(), "callee@plt") != names.end());
 }
 
-TEST_CASE("the CRC of a debug file of a terabyte that takes no room") {
+TEST_CASE("the CRC of a debug file of a terabyte that is all hole") {
   const Workshop shop;
   TinyElf stripped;
   stripped.add_section(".gnu_debuglink", SHT_PROGBITS, std::string("huge.debug\0\0\x12\x34\x56\x78", 16));

@@ -13,7 +13,7 @@ void check_all(const std::vector<std::pair<std::string, std::string>>& cases) {
   for (const auto& [mangled, text] : cases) CHECK(demangle(mangled) == text);
 }
 
-// Constants and types are tried as the only argument of the crate "a": a::<...>.
+// Constants and types are tested as the only argument of the crate "a": a::<...>.
 std::string constant(const std::string& mangled) { return demangle("_RIC1aK" + mangled + "E"); }
 std::string type(const std::string& mangled) { return demangle("_RIC1a" + mangled + "E"); }
 
@@ -41,7 +41,7 @@ TEST_CASE("Rust's v0 names are shown without hashes") {
   });
 }
 
-TEST_CASE("what stands behind a v0 name is no part of it") {
+TEST_CASE("what follows a v0 name is not part of it") {
   check_all({
       {"_RNvC9backtrace3foo.llvm.A5310EB9", "backtrace::foo"},
       {"_RNvC9backtrace3foo$cold", "backtrace::foo"},
@@ -53,7 +53,7 @@ TEST_CASE("what stands behind a v0 name is no part of it") {
 TEST_CASE("identifiers with other characters are decoded") {
   CHECK(demangle("_RNqCs4fqI2P2rA04_11utf8_identsu30____7hkackfecea1cbdathfdh9hlq6y") == "utf8_idents::საჭმელად_გემრიელი_სადილი");
   CHECK(demangle("_RNvC1au9bcher_kva") == "a::bücher");
-  CHECK(demangle("_RNvC1au2kv") == "a::punycode{kv}");                   // ends amid a number
+  CHECK(demangle("_RNvC1au2kv") == "a::punycode{kv}");                   // ends within a number
   CHECK(demangle("_RNvC1au8abc_9999") == "a::punycode{abc-9999}");         // a character beyond Unicode
   CHECK(demangle("_RNvC1au4abc_") == "_RNvC1au4abc_");
   const std::string many(300, 'a');                                      // 300 characters: too many
@@ -96,7 +96,7 @@ TEST_CASE("constants of v0 names") {
   }
 }
 
-TEST_CASE("v0 names that are none stay as they are") {
+TEST_CASE("invalid v0 names stay as they are") {
   for (const std::string name : {"_R", "_RC", "_RC0", "_R0", "_RNvC1a", "_RNvC1a2b", "_RN0C1a1b", "_Ra", "_Rb_tree_increment", "_RNvC1a1bx", "_RNvC1a1bX", "_RNvC1a1b_", "_R1NvC1a1b",
                                  "_RNvC99999999999999999999999999a1b", "_RNvC18446744073709551616a1b", "_RNvCs0123456789abcdefghijklmnop_1a1b", "_RNvCszzzzzzzzzzz_1a1b",
                                  "_RIC1aL0_E", "_RIC1aRL0_hE", "_RIC1aG_E", "_RIC1aDNtC1a1TEE", "_RIC1aFK0EuE", "_RIC1aWmZE", "_RNvC1a\xc3\xa9"}) {
@@ -105,7 +105,7 @@ TEST_CASE("v0 names that are none stay as they are") {
   for (const std::string name : {"b2_", "cd800_", "c110000_", "cffffffffffffffffff_", "e1_", "jG_", "j1", "z0_", "VNtC1a1bX"}) CHECK(constant(name) == "_RIC1aK" + name + "E");
 }
 
-TEST_CASE("a v0 name that is cut anywhere is none, or a shorter one") {
+TEST_CASE("a v0 name that is truncated anywhere is invalid, or a shorter name") {
   const std::string whole = "_RINvXs2_C3fooINtC5alloc3VechENtNtC4core3fmt5Debug3fmtDG_INtC1a2FnTRL0_hEEp3OutFUKCPtEuEL_KVNtC3foo3BarS1sRe6162_2chc78_EAjj1f_u9bcher_kvaEC3bin";
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const std::string cut = whole.substr(0, size);
@@ -114,7 +114,7 @@ TEST_CASE("a v0 name that is cut anywhere is none, or a shorter one") {
 }
 
 TEST_CASE("back references of v0 names lead to an earlier character, and end") {
-  CHECK(demangle("_RNvB_1a") == "_RNvB_1a");                             // to the path that it stands in
+  CHECK(demangle("_RNvB_1a") == "_RNvB_1a");                             // to the path that it is part of
   CHECK(demangle("_RNvB1_1a") == "_RNvB1_1a");                           // to itself
   CHECK(demangle("_RNvB9_1a") == "_RNvB9_1a");
   CHECK(demangle("_RNvBzzzzzzzzzzzzzz_1a") == "_RNvBzzzzzzzzzzzzzz_1a");
@@ -139,7 +139,7 @@ TEST_CASE("v0 names have bounds on depth and text") {
   CHECK(demangle_rust_v0("_RNvC1a3foo", 5) == std::nullopt);
 }
 
-TEST_CASE("Rust's old mangling is undone, its hash left out") {
+TEST_CASE("Rust's legacy mangling is demangled, without the hash") {
   check_all({
       {"_ZN4core3ptr42drop_in_place$LT$alloc..string..String$GT$17h0123456789abcdefE", "core::ptr::drop_in_place<alloc::string::String>"},
       {"_ZN45_$LT$foo..Bar$u20$as$u20$core..fmt..Debug$GT$3fmt17h0123456789abcdefE.llvm.99", "<foo::Bar as core::fmt::Debug>::fmt"},
@@ -156,7 +156,7 @@ TEST_CASE("Rust's old mangling is undone, its hash left out") {
   });
 }
 
-TEST_CASE("names that only resemble Rust's old ones are C++'s, or stay as they are") {
+TEST_CASE("names that only resemble Rust's legacy mangling are demangled as C++ names, or stay as they are") {
   check_all({
       {"_ZN1a17h0000000000000000E", "a::h0000000000000000"},      // 16 equal digits are no hash
       {"_ZN1a17h0123456789abcdeEE", "a::h0123456789abcdeE"},

@@ -1,5 +1,6 @@
-// Split debug information: the functions, inlined functions and lines of a program with .dwo files or a .dwp are those
-// that addr2line gives for the same program built without; what names a file may and may not bring about.
+// Split debug information: the functions, inlined functions and lines of a program with .dwo files or a .dwp are
+// compared with those that addr2line gives for the same program built without split debug information; and which files
+// a program's debug information may refer to.
 #include <map>
 #include <sstream>
 #include <sys/stat.h>
@@ -77,9 +78,9 @@ int main(int argc, char**) {
 struct Compiler {
   std::string name;   // "g++"
   int version = 5;    // of DWARF
-  std::string truth;  // who knows the program that is built without; binutils 2.40 misses copies that clang's DWARF 5
-                      // gives by index
-  std::string packs;  // the tool that makes its units a package, "": none of Debian 12's can
+  std::string truth;  // the tool that resolves the program built without split debug information; binutils 2.40 misses
+                      // copies that clang's DWARF 5 refers to by index
+  std::string packs;  // the tool that packs the units into a package; "" if no tool of Debian 12 can
 };
 
 // binutils 2.40's dwp crashes on DWARF 5, and llvm-dwp 14 on the tables of gcc's.
@@ -90,7 +91,7 @@ const std::vector<Compiler> kCompilers = {{"g++", 4, "addr2line", "dwp"},
 const Compiler& kGcc4 = kCompilers[0];
 const Compiler& kGcc5 = kCompilers[1];
 
-// `prog` with split debug information in a directory named obj, `plain` without; the same code.
+// `prog` with split debug information in a directory named obj, `plain` without; both have the same code.
 void build(const Workshop& shop, const Compiler& compiler, const std::string& more = "") {
   shop.run("mkdir -p shared obj plain_obj");
   shop.write("shared/twice.h", kHeader);
@@ -164,7 +165,7 @@ std::string place_of(const std::string& line) {
   return at == line.npos ? "" : line.substr(at);
 }
 
-// Every address of the program against addr2line's word on its twin.
+// Compares the lines at every address of the program with those that addr2line gives for its twin.
 void compare(const Workshop& shop, const Compiler& compiler, const Lines& problems = {}) {
   const auto plain = shop.open("plain");
   const auto addresses = addresses_of(*plain);
@@ -178,14 +179,14 @@ void compare(const Workshop& shop, const Compiler& compiler, const Lines& proble
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     INFO("address " << std::hex << addresses[i]);
     CHECK(shown(ours.locations[i]) == shown(twin.locations[i]));
-    // binutils 2.40 gives a template's function the file of its unit: the twin, which other tests compare, has the
-    // file.
+    // For a template's function binutils 2.40 gives the file of its unit: the file is compared by other tests, with the
+    // lines that this tool gives for the twin.
     const Lines& theirs = expected.at(addresses[i]);
     const Lines mine = shown(ours.locations[i]);
     REQUIRE(mine.size() == theirs.size());
     for (std::size_t f = 0; f < mine.size(); ++f) {
       CHECK(place_of(mine[f]) == place_of(theirs[f]));
-      // Where a copy begins, binutils 2.40 gives the innermost function the symbol's name.
+      // Where a copy begins, binutils 2.40 gives the innermost function the name of the symbol.
       if (f == 0 && function_of(theirs[0]) == function_of(theirs.back())) continue;
       CHECK(function_of(mine[f]) == function_of(theirs[f]));
     }
@@ -251,7 +252,8 @@ TEST_CASE("inlined functions of a .dwp package are those of the program built wi
 }
 
 TEST_CASE("a package of DWARF 5, as clang 14 and llvm-dwp made it") {
-  // A fuzzer's seed: the program's length, the program, its package. What llvm-symbolizer says of it is below.
+  // A fuzzer's seed: the program's length, the program, its package. The expected lines are what llvm-symbolizer
+  // prints.
   std::ifstream in(RANKSTACKS_FIXTURES "/fuzz/split_dwarf/clang5-dwp", std::ios::binary);
   const std::string both{std::istreambuf_iterator<char>(in), {}};
   std::uint32_t length = 0;
@@ -269,7 +271,7 @@ TEST_CASE("a package of DWARF 5, as clang 14 and llvm-dwp made it") {
         Lines{"shapes::twice(int) shapes.cc:5 <inlined>", "shapes::walk(int) shapes.cc:6"});
 }
 
-TEST_CASE("the package of a stripped program lies beside it, its skeletons in a debug file") {
+TEST_CASE("a stripped program has its package in its own directory, and its skeleton units in a debug file") {
   const Compiler& compiler = kGcc4;
   if (!has_all(compiler) || !Workshop::has_tool("dwp")) return;
   const Workshop shop;
@@ -284,7 +286,7 @@ TEST_CASE("the package of a stripped program lies beside it, its skeletons in a 
   CHECK(longest(ours) == 4);
 }
 
-TEST_CASE("without its .dwo files a program has names and lines, and that is said once") {
+TEST_CASE("without its .dwo files a program still has names and lines, and one problem is reported") {
   const Workshop shop;
   build(shop, kGcc5);
   shop.run("rm -r obj");
@@ -301,7 +303,7 @@ TEST_CASE("without its .dwo files a program has names and lines, and that is sai
   CHECK(Symbolizer(no_inlines).resolve(*image, addresses).problems.empty());
 }
 
-TEST_CASE("a .dwo of another build is refused, its id named") {
+TEST_CASE("a .dwo of another build is refused; the message has its id") {
   for (const Compiler& compiler : kCompilers) {
     if (!has_all(compiler)) continue;
     INFO(compiler.name << " DWARF " << compiler.version);
@@ -318,7 +320,7 @@ TEST_CASE("a .dwo of another build is refused, its id named") {
   }
 }
 
-TEST_CASE("a .dwo elsewhere, which only its path names, is taken from the owner of the program alone") {
+TEST_CASE("a .dwo in another directory, which is found only by its path, is accepted only from the owner of the program") {
   const Workshop shop;
   build(shop, kGcc5);
   shop.run("mkdir installed && cp prog installed/");
@@ -339,7 +341,7 @@ TEST_CASE("a .dwo elsewhere, which only its path names, is taken from the owner 
                            ": the two have different owners, and this path is only named in the file");
 }
 
-TEST_CASE("a FIFO, a device or another file in a .dwo's place neither blocks nor is taken") {
+TEST_CASE("a FIFO, a device or another file in a .dwo's place neither blocks nor is accepted") {
   const Workshop shop;
   build(shop, kGcc5);
   const std::string at = shop.path("obj/first.dwo");

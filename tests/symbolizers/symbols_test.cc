@@ -1,4 +1,4 @@
-// Function names from symbol tables: which symbol covers an address, and which does not.
+// Function names from symbol tables: which symbol covers an address.
 #include <algorithm>
 #include <thread>
 
@@ -13,7 +13,8 @@ using testing::Lines;
 using testing::resolve_one;
 using testing::Workshop;
 
-// Sections and symbols as written here: sized functions, labels without a size, a gap that nothing covers.
+// Sections and symbols are placed as written here: functions with sizes, labels without a size, a gap that nothing
+// covers.
 constexpr const char* kAssembly = R"(
     .text
     .globl first, outer, inner, alias_global, _alias_under, strong, weak_one, label, after_label
@@ -79,7 +80,7 @@ std::shared_ptr<const elf::Image> assemble(const Workshop& shop) {
 
 }  // namespace
 
-TEST_CASE("a sized symbol covers its bytes and no more") {
+TEST_CASE("a symbol with a size covers its bytes only") {
   const Workshop shop;
   const auto image = assemble(shop);
   const Vaddr first = address_of(*image, "first");
@@ -89,7 +90,7 @@ TEST_CASE("a sized symbol covers its bytes and no more") {
   CHECK(resolve_one(alone(), *image, first + 31) == Lines{"?"});
 }
 
-TEST_CASE("of nested symbols the inner one counts, and the outer one goes on behind it") {
+TEST_CASE("of nested symbols the inner one is chosen, and the outer one continues after it") {
   const Workshop shop;
   const auto image = assemble(shop);
   const Vaddr outer = address_of(*image, "outer");
@@ -98,14 +99,14 @@ TEST_CASE("of nested symbols the inner one counts, and the outer one goes on beh
   CHECK(resolve_one(alone(), *image, outer + 16) == Lines{"outer"});
 }
 
-TEST_CASE("a label without a size reaches to the next function and not out of its section") {
+TEST_CASE("a label without a size extends to the next function, but not beyond its section") {
   const Workshop shop;
   const auto image = assemble(shop);
   const Vaddr label = address_of(*image, "label");
   CHECK(resolve_one(alone(), *image, label) == Lines{"label"});
   CHECK(resolve_one(alone(), *image, label + 15) == Lines{"label"});
   CHECK(resolve_one(alone(), *image, label + 16) == Lines{"after_label"});
-  CHECK(resolve_one(alone(), *image, label + 24) == Lines{"?"});   // a sized function lies in between
+  CHECK(resolve_one(alone(), *image, label + 24) == Lines{"?"});   // a function with a size is in between
   const Vaddr other = address_of(*image, "other_end");
   CHECK(resolve_one(alone(), *image, other + 4) == Lines{"other_end"});
   const auto* section = image->section(".other");
@@ -113,7 +114,7 @@ TEST_CASE("a label without a size reaches to the next function and not out of it
   CHECK(resolve_one(alone(), *image, section->header.sh_addr + section->header.sh_size) == Lines{"?"});
 }
 
-TEST_CASE("batches of addresses get what each gets alone") {
+TEST_CASE("a batch of addresses gives the same results as single addresses") {
   const Workshop shop;
   const auto image = assemble(shop);
   std::vector<Vaddr> addresses;
@@ -142,7 +143,7 @@ TEST_CASE("data is no function") {
   CHECK(resolve_one(alone(), *image, address_of(*image, "object")) == Lines{"?"});
 }
 
-TEST_CASE("a sizeless export does not stand for the stripped functions behind it") {
+TEST_CASE("an export without a size does not cover the stripped functions after it") {
   const Workshop shop;
   shop.write("a.S", R"(
     .text
@@ -207,10 +208,10 @@ TEST_CASE("an image in memory has the names of its dynamic symbols") {
   CHECK(resolve_one(alone(), **memory, first + 16) == Lines{"?"});
 }
 
-TEST_CASE("a symbol table in which everything overlaps ends, and says so") {
+TEST_CASE("resolving in a symbol table whose symbols all overlap ends, and a problem says so") {
   const Workshop shop;
   const auto image = assemble(shop);
-  // The same file, its .symtab replaced by 30,000 copies of a symbol that covers all of the address space.
+  // The same file, with its .symtab replaced by 30,000 copies of a symbol that covers the whole address space.
   const auto bytes = image->bytes();
   std::vector<std::byte> file(bytes.begin(), bytes.end());
   const std::uint64_t at = (file.size() + 7) / 8 * 8;

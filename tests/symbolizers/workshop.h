@@ -1,4 +1,5 @@
-// A directory in which a test compiles programs with the system's tools and looks at them. It stays when the test fails.
+// A directory in which a test compiles programs with the system's tools and examines them. It is kept if the test
+// fails.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -36,7 +37,7 @@ class Workshop {
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(path(name), std::ios::binary) << text; }
 
-  // Runs a shell command in the directory; the test fails with its output where it does.
+  // Runs a shell command in the directory; if it fails, the test fails with its output.
   void run(const std::string& command) const {
     const std::string all = "cd '" + directory_.string() + "' && ( " + command + " ) > log 2>&1";
     if (std::system(all.c_str()) != 0) FAIL(command << "\n" << read("log"));
@@ -62,7 +63,7 @@ class Workshop {
   std::filesystem::path directory_;
 };
 
-// Options that look at no debug file of this machine.
+// Options with which no debug file of this machine is searched.
 inline SymbolizerOptions alone() {
   SymbolizerOptions options;
   options.debug_directories.clear();
@@ -75,7 +76,8 @@ inline Vaddr address_of(const elf::Image& image, const std::string& symbol) {
   return found->value;
 }
 
-// One line a location, innermost first: "leaf file.c:3 <inlined>", with "?" for what is unknown and files without their directory.
+// One line per location, innermost first: "leaf file.c:3 <inlined>", with "?" for what is unknown; files without their
+// directory.
 inline std::vector<std::string> shown(const std::vector<SourceLocation>& locations) {
   std::vector<std::string> lines;
   for (const SourceLocation& l : locations) {

@@ -1,4 +1,4 @@
-// What blocked calls wait for, by literal registers and memory.
+// What blocked system calls wait for, from literal registers and memory.
 #include <asm/unistd_64.h>
 #include <catch2/catch.hpp>
 #include <fcntl.h>
@@ -70,8 +70,8 @@ TEST_CASE("poll() of one descriptor") {
   call.target.put_value(kMemory, std::array<pollfd, 3>{{{-1, POLLIN, 0}, {7, POLLIN | POLLOUT, 0}, {8, POLLOUT, 0}}});
   CHECK((call.with(__NR_poll, kMemory, 2)->fd == 7 && call.with(__NR_poll, kMemory, 2)->what == What::kInput));
   CHECK((call.with(__NR_ppoll, kMemory + 2 * sizeof(pollfd), 1)->fd == 8 && call.with(__NR_poll, kMemory + 2 * sizeof(pollfd), 1)->what == What::kOutput));
-  CHECK_FALSE(call.with(__NR_poll, kMemory, 3));      // two
-  CHECK_FALSE(call.with(__NR_poll, kMemory, 1));      // none
+  CHECK_FALSE(call.with(__NR_poll, kMemory, 3));      // two descriptors
+  CHECK_FALSE(call.with(__NR_poll, kMemory, 1));      // no descriptor
   CHECK_FALSE(call.with(__NR_poll, kMemory, 0));
   CHECK_FALSE(call.with(__NR_poll, kMemory, 4));      // memory that cannot be read
   CHECK_FALSE(call.with(__NR_poll, kMemory, ~std::uint64_t{0}));
@@ -90,7 +90,7 @@ TEST_CASE("select() of one descriptor") {
   CHECK(call.with(__NR_select, 71, kMemory, kMemory)->what == What::kInput);
   CHECK_FALSE(call.with(__NR_select, 72, kMemory, kOther));
   CHECK_FALSE(call.with(__NR_select, 71, kBoth));
-  CHECK_FALSE(call.with(__NR_select, 70, kMemory));   // beyond the count
+  CHECK_FALSE(call.with(__NR_select, 70, kMemory));   // beyond the given number of descriptors
   CHECK_FALSE(call.with(__NR_select, 71, kEmpty));
   CHECK_FALSE(call.with(__NR_select, 71, 0x9000));
   CHECK_FALSE(call.with(__NR_select, ~std::uint64_t{0}, kMemory));

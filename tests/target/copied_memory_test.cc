@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// Memory of this process, which it reads as it would another's: word i has its own address.
+// Memory of this process, which the test reads like that of another process: each word contains its own address.
 class Stacks {
  public:
   Stacks(std::size_t count, std::size_t size) : count_(count), size_(size) {
@@ -56,7 +56,7 @@ TEST_CASE("stacks are copied whole where there is room") {
   CHECK_FALSE(has(memory, stacks.address(1, kPage)));
 }
 
-TEST_CASE("where there is not room for all stacks, each has its innermost part, the same of each") {
+TEST_CASE("without room for all stacks, the innermost part of each is copied, the same size of each") {
   const std::size_t count = 64, size = 1u << 20;
   const Stacks stacks(count, size);
   CopiedMemory memory;
@@ -73,7 +73,7 @@ TEST_CASE("where there is not room for all stacks, each has its innermost part, 
   }
 }
 
-TEST_CASE("fewer pages than stacks: as many as there are have one") {
+TEST_CASE("with fewer pages than stacks, as many stacks as possible have one page") {
   const Stacks stacks(64, 16 * kPage);
   CopiedMemory memory;
   memory.clear({.own = 10 * kPage});
@@ -85,7 +85,7 @@ TEST_CASE("fewer pages than stacks: as many as there are have one") {
   CHECK(with_one == 10);
 }
 
-TEST_CASE("stacks that reach into each other are copied once, and none loses its innermost end") {
+TEST_CASE("overlapping stacks are copied once, and none loses its innermost end") {
   const Stacks stacks(1, 64u << 20);
   CopiedMemory memory;
   memory.clear({.own = 1u << 20});
@@ -107,11 +107,11 @@ TEST_CASE("what was copied by an earlier call is not copied again, and all of it
   memory.copy_stacks(stacks.all(), 1u << 20);
   memory.copy_stacks(stacks.all());
   memory.close();
-  CHECK(memory.stack_bytes_left_out() > 0);   // of the second call, which spared the half
+  CHECK(memory.stack_bytes_left_out() > 0);   // of the second call, which left half of the room free
   for (std::size_t at = 0; at < 1u << 20; at += kPage) CHECK(has(memory, stacks.address(0, at)));
 }
 
-TEST_CASE("what one process does not need of the pool another one has, and it goes back") {
+TEST_CASE("what one process does not need of the pool is available to another, and is given back") {
   const Stacks stacks(1, 4u << 20);
   const auto pool = std::make_shared<CopyPool>(3u << 20);
   CopiedMemory one, other;
@@ -130,7 +130,7 @@ TEST_CASE("what one process does not need of the pool another one has, and it go
   CHECK_FALSE(other.is_cut());
 }
 
-TEST_CASE("single pages count as well, and an end of the time ends both") {
+TEST_CASE("single pages count too, and the deadline ends both kinds of copies") {
   const Stacks stacks(2, 1u << 20);
   CopiedMemory memory;
   memory.clear({.own = 4 * kPage});
@@ -151,7 +151,7 @@ TEST_CASE("single pages count as well, and an end of the time ends both") {
   CHECK(has(memory, stacks.address(0, 0)));
 }
 
-TEST_CASE("a range that ends where addresses do is no request for all memory") {
+TEST_CASE("a range that ends at the end of the address space is not a request for all memory") {
   CopiedMemory memory;
   memory.clear();
   memory.open(getpid());
@@ -164,7 +164,7 @@ TEST_CASE("a range that ends where addresses do is no request for all memory") {
   CHECK_FALSE(memory.is_cut());
 }
 
-TEST_CASE("a stack that can be read in its first part alone is kept as far as it goes") {
+TEST_CASE("of a stack that is only readable in its first part, that part is kept") {
   const Stacks stacks(2, 1u << 20);
   REQUIRE(mprotect(stacks.at(0, 200 * kPage), 56 * kPage, PROT_NONE) == 0);
   CopiedMemory memory;

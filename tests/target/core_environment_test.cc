@@ -1,4 +1,4 @@
-// Command line and environment: the block at the top of the stack, and libc's `environ`.
+// Command line and environment of a core: from the block at the top of the stack, and from libc's `environ`.
 #include <catch2/catch.hpp>
 
 #include "support/elf_writer.h"
@@ -31,7 +31,7 @@ FakeTarget with_environment(const std::vector<std::string>& strings) {
 
 using Environment = std::map<std::string, std::string>;
 
-// A stack as the kernel makes it. `argc` is added to what is written as argc.
+// A stack as the kernel lays it out. `wrong_argc` is added to argc.
 struct Stack {
   std::vector<std::string> arguments{"python3", "", "a b"};
   std::vector<std::string> variables{"RANK=1", "EMPTY=", "odd"};
@@ -101,7 +101,7 @@ TEST_CASE("an environment is bounded") {
 
 TEST_CASE("the block at the top of the stack") {
   Stack stack;
-  stack.write();   // a first time for `name`, which the vector holds
+  stack.write();   // the first call sets `name`, which the auxiliary vector contains
   const Bytes bytes = stack.write();
   const InitialBlock block = read_initial_block(bytes, kStack, stack.auxv());
   CHECK(block.command == std::vector<std::string>{"python3", "", "a b"});
@@ -118,10 +118,10 @@ TEST_CASE("a block without arguments or variables") {
   CHECK(block.environment.empty());
 }
 
-TEST_CASE("a damaged block gives the variables that can be told by themselves") {
+TEST_CASE("a damaged block gives those variables that are recognisable by themselves") {
   Stack stack;
   stack.variables = {"not one", "RANK=1", "WORLD_SIZE=2"};
-  SECTION("argc is another") { stack.wrong_argc = 1; }
+  SECTION("argc is wrong") { stack.wrong_argc = 1; }
   SECTION("the auxiliary vector is not on the stack") { stack.with_auxv = false; }
   stack.write();
   const InitialBlock block = read_initial_block(stack.write(), kStack, stack.auxv());
@@ -137,7 +137,7 @@ TEST_CASE("a block in which nothing can be trusted") {
   CHECK(read_initial_block({}, kStack, stack.auxv()).environment.empty());
   CHECK(read_initial_block(Bytes(4096), kStack, {}).environment.empty());
   CHECK(read_initial_block(Bytes(4096), kStack, {{AT_EXECFN, 12}}).environment.empty());
-  // All pointers lead to the same long string: bounded by what is kept of them together.
+  // All pointers lead to the same long string: the total size of the strings that are kept is bounded.
   Stack same;
   same.variables.assign(2000, "A=" + std::string(10'000, 'x'));
   same.write();

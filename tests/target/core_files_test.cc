@@ -1,4 +1,4 @@
-// Which file stands for a module: other machines' files, replaced, missing and deleted ones.
+// Which file is used for a module of a core: files of other machines, and replaced, missing and deleted ones.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -27,7 +27,7 @@ class MovedFixture {
   }
 
   std::unique_ptr<CoreTarget> open(const CoreOptions& options = {}) {
-    elf::ImageCache images;   // a new one: it remembers what was not there
+    elf::ImageCache images;   // a new one, as a cache remembers files that were missing
     auto opened = CoreTarget::open(core_.path, options, images);
     if (!opened) FAIL(opened.error().message());
     return std::move(*opened);
@@ -66,7 +66,7 @@ bool reads_constants(const CoreTarget& core, const FixtureFacts& facts) {
 
 }  // namespace
 
-TEST_CASE("files of a core that are nowhere") {
+TEST_CASE("files of a core that are missing") {
   REQUIRE_CORE(made, kernel_core("abort", why));
   MovedFixture moved(*made);
   const auto core = moved.open();
@@ -75,13 +75,13 @@ TEST_CASE("files of a core that are nowhere") {
         "2 files of the process missing on this machine: " + moved.original("fixture") + ", " + moved.original("libfixture.so"));
   CHECK(core->problems()[0].hint == "give them with --sysroot or --search, or open the core on the machine where it was taken");
   const Module& library = module_named(*core, "/libfixture.so");
-  CHECK(library.image == nullptr);   // the kernel dumps one page of a library: neither symbols nor unwind tables
+  CHECK(library.image == nullptr);   // the kernel dumps only one page of a library: neither symbols nor unwind tables
   CHECK(library.why_no_image == "no such file on this machine");
   CHECK(library.build_id.size() == 20);
   CHECK(core->modules().find(made->facts.addresses.at("library_function")) == &library);
   CHECK_FALSE(reads_constants(*core, made->facts));
   CHECK(core->executable() == moved.original("fixture"));
-  CHECK(core->environment().at("RANK") == "3");   // libc is there, and so is its `environ`
+  CHECK(core->environment().at("RANK") == "3");   // libc is available, and so is its `environ`
 }
 
 TEST_CASE("--search by base name, by build-id, and --exe") {
@@ -104,7 +104,7 @@ TEST_CASE("--search by base name, by build-id, and --exe") {
     const std::string tree = moved.directory() / "tree";
     const std::string directory = tree + "/.build-id/" + id.substr(0, 2) + "/";
     fs::create_directories(directory);
-    // A file with debug information alone has the build-id, and no code: it is passed over for the full one.
+    // A file with only debug information has the build-id, but no code: it is skipped in favour of the full file.
     if (run_command("objcopy --only-keep-debug " + moved.file("libfixture.so") + " " + tree + "/libfixture.so")) {
       const auto core = moved.open({.executable = {}, .sysroot = {}, .search = {tree}});
       CHECK(module_named(*core, "/libfixture.so").image == nullptr);
@@ -123,7 +123,7 @@ TEST_CASE("--sysroot comes before the path itself") {
   fs::create_directories(root + fs::path(moved.original("x")).parent_path().string());
   for (const char* name : {"fixture", "libfixture.so"}) fs::copy_file(moved.file(name), root + moved.original(name));
   const auto core = moved.open({.executable = {}, .sysroot = root, .search = {}});
-  CHECK(core->problems().empty());   // libc is not under the sysroot: its own path is the next
+  CHECK(core->problems().empty());   // libc is not under the sysroot: its own path is tried next
   CHECK(reads_constants(*core, made->facts));
   CHECK(module_named(*core, "/libfixture.so").image->path() == root + moved.original("libfixture.so"));
   CHECK(module_named(*core, "/libc.so.6").image->path() == module_named(*core, "/libc.so.6").path);
@@ -147,12 +147,12 @@ TEST_CASE("a library replaced since the core was taken is refused") {
   CHECK(core->problems()[0].hint == "give the files that were loaded with --sysroot or --search");
   CHECK_FALSE(reads_constants(*core, made->facts));
 
-  // The next candidate fits: nothing to report.
+  // The next candidate is the right file: there is no problem.
   const auto found = moved.open({.executable = moved.file("fixture"), .sysroot = {}, .search = {moved.directory() / "files"}});
   CHECK(found->problems().empty());
   CHECK(reads_constants(*found, made->facts));
 
-  // A wrong --exe is said, though the search finds the right one.
+  // A wrong --exe is reported, though the search finds the right file.
   const auto wrong = moved.open({.executable = replaced, .sysroot = {}, .search = {moved.directory() / "files"}});
   REQUIRE(wrong->problems().size() == 1);
   CHECK(wrong->problems()[0].message.starts_with("module " + moved.original("fixture") + ": the core has build-id "));

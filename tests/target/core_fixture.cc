@@ -20,7 +20,7 @@ constexpr const char* kLibrarySource = R"(
 const char library_constant[] = "constant of the library";
 volatile int library_value = 4711;
 int library_function(int x) { return x + library_value; }
-// So many names that .dynsym and .dynstr do not fit in the one page of a library that the kernel dumps.
+// So many names that .dynsym and .dynstr do not fit in the single page of a library that the kernel dumps.
 #define A(n) int filler_##n(void) { return __LINE__; }
 #define B(n) A(n##0) A(n##1) A(n##2) A(n##3) A(n##4) A(n##5) A(n##6) A(n##7) A(n##8) A(n##9)
 #define C(n) B(n##0) B(n##1) B(n##2) B(n##3) B(n##4) B(n##5) B(n##6) B(n##7) B(n##8) B(n##9)
@@ -201,7 +201,7 @@ const BuiltFixture* built_fixture(std::string& why_not) {
     const std::string in = "cd " + made->directory.path() + " && cc -g -O1 -Wl,--build-id ";
     if (!run_command(in + "-shared -fPIC -o libfixture.so library.c") ||
         !run_command(in + "-o fixture program.c -pthread -L. -lfixture -Wl,-rpath," + made->directory.path())) {
-      throw std::runtime_error("the fixture program does not compile");   // with a compiler, that is a failure
+      throw std::runtime_error("the fixture program does not compile");   // if there is a compiler, this is a failure
     }
     return made;
   }();

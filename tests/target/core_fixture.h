@@ -1,6 +1,7 @@
 // Real cores of a small program with three threads and a library of its own, made when a test first asks for them.
 //
-// The program prints what is true of it (tids, thread pointers, addresses); tests compare that with what the core says.
+// The program prints the truth about itself (tids, thread pointers, addresses); tests compare that with what the core
+// contains.
 #pragma once
 
 #include <map>
@@ -30,7 +31,8 @@ struct FixtureCore {
   FixtureFacts facts;
 };
 
-// The directory with the program `fixture` and `libfixture.so`; nothing, and why, without a compiler. Lives until the tests end.
+// The directory with the program `fixture` and `libfixture.so`, which exists until the tests end; std::nullopt, and
+// why, without a compiler.
 struct BuiltFixture {
   TemporaryDirectory directory;
   std::string program() const { return directory / "fixture"; }
@@ -38,14 +40,14 @@ struct BuiltFixture {
 };
 const BuiltFixture* built_fixture(std::string& why_not);
 
-// Each is made once. Nothing, and why, where this machine cannot (no gdb, core_pattern is a pipe, ...).
+// Each core is made once. nullptr, and why, if this machine cannot make it (no gdb, core_pattern is a pipe, ...).
 const FixtureCore* gcore_core(std::string& why_not);
 const FixtureCore* kernel_core(const std::string& how, std::string& why_not);   // how: "abort" or "fault"
 
-// What the program is started with.
+// The arguments that the program is started with.
 inline const std::vector<std::string> kFixtureArguments{"two words", "", "--last=1"};
 
-// Exit status 0?
+// Whether the command's exit status is 0.
 bool run_command(const std::string& shell_command);
 bool has_command(const std::string& name);
 

@@ -1,4 +1,4 @@
-// Damaged cores never crash, hang or invent: the same few thousand on every run.
+// Damaged cores cause no crash, no hang and no invented data: the same few thousand cores in every run.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace testing;
 
-// Everything a user of the target does with it.
+// Does everything with a target that its users do.
 void use(const std::string& path, elf::ImageCache& images) {
   auto opened = CoreTarget::open(path, {}, images);
   if (!opened) {
@@ -37,7 +37,7 @@ void use(const std::string& path, elf::ImageCache& images) {
   for (const ThreadInfo& t : core.threads()) core.read(t.registers->sp(), into);
 }
 
-// A core made small: its memory shrunk to what open() itself looks at, so that a flipped byte hits something that matters.
+// A small core: its memory is reduced to what open() itself reads, so that a flipped byte is likely to matter.
 Bytes small_core() {
   CoreWriter core;
   Bytes elf(4096);   // a library's first page
@@ -76,7 +76,7 @@ void damage_and_use(const Bytes& sound, int rounds, std::chrono::seconds bound) 
   elf::ImageCache images;
   const std::string path = directory / "core";
   std::mt19937_64 random(4711);
-  // Headers and notes, and the first bytes of everything, are hit more often than memory.
+  // Headers, notes and the first bytes of each segment are changed more often than other memory.
   const auto place = [&](std::size_t size) { return random() % 4 != 0 ? random() % std::min<std::size_t>(size, 3000) : random() % size; };
   const std::array<std::uint64_t, 8> nasty{0, 1, 0x7fffffff, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000, ~std::uint64_t{0}, ~std::uint64_t{0} - 4095};
   const auto deadline = std::chrono::steady_clock::now() + bound;
@@ -100,7 +100,7 @@ void damage_and_use(const Bytes& sound, int rounds, std::chrono::seconds bound) 
     CAPTURE(done);
     use(path, images);
   }
-  CHECK(done > rounds / 20);   // else each one takes far too long
+  CHECK(done > rounds / 20);   // otherwise each round takes far too long
 }
 
 }  // namespace

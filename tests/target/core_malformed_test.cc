@@ -1,4 +1,4 @@
-// One small core for each defect, with the whole line that is said about it.
+// One small core for each defect, with the complete line that is reported about it.
 #include <catch2/catch.hpp>
 #include <sys/stat.h>
 
@@ -15,7 +15,7 @@ using namespace testing;
 constexpr Address kStack = 0x7ffc0000'0000;
 constexpr Address kHeap = 0x5555'0000'0000;
 
-// Two threads, 8 KB of heap of which the second page was not dumped, and a stack.
+// Two threads, a stack, and 8 KB of heap whose second page was not dumped.
 CoreWriter sound() {
   CoreWriter core;
   core.add_note(NT_PRSTATUS, thread_note(100, 6, 0x1111, kStack + 64));
@@ -37,7 +37,7 @@ class Opener {
   std::string path() const { return directory_ / "core.bad"; }
   const TemporaryDirectory& directory() const { return directory_; }
 
-  // The whole error, without the directory.
+  // The complete error, without the directory.
   std::string error(std::span<const std::byte> bytes) { return error_of(open(bytes)); }
   std::string error_of(const Result<std::unique_ptr<CoreTarget>>& opened) {
     if (opened) return "opened";
@@ -46,7 +46,7 @@ class Opener {
     if (text.starts_with(directory_.path() + "/")) text.erase(0, directory_.path().size() + 1);
     return text;
   }
-  // The first problem of a core that opens all the same.
+  // The first problem of a core that opens nevertheless.
   std::string problem(std::span<const std::byte> bytes) {
     auto opened = open(bytes);
     if (!opened) return "not opened: " + opened.error().message();
@@ -61,7 +61,7 @@ class Opener {
 
 }  // namespace
 
-TEST_CASE("a sound synthetic core") {
+TEST_CASE("a valid synthetic core") {
   Opener opener;
   auto opened = opener.open(sound().write());
   REQUIRE(opened);
@@ -84,7 +84,7 @@ TEST_CASE("a sound synthetic core") {
   CHECK_FALSE(core.signal()->code);
   CHECK_FALSE(core.signal()->fault_address);
 
-  // Memory behind p_filesz was not dumped: it is missing, not zero.
+  // Memory past p_filesz was not dumped: it is missing, not zero.
   CHECK(core.read_value<std::uint8_t>(kHeap + 4095) == 0x5a);
   CHECK_FALSE(core.read_value<std::uint8_t>(kHeap + 4096));
   std::array<std::byte, 64> into{};
@@ -169,7 +169,7 @@ TEST_CASE("more than 65534 program headers") {
     h.e_shentsize = sizeof section;
   };
   Bytes file = core.write();
-  // Cut off before section 0, and the notes do not begin where 65535 headers would end.
+  // Cut off before section 0; and there are no notes where they would be with 65535 headers.
   CHECK(opener.problem(file) == "the number of program headers is missing: more than 65534, and section 0 is not in the file");
   append_value(file, section);
   auto opened = opener.open(file);
@@ -198,7 +198,7 @@ TEST_CASE("a real number of program headers above 65534, cut off before section 
 
 TEST_CASE("so many program headers, or notes, that reading them all would take minutes and gigabytes") {
   Opener opener;
-  SECTION("program headers, in a core that is nearly all hole") {
+  SECTION("program headers, in a core that consists nearly completely of a hole") {
     CoreWriter core = sound();
     const Bytes plain = core.write();
     constexpr std::uint64_t kSize = std::uint64_t{1} << 34;
@@ -293,7 +293,7 @@ TEST_CASE("a note larger than its segment") {
   }
 }
 
-TEST_CASE("cores without what stacks need") {
+TEST_CASE("cores without the data that stacks need") {
   Opener opener;
   CoreWriter no_threads;
   no_threads.add_note(NT_PRPSINFO, process_note(1, "x", "x"));
@@ -329,12 +329,12 @@ TEST_CASE("cores that are cut off") {
   CHECK(opener.error(first(70)) == "core.bad: the program headers lie outside the file of 70 bytes (at 0x40)");
 }
 
-TEST_CASE("signals of tools are none") {
+TEST_CASE("signals that tools cause are not reported as fatal") {
   Opener opener;
   const auto signal_of = [&](int current, bool gdb, std::optional<std::pair<int, int>> info) {
     CoreWriter core;
     Bytes thread = thread_note(100, current, 0, 0);
-    if (gdb) std::memset(thread.data(), 0, 4);   // gdb fills in pr_cursig only
+    if (gdb) std::memset(thread.data(), 0, 4);   // gdb fills in only pr_cursig
     core.add_note(NT_PRSTATUS, thread);
     if (info) {
       Bytes siginfo(128);
@@ -364,7 +364,7 @@ TEST_CASE("signals of tools are none") {
   CHECK(fault->code == 1);
   CHECK(fault->fault_address == 0x1230);
   CHECK_FALSE(signal_of(11, false, std::pair(11, 0x80))->fault_address);   // SI_KERNEL: a non-canonical address, and si_addr is 0
-  CHECK_FALSE(signal_of(11, false, std::pair(11, 0))->fault_address);      // kill -SEGV: si_pid stands there
+  CHECK_FALSE(signal_of(11, false, std::pair(11, 0))->fault_address);      // kill -SEGV: the field contains si_pid
   CHECK_FALSE(signal_of(6, false, std::pair(6, -6))->fault_address);
   CHECK_FALSE(signal_of(11, false, std::pair(6, -6))->code);               // of another signal
 }

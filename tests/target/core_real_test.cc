@@ -1,4 +1,4 @@
-// Cores of a real program: what it said of itself against what its core says.
+// Cores of a real program: what it printed about itself compared with what its core contains.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -91,7 +91,7 @@ void check_modules(const CoreTarget& core, const FixtureFacts& facts) {
   CHECK(core.modules().find(vdso->to_address(clock->value)) == vdso);
   CHECK(core.modules().all().size() == 5);
 
-  // Code that the core does not hold comes from the file, to the last byte.
+  // Code that is not in the core is read from the file, up to the last byte.
   const auto bytes = library->image->at(symbol->value).first(4);
   std::array<std::byte, 4> there{};
   REQUIRE(core.read_exact(facts.addresses.at("library_function"), there));
@@ -179,7 +179,7 @@ TEST_CASE("compressed cores read the same") {
       continue;
     }
     INFO(tool);
-    const std::string path = directory / "core.without-suffix";   // told by its first bytes
+    const std::string path = directory / "core.without-suffix";   // recognised by its first bytes
     REQUIRE(run_command(command + " " + made->path + " >" + path));
     const auto core = open(path, images);
     check_all(*core, made->facts);
@@ -191,14 +191,14 @@ TEST_CASE("compressed cores read the same") {
       REQUIRE(one == other);
     }
 
-    // Two frames one after the other are one stream, for each of these tools.
+    // Two compressed frames in sequence are one stream for each of these tools.
     const auto whole = read_file(made->path);
     write_file(directory / "first", std::span(whole).first(100'000));
     write_file(directory / "second", std::span(whole).subspan(100'000));
     REQUIRE(run_command("(" + command + " " + directory / "first" + "; " + command + " " + directory / "second" + ") >" + path));
     check_memory(*open(path, images), made->facts);
 
-    // Cut off: what came before is there, and it is said.
+    // Cut off: the data before the cut are available, and a problem is reported.
     REQUIRE(run_command(command + " " + made->path + " >" + path));
     auto compressed = read_file(path);
     compressed.resize(compressed.size() * 2 / 3);
@@ -217,7 +217,7 @@ TEST_CASE("compressed cores read the same") {
   }
 }
 
-TEST_CASE("a core that is cut off anywhere opens or says why") {
+TEST_CASE("a core that is truncated anywhere opens, or an error says why not") {
   std::string why;
   const FixtureCore* made = kernel_core("abort", why);
   SKIP_UNLESS(made);

@@ -1,4 +1,5 @@
-// The exceptions of this process's own threads, read as those of any target; and the code and structures that lead there, bent.
+// The exceptions of this process's own threads, read like those of any target; and modified versions of the code and
+// the structures that lead to them.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -16,7 +17,7 @@
 #include "support/fake_target.h"
 #include "target/cxx_exceptions.h"
 
-// As PyTorch lays its exceptions out (c10/util/Exception.h): the message first.
+// Laid out like PyTorch's exceptions (c10/util/Exception.h): the message comes first.
 namespace c10 {
 class Error : public std::exception {
  public:
@@ -41,7 +42,7 @@ using rankstacks::testing::FakeTarget;
 
 namespace {
 
-// This process. Its one thread is the calling one.
+// This process, whose only thread is the calling one.
 class OwnProcess : public FakeTarget {
  public:
   OwnProcess() {
@@ -128,14 +129,14 @@ TEST_CASE("the exception that a thread handles") {
     CHECK(held_after_throw(std::out_of_range("index 7"))->what == "index 7");
     CHECK(held_after_throw(std::system_error(std::make_error_code(std::errc::timed_out), "store"))->what == "store: Connection timed out");
   }
-  SECTION("derived from it, once or beside another base") {
+  SECTION("derived from it, directly or together with another base") {
     const auto held = held_after_throw(Tagged("with a type of its own"));
     REQUIRE(held);
     CHECK(held->type.find("Tagged") != std::string::npos);
     CHECK(held->what == "with a type of its own");
     CHECK(held_after_throw(TwoBases())->what == "from the second base");
   }
-  SECTION("PyTorch's, whose message may lie in the object") {
+  SECTION("PyTorch's, whose message may be stored in the object") {
     const auto held = held_after_throw(c10::DistBackendError("short"));
     REQUIRE(held);
     CHECK(held->type == "N3c1016DistBackendErrorE");
@@ -143,7 +144,7 @@ TEST_CASE("the exception that a thread handles") {
     const std::string text = "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE)";
     CHECK(held_after_throw(c10::Error(text))->what == text);
   }
-  SECTION("thrown again by exception_ptr, as the watchdog does, while another is handled") {
+  SECTION("rethrown by exception_ptr, as the watchdog does, while another one is handled") {
     try {
       throw std::logic_error("the first");
     } catch (...) {
@@ -156,30 +157,30 @@ TEST_CASE("the exception that a thread handles") {
       CHECK(held_here()->what == "the first");
     }
   }
-  SECTION("a text that is nowhere in memory is not told, its type is") {
+  SECTION("an exception whose text is not in memory is reported with its type only") {
     const auto held = held_after_throw(OwnText());
     REQUIRE(held);
     CHECK(held->type.find("OwnText") != std::string::npos);
     CHECK(!held->what);
   }
-  SECTION("what is no class has no type_info of one") { CHECK(!held_after_throw(42)); }
-  SECTION("on another thread, whose block the loader made later") {
+  SECTION("an exception that is no class has no type_info of a class") { CHECK(!held_after_throw(42)); }
+  SECTION("on another thread, whose TLS block the loader allocated later") {
     std::optional<HeldException> held;
     std::thread([&] { held = held_after_throw(std::runtime_error("of a thread")); }).join();
     REQUIRE(held);
     CHECK(held->what == "of a thread");
   }
-  SECTION("while another one is on its way nobody can tell which it is about") {
-    struct Looks {
+  SECTION("while another exception propagates, it is not known which one is handled") {
+    struct Reader {
       std::optional<HeldException>& into;
-      ~Looks() { into = held_here(); }
+      ~Reader() { into = held_here(); }
     };
     std::optional<HeldException> held = HeldException{"not looked at", {}};
     try {
       throw std::logic_error("handled");
     } catch (...) {
       try {
-        const Looks looks{held};
+        const Reader reader{held};
         throw std::runtime_error("on its way");
       } catch (...) {
       }
@@ -193,7 +194,7 @@ TEST_CASE("texts") {
   CHECK(held_after_throw(std::runtime_error("two\nlines\tand Grüße"))->what == "two\nlines\tand Grüße");
   CHECK(!held_after_throw(std::runtime_error("\x1b[31mred"))->what);
   CHECK(!held_after_throw(std::runtime_error("no \xff UTF-8"))->what);
-  SECTION("long ones are cut between characters") {
+  SECTION("long ones are cut off between characters") {
     const std::string text = std::string(kMaxExceptionText - 1, 'x') + "ü and more";
     CHECK(held_after_throw(std::runtime_error(text))->what == std::string(kMaxExceptionText - 1, 'x'));
   }
@@ -210,8 +211,9 @@ TEST_CASE("a thread whose structures lead nowhere holds nothing") {
     fake.threads_ = {thread};
     CHECK(read_held_exceptions(fake, runtime) == std::vector<std::optional<HeldException>>(1));
   }
-  SECTION("lists that lead to themselves, and sizes without end") {
-    // fs_base 0x1000; globals at fs_base - 0x100, as local exec has it; the exception at 0x3000 says that it is one, of a type at 0x3000.
+  SECTION("lists that lead to themselves, and absurd sizes") {
+    // fs_base is 0x1000; the globals are at fs_base - 0x100, as with local exec; the exception at 0x3000 states its
+    // class, and its type is at 0x4000.
     CxxRuntime literal{{{.offset = -0x100}}, {0x5000}, {0x6000}, {0x7000}};
     thread.registers->fs_base = 0x1000;
     fake.threads_ = {thread};
@@ -234,7 +236,7 @@ TEST_CASE("a thread whose structures lead nowhere holds nothing") {
     CHECK(!read_held_exceptions(fake, literal).front()->what);
     fake.put_value<std::array<std::uint64_t, 4>>(0x8000, {5, 5, 0, 0x006f6c6c6568});                   // "hello"
     CHECK(read_held_exceptions(fake, literal).front()->what == "hello");
-    SECTION("a type_info whose vtable is none of libstdc++'s") {
+    SECTION("a type_info whose vtable is not one of libstdc++'s") {
       literal.single_bases.clear();
       CHECK(!read_held_exceptions(fake, literal).front());
     }
@@ -257,13 +259,13 @@ TEST_CASE("code that returns a thread-local variable's address") {
     CHECK(storage->offset == 0x10);
     CHECK(!storage->offset_slot);
   }
-  SECTION("general dynamic, with the padding that linkers want") {
+  SECTION("general dynamic, with the padding that linkers need") {
     const auto storage = decode_exception_storage(code({0x55, 0x48, 0x89, 0xe5, 0x66, 0x48, 0x8d, 0x3d, 0x00, 0x01, 0x00, 0x00, 0x66, 0x66, 0x48, 0xe8, 0x00, 0x00, 0x00, 0x00, 0x5d, 0xc3}), kAt);
     REQUIRE(storage);
     CHECK(storage->module_slot == kAt + 12 + 0x100);
     CHECK(storage->offset == 0);
   }
-  SECTION("initial exec, both ways round") {
+  SECTION("initial exec, in both orders") {
     for (const auto& bytes : {code({0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0x03, 0x05, 0x20, 0, 0, 0, 0xc3}), code({0x48, 0x8b, 0x05, 0x29, 0, 0, 0, 0x64, 0x48, 0x03, 0x04, 0x25, 0, 0, 0, 0, 0xc3})}) {
       const auto storage = decode_exception_storage(bytes, kAt);
       REQUIRE(storage);
@@ -277,7 +279,7 @@ TEST_CASE("code that returns a thread-local variable's address") {
     CHECK(storage->offset == -32);
     CHECK((!storage->module_slot && !storage->offset_slot));
   }
-  SECTION("anything else is not guessed at") {
+  SECTION("other code is not interpreted") {
     CHECK(!decode_exception_storage({}, kAt));
     CHECK(!decode_exception_storage(code({0xc3}), kAt));
     CHECK(!decode_exception_storage(code({0x31, 0xc0, 0xc3}), kAt));

@@ -1,4 +1,4 @@
-// /proc/PID/fdinfo/N as text, and who of this machine has something open.
+// /proc/PID/fdinfo/N as text, and which processes of this machine have something open.
 #include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ Holders::Budget plenty() { return {10, 100'000, DeadlineCheck(Deadline::never())
 
 }  // namespace
 
-TEST_CASE("who has a pipe, a FIFO, a lock") {
+TEST_CASE("the processes that have a pipe, a FIFO, a lock") {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.path() + "/fifo", file = directory.path() + "/file";
   int ends[2];
@@ -78,7 +78,7 @@ TEST_CASE("who has a pipe, a FIFO, a lock") {
   for (const int fd : {ends[0], ends[1], fifo, other}) ::close(fd);
 }
 
-TEST_CASE("a search has its bounds") {
+TEST_CASE("a search is bounded") {
   Holders holders;
   const auto nobody = holders.who_has_socket(1);
   Holders::Budget few{10, 1, DeadlineCheck(Deadline::never())}, none{0, 1, DeadlineCheck(Deadline::never())}, late{10, 10, DeadlineCheck(Deadline::after({}))};

@@ -1,5 +1,5 @@
-// Stacks that gcore leaves as zeros: a real core of gdb's whose stack mappings are emptied as gdb leaves them, and what
-// must not be taken for it.
+// Stacks that gcore leaves as zeros: a real core of gdb's whose stack mappings are emptied in the way in which gdb
+// leaves them, and stacks that must not be taken for such.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <elf.h>
@@ -19,7 +19,7 @@ std::string text_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The bytes of the segment that `address` is in, from the one with `address` on, or from its start.
+// The bytes of the segment that contains `address`: from `address` on, or the whole segment.
 std::span<char> bytes_at(std::string& core, Address address, bool whole) {
   Elf64_Ehdr header;
   std::memcpy(&header, core.data(), sizeof header);
@@ -59,7 +59,7 @@ Address stack_pointer(const CoreTarget& core, Tid tid) {
 
 }  // namespace
 
-TEST_CASE("stacks that gcore has left out are not there, and their threads are named") {
+TEST_CASE("stacks that gcore has left out are missing, and their threads are named") {
   std::string why;
   const FixtureCore* real = gcore_core(why);
   if (real == nullptr) {
@@ -83,16 +83,16 @@ TEST_CASE("stacks that gcore has left out are not there, and their threads are n
   CHECK_FALSE(lost.core->read_value<Address>(sp));
   CHECK(lost.core->read_value<Address>(stack_pointer(*whole.core, real->facts.threads[2].tid)));
   const auto& problems = lost.core->problems();
-  const auto told = std::find_if(problems.begin(), problems.end(),
+  const auto problem = std::find_if(problems.begin(), problems.end(),
                                  [](const Problem& p) { return p.message.starts_with("gcore has left out"); });
-  REQUIRE(told != problems.end());
-  CHECK(told->message.starts_with("gcore has left out the stack of 1 thread (tid " + std::to_string(tid) + "), "));
-  CHECK(told->message.find("it gives up a mapping at the first page that cannot be read") != std::string::npos);
-  REQUIRE(told->hint);
-  CHECK(told->hint->starts_with("take the kernel's core"));
+  REQUIRE(problem != problems.end());
+  CHECK(problem->message.starts_with("gcore has left out the stack of 1 thread (tid " + std::to_string(tid) + "), "));
+  CHECK(problem->message.find("it gives up a mapping at the first page that cannot be read") != std::string::npos);
+  REQUIRE(problem->hint);
+  CHECK(problem->hint->starts_with("take the kernel's core"));
 }
 
-TEST_CASE("a stack that holds anything is not taken for one that gcore has left out") {
+TEST_CASE("a stack with any data is not taken for one that gcore has left out") {
   std::string why;
   const FixtureCore* real = gcore_core(why);
   if (real == nullptr) {
@@ -103,12 +103,12 @@ TEST_CASE("a stack that holds anything is not taken for one that gcore has left 
   const Made whole(sound);
   const FixtureThread& thread = real->facts.threads[1];
   const Address sp = stack_pointer(*whole.core, thread.tid);
-  // Below the stack pointer nobody's data lies.
+  // No data are below the stack pointer.
   std::string below = sound;
   const auto all = bytes_at(below, sp, true);
   std::ranges::fill(all.first(all.size() - bytes_at(below, sp, false).size()), '\0');
   CHECK(Made(below).core->lost_stacks().empty());
-  // Zeros on the stack, while the thread's own block is there.
+  // Zeros on the stack, while the thread's own control block has data.
   std::string above = sound;
   std::ranges::fill(bytes_at(above, sp, false).first(256), '\0');
   CHECK(Made(above).core->lost_stacks().empty());

@@ -20,7 +20,7 @@ __attribute__((noinline)) void doze(std::chrono::microseconds how_long) {
   depth = depth + 1;
 }
 
-// The same wait, two hundred bytes deeper.
+// The same wait, two hundred bytes deeper in the stack.
 __attribute__((noinline)) void doze_deeper(std::chrono::microseconds how_long) {
   volatile char room[200];
   room[0] = 0;
@@ -28,7 +28,7 @@ __attribute__((noinline)) void doze_deeper(std::chrono::microseconds how_long) {
   room[1] = room[0];
 }
 
-// A thread that waits again and again, at one place or, now and then, at another.
+// A thread that waits again and again, either at one place only or from time to time at another one.
 class Waiter {
  public:
   explicit Waiter(bool has_two) : thread_([this, has_two] {
@@ -55,7 +55,7 @@ class Waiter {
 
 TEST_CASE("a thread that waits at two places is glanced at once at each", "[glances]") {
   if (!proc::read_file("/proc/self/syscall")) {
-    WARN("skipped: this kernel does not tell where threads wait (/proc/PID/syscall)");
+    WARN("skipped: this kernel does not report where threads wait (/proc/PID/syscall)");
     return;
   }
   for (const bool has_two : {true, false}) {
@@ -64,7 +64,8 @@ TEST_CASE("a thread that waits at two places is glanced at once at each", "[glan
     CHECK(glances.empty());
     glances.follow(getpid(), waiter.tid);
     CHECK_FALSE(glances.empty());
-    // What else lies on the stack may tell places apart too: where the two waits differ for certain is the stack pointer.
+    // Other values on the stack may distinguish places too: what certainly differs between the two waits is the stack
+    // pointer.
     const auto stack_pointers = [&] {
       std::set<Address> found;
       for (std::size_t n = 0; n < Glances::kMaxPlaces; ++n)
@@ -82,7 +83,7 @@ TEST_CASE("a thread that waits at two places is glanced at once at each", "[glan
   }
 }
 
-TEST_CASE("a thread that is gone is not glanced at", "[glances]") {
+TEST_CASE("there is no glance of a thread that is gone", "[glances]") {
   Tid tid = 0;
   std::thread([&] { tid = static_cast<Tid>(syscall(SYS_gettid)); }).join();
   Glances glances;
@@ -91,7 +92,7 @@ TEST_CASE("a thread that is gone is not glanced at", "[glances]") {
   CHECK(glances.of(getpid(), 0).empty());
 }
 
-TEST_CASE("the registers that /proc/PID/task/TID/syscall tells", "[glances]") {
+TEST_CASE("the registers in /proc/PID/task/TID/syscall", "[glances]") {
   const auto registers = proc::parse_syscall("230 0x0 0x1 0x7ffc10 0x2 0x3 0x4 0x7ffbf0 0x7f60830ed545\n");
   REQUIRE(registers);
   CHECK(registers->orig_rax == 230);
@@ -101,7 +102,7 @@ TEST_CASE("the registers that /proc/PID/task/TID/syscall tells", "[glances]") {
   CHECK(registers->pc() == 0x7f60830ed545);
   CHECK_FALSE(registers->has(kRbp));
   CHECK_FALSE(proc::parse_syscall("running\n"));
-  CHECK_FALSE(proc::parse_syscall("-1 0x7ffbf0 0x7f60830ed545\n"));   // waits, but in no system call
+  CHECK_FALSE(proc::parse_syscall("-1 0x7ffbf0 0x7f60830ed545\n"));   // it waits, but not in a system call
   CHECK_FALSE(proc::parse_syscall("230 0x0 0x1\n"));
   CHECK_FALSE(proc::parse_syscall(""));
 }

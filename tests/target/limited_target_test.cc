@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_CASE("a limited target is the target itself until its deadline, and without memory afterwards") {
+TEST_CASE("a limited target gives the target's memory until its deadline, and none afterwards") {
   testing::FakeTarget target;
   target.put_value<std::uint64_t>(0x1000, 42);
   const LimitedTarget open(target, Deadline::after(1h));
@@ -16,7 +16,7 @@ TEST_CASE("a limited target is the target itself until its deadline, and without
   CHECK_FALSE(open.gave_up());
   CHECK(open.subject() == "fake");
   const LimitedTarget over(target, Deadline::after(0s));
-  CHECK_FALSE(over.gave_up());   // nothing was asked of it yet
+  CHECK_FALSE(over.gave_up());   // nothing was read from it yet
   CHECK_FALSE(over.read_value<std::uint64_t>(0x1000));
   CHECK(over.gave_up());
 }

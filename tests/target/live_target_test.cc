@@ -34,7 +34,7 @@ void block() {
   if (pipe(fds) == 0) (void)!read(fds[0], &c, 1);
 }
 
-// Waits, bounded, until the process is in the wanted state: a thread reports "ready" before it is asleep.
+// Waits, for a bounded time, until the process is in the wanted state: a thread reports "ready" before it is asleep.
 char wait_for_state(pid_t pid, char wanted) {
   char state = 0;
   for (int i = 0; i < 20'000 && state != wanted; ++i) {
@@ -89,7 +89,7 @@ TEST_CASE("a captured process: its threads, the call they wait in, and its memor
   CHECK(proc::Descriptors(child.pid()).describe(*call->fd)->starts_with("pipe:["));
   CHECK(target->stopped_ms() > 0);
   CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
-  // What was not copied while it stood still is not there afterwards.
+  // Memory that was not copied while the process was paused is not available afterwards.
   static int untouched = 1;
   (void)untouched;
   Address heap = 0;
@@ -113,7 +113,7 @@ TEST_CASE("a process stopped by a signal stays stopped") {
   CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
 }
 
-TEST_CASE("a process of which no thread can be stopped was looked at, too, and at that time") {
+TEST_CASE("a process none of whose threads can be stopped is captured too, with the time of the attempt") {
   ChildProcess child([](auto& ready) {
     ready();
     if (vfork() == 0) {   // its parent waits in state D until it ends
@@ -131,7 +131,7 @@ TEST_CASE("a process of which no thread can be stopped was looked at, too, and a
   CHECK(target->captured_at() <= std::chrono::system_clock::now());
 }
 
-TEST_CASE("what cannot be attached to is named, with a hint") {
+TEST_CASE("a process that cannot be attached to is named, with a hint") {
   LiveImages images;
   SECTION("no such process") {
     const auto target = LiveTarget::prepare(0x3fffff, images);
@@ -148,7 +148,7 @@ TEST_CASE("what cannot be attached to is named, with a hint") {
     CHECK(target.error().message() == fmt::format("pid {}: a zombie: it has ended, and its parent has not collected its exit status", pid));
     waitpid(pid, nullptr, 0);
   }
-  SECTION("traced by someone else") {
+  SECTION("traced by another process") {
     ChildProcess child([](auto& ready) {
       ready();
       block();
@@ -169,7 +169,7 @@ TEST_CASE("what cannot be attached to is named, with a hint") {
     REQUIRE_FALSE(result);
     CHECK(result.error().message().starts_with(fmt::format("pid {}: already traced by pid {} (", child.pid(), tracer.pid())));
   }
-  SECTION("traced by a thread of this process: that is no reason to name") {
+  SECTION("traced by a thread of this process: the tracer is not named") {
     ChildProcess child([](auto& ready) {
       ready();
       block();
@@ -178,7 +178,7 @@ TEST_CASE("what cannot be attached to is named, with a hint") {
     std::thread([&] {
       REQUIRE(ptrace(PTRACE_SEIZE, child.pid(), nullptr, nullptr) == 0);
       CHECK(attach_error(child.pid(), EPERM).message() == fmt::format("pid {}: cannot be attached to: Operation not permitted", child.pid()));
-    }).join();   // its end lets the child go
+    }).join();   // its end releases the child
   }
   SECTION("a thread, and this process itself") {
     CHECK_FALSE(not_a_target(getppid()));
@@ -201,7 +201,7 @@ TEST_CASE("what cannot be attached to is named, with a hint") {
   }
 }
 
-TEST_CASE("a 32-bit process is said to be one, and not stopped") {
+TEST_CASE("a 32-bit process is reported as such, and not stopped") {
   constexpr std::uint32_t kLoad = 0x8048000;
   const std::uint8_t waits[] = {0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7};   // pause() for ever: mov $29,%eax; int $0x80; jmp
   struct {
@@ -258,7 +258,8 @@ TEST_CASE("a 32-bit process is said to be one, and not stopped") {
 
 namespace {
 
-// A process under the number of another that has ended, started at least one tick of the kernel's clock later. -1: not permitted here.
+// A process with the pid of another one that has ended, started at least one tick of the kernel's clock later. -1 if
+// that is not permitted here.
 pid_t reuse_pid(pid_t number) {
   struct clone_args {
     std::uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size;
@@ -275,7 +276,7 @@ pid_t reuse_pid(pid_t number) {
 
 }  // namespace
 
-TEST_CASE("a pid that belongs to another process by now is not touched") {
+TEST_CASE("a pid that belongs to another process by now is left alone") {
   LiveImages images;
   pid_t number = 0;
   std::unique_ptr<LiveTarget> target;
@@ -311,7 +312,7 @@ TEST_CASE("a pid that belongs to another process by now is not touched") {
   REQUIRE_FALSE(result);
   CHECK(result.error().code == ErrorCode::kGone);
   CHECK_FALSE(looked);
-  // The check that counts is the one after the seizure: what is seized cannot change hands.
+  // The decisive check is the one after the seizure: the pid of a seized process cannot be reused.
   std::optional<Error> error;
   std::thread([&] {
     auto stopped = StoppedProcess::stop(number, started, {});
@@ -325,7 +326,7 @@ TEST_CASE("a pid that belongs to another process by now is not touched") {
   waitpid(second, nullptr, 0);
 }
 
-TEST_CASE("threads are counted right while they come and go: none is left running, none is left stopped") {
+TEST_CASE("threads that come and go during a stop: none is left running, and afterwards none is left stopped") {
   static std::atomic<long> born;
   ChildProcess child([](auto& ready) {
     for (int i = 0; i < 3; ++i)
@@ -342,7 +343,8 @@ TEST_CASE("threads are counted right while they come and go: none is left runnin
     std::thread([&] {
       auto stopped = StoppedProcess::stop(child.pid(), proc::stat_of(child.pid())->start_ticks, {});
       REQUIRE(stopped);
-      // While all stand still, the kernel's list and ours are the same, and every thread in it is in a trace stop.
+      // While all threads are paused, the kernel's list and ours are the same, and every thread in the list is in a
+      // trace stop.
       std::vector<Tid> ours;
       for (const auto& t : stopped->threads())
         if (t.stopped) ours.push_back(t.tid);
@@ -358,7 +360,7 @@ TEST_CASE("threads are counted right while they come and go: none is left runnin
   }
 }
 
-TEST_CASE("while a process stands still the tool's thread may hurry; afterwards it is of its former class") {
+TEST_CASE("while a process is paused the tool's thread may have a real-time class; afterwards it has its former class") {
   ChildProcess child([](auto& ready) {
     ready();
     block();
@@ -375,13 +377,14 @@ TEST_CASE("while a process stands still the tool's thread may hurry; afterwards 
   CHECK(before == after);
 }
 
-TEST_CASE("another tracer that lets go soon is waited for") {
+TEST_CASE("another tracer that releases the process soon is waited for") {
   ChildProcess child([](auto& ready) {
     ready();
     block();
   });
   REQUIRE(child.ready());
-  // Holds the process until the look at it has begun and has found it held: its try shows in no way but by the time that passes.
+  // The thread holds the process until the capture has begun and has found the process traced: nothing but the passing
+  // of time shows that attempt.
   std::atomic<bool> held{false}, let_go{false};
   std::thread holder([&] {
     auto stopped = StoppedProcess::stop(child.pid(), proc::stat_of(child.pid())->start_ticks, {});
@@ -432,14 +435,14 @@ TEST_CASE("memory maps are read as the kernel writes them") {
   CHECK(maps[2].path.empty());
 }
 
-TEST_CASE("the mappings of one load belong together, those of another do not") {
+TEST_CASE("the mappings of one load are grouped, those of another load are separate") {
   const auto ranges = [](const char* maps) {
     std::string all;
     const auto mappings = proc::parse_maps(maps);
     for (const FileMappings& f : group_mappings(mappings)) all += fmt::format("{:x}-{:x} ", f.range.start, f.range.end);
     return all;
   };
-  SECTION("a file whose parts lie at offsets of their own, mapped twice, next to each other") {
+  SECTION("a file whose parts have offsets of their own, mapped twice, at adjacent addresses") {
     CHECK(ranges("10000-11000 r--p 00000000 08:01 42 /lib/a.so\n"
                  "11000-12000 r-xp 00001000 08:01 42 /lib/a.so\n"
                  "12000-13000 rw-p 00002000 08:01 42 /lib/a.so\n"
@@ -454,7 +457,7 @@ TEST_CASE("the mappings of one load belong together, those of another do not") {
                  "14000-15000 r--p 00000000 08:01 42 /bin/tiny\n"
                  "15000-16000 r-xp 00000000 08:01 42 /bin/tiny\n") == "10000-14000 14000-16000 ");
   }
-  SECTION("a file that the program itself reads through a mapping, beside its load") {
+  SECTION("a file that the program itself reads through a mapping, in addition to its load") {
     CHECK(ranges("10000-11000 r--p 00000000 08:01 42 /lib/a.so\n"
                  "11000-12000 r--p 00000000 08:01 42 /lib/a.so\n"
                  "12000-13000 r-xp 00001000 08:01 42 /lib/a.so\n") == "11000-13000 ");
@@ -484,7 +487,7 @@ TEST_CASE("a command name with brackets and blanks does not confuse /proc/PID/st
   CHECK_FALSE(proc::parse_stat("12 (a) S"));
 }
 
-TEST_CASE("that a file could not be opened is kept, but not where the process through which it was tried has ended", "[live_target]") {
+TEST_CASE("a failure to open a file is remembered, unless the process through which it was tried has ended", "[live_target]") {
   LiveImages images;
   int tries = 0;
   const auto fails_with = [&](ErrorCode code) {

@@ -1,4 +1,4 @@
-// The thread beside a stop: it takes away what ended, and nothing else.
+// The thread that watches a stop: it reaps threads that have ended, and nothing else.
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace rankstacks {
 namespace {
 
-// Several times what the watcher waits between two rounds.
+// Several times the interval between two rounds of the watcher.
 constexpr int kSeveralRoundsMs = 150;
 
 void wait_for_ever(const std::function<void()>& ready) {
@@ -24,7 +24,7 @@ void wait_for_ever(const std::function<void()>& ready) {
   while (true) ::pause();
 }
 
-// The status of its stop; nothing: none comes, somebody else has taken it.
+// The wait status of the child's stop; std::nullopt if none comes because it was already reaped.
 std::optional<int> stop_of(pid_t pid) {
   for (int round = 0; round < 1000; ++round) {
     int status = 0;
@@ -34,12 +34,12 @@ std::optional<int> stop_of(pid_t pid) {
   return std::nullopt;
 }
 
-// A child that waits, and the watcher of it.
+// A child that waits, and the watcher of that child.
 struct Seized {
   const testing::ChildProcess child{wait_for_ever};
   StopWatcher watcher{child.pid(), StopWatcher::Clock::now() + std::chrono::minutes(1)};
 
-  // False: skipped, which is said.
+  // False if the test is skipped, with a message.
   bool begin() {
     REQUIRE(child.ready());
     if (watcher.seize(child.pid()) == 0) return true;
@@ -50,7 +50,7 @@ struct Seized {
 
 }  // namespace
 
-TEST_CASE("a stop that was asked for is left to who asked for it") {
+TEST_CASE("a requested stop is left for the thread that requested it") {
   Seized seized;
   if (!seized.begin()) return;
   const testing::ChildProcess& child = seized.child;
@@ -62,7 +62,7 @@ TEST_CASE("a stop that was asked for is left to who asked for it") {
   CHECK(*status >> 16 == PTRACE_EVENT_STOP);
 }
 
-TEST_CASE("a signal on its way to a thread is left there") {
+TEST_CASE("a signal that is being delivered to a thread is left for its delivery") {
   Seized seized;
   if (!seized.begin()) return;
   const testing::ChildProcess& child = seized.child;
@@ -74,7 +74,7 @@ TEST_CASE("a signal on its way to a thread is left there") {
   CHECK(WSTOPSIG(*status) == SIGUSR1);
 }
 
-TEST_CASE("what ended is taken away, so that nobody waits for it") {
+TEST_CASE("a thread that has ended is reaped, so that nothing waits for it") {
   Seized seized;
   if (!seized.begin()) return;
   const testing::ChildProcess& child = seized.child;

@@ -28,8 +28,8 @@ Counts* counts = nullptr;   // shared with the children
 
 }  // namespace
 
-// The moment that counts: a thread stands still with a signal on its way to it, and the tool is gone.
-TEST_CASE("a tool that is killed while threads stand still takes none of their signals along") {
+// The critical moment: a thread is stopped with a signal about to be delivered to it, and the tool is gone.
+TEST_CASE("a tool that is killed while threads are stopped loses none of their signals") {
   counts = static_cast<Counts*>(mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(counts != MAP_FAILED);
   new (counts) Counts{};
@@ -67,14 +67,14 @@ TEST_CASE("a tool that is killed while threads stand still takes none of their s
   munmap(counts, sizeof(Counts));
 }
 
-TEST_CASE("threads that get no processor are told from a process that is gone or traced by another") {
+TEST_CASE("threads that get no processor are distinguished from a process that is gone or traced by another") {
   const auto on_processor = [](int number) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(number, &set);
     return sched_setaffinity(0, sizeof set, &set) == 0;
   };
-  // Of the real-time class as well: to others the kernel gives a part of each second.
+  // In the real-time class as well: to threads of other classes the kernel reserves a part of each second.
   ChildProcess child([&](auto& ready) {
     const sched_param priority{.sched_priority = 1};
     on_processor(0);
@@ -85,7 +85,8 @@ TEST_CASE("threads that get no processor are told from a process that is gone or
   REQUIRE(child.ready());
   const auto stat = proc::stat_of(child.pid());
   REQUIRE(stat);
-  // Wakes up for its stop, and the processor is taken: from when the other thread is at the stop, on a processor that nobody takes from it, however busy the machine is.
+  // The child wakes up for its stop while its processor is taken by the holder, from the moment when the other thread
+  // is about to stop the child. That thread has a processor of its own, so that the test works on a busy machine too.
   std::atomic<bool> at_stop = false, holds = false, enough = false;
   std::atomic<bool> permitted = true;
   std::thread holder([&] {
@@ -122,7 +123,7 @@ TEST_CASE("threads that get no processor are told from a process that is gone or
   CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
 }
 
-TEST_CASE("a process whose only thread waits where no tracer can interrupt it is told so") {
+TEST_CASE("a process whose only thread is in an uninterruptible wait is reported as such") {
   ChildProcess child([](auto& ready) {
     if (vfork() == 0) {   // the parent waits, in state D, until this one ends
       prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -135,7 +136,7 @@ TEST_CASE("a process whose only thread waits where no tracer can interrupt it is
   while (stat && stat->state != 'D') stat = proc::stat_of(child.pid());
   REQUIRE(stat);
   std::optional<Error> error;
-  std::thread([&] {   // its end lets go of what it seized
+  std::thread([&] {   // its end releases what it has seized
     const auto stopped = StoppedProcess::stop(child.pid(), stat->start_ticks, {});
     if (!stopped) error = stopped.error();
   }).join();

@@ -1,4 +1,4 @@
-// sock_diag's answers about Unix sockets: literal ones, and the kernel's about sockets of this process.
+// sock_diag's answers about Unix sockets: literal answers, and the kernel's about sockets of this process.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <linux/netlink.h>
@@ -56,7 +56,7 @@ TEST_CASE("a peer's inode in sock_diag's answer") {
   CHECK(parse_unix_diag(answer(7, {{UNIX_DIAG_SHUTDOWN, 1}}), 7) == 0u);
 }
 
-TEST_CASE("what is no answer about the socket") {
+TEST_CASE("answers that are not about the socket") {
   CHECK_FALSE(parse_unix_diag({}, 7));
   CHECK_FALSE(parse_unix_diag(answer(6, {{UNIX_DIAG_PEER, 8}}), 7));
   CHECK_FALSE(parse_unix_diag(answer(7, {{UNIX_DIAG_PEER, 8}}, NLMSG_ERROR), 7));

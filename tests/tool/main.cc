@@ -1,5 +1,5 @@
-// The tool with one switch more, for tests: `rankstacks --test-machine DIR ...`. In DIR lies what it takes for the machine's own of NVIDIA's: libraries, device files,
-// the kernel's log. The installed tool has no such switch.
+// The tool with one additional switch for tests: `rankstacks --test-machine DIR ...`. The tool then uses DIR in place
+// of the machine's NVIDIA libraries and device files and of the kernel's log. The installed tool has no such switch.
 #include <cstring>
 
 #include "cli/tool.h"

@@ -22,12 +22,12 @@ TEST_CASE("expressions that compilers and linkers write are sound") {
   CHECK(sound(bytes({DW_OP_breg6, 0x68}), 1));
   // The signal trampoline of glibc.
   CHECK(sound(bytes({DW_OP_breg7, 0xa0, 1, DW_OP_deref})));
-  // One jump over the other's way: if rax, 1, else 2.
+  // Two branches, one of which jumps over the other: if rax, 1, else 2.
   CHECK(sound(bytes({DW_OP_breg0, 0, DW_OP_bra, 4, 0, DW_OP_lit2, DW_OP_skip, 1, 0, DW_OP_lit1})));
   CHECK(sound({}, 1));   // the CFA itself
 }
 
-TEST_CASE("an expression that cannot be evaluated safely is none") {
+TEST_CASE("an expression that cannot be evaluated safely is rejected") {
   const struct {
     const char* what;
     Bytes expression;
@@ -67,7 +67,7 @@ TEST_CASE("an expression that cannot be evaluated safely is none") {
   }
 }
 
-TEST_CASE("the limits themselves are within") {
+TEST_CASE("values at the limits are accepted") {
   CHECK(sound(repeated(DW_OP_lit1, kMaxExpressionValues)));
   CHECK(sound(repeated(DW_OP_nop, kMaxExpressionBytes), 1));
   CHECK(sound(bytes({DW_OP_constu, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})));

@@ -1,4 +1,4 @@
-// Which entries of .eh_frame a library may be given: each is sound but for one thing.
+// Which entries of .eh_frame may be passed to an unwinding library: each is valid except for one defect.
 #include <catch2/catch.hpp>
 
 #include "support/eh_frame_writer.h"
@@ -40,7 +40,7 @@ std::string vet_instructions(const Bytes& instructions) {
   return vet(changed<FdeBytes>([&](auto& fde) { fde.instructions = instructions; }));
 }
 
-TEST_CASE("what compilers write is sound, and read as it is meant") {
+TEST_CASE("what compilers write is valid, and is read correctly") {
   CieBytes cie;
   cie.augmentation = "zPLR";
   cie.augmentation_data = bytes({0x9b, 1, 2, 3, 4, 0x1b, 0x1b});
@@ -72,7 +72,7 @@ TEST_CASE("what compilers write is sound, and read as it is meant") {
   CHECK(found.instructions == fde.instructions);
 }
 
-TEST_CASE("what is known of vector registers is left out, the rest is as it was") {
+TEST_CASE("rules for vector registers are left out, the rest is unchanged") {
   CieFacts cie;
   const Bytes cie_entry = CieBytes{}.write();
   REQUIRE(vet_cie(cie_entry, cie) == "");
@@ -85,7 +85,7 @@ TEST_CASE("what is known of vector registers is left out, the rest is as it was"
   CHECK(found.instructions == bytes({DW_CFA_offset | 6, 2, DW_CFA_advance_loc | 1, DW_CFA_def_cfa_offset, 16, DW_CFA_advance_loc | 2, DW_CFA_nop}));
 }
 
-TEST_CASE("a CIE of Intel's compiler: what it restores has the value that it had in the caller") {
+TEST_CASE("a CIE of Intel's compiler: a restored register has the value that it had in the caller") {
   CieFacts facts;
   const auto cie = changed<CieBytes>([](CieBytes& c) {
     c.instructions = bytes({DW_CFA_def_cfa, 7, 8, DW_CFA_offset | 16, 1, DW_CFA_offset | 3, 7, DW_CFA_restore | 3, DW_CFA_offset | 17, 9, DW_CFA_restore_extended, 12});
@@ -95,7 +95,7 @@ TEST_CASE("a CIE of Intel's compiler: what it restores has the value that it had
   CHECK(facts.instructions == bytes({DW_CFA_def_cfa, 7, 8, DW_CFA_offset | 16, 1, DW_CFA_offset | 3, 7, DW_CFA_same_value, 3, DW_CFA_same_value, 12}));
 }
 
-TEST_CASE("a signal trampoline's, an old one without augmentation, and a register's number in the newer form") {
+TEST_CASE("entries of a signal trampoline, an old one without augmentation, and one with the newer form of a register number") {
   CieFacts facts;
   CHECK(vet_cie(changed<CieBytes>([](auto& c) { c.augmentation = "zRS"; }).write(), facts) == "");
   CHECK(facts.signal_frame);
@@ -105,7 +105,7 @@ TEST_CASE("a signal trampoline's, an old one without augmentation, and a registe
   CHECK(vet(changed<CieBytes>([](auto& c) { c.version = 3; })) == "");
 }
 
-TEST_CASE("a CIE that is not sound is found to be so") {
+TEST_CASE("an invalid CIE is rejected") {
   const struct {
     std::function<void(CieBytes&)> change;
     const char* fault;
@@ -119,9 +119,9 @@ TEST_CASE("a CIE that is not sound is found to be so") {
       {[](CieBytes& c) { c.return_column = bytes({15}); }, "a return address column that is not rip"},
       {[](CieBytes& c) { c.version = 3; c.return_column = uleb(std::uint64_t{1} << 40); }, "a return address column that is not rip"},
       {[](CieBytes& c) { c.code_alignment = 0; }, "a code alignment of 0"},
-      {[](CieBytes& c) { c.augmentation_data = bytes({0x3b}); }, "an unknown pointer encoding"},   // relative to data: which?
-      {[](CieBytes& c) { c.augmentation_data = bytes({0x9b}); }, "an unknown pointer encoding"},   // code behind a pointer
-      {[](CieBytes& c) { c.augmentation_data = bytes({0x11}); }, "an unknown pointer encoding"},   // of no fixed size
+      {[](CieBytes& c) { c.augmentation_data = bytes({0x3b}); }, "an unknown pointer encoding"},   // relative to data, which is not defined here
+      {[](CieBytes& c) { c.augmentation_data = bytes({0x9b}); }, "an unknown pointer encoding"},   // indirect, through a pointer
+      {[](CieBytes& c) { c.augmentation_data = bytes({0x11}); }, "an unknown pointer encoding"},   // without a fixed size
       {[](CieBytes& c) { c.augmentation = "zPR"; c.augmentation_data = bytes({0x5b, 0, 0, 0, 0, 0x1b}); }, "an unknown pointer encoding"},
       {[](CieBytes& c) { c.augmentation_data = bytes({0x1b, 0}); }, "augmentation data that is not as long as it says"},
       {[](CieBytes& c) { c.augmentation = "zPR"; c.augmentation_data = bytes({0x1b, 0, 0}); }, "augmentation data that is not as long as it says"},
@@ -131,7 +131,7 @@ TEST_CASE("a CIE that is not sound is found to be so") {
   for (const auto& [change, fault] : cases) CHECK(vet(changed<CieBytes>(change)) == fault);
 }
 
-TEST_CASE("an FDE that is not sound is found to be so") {
+TEST_CASE("an invalid FDE is rejected") {
   const std::string register_fault = "a register that does not exist, or that cannot stand there", row_fault = "a row outside of what the entry covers";
   const std::string expression_fault = "an expression that cannot be evaluated safely", unknown = "an unknown instruction";
   const std::string end_fault = "an instruction goes beyond the entry's end, or has a number of more than 64 bits";
@@ -189,7 +189,7 @@ TEST_CASE("rows need a CFA") {
   CHECK(vet(with(bytes({DW_CFA_def_cfa_expression, 1, DW_OP_lit1, DW_CFA_def_cfa_register, 7}))) == "");
 }
 
-TEST_CASE("as many states as may be remembered, restored again") {
+TEST_CASE("the maximum number of remembered states, restored again") {
   CHECK(vet_instructions(Bytes(kMaxRememberedStates, std::byte{DW_CFA_remember_state}) + Bytes(kMaxRememberedStates, std::byte{DW_CFA_restore_state})) == "");
 }
 
@@ -208,11 +208,12 @@ TEST_CASE("addresses and distances beyond 64 bits") {
   CHECK(vet_fde(fde(std::uint64_t{1} << 63, 16, bytes({DW_CFA_advance_loc | 1})), kFde, cie, facts) == "a row outside of what the entry covers");
 }
 
-TEST_CASE("cut short anywhere, an entry is not sound, and nothing behind it is read") {
+TEST_CASE("an entry that is truncated anywhere is invalid, and no byte past its end is read") {
   CieFacts facts;
   const Bytes cie = changed<CieBytes>([](auto& c) { c.instructions = {}; }).write();
   for (std::size_t size = 0; size < cie.size(); ++size) {
-    // As it lies there, and with a length that fits: on a block of its own, where a sanitizer sees a read behind it.
+    // Once in place, and once with a length that fits, in a block of its own: there a sanitizer detects a read past the
+    // end.
     Bytes cut(cie.begin(), cie.begin() + static_cast<std::ptrdiff_t>(size));
     CHECK(vet_cie(cut, facts) != "");
     if (size < 4) continue;

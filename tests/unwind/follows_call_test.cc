@@ -23,7 +23,7 @@ bool follows(std::initializer_list<int> last) {
   return follows_call(target, kReturn, 0);
 }
 
-TEST_CASE("every form of a call is one") {
+TEST_CASE("every form of a call is recognised") {
   CHECK(follows({0xe8, 1, 2, 3, 4}));                      // call rel32
   CHECK(follows({0xff, 0xd0}));                            // call *%rax
   CHECK(follows({0x41, 0xff, 0xd4}));                      // call *%r12
@@ -37,7 +37,7 @@ TEST_CASE("every form of a call is one") {
   CHECK(follows({0xff, 0x94, 0xc4, 1, 2, 3, 4}));          // call *disp32(%rsp,%rax,8)
 }
 
-TEST_CASE("a call at the very beginning of its memory is one, with nothing before it") {
+TEST_CASE("a call at the very beginning of its memory is recognised") {
   const auto begins_with = [](std::vector<int> bytes) {
     testing::FakeTarget target;
     Mapping mapping;
@@ -56,7 +56,7 @@ TEST_CASE("a call at the very beginning of its memory is one, with nothing befor
   CHECK_FALSE(begins_with({1, 2, 3, 4}));
 }
 
-TEST_CASE("what is none, or is cut off by the address itself, is not") {
+TEST_CASE("other instructions, and a call that extends beyond the address, are not") {
   CHECK_FALSE(follows({}));
   CHECK_FALSE(follows({0xff, 0x14}));                      // call *(SIB), without the SIB byte
   CHECK_FALSE(follows({0xff, 0x54}));

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// With a frame pointer, and without.
+// Waits with a frame pointer, and without.
 template <class Wait>
 __attribute__((noinline, optimize("no-omit-frame-pointer"))) void wait_with_pointer(Wait wait) {
   volatile char room[100];
@@ -39,7 +39,7 @@ __attribute__((noinline, optimize("no-omit-frame-pointer"))) int leave_pairs(int
   return depth == 0 ? room[0] : leave_pairs(depth - 1) + room[0];
 }
 
-// Told apart by their addresses; no tail calls.
+// The functions are distinguished by their addresses; no tail calls.
 __attribute__((noinline, aligned(256))) void doze() {
   usleep(2000);
   asm volatile("");
@@ -55,9 +55,9 @@ __attribute__((noinline, aligned(256))) void doze_without_pointer() {
 
 }  // namespace
 
-TEST_CASE("a thread is glanced at while it runs on, and its stack walked to the end when it is no more", "[glanced_stack]") {
+TEST_CASE("a glance of a running thread is unwound to its end after the thread is gone", "[glanced_stack]") {
   if (!proc::read_file("/proc/self/syscall")) {
-    WARN("skipped: this kernel does not tell where threads wait (/proc/PID/syscall)");
+    WARN("skipped: this kernel does not report where threads wait (/proc/PID/syscall)");
     return;
   }
   for (const bool pointer : {false, true}) {
@@ -89,7 +89,7 @@ TEST_CASE("a thread is glanced at while it runs on, and its stack walked to the 
     CHECK_FALSE(target.threads()[0].registers->has(kRbp));
     const auto stack = unwind_glance(target, *target.threads()[0].registers);
     REQUIRE(stack);
-    // Between usleep and the child's main function: doze, and the three around it.
+    // The frames between usleep and the child's main function: doze, and the three functions that call it.
     const auto place_of = [&](auto* function) {
       const auto start = reinterpret_cast<Address>(function);
       return std::find_if(stack->frames.begin(), stack->frames.end(), [&](const UnwoundFrame& f) { return f.pc > start && f.pc < start + 256; }) - stack->frames.begin();

@@ -1,4 +1,4 @@
-// Unwind tables made to harm an unwinder: the stack ends where they are, and the tool goes on.
+// Unwind tables that are meant to harm an unwinder: the stack ends at such a table, and the tool goes on.
 #include <catch2/catch.hpp>
 
 #include "support/eh_frame_writer.h"
@@ -28,8 +28,9 @@ FdeBytes with(const Bytes& instructions) {
   return fde;
 }
 
-TEST_CASE("sound tables are followed to the end, the same by both unwinders") {
-  // The CFA of each: rsp + 8; rsp + 24 in the midst of it; rsp + 16 by an expression; what rbx is kept in is of no account.
+TEST_CASE("valid tables are followed to the end, with the same result of both unwinders") {
+  // The CFA of each: rsp + 8; rsp + 24 in the middle of it; rsp + 16 by an expression. Where rbx is saved does not
+  // matter.
   UnwindableTarget target({}, {with({}), with(bytes({DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 24, DW_CFA_advance_loc | 8, DW_CFA_def_cfa_offset, 8})),
                                with(bytes({DW_CFA_def_cfa_expression, 2, DW_OP_breg7, 16, DW_CFA_expression, 3, 2, DW_OP_lit8, DW_OP_minus}))});
   const Registers registers = target.thread(0, {target.pc(1), 0, 0, target.pc(2), 0, target.pc(1), 0, 0, target.pc(2), 0, 0});
@@ -44,7 +45,7 @@ TEST_CASE("sound tables are followed to the end, the same by both unwinders") {
   }
 }
 
-TEST_CASE("what would make an unwinder read outside of its arrays, trap, or never end, ends the stack there") {
+TEST_CASE("a table that would make an unwinder read outside of its arrays, trap, or never end, ends the stack") {
   const auto trap = bytes({DW_CFA_def_cfa_expression, 12, DW_OP_const8u, 0, 0, 0, 0, 0, 0, 0, 0x80, DW_OP_const1s, 0xff, DW_OP_div});
   CieBytes far, near;
   far.version = 3;
@@ -76,8 +77,8 @@ TEST_CASE("what would make an unwinder read outside of its arrays, trap, or neve
   }
 }
 
-TEST_CASE("a stack pointer that was lost is no end of a stack: not even where the return address would be kept at address 0") {
-  UnwindableTarget target({}, {with({})});   // CFA = rsp + 8, the return address 8 below
+TEST_CASE("a lost stack pointer is not the end of a stack, even if the return address would be at address 0") {
+  UnwindableTarget target({}, {with({})});   // CFA = rsp + 8, the return address is 8 below
   for (const Address lost : {Address{0}, Address{0x10}, ~Address{0} - 7}) {
     INFO(lost);
     Registers registers = target.thread(0, {target.pc(0), 0});
@@ -90,7 +91,7 @@ TEST_CASE("a stack pointer that was lost is no end of a stack: not even where th
   }
 }
 
-TEST_CASE("an instruction that libunwind does not know, whose operands it would take for the next ones, is left to libdwfl") {
+TEST_CASE("an instruction unknown to libunwind, which would read its operands as instructions, is left to libdwfl") {
   UnwindableTarget target({}, {with(bytes({DW_CFA_val_offset, 3, DW_CFA_def_cfa_offset}))});
   const Registers registers = target.thread(0, {target.pc(0), 0});
   const UnwoundStack first = make_libunwind_unwinder(target)->unwind(registers), second = make_libdwfl_unwinder(target)->unwind(registers);
@@ -101,7 +102,7 @@ TEST_CASE("an instruction that libunwind does not know, whose operands it would 
 }
 
 TEST_CASE("a division in a table that only libdw finds does not trap either") {
-  // The table's numbers have a form that only libdw reads.
+  // The table's numbers have an encoding that only libdw reads.
   const auto trap = bytes({DW_CFA_def_cfa_expression, 12, DW_OP_const8u, 0, 0, 0, 0, 0, 0, 0, 0x80, DW_OP_const1s, 0xff, DW_OP_div});
   for (const bool hostile : {false, true}) {
     UnwindableTarget target({}, {with(hostile ? trap : Bytes{})}, DW_EH_PE_datarel | DW_EH_PE_udata4);
@@ -114,8 +115,8 @@ TEST_CASE("a division in a table that only libdw finds does not trap either") {
   }
 }
 
-TEST_CASE("an entry that libunwind has kept the address of is there when it looks again") {
-  // Each entry has an expression and is as long as some page; together they are more than is kept at once.
+TEST_CASE("an entry whose address libunwind has kept is still there when libunwind reads it again") {
+  // Each entry has an expression and is as long as several pages; together they exceed what is kept at once.
   constexpr std::size_t kFunctions = 40;
   const FdeBytes fde = with(bytes({DW_CFA_def_cfa_expression, 2, DW_OP_breg7, 16}) + Bytes(200'000, std::byte{DW_CFA_nop}));
   UnwindableTarget target({}, std::vector(kFunctions, fde));
@@ -132,7 +133,7 @@ TEST_CASE("an entry that libunwind has kept the address of is there when it look
   CHECK(pcs(stack) == expected);
 }
 
-TEST_CASE("blocks are there as long as they are promised to be") {
+TEST_CASE("blocks exist as long as they are documented to") {
   UnwindableTarget target({}, {with({}), with(bytes({DW_CFA_def_cfa_expression, 2, DW_OP_breg7, 16})), with(bytes({DW_CFA_restore_state}))});
   VettedTables tables(target);
   const auto kept = tables.choose(target.pc(1));
@@ -148,7 +149,7 @@ TEST_CASE("blocks are there as long as they are promised to be") {
   REQUIRE(again);
   CHECK(again->fde == kept->fde);
   CHECK_FALSE(tables.choose(target.pc(2)));
-  CHECK_FALSE(tables.choose(target.pc(3)));             // no function is there
+  CHECK_FALSE(tables.choose(target.pc(3)));             // there is no function
   CHECK(tables.word(kept->table + 4) == nullptr);       // not a word's address
   CHECK(tables.word(target.pc(0) & ~Address{7}) == nullptr);
   CHECK(tables.word(~Address{7}) == nullptr);

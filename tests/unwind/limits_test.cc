@@ -1,4 +1,4 @@
-// Stacks that do not end by themselves, and time that does.
+// Stacks that never end by themselves, and deadlines.
 #include <catch2/catch.hpp>
 
 #include "support/fake_target.h"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Each frame is 16 bytes above the one before, and never the last: what a hostile unwind table can say.
+// Each frame is 16 bytes above the one before, and none is the last: a hostile unwind table can describe that.
 class Endless final : public FrameStepper {
  public:
   Endless(const Target& target, bool reads, std::size_t readable = ~std::size_t{0}) : target_(target), reads_(reads), readable_(readable) {}
@@ -27,7 +27,7 @@ class Endless final : public FrameStepper {
  private:
   const Target& target_;
   bool reads_;
-  std::size_t readable_;   // steps until the memory ends
+  std::size_t readable_;   // number of steps until the memory ends
   Registers at_;
 };
 
@@ -38,7 +38,7 @@ Registers somewhere() {
   return registers;
 }
 
-TEST_CASE("a stack that never ends is given up, both ends kept") {
+TEST_CASE("a stack that never ends is given up; both ends are kept") {
   testing::FakeTarget target;
   target.put_value<Address>(0x1000, 1);
   Endless stepper(target, true);
@@ -49,7 +49,7 @@ TEST_CASE("a stack that never ends is given up, both ends kept") {
   CHECK(stack.omitted->count == kMaxUnwoundFrames - kMaxFrames);
 }
 
-TEST_CASE("a stack deeper than what is kept whose memory ends is not one that was merely deep") {
+TEST_CASE("a stack that is deeper than what is kept, and whose memory ends, is not reported as merely deep") {
   testing::FakeTarget target;
   Endless stepper(target, false, kMaxFrames + 10);
   const UnwoundStack stack = walk_stack(target, stepper, somewhere());
@@ -59,7 +59,7 @@ TEST_CASE("a stack deeper than what is kept whose memory ends is not one that wa
   CHECK(stack.omitted->count == 11);
 }
 
-TEST_CASE("past the deadline a stack ends with what it has, the innermost frame at least") {
+TEST_CASE("past the deadline a stack ends with the frames it has, at least the innermost one") {
   testing::FakeTarget memory;
   memory.put_value<Address>(0x1000, 1);
   const LimitedTarget target(memory, Deadline::after(0s));

@@ -1,4 +1,4 @@
-// Both unwinders on real processes of this test: known call chains, compared with each other frame by frame.
+// Both unwinders on real child processes: known call chains, compared with each other frame by frame.
 #include <catch2/catch.hpp>
 #include <atomic>
 #include <dlfcn.h>
@@ -17,12 +17,12 @@ using rankstacks::testing::ChildProcess;
 
 namespace {
 
-// Of known size and frames: sanitizers would put calls and frames of their own into them.
+// Functions of known size and frames: sanitizers would add calls and frames of their own.
 #define PLAIN __attribute__((noinline, no_sanitize("address", "undefined")))
 
 std::function<void()> g_ready;
 
-// Blocks for good, and is seen to: the pipe's other end stays open in this process itself.
+// Blocks for ever, observably so: the other end of the pipe stays open in this process itself.
 PLAIN void block() {
   int fds[2];
   char c;
@@ -107,7 +107,7 @@ std::vector<Address> pcs(const UnwoundStack& s) {
   return out;
 }
 
-// Where two stacks part, as text: comparing whole vectors would print thousands of addresses.
+// The place where two stacks differ, as text: a comparison of whole vectors would print thousands of addresses.
 std::string difference(const UnwoundStack& a, const UnwoundStack& b) {
   const auto x = pcs(a), y = pcs(b);
   for (std::size_t i = 0; i < std::max(x.size(), y.size()); ++i)
@@ -123,7 +123,7 @@ std::size_t find_frame(const UnwoundStack& s, void (*function)()) {
 
 }  // namespace
 
-TEST_CASE("a plain chain is unwound to its end, the same by both") {
+TEST_CASE("a plain chain is unwound to its end, with the same result of both unwinders") {
   ChildProcess child([](auto& ready) {
     g_ready = ready;
     outermost();
@@ -157,7 +157,7 @@ TEST_CASE("the frames below a signal handler are looked up at their exact pc") {
   CHECK_FALSE(c.libunwind.frames[at + 3].exact_pc);
 }
 
-TEST_CASE("a call through a null pointer, seen from the handler on an alternate stack: the caller is recovered and marked") {
+TEST_CASE("a call through a null pointer, sampled in the handler on an alternate stack: the caller is recovered and marked") {
   ChildProcess child([](auto& ready) {
     g_ready = ready;
     stack_t alternate{};
@@ -182,7 +182,7 @@ TEST_CASE("a call through a null pointer, seen from the handler on an alternate 
   CHECK(c.libunwind.frames[null_frame + 1].origin == FrameOrigin::kReturnSlot);
 }
 
-TEST_CASE("what a stack holds in the place of a return address is no frame unless code is there") {
+TEST_CASE("a value in the place of a return address is no frame unless it points to code") {
   ChildProcess child([](auto& ready) {
     g_ready = ready;
     static std::uint64_t no_code = 0;
@@ -213,7 +213,7 @@ TEST_CASE("a stack deeper than the limit keeps both ends and says how much is le
   CHECK(c.libunwind.omitted->at == kMaxFrames / 2);
   CHECK(c.libunwind.omitted->count + kMaxFrames > 20'000);
   CHECK(find_frame(c.libunwind, innermost) < 10);
-  // The outermost frame is the program's start.
+  // The outermost frame is the start of the program.
   CHECK(c.libunwind.frames.back().cfa == 0);
   CHECK(difference(c.libunwind, c.libdwfl) == "");
 }

@@ -1,4 +1,4 @@
-// The unwind tables of real libraries: none of their entries may be taken for unsound.
+// The unwind tables of real libraries: none of their entries may be rejected as invalid.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file as it would be loaded at 0, without relocations.
+// A file as if it were loaded at 0, without relocations.
 class ImageTarget final : public Target {
  public:
   explicit ImageTarget(std::shared_ptr<const elf::Image> image) : image_(std::move(image)) {
@@ -40,7 +40,8 @@ class ImageTarget final : public Target {
   ModuleMap modules_;
 };
 
-// This program's own libraries, CPython's and PyTorch's where they are, or those named in RANKSTACKS_LIBRARIES (separated by ':').
+// The libraries of this program, those of CPython and PyTorch if installed, or those named in RANKSTACKS_LIBRARIES
+// (separated by ':').
 std::vector<std::string> libraries() {
   std::vector<std::string> found;
   if (const char* named = std::getenv("RANKSTACKS_LIBRARIES")) {
@@ -61,7 +62,7 @@ struct Pair {
   std::int32_t function, fde;
 };
 
-TEST_CASE("every entry that the search tables of real libraries name is sound") {
+TEST_CASE("every entry that the search tables of real libraries refer to is valid") {
   for (const std::string& path : libraries()) {
     INFO(path);
     const auto image = elf::Image::open(path, path);
@@ -87,7 +88,7 @@ TEST_CASE("every entry that the search tables of real libraries name is sound") 
       if (vetted.choose(function)) continue;
       INFO("the function at 0x" << std::hex << function << ", entry at 0x" << *header + static_cast<Address>(std::int64_t{pair.fde}));
       CHECK(++unsound == 0);
-      if (unsound == 10) break;   // enough to see what it is
+      if (unsound == 10) break;   // enough to see the kind of defect
     }
     CHECK(count > 0);
     CHECK(unsound == 0);

@@ -1,4 +1,5 @@
-// The caller of code that no unwind information covers: what it returns to at once, or the frame pointer where the code shows one; nothing else.
+// The caller of code that no unwind information covers: the address that the code returns to within a few instructions,
+// or the one found by the frame pointer if the code shows that there is one; no other.
 #include <catch2/catch.hpp>
 
 #include "support/fake_target.h"
@@ -10,10 +11,10 @@ namespace {
 using Bytes = std::vector<int>;
 
 constexpr Address kCode = 0x400000, kCallers = 0x500000, kStack = 0x7ffc0000;
-constexpr Address kCaller = kCallers + 2, kOther = kCallers + 18;   // both behind a call
+constexpr Address kCaller = kCallers + 2, kOther = kCallers + 18;   // both right after a call
 
-// Knows of no unwind information at all.
-class Nothing final : public FrameStepper {
+// Has no unwind information at all.
+class NoUnwindInfo final : public FrameStepper {
  public:
   void start(const Registers&, bool) override {}
   Step step(Registers&, bool&) override { return Step::kNoUnwindInfo; }
@@ -21,7 +22,8 @@ class Nothing final : public FrameStepper {
 
 const Bytes kFunctionWithFramePointer = {0x55, 0x48, 0x89, 0xe5, 0x31, 0xc0, 0x5d, 0xc3};   // push %rbp; mov %rsp,%rbp; xor %eax,%eax; pop %rbp; ret
 
-// A thread about to run what follows `before`, with kCaller 24 bytes above its stack pointer, and rbp in a frame of which kOther is the return address.
+// A thread about to execute `after`, which follows `before`. kCaller is 24 bytes above its stack pointer; rbp is in a
+// frame with return address kOther.
 UnwoundStack stack_of(Bytes before, Bytes after) {
   testing::FakeTarget target;
   std::vector<std::byte> code;
@@ -46,11 +48,11 @@ UnwoundStack stack_of(Bytes before, Bytes after) {
   registers.set(kRip, kCode + before.size());
   registers.set(kRsp, kStack);
   registers.set(kRbp, kStack + 40);
-  Nothing stepper;
+  NoUnwindInfo stepper;
   return walk_stack(target, stepper, registers);
 }
 
-// The return address that was found, by what; 0: none.
+// The return address that was found, and by what; 0 if none.
 std::pair<Address, FrameOrigin> caller_of(const Bytes& before, const Bytes& after) {
   const UnwoundStack stack = stack_of(before, after);
   CHECK(stack.end == StackEnd::kNoUnwindInfo);
@@ -66,7 +68,7 @@ Bytes operator+(Bytes a, const Bytes& b) {
 constexpr std::pair<Address, FrameOrigin> kNone{0, FrameOrigin::kNormal}, kByReturn{kCaller, FrameOrigin::kReturnSlot}, kByFramePointer{kOther, FrameOrigin::kFramePointer};
 const Bytes kNop = {0x90}, kWorks = {0x31, 0xc0, 0x31, 0xdb};
 
-TEST_CASE("what returns at once tells where to, whatever rbp is") {
+TEST_CASE("code that returns within a few instructions shows its return address, whatever rbp is") {
   CHECK(caller_of(kNop, {0x48, 0x83, 0xc4, 24, 0xc3}) == kByReturn);                                      // add $24,%rsp; ret
   CHECK(caller_of(kNop, {0x48, 0x81, 0xc4, 24, 0, 0, 0, 0xc3}) == kByReturn);
   CHECK(caller_of(kNop, {0x5b, 0x41, 0x5c, 0x5d, 0xc3}) == kByReturn);                                    // pop %rbx; pop %r12; pop %rbp; ret
@@ -75,7 +77,7 @@ TEST_CASE("what returns at once tells where to, whatever rbp is") {
   CHECK(caller_of(kNop, {0x48, 0x8d, 0x65, 0xf8, 0x5b, 0x5d, 0xc3}) == kByFramePointer);                  // lea -8(%rbp),%rsp; pop %rbx; pop %rbp; ret
 }
 
-TEST_CASE("what it returns to must follow a call") {
+TEST_CASE("the return address must follow a call") {
   CHECK(caller_of(kNop, {0x48, 0x83, 0xc4, 8, 0xc3}) == kNone);
   CHECK(caller_of(kNop, {0x48, 0x83, 0xc4, 0x80, 0xc3}) == kNone);   // add $-128,%rsp
 }
@@ -87,18 +89,18 @@ TEST_CASE("rbp is followed where the code shows that it is a frame pointer") {
   CHECK(caller_of(kFunctionWithFramePointer + Bytes{0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5} + kWorks, kWorks) == kByFramePointer);
 }
 
-TEST_CASE("rbp is its caller's where the code shows nothing, or shows it of another function") {
+TEST_CASE("rbp belongs to the caller if the code does not set it, or if another function does") {
   CHECK(caller_of(kNop, kWorks) == kNone);
   CHECK(caller_of(Bytes{0x48, 0x83, 0xec, 24, 0xff, 0xd7}, kWorks) == kNone);                             // sub $24,%rsp; call *%rdi
   CHECK(caller_of(kFunctionWithFramePointer + Bytes{0x48, 0x83, 0xec, 24} + kWorks, kWorks) == kNone);
   CHECK(caller_of(Bytes{0x55, 0x48, 0x89, 0xe5, 0x5b, 0xc3, 0xcc, 0xcc} + kWorks, kWorks) == kNone);
 }
 
-TEST_CASE("a way out of the function is not its end: something jumps over it") {
+TEST_CASE("a return is not the end of the function if a jump leads past it") {
   // push %rbp; mov %rsp,%rbp; test %eax,%eax; je over; pop %rbp; ret; over:
   CHECK(caller_of(Bytes{0x55, 0x48, 0x89, 0xe5, 0x85, 0xc0, 0x74, 2, 0x5d, 0xc3} + kWorks, kWorks) == kByFramePointer);
   CHECK(caller_of(Bytes{0x55, 0x48, 0x89, 0xe5, 0x85, 0xc0, 0x0f, 0x84, 2, 0, 0, 0, 0x5d, 0xc3} + kWorks, kWorks) == kByFramePointer);
-  // mov %rax,%rbx; nop: no way out
+  // mov %rax,%rbx; nop: no return
   CHECK(caller_of(Bytes{0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xc3, 0x90} + kWorks, kWorks) == kByFramePointer);
 }
 
