@@ -3,7 +3,8 @@
 //     zcat fixtures/nccl/data-loader.json.gz | build/bench_analysis [RANKS] [THREADS]
 //
 // The report's ranks are repeated under new numbers until there are RANKS (1024), and the threads of each rank until it
-// has THREADS (30). Addresses differ from rank to rank, as in a real job. Prints the time of each part, the best of five.
+// has THREADS (30). Addresses differ from rank to rank, as in a real job. Prints the time of each part, the best of
+// five.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

@@ -17,7 +17,8 @@ constexpr Address kStack = 0x7ffc'0000'0000;
 constexpr std::size_t kStackSize = 4096;
 constexpr std::size_t kMaxLoaded = 1 << 20;
 constexpr std::size_t kMaxAddresses = 64;
-// For all stacks of one input. The tables can make unwinding run into the tool's own limits (kMaxUnwoundFrames, --timeout): here it only has to end.
+// For all stacks of one input. The tables can make unwinding run into the tool's own limits (kMaxUnwoundFrames,
+// --timeout): here it only has to end.
 constexpr std::chrono::milliseconds kMaxTime{500};
 
 // Addresses that the file itself contains: where its code begins and ends, and its functions.
@@ -38,7 +39,8 @@ std::vector<Vaddr> interesting(const elf::Image& image) {
   return all;
 }
 
-// Maps the file as a loader would, as long as the mappings stay plausible: a target's modules and mappings are ordered and do not overlap.
+// Maps the file as a loader would, as long as the mappings stay plausible: a target's modules and mappings are ordered
+// and do not overlap.
 bool load(const std::shared_ptr<const elf::Image>& image, testing::FakeTarget& target) {
   Vaddr end = 0;
   std::size_t loaded = 0;

@@ -1,4 +1,5 @@
-// What the harnesses share: an input that is consumed piece by piece, a file that holds it, and a check that ends the run.
+// What the harnesses share: an input that is consumed piece by piece, a file that holds it, and a check that ends the
+// run.
 #pragma once
 
 #include <cstddef>

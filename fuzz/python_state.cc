@@ -1,6 +1,8 @@
-// The memory of a Python process of each version, damaged: any word of it may become any number or point to any other part.
+// The memory of a Python process of each version, damaged: any word of it may become any number or point to any other
+// part.
 //
-// The input is a list of pokes (address and value) into a valid interpreter with four threads: cycles, wild pointers, absurd lengths and counts.
+// The input is a list of pokes (address and value) into a valid interpreter with four threads: cycles, wild pointers,
+// absurd lengths and counts.
 #include <array>
 #include <optional>
 #include <vector>
@@ -23,7 +25,8 @@ struct Process {
   std::vector<Address> parts;   // what a poke may point to, and where it may be made
 };
 
-// The second thread waits for a lock; the first one is inside of a `with` statement of that lock. A fourth thread waits for the import of a module.
+// The second thread waits for a lock; the first one is inside of a `with` statement of that lock. A fourth thread waits
+// for the import of a module.
 void add_locks(Process& p, Address holder, Address waiter) {
   FakeInterpreter& f = p.fake;
   const Address lock = f.lock(), wakeup = f.lock(), futex = f.futex_of(lock);
@@ -83,7 +86,8 @@ Process sound(FakeInterpreter fake) {
       f.set_cframe(thread, cframe);
       p.parts.push_back(cframe);
     }
-    // The exceptions that are handled: raised in the inner frame, handled in the outer one; the first thread handles its own in a generator.
+    // The exceptions that are handled: raised in the inner frame, handled in the outer one; the first thread handles
+    // its own in a generator.
     const Address raised = f.traceback(f.frame_object(inner), 0, -1), handler = f.traceback(f.frame_object(outer), raised, 9);
     const Address error = f.exception(f.tuple({f.string("loss is NaN")}), handler);
     f.set_handled(thread, error);

@@ -1,5 +1,5 @@
-// A program with skeleton units, and the .dwo or .dwp that is found for each unit. The input is the length of the program
-// in 4 bytes, the program, and the other file.
+// A program with skeleton units, and the .dwo or .dwp that is found for each unit. The input is the length of the
+// program in 4 bytes, the program, and the other file.
 #include <algorithm>
 
 #include "elf/image.h"

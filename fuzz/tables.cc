@@ -1,6 +1,6 @@
 // The small formats that are parsed byte by byte, each separately: line tables, mangled names (C++'s, Rust's), notes,
-// answers of NCCL's RAS, C++ exceptions, command lines, lists of file locks, fdinfo, sock_diag's answers, address tables.
-// The first byte selects the format.
+// answers of NCCL's RAS, C++ exceptions, command lines, lists of file locks, fdinfo, sock_diag's answers, address
+// tables. The first byte selects the format.
 #include "capture/parallel_layout.h"
 #include "capture/tcp_ends.h"
 #include "elf/notes.h"

@@ -2,8 +2,9 @@
 
     collect_licenses.py LINKER-MAP DIRECTORY
 
-The linker's map says which archives and objects were linked, and dpkg says which Debian package each belongs to. Header-only libraries leave no
-trace in the map and are named here. A text that a licence file only refers to (/usr/share/common-licenses) is copied along with it.
+The linker's map says which archives and objects were linked, and dpkg says which Debian package each belongs to. Header-only libraries
+leave no trace in the map and are named here. A text that a licence file only refers to (/usr/share/common-licenses) is copied along with
+it.
 """
 
 import os

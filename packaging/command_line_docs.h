@@ -1,4 +1,5 @@
-// The man page and the shells' completions, generated from the description that also parses the command line and prints --help.
+// The man page and the shells' completions, generated from the description that also parses the command line and prints
+// --help.
 #pragma once
 
 #include <string>

@@ -2,8 +2,8 @@
 
     make_wheel.py TREE VERSION GLIBC DIRECTORY
 
-The wheel contains no Python code: bin/ becomes the wheel's scripts, share/ its data. GLIBC is the newest glibc version that the executable needs;
-it determines the platform tag of the wheel.
+The wheel contains no Python code: bin/ becomes the wheel's scripts, share/ its data. GLIBC is the newest glibc version that the executable
+needs; it determines the platform tag of the wheel.
 """
 
 import base64

@@ -1,5 +1,6 @@
-// Replaces libdw's own debuginfod client, which loads libdebuginfod.so, and with it curl, from the machine on which it runs
-// as soon as the program starts. The packaged binary contains all code that it runs, and searches for no file on the network.
+// Replaces libdw's own debuginfod client, which loads libdebuginfod.so, and with it curl, from the machine on which it
+// runs as soon as the program starts. The packaged binary contains all code that it runs, and searches for no file on
+// the network.
 #include <stddef.h>
 
 struct Dwfl;

@@ -1,9 +1,9 @@
 // Lets an executable that was linked on a new machine start on an old one.
 //
-// The linker binds each glibc function to its newest version on the building machine; the dynamic loader of an older machine
-// then refuses the whole executable. Of the functions that this project and the libraries linked into it call, these few are
-// newer than GLIBC_2.17; each is defined here, hidden, by means of functions that every glibc since then has. scripts/package
-// fails, and names the symbol, if another one is needed.
+// The linker binds each glibc function to its newest version on the building machine; the dynamic loader of an older
+// machine then refuses the whole executable. Of the functions that this project and the libraries linked into it call,
+// these few are newer than GLIBC_2.17; each is defined here, hidden, by means of functions that every glibc since then
+// has. scripts/package fails, and names the symbol, if another one is needed.
 //
 // The versions that are bound with .symver are still in every new glibc, which keeps old executables running.
 #define _GNU_SOURCE
@@ -45,9 +45,10 @@ OLD_VERSION(int, pthread_rwlock_tryrdlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_wrlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_unlock, (pthread_rwlock_t * lock), (lock))
 
-// GLIBC_2.30: waits for a condition by a clock that the caller chooses. Older versions wait by the clock that the condition was made with, the time
-// of day: the deadline is converted to that clock. The caller checks its own clock again after waking up, so a step of the time of day makes it wake
-// up too early, or too late by the size of the step, and does no other harm.
+// GLIBC_2.30: waits for a condition by a clock that the caller chooses. Older versions wait by the clock that the
+// condition was made with, the time of day: the deadline is converted to that clock. The caller checks its own clock
+// again after waking up, so a step of the time of day makes it wake up too early, or too late by the size of the step,
+// and does no other harm.
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* until) {
   struct timespec now, day, target = *until;
   if (clock != CLOCK_REALTIME) {
@@ -67,8 +68,9 @@ OLD_VERSION(void*, dlsym, (void* library, const char* name), (library, name))
 OLD_VERSION(int, dlclose, (void* library), (library))
 OLD_VERSION(char*, dlerror, (void), ())
 
-// GLIBC_2.34: the start-up code no longer contains the function that runs the executable's constructors, as the C library runs them
-// itself. An older glibc runs what it is given here, and so does a newer one that is called by the old version of the symbol.
+// GLIBC_2.34: the start-up code no longer contains the function that runs the executable's constructors, as the C
+// library runs them itself. An older glibc runs what it is given here, and so does a newer one that is called by the
+// old version of the symbol.
 typedef void (*Constructor)(int, char**, char**);
 extern Constructor __preinit_array_start[] __attribute__((visibility("hidden")));
 extern Constructor __preinit_array_end[] __attribute__((visibility("hidden")));
@@ -102,7 +104,8 @@ int lstat64(const char* path, struct stat64* result) { return (int)syscall(SYS_l
 int fstat64(int fd, struct stat64* result) { return (int)syscall(SYS_fstat, fd, result); }
 int fstatat64(int directory, const char* path, struct stat64* result, int flags) { return (int)syscall(SYS_newfstatat, directory, path, result, flags); }
 
-// GLIBC_2.32: true while a process has only one thread, so that reference counts need no atomic instruction. False is always correct.
+// GLIBC_2.32: true while a process has only one thread, so that reference counts need no atomic instruction. False is
+// always correct.
 char __libc_single_threaded = 0;
 
 // GLIBC_2.25 and 2.36; the system call is newer than the kernel of a machine that still has glibc 2.17.
@@ -139,7 +142,7 @@ struct Sought {
   struct dl_find_object* result;
 };
 
-static int look_at_object(struct dl_phdr_info* object, size_t size, void* data) {
+static int find_in_object(struct dl_phdr_info* object, size_t size, void* data) {
   (void)size;
   const struct Sought* sought = data;
   const ElfW(Phdr)* loaded = NULL;
@@ -161,6 +164,6 @@ static int look_at_object(struct dl_phdr_info* object, size_t size, void* data) 
 
 int _dl_find_object(void* address, struct dl_find_object* result) {
   struct Sought sought = {(ElfW(Addr))address, result};
-  return dl_iterate_phdr(look_at_object, &sought) == 1 ? 0 : -1;
+  return dl_iterate_phdr(find_in_object, &sought) == 1 ? 0 : -1;
 }
 #endif

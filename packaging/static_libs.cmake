@@ -21,8 +21,8 @@ function(rankstacks_make_portable executable)
   set(sources ${PROJECT_SOURCE_DIR}/packaging/old_glibc.c ${PROJECT_SOURCE_DIR}/packaging/no_debuginfod.c)
   target_sources(${executable} PRIVATE ${sources})
   set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "-Wall;-Wextra;-fvisibility=hidden")
-  # libunwind.a defines functions of the same names as libgcc's unwinder. The tool's own exceptions must go through libgcc's: it comes first,
-  # and the one object file of it that has them all is pulled in by a symbol of that file.
+  # libunwind.a defines functions of the same names as libgcc's unwinder. The tool's own exceptions must go through libgcc's: libgcc
+  # comes first, and its one object file that has all of them is pulled in by a symbol of that file.
   target_link_options(${executable} PRIVATE LINKER:-u,_Unwind_Resume)
   target_link_libraries(${executable} PRIVATE gcc_eh)
   target_link_options(${executable} PRIVATE -static-libgcc -static-libstdc++ LINKER:-z,relro,-z,now LINKER:-Map=${CMAKE_BINARY_DIR}/${executable}.map)

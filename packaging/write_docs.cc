@@ -1,4 +1,5 @@
-// Writes the man page and the completions into a directory, under the file names and directories that man and the shells expect.
+// Writes the man page and the completions into a directory, under the file names and directories that man and the
+// shells expect.
 #include <filesystem>
 #include <fstream>
 #include <iostream>

@@ -1,5 +1,5 @@
-"""One rank of a gloo job in which rank 0 waits for something that the odd rank holds or has to send, outside of any library of collectives. The
-other ranks are in an all-reduce.
+"""One rank of a gloo job in which rank 0 waits for something that the odd rank holds or has to send, outside of any library of collectives.
+The other ranks are in an all-reduce.
 
     between.py CASE
 

@@ -65,7 +65,8 @@ def order_of_two(torch, dist):
 
 
 def order_cycle(torch, dist):
-    """Rows {0,1} {2,3} and columns {0,2} {1,3}: two ranks begin with the row, two with the column, and each waits for the next one in a cycle."""
+    """Rows {0,1} {2,3} and columns {0,2} {1,3}: two ranks begin with the row, two with the column, and each waits for the next one in a
+    cycle."""
     rows = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     columns = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     row, column = rows[rank() // 2], columns[rank() % 2]
@@ -124,9 +125,9 @@ def pipeline_without_input(torch, dist):
 
 
 def stages(torch, dist):
-    """Two stages of a pipeline, each with several data parallel ranks, as --pipeline-model-parallel-size on the command line says. The first
-    stage waits for gradients of the second; the second reduces its own, except for its odd rank, which has begun with the weights. All wait for
-    work that was started earlier."""
+    """Two stages of a pipeline, each with several data parallel ranks, as --pipeline-model-parallel-size on the command line says. The
+    first stage waits for gradients of the second; the second reduces its own, except for its odd rank, which has begun with the weights.
+    All wait for work that was started earlier."""
     size = world() // 2
     groups = [dist.new_group(range(0, size)), dist.new_group(range(size, world()))]
     mine = groups[rank() // size]
@@ -186,8 +187,8 @@ def new_group(torch, dist):
 
 
 def resumed_earlier(torch, dist):
-    """The odd rank resumed from a checkpoint of one step earlier. Its step 9 pairs with the others' step 10; then it is in the barrier of step 9,
-    which the others do not reach before step 19: they are in the all-reduce of step 11."""
+    """The odd rank resumed from a checkpoint of one step earlier. Its step 9 pairs with the others' step 10; then it is in the barrier of
+    step 9, which the others do not reach before step 19: they are in the all-reduce of step 11."""
     announce()
     for step in range(9 if is_odd() else 10, 40):
         dist.all_reduce(gradients(torch))
@@ -241,8 +242,8 @@ def another_pass_by_store(torch, dist):
 
 
 def uneven_loops(torch, dist):
-    """Every rank's shard has another number of batches, and each epoch ends with the same collective as each batch: the rank with the fewest is
-    at the end of the job, the others are in their last epoch."""
+    """Every rank's shard has another number of batches, and each epoch ends with the same collective as each batch: the rank with the
+    fewest is at the end of the job, the others are in their last epoch."""
     announce()
     for _epoch in range(2):
         for _batch in range(4 if is_odd() else 5):
@@ -252,8 +253,8 @@ def uneven_loops(torch, dist):
 
 
 def uneven_everywhere(torch, dist):
-    """No two shards have the same size: rank 0 has the fewest batches and is at the job's last barrier; the others are in all-reduces at three
-    different lines and epochs."""
+    """No two shards have the same size: rank 0 has the fewest batches and is at the job's last barrier; the others are in all-reduces at
+    three different lines and epochs."""
     announce()
     for _epoch in range(3):
         for _batch in range(4 + rank()):

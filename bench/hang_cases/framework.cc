@@ -1,6 +1,6 @@
 // One rank of a job of a C++ framework that the tool has no rules for: the main thread joins, a pool of 100 threads is
-// idle, and one thread launches collectives and polls their events. The odd rank's poller does not come to launch: it is
-// in LoadBatch.
+// idle, and one thread launches collectives and polls their events. The odd rank's poller does not come to launch: it
+// is in LoadBatch.
 //     framework [steps | poll]    steps: nothing hangs; poll: all ranks poll an event that never comes
 #include <sys/prctl.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 """What the ranks of all cases share: their rank numbers, things to wait for, and how they announce to the benchmark where they will wait.
 
-A rank calls announce() right before the call that it will wait in. The benchmark runs the tool when every rank has done so and /proc shows that
-the rank has reached the call (starting.py). rankstacks knows nothing of this module: it sees ordinary processes.
+A rank calls announce() right before the call that it will wait in. The benchmark runs the tool when every rank has done so and /proc shows
+that the rank has reached the call (starting.py). rankstacks knows nothing of this module: it sees ordinary processes.
 """
 import ctypes
 import os
@@ -36,9 +36,9 @@ def is_odd():
 
 
 def announce(how="asleep", name=None, pid=None):
-    """`how` is the state that this process (or `pid`) will be seen in: asleep, polls (wakes up again and again), waits (one of the two), spins,
-    moves (has done good steps and goes on), stopped, gone. `name` is that of the rank, or of another process of the job.
-    The process will wait in the function that calls this."""
+    """`how` is the state that this process (or `pid`) will be seen in: asleep, polls (wakes up again and again), waits (one of the two),
+    spins, moves (has done good steps and goes on), stopped, gone. `name` is that of the rank, or of another process of the job. The process
+    will wait in the function that calls this."""
     place = sys._getframe(1).f_code
     path = os.path.join(DIRECTORY, "at.%s" % (rank() if name is None else name))
     with open(path + ".new", "w", encoding="ascii") as out:

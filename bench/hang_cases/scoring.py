@@ -3,7 +3,8 @@ import collections
 
 
 class Truth:
-    """`statuses`: those that are right (the first is the case's own); and {rank: reasons that are right}, the first being the case's own."""
+    """`statuses`: those that are right (the first is the case's own); and {rank: reasons that are right}, the first being the case's
+    own."""
 
     def __init__(self, status, culprits=None):
         self.statuses = (status,) if isinstance(status, str) else tuple(status)
@@ -24,8 +25,8 @@ def said_as_text(status, suspects):
 
 
 def rank_names(report, ranks):
-    """{name in the report: rank of the case}. Processes are identified by their pid (also in two cores, or in a job without rank numbers); a name
-    that is no process of the report (a missing rank's number) is kept as it is."""
+    """{name in the report: rank of the case}. Processes are identified by their pid (also in two cores, or in a job without rank numbers);
+    a name that is no process of the report (a missing rank's number) is kept as it is."""
     by_pid = {pid: rank for rank, pid in (ranks or {}).items()}
     names = {}
     for entry in report["ranks"]:
@@ -51,8 +52,8 @@ def base_name(path):
 
 
 def ends_at(report, chain, function, file):
-    """Whether the last thread of a chain is in that function of that file, that is, one of its frames is. Without a file: whether the thread
-    belongs to the program of that name."""
+    """Whether the last thread of a chain is in that function of that file, that is, one of its frames is. Without a file: whether the
+    thread belongs to the program of that name."""
     last = next((link for link in reversed(chain["links"]) if link["node"] in ("thread", "process") and link["rank"] is not None), None)
     if last is None:
         return False
@@ -68,8 +69,8 @@ def ends_at(report, chain, function, file):
 
 
 def chains_end_at(report, ranks, culprits, ends):
-    """`ends`: {rank of the case: (function, file)}. Of the culprits that were found and for which `ends` has an entry: whether all their chains
-    end there. None: there is no such culprit."""
+    """`ends`: {rank of the case: (function, file)}. Of the culprits that were found and for which `ends` has an entry: whether all their
+    chains end there. None: there is no such culprit."""
     names, verdict = rank_names(report, ranks), report["verdict"]
     found = {suspect["rank"]: names.get(suspect["rank"], suspect["rank"]) for suspect in verdict["suspects"]}
     found = {name: rank for name, rank in found.items() if rank in culprits and rank in ends}
@@ -78,7 +79,8 @@ def chains_end_at(report, ranks, culprits, ends):
 
 
 def place(entry):
-    """What a rank's main thread appears to be doing at first sight: its innermost Python frame, else its innermost native frame that has a name."""
+    """What a rank's main thread appears to be doing at first sight: its innermost Python frame, else its innermost native frame that has a
+    name."""
     frames = next((thread["frames"] for thread in entry["threads"] if thread["tid"] == entry["pid"]), [])
     for frame in frames:
         if frame["kind"] == "python":
@@ -105,8 +107,9 @@ def majority_vote(report, ranks):
 
 
 class Score:
-    """Scores one case: which parts of the verdict are right. Without `reasons` (the baseline has none), status and ranks alone make a case right.
-    `chain`: whether the culprits' chains end where the case's truth says; None if there is nothing to compare. It does not make a case wrong."""
+    """Scores one case: which parts of the verdict are right. Without `reasons` (the baseline has none), status and ranks alone make a case
+    right. `chain`: whether the culprits' chains end where the case's truth says; None if there is nothing to compare. It does not make a
+    case wrong."""
 
     def __init__(self, truth, status, suspects, reasons=True, chain=None):
         self.status, self.suspects, self.chain = status, suspects, chain

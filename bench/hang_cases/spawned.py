@@ -1,4 +1,5 @@
-"""Ranks started by torch.multiprocessing.spawn: the same programs as elsewhere.py and others, but no rank was started with RANK in its environment.
+"""Ranks started by torch.multiprocessing.spawn: the same programs as elsewhere.py and others, but no rank was started with RANK in its
+environment.
 
     spawned.py PROGRAM CASE [...]
 """

@@ -145,8 +145,8 @@ def in_announced_state(how, samples):
 
 
 class Job:
-    """`with Job(...) as job`: job.ranks is {rank: pid} of the ranks that announced themselves, job.places {rank: (function, file)} of where they
-    announced that they would wait; job.pids() are the pids that the tool is given."""
+    """`with Job(...) as job`: job.ranks is {rank: pid} of the ranks that announced themselves, job.places {rank: (function, file)} of where
+    they announced that they would wait; job.pids() are the pids that the tool is given."""
 
     def __init__(self, case, python, builder):
         self.case = case
@@ -274,14 +274,15 @@ class Job:
                 self._give_up("process %s has not stayed where it was: %s" % (name, state))
 
     def pids(self):
-        """Those of the ranks that the tool is given: all that are alive, or those that the case names; unrelated processes are listed before and after
-        them."""
+        """Those of the ranks that the tool is given: all that are alive, or those that the case names; unrelated processes are listed
+        before and after them."""
         given = self.case.given if self.case.given is not None else sorted(self.ranks)
         alive = [self.ranks[rank] for rank in given if main_thread(self.ranks[rank])[0] not in ("gone", "Z")]
         return self.unrelated[:1] + alive + self.unrelated[1:]
 
     def write_cores(self):
-        """Takes cores of the ranks and of their announced children with gdb's gcore; of a rank that has crashed, the kernel's core is used."""
+        """Takes cores of the ranks and of their announced children with gdb's gcore; of a rank that has crashed, the kernel's core is
+        used."""
         if not shutil.which("gdb"):
             raise Missing("no gdb here (Debian: gdb)")
         cores = []

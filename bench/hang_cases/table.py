@@ -1,7 +1,8 @@
-"""The cases and their truth. A case's truth is the judgement of a person who reads its program and knows how collectives work, whatever a tool says.
+"""The cases and their truth. A case's truth is the judgement of a person who reads its program and knows how collectives work, whatever a
+tool says.
 
-Where two sides disagree and neither is more right, the ranks of both sides are culprits. A second reason is accepted only where the definitions of
-two reasons (docs/json.md) overlap for that very program; a comment says why.
+Where two sides disagree and neither is more right, the ranks of both sides are culprits. A second reason is accepted only where the
+definitions of two reasons (docs/json.md) overlap for that very program; a comment says why.
 """
 import dataclasses
 import glob
@@ -16,7 +17,7 @@ SNAPSHOTS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "fixtures", "nc
 @dataclasses.dataclass
 class Case:
     name: str
-    program: str                          # a file of this directory; "mpich", "openmpi", "framework": built from source; "snapshot": a saved report
+    program: str                          # a file here; "mpich", "openmpi", "framework": built from source; "snapshot": a saved report
     arguments: tuple
     truth: Truth
     odd: tuple = (2,)
@@ -25,7 +26,8 @@ class Case:
     given: tuple = None                   # ranks whose pids the tool is given; None: all that are alive
     not_started: tuple = ()
     chain_ends: tuple = None              # (function, file) of the thread that all culprits' chains end at; (program, None): a child
-                                          # process, whose program is "" if it has ended; None: where the culprit has announced that it waits, if it has
+                                          # process, whose program is "" if it has ended; None: where the culprit has announced that it
+                                          # waits, if it has
     also: tuple = ()                      # processes that announce themselves in addition to the ranks: a loader worker
     unrelated: bool = False               # two unrelated processes are given too
     cores: bool = False                   # the tool reads cores instead
@@ -139,8 +141,8 @@ LIVE = [
     at_odds("mismatch-broadcast", "broadcast", culprit(r2="collective-mismatch"), newer=True),
     at_odds("mismatch-barrier", "barrier", culprit(r1="collective-mismatch"), odd=(1,)),
     at_odds("mismatch-halves", "halves", culprit(r0="collective-mismatch", r1="collective-mismatch", r2="collective-mismatch", r3="collective-mismatch")),
-    # Both groups have all ranks. The rank would have come to the right group later, which makes the second case one of a wrong order. No stack shows
-    # the future, and both reasons name the same fact: the rank waits in another group than its peers.
+    # Both groups have all ranks. The rank would have come to the right group later, which makes the second case one of a wrong order. No
+    # stack shows the future, and both reasons name the same fact: the rank waits in another group than its peers.
     at_odds("mismatch-group", "another-group", culprit(r2=("collective-mismatch", "process-group-order"))),
     at_odds("group-order", "order-of-two", culprit(r2=("process-group-order", "collective-mismatch")), newer=True),
     at_odds("group-cycle", "order-cycle", Truth("culprit", {rank: "process-group-order" for rank in range(4)}), newer=True),
@@ -220,8 +222,8 @@ CORES = [dataclasses.replace(case, name="cores-" + case.name, cores=True, newer=
     gloo("cores-crashed", "crash store", culprit(r1="crashed"), odd=(1,), cores=True),
 ]
 
-    # All ranks are in the same synchronize(), and a saved report without GPU state does not contain what the job's author knows. Naming no rank
-    # is right.
+    # All ranks are in the same synchronize(), and a saved report without GPU state does not contain what the job's author knows. Naming no
+    # rank is right.
 INDISTINCT_SNAPSHOTS = {"collective-mismatch": Truth(("symmetric", "undecided")), "group-order": Truth(("symmetric", "undecided")),
                         # These were saved before the tool read NCCL's own counts; the reports of two ranks have them.
                         "gpu-busy": Truth("undecided"), "unmatched-receive": Truth("undecided"),

@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing;
 
-std::string told_by(const std::string& path) {
+std::string named_by(const std::string& path) {
   const GpuCoreName name = read_gpu_core_name(path);
   return fmt::format("rank {} pid {} host {}", name.rank ? std::to_string(*name.rank) : "-", name.pid ? std::to_string(*name.pid) : "-",
                      name.host.empty() ? "-" : name.host);
@@ -39,20 +39,20 @@ int joined(const std::string& path, const std::vector<RankSnapshot>& ranks, cons
 }
 
 TEST_CASE("what the file names of GPU cores contain") {
-  CHECK(told_by("/x/core_1795297016_node-a_1293.nvcudmp") == "rank - pid 1293 host node-a");
-  CHECK(told_by("core_1795297016_node_a.b.c_1293.nvcudmp.gz") == "rank - pid 1293 host node_a.b.c");
-  CHECK(told_by("gpucore.node-7.4711") == "rank - pid 4711 host node-7");
-  CHECK(told_by("cuda.rank3.4711") == "rank 3 pid 4711 host -");
-  CHECK(told_by("rank-3.pid4711.nvcudmp.xz") == "rank 3 pid 4711 host -");
-  CHECK(told_by("4711.gpucore.zst") == "rank - pid 4711 host -");
-  CHECK(told_by("core.4711.1795297016") == "rank - pid 4711 host -");
-  CHECK(told_by("rank3.nvcudmp") == "rank 3 pid - host -");
-  CHECK(told_by("rank_3.core") == "rank 3 pid - host -");
-  CHECK(told_by("spin.nvcudmp.xz") == "rank - pid - host -");
-  CHECK(told_by("gpu0.nvcudmp") == "rank - pid - host -");
-  CHECK(told_by("core_1795297016_1293.nvcudmp") == "rank - pid 1293 host -");
-  CHECK(told_by("99999999999999999999999") == "rank - pid - host -");
-  CHECK(told_by("") == "rank - pid - host -");
+  CHECK(named_by("/x/core_1795297016_node-a_1293.nvcudmp") == "rank - pid 1293 host node-a");
+  CHECK(named_by("core_1795297016_node_a.b.c_1293.nvcudmp.gz") == "rank - pid 1293 host node_a.b.c");
+  CHECK(named_by("gpucore.node-7.4711") == "rank - pid 4711 host node-7");
+  CHECK(named_by("cuda.rank3.4711") == "rank 3 pid 4711 host -");
+  CHECK(named_by("rank-3.pid4711.nvcudmp.xz") == "rank 3 pid 4711 host -");
+  CHECK(named_by("4711.gpucore.zst") == "rank - pid 4711 host -");
+  CHECK(named_by("core.4711.1795297016") == "rank - pid 4711 host -");
+  CHECK(named_by("rank3.nvcudmp") == "rank 3 pid - host -");
+  CHECK(named_by("rank_3.core") == "rank 3 pid - host -");
+  CHECK(named_by("spin.nvcudmp.xz") == "rank - pid - host -");
+  CHECK(named_by("gpu0.nvcudmp") == "rank - pid - host -");
+  CHECK(named_by("core_1795297016_1293.nvcudmp") == "rank - pid 1293 host -");
+  CHECK(named_by("99999999999999999999999") == "rank - pid - host -");
+  CHECK(named_by("") == "rank - pid - host -");
 }
 
 TEST_CASE("a GPU core belongs to the process with its pid, on its host") {

@@ -1,4 +1,5 @@
-# Prints the line at every offset of all code in some modules of this interpreter's library, by CPython's own PyCode_Addr2Line. Runs from 3.6 on.
+# Prints the line at every offset of all code in some modules of this interpreter's library, by CPython's own PyCode_Addr2Line. Runs from
+# 3.6 on.
 import ctypes
 import json
 import sys

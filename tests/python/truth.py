@@ -1,5 +1,5 @@
-# A program that knows its own stacks: for every thread it prints what sys._current_frames() says of it, and the loop counters among each frame's
-# variables, one JSON object per line, then stops itself (SIGSTOP) at the very line that it reported. Runs on CPython 3.6 and later.
+# A program that knows its own stacks: for every thread it prints what sys._current_frames() says of it, and the loop counters among each
+# frame's variables, one JSON object per line, then stops itself (SIGSTOP) at the very line that it reported. Runs on CPython 3.6 and later.
 # Usage: truth.py CASE
 import functools
 import json
@@ -439,7 +439,8 @@ def gil_holder():
 
 
 def busy():
-    """Never at rest, in three threads: its stacks must be plausible at whatever instruction it is stopped. The test has the possible callers."""
+    """Never at rest, in three threads: its stacks must be plausible at whatever instruction it is stopped. The test has the possible
+    callers."""
 
     class Thing(object):
         def __init__(self):

@@ -201,7 +201,6 @@ TEST_CASE("process groups of torch.distributed") {
     fake.set_slot(frame, 2, pair);
     // A second entry of the same name, which no real dict has: the hash table leads to the first one, a search of all
     // entries would end at this one.
-
     auto with_another = of_module;
     with_another.emplace_back(fake.string("_pg_names"), fake.dict({{pair, fake.string("looked through")}}));
     const Address globals = fake.dict(with_another, false);

@@ -36,7 +36,6 @@ std::vector<std::string> libraries() {
 
 // GCC splits a function into parts: addr2line names a part by the function in DWARF, this tool by the part's symbol,
 // whose suffix is removed here.
-
 std::string without_clone(std::string name) { return std::regex_replace(name, std::regex(R"(\.(cold|part|constprop|isra)(\.\d+)*)"), ""); }
 
 struct Place {

@@ -1,4 +1,4 @@
-"""A file of cases: functions case_NAME(directory). CMake registers each as a test of its own."""
+"""Runs a file of cases: functions case_NAME(directory). CMake registers each one as a test of its own."""
 import sys
 
 import processes

@@ -1,4 +1,4 @@
-"""Core files: of kernels and of gcore, compressed, cut off, without their files, and files that are no cores."""
+"""Core files: the kernel's and gcore's, compressed, truncated, without the program's files, and files that are no cores."""
 import fcntl
 import json
 import os
@@ -10,7 +10,7 @@ import subprocess
 
 import cases
 import debugger
-from contract import FIXTURES, SOURCE, native, python, text_of
+from command_line import FIXTURES, SOURCE, native, python, text_of
 from processes import Fixture, Skip, check, json_report, run_tool
 from truth_native import compare
 from truth_python import compare as compare_python
@@ -28,7 +28,7 @@ def core_of(fixture, directory, name="core"):
 
 
 def kernel_core(directory, name, *arguments, command=None):
-    """(truth, core's path) of a fixture that dies, its core written by the kernel; `command` starts it another way."""
+    """(truth, the core's path) of a fixture that dies, whose core is written by the kernel; `command` starts it in another way."""
     with open("/proc/sys/kernel/core_pattern", encoding="ascii") as stream:
         pattern = stream.read().strip()
     if pattern.startswith("|") or "/" in pattern:
@@ -90,7 +90,7 @@ def case_compressed(directory):
                                        ("gzip", ["-1", "-k"], ".gz")):
         if not shutil.which(program):
             raise Skip("no %s on this machine" % program)
-        target = [core + ending] if program == "lz4" else []          # lz4 writes to a pipe unless it is told a file
+        target = [core + ending] if program == "lz4" else []          # lz4 writes to a pipe unless it is given a file
         subprocess.run([program] + arguments + [core] + target, check=True)
         rank = only_rank(json_report("core", core + ending), fixture.pid)
         check(rank["path"] == core + ending, "the path: %r" % rank["path"])
@@ -113,7 +113,7 @@ def few_descriptors():
 
 
 def case_many_cores_and_few_descriptors(directory):
-    """200 cores under a limit of 128 open files: all are read, as they are without the limit, plain and compressed."""
+    """200 cores under a limit of 128 open files: all are read, with the same result as without the limit, plain and compressed."""
     with python("recursion") as one, native("threads") as two:
         cores = []
         for number, fixture in enumerate((one, two)):
@@ -138,7 +138,7 @@ def case_many_cores_and_few_descriptors(directory):
 
 
 def case_cut_off(directory):
-    """What a truncated core holds is told, and that it is truncated; never more."""
+    """Of a truncated core the data that it holds are reported, and that it is truncated; never more."""
     with native("threads") as fixture:
         core = core_of(fixture, directory)
     whole = frames_of(only_rank(json_report("core", core), fixture.pid))
@@ -158,7 +158,7 @@ def case_cut_off(directory):
 
 
 def writable_parts(core, keep):
-    """Makes the core hold less: of each writable segment as many bytes as keep(size) says."""
+    """Makes the core smaller: of each writable segment keep(size) bytes remain."""
     with open(core, "r+b") as stream:
         stream.seek(32)
         table, = struct.unpack("<Q", stream.read(8))
@@ -173,7 +173,7 @@ def writable_parts(core, keep):
 
 
 def case_without_stacks(directory):
-    """A core that lacks the stacks (coredump_filter, cut off): none is called complete, and what is missing is said."""
+    """A core that lacks the stacks (coredump_filter, truncated): no stack is called complete, and what is missing is reported."""
     with native("threads") as fixture:
         core = core_of(fixture, directory)
     whole = frames_of(only_rank(json_report("core", core), fixture.pid))
@@ -188,7 +188,7 @@ def case_without_stacks(directory):
 
 
 def with_glibc_of_sid(name):
-    """A fixture's command under the C library of Debian unstable, which has its stack guards inside of mappings."""
+    """A fixture's command with the C library of Debian unstable, whose stack guards are inside of mappings."""
     place = os.path.join(os.path.dirname(FIXTURES), "glibc-sid")
     with open(os.path.dirname(FIXTURES) + "/glibc-sid.lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -201,13 +201,13 @@ def with_glibc_of_sid(name):
 
 
 def case_stacks_that_gcore_leaves_out(directory):
-    """glibc 2.42's stack guards make gcore give up the mapping that they lie in."""
+    """glibc 2.42's stack guards make gcore leave out the mappings that contain them."""
     command = with_glibc_of_sid("threads")
     with Fixture(command) as fixture:
         tids = set(int(tid) for tid in os.listdir("/proc/%d/task" % fixture.pid))
         with open("/proc/%d/smaps" % fixture.pid, encoding="ascii") as stream:
             if not any(line.startswith("VmFlags") and " gu " in line for line in stream):
-                raise Skip("the kernel has no guards inside of mappings (Linux 6.13 and later), or does not tell")
+                raise Skip("the kernel has no guards inside of mappings (Linux 6.13 and later), or does not show them")
         core = os.path.join(directory, "core")
         debugger.write_core(fixture.pid, core)
         live = only_rank(json_report("attach", "--pids", str(fixture.pid)), fixture.pid)
@@ -222,12 +222,12 @@ def case_stacks_that_gcore_leaves_out(directory):
         rank = only_rank(json_report("core", path, expect=1), fixture.pid)
         check(rank["status"] == "partial", "%s: the rank is %s" % (name, rank["status"]))
         said = "gcore has left out the stacks of %d threads" % len(others)
-        told = [problem for problem in rank["problems"] if problem["message"].startswith(said)]
-        named = sorted(others)[:16]          # the message goes on for no longer
-        check(len(told) == 1 and all(str(tid) in told[0]["message"] for tid in named)
-              and "kernel's core" in told[0]["hint"], "%s: %r" % (name, rank["problems"]))
+        matching = [problem for problem in rank["problems"] if problem["message"].startswith(said)]
+        named = sorted(others)[:16]          # the message names no more
+        check(len(matching) == 1 and all(str(tid) in matching[0]["message"] for tid in named)
+              and "kernel's core" in matching[0]["hint"], "%s: %r" % (name, rank["problems"]))
         check(not any("coredump_filter" in (problem["hint"] or "") for problem in rank["problems"]),
-              "%s: the cause is told twice: %r" % (name, rank["problems"]))
+              "%s: the cause is reported twice: %r" % (name, rank["problems"]))
         for thread in rank["threads"]:
             check((thread["stack_end"] == "memory-unavailable") == (thread["tid"] in others),
                   "%s: tid %d: %s" % (name, thread["tid"], thread["stack_end"]))
@@ -244,7 +244,7 @@ def case_the_kernels_core_has_what_gcore_leaves_out(directory):
 
 
 def case_without_the_end_of_a_stack(directory):
-    """Of 20,000 frames the core holds some: more than are shown, or fewer; either way the stack ends in memory that is not there."""
+    """Of 20,000 frames the core holds some: more than are shown, or fewer. In both cases the stack ends in memory that is not available."""
     with native("deep") as fixture:
         core = core_of(fixture, directory)
     for left_out in (0.25, 0.8):
@@ -261,7 +261,7 @@ def case_without_the_end_of_a_stack(directory):
 
 
 def case_no_cores(directory):
-    """Files that are no cores, beside a good one: status 1, and each is named."""
+    """Files that are no cores, together with a good one: status 1, and each of them is named."""
     paths = {"empty": b"", "text": b"this is no core\n" * 100, "header": b"\x7fELF\x02\x01\x01" + b"\0" * 9, "garbage": b"\x7fELF\x02\x01\x01" + b"\xff" * 4096,
              "zstd.zst": b"\x28\xb5\x2f\xfd" + b"\xff" * 100, "gzip.gz": b"\x1f\x8b\x08" + b"\xff" * 100}
     files = [os.path.join(FIXTURES, "threads"), os.path.join(directory, "absent"), directory, "/dev/null"]
@@ -290,7 +290,7 @@ def build_id(path):
 
 
 def case_wrong_executable_is_refused(directory):
-    """The program was built anew after the core was taken: both build-ids are named, and its frames stay without names."""
+    """The program was built anew after the core was taken: both build-ids are named, and its frames have no names."""
     program = os.path.join(directory, "program")
     shutil.copy(os.path.join(FIXTURES, "chain"), program)
     with Fixture([program]) as fixture:
@@ -304,9 +304,9 @@ def case_wrong_executable_is_refused(directory):
         status, out, err = run_tool("core", core, "--format", "json", *options)
         check(status in (0, 1), "%s: status %d: %r" % (options, status, err))
         rank = only_rank(json.loads(out), fixture.pid)
-        told = " ".join(problem["message"] + (problem["hint"] or "") for problem in rank["problems"])
+        text = " ".join(problem["message"] + (problem["hint"] or "") for problem in rank["problems"])
         for identity in (build_id(os.path.join(directory, "kept")), build_id(other)):
-            check(identity in told, "%s: build-id %s is not named: %r" % (options, identity, told))
+            check(identity in text, "%s: build-id %s is not named: %r" % (options, identity, text))
         main_thread = next(thread for thread in rank["threads"] if thread["tid"] == fixture.pid)
         own = [frame for frame in main_thread["frames"] if (frame["module"] or "").endswith("program")]
         check(own and all(frame["function"] is None and frame["offset"] for frame in own), "%s: frames named from the wrong file: %r" % (options, own))
@@ -319,7 +319,7 @@ def case_wrong_executable_is_refused(directory):
 
 
 def case_interpreter_whose_file_is_gone(directory):
-    """What is missing is said, in the status too: a script that goes by the exit status must not take it for the whole."""
+    """What is missing is reported, by the exit status too: a script that checks the status must not take the report for complete."""
     program = os.path.join(directory, "python-of-its-own")
     shutil.copy(os.path.realpath("/usr/bin/python3"), program)
     environment = dict(os.environ, PYTHONHOME="/usr")
@@ -330,8 +330,8 @@ def case_interpreter_whose_file_is_gone(directory):
     os.rename(program, os.path.join(directory, "elsewhere"))
     status, out, err = run_tool("core", core, "--format", "json")
     rank = only_rank(json.loads(out), fixture.pid)
-    told = " ".join(problem["message"] for problem in rank["problems"])
-    check(status == 1 and rank["status"] == "partial" and program in told and program in text_of(err), "status %d, %r: %r; stderr %r" % (status, rank["status"], told, err))
+    text = " ".join(problem["message"] for problem in rank["problems"])
+    check(status == 1 and rank["status"] == "partial" and program in text and program in text_of(err), "status %d, %r: %r; stderr %r" % (status, rank["status"], text, err))
     check(rank["python"] == {"version": None}, "python: %r" % rank["python"])
     check(json_report("core", core, "--exe", os.path.join(directory, "elsewhere"))["ranks"][0]["status"] == "complete", "with --exe")
     saved = os.path.join(directory, "saved.json")
@@ -341,7 +341,7 @@ def case_interpreter_whose_file_is_gone(directory):
 
 
 def case_signals_of_a_gcore(directory):
-    """A core of a process that lives on has no fatal signal to tell of."""
+    """A core of a process that lives on has no fatal signal."""
     with native("threads") as fixture:
         core = core_of(fixture, directory)
         fixture.check_unharmed()

@@ -1,11 +1,11 @@
-"""Who has locked the SQLite database that a thread waits for: real databases, in both modes, of Python's sqlite3 module."""
+"""Which process has locked the SQLite database that a thread waits for: real databases, in both modes, of Python's sqlite3 module."""
 import json
 import os
 import sqlite3
 import subprocess
 
 import cases
-from contract import text_of
+from command_line import text_of
 from interpreters import find
 from odd_targets import Reachable, as_nobody
 from other_ends import Processes, call_of, check_ends, check_nobody, rank, wait_for_call
@@ -28,7 +28,7 @@ def database(directory, mode, name="trials.db"):
 
 
 def check_holder(waiter, holder, path, *others):
-    """Outside of the job, and as rank 1 of it."""
+    """The holder is named as a process outside of the job, and as rank 1 of it."""
     ends = call_of(json_report("attach", "--pids", waiter, *others), waiter)
     check([(end["pid"], end["kind"]) for end in ends.get("other_ends", [])] == [(holder, "database")] and ends.get("database") == path, "%r" % ends)
     check("python3" in ends["other_ends"][0]["command"], "its command: %r" % ends)
@@ -77,7 +77,7 @@ def case_a_reader_who_is_kept_out(directory):
         check_holder(waiter, holder, path)
 
 
-def case_a_thread_beside_the_main_thread(directory):
+def case_a_thread_other_than_the_main_thread(directory):
     path = database(directory, WAL)
     code = "import threading\nthreading.Thread(target=lambda: sqlite3.connect(sys.argv[1], timeout=100000).execute('BEGIN IMMEDIATE')).start()\n"
     with Processes() as run:
@@ -92,7 +92,8 @@ def case_a_thread_beside_the_main_thread(directory):
 
 
 def case_who_does_not_wait(directory):
-    """A reader in WAL mode, while somebody writes, and one of a reserved database: they have read, and sleep for reasons of their own."""
+    """A reader in WAL mode while another process writes, and a reader of a reserved database: they have read, and sleep for other
+    reasons."""
     for mode in (WAL, ROLLBACK):
         path = database(directory, mode, mode)
         with Processes() as run:
@@ -103,7 +104,7 @@ def case_who_does_not_wait(directory):
 
 
 def case_a_writer_who_waits_for_readers(directory):
-    """They share their lock: nobody has the database for himself."""
+    """Readers share their lock: no process has the database for itself."""
     path = database(directory, ROLLBACK)
     with Processes() as run:
         run.python(OPEN + "c.execute('BEGIN')\nc.execute('SELECT * FROM trials').fetchall()\n" + STAYS, path, call="read")
@@ -124,15 +125,15 @@ def case_several_databases(directory):
         waiter = run.python(both + "d.execute('BEGIN IMMEDIATE')", one, two, call="clock_nanosleep", env=rank(0))
         check_holder(waiter, holder, two)
         other = run.python(WRITES + STAYS, one, call="read")
-        check_nobody(waiter, holder, other)           # which of the two it tries for is not known
+        check_nobody(waiter, holder, other)           # it is not known which of the two it wants
     with Processes() as run:
         holder = run.python(both + "c.execute('BEGIN IMMEDIATE')\nd.execute('BEGIN IMMEDIATE')\n" + STAYS, one, two, call="read", env=rank(1))
         waiter = run.python(both + "d.execute('BEGIN IMMEDIATE')", one, two, call="clock_nanosleep", env=rank(0))
         check_holder(waiter, holder, None)
 
 
-def case_of_whom_others_cannot_be_seen(directory):
-    """The kernel's list names the holder, whose descriptors an ordinary user may not see."""
+def case_descriptors_of_others_cannot_be_read(directory):
+    """The kernel's list names the holder, whose descriptors an ordinary user may not read."""
     with Reachable() as reachable, Processes() as run:
         program = reachable.copy(tool())
         path = database(reachable.directory, ROLLBACK)
@@ -141,8 +142,8 @@ def case_of_whom_others_cannot_be_seen(directory):
         holder = run.python(WRITES + STAYS, path, call="read")
         waiter = run.start(as_nobody(["/usr/bin/python3", "-c", "import sys\n" + WRITES, path]))
         wait_for_call(waiter, "clock_nanosleep")
-        look = [program, "attach", "--samples", "1", "--pids", str(waiter), "--format", "json"]
-        done = subprocess.run(as_nobody(look), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60, cwd="/", check=False)
+        command = [program, "attach", "--samples", "1", "--pids", str(waiter), "--format", "json"]
+        done = subprocess.run(as_nobody(command), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60, cwd="/", check=False)
         if done.returncode != 0:
             raise Skip("one's own processes may not be traced here")
         call = call_of(json.loads(done.stdout), waiter)
@@ -157,7 +158,7 @@ def case_a_verdict(directory):
         waiter = run.python(WRITES, path, call="clock_nanosleep", env=rank(0))
         verdict = json_report("attach", "--pids", holder, waiter)["verdict"]
         check([(one["rank"], one["reason"]) for one in verdict["suspects"]] == [(1, "user-code")] and "a lock of the database trials.db" in verdict["summary"], "%r" % verdict)
-        # Without the holder, the suspect's sentence names it.
+        # Without the holder in the job, the suspect's sentence names it.
         status, out, err = run_tool("attach", "--pids", waiter, "--threads", "all")
         text = " ".join(text_of(out).split())
         check(status == 0 and err == b"" and "for a lock of the database trials.db, held by pid %d (python3 -c" % holder in text, text)

@@ -1,4 +1,4 @@
-"""gdb as the second opinion: takes a core of a process and tells the stacks that it sees in that core."""
+"""gdb as a second opinion: takes a core of a process, and gives the stacks that gdb finds in that core."""
 import json
 import os
 import re
@@ -24,7 +24,7 @@ def take_core(fixture, path, debug_directory=None):
 
 
 def write_core(pid, path):
-    """A core alone, without gdb's stacks: for processes as large as a torch rank."""
+    """Writes a core, without gdb's stacks of it: for processes as large as a torch rank."""
     if not shutil.which("gdb"):
         raise Skip("no gdb on this machine")
     done = subprocess.run(["gdb", "-nx", "-q", "-batch", "-ex", "set auto-load off", "-ex", "attach %d" % pid, "-ex", "gcore " + path, "-ex", "detach"],
@@ -49,21 +49,21 @@ def stacks_of(commands, path):
     for line in done.stdout.decode(errors="replace").splitlines():
         if line.startswith("STACKS "):
             return {int(tid): frames for tid, frames in json.loads(line[7:])["threads"].items()}
-    raise Failure("gdb has told no stacks:\n" + done.stderr.decode(errors="replace")[-2000:])
+    raise Failure("gdb has printed no stacks:\n" + done.stderr.decode(errors="replace")[-2000:])
 
 
 def is_eval_loop(function, module, stripped):
-    """Whether gdb's frame is the interpreter's C loop. In a stripped interpreter with tail calls (Debian's 3.14) it has no name."""
+    """Whether gdb's frame is the interpreter's C loop. In a stripped interpreter with tail calls (Debian's 3.14) the loop has no name."""
     if function is None:
         return stripped and module is None
     return EVAL_LOOP.match(function) is not None
 
 
 def agree(thread, stack, stripped=False):
-    """Address by address: the report's native frames are gdb's, and where gdb has the eval loop the report has Python frames.
+    """Compares address by address: the report's native frames are gdb's, and the report has Python frames where gdb has the eval loop.
 
-    Returns nothing, or what differs. Consecutive frames that stand for each other are taken as one: a run of Python frames shares one C
-    frame from 3.11 on, and with tail calls each instruction of the loop could be a frame.
+    Returns None, or a text with the difference. Consecutive frames that correspond to each other are compared as one: from 3.11 on a run of
+    Python frames shares one C frame, and with tail calls each instruction of the loop could be a frame.
     """
     ours = []
     for frame in thread["frames"]:

@@ -1,4 +1,4 @@
-"""rankstacks doctor: what it finds on real processes, as other users, in namespaces, under filters; and that its mends mend."""
+"""rankstacks doctor: its findings on real processes, as other users, in namespaces, under seccomp filters; and that its fixes work."""
 import json
 import os
 import re
@@ -8,7 +8,7 @@ import subprocess
 
 import cases
 import debugger
-from contract import FIXTURES, free_pid, native, python, text_of
+from command_line import FIXTURES, free_pid, native, python, text_of
 from odd_targets import NOBODY, TRACER, Reachable, as_nobody
 from processes import Fixture, Skip, check, run_tool, settle, state_of, task_states, tool, wait_until
 
@@ -16,7 +16,7 @@ MEMBERS = {"subject", "pid", "path", "name", "check", "area", "status", "found",
 
 
 def findings_of(status, out, err):
-    """{(pid, path or None, check): finding}, after the checks that hold for every examination."""
+    """{(pid, path or None, check): finding}, after checks that hold for every run of the doctor."""
     check(err == b"", "on stderr: %r" % err)
     report = json.loads(out.decode("utf-8"))
     check(report["schema"] == 1 and report["tool"]["name"] == "rankstacks", "the head: %r" % report)
@@ -62,7 +62,7 @@ def needs_root(*programs):
 
 
 def in_namespaces(*options):
-    """A command prefix, after a try: not every machine lets even root make them."""
+    """A command prefix, after it was tried: some machines do not let even root make namespaces."""
     needs_root("unshare")
     command = ["unshare"] + list(options)
     done = subprocess.run(command + ["true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -83,7 +83,7 @@ def case_process_of_ours(directory):
 
 
 def case_nothing_is_disturbed(directory):
-    """No thread as much as woke up: the counts of context switches are what they were."""
+    """No thread is even woken up: the numbers of context switches do not change."""
     with native("threads") as fixture:
         settle(fixture.pid)
         before = task_states(fixture.pid)
@@ -118,7 +118,7 @@ def case_a_stopped_process_stays_stopped(directory):
         os.kill(fixture.pid, 19)
         wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped")
         expect(doctor("--pids", fixture.pid), (fixture.pid, None, "threads"), "ok", "stopped by a signal")
-        # A thread that is let go runs for a moment, in the kernel, on its way back to the stop.
+        # A thread that is released runs for a moment, in the kernel, on its way back to its own stop.
         wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped again")
         os.kill(fixture.pid, 18)
         wait_until(lambda: state_of(fixture.pid) == "S", "the fixture to go on")
@@ -191,7 +191,7 @@ def case_not_dumpable(directory):
             check((fixture.pid, None, "dumpable") not in doctor("--pids", fixture.pid), "a dumpable process is called not dumpable")
 
 
-# Arguments: what the filter answers (a SECCOMP_RET_ value), to which calls, then the command.
+# Arguments: the filter's result (a SECCOMP_RET_ value), the numbers of the calls, then the command.
 FILTER = r"""
 import ctypes, os, struct, sys
 answer = int(sys.argv[1])
@@ -231,7 +231,7 @@ def case_seccomp_refuses(directory):
 
 
 def case_attach_says_that_memory_is_refused(directory):
-    """A process that can be seized, and not be read, is not called complete for want of callers."""
+    """A process that can be seized but not read: its rank is not called complete although the stacks lack their callers."""
     with native("chain") as fixture:
         done = subprocess.run(filtered(0x00050000 | 1, "310") + [tool(), "attach", "--pids", str(fixture.pid), "--format", "json", "--samples", "1"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
@@ -292,7 +292,7 @@ def case_in_a_user_namespace(directory):
     with native("chain") as fixture:
         findings = doctor("--pids", fixture.pid, command=command)
         expect(findings, (None, None, "user-namespace"), "note", "one of its own", "uid 0 in it is uid %d outside" % os.getuid())
-        expect(findings, (None, None, "ptrace"), "ok")                                   # its own processes are in it
+        expect(findings, (None, None, "ptrace"), "ok")                                   # the namespace has its own processes
         expect(findings, (fixture.pid, None, "ptrace"), "problem", "user namespace")
         fixture.check_unharmed()
 
@@ -352,7 +352,7 @@ def case_coredump_filter_and_its_mend(directory):
         expect(doctor("--pids", fixture.pid), key, "ok", "0x33")
 
 
-def case_launcher_stands_for_its_ranks(directory):
+def case_launcher_is_replaced_by_its_ranks(directory):
     code = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
     environment = dict(os.environ, RANK="0", WORLD_SIZE="1")
     with Fixture(["/usr/bin/python3", "-c", code, "env", "RANK=0", os.path.join(FIXTURES, "chain")], env={key: value for key, value in environment.items() if key != "RANK"}) as fixture:

@@ -1,10 +1,10 @@
-"""What a thread that ends its process was told: C++ exceptions read from live processes and from cores."""
+"""Why a thread ends its process: C++ exceptions read from live processes and from cores."""
 import os
 import subprocess
 
 import cases
 import debugger
-from contract import native
+from command_line import native
 from core_files import core_of, kernel_core
 from processes import Fixture, check, json_report, run_tool, wait_until
 from truth_native import compare
@@ -56,7 +56,7 @@ def case_strings_of_the_old_abi(directory):
 
 
 def case_aborts_without_an_exception(directory):
-    """abort() inside of a catch block: what that block handles does not end the process."""
+    """abort() inside of a catch block: the exception that the block handles is not what ends the process."""
     live_and_core(directory, "plain", None)
 
 
@@ -80,7 +80,7 @@ def check_own_gpu(report, truth, reason, source):
 
 
 def case_error_of_its_own_gpu(directory):
-    """The watchdog throws the error of its own process's GPU work again: this rank is the one that failed."""
+    """The watchdog rethrows the error of its own process's GPU work: this rank is the one that failed."""
     rank = {"RANK": "3", "WORLD_SIZE": "4"}
     with native("terminates", "gpu", stderr=subprocess.DEVNULL, env=dict(os.environ, **rank)) as fixture:
         check_own_gpu(json_report("attach", "--pids", str(fixture.pid)), fixture.ready, "exception", "live")
@@ -101,7 +101,7 @@ def case_in_words(directory):
     check("terminates with c10::DistBackendError: [Rank 3] Watchdog caught" in text and REPORTER in text, text)
 
 
-# A Python thread calls into PyTorch's own library, which throws; nobody catches it above ctypes. pause() stands in for a handler of SIGABRT.
+# A Python thread calls into PyTorch's own library, which throws; nothing above ctypes catches that. pause() replaces a handler of SIGABRT.
 TORCH = """
 import ctypes, glob, json, os, signal, sys, threading
 try:
@@ -127,7 +127,7 @@ os._exit(0)
 
 
 def case_torch(directory):
-    """An exception of the real PyTorch, of whatever version the interpreter has."""
+    """An exception of a real PyTorch, of the version that the interpreter has."""
     interpreter = os.environ.get("RANKSTACKS_TORCH_PYTHON", "/usr/bin/python3")
     with Fixture([interpreter, "-c", TORCH], stderr=subprocess.DEVNULL) as fixture:
         truth = fixture.ready
@@ -137,7 +137,7 @@ def case_torch(directory):
         check(exception["type"] == "c10::Error" and exception["what"].startswith("collective timed out: SeqNum=7"), "live: %r" % exception)
         core = os.path.join(directory, "core")
         debugger.write_core(truth["pid"], core)
-    check(exception_of(json_report("core", core), truth) == exception, "the core tells another exception")
+    check(exception_of(json_report("core", core), truth) == exception, "the core has another exception")
 
 
 def in_pause(path):

@@ -1,7 +1,7 @@
-"""Free-threaded CPythons (3.14 and newer) by their own headers: Debian has no such interpreter, so their memory is made by a model of it.
+"""Free-threaded CPythons (3.14 and newer), by their own headers: Debian has no such interpreter, so a model makes the memory of one.
 
 fixtures/native/free_threaded_model.c is compiled against the headers of each version with Py_GIL_DISABLED: the structures, and the table of offsets
-that the process vouches for, are CPython's own. Where a free-threaded interpreter is at hand, truth_python.py runs all fixtures in it.
+that the process contains, are CPython's own. If a free-threaded interpreter is available, truth_python.py runs all fixtures in it.
 """
 import os
 import resource
@@ -15,11 +15,11 @@ from processes import Fixture, Skip, check, json_report
 from truth_python import compare, only_rank
 
 SOURCE = os.path.join(interpreters.ROOT, "fixtures", "native", "free_threaded_model.c")
-MEMORY = 1 << 30               # of the tool: it takes 65 MiB for these frames, and copies of all arrays would be 10 GiB
+MEMORY = 1 << 30               # limit of the tool: it needs 65 MiB for these frames; copies of all arrays would take 10 GiB
 
 
 def model(directory, version):
-    interpreters.unpacked(version)                       # or why it is not there
+    interpreters.unpacked(version)                       # raises Skip with the reason if it is missing
     compiler = shutil.which("gcc") or shutil.which("cc")
     if not compiler:
         raise Skip("no C compiler on this machine")
@@ -32,7 +32,7 @@ def model(directory, version):
     return program
 
 
-def look(directory, version):
+def check_model(directory, version):
     program = model(directory, version)
     core = os.path.join(directory, "core")
     for threads in (3, 40):
@@ -47,16 +47,16 @@ def look(directory, version):
 
 
 def case_of_the_headers_3_14(directory):
-    look(directory, "3.14")
+    check_model(directory, "3.14")
 
 
 def case_of_the_headers_3_15(directory):
-    look(directory, "3.15")
+    check_model(directory, "3.15")
 
 
 def case_hostile_copies(directory):
-    """20,000 code objects that share an array of 65,536 copies: what is kept of it grows with the frames, and not with both. Every second frame names
-    a copy that it is not in, so that its array is looked through: that has an end as well."""
+    """20,000 code objects share an array of 65,536 copies: the memory for them must grow with the number of frames, not with frames times
+    copies. Every second frame names a copy that its instruction is not in, so that its array is searched: that is bounded as well."""
     program = model(directory, "3.15")
     frames = 20000
     with Fixture([program, "3", str(frames)]) as fixture:

@@ -1,10 +1,11 @@
-"""How the ranks' GPUs are, in the report: real processes, and a management library that a file tells what to say (tests/gpu/fake_nvml.c)."""
+"""The GPUs of the ranks in the report: real processes, and a fake of the management library whose answers come from a file
+(tests/gpu/fake_nvml.c)."""
 import contextlib
 import os
 import shutil
 
 import cases
-from contract import SOURCE, text_of
+from command_line import SOURCE, text_of
 from processes import Fixture, check, json_report, run_tool
 from truth_python import only_rank
 
@@ -13,7 +14,7 @@ FIXTURES = os.environ["RANKSTACKS_FIXTURES"]
 
 
 class Machine:
-    """A directory that stands for a machine's driver, devices and libraries."""
+    """A directory that takes the place of a machine's driver, devices and libraries."""
 
     def __init__(self, directory, gpus=2):
         self.directory = directory
@@ -53,7 +54,7 @@ def case_nvml_two_ranks_two_gpus(directory):
             log.write("4,1,2,-;NVRM: Xid (PCI:0000:0b:00): 74, pid=1, name=x\n")
         report = machine.attach(zero, one)
         (first,), (second,) = only_rank(report, zero.pid).get("gpus", []), only_rank(report, one.pid).get("gpus", [])
-        # This program has none of the device files open: in a container such a number means another process.
+        # This program has none of the device files open: in a container such a pid means another process.
         check((first["pci"], first["index"], first["uuid"], first["name"]) == ("0000:0a:00.0", 0, "GPU-0", "NVIDIA H200"), "%r" % first)
         check(first["health"] == {"utilization_mean": 100.0, "utilization_variance": 0.0, "process_memory": 1000, "sm_clock": 1980, "sm_clock_max": 1980, "nvlinks": 2, "nvlinks_up": 2,
                                   "nvlink_errors": 0, "pcie_width": 16, "pcie_width_max": 16, "pcie_generation": 5, "pcie_generation_max": 5, "driver": "580.159.04"}, "%r" % first["health"])
@@ -85,7 +86,8 @@ def case_nvml_a_child_counts_for_its_rank(directory):
 
 
 def case_nvml_by_the_device_file(directory):
-    """No list of processes: a rank with one GPU's file open uses that, of one with several it is said that it is not known."""
+    """Without a list of processes: a rank that has one GPU's file open uses that GPU; for a rank with several, the report says that it is
+    not known."""
     machine = Machine(directory)
     with machine.rank(0, files=[machine.files[0], machine.files[2]]) as zero, machine.rank(1) as one:
         machine.says(*gpu(0, "list refused"), *gpu(1, "list refused"))
@@ -108,7 +110,7 @@ def case_nvml_refuses(directory):
 
 
 def case_nvml_hangs(directory):
-    """The report is made all the same, and no process of the tool's is left when it has ended."""
+    """The report is made nevertheless, and no process of the tool is left when it has ended."""
     machine = Machine(directory)
     with machine.two_ranks() as (zero, one):
         machine.says(*gpu(0, "process %d 1" % zero.pid), "gpu", "fails hang")
@@ -127,7 +129,7 @@ def command_of(pid):
 
 
 def case_nvml_is_not_asked_without_cuda(directory):
-    """Neither a job that has no libcuda nor a machine without the driver starts anything."""
+    """For a job without libcuda, and on a machine without the driver, nothing is started."""
     machine = Machine(directory)
     machine.says("init 18")
     os.rename(os.path.join(directory, "libcuda.so.1"), os.path.join(directory, "libother.so.1"))

@@ -1,4 +1,5 @@
-"""GPU cores on the command line: against what cuda-gdb said of the same cores, alone and beside the cores of their processes."""
+"""GPU cores on the command line: compared with what cuda-gdb said of the same cores, alone and together with the cores of their
+processes."""
 import gzip
 import lzma
 import os
@@ -6,7 +7,7 @@ import re
 import shutil
 
 import cases
-from contract import SOURCE, native, text_of
+from command_line import SOURCE, native, text_of
 from core_files import core_of
 from processes import check, json_report, run_tool
 
@@ -48,7 +49,7 @@ def case_as_the_debugger_says(directory):
     for mode in MODES:
         kernels, stack, raised = said_by_debugger(mode)
         with open(os.path.join(GPU, mode + ".txt"), encoding="utf-8") as stream:
-            name = stream.readline().strip()         # as the driver called it
+            name = stream.readline().strip()         # the name that the driver gave it
         core = os.path.join(directory, name + ".xz")
         shutil.copy(packed(mode), core)
         rank, = json_report("core", core)["ranks"]
@@ -95,7 +96,7 @@ def case_joined_to_the_core_of_its_process(directory):
     report = json_report("core", gpu, core, unrelated)
     ranks = {rank["path"]: rank for rank in report["ranks"]}
     hosts = {rank["path"]: rank["host"] for rank in report["ranks"]}
-    if hosts[core] == "unknown":                     # then the other machine's name contradicts nothing, and nothing tells which it is
+    if hosts[core] == "unknown":                     # no host name contradicts either GPU core, so neither is joined to it
         json_report("core", gpu, core)
     else:
         check(set(ranks) == {core, unrelated}, "the ranks are those of %r" % sorted(ranks))
@@ -107,7 +108,7 @@ def case_joined_to_the_core_of_its_process(directory):
 
 
 def case_listed_alone(directory):
-    """Several GPU cores without those of their processes: in order of the ranks that their names tell, analysed and shown."""
+    """Several GPU cores without the cores of their processes: in the order of the ranks in their names, analysed and shown."""
     paths = [unpacked("nccl", os.path.join(directory, "gpucore.rank0.100")), unpacked("spin", os.path.join(directory, "gpucore.rank1.101"))]
     report = json_report("core", *reversed(paths))
     check([(rank["rank"], rank["pid"], rank["path"]) for rank in report["ranks"]] == [(0, 100, paths[0]), (1, 101, paths[1])], "the ranks")
@@ -117,7 +118,7 @@ def case_listed_alone(directory):
 
 
 def case_cut_off(directory):
-    """The section headers stand at the end: what lacks them all cannot be read, what lacks some is partial."""
+    """The section headers are at the end of the file: without all of them it cannot be read, without some of them the rank is partial."""
     path = unpacked("spin", os.path.join(directory, "gpucore.1"))
     size = os.path.getsize(path)
     os.truncate(path, size - 640)

@@ -1,5 +1,5 @@
-"""Sessions with GPUs (attach --gpu): real processes, and a driver that a file tells what to do (tests/gpu/fake_cuda): what is asked of it, what is seen, and that
-the process is as before, whatever fails on the way."""
+"""Sessions with GPUs (attach --gpu): real processes, and a fake driver whose behaviour comes from a file (tests/gpu/fake_cuda). Checked are
+the calls to the driver, what the report shows, and that the process is as before, whatever fails on the way."""
 import ctypes
 import json
 import os
@@ -8,13 +8,13 @@ import signal
 import subprocess
 
 import cases
-from contract import SOURCE
+from command_line import SOURCE
 from processes import Fixture, Skip, check, command_of_tool, json_report, run_tool, wait_until
 from truth_python import only_rank
 
 PROGRAM = os.path.join(SOURCE, "fixtures", "gpu", "cuda_session.py")
 FIXTURES = os.environ["RANKSTACKS_FIXTURES"]
-# The calls of a session that goes well, acknowledgements and events left out.
+# The calls of a successful session, without acknowledgements and events.
 WHOLE = ["cudbgGetAPI", "cudbgApiAttach", "initialize", "setNotifyNewEventCallback", "setKernelLaunchNotificationMode", "getElfImageByHandle", "getDeviceName", "getSmType", "getDevicePCIBusInfo",
          "getNumSMs", "getDeviceInfoSizes", "suspendDevice", "getDeviceInfo", "getGridInfo", "readAllVirtualReturnAddresses", "resumeDevice", "clearAttachState", "cudbgApiDetach",
          "requestCleanupOnDetach", "finalize"]
@@ -44,12 +44,12 @@ class Job:
         return only_rank(json_report("attach", "--pids", rank.pid, "--gpu", *options, expect=expect, machine=self.directory), rank.pid)
 
 
-def told(rank):
+def problems_of(rank):
     return " | ".join(problem["message"] for problem in rank["problems"])
 
 
 def check_as_before(rank):
-    """Nobody is in it, nothing stands still, and it works."""
+    """No debugger is attached, no thread is stopped, and the process works."""
     rank.write(b"state\n")
     client, capabilities, initialized, ipc, waits = json.loads(rank._line())
     check((capabilities, initialized, ipc, waits) == (0, 0, 0, 0), "the driver's words: %r" % ((client, capabilities, initialized, ipc, waits),))
@@ -66,7 +66,7 @@ def case_a_kernel_is_seen(directory):
     job = Job(directory, "warps 70")
     with job.rank() as process:
         rank = job.attach(process)
-        check(rank["status"] == "complete", told(rank))
+        check(rank["status"] == "complete", problems_of(rank))
         (gpu,) = rank["gpus"]
         check((gpu["pci"], gpu["name"]) == ("0000:0a:00.0", "NVIDIA Fake"), "%r" % gpu)
         execution = gpu["execution"]
@@ -85,17 +85,17 @@ def case_round_after_round(directory):
     with job.rank() as process:
         for _ in range(5):
             rank = job.attach(process)
-            check(rank["status"] == "complete" and kernel_of(rank)["warps"] == 8, told(rank))
+            check(rank["status"] == "complete" and kernel_of(rank)["warps"] == 8, problems_of(rank))
             check_as_before(process)
 
 
 def case_by_descriptor(directory):
-    """Drivers since 590 are asked through a pipe of the process, and no function is called in it."""
+    """Drivers since 590 are asked through a pipe of the process, and no function is called in the process."""
     job = Job(directory, library="libfake_cuda_new.so")
     with job.rank() as process:
         status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=directory)
         rank = only_rank(json.loads(out), process.pid)
-        check(status == 0 and kernel_of(rank)["function"] == "spin(int*)", told(rank))
+        check(status == 0 and kernel_of(rank)["function"] == "spin(int*)", problems_of(rank))
         check("cudbgApiAttach" not in job.calls() and "attach by descriptor" in job.calls(), "%r" % job.calls())
         check(b"inferior call" not in err, "%r" % err)
         check_as_before(process)
@@ -145,12 +145,12 @@ def case_an_exception(directory):
 
 
 def case_no_thread_can_make_the_call(directory):
-    """Beside the main thread it has the driver's own alone: neither is called, and it is said why."""
+    """Besides the main thread it has only the driver's own threads: none of them makes the call, and the reasons are reported."""
     job = Job(directory)
     with job.rank(CUDA_SESSION_ALONE="1") as process:
         rank = job.attach(process, expect=1)
         reasons = "of 2 threads 1 in the GPU's driver, 1 the main thread"
-        check("no thread of it can make the call that this driver needs: " + reasons in told(rank), told(rank))
+        check("no thread of it can make the call that this driver needs: " + reasons in problems_of(rank), problems_of(rank))
         hints = [problem.get("hint") or "" for problem in rank["problems"]]
         check(any("drivers since 590 need none" in hint for hint in hints), "%r" % hints)
         check(rank["threads"] and not {"cudbgApiAttach", "cudbgApiDetach"} & set(job.calls()), "%r" % job.calls())
@@ -161,7 +161,7 @@ def case_a_lock_is_waited_for(directory):
     job = Job(directory, "lock 3")
     with job.rank() as process:
         rank = job.attach(process)
-        check(rank["status"] == "complete" and job.calls().count("cudbgApiAttach") == 4, "%s: %r" % (told(rank), job.calls()))
+        check(rank["status"] == "complete" and job.calls().count("cudbgApiAttach") == 4, "%s: %r" % (problems_of(rank), job.calls()))
         check_as_before(process)
 
 
@@ -169,7 +169,7 @@ def case_a_lock_for_ever(directory):
     job = Job(directory, "lock 1000000")
     with job.rank() as process:
         rank = job.attach(process, expect=1)
-        check("held a lock of its driver" in told(rank) and rank["threads"], told(rank))
+        check("held a lock of its driver" in problems_of(rank) and rank["threads"], problems_of(rank))
         check_as_before(process)
 
 
@@ -177,7 +177,7 @@ def case_no_context(directory):
     job = Job(directory, "no-context")
     with job.rank() as process:
         rank = job.attach(process, expect=1)
-        check("told of no context" in told(rank), told(rank))
+        check("told of no context" in problems_of(rank), problems_of(rank))
         check_as_before(process)
 
 
@@ -185,7 +185,7 @@ def case_the_driver_takes_no_debugger(directory):
     job = Job(directory, "no-handler")
     with job.rank() as process:
         rank = job.attach(process, expect=1)
-        check("takes no debugger" in told(rank) and "cudbgApiAttach" not in job.calls(), told(rank))
+        check("takes no debugger" in problems_of(rank) and "cudbgApiAttach" not in job.calls(), problems_of(rank))
         check_as_before(process)
 
 
@@ -193,23 +193,23 @@ def case_a_version_that_is_too_old(directory):
     job = Job(directory, "version 12 3 140")
     with job.rank() as process:
         rank = job.attach(process, expect=1)
-        check("offers debugger API 12.3" in told(rank) and "cudbgApiAttach" not in job.calls(), told(rank))
+        check("offers debugger API 12.3" in problems_of(rank) and "cudbgApiAttach" not in job.calls(), problems_of(rank))
         check_as_before(process)
 
 
 def case_another_debugger(directory):
     job = Job(directory)
     with job.rank() as process:
-        # The words of a client that lives: this test. Written through the process's own driver's symbols.
+        # The words of a client that is alive: this test. They are written by means of the symbols of the process's own driver.
         write_words(job, process, os.getpid(), 13)
         rank = job.attach(process, expect=1)
-        check("a GPU debugger is attached: pid %d" % os.getpid() in told(rank) and "cudbgApiAttach" not in job.calls(), told(rank))
+        check("a GPU debugger is attached: pid %d" % os.getpid() in problems_of(rank) and "cudbgApiAttach" not in job.calls(), problems_of(rank))
         write_words(job, process, 0, 0)
         check_as_before(process)
 
 
 def write_words(job, process, client, capabilities):
-    """Into the process's cudbgApiClientPid and cudbgDebuggerCapabilities."""
+    """Writes into the process's cudbgApiClientPid and cudbgDebuggerCapabilities."""
     path = os.path.join(job.directory, "libcuda.so.1")
     own = ctypes.CDLL(path)
     with open("/proc/self/maps", encoding="utf-8") as maps:
@@ -229,11 +229,11 @@ def case_what_an_ended_client_left_is_cleared(directory):
         ended.wait()
         write_words(job, process, ended.pid, 13)
         rank = job.attach(process, expect=1)
-        check("the process was freed from it" in told(rank) and kernel_of(rank)["warps"] == 8, told(rank))
+        check("the process was freed from it" in problems_of(rank) and kernel_of(rank)["warps"] == 8, problems_of(rank))
         check_as_before(process)
 
 
-# A call that fails: the session goes on or ends, and in any case lets go.
+# A call that fails: the session continues or ends, and releases the process in any case.
 FAILING = ["initialize 20", "setNotifyNewEventCallback 10", "getNextEvent 28", "getNumSMs 11", "getDeviceInfoSizes 10", "suspendDevice 10", "getDeviceInfo 2", "getElfImageByHandle 33",
            "clearAttachState 10", "finalize 10"]
 
@@ -245,7 +245,7 @@ def case_each_call_fails(directory):
         job = Job(sub, "error " + error)
         with job.rank() as process:
             rank = job.attach(process, expect=1)
-            check(rank["threads"] and rank["status"] == "partial", "%s: %s" % (error, told(rank)))
+            check(rank["threads"] and rank["status"] == "partial", "%s: %s" % (error, problems_of(rank)))
             calls = job.calls()
             suspended = calls.count("suspendDevice") if not error.startswith("suspendDevice") else 0
             check(suspended == calls.count("resumeDevice") or error.startswith("resumeDevice"), "%s: %r" % (error, calls))
@@ -253,8 +253,8 @@ def case_each_call_fails(directory):
             check_as_before(process)
 
 
-def case_what_is_of_no_weight_may_fail(directory):
-    """Without a name, a grid, a stack or an exception's place there is less to show, and nothing wrong."""
+def case_optional_calls_may_fail(directory):
+    """Without a name, a grid, a stack or the place of an exception the report has less, but nothing wrong."""
     for error in ("getDeviceName 11", "getGridInfo 21", "readAllVirtualReturnAddresses 27", "readSmException 12"):
         sub = os.path.join(directory, error.split()[0])
         os.makedirs(sub)
@@ -269,7 +269,7 @@ def hangs_in(directory, call):
     job = Job(directory, "hang " + call)
     with job.rank() as process:
         rank = job.attach(process, expect=1)
-        check("the driver did not come back from %s; the process was freed" % call in told(rank), told(rank))
+        check("the driver did not come back from %s; the process was freed" % call in problems_of(rank), problems_of(rank))
         check(rank["threads"], "no threads")
         check_as_before(process)
 
@@ -289,13 +289,13 @@ def case_the_helper_is_killed_at_each_phase(directory):
         job = Job(sub, "kill " + call)
         with job.rank() as process:
             rank = job.attach(process, expect=1)
-            check("its helper process ended by signal 9" in told(rank), "%s: %s" % (call, told(rank)))
-            check("could not be freed" not in told(rank), "%s: %s" % (call, told(rank)))
+            check("its helper process ended by signal 9" in problems_of(rank), "%s: %s" % (call, problems_of(rank)))
+            check("could not be freed" not in problems_of(rank), "%s: %s" % (call, problems_of(rank)))
             check_as_before(process)
 
 
 def case_the_tool_is_killed_and_the_session_ends_in_order(directory):
-    """Whoever kills the tool does not reach its helper, which lets go by itself."""
+    """A signal that kills the tool does not reach its helper, which releases the process by itself."""
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
         sub = os.path.join(directory, str(int(number)))
         os.makedirs(sub)
@@ -304,7 +304,7 @@ def case_the_tool_is_killed_and_the_session_ends_in_order(directory):
             running = subprocess.Popen(command_of_tool(sub) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             wait_until(lambda: "cudbgApiAttach" in job.calls(), "the session's begin")
             if subprocess.run(["sh", "-c", "echo -999 > /proc/self/oom_score_adj"], stderr=subprocess.DEVNULL).returncode == 0:   # CAP_SYS_RESOURCE
-                check(oom_scores_of_helpers(running.pid) == ["-999"], "whom a machine short of memory kills: %r" % oom_scores_of_helpers(running.pid))
+                check(oom_scores_of_helpers(running.pid) == ["-999"], "oom_score_adj of the helpers: %r" % oom_scores_of_helpers(running.pid))
             running.send_signal(number)
             running.wait()
             wait_until(lambda: "finalize" in job.calls(), "the session's end")
@@ -312,7 +312,8 @@ def case_the_tool_is_killed_and_the_session_ends_in_order(directory):
 
 
 def case_the_helper_is_killed_inside_of_the_process(directory):
-    """Killed while a thread of the process makes the call: the thread comes back by itself, and what is left is cleared by the next session."""
+    """The helper is killed while a thread of the process makes the call: the thread returns by itself, and the next session clears what is
+    left."""
     job = Job(directory, "attach-ms 500")
     with job.rank() as process:
         running = subprocess.Popen(command_of_tool(directory) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -322,12 +323,12 @@ def case_the_helper_is_killed_inside_of_the_process(directory):
         os.kill(helper, signal.SIGKILL)
         out, _ = running.communicate(timeout=60)
         rank = only_rank(json.loads(out), process.pid)
-        check("the process was freed from that session" in told(rank), told(rank))
+        check("the process was freed from that session" in problems_of(rank), problems_of(rank))
         check_as_before(process)
 
 
 def case_two_tools_at_once(directory):
-    """One looks at the GPUs, the other says that it does: the process is let go by both."""
+    """One tool samples the GPUs, the other one reports that session: both release the process."""
     job = Job(directory, "attach-ms 300")
     with job.rank() as process:
         tools = [subprocess.Popen(command_of_tool(directory) + ["attach", "--samples", "1", "--pids", str(process.pid), "--gpu", "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
@@ -337,7 +338,7 @@ def case_two_tools_at_once(directory):
             rank = only_rank(json.loads(out), process.pid)
             seen.append(bool(rank.get("gpus")))
             if not seen[-1]:
-                check("another rankstacks" in told(rank) or "a GPU debugger is attached" in told(rank), told(rank))
+                check("another rankstacks" in problems_of(rank) or "a GPU debugger is attached" in problems_of(rank), problems_of(rank))
         check(any(seen), "neither saw anything")
         check_as_before(process)
 
@@ -348,21 +349,21 @@ def case_a_gpu_core(directory):
         path = os.path.join(directory, "core")
         rank = job.attach(process, "--gpu-core", path)
         with open(path + ".rank0", encoding="utf-8") as core:
-            check(core.read() == "a core", "%s: %s" % (path, told(rank)))
+            check(core.read() == "a core", "%s: %s" % (path, problems_of(rank)))
         check_as_before(process)
 
 
 def case_two_processes_that_say_they_are_one_rank(directory):
-    """Each process's core is a file of its own: under its host and pid where its rank's number is not its alone."""
+    """Each process's core is a file of its own: named by host and pid if several processes have the rank's number."""
     job = Job(directory)
     with job.rank() as process, Fixture(["/usr/bin/python3", os.path.join(SOURCE, "fixtures", "jobs", "spin.py")], env=dict(os.environ, RANK="0", WORLD_SIZE="1")) as other:
         path = os.path.join(directory, "core")
         report = json_report("attach", "--pids", "%d,%d" % (process.pid, other.pid), "--gpu", "--gpu-core", path, machine=directory)
         rank = only_rank(report, process.pid)
         own = "%s.%s.%d" % (path, os.uname().nodename, process.pid)
-        check(os.path.exists(own) and not os.path.exists(path + ".rank0"), "%r: %s" % (os.listdir(directory), told(rank)))
+        check(os.path.exists(own) and not os.path.exists(path + ".rank0"), "%r: %s" % (os.listdir(directory), problems_of(rank)))
         with open(own, encoding="utf-8") as core:
-            check(core.read() == "a core", told(rank))
+            check(core.read() == "a core", problems_of(rank))
         check_as_before(process)
 
 
@@ -371,16 +372,16 @@ def case_a_gpu_core_that_would_be_too_large(directory):
     with job.rank() as process:
         path = os.path.join(directory, "core")
         rank = job.attach(process, "--gpu-core", path, "--gpu-core-limit", 10, expect=1)
-        check("was not written: the limit is 10 MiB" in told(rank) and not os.path.exists(path + ".rank0"), told(rank))
+        check("was not written: the limit is 10 MiB" in problems_of(rank) and not os.path.exists(path + ".rank0"), problems_of(rank))
         check_as_before(process)
 
 
 def case_without_any_gpu(directory):
-    """One clear line, and the rest of the report as ever."""
+    """One clear line, and the rest of the report as without --gpu."""
     with Fixture([os.path.join(FIXTURES, "threads")]) as process:
         status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json")
         rank = only_rank(json.loads(out), process.pid)
-        check(status == 0 and told(rank) == "--gpu: no process of the job has a CUDA context" and len(rank["threads"]) == 18, "%d: %s" % (status, told(rank)))
+        check(status == 0 and problems_of(rank) == "--gpu: no process of the job has a CUDA context" and len(rank["threads"]) == 18, "%d: %s" % (status, problems_of(rank)))
         process.check_unharmed()
 
 
@@ -400,7 +401,7 @@ def case_in_a_namespace_of_its_own(directory):
         (pid,) = children(process.pid)
         report = json_report("attach", "--pids", pid, "--gpu", machine=directory)
         rank = only_rank(report, pid)
-        check(rank["status"] == "complete" and kernel_of(rank)["function"] == "spin(int*)", told(rank))
+        check(rank["status"] == "complete" and kernel_of(rank)["function"] == "spin(int*)", problems_of(rank))
         process.stdin.write(b"are you there?\n")
         process.stdin.flush()
         check(process.stdout.readline() == b"alive\n", "it does not answer")

@@ -32,12 +32,12 @@ def process(pid, frames, rank=None, kind="rank"):
 
 
 def report(ranks, status, *suspects):
-    told = [dict(zip(("rank", "reason", "confidence"), suspect)) for suspect in suspects]
-    return {"ranks": ranks, "verdict": {"status": status, "summary": "", "suspects": told}}
+    entries = [dict(zip(("rank", "reason", "confidence"), suspect)) for suspect in suspects]
+    return {"ranks": ranks, "verdict": {"status": status, "summary": "", "suspects": entries}}
 
 
 def four(odd):
-    """Ranks 0 to 3, pids 100 to 103; those of `odd` stand in another line."""
+    """Ranks 0 to 3, pids 100 to 103; the main threads of those in `odd` are at another line."""
     return [process(100 + rank, [native_frame("poll"), python_frame("load" if rank in odd else "all_reduce", 7)], rank) for rank in range(4)]
 
 
@@ -55,7 +55,7 @@ def case_scoring_of_literal_reports(_):
     reason = scored(truth, report(four({2}), "culprit", (2, "file-io", 0.9)))
     check(not reason.exact and reason.found == 1 and reason.reasons_right == 0, "a wrong reason: %r" % vars(reason))
     more = scored(truth, report(four({2}), "culprit", (2, "data-loading", 0.9), (0, "behind", 0.2)))
-    check(not more.exact and more.innocents == [0] and more.found == 1, "an innocent beside it: %r" % vars(more))
+    check(not more.exact and more.innocents == [0] and more.found == 1, "an innocent rank in addition: %r" % vars(more))
     status = scored(truth, report(four({2}), "undecided"))
     check(not status.exact and status.found == 0 and status.culprits == 1, "undecided: %r" % vars(status))
     unfounded = scored(Truth("healthy"), report(four(()), "culprit", (1, "user-code", 0.5)))
@@ -74,7 +74,7 @@ def chain(suspect, *links):
 
 
 def case_where_chains_end(_):
-    """At the last thread of the way, whatever node stands behind it; a worker is named by its host and pid."""
+    """A chain ends at its last thread, whatever node follows; a worker is named by its host and pid."""
     worker = process(200, [native_frame("read"), python_frame("fetch", 9), python_frame("_worker_loop", 3)], 2, "child")
     made = report(four({2}) + [worker], "culprit", (2, "data-loading", 0.9), (3, "behind", 0.3))
     rank_2, in_worker, timer = ("thread", 2, 102, "waits"), ("thread", "node:200", 200, "in fetch"), ("timer", "node:200", None, "a time")
@@ -102,7 +102,7 @@ def case_where_chains_end(_):
 
 
 def case_processes_are_known_by_their_pid(_):
-    """A job without rank numbers, a unrelated that was given too, a rank that is missing."""
+    """A job without rank numbers, an unrelated process that was given too, a rank that is missing."""
     unnamed = [process(100 + rank, [python_frame("get", 3)]) for rank in range(3)] + [process(77, [native_frame("read")])]
     truth = Truth("culprit", {1: "user-code"})
     by_host = scored(truth, report(unnamed, "culprit", ("node:101", "user-code", 0.8)))
@@ -132,7 +132,7 @@ def case_majority_vote_is_naive(_):
     check(vote(four(()) + [child]) == ("symmetric", {}), "children have no vote")
 
 
-def case_table_covers_the_contract(_):
+def case_table_covers_all_reasons(_):
     known = hang_cases()
     names = [case.name for case in known]
     check(len(set(names)) == len(names), "names are not unique")
@@ -145,7 +145,7 @@ def case_table_covers_the_contract(_):
         check(set(case.truth.culprits) <= set(range(case.ranks)), "%s: a culprit that is no rank" % case.name)
         check(bool(case.truth.culprits) == (case.truth.statuses[0] == "culprit"), "%s: %s" % (case.name, case.truth))
     with open(os.path.join(SOURCE, "docs", "benchmark.md"), encoding="utf-8") as page:
-        check("`bench/hangs" in page.read(), "docs/benchmark.md does not tell of it")
+        check("`bench/hangs" in page.read(), "docs/benchmark.md does not mention it")
 
 
 def run_bench(directory, *names):

@@ -1,7 +1,7 @@
-"""What a look leaves behind in the process looked at: nothing but time.
+"""What remains of a sample in the process that was sampled: nothing but the time it took.
 
-busy (fixtures/native/busy.c) counts whatever a debugger could spoil; steady.py trains, and knows each loss beforehand. The short forms here
-run in scripts/test, the same checks for as long as one likes in bench/soak.
+busy (fixtures/native/busy.c) counts everything that a debugger could disturb; steady.py trains, and knows each loss in advance. The short
+forms here run in scripts/test; bench/soak runs the same checks for as long as one likes.
 """
 import json
 import os
@@ -13,12 +13,12 @@ import subprocess
 import time
 
 import cases
-from contract import SOURCE, native
+from command_line import SOURCE, native
 from processes import DEADLINE, Fixture, Skip, check, run_tool, state_of, task_states, tool, wait_until
 from truth_python import only_rank
 
-# Calls that the kernel does not restart after a stop, whoever stops (signal(7), "Interruption of system calls and library functions by stop
-# signals"). All others of busy's are never interrupted.
+# Calls that the kernel does not restart after a stop, by whatever tracer (signal(7), "Interruption of system calls and library functions by
+# stop signals"). All other calls of busy are never interrupted.
 NOT_RESTARTED = {"epoll_wait", "epoll_pwait", "sigtimedwait", "semtimedop", "recv with SO_RCVTIMEO", "accept with SO_RCVTIMEO", "io_getevents"}
 
 
@@ -31,11 +31,11 @@ class Busy(Fixture):
         self.write(command + b"\n")
         return json.loads(self._line())
 
-    def check_calls(self, told, samples, moved_on=True):
-        """No call has failed, been cut short or lost anything; EINTR only where the kernel leaves no choice: two threads make each such call, and
-        are interrupted once a look; on an overloaded machine twice was seen (77 times in 30 samples)."""
-        check(told["wrong"] == [], "after %d samples: %s" % (samples, "; ".join(told["wrong"])))
-        for name, now in told["calls"].items():
+    def check_calls(self, counts, samples, moved_on=True):
+        """No call has failed, been cut short or lost anything. EINTR occurs only where the kernel leaves no choice: two threads make each
+        such call, and are interrupted once per sample; on an overloaded machine twice was seen (77 times in 30 samples)."""
+        check(counts["wrong"] == [], "after %d samples: %s" % (samples, "; ".join(counts["wrong"])))
+        for name, now in counts["calls"].items():
             check(now["wrong"] == 0, "%s: %d wrong" % (name, now["wrong"]))
             if name not in NOT_RESTARTED:
                 check(now["interrupted"] == 0, "%s: EINTR %d times in %d samples" % (name, now["interrupted"], samples))
@@ -45,11 +45,11 @@ class Busy(Fixture):
                 check(now["done"] > self.before["calls"][name]["done"], "%s does not go on" % name)
 
     def finish(self, samples):
-        """All its threads end, and what was sent is what was received."""
-        told = self.ask(b"finish")
-        self.check_calls(told, samples)
+        """All its threads end, and what was received is what was sent."""
+        counts = self.ask(b"finish")
+        self.check_calls(counts, samples)
         check(self.process.wait(timeout=DEADLINE) == 0, "its exit status is %r" % self.process.returncode)
-        return told
+        return counts
 
 
 class Training(Fixture):
@@ -63,14 +63,15 @@ class Training(Fixture):
         return json.loads(self._line())
 
     def check_training(self):
-        told = self.ask()
-        check("ended" not in told, "a rank has ended: %r" % told)
-        check(told["different"] == 0, "%d losses differ from those of the first epoch, in %d steps" % (told["different"], told["steps"]))
-        return told
+        progress = self.ask()
+        check("ended" not in progress, "a rank has ended: %r" % progress)
+        check(progress["different"] == 0, "%d losses differ from those of the first epoch, in %d steps" % (progress["different"], progress["steps"]))
+        return progress
 
 
-def look(*pids):
-    """One run of the tool on all pids; the report. Children may come and go meanwhile: what is gone is no failure of the look."""
+def sample(*pids):
+    """Runs the tool on all pids and returns the report. Children may come and go meanwhile: a child that has ended is no failure of the
+    sample."""
     status, out, err = run_tool("attach", "--pids", ",".join(map(str, pids)), "--format", "json")
     check(status in (0, 1), "exit status %d: %s" % (status, err.decode(errors="replace")))
     report = json.loads(out)
@@ -93,7 +94,8 @@ def tracers_of(pid):
 
 
 def check_let_go(pid, what):
-    """Nobody traces it, and nothing of it is left stopped. (Kernel and /proc need a moment to tell after the tool has gone.)"""
+    """Nobody traces it, and none of its threads is left stopped. (The kernel and /proc need a moment to show that after the tool has
+    ended.)"""
     wait_until(lambda: not tracers_of(pid), "%s: pid %d to be let go" % (what, pid))
     check(all(state not in "tT" for state, _, _ in task_states(pid).values()), "%s: threads of pid %d are stopped: %r" % (what, pid, task_states(pid)))
 
@@ -102,15 +104,15 @@ def case_busy_process(directory):
     samples = 30
     with Busy() as busy:
         for _ in range(samples):
-            look(busy.pid)
-            check_let_go(busy.pid, "after a look")
-        told = busy.finish(samples)
-        # The test can tell: a stop does show where the kernel lets it show.
-        check(any(told["calls"][name]["interrupted"] for name in NOT_RESTARTED), "no call at all was interrupted: was anything stopped?")
+            sample(busy.pid)
+            check_let_go(busy.pid, "after a sample")
+        counts = busy.finish(samples)
+        # This checks the test itself: a stop does show where the kernel lets it show.
+        check(any(counts["calls"][name]["interrupted"] for name in NOT_RESTARTED), "no call at all was interrupted: was anything stopped?")
 
 
 def case_training_pair(directory):
-    """Losses under samples are those of a run that nobody looked at."""
+    """The losses of a job that is sampled are those of a run without samples."""
     with Training("--epochs", "1") as undisturbed:
         expected = undisturbed.ready["losses"]
     with Training() as training:
@@ -118,16 +120,16 @@ def case_training_pair(directory):
         begun = training.check_training()["steps"]
         samples = 0
         while samples < 20 or training.check_training()["epochs"] < 3:
-            look(*training.ready["pids"])
+            sample(*training.ready["pids"])
             samples += 1
-        told = training.check_training()
-        check(told["steps"] > begun, "it does not go on")
+        progress = training.check_training()
+        check(progress["steps"] > begun, "it does not go on")
         for pid in training.ready["pids"]:
             check_let_go(pid, "after %d samples" % samples)
 
 
 def processes_of_group(group):
-    """Those that still run: one that ended and that init has not reaped yet holds nothing of anybody's (some inits reap every few seconds)."""
+    """The processes that still run: one that has ended and is not reaped yet holds nothing (some inits reap only every few seconds)."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -142,7 +144,7 @@ def processes_of_group(group):
 
 
 def killed(pids, number, delay):
-    """A run of the tool, ended by a signal after `delay` seconds."""
+    """Runs the tool, and ends it by a signal after `delay` seconds."""
     process = subprocess.Popen([tool(), "attach", "--samples", "1", "--pids", ",".join(map(str, pids))], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, start_new_session=True)
     select.select([], [], [], delay)          # at a different moment each time; any is right
@@ -153,9 +155,9 @@ def killed(pids, number, delay):
 
 
 def kill_tool(pids, number, count, where):
-    """Ends the tool at `count` moments of its run; the targets must be let go each time. Returns how often it was in the middle."""
+    """Ends the tool at `count` moments of its run; each time it must release the targets. Returns how often it was ended in the middle."""
     begin = time.monotonic()
-    look(*pids)
+    sample(*pids)
     longest = min(time.monotonic() - begin, 0.5)
     middle = 0
     for turn in range(count):
@@ -167,7 +169,7 @@ def kill_tool(pids, number, count, where):
 
 
 def killed_by(directory, number):
-    """The tool has no files of its own: the directories where such would be are the test's own."""
+    """The tool leaves no files: the directories where they would be are the test's own."""
     os.environ["TMPDIR"] = directory
     os.chdir(directory)
     with native("threads") as first, Busy() as busy:
@@ -191,7 +193,7 @@ def case_killed_by_sigint(directory):
 
 
 def case_reader_goes_away(directory):
-    """SIGPIPE's case: whoever reads the report is gone before there is one."""
+    """SIGPIPE: the reader of the report is gone before the report is written."""
     with native("threads") as fixture:
         for _ in range(10):
             reading, writing = os.pipe()
@@ -205,7 +207,8 @@ def case_reader_goes_away(directory):
 
 
 def case_out_of_memory(directory):
-    """Address space that ends at every point of a run: said in one line, the target goes on, nothing is left behind (no core of the tool)."""
+    """The address space is exhausted at every point of a run: one line says so, the target continues, nothing is left behind (no core of
+    the tool)."""
     os.chdir(directory)
     with native("threads") as fixture, Busy() as busy:
         refused = complete = 0
@@ -233,7 +236,8 @@ def case_out_of_memory(directory):
 
 
 def case_a_library_aborts(directory):
-    """An assertion of libdw's, as where its hash tables cannot grow: said, status 2, no core, the target goes on. The signal from outside ends the tool as ever."""
+    """An assertion of libdw fails, as when its hash tables cannot grow: one line says so, the exit status is 2, there is no core, and the
+    target continues. A signal from outside ends the tool as usual."""
     if "ASAN_OPTIONS" in os.environ:
         raise Skip("nothing can be preloaded into a sanitized tool")
     os.chdir(directory)
@@ -257,7 +261,7 @@ def case_a_library_aborts(directory):
 
 
 def case_two_tools_at_once(directory):
-    """Each is through in a moment, and waits for the other; who holds a process for longer is named."""
+    """Each tool takes a moment only, and waits for the other; a tracer that holds a process for longer is named."""
     with native("threads") as fixture:
         pid = str(fixture.pid)
         for _ in range(15):
@@ -265,17 +269,17 @@ def case_two_tools_at_once(directory):
             for process in tools:
                 out, err = process.communicate(timeout=DEADLINE)
                 rank = only_rank(json.loads(out), fixture.pid)
-                told = " ".join(problem["message"] for problem in rank["problems"]) + " ".join(str(thread.get("problem", "")) for thread in rank["threads"])
+                text = " ".join(problem["message"] for problem in rank["problems"]) + " ".join(str(thread.get("problem", "")) for thread in rank["threads"])
                 if process.returncode != 0:
-                    check("already traced by pid" in told or "already traced by pid" in err.decode(), "status %d: %r, %r" % (process.returncode, told, err))
+                    check("already traced by pid" in text or "already traced by pid" in err.decode(), "status %d: %r, %r" % (process.returncode, text, err))
                 else:
-                    check(len(rank["threads"]) == 18 and all(thread["frames"] for thread in rank["threads"]), "a look is incomplete: %r" % rank)
+                    check(len(rank["threads"]) == 18 and all(thread["frames"] for thread in rank["threads"]), "a sample is incomplete: %r" % rank)
             check_let_go(fixture.pid, "after two tools")
         fixture.check_unharmed()
 
 
 def case_ranks_die_during_the_attach(directory):
-    """kill -9 of one rank at any moment: the tool ends in order, the other rank is complete and goes on."""
+    """kill -9 of one rank at any moment: the tool ends normally, the other rank is complete and continues."""
     chance = random.Random(1)
     with native("threads") as steady:
         for turn in range(15):
@@ -289,7 +293,7 @@ def case_ranks_die_during_the_attach(directory):
                 check(process.returncode in (0, 1), "status %d: %r" % (process.returncode, err))
                 rank = only_rank(json.loads(out), steady.pid)
                 check(rank["status"] == "complete" and len(rank["threads"]) == 18, "turn %d: the steady rank: %r" % (turn, rank["problems"]))
-                # It can be collected: a tracer that held on to it would keep it a zombie's threads.
+                # It can be reaped: a tracer that held on to its threads would prevent that.
                 check(victim.process.wait(timeout=DEADLINE) == -signal.SIGKILL, "its status: %r" % victim.process.returncode)
             finally:
                 victim.end()
@@ -298,10 +302,10 @@ def case_ranks_die_during_the_attach(directory):
 
 
 def case_suspended_tool(directory):
-    """Ctrl-Z cannot suspend the tool while it holds a process: SIGTSTP waits until it has let go."""
-    with native("crowd", "1000") as crowd:            # long to stop, so that the signal does come in the middle
+    """Ctrl-Z cannot suspend the tool while it holds a process: SIGTSTP waits until the tool has released it."""
+    with native("crowd", "1000") as crowd:            # takes long to stop, so that the signal comes in the middle
         begin = time.monotonic()
-        look(crowd.pid)
+        sample(crowd.pid)
         longest = min(time.monotonic() - begin, 1)
         suspended = 0
         for turn in range(16):

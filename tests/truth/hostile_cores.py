@@ -1,4 +1,5 @@
-"""Cores and libraries that are damaged on purpose: each ends within 10 s and 1 GB, says what is wrong, and leaves the good core beside it whole."""
+"""Cores and libraries that are damaged on purpose: the tool ends within 10 s and 1 GB, reports what is wrong, and reads a good core that is
+given as well as if it were alone."""
 import glob
 import json
 import mmap
@@ -16,7 +17,7 @@ import threading
 
 import cases
 import debugger
-from contract import FIXTURES, native, python
+from command_line import FIXTURES, native, python
 from processes import Fixture, Opened, Skip, check
 from truth_native import compare
 from truth_python import only_rank
@@ -29,7 +30,7 @@ SANITIZED = b"libasan" in subprocess.run(["ldd", TOOL], stdout=subprocess.PIPE, 
 
 
 def run_bounded(*arguments):
-    """(status, report, stderr) of the tool on these arguments; that it ends, and its memory, are checked."""
+    """(status, report, stderr) of the tool on these arguments; checks that the tool ends, and its memory."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen([TOOL, *arguments, "--format", "json"], stdout=out, stderr=err, stdin=subprocess.DEVNULL)
         alarm = threading.Timer(HANGS, process.kill)
@@ -40,20 +41,20 @@ def run_bounded(*arguments):
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         err.seek(0)
-        told = err.read().decode(errors="replace")
+        errors = err.read().decode(errors="replace")
         check(not hung, "%s: not done after %d s" % (arguments, HANGS))
-        check(process.returncode in (0, 1, 2), "%s: status %d: %s" % (arguments, process.returncode, told[-2000:]))
+        check(process.returncode in (0, 1, 2), "%s: status %d: %s" % (arguments, process.returncode, errors[-2000:]))
         check(SANITIZED or usage.ru_maxrss << 10 < MEMORY, "%s: took %d MB" % (arguments, usage.ru_maxrss >> 10))
-        return process.returncode, json.loads(out.read()), told
+        return process.returncode, json.loads(out.read()), errors
 
 
-def beside_a_good_one(truth, good, bad, *options):
-    """The rank of `bad`, seen beside the core `good`, which must be read as if it were alone."""
+def together_with_a_good_one(truth, good, bad, *options):
+    """The rank of `bad`, read together with the core `good`, whose rank must be as if it were alone."""
     status, report, err = run_bounded("core", bad, good, *options)
     mine = [rank for rank in report["ranks"] if rank["path"] == bad]
     others = [rank for rank in report["ranks"] if rank["path"] == good]
     check(len(mine) == 1 and len(others) == 1, "ranks: %r" % [rank["path"] for rank in report["ranks"]])
-    compare(truth, only_rank({"ranks": others}, others[0]["pid"]), "the good core beside %s" % bad)
+    compare(truth, only_rank({"ranks": others}, others[0]["pid"]), "the good core together with %s" % bad)
     if mine[0]["status"] != "complete":
         check(mine[0]["problems"] and all(problem["message"] for problem in mine[0]["problems"]), "%s: %s without a reason" % (bad, mine[0]["status"]))
         check(status == 1 and mine[0]["problems"][0]["message"][:40] in err, "%s: not said on stderr: %r" % (bad, err))
@@ -62,7 +63,7 @@ def beside_a_good_one(truth, good, bad, *options):
 
 
 def good_core(directory):
-    """(truth, its core) of a fixture with several threads."""
+    """(truth, core) of a fixture with several threads."""
     with native("threads") as fixture:
         core = os.path.join(directory, "good")
         debugger.take_core(fixture, core)
@@ -83,7 +84,8 @@ UNDO = {}
 
 
 def changed(core, name, changes):
-    """A copy of the core with these bytes at these offsets. The copy of the same name before it is made good again: copying takes longest."""
+    """A copy of the core with these bytes at these offsets. An earlier copy of the same name is restored and reused: copying takes
+    longest."""
     path = os.path.join(os.path.dirname(core), name)
     if (core, path) not in UNDO:
         shutil.copy(core, path)
@@ -109,13 +111,13 @@ def case_cut_at_every_part(directory):
         cut = os.path.join(directory, "cut-%d" % place)
         shutil.copy(core, cut)
         os.truncate(cut, place)
-        rank = beside_a_good_one(truth, core, cut)
+        rank = together_with_a_good_one(truth, core, cut)
         check(rank["status"] in ("partial", "failed"), "cut at %d: %s" % (place, rank["status"]))
         os.unlink(cut)
 
 
 def case_headers_flipped(directory):
-    """One byte of the ELF header, of a program header or of a note changed: never a crash, and the good core stays whole."""
+    """One byte of the ELF header, of a program header or of a note is changed: never a crash, and the good core is read completely."""
     truth, core = good_core(directory)
     numbers = random.Random(4711)
     table = headers(core)
@@ -128,7 +130,7 @@ def case_headers_flipped(directory):
             stream.seek(place)
             before = stream.read(1)[0]
         bad = changed(core, "flipped", [(place, bytes([before ^ (1 << numbers.randrange(8))]))])
-        beside_a_good_one(truth, core, bad)
+        together_with_a_good_one(truth, core, bad)
 
 
 def case_overflowing_numbers(directory):
@@ -144,12 +146,12 @@ def case_overflowing_numbers(directory):
                           ("a note's name size", [(notes[2], b"\xff" * 4)]), ("a note's size", [(notes[2] + 4, b"\xff" * 4)]),
                           ("number of program headers", [(56, b"\xfe\xff")]), ("number in section 0", [(56, b"\xff\xff")]), ("place of program headers", [(32, near)]),
                           ("size of a program header", [(54, b"\x39\x00")])):
-        rank = beside_a_good_one(truth, core, changed(core, "overflow", changes))
+        rank = together_with_a_good_one(truth, core, changed(core, "overflow", changes))
         check(rank["status"] != "complete" or rank["threads"], "%s: complete, without threads" % name)
 
 
 def find_note(core, kind):
-    """The file offset and size of the first note's body of this type."""
+    """The file offset and the size of the body of the first note of this type."""
     notes = next(fields for _, fields in headers(core) if fields[0] == 4)
     with open(core, "rb") as stream:
         stream.seek(notes[2])
@@ -169,19 +171,19 @@ def case_absurd_counts_of_files(directory):
     tids = {thread["tid"] for thread in run_bounded("core", core)[1]["ranks"][0]["threads"]}
     at, _ = find_note(core, 0x46494c45)
     for count in (1 << 63, 1 << 32, 0xffffff, 0):
-        rank = beside_a_good_one(truth, core, changed(core, "files", [(at, struct.pack("<Q", count))]))
+        rank = together_with_a_good_one(truth, core, changed(core, "files", [(at, struct.pack("<Q", count))]))
         check({thread["tid"] for thread in rank["threads"]} == tids, "count %d: threads are missing" % count)
     for page in (0, 1 << 63):
-        check(beside_a_good_one(truth, core, changed(core, "files", [(at + 8, struct.pack("<Q", page))]))["threads"], "page size %d: no threads" % page)
+        check(together_with_a_good_one(truth, core, changed(core, "files", [(at + 8, struct.pack("<Q", page))]))["threads"], "page size %d: no threads" % page)
 
 
 def case_wrong_machine(directory):
     truth, core = good_core(directory)
     for machine in (3, 183, 21, 0, 0xffff):
-        rank = beside_a_good_one(truth, core, changed(core, "machine", [(18, struct.pack("<H", machine))]))
+        rank = together_with_a_good_one(truth, core, changed(core, "machine", [(18, struct.pack("<H", machine))]))
         check(rank["status"] == "failed" and "machine" in rank["problems"][0]["message"], "machine %d: %r" % (machine, rank["problems"]))
     for place, value, what in ((4, 1, "class"), (5, 2, "byte order"), (16, 9, "type")):
-        rank = beside_a_good_one(truth, core, changed(core, "kind", [(place, bytes([value]))]))
+        rank = together_with_a_good_one(truth, core, changed(core, "kind", [(place, bytes([value]))]))
         check(rank["status"] == "failed" and what in rank["problems"][0]["message"], "%s: %r" % (what, rank["problems"]))
 
 
@@ -195,12 +197,12 @@ def case_no_core_at_all(directory):
     with open(text, "w", encoding="ascii") as stream:
         stream.write("Traceback (most recent call last):\n" * 1000)
     for bad in (fifo, empty, text, directory, "/dev/zero", "/dev/null", TOOL):
-        rank = beside_a_good_one(truth, core, bad)
+        rank = together_with_a_good_one(truth, core, bad)
         check(rank["status"] == "failed" and bad in rank["problems"][0]["message"], "%s: %r" % (bad, rank["problems"]))
 
 
 def case_python_lists_damaged(directory):
-    """Words of a Python process's heap made to point at themselves, at each other, or to be absurd lengths: threads are all there still."""
+    """Words of a Python process's heap point at themselves, at each other, or are absurd lengths: all threads are still reported."""
     truth, core = good_core(directory)
     with python("threads") as fixture:
         healthy = os.path.join(directory, "python")
@@ -221,20 +223,20 @@ def case_python_lists_damaged(directory):
                     continue
                 new = numbers.choice([own, own + 8, value ^ (1 << numbers.randrange(48)), 1 << 62, (1 << 64) - 1, 1 << 31, loads[0][3]])
                 changes.append((at, struct.pack("<Q", new)))
-        rank = beside_a_good_one(truth, core, changed(healthy, "damaged", changes))
+        rank = together_with_a_good_one(truth, core, changed(healthy, "damaged", changes))
         check({thread["tid"] for thread in rank["threads"]} == tids, "attempt %d: threads are missing" % attempt)
 
 
 def case_python_thread_list_is_a_cycle(directory):
-    """Each word that points at a thread state points at one and the same: lists become cycles."""
+    """Every word that points at a thread state points at the same one: lists become cycles."""
     truth, core = good_core(directory)
     with python("threads") as fixture:
         healthy = os.path.join(directory, "python")
         debugger.take_core(fixture, healthy)
     with open(healthy, "rb") as stream:
-        content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)      # what this process reads counts as the tool's peak as well
+        content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)      # what this process reads would count for the tool's peak too
     heap = [fields for _, fields in headers(healthy) if fields[0] == 1 and fields[1] & 2 and fields[5] > 0]
-    # The words that occur most as pointers into the heap are objects that all threads share: turn each into a cycle in turn.
+    # The words that are most frequent as pointers into the heap are objects that all threads share: each of them is made a cycle in turn.
     counts = {}
     for fields in heap:
         for at in range(fields[2], fields[2] + min(fields[5], 1 << 20) - 8, 8):
@@ -244,13 +246,13 @@ def case_python_thread_list_is_a_cycle(directory):
     often = sorted(counts, key=lambda value: -len(counts[value]))[:40]
     for target in often[::8]:
         changes = [(at, struct.pack("<Q", target)) for value in often for at in counts[value]]
-        rank = beside_a_good_one(truth, core, changed(healthy, "cycle", changes))
+        rank = together_with_a_good_one(truth, core, changed(healthy, "cycle", changes))
         check(rank["threads"], "no threads")
     content.close()
 
 
 def case_hostile_libraries(directory):
-    """Files of the right names on the search path that are none of what they should be."""
+    """Files with the right names on the search path that are not what they should be."""
     program = os.path.join(directory, "program")
     shutil.copy(os.path.join(FIXTURES, "chain"), program)
     with Fixture([program]) as fixture:
@@ -281,7 +283,7 @@ def case_hostile_libraries(directory):
 
 
 def case_hostile_symbols_of_the_right_build(directory):
-    """The very program, its build-id intact, with its symbols, unwind tables and debug information damaged."""
+    """The right program, with its build-id intact, but with damaged symbols, unwind tables and debug information."""
     program = os.path.join(directory, "program")
     shutil.copy(os.path.join(FIXTURES, "chain_build_id"), program)
     with Fixture([program]) as fixture:
@@ -309,8 +311,8 @@ def case_hostile_symbols_of_the_right_build(directory):
 
 
 def case_names_of_what_is_no_file(directory):
-    """A core may name anything as a file that was mapped: of /proc, /sys and devices nothing is opened, and the rank
-    says what it is."""
+    """A core may name anything as a file that was mapped: nothing in /proc or /sys and no device is opened, and the rank
+    reports what the file is."""
     truth, core = good_core(directory)
     with open(core, "rb") as stream:
         content = stream.read()
@@ -323,7 +325,7 @@ def case_names_of_what_is_no_file(directory):
                   (fifo, "a pipe")]
         resources = sorted(glob.glob("/sys/bus/pci/devices/*/resource"))
         if resources:
-            os.symlink(resources[0], link)           # beside it are those whose bytes are a device's registers
+            os.symlink(resources[0], link)           # the same directory has files whose bytes are a device's registers
             places.append((link, "a file of sysfs"))
         if os.geteuid() == 0:
             os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
@@ -338,11 +340,11 @@ def case_names_of_what_is_no_file(directory):
             with open(bad, "wb") as stream:
                 stream.write(content.replace(library + b"\0", name + b"\0"))
             watch = Opened(place)
-            rank = beside_a_good_one(truth, core, bad)
-            told = [problem["message"] for problem in rank["problems"]]
+            rank = together_with_a_good_one(truth, core, bad)
+            messages = [problem["message"] for problem in rank["problems"]]
             watch.check_never_opened("core %s" % kind)
             watch.close()
-            check(any("%s, not a regular file" % kind in message for message in told), "%s: %r" % (place, told))
+            check(any("%s, not a regular file" % kind in message for message in messages), "%s: %r" % (place, messages))
     finally:
         child.kill()
         child.wait()
@@ -352,7 +354,7 @@ def case_names_of_what_is_no_file(directory):
 
 
 def case_cut_while_it_is_read(directory):
-    """A core that something writes anew while it is read: an answer, and no bus error."""
+    """A core that another process rewrites while it is read: a result, and no bus error."""
     truth, core = good_core(directory)
     moving = os.path.join(directory, "moving")
     size = os.path.getsize(core)
@@ -378,7 +380,7 @@ def case_cut_while_it_is_read(directory):
 
 
 def case_bombs(directory):
-    """A small file that unpacks to much: zeros become holes, and the core in front of them is read."""
+    """A small file that unpacks to a large one: zeros become holes, and the core before them is read."""
     if not shutil.which("zstd"):
         raise Skip("no zstd on this machine")
     truth, core = good_core(directory)
@@ -387,19 +389,19 @@ def case_bombs(directory):
     with open(bomb, "wb") as out:
         subprocess.run(["zstd", "-q", "-1", "-c", core], stdout=out, check=True)
         out.write(zeros * 256)                                   # 16 GiB in 0.6 MB
-    rank = beside_a_good_one(truth, core, bomb, "--timeout", "5")
+    rank = together_with_a_good_one(truth, core, bomb, "--timeout", "5")
     check(rank["threads"] or rank["status"] != "complete", "complete, without threads")
 
 
 def case_timeout_says_what_was_given_up(directory):
     truth, core = good_core(directory)
-    packed = core + ".gz"                                        # unpacking 200 MB takes longer than the shortest timeout anywhere
+    packed = core + ".gz"                                        # unpacking 200 MB takes longer than the shortest timeout on any machine
     with open(packed, "wb") as out:
         subprocess.run(["gzip", "-1", "-c", core], stdout=out, check=True)
     status, report, err = run_bounded("core", packed, "--timeout", "0.001")
     rank = report["ranks"][0]
-    told = " ".join(problem["message"] for problem in rank["problems"])
-    check(status in (1, 2) and rank["status"] in ("partial", "failed") and "--timeout" in told and "--timeout" in err, "status %d, %r" % (status, rank["problems"]))
+    text = " ".join(problem["message"] for problem in rank["problems"])
+    check(status in (1, 2) and rank["status"] in ("partial", "failed") and "--timeout" in text and "--timeout" in err, "status %d, %r" % (status, rank["problems"]))
     check(run_bounded("core", packed, "--timeout", "3600")[1]["ranks"][0]["status"] == "complete", "incomplete with an hour's time")
 
 

@@ -1,20 +1,21 @@
-"""Files that an ordinary process maps to hold up whoever looks at it: many headers over the same bytes. The tool ends, and the other ranks are all there."""
+"""Files that an ordinary process maps in order to delay the tool: many headers over the same bytes. The tool ends, and the other ranks are
+complete."""
 import os
 import struct
 import subprocess
 import time
 
 import cases
-from contract import native
+from command_line import native
 from processes import check, json_report
 from truth_native import compare
 from truth_python import only_rank
 
-LIMIT = 60               # seconds; one of these files alone took more than 100 once
+LIMIT = 60               # seconds; one of these files alone once took more than 100
 
 
 def elf(segments=b"", sections=b"", body=b""):
-    """An ELF file: header, program headers, body, section headers, of which section 0 says how many there are."""
+    """An ELF file: header, program headers, body, section headers. Section 0 has their number."""
     count = len(segments) // 56
     header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 64, 64 + len(segments) + len(body) if sections else 0, 0, 64, 56, min(count, 0xffff),
                          64 if sections else 0, 0, 0)
@@ -65,7 +66,7 @@ def case_live(directory):
             report = json_report("attach", "--timeout", 30, "--pids", "%d,%d" % (mapper.pid, other.pid))
             took = time.monotonic() - start
             check(took < LIMIT, "it took %.1f s" % took)
-            compare(other.ready, only_rank(report, other.pid), "beside hostile files")
+            compare(other.ready, only_rank(report, other.pid), "together with hostile files")
             check(only_rank(report, mapper.pid)["status"] == "complete", "the hostile rank: %r" % only_rank(report, mapper.pid)["problems"])
     finally:
         mapper.kill()

@@ -1,4 +1,4 @@
-"""Where the CPythons to be tested are on this machine."""
+"""Finds the CPythons on this machine that are to be tested."""
 import contextlib
 import glob
 import os
@@ -16,7 +16,8 @@ NEWER = os.path.join(ROOT, "build", "newer-pythons")
 
 
 class Interpreter:
-    """`path` as the host sees it; `sysroot`: the directory it runs in by chroot, or nothing; `environment`: what is set for it."""
+    """`path` as the host sees it; `sysroot`: the directory in which it runs by chroot, or None; `environment`: variables that are set for
+    it."""
 
     def __init__(self, path, sysroot=None, environment=None):
         self.path = path
@@ -25,14 +26,15 @@ class Interpreter:
         self.environment = environment or {}
 
     def named(self, path):
-        """A path below the sysroot as the interpreter names it."""
+        """A path below the sysroot in the form that the interpreter sees."""
         return path if self.sysroot is None else "/" + os.path.relpath(path, self.sysroot)
 
     def run(self, script):
         return [self.named(self.path), self.named(script)]
 
     def options(self, inside="/"):
-        """For subprocess.Popen: enters the sysroot, with `inside`, a path in it, as the current directory; a core may be of any size."""
+        """Options of subprocess.Popen: enters the sysroot, with `inside`, a path in it, as the current directory; cores may have any
+        size."""
         if self.sysroot is None:
             return {}
 
@@ -43,7 +45,7 @@ class Interpreter:
         return {"preexec_fn": enter}
 
     def evaluate(self, expression):
-        """What the interpreter prints of an expression."""
+        """What the interpreter prints for an expression."""
         done = subprocess.run([self.named(self.path), "-c", "import sys; print(%s)" % expression], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               env=dict(os.environ, **self.environment), timeout=60, check=True, **self.options())
         return done.stdout.decode().strip()
@@ -51,7 +53,7 @@ class Interpreter:
 
 @contextlib.contextmanager
 def inside(interpreter, directory):
-    """A directory of programs where the interpreter can read it: the same, or a copy in its sysroot for the time being."""
+    """A directory with the programs that the interpreter can read: the same one, or a temporary copy in its sysroot."""
     if interpreter.sysroot is None:
         yield directory
         return
@@ -68,7 +70,8 @@ def version_key(path):
 
 
 def find(version):
-    """The interpreter for "3.7" ... "3.15" or "system"; "3.14t" is the free-threaded build, "3.14jit" one that runs with its JIT compiler."""
+    """The interpreter for "3.7" ... "3.15" or "system"; "3.14t" is the free-threaded build, "3.14jit" one that runs with its JIT compiler
+    enabled."""
     if version == "system":
         if not os.access("/usr/bin/python3", os.X_OK):
             raise Skip("no /usr/bin/python3")
@@ -89,7 +92,7 @@ def in_pyenv(version):
     roots = [os.environ.get("PYENV_ROOT"), os.path.expanduser("~/.pyenv"), "/root/.pyenv", "/opt/pyenv"]
     for root in roots:
         found = glob.glob("%s/versions/%s.*/bin/python%s" % (root, version.rstrip("t"), version)) if root else []
-        # A free-threaded build lies in "3.14.0t", beside "3.14.0", and has a python3.14 as well.
+        # A free-threaded build is in "3.14.0t", next to "3.14.0", and has a python3.14 as well.
         found = sorted((path for path in found if path.split("/")[-3].endswith("t") == version.endswith("t")), key=version_key)
         if found:
             return Interpreter(found[-1])
@@ -97,7 +100,7 @@ def in_pyenv(version):
 
 
 def unpacked(version):
-    """Of those that scripts/setup-newer-pythons knows."""
+    """An interpreter that scripts/setup-newer-pythons has unpacked."""
     if version not in ("3.14", "3.15"):
         raise Skip("no CPython %s in pyenv's directory on this machine" % version)
     if not os.path.exists(os.path.join(NEWER, version + ".complete")):
@@ -116,7 +119,7 @@ def reason(version):
 
 
 def free_threaded(version):
-    """Named by RANKSTACKS_TEST_PYTHON_3_14T and the like, in pyenv's directory, or Debian's where it has one."""
+    """A free-threaded one: named by RANKSTACKS_TEST_PYTHON_3_14T and the like, in pyenv's directory, or Debian's if it has one."""
     variable = "RANKSTACKS_TEST_PYTHON_" + version.replace(".", "_").upper()
     if os.environ.get(variable):
         found = Interpreter(os.environ[variable])

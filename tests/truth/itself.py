@@ -1,10 +1,10 @@
-"""The tool among the processes that it is to look at: itself, what it was started by, and names that are no process."""
+"""The tool among the processes that it is given: itself, the processes that have started it, and arguments that are no process."""
 import json
 import os
 import subprocess
 
 import cases
-from contract import native, text_of
+from command_line import native, text_of
 from odd_targets import Reachable, problems_of, run_as_nobody
 from processes import Skip, check, json_report, run_tool, tool
 from truth_native import compare
@@ -14,7 +14,7 @@ RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTA
 
 
 def in_a_shell(script, **variables):
-    """(the shell's pid, the tool's report or nothing, stderr). The shell waits for the tool, and has a rank's variables."""
+    """(the shell's pid, the tool's report or None, stderr). The shell waits for the tool, and has a rank's variables."""
     environment = {name: value for name, value in os.environ.items() if name not in RANK_VARIABLES}
     environment.update(variables, TOOL=tool())
     shell = subprocess.Popen(["sh", "-c", script + "\n:"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -37,9 +37,9 @@ def check_without_itself(shell, report, err, where):
 
 
 def case_a_shell_with_a_ranks_variables(directory):
-    """As of `srun --pty bash`. Other ranks may run on this machine: what is asserted is of the shell's own tree."""
-    look = '"$TOOL" attach --samples 1 --job --format json'
-    for script in (look, "timeout 60 " + look, look + " | cat", "/usr/bin/python3 -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)' " + look):
+    """As in `srun --pty bash`. Other ranks may run on this machine: only the shell's own process tree is checked."""
+    command = '"$TOOL" attach --samples 1 --job --format json'
+    for script in (command, "timeout 60 " + command, command + " | cat", "/usr/bin/python3 -c 'import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)' " + command):
         for variables in ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, {"RANK": "0", "WORLD_SIZE": "1"}):
             shell, report, err = in_a_shell(script, **variables)
             check_without_itself(shell, report, err, "%s with %r" % (script, variables))

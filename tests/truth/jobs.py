@@ -1,11 +1,11 @@
-"""Real torch jobs that hang, live and from their cores: the blocked rank is the report's first thing."""
+"""Real torch jobs that hang, live and from their cores: the report puts the blocked rank first."""
 import os
 import subprocess
 import sys
 
 import cases
 import debugger
-from contract import SOURCE, text_of
+from command_line import SOURCE, text_of
 from processes import Fixture, Skip, check, json_report, run_tool
 from truth_python import only_rank
 
@@ -70,7 +70,7 @@ def case_blocked_in_a_loader_worker(directory):
     with Job("--ranks", "3", "--blocked-rank", "1", "--workers", "1") as job:
         pids = list(map(str, job.ready["pids"]))
         check_worker(json_report("attach", "--pids", ",".join(pids)), "live")
-        # pgrep names the worker too, and a directory of cores has its core: it stays its rank's.
+        # pgrep names the worker too, and a directory of cores has its core: it stays a child of its rank.
         named = [str(job.ready["blocked_pid"])] + pids
         check_worker(json_report("attach", "--pids", *named), "live, named")
         cores = [os.path.join(directory, "core.%s" % pid) for pid in named]
@@ -81,7 +81,7 @@ def case_blocked_in_a_loader_worker(directory):
 
 
 def native_stacks(report):
-    """{(pid, tid): ([addresses of the native frames, inlined ones once], stack_end)}"""
+    """{(pid, tid): ([addresses of the native frames, inlined frames counted once], stack_end)}"""
     stacks = {}
     for rank in report["ranks"]:
         for thread in rank["threads"]:
@@ -91,7 +91,7 @@ def native_stacks(report):
 
 
 def case_both_unwinders_agree_on_every_frame(directory):
-    """libunwind alone and libdwfl alone, on the same cores: every return address of every thread, and why each stack ends."""
+    """Only libunwind and only libdwfl, on the same cores: every return address of every thread, and why each stack ends."""
     with Job("--ranks", "3", "--blocked-rank", "1") as job:
         cores = [os.path.join(directory, "core.%d" % pid) for pid in job.ready["pids"]]
         for pid, path in zip(job.ready["pids"], cores):

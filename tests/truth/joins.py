@@ -1,4 +1,4 @@
-"""Whose end a thread waits for in pthread_join, told by memory alone: of programs without names, live and from a core."""
+"""The thread whose end another waits for in pthread_join, known from memory alone: in programs without names, live and from a core."""
 import contextlib
 import os
 import subprocess
@@ -9,7 +9,7 @@ from processes import Skip, check, json_report, settle
 
 @contextlib.contextmanager
 def joining(name):
-    """The tids of main, of the thread that it joins, and of the one that this joins."""
+    """The tids of main, of the thread that main joins, and of the one that this one joins."""
     process = subprocess.Popen([os.path.join(os.environ["RANKSTACKS_FIXTURES"], name)], stdout=subprocess.PIPE)
     try:
         tids = [int(word) for word in process.stdout.readline().split()]

@@ -1,4 +1,4 @@
-"""The directories of sources include those that docs/architecture.md says they depend on, and no others; the table has no circle."""
+"""Each directory of sources includes only from those that docs/architecture.md says it depends on; the table there has no cycle."""
 import os
 import re
 
@@ -19,7 +19,7 @@ def sources():
 
 
 def stated():
-    """{directory: those that the table says it depends on}"""
+    """{directory: the directories that the table says it depends on}"""
     table = {}
     with open(os.path.join(SOURCE, "docs", "architecture.md"), encoding="utf-8") as page:
         for line in page:

@@ -1,4 +1,4 @@
-"""How long a job is looked at where neither --samples nor --interval says so: until it is told whether it moves."""
+"""For how long a job is sampled if neither --samples nor --interval is given: until it is known whether the job makes progress."""
 import json
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import time
 
 import cases
-from contract import SOURCE
+from command_line import SOURCE
 from processes import Fixture, check, tool
 from truth_python import only_rank
 
@@ -33,7 +33,7 @@ def looked_for(report):
 
 
 def case_a_loop_without_an_end(directory):
-    """All ranks run at one place: for a second that is what a long step shows as well, for longer than steps take it is not."""
+    """All ranks run at one place: for a second a long step looks the same; for longer than steps take, it does not."""
     with rank(0) as one, rank(1) as other:
         short = report_of(start_attach(one, other, max_wait=0))
         check(short["verdict"]["status"] == "healthy" and looked_for(short) < 3000, "%r after %d ms" % (short["verdict"]["summary"], looked_for(short)))
@@ -42,10 +42,10 @@ def case_a_loop_without_an_end(directory):
 
 
 def case_a_rank_that_ends_meanwhile(directory):
-    """What was seen while all were there stands: the job that ended is no rank that was missing."""
+    """What was seen while all ranks existed is kept: a job that has ended since then is no job with missing ranks."""
     with rank(0) as one, rank(1) as other:
         attach = start_attach(one, other, max_wait=6)
-        time.sleep(4)          # past the first samples, amid the long one: whenever it is, the report is of both
+        time.sleep(4)          # after the first samples, within the long one: whenever it is, the report has both ranks
         other.write(b"end\n")
         other.process.wait(timeout=60)
         report = report_of(attach)

@@ -8,7 +8,7 @@ import subprocess
 import threading
 
 import cases
-from contract import SOURCE
+from command_line import SOURCE
 from processes import Fixture, Skip, check, json_report
 from truth_python import only_rank
 
@@ -22,8 +22,8 @@ def a_libnccl(directory):
 
 
 class Ras:
-    """What the first of the ranks, which plays NCCL's RAS thread as well, answers to VERBOSE STATUS: one document after
-    the other; the last one again and again."""
+    """The answers to VERBOSE STATUS of the first rank, which plays NCCL's RAS thread as well: one document after the
+    other; the last one again and again."""
 
     def __init__(self, directory, *documents, set_format="OK\n"):
         self.set_format = set_format
@@ -47,7 +47,7 @@ class Ras:
 
 
 class Unrelated:
-    """A program that is no rank, at the address of RAS: it answers as RAS does, and keeps what it was told."""
+    """A program that is no rank, at the address of RAS: it answers as RAS does, and keeps the lines that it receives."""
 
     def __init__(self, document):
         self.document = json.dumps(document).encode()
@@ -101,7 +101,7 @@ def two_ranks(directory, address, answers=None, listener=None):
 @contextlib.contextmanager
 def ranks_with(directory, ras):
     with two_ranks(directory, ras.address, ras.path, ras.listener) as ranks:
-        ras.listener.close()          # the rank's alone from now on
+        ras.listener.close()          # only the rank has it from now on
         yield ranks
 
 
@@ -156,7 +156,7 @@ def case_one_sample_asks_once(directory):
 
 
 def case_ras_of_another_job(directory):
-    """One that tells of other processes alone."""
+    """A RAS thread that reports only other processes."""
     ras = Ras(directory, document(member(0, 1, 4, host="192.0.2.7"), member(1, 2, 4, host="192.0.2.7")))
     with ranks_with(directory, ras) as ranks:
         report = attach(ranks)
@@ -165,8 +165,8 @@ def case_ras_of_another_job(directory):
 
 
 def case_an_unrelated_process_is_not_asked(directory):
-    """Who listens at RAS's address, and is no rank, is not even connected to; what it would say of the ranks is not in
-    the report."""
+    """A process that listens at RAS's address, and is no rank, is not even connected to; what it would say of the ranks
+    is not in the report."""
     with Unrelated(document(member(0, 1, 4))) as unrelated, two_ranks(directory, unrelated.address) as ranks:
         unrelated.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
         report = attach(ranks)
@@ -176,20 +176,20 @@ def case_an_unrelated_process_is_not_asked(directory):
 
 
 def case_an_unrelated_process_that_answers_for_a_rank(directory):
-    """A rank listens, and another process takes the connection: its socket is no rank's, and it is asked nothing."""
+    """A rank listens, and another process accepts the connection: the socket belongs to no rank, and nothing is asked."""
     with Unrelated(document(member(0, 1, 4))) as unrelated, \
             two_ranks(directory, unrelated.address, listener=unrelated.listener) as ranks:
         unrelated.document = json.dumps(document(member(0, ranks[0].pid, 4), member(1, ranks[1].pid, 3))).encode()
         report = attach(ranks)
         check(unrelated.connections > 0, "nobody connected")
-        check(set(unrelated.lines) == {b"CLIENT PROTOCOL 2\n"}, "it was told %r" % unrelated.lines)
+        check(set(unrelated.lines) == {b"CLIENT PROTOCOL 2\n"}, "it received %r" % unrelated.lines)
         check("nccl" not in report, "believed: %r" % report.get("nccl"))
         check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % report["ranks"])
 
 
 def case_answers_that_contradict_the_machine(directory):
-    """A rank that tells of processes that are not there, of some without NCCL, of ranks that cannot be: said, and not
-    believed."""
+    """A rank reports processes that do not exist, processes without NCCL, and impossible ranks: that is a problem, and
+    nothing of it is used."""
     gone = subprocess.Popen(["true"])
     gone.wait()
     for wrong, said in ((member(1, gone.pid, 4), "pid %d on this machine, which no process has" % gone.pid),
@@ -245,7 +245,7 @@ def case_hostile_ras(directory):
 
 
 def case_container_with_a_network_of_its_own(directory):
-    """RAS listens, and counts pids, inside of the rank's namespaces."""
+    """RAS listens inside of the rank's network namespace, and its pids are those of the rank's pid namespace."""
     unshare = ["unshare", "--fork", "--pid", "--net"]
     if os.geteuid() != 0 or not shutil.which("unshare"):
         raise Skip("namespaces need root and unshare")

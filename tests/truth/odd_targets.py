@@ -1,4 +1,4 @@
-"""Targets that cannot be read, or only in part, or are in an odd state: each a clear line in the report, and none is harmed."""
+"""Targets that cannot be read, or only in part, or are in an odd state: the report has a clear line about each, and none is harmed."""
 import json
 import os
 import select
@@ -10,7 +10,7 @@ import tempfile
 
 import cases
 import interpreters
-from contract import native, text_of
+from command_line import native, text_of
 from processes import Fixture, Opened, Skip, check, json_report, run_tool, state_of, task_states, tool, wait_until
 from truth_native import compare
 from truth_python import compare as compare_python
@@ -43,7 +43,7 @@ for line in sys.stdin:
 
 
 def case_maps_a_device(directory):
-    """Of a process that has a device mapped, nobody opens the device: neither attach nor the doctor."""
+    """A process has a device mapped: the tool does not open the device, neither in attach nor in the doctor."""
     if os.geteuid() != 0:
         raise Skip("a device's node needs root")
     device = os.path.join(directory, "device")
@@ -113,9 +113,9 @@ def check_traced(fixture, other, tids):
         check(tracer.stdout.readline() == b"traces\n", "the tracer cannot trace")
         report = json_report("attach", "--pids", "%d,%d" % (fixture.pid, other.pid), expect=1)
         rank = only_rank(report, fixture.pid)
-        told = problems_of(rank)
+        problems = problems_of(rank)
         check(rank["status"] != "complete", "the rank is %s" % rank["status"])
-        check(str(tracer.pid) in told and "python3" in told, "the tracer is not named: %r" % told)
+        check(str(tracer.pid) in problems and "python3" in problems, "the tracer is not named: %r" % problems)
         compare(other.ready, only_rank(report, other.pid), "the other rank")
         with open("/proc/%d/status" % fixture.pid, encoding="utf-8") as status:
             check("TracerPid:\t%d" % tracer.pid in status.read(), "the other tracer has lost its process")
@@ -136,7 +136,7 @@ def as_nobody(command):
 
 
 class Reachable:
-    """Copies of programs in a directory that everybody may enter."""
+    """Copies of programs in a directory that every user may enter."""
 
     def __enter__(self):
         self.directory = tempfile.mkdtemp(prefix="rankstacks-test-")
@@ -208,7 +208,7 @@ def case_zombie_main_thread(directory):
 
 
 def case_vfork(directory):
-    """The parent cannot be stopped (state D): bounded waiting, and it goes on afterwards."""
+    """The parent cannot be stopped (state D): the tool waits for a bounded time, and the parent continues afterwards."""
     with native("vfork") as fixture:
         status, out, err = run_tool("attach", "--pids", fixture.pid, "--format", "json")
         check(status in (1, 2), "status %d: %r" % (status, err))
@@ -224,7 +224,7 @@ def case_vfork(directory):
 
 
 def case_changing_threads(directory):
-    """Threads begin and end all the time: every look is complete, and the program goes on."""
+    """Threads begin and end all the time: every sample is complete, and the program continues."""
     program = r"""
 import os, threading
 def short(n):
@@ -255,7 +255,7 @@ os._exit(0)
 def case_ending_threads(directory):
     """Threads that end while they are being stopped have ended: none is reported without a stack, and nothing is missing."""
     with native("short_lived") as fixture:
-        waiting = "(state D)"   # a new thread waits for its stack where nothing interrupts it, on a busy machine for long: that is said of it
+        waiting = "(state D)"   # a new thread waits for its stack uninterruptibly, on a busy machine for long: the report says so
         for _ in range(20):
             status, out, err = run_tool("attach", "--pids", fixture.pid, "--format", "json")
             rank = only_rank(json.loads(out), fixture.pid)
@@ -267,7 +267,8 @@ def case_ending_threads(directory):
 
 
 def case_taken_down(directory):
-    """Python is being taken down, and hangs as it flushes its output: a daemon thread has no thread state any more. Nothing of it can be read, and nothing is missing."""
+    """Python is being finalised, and hangs as it flushes its output: a daemon thread has no thread state any more. None of it can be read,
+    and the report does not call anything missing."""
     program = r"""
 import atexit, os, queue, sys, threading, time
 os.write(1, b'{"ready": true, "pid": %d, "threads": []}\n' % os.getpid())
@@ -291,11 +292,11 @@ time.sleep(0.1)   # until the thread waits
         status, rank = taken_down()
         check(status == 0 and rank["status"] == "complete" and len(rank["threads"]) == 2, "status %d, %s: %r" % (status, rank["status"], rank["problems"]))
         fixture.check_unharmed(answers=False)
-        fixture.process.kill()   # nothing else ends it
+        fixture.process.kill()   # no other way ends it
 
 
 def case_perf_trampolines(directory):
-    """python -X perf calls through code in anonymous memory that keeps no frame pointer: sub $8,%rsp; call *%rcx; add $8,%rsp; ret."""
+    """python -X perf calls through code in anonymous memory without frame pointer: sub $8,%rsp; call *%rcx; add $8,%rsp; ret."""
     program = r"""
 import os
 def inner():
@@ -319,12 +320,12 @@ outer()
 
 
 def case_vanishing_process(directory):
-    """A target that ends while it is being looked at: the other ranks are complete."""
+    """A target that ends while it is being sampled: the other ranks are complete."""
     with native("threads") as steady:
         for delay in range(60):
             victim = native("threads")
             try:
-                # Named first, it is the one through which the files that both have mapped are opened.
+                # As the first of the pids, it is the process through which the files that both have mapped are opened.
                 process = subprocess.Popen([tool(), "attach", "--pids", "%d,%d" % (victim.pid, steady.pid), "--format", "json", "--samples", "3" if delay % 6 == 0 else "1"],
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 select.select([], [], [], delay * 0.0002)      # at a different moment each time
@@ -338,7 +339,7 @@ def case_vanishing_process(directory):
 
 
 def case_other_pid_namespace(directory):
-    """Thread ids inside are not those outside; Python's thread states hold the inner ones."""
+    """Thread ids inside of the namespace differ from those outside; Python's thread states have the inner ones."""
     if os.geteuid() != 0 or not shutil.which("unshare"):
         raise Skip("a pid namespace needs root and unshare")
     if subprocess.run(["unshare", "--fork", "--pid", "true"], stderr=subprocess.DEVNULL).returncode != 0:
@@ -390,12 +391,12 @@ def case_rank_numbers(directory):
         for rank in (live, dead):
             got = (rank["rank"], rank["world_size"], rank["local_rank"])
             if expected[2] is None and expected[0] is not None:
-                got = got[:2] + (None,)      # a launcher without a local rank: free to be worked out
+                got = got[:2] + (None,)      # a launcher without a local rank: the tool may derive it
             check(got == expected, "%s, %r: rank, world size, local rank are %r" % (rank["source"], environment, got))
 
 
 def case_coordinates(directory):
-    """Where a rank stands in its job's grid, from its command line or environment, live and from its core."""
+    """The coordinates of a rank in its job's grid, from its command line or environment, live and from its core."""
     import debugger
     megatron = ("--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size=2")
     accelerate = {"ACCELERATE_USE_MEGATRON_LM": "true", "MEGATRON_LM_TP_DEGREE": "2", "MEGATRON_LM_PP_DEGREE": "1"}
@@ -430,7 +431,7 @@ def launched():
     return Fixture(["/usr/bin/python3", "-c", LAUNCHER, os.path.join(os.environ["RANKSTACKS_FIXTURES"], "chain")], env=environment)
 
 
-def case_launcher_stands_for_its_ranks(directory):
+def case_launcher_is_replaced_by_its_ranks(directory):
     with launched() as fixture:
         report = json_report("attach", "--pids", fixture.pid)
         ranks = {rank["pid"]: rank["rank"] for rank in report["ranks"] if rank["kind"] == "rank"}
@@ -441,7 +442,7 @@ def case_launcher_stands_for_its_ranks(directory):
 def case_job_finds_ranks(directory):
     with launched() as fixture:
         status, out, err = run_tool("attach", "--job", "--format", "json")
-        check(status in (0, 1), "status %d: %r" % (status, err))       # others on this machine may be read in part
+        check(status in (0, 1), "status %d: %r" % (status, err))       # other ranks on this machine may be partial
         found = {rank["pid"]: rank["rank"] for rank in json.loads(out)["ranks"]}
         for number, pid in enumerate(fixture.ready["ranks"]):
             check(found.get(pid) == number, "rank %d, pid %d, is not found: %r" % (number, pid, found))
@@ -458,8 +459,9 @@ def case_children_belong_to_their_rank(directory):
         check(only_rank(report, fixture.pid)["rank"] == 4, "the rank: %r" % report["ranks"])
 
 
-def case_a_script_around_a_training_program_gives_way_to_it(directory):
-    """`subprocess.run([python, "train.py"])` in a script that has the rank's variables: the program is the rank, known by what it has loaded."""
+def case_a_script_around_a_training_program_is_replaced_by_it(directory):
+    """`subprocess.run([python, "train.py"])` in a script that has the rank's variables: the program is the rank, recognised by the
+    libraries that it has loaded."""
     library = os.path.join(directory, "libtorch_cpu.so")
     shutil.copy(os.path.join(os.environ["RANKSTACKS_FIXTURES"], "libreplaced_one.so"), library)
     inner = "import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os.write(1, b'there'); os.read(0, 1)"

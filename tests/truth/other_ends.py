@@ -1,4 +1,5 @@
-"""Who is at the other end of what a thread is blocked on: real pipes, FIFOs, sockets, file locks and children, held by processes that the test has started."""
+"""The process at the other end of what a thread is blocked on: real pipes, FIFOs, sockets, file locks and children, of processes that the
+test has started."""
 import ctypes
 import json
 import os
@@ -8,7 +9,7 @@ import subprocess
 import sys
 
 import cases
-from contract import text_of
+from command_line import text_of
 from odd_targets import Reachable, as_nobody
 from processes import Opened, Skip, check, json_report, run_tool, settle, state_of, tool, wait_until
 from truth_python import only_rank
@@ -18,12 +19,12 @@ SYSTEM_CALLS = {"read": 0, "write": 1, "poll": 7, "connect": 42, "accept": 43, "
                 "accept4": 288, "clock_nanosleep": 230}
 
 
-# What has written a part of its bytes when it is stopped is in no call any more: so the last byte is one alone.
+# A process that is stopped after it has written a part of its bytes is not in a system call any more: so the last byte is written alone.
 FILL = "os.set_blocking(w, False)\ntry:\n  while True: %s\nexcept BlockingIOError: pass\n"
 
 
 class Processes:
-    """Ended when the test is over, on every path."""
+    """Processes that are ended when the test is over, on every path."""
 
     def __init__(self):
         self.all = []
@@ -47,11 +48,12 @@ class Processes:
         return self.all[-1].pid
 
     def keep(self, *descriptors):
-        """A process that has these open, and nothing to do with them."""
+        """A process that has these descriptors open, and does not use them."""
         return self.start(["sleep", "1000"], pass_fds=descriptors)
 
     def python(self, code, *arguments, call, pass_fds=(), interpreter="/usr/bin/python3", **options):
-        """A process of Python that runs the code until its main thread is blocked in that call; arguments and what is imported are at hand."""
+        """A Python process that runs the code until its main thread is blocked in that call; the code has its arguments and some
+        imports."""
         program = "import fcntl, os, select, socket, subprocess, sys, time\n" + code
         pid = self.start([interpreter, "-c", program] + [str(argument) for argument in arguments], pass_fds=pass_fds, **options)
         wait_for_call(pid, call)
@@ -83,7 +85,7 @@ def call_of(report, pid):
 
 
 def check_ends(pid, kind, expected, *others, own_end=False, named=None):
-    """attach to `pid` and `others`: the call's other ends are `expected`, {pid: command or None}."""
+    """attach to `pid` and `others`: the other ends of the call are `expected`, {pid: command or None}."""
     call = call_of(json_report("attach", "--pids", *map(str, (pid,) + others)), pid)
     wanted = [{"pid": one, "command": expected[one], "kind": kind} for one in sorted(expected)]
     check(call.get("other_ends", []) == wanted, "other ends %r instead of %r" % (call, wanted))
@@ -97,7 +99,7 @@ def check_ends(pid, kind, expected, *others, own_end=False, named=None):
 
 
 def all_can_be_seen():
-    """Some machines keep even root from looking at a process's descriptors (a security module, a supervisor)."""
+    """Whether root can read other processes' descriptors: on some machines it cannot (a security module, a supervisor)."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             for descriptor in os.listdir("/proc/%s/fd" % pid):
@@ -110,7 +112,7 @@ def all_can_be_seen():
 
 
 def check_itself_alone(pid, kind):
-    """Named only if nobody else can have it."""
+    """The process itself is named only if no other process can have the other end."""
     check_ends(pid, kind, {pid: None}) if all_can_be_seen() else check_ends(pid, kind, {}, own_end=True)
 
 
@@ -137,12 +139,12 @@ def case_a_pipe_of_an_unrelated_process(directory):
     with Processes() as run:
         reads, writes = os.pipe()
         reader = run.python("os.read(int(sys.argv[1]), 1)", reads, call="read", pass_fds=(reads,))
-        run.keep(reads)                # another reader: nobody's other end
+        run.keep(reads)                # another reader is no other end
         first, second = run.keep(writes), run.keep(reads, writes)
         os.close(reads)
         os.close(writes)
         check_ends(reader, "pipe", {first: "sleep 1000", second: "sleep 1000"}, named="from pid %d (sleep 1000) or pid %d (sleep 1000)" % tuple(sorted((first, second))))
-        # With a process of the job among them, no other is looked for.
+        # If a process of the job is among them, the search ends.
         check_ends(reader, "pipe", {first: None}, first)
 
 
@@ -157,7 +159,7 @@ def case_a_full_pipe(directory):
 
 
 def reader_with_another_writer(run):
-    """(reader, other): one reads a pipe of which it has the other end too, as another process has."""
+    """(reader, other): the reader waits for a pipe whose other end it has open as well, and so has another process."""
     reads, writes = os.pipe()
     reader = run.python("os.read(int(sys.argv[1]), 1)", reads, call="read", pass_fds=(reads, writes))
     other = run.keep(writes)
@@ -189,7 +191,7 @@ def case_a_fifo(directory):
     os.mkfifo(here)
     os.mkfifo(elsewhere)
     with Processes() as run:
-        both = os.open(here, os.O_RDWR)        # so that no opening waits
+        both = os.open(here, os.O_RDWR)        # so that no open() waits
         other = os.open(elsewhere, os.O_RDWR)
         reader = run.python("os.read(os.open(sys.argv[1], os.O_RDONLY), 1)", here, call="read")
         writes, reads = os.open(here, os.O_WRONLY), os.open(here, os.O_RDONLY)
@@ -229,7 +231,7 @@ def case_a_server_of_a_unix_socket(directory):
         listener.bind(os.path.join(directory, "socket"))
         listener.listen(1)
         reader = run.python("s = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.recv(1)", os.path.join(directory, "socket"), call="recvfrom")
-        check_nobody(reader)              # nobody has accepted it yet
+        check_nobody(reader)              # no process has accepted it yet
         connection, _ = listener.accept()
         with connection:
             check([end["pid"] for end in call_of(json_report("attach", "--pids", reader), reader)["other_ends"]] == [os.getpid()], "the server")
@@ -254,7 +256,7 @@ def case_tcp_on_this_machine(directory):
                 except OSError as error:
                     raise Skip("%s: %s" % (address, error))
                 with listener:
-                    # Accepted by nobody yet: by who listens.
+                    # Not accepted yet: the listening process is the other end.
                     waits = call_of(json_report("attach", "--pids", reader), reader)
                     check([(end["pid"], end["kind"]) for end in waits.get("other_ends", [])] == [(os.getpid(), "socket")], "%s: %r" % (code, waits))
                     connection, _ = listener.accept()
@@ -265,7 +267,7 @@ def case_tcp_on_this_machine(directory):
 
 
 def case_a_connection_that_nobody_answers(directory):
-    """The queue of who listens is full: a connect() that waits for him."""
+    """The queue of the listening socket is full: a connect() that waits for the listening process."""
     with Processes() as run, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -321,7 +323,7 @@ def case_parts_of_a_file(directory):
 
 
 def case_a_lock_whose_taker_has_ended(directory):
-    """flock(2) is of the open file: a child has inherited it, and the kernel's list names the dead."""
+    """flock(2) locks belong to the open file: a child has inherited it, and the kernel's list names the process that has ended."""
     path = os.path.join(directory, "lock")
     with Processes() as run, open(path, "w", encoding="ascii") as file:
         run.python("fcntl.flock(int(sys.argv[1]), fcntl.LOCK_EX)\nos.read(os.pipe()[0], 1)", file.fileno(), call="read", pass_fds=(file.fileno(),))
@@ -382,7 +384,7 @@ def case_another_network_namespace(directory):
     may_unshare(CLONE_NEWNET)
     with Processes() as run:
         pair = "a, b = socket.socketpair()\nif os.fork() == 0:\n  a.close()\n  time.sleep(1000)\nb.close()\na.recv(1)"
-        check_nobody(run.python(pair, call="recvfrom", preexec_fn=unshare(CLONE_NEWNET)))      # of its Unix sockets nothing can be asked
+        check_nobody(run.python(pair, call="recvfrom", preexec_fn=unshare(CLONE_NEWNET)))      # sock_diag does not reach its Unix sockets
     with Processes() as run:
         tcp = LOOPBACK_UP + "l = socket.socket()\nl.bind(('127.0.0.1', 0))\nl.listen()\na = socket.create_connection(l.getsockname())\nb, _ = l.accept()\nif os.fork() == 0:\n" \
                             "  a.close()\n  time.sleep(1000)\nb.close()\nl.close()\na.recv(1)"
@@ -410,8 +412,8 @@ def case_a_hostile_name(directory):
         check_ends(reader, "pipe", {other: ("\x1b[31m\n" + "x" * 100)[:80]}, named="from pid %d (\\x1b[31m" % other)
 
 
-def case_of_whom_others_cannot_be_seen(directory):
-    """For an ordinary user, anybody may have the other end of his pipe: that he has it himself is all that is told."""
+def case_descriptors_of_others_cannot_be_read(directory):
+    """For an ordinary user the other end of his pipe may be in any process: the report says only that the process has it itself."""
     with Reachable() as reachable, Processes() as run:
         program = reachable.copy(tool())
         reader = run.start(as_nobody(["/usr/bin/python3", "-c", "import os\nreads, writes = os.pipe()\nos.read(reads, 1)"]))

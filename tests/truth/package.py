@@ -1,4 +1,5 @@
-"""What scripts/package has made: that it starts on other machines, says the same as the build's own binary, and tells of every option."""
+"""The output of scripts/package: it starts on other machines, gives the same results as the build's own binary, and documents every
+option."""
 import base64
 import csv
 import glob
@@ -13,7 +14,7 @@ import zipfile
 
 import cases
 import debugger
-from contract import SOURCE, native, python
+from command_line import SOURCE, native, python
 from processes import Skip, check, json_report, run_tool, tool
 from truth_native import compare
 from truth_python import only_rank
@@ -31,7 +32,7 @@ def made(pattern):
 
 
 def unpacked(directory):
-    """The tarball, unpacked as a person would: the directory that is in it."""
+    """Unpacks the tarball as a user would: the directory that is in it."""
     with tarfile.open(made("rankstacks-*-linux-x86_64.tar.gz")) as archive:
         for member in archive.getmembers():
             check(not member.name.startswith("/") and ".." not in member.name.split("/"), "a path that leads out: %s" % member.name)
@@ -52,7 +53,7 @@ def needs(program):
 
 
 class Packaged:
-    """While this is entered, json_report and run_tool use the packaged binary."""
+    """As a context: json_report and run_tool use the packaged binary."""
 
     def __init__(self, directory):
         self.path = os.path.join(unpacked(directory), "bin", "rankstacks")
@@ -72,7 +73,7 @@ def case_needs_glibc_alone(directory):
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-W", "-d", binary)))
     check("libc.so.6" in needed, "it needs %r" % needed)
     check(needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}, "it needs %r" % needed)
-    check("RPATH" not in run("readelf", "-W", "-d", binary) and "RUNPATH" not in run("readelf", "-W", "-d", binary), "it looks in a directory of the build's")
+    check("RPATH" not in run("readelf", "-W", "-d", binary) and "RUNPATH" not in run("readelf", "-W", "-d", binary), "it searches a directory of the build")
 
 
 def case_needs_an_old_glibc(directory):
@@ -99,12 +100,12 @@ def threads_of(report, pid):
 
 
 def same_of(directory, fixture, *arguments):
-    """The packaged binary tells what the build's own does."""
+    """The packaged binary gives the same result as the build's own."""
     own = threads_of(json_report(*arguments), fixture.pid)
     check(own and all(frames for _, _, _, _, frames in own), "no frames: %r" % own)
     with Packaged(directory):
         packaged = threads_of(json_report(*arguments), fixture.pid)
-    check(packaged == own, "%r: the packaged binary tells\n%r\nand the build's own\n%r" % (arguments, packaged, own))
+    check(packaged == own, "%r: the packaged binary prints\n%r\nand the build's own\n%r" % (arguments, packaged, own))
 
 
 def case_attach(directory):
@@ -130,7 +131,7 @@ def case_core(directory):
 
 
 def case_exceptions_are_caught(directory):
-    """Each of these is thrown in the tool, through its own frames and the linked libraries', and caught."""
+    """Each of these exceptions is thrown in the tool, through its own frames and those of the linked libraries, and caught."""
     broken = os.path.join(directory, "broken.json")
     with open(broken, "w", encoding="utf-8") as stream:
         stream.write('{"schema": 1, "ranks": [')
@@ -145,7 +146,7 @@ def case_exceptions_are_caught(directory):
 
 
 def other_glibc(directory, release):
-    """The packaged binary under the loader and the C library of another Debian."""
+    """Runs the packaged binary with the loader and the C library of another Debian release."""
     place = os.path.join(PACKAGE, "glibc-" + release)
     fetched = subprocess.run([os.path.join(SOURCE, "scripts/fetch-glibc"), release, place], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if fetched.returncode != 0:
@@ -178,7 +179,7 @@ def case_debian_unstable(directory):
 
 
 def described_options(binary):
-    """{command: its options}, of what --help prints; the command "" is the tool itself."""
+    """{command: its options}, from the output of --help; the command "" is the tool itself."""
     def options_in(text):
         return set(name for line in text.splitlines() if re.match(r"\s+-", line)
                    for name in re.findall(r"(?:^|,|\s)(--?[A-Za-z][A-Za-z-]*)", line.split("  ")[1] if line.startswith("  ") else line))
@@ -245,7 +246,7 @@ def case_zsh_completion(directory):
     tree = unpacked(directory)
     script = os.path.join(tree, "share/zsh/site-functions/_rankstacks")
     run("zsh", "-n", script)
-    # The completion system's own functions, replaced by ones that print what they are given.
+    # The functions of the completion system are replaced by functions that print their arguments.
     program = ("_describe() { print -rl -- ${(P)2} }\n"
                "_arguments() { print -rl -- $@; if [[ -n $want ]]; then state=$want; line=($command) fi }\n"
                "want=$1 command=$2; . $3")
@@ -253,9 +254,9 @@ def case_zsh_completion(directory):
     described = described_options(os.path.join(tree, "bin/rankstacks"))
     check(set(described) - {""} <= commands, "commands: %r" % commands)
     for command, options in described.items():
-        told = run("zsh", "-fc", program, "zsh", "arguments" if command else "", command, script)
-        names = set(re.findall(r"^(?:\([^)]*\)|\*)?(--?[A-Za-z][A-Za-z-]*)\[", told, re.M))
-        check(options <= names, "%r: zsh is not told of %r" % (command, options - names))
+        output = run("zsh", "-fc", program, "zsh", "arguments" if command else "", command, script)
+        names = set(re.findall(r"^(?:\([^)]*\)|\*)?(--?[A-Za-z][A-Za-z-]*)\[", output, re.M))
+        check(options <= names, "%r: zsh does not complete %r" % (command, options - names))
 
 
 def case_fish_completion(directory):
@@ -265,14 +266,14 @@ def case_fish_completion(directory):
     environment = dict(os.environ, HOME=directory, XDG_CONFIG_HOME=directory, XDG_DATA_HOME=directory, XDG_RUNTIME_DIR=directory)
 
     def complete(line):
-        told = run("fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", script, line, env=environment)
-        return set(each.split("\t")[0] for each in told.splitlines())
+        output = run("fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", script, line, env=environment)
+        return set(each.split("\t")[0] for each in output.splitlines())
 
     described = described_options(os.path.join(tree, "bin/rankstacks"))
     check(set(described) - {""} <= complete("rankstacks "), "commands: %r" % complete("rankstacks "))
     for command, options in described.items():
         names = complete("rankstacks %s -" % command) | complete("rankstacks %s --" % command)
-        check(options <= names, "%r: fish is not told of %r" % (command, options - names))
+        check(options <= names, "%r: fish does not complete %r" % (command, options - names))
     check(complete("rankstacks attach --format ") >= {"text", "json"}, "--format: %r" % complete("rankstacks attach --format "))
 
 

@@ -1,4 +1,4 @@
-"""Fixture programs as processes: started, waited for, looked at through /proc, ended."""
+"""Fixture programs as processes: starts them, waits for them, examines them through /proc, and ends them."""
 import ctypes
 import json
 import os
@@ -26,7 +26,7 @@ def check(condition, message):
 
 
 def task_states(pid):
-    """{tid: (state, voluntary switches, other switches)}; threads that vanish while we look are left out."""
+    """{tid: (state, voluntary switches, other switches)}; threads that end meanwhile are left out."""
     found = {}
     try:
         tids = os.listdir("/proc/%d/task" % pid)
@@ -43,7 +43,7 @@ def task_states(pid):
 
 
 def settle(pid):
-    """Returns when no thread of `pid` runs, nor has run between two samples."""
+    """Returns when no thread of `pid` runs, and none has run between two samples."""
     deadline = time.monotonic() + DEADLINE
     before = None
     while time.monotonic() < deadline:
@@ -68,7 +68,7 @@ def state_of(pid):
 
 
 class Fixture:
-    """A running fixture program. Its line is in `ready`; end() ends it, on every path when used with `with`."""
+    """A running fixture program. The line that it has printed is in `ready`; end() ends it, on every path if it is used with `with`."""
 
     def __init__(self, command, deadline=DEADLINE, **options):
         self.command = command
@@ -109,7 +109,7 @@ class Fixture:
         self.process.stdin.flush()
 
     def check_unharmed(self, answers=True):
-        """Nobody traces it, no thread is stopped, and it does what it would have done."""
+        """Nobody traces it, no thread is stopped, and it still does its work."""
         for tid in os.listdir("/proc/%d/task" % self.pid):
             try:
                 with open("/proc/%d/task/%s/status" % (self.pid, tid), encoding="utf-8", errors="replace") as status:
@@ -143,7 +143,7 @@ class Fixture:
 
 
 class Opened:
-    """Whether a file is opened, by whatever name, from now on: the kernel tells. A look with O_PATH opens nothing."""
+    """Watches whether a file is opened from now on, by whatever name (inotify). An open with O_PATH does not count."""
     IN_OPEN = 0x20
 
     def __init__(self, path):
@@ -160,7 +160,7 @@ class Opened:
             return False
 
     def check_never_opened(self, what):
-        """And that the watch would have told."""
+        """Checks that it was not opened, and that the watch would have noticed."""
         check(not self.opened(), "%s: %s was opened" % (what, self.path))
         os.close(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK))
         check(self.opened(), "the watch of %s sees nothing" % self.path)
@@ -176,14 +176,15 @@ def tool():
 
 
 def command_of_tool(machine=None):
-    """The tool; with `machine`, the tests' build of it, which takes that directory for the machine's NVIDIA files (tests/tool)."""
+    """The command of the tool; with `machine`, the tests' build of it, which uses that directory for the machine's NVIDIA files
+    (tests/tool)."""
     if machine is None:
         return [tool()]
     return [os.path.join(os.path.dirname(os.environ["RANKSTACKS_FIXTURES"]), "tests", "rankstacks_for_tests"), "--test-machine", machine]
 
 
 def run_tool(*arguments, machine=None, **options):
-    """(exit status, stdout, stderr), all bytes. A running process is looked at once, unless the arguments say how often."""
+    """(exit status, stdout, stderr), all bytes. A running process is sampled once, unless the arguments say how often."""
     if arguments[:1] == ("attach",) and "--samples" not in arguments and "--help" not in arguments:
         arguments = ("attach", "--samples", "1") + arguments[1:]
     process = subprocess.run(command_of_tool(machine) + [str(argument) for argument in arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -197,7 +198,7 @@ def json_report(*arguments, expect=0, **options):
     import schema
     report = json.loads(out.decode("utf-8"))
     errors = schema.errors_in(report)
-    check(not errors, "the report breaks the contract:\n  " + "\n  ".join(errors[:20]))
+    check(not errors, "the report is not as docs/json.md describes it:\n  " + "\n  ".join(errors[:20]))
     return report
 
 

@@ -1,5 +1,5 @@
-"""Whose rights the code of a GPU driver has that is asked for an ordinary user's process: root's tool beside a process that would like to have them. The played driver writes with which
-rights it is loaded and called (tests/gpu/fake_cuda)."""
+"""The rights with which the code of a GPU driver runs for an ordinary user's process: root's tool samples a process that tries to gain
+root's rights. The fake driver records the rights with which it is loaded and called (tests/gpu/fake_cuda)."""
 import fcntl
 import json
 import os
@@ -9,7 +9,7 @@ import socket
 import subprocess
 
 import cases
-from contract import SOURCE
+from command_line import SOURCE
 from processes import Fixture, Skip, check, command_of_tool, json_report, run_tool, tool, wait_until
 from truth_python import only_rank
 
@@ -20,7 +20,7 @@ SOMEBODY = 54321
 
 def needs_root():
     if os.geteuid() != 0:
-        raise Skip("root's tool beside another user's process needs root")
+        raise Skip("root's tool on another user's process needs root")
 
 
 def become_somebody():
@@ -30,7 +30,7 @@ def become_somebody():
 
 
 class Users:
-    """A directory of an ordinary user's, with a library of his own that is called like the driver."""
+    """A directory of an ordinary user, with a library of the user's own that has the driver's name."""
 
     def __init__(self, directory, library="libfake_cuda.so", shown="libcuda.so.1"):
         needs_root()
@@ -70,12 +70,12 @@ class Users:
         return [(int(pid), int(real), int(effective), int(capabilities, 16)) for first, pid, real, effective, capabilities in found if first == word]
 
     def check_ran_only_in(self, pid):
-        """Nobody but the process itself has loaded or called the library."""
+        """No process but that one has loaded or called the library."""
         elsewhere = [line for line in self.rights("loaded") + self.rights("called") if line[0] != pid]
         check(not elsewhere, "the user's library ran elsewhere, as (pid, uid, euid, capabilities): %r" % elsewhere)
 
 
-def told(rank):
+def problems_of(rank):
     return " | ".join(problem["message"] for problem in rank["problems"])
 
 
@@ -85,7 +85,7 @@ def check_answers(process):
 
 
 def attach_in_each_way(users, pid, inside=None):
-    """By number and as a job, by the tool as it is installed, and by one whose machine has a driver: never is the user's library run."""
+    """By pid and as a job, with the installed tool, and with one whose machine has a driver: the user's library is never run."""
     machine = os.path.join(users.directory, "machine")
     os.mkdir(machine, 0o755)
     shutil.copy(os.path.join(BUILT, "libfake_cuda.so"), os.path.join(machine, "libcuda.so.1"))
@@ -95,7 +95,7 @@ def attach_in_each_way(users, pid, inside=None):
             (rank,) = [rank for rank in json.loads(out)["ranks"] if rank["pid"] == pid] or [None]
             check(rank is not None, "%r is not in the report: %r" % (pid, err))
             users.check_ran_only_in(inside or pid)
-            check("its CUDA driver %s is not" % users.library in told(rank), "%s, %s: %s" % (target[0], place, told(rank)))
+            check("its CUDA driver %s is not" % users.library in problems_of(rank), "%s, %s: %s" % (target[0], place, problems_of(rank)))
             check(rank["threads"], "no threads")
 
 
@@ -106,7 +106,7 @@ def case_a_users_library_is_not_loaded(directory):
 
 
 def in_namespaces(users, *unshare):
-    """The process inside, as this machine numbers it: unshare's child."""
+    """The process inside of the namespaces, by its pid on this machine: unshare's child."""
     process = subprocess.Popen(["unshare", *unshare, "/usr/bin/python3", users.program, users.library], env=users.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, cwd="/", preexec_fn=become_somebody if "--user" in unshare else None)
     line = process.stdout.readline()
@@ -138,20 +138,22 @@ def case_a_library_in_namespaces_of_its_own_is_not_loaded(directory):
 
 
 def case_the_drivers_code_has_the_users_rights(directory):
-    """The machine's own driver, asked for an ordinary user's process by root: it is called with that user's rights and no more."""
+    """Root's tool asks the machine's own driver about an ordinary user's process: the driver is called with that user's rights and no
+    more."""
     with Users(directory) as users, users.rank() as process:
         status, out, err = run_tool("attach", "--pids", process.pid, "--gpu", "--format", "json", machine=users.directory)
         rank = only_rank(json.loads(out), process.pid)
-        if "ptrace" in told(rank) or b"Operation not permitted" in err:
-            raise Skip("the played driver, unlike a real one, reads the process by itself, which this kernel refuses: %s" % told(rank))
-        check(status == 0 and rank["gpus"][0]["execution"]["kernels"][0]["function"] == "spin(int*)", told(rank))
+        if "ptrace" in problems_of(rank) or b"Operation not permitted" in err:
+            raise Skip("the fake driver, unlike a real one, reads the process by itself, which this kernel refuses: %s" % problems_of(rank))
+        check(status == 0 and rank["gpus"][0]["execution"]["kernels"][0]["function"] == "spin(int*)", problems_of(rank))
         called = [line for line in users.rights("called") if line[0] != process.pid]
         check(called and all(line[1:] == (SOMEBODY, SOMEBODY, 0) for line in called), "called as (pid, uid, euid, capabilities): %r" % called)
         check_answers(process)
 
 
-def look_at_client(users, directory, pid, seen_as):
-    """A session with `pid`, which its own namespaces call `seen_as`: while its driver is called, the client has the process's rights and nothing else."""
+def check_client(users, directory, pid, seen_as):
+    """A session with `pid`, which has the pid `seen_as` in its own namespaces: during the call of its driver, the client has the process's
+    rights only."""
     with open(os.path.join(users.directory, "scenario"), "w", encoding="utf-8") as scenario:
         scenario.write("attach-ms 900\n")
     traced = os.path.join(directory, "trace")
@@ -170,7 +172,7 @@ def look_at_client(users, directory, pid, seen_as):
         for kind in ("user", "net", "mnt", "pid"):
             check(os.readlink("/proc/%d/ns/%s" % (client, kind)) == os.readlink("/proc/%d/ns/%s" % (pid, kind)), "another %s namespace" % kind)
         check(os.readlink("/proc/%d/root" % client) == os.readlink("/proc/%d/root" % pid), "another root directory")
-        # The program that it runs is a sealed copy in memory: whoever gets at it there cannot write the machine's own file.
+        # The program that it runs is a sealed copy in memory: a process that gets at it there cannot write the machine's own file.
         program = "/proc/%d/exe" % client
         check(os.readlink(program).startswith("/memfd:rankstacks"), "it runs %s" % os.readlink(program))
         for flags in (os.O_WRONLY, os.O_RDWR | os.O_TRUNC):
@@ -192,7 +194,7 @@ def look_at_client(users, directory, pid, seen_as):
     finally:
         out, err = running.communicate(timeout=60)
     rank = only_rank(json.loads(out), pid)
-    check(rank["status"] == "complete", told(rank))
+    check(rank["status"] == "complete", problems_of(rank))
     with open(traced, encoding="utf-8") as trace:
         check("suspendDevice" in trace.read(), "no trace")
     check(os.stat(traced).st_mode & 0o777 == 0o600, "the trace's mode")
@@ -200,7 +202,7 @@ def look_at_client(users, directory, pid, seen_as):
 
 def case_the_client_of_a_session_can_do_no_more_than_the_process(directory):
     with Users(directory) as users, users.rank() as process:
-        look_at_client(users, directory, process.pid, process.pid)
+        check_client(users, directory, process.pid, process.pid)
         check_answers(process)
 
 
@@ -208,14 +210,14 @@ def case_the_client_of_a_session_is_in_the_processs_namespaces(directory):
     with Users(directory) as users:
         process, pid, inside = in_namespaces(users, "--user", "--map-root-user", "--pid", "--fork", "--mount", "--mount-proc", "--net")
         try:
-            look_at_client(users, directory, pid, inside)
+            check_client(users, directory, pid, inside)
         finally:
             os.kill(pid, signal.SIGKILL)
             process.wait()
 
 
 def case_the_client_of_a_session_has_the_processs_root(directory):
-    """A process in another root directory, as containers are: the client's paths are the process's."""
+    """A process with another root directory, as in a container: the client's paths are those of the process."""
     with Users(directory) as users:
         root = os.path.join(users.directory, "root")
         os.mkdir(root)
@@ -226,7 +228,7 @@ def case_the_client_of_a_session_has_the_processs_root(directory):
             raise Skip("no namespaces here: %s" % process.stderr.read().decode(errors="replace").strip())
         (pid,) = children(process.pid)
         try:
-            look_at_client(users, directory, pid, json.loads(line)["pid"])
+            check_client(users, directory, pid, json.loads(line)["pid"])
         finally:
             os.kill(pid, signal.SIGKILL)
             process.wait()
@@ -243,7 +245,8 @@ def status_of(pid):
 
 
 def case_no_file_is_written_that_a_number_leads_to(directory):
-    """The descriptor by which a driver says that it is asked is a number in the process's memory. What a process may not write, root does not write for it."""
+    """The descriptor through which a driver is asked is a number in the process's memory. What the process may not write, root does not
+    write for it."""
     needs_root()
     victim = os.path.join("/tmp", "rankstacks-victim-%d" % os.getpid())
     with open(victim, "w", encoding="utf-8") as file:
@@ -256,9 +259,9 @@ def case_no_file_is_written_that_a_number_leads_to(directory):
                 rank = only_rank(json.loads(out), process.pid)
                 with open(victim, encoding="utf-8") as file:
                     check(file.read() == "root's own", "%s: it was written" % kind)
-                check(status == 1 and "the driver cannot be asked to let a debugger in" in told(rank), "%s: %s" % (kind, told(rank)))
+                check(status == 1 and "the driver cannot be asked to let a debugger in" in problems_of(rank), "%s: %s" % (kind, problems_of(rank)))
                 check_answers(process)
-        # One's own file, open for writing, is no pipe either.
+        # The process's own file, open for writing, is no pipe either.
         with Users(directory, library="libfake_cuda_new.so") as users:
             own = os.path.join(users.directory, "own")
             with open(own, "w", encoding="utf-8"):
@@ -266,13 +269,13 @@ def case_no_file_is_written_that_a_number_leads_to(directory):
             os.chmod(own, 0o666)
             with users.rank("--descriptor", "writing:" + own) as process:
                 rank = only_rank(json_report("attach", "--pids", process.pid, "--gpu", expect=1, machine=users.directory), process.pid)
-                check("not the writing end of a pipe" in told(rank) and os.stat(own).st_size == 0, told(rank))
+                check("not the writing end of a pipe" in problems_of(rank) and os.stat(own).st_size == 0, problems_of(rank))
     finally:
         os.remove(victim)
 
 
-def case_nobody_can_keep_a_session_out_by_a_name(directory):
-    """An abstract socket's name is anybody's: a session does not go by one."""
+def case_no_process_can_block_a_session_by_a_name(directory):
+    """Any process can take the name of an abstract socket: a session does not depend on one."""
     with Users(directory) as users, users.rank() as process:
         with open("/proc/%d/stat" % process.pid, encoding="utf-8") as stat:
             start = stat.read().rsplit(")", 1)[1].split()[19]
@@ -280,11 +283,11 @@ def case_nobody_can_keep_a_session_out_by_a_name(directory):
         squatter.bind("\0rankstacks-gpu-%d-%s" % (process.pid, start))
         rank = only_rank(json_report("attach", "--pids", process.pid, "--gpu", machine=users.directory), process.pid)
         squatter.close()
-        check(rank["status"] == "complete" and rank.get("gpus"), told(rank))
+        check(rank["status"] == "complete" and rank.get("gpus"), problems_of(rank))
 
 
 def case_the_installed_tool_has_no_switch_for_tests(directory):
-    """Nor do its helper processes take a path."""
+    """Nor do its helper processes accept a path."""
     with Users(directory, shown="libnvidia-ml.so.1") as users:
         for arguments in (["--test-machine", users.directory, "attach", "--job"], ["attach", "--job", "--test-nvml", users.directory], ["attach", "--job", "--test-machine", users.directory],
                           ["--internal-nvml", users.library], ["--internal-nvml", users.library, "/etc/shadow"], ["--internal-gpu-session", "look", "1", users.library],

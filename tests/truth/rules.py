@@ -1,4 +1,4 @@
-"""What a file of rules tells of a framework that the tool does not know: --rules, and the command `rules`."""
+"""What a file of rules adds for a framework that the tool does not know: --rules, and the command `rules`."""
 import contextlib
 import json
 import os
@@ -6,7 +6,7 @@ import sys
 
 import cases
 import debugger
-from contract import SOURCE, text_of
+from command_line import SOURCE, text_of
 from processes import Fixture, Skip, check, json_report, run_tool
 
 DIRECTORY = os.path.join(SOURCE, "fixtures", "rules")
@@ -25,14 +25,14 @@ def accused(report):
     return report["verdict"]["status"], {suspect["rank"]: suspect["reason"] for suspect in report["verdict"]["suspects"]}
 
 
-def check_told(report):
+def check_with_rules(report):
     check(accused(report) == ("culprit", {2: "data-loading"}), "with rules: %r" % report["verdict"])
     for rank in report["ranks"]:
         check(rank["rank"] == 2 or (rank["activity"]["kind"], rank["activity"]["operation"]) == ("in-collective", "all_reduce"), "with rules: %r" % rank["activity"])
         check([thread["role"] for thread in rank["threads"]] == ["main", "python", "data-loader"], "with rules: %r" % [thread["role"] for thread in rank["threads"]])
 
 
-def check_not_told(report):
+def check_without_rules(report):
     check(accused(report) != ("culprit", {2: "data-loading"}), "the tool knows it without rules: %r" % report["verdict"])
     for rank in report["ranks"]:
         check(rank["activity"]["kind"] not in ("in-collective", "data-loading"), "without rules: %r" % rank["activity"])
@@ -42,14 +42,14 @@ def case_an_unknown_framework_live_and_saved(directory):
     saved = os.path.join(directory, "saved.json")
     with job() as ranks:
         pids = ",".join(str(rank.pid) for rank in ranks)
-        check_not_told(json_report("attach", "--pids", pids))
-        check_told(json_report("attach", "--pids", pids, "--rules", RULES))
+        check_without_rules(json_report("attach", "--pids", pids))
+        check_with_rules(json_report("attach", "--pids", pids, "--rules", RULES))
         status, out, err = run_tool("attach", "--pids", pids, "--format", "json", "-o", saved)
         check((status, out, err) == (0, b"", b""), "%d %r %r" % (status, out, err))
         for rank in ranks:
             rank.check_unharmed(answers=False)
-    check_not_told(json_report("report", saved))
-    check_told(json_report("report", saved, "--rules", RULES))
+    check_without_rules(json_report("report", saved))
+    check_with_rules(json_report("report", saved, "--rules", RULES))
     _, out, _ = run_tool("report", saved, "--rules", RULES)
     check(text_of(out).startswith("CULPRIT: rank 2 is in its data pipeline"), text_of(out))
 
@@ -59,19 +59,19 @@ def case_an_unknown_framework_in_cores(directory):
         cores = [os.path.join(directory, "core.%d" % number) for number in range(WORLD)]
         for rank, core in zip(ranks, cores):
             debugger.take_core(rank, core)
-    check_not_told(json_report("core", *cores))
-    check_told(json_report("core", *cores, "--rules", RULES))
+    check_without_rules(json_report("core", *cores))
+    check_with_rules(json_report("core", *cores, "--rules", RULES))
 
 
 def case_several_files(directory):
-    """The first that says something of a frame is believed."""
+    """The first file that has a rule for a frame is used."""
     other = os.path.join(directory, "other.json")
     with open(other, "w", encoding="utf-8") as file:
         json.dump({"rules": 1, "activities": [{"match": "python-file", "file": "acme/data.py", "activity": "network-io"}]}, file)
     with job() as ranks:
         pids = ",".join(str(rank.pid) for rank in ranks)
         check(accused(json_report("attach", "--pids", pids, "--rules", other, "--rules", RULES))[1] == {2: "network-io"}, "the other file's rule does not come first")
-        check_told(json_report("attach", "--pids", pids, "--rules", RULES, "--rules", other))
+        check_with_rules(json_report("attach", "--pids", pids, "--rules", RULES, "--rules", other))
 
 
 def case_what_is_printed_can_be_read(directory):
@@ -84,7 +84,7 @@ def case_what_is_printed_can_be_read(directory):
     check(len(built_in["activities"]) > 200 and len(built_in["roles"]) > 100 and built_in["rules"] == 1, "little is built in")
     for key, rules in built_in.items():
         check(key == "rules" or all(rule["source"] for rule in rules), "a rule of %s has no source" % key)
-        # Roles of children stand behind those of threads.
+        # Roles of children follow those of threads.
         of = lambda rules, word: [rule for rule in rules if rule.get("of", "thread") == word]
         expected = 1 if key == "rules" else [rule for word in ("thread", "child") for rule in of(rules, word) * 2]
         check(twice[key] == expected, "%s: not what was printed, before what is built in" % key)
@@ -99,7 +99,7 @@ def case_text(directory):
 
 
 def case_errors(directory):
-    """Nothing on stdout, exit status 2: a verdict without the rules would not be what was asked for."""
+    """Nothing on stdout and exit status 2: a verdict without the rules would not be what was requested."""
     path = os.path.join(directory, "wrong.json")
     hint = b"hint: docs/rules.md describes the form; `rankstacks rules --format json` prints the built-in rules in it\n"
     for text, said in ((b"{\n  \"rules\": 1,\n  \"activities\": [\n    {\"match\": \"python\", \"function\": \"f\", \"activity\": \"colective\"}\n  ]\n}\n",
@@ -122,7 +122,7 @@ def case_errors(directory):
 
 
 def case_schema(directory):
-    """docs/rules.schema.json has the words that the tool takes."""
+    """docs/rules.schema.json has the same words as the tool accepts."""
     with open(os.path.join(SOURCE, "docs", "rules.schema.json"), encoding="utf-8") as file:
         schema = json.load(file)
     words = {"activities/0/activity": schema["$defs"]["activity_word"]["enum"], "activities/0/match": schema["$defs"]["activity"]["properties"]["match"]["enum"],

@@ -1,4 +1,4 @@
-"""The JSON report's contract (docs/json.md), checked member by member. Members may be added, never missing or of another type."""
+"""Checks a JSON report against docs/json.md, member by member. Members may be added, but none may be missing or of another type."""
 import re
 
 ROLES = {"main", "python", "autograd", "nccl-watchdog", "nccl-heartbeat", "nccl-monitor", "nccl-proxy", "nccl-ras", "nccl-service", "gloo-loop",
@@ -51,7 +51,7 @@ def anything(value):
 
 
 def rank_name(value):
-    """A number, "host:pid", or the file's name of a core that does not even tell its pid."""
+    """A number, "host:pid", or the file name of a core that does not even contain its pid."""
     return number(value) or (isinstance(value, str) and re.fullmatch("[^/]*:[0-9]+|[^/:]+", value) is not None)
 
 
@@ -117,7 +117,7 @@ class Checker:
         self.errors = []
 
     def object(self, value, members, where):
-        """Whether `value` is an object at all, so that its parts can be checked further."""
+        """Whether `value` is an object, so that its members can be checked further."""
         if not isinstance(value, dict):
             self.errors.append("%s is no object: %.60r" % (where, value))
             return False
@@ -205,7 +205,7 @@ class Checker:
                 if "owner" in lock and (lock["owner"] not in [other.get("tid") for other in rank["threads"]] or lock["type"] == "condition"):
                     self.errors.append("%s: the lock is held by no thread: %r" % (place, lock["owner"]))
             if thread["tid"] in tids:
-                self.errors.append("%s stands there twice" % place)
+                self.errors.append("%s is there twice" % place)
             tids.add(thread["tid"])
             if thread["role"] not in ROLES:
                 self.errors.append("%s.role is not documented: %r" % (place, thread["role"]))
@@ -232,7 +232,7 @@ class Checker:
 
 def check_gpus(checker, gpus, where):
     def known(value, members, place):
-        """Members that are left out where they are unknown."""
+        """Members that are left out if they are unknown."""
         if isinstance(value, dict):
             checker.object(value, {name: kind for name, kind in members.items() if name in value}, place)
             for name in value:
@@ -297,7 +297,7 @@ def errors_in(report):
         where = "clusters[%d]" % index
         if checker.object(cluster, CLUSTER, where):
             if cluster["id"] in clusters:
-                checker.errors.append("%s: id %d stands there twice" % (where, cluster["id"]))
+                checker.errors.append("%s: id %d is there twice" % (where, cluster["id"]))
             clusters[cluster["id"]] = cluster["threads"]
             checker.frames(cluster["frames"], where)
     for index, rank in enumerate(report["ranks"]):

@@ -1,5 +1,6 @@
-"""A file system that stops answering, and memory that is never filled in: each costs its own rank, or its names, and nobody else anything. The tool ends in time,
-although what it has asked never comes back: a request that a FUSE server has taken holds whoever made it, and no signal ends that."""
+"""A file system that stops answering, and memory that is never filled in: each affects its own rank, or its names, and no other rank. The
+tool ends in time, although its requests never return: a request that a FUSE server has accepted blocks its process, and no signal ends
+that."""
 import json
 import os
 import shutil
@@ -7,7 +8,7 @@ import subprocess
 import time
 
 import cases
-from contract import FIXTURES, native
+from command_line import FIXTURES, native
 from gpu_sessions import Job
 from processes import Fixture, Skip, check, command_of_tool, tool
 from truth_native import compare
@@ -38,7 +39,7 @@ class SilentFileSystem:
         return self
 
     def __exit__(self, *exception):
-        self.process.kill()            # what waits for it fails, and goes on
+        self.process.kill()            # requests that wait for it fail, and their processes continue
         self.process.wait()
         subprocess.run(["umount", "-l", self.place], check=False, stderr=subprocess.DEVNULL)
 
@@ -53,7 +54,7 @@ class SilentFileSystem:
 
 
 def report_in_time(*arguments, machine=None):
-    """The tool's report and its exit status; it has to end by itself."""
+    """The tool's report, its exit status and its duration; the tool has to end by itself."""
     start = time.monotonic()
     process = subprocess.Popen(command_of_tool(machine) + [str(a) for a in arguments] + ["--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
@@ -67,12 +68,12 @@ def report_in_time(*arguments, machine=None):
     return json.loads(out), process.returncode, time.monotonic() - start
 
 
-def told(rank):
+def problems_of(rank):
     return " ".join(problem["message"] + " " + (problem["hint"] or "") for problem in rank["problems"])
 
 
 def padded_program(directory):
-    """A program whose symbols lie far behind what the kernel reads to run it."""
+    """A program whose symbols are far behind the part that the kernel reads in order to run it."""
     program, padding = os.path.join(directory, "padded"), os.path.join(directory, "padding")
     with open(padding, "wb") as file:
         file.truncate(16 << 20)
@@ -89,11 +90,11 @@ def check_live(directory, how):
             check(status == 1, "exit status %d" % status)
             rank = only_rank(report, stuck.pid)
             check(rank["status"] in ("partial", "failed"), "the rank on the silent file system is %s" % rank["status"])
-            check(program in told(rank) and "--timeout" in told(rank), "its problems name neither the file nor what to do: %s" % told(rank))
+            check(program in problems_of(rank) and "--timeout" in problems_of(rank), "its problems name neither the file nor what to do: %s" % problems_of(rank))
             for fixture in (well, other):
                 rank = only_rank(report, fixture.pid)
-                check(rank["status"] == "complete", "a rank beside it is %s: %s" % (rank["status"], told(rank)))
-                compare(fixture.ready, rank, "beside a silent file system")
+                check(rank["status"] == "complete", "another rank is %s: %s" % (rank["status"], problems_of(rank)))
+                compare(fixture.ready, rank, "together with a silent file system")
 
 
 def case_live_all_is_silent(directory):
@@ -111,7 +112,7 @@ def case_several_samples(directory):
             fs.be_silent(b"a")
             report, status, _ = report_in_time("attach", "--timeout", TIMEOUT, "--pids", "%d,%d" % (well.pid, stuck.pid))
             check(status == 1, "exit status %d" % status)
-            check(only_rank(report, well.pid)["status"] == "complete", "the rank beside it: %r" % told(only_rank(report, well.pid)))
+            check(only_rank(report, well.pid)["status"] == "complete", "the other rank: %r" % problems_of(only_rank(report, well.pid)))
 
 
 def core_of(fixture, path):
@@ -127,8 +128,8 @@ def case_core_on_it(directory):
         report, status, _ = report_in_time("core", "--timeout", TIMEOUT, good, stuck)
         check(status == 1, "exit status %d" % status)
         ranks = {rank["path"]: rank for rank in report["ranks"]}
-        check(ranks[good]["status"] == "complete", "the core beside it is %s: %s" % (ranks[good]["status"], told(ranks[good])))
-        check(ranks[stuck]["status"] == "failed" and stuck in told(ranks[stuck]), "the core on it: %r" % told(ranks[stuck]))
+        check(ranks[good]["status"] == "complete", "the other core is %s: %s" % (ranks[good]["status"], problems_of(ranks[good])))
+        check(ranks[stuck]["status"] == "failed" and stuck in problems_of(ranks[stuck]), "the core on it: %r" % problems_of(ranks[stuck]))
 
 
 def case_cores_name_a_file_on_it(directory):
@@ -140,8 +141,8 @@ def case_cores_name_a_file_on_it(directory):
         report, status, _ = report_in_time("core", "--timeout", TIMEOUT, good, stuck)
         check(status == 1, "exit status %d" % status)
         ranks = {rank["path"]: rank for rank in report["ranks"]}
-        check(ranks[good]["status"] == "complete", "the core beside it is %s: %s" % (ranks[good]["status"], told(ranks[good])))
-        check(program in told(ranks[stuck]), "the core that names a file on it: %r" % told(ranks[stuck]))
+        check(ranks[good]["status"] == "complete", "the other core is %s: %s" % (ranks[good]["status"], problems_of(ranks[good])))
+        check(program in problems_of(ranks[stuck]), "the core that names a file on it: %r" % problems_of(ranks[stuck]))
 
 
 def case_saved_report_on_it(directory):
@@ -155,7 +156,8 @@ def case_saved_report_on_it(directory):
 
 
 def check_drivers_words(directory, library, word):
-    """A driver's words are memory of the process's, which can map there what it likes. That costs its own GPU's state, whoever reads them first."""
+    """The driver's words are in memory of the process, which may map anything there. It costs only its own GPU's state, whether the tool or
+    the helper reads the words first."""
     job = Job(directory, library=library)
     with SilentFileSystem(directory) as fs:
         page = fs.add(os.path.join(FIXTURES, "threads"), "page")
@@ -163,10 +165,10 @@ def check_drivers_words(directory, library, word):
             fs.be_silent(b"a")
             report, status, _ = report_in_time("attach", "--samples", 1, "--gpu", "--timeout", TIMEOUT, "--pids", "%d,%d" % (well.pid, stuck.pid), machine=directory)
             rank = only_rank(report, stuck.pid)
-            check(status == 1 and rank["status"] == "partial" and not rank.get("gpus") and "GPU: " in told(rank), "status %d, %s: %s" % (status, rank["status"], told(rank)))
+            check(status == 1 and rank["status"] == "partial" and not rank.get("gpus") and "GPU: " in problems_of(rank), "status %d, %s: %s" % (status, rank["status"], problems_of(rank)))
             rank = only_rank(report, well.pid)
-            check(rank["status"] == "complete", "a rank beside it is %s: %s" % (rank["status"], told(rank)))
-            compare(well.ready, rank, "beside a silent driver's words")
+            check(rank["status"] == "complete", "another rank is %s: %s" % (rank["status"], problems_of(rank)))
+            compare(well.ready, rank, "together with a silent driver's words")
 
 
 def case_the_drivers_words_as_the_tool_reads_them(directory):
@@ -181,19 +183,19 @@ def check_memory(which):
     with native("silent_memory", which) as stuck, native("threads") as well:
         report, status, _ = report_in_time("attach", "--samples", 1, "--timeout", TIMEOUT, "--pids", "%d,%d" % (stuck.pid, well.pid))
         rank = only_rank(report, well.pid)
-        check(rank["status"] == "complete", "the rank beside it is %s: %s" % (rank["status"], told(rank)))
-        compare(well.ready, rank, "beside silent memory")
+        check(rank["status"] == "complete", "the other rank is %s: %s" % (rank["status"], problems_of(rank)))
+        compare(well.ready, rank, "together with silent memory")
         return only_rank(report, stuck.pid), status
 
 
 def case_environment_never_filled_in(directory):
     rank, status = check_memory("environ")
     check(status == 1 and rank["status"] == "failed", "status %d, the rank is %s" % (status, rank["status"]))
-    check("pid %d" % rank["pid"] in told(rank) and "--timeout" in told(rank), "its problems: %r" % told(rank))
+    check("pid %d" % rank["pid"] in problems_of(rank) and "--timeout" in problems_of(rank), "its problems: %r" % problems_of(rank))
 
 
 def case_arguments_never_filled_in(directory):
-    # Whether the kernel waits here, or says that they cannot be read, depends on it; the report has the others either way.
+    # It depends on the kernel whether it waits here or reports that they cannot be read; the report has the other ranks in both cases.
     check_memory("arguments")
 
 

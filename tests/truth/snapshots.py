@@ -1,17 +1,18 @@
-"""Saved reports of real NCCL jobs (fixtures/nccl, made by its collect on a machine with 4 GPUs): shown again, they say what they said, and what is true."""
+"""Saved reports of real NCCL jobs (fixtures/nccl, made by its collect on a machine with 4 GPUs): shown again, they say what they said
+before, which is the truth."""
 import gzip
 import json
 import os
 
 import cases
-from contract import SOURCE, text_of
+from command_line import SOURCE, text_of
 from processes import check, json_report, run_tool
 
 DIRECTORY = os.path.join(SOURCE, "fixtures", "nccl")
 
 
 def load(directory, name):
-    """(path of the unpacked report, the report as it was saved, the truth of its job)"""
+    """(path of the unpacked report, the report as it was saved, the truth about its job)"""
     path = os.path.join(directory, name + ".json")
     with gzip.open(os.path.join(DIRECTORY, name + ".json.gz"), "rb") as packed, open(path, "wb") as out:
         out.write(packed.read())
@@ -22,7 +23,7 @@ def load(directory, name):
 def check_culprit(directory, name):
     path, saved, truth = load(directory, name)
     report = json_report("report", path)
-    analysed = lambda rank: {member: rank[member] for member in ("threads", "activity")}   # made anew of every report
+    analysed = lambda rank: {member: rank[member] for member in ("threads", "activity")}   # computed again for every report
     check(report["ranks"] == [dict({"coordinates": None}, **dict(rank, **analysed(again))) for rank, again in zip(saved["ranks"], report["ranks"])], "what was saved of the ranks has changed")
     said = {suspect["rank"]: suspect["reason"] for suspect in report["verdict"]["suspects"]}
     expected = {int(rank): reason for rank, reason in truth["suspects"].items()}
@@ -64,16 +65,16 @@ def case_nccl_store_wait(directory):
     check_culprit(directory, "store-wait")
 
 
-def case_nccl_no_one_is_accused_where_all_stand_alike(directory):
-    """Two orders of groups, or two collectives, all in the same synchronize(): CPU stacks alone cannot tell them apart."""
+def case_nccl_no_rank_is_accused_where_all_stacks_are_alike(directory):
+    """Two orders of groups, or two collectives, with all ranks in the same synchronize(): CPU stacks alone cannot distinguish them."""
     for name in ("group-order", "collective-mismatch"):
         path, _, _ = load(directory, name)
         verdict = json_report("report", path)["verdict"]
         check(not verdict["suspects"], "%s: %r" % (name, verdict))
 
 
-def case_nccl_counts_tell_four_ranks_apart(directory):
-    """Three samples and NCCL's own counts on four H200s: every case as it is, also those whose CPU stacks are alike."""
+def case_nccl_counts_distinguish_four_ranks(directory):
+    """Three samples and NCCL's own counts on four H200s: every case is recognised, also those whose CPU stacks are alike."""
     names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(DIRECTORY) if entry.startswith("four-ranks-") and entry.endswith(".json.gz"))
     check(len(names) == 12, "snapshots: %r" % names)
     for name in names:
@@ -86,7 +87,7 @@ def case_nccl_counts_tell_four_ranks_apart(directory):
 
 
 def case_nccl_what_runs_on_the_gpus(directory):
-    """Taken with --gpu on two H200s: alike stacks are told apart by the kernels, and the others say the same as without."""
+    """Taken with --gpu on two H200s: kernels distinguish ranks whose stacks are alike; the other reports say the same as without."""
     names = sorted(entry[:-len(".json.gz")] for entry in os.listdir(DIRECTORY) if entry.startswith("with-gpus-") and entry.endswith(".json.gz"))
     check(len(names) == 5, "snapshots: %r" % names)
     for name in names:
@@ -115,13 +116,13 @@ def case_nccl_threads_have_their_roles(directory):
             check(not unknown, "%s rank %s: %r has no role" % (name, rank["rank"], [thread["name"] for thread in unknown]))
 
 
-def told_of_threads(report):
-    """What is no frame: it stands in few threads, and is left out where there is nothing to say."""
+def facts_of_threads(report):
+    """The data of threads that are not frames: few threads have them, and they are left out if there are none."""
     return [(thread["tid"], [thread.get(name) for name in ("motion", "variables", "lock_owner", "collecting")]) for rank in report["ranks"] for thread in rank["threads"]]
 
 
 def case_saved_verdicts(directory):
-    """Reports of bench/hangs that were right (scripts/save-verdicts): each rule again, without a process."""
+    """Reports of bench/hangs that were right (scripts/save-verdicts): checks each rule again, without a process."""
     saved = os.path.join(SOURCE, "fixtures", "verdicts")
     with open(os.path.join(saved, "verdicts.json"), encoding="utf-8") as stream:
         verdicts = json.load(stream)
@@ -136,7 +137,7 @@ def case_saved_verdicts(directory):
         again = json.loads(text.decode("utf-8"))
         with open(path, encoding="utf-8") as stream:
             before = json.load(stream)
-        check(told_of_threads(again) == told_of_threads(before), "%s: what was told of its threads has changed" % name)
+        check(facts_of_threads(again) == facts_of_threads(before), "%s: the facts about its threads have changed" % name)
         check(again.get("not_looked_at") == before.get("not_looked_at"), "%s: the ranks that were not looked at have changed" % name)
         verdict = again["verdict"]
         said = {"status": verdict["status"], "suspects": {str(one["rank"]): one["reason"] for one in verdict["suspects"]}}
@@ -151,7 +152,7 @@ def verdict_in_short(report):
 
 
 def case_words_decide_nothing(directory):
-    """What was said to people of a rank's problems, in other words: the verdict follows from codes, and stays."""
+    """Other words for a rank's problems, which are meant for people: the verdict follows from codes, and does not change."""
     reworded = 0
     for place in ("verdicts", "gpu_verdicts"):
         saved = os.path.join(SOURCE, "fixtures", place)
@@ -172,7 +173,7 @@ def case_words_decide_nothing(directory):
 
 
 def case_gpu_verdicts(directory):
-    """Reports of real hangs with what GPUs would have told of them (fixtures/gpu_verdicts/make.py)."""
+    """Reports of real hangs with the GPU state that they would have had (fixtures/gpu_verdicts/make.py)."""
     saved = os.path.join(SOURCE, "fixtures", "gpu_verdicts")
     with open(os.path.join(saved, "verdicts.json"), encoding="utf-8") as stream:
         verdicts = json.load(stream)
@@ -185,7 +186,7 @@ def case_gpu_verdicts(directory):
         again = json_report("report", path)
         with open(path, encoding="utf-8") as stream:
             before = json.load(stream)
-        check([rank.get("gpus") for rank in again["ranks"]] == [rank.get("gpus") for rank in before["ranks"]], "%s: what was told of the GPUs has changed" % name)
+        check([rank.get("gpus") for rank in again["ranks"]] == [rank.get("gpus") for rank in before["ranks"]], "%s: the state of the GPUs has changed" % name)
         verdict = again["verdict"]
         said = {"status": verdict["status"], "suspects": {str(one["rank"]): one["reason"] for one in verdict["suspects"]}}
         if said != expected:

@@ -5,14 +5,14 @@ import subprocess
 
 import cases
 import debugger
-from contract import SOURCE
+from command_line import SOURCE
 from processes import Fixture, Skip, check, json_report
 from truth_native import check_against_gdb, compare
 from truth_python import only_rank
 
 
 def split_program(directory, version):
-    """fixtures/native/inlined.c with an object of its own, so that the .dwo lies elsewhere than the program."""
+    """fixtures/native/inlined.c with an object file of its own, so that the .dwo is in another directory than the program."""
     objects = os.path.join(directory, "objects")
     program = os.path.join(directory, "bin", "inlined")
     os.makedirs(objects)
@@ -37,7 +37,7 @@ def looked_at(directory, program):
     problems = live["problems"] + rank["problems"]
     check(problems == [], "problems: %r" % problems)
     for thread in rank["threads"]:
-        # Of the program itself: the machine's C library may have debug information as well.
+        # Only the program itself: the machine's C library may have debug information as well.
         inlined = [frame for frame in thread["frames"] if frame["inlined"] and frame["module"].endswith("/inlined")]
         check(all(frame["file"].endswith(("/inlined.c", "/ready.h")) and frame["line"] for frame in inlined),
               "without a place: %r" % inlined)
@@ -61,7 +61,7 @@ def case_package(directory):
 
 
 def case_package_of_another_build(directory):
-    """Its units have other ids: none is taken, and what is missing is told."""
+    """Its units have other ids: none is used, and the problem is reported."""
     program = split_program(directory, 4)
     if not shutil.which("dwp"):
         raise Skip("no dwp on this machine")

@@ -1,4 +1,5 @@
-"""Targets that hold up whoever stops them, or that have no end: the tool ends within its limits, says what is missing, and lets them go on."""
+"""Targets that delay a tool that stops them, or that never end: the tool ends within its limits, reports what is missing, and releases
+them."""
 import json
 import os
 import resource
@@ -10,15 +11,15 @@ import tempfile
 import time
 
 import cases
-from contract import native
+from command_line import native
 from harmless import check_let_go
 from odd_targets import problems_of
 from processes import DEADLINE, Skip, check, run_tool, state_of, task_states, tool, wait_until
 from truth_python import only_rank
 
 
-def look(pid, *arguments, seconds=60):
-    """The rank in a report, whatever its status; the tool has so many seconds for it."""
+def sample(pid, *arguments, seconds=60):
+    """The rank in a report, whatever its status; the tool must end within that many seconds."""
     begin = time.monotonic()
     process = subprocess.Popen([tool(), "attach", "--pids", str(pid), "--format", "json"] + [str(argument) for argument in arguments],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -35,7 +36,7 @@ def look(pid, *arguments, seconds=60):
 
 
 def check_executes_on(execs):
-    """It answers, and its number grows: it is neither stopped nor waits for anybody."""
+    """It answers, and its number grows: it is not stopped, and waits for no other process."""
     def programs():
         execs.write(b"how many?\n")
         word, number = execs._line().split()
@@ -48,7 +49,7 @@ def check_executes_on(execs):
 def execs(by, runs):
     with native("execs", by, "20") as fixture:
         for _ in range(runs):
-            look(fixture.pid, "--samples", 40, "--interval", 0.01)
+            sample(fixture.pid, "--samples", 40, "--interval", 0.01)
             check_let_go(fixture.pid, "after forty samples")
         check_executes_on(fixture)
 
@@ -63,7 +64,7 @@ def case_other_thread_executes_again_and_again(directory):
 
 def case_exec_of_a_file_that_does_not_answer(directory):
     with Stuck("exec") as fixture:
-        rank = look(fixture.pid, "--samples", 1)
+        rank = sample(fixture.pid, "--samples", 1)
         check(rank["status"] == "failed", "the rank is %s" % rank["status"])
         check("exec" in problems_of(rank) and any(problem["hint"] for problem in rank["problems"]), "problems: %r" % rank["problems"])
         fixture.check_unharmed()
@@ -87,13 +88,13 @@ class Stuck:
 def memory_does_not_answer(mode):
     with Stuck(mode) as fixture:
         for _ in range(2):
-            rank = look(fixture.pid, "--samples", 1)
+            rank = sample(fixture.pid, "--samples", 1)
             check(rank["status"] == "partial", "the rank is %s: %r" % (rank["status"], rank["problems"]))
             check("does not answer" in problems_of(rank), "problems: %r" % rank["problems"])
-            check(rank["stopped_ms"] < 10000, "it stood still for %r ms" % rank["stopped_ms"])
+            check(rank["stopped_ms"] < 10000, "it was stopped for %r ms" % rank["stopped_ms"])
             for thread in rank["threads"]:
                 check(thread["frames"], "a thread without frames: %r" % thread)
-                if thread["tid"] != fixture.ready["stuck"]:     # one thread takes nothing from the others
+                if thread["tid"] != fixture.ready["stuck"]:     # one thread does not affect the others
                     check(thread["stack_end"] == "complete", "thread %d: %s" % (thread["tid"], thread["stack_end"]))
             check({thread["tid"] for thread in rank["threads"]} >= {thread["tid"] for thread in fixture.ready["threads"]}, "threads are missing")
             check_let_go(fixture.pid, mode)
@@ -109,7 +110,7 @@ def case_memory_of_a_file_system_that_does_not_answer(directory):
 
 
 def case_two_thousand_large_stacks(directory):
-    """125 GiB of stacks: innermost frames of all threads, in the memory that the tool was given."""
+    """125 GiB of stacks: the report has the innermost frames of all threads, within the memory that the tool was given."""
     if "ASAN_OPTIONS" in os.environ:
         raise Skip("a sanitizer's own memory counts")
     megabytes = 512
@@ -127,14 +128,14 @@ def case_two_thousand_large_stacks(directory):
             rank = only_rank(json.load(stream), fixture.pid)
         check(rank["status"] == "partial" and "--memory" in problems_of(rank), "the rank: %s, %r" % (rank["status"], rank["problems"]))
         threads = [thread for thread in rank["threads"] if any("blocks" == (frame.get("function") or "") for frame in thread["frames"])]
-        check(len(threads) == 2000, "%d threads show where they stand" % len(threads))
+        check(len(threads) == 2000, "%d threads have frames" % len(threads))
         check(all(any("leaves_room" == (frame.get("function") or "") for frame in thread["frames"]) for thread in threads), "callers on the same page are missing")
-        check_let_go(fixture.pid, "after the look")
+        check_let_go(fixture.pid, "after the sample")
         fixture.check_unharmed()
 
 
 def case_too_little_memory(directory):
-    """The limit is there from the start, and where it does not suffice, that is said."""
+    """The limit holds from the start, and if it does not suffice, the report says so."""
     with native("threads") as fixture:
         status, _, err = run_tool("attach", "--pids", fixture.pid, "--memory", "1M")
         check(status == 2 and b"--memory" in err, "status %d: %r" % (status, err))
@@ -146,7 +147,7 @@ def case_too_little_memory(directory):
 
 
 def groups():
-    """Directories in which a control group of the freezer can be made: (version, directory)."""
+    """Directories in which a freezer control group can be made: (version, directory)."""
     found = []
     with open("/proc/self/mountinfo", encoding="utf-8") as stream:
         for line in stream:
@@ -201,7 +202,7 @@ def frozen(version, is_stopped):
             os.kill(fixture.pid, signal.SIGSTOP)
             wait_until(lambda: all(state == "T" for state, _, _ in task_states(fixture.pid).values()), "all threads to be stopped")
         with Frozen(version, directories[0], fixture.pid) as group:
-            rank = look(fixture.pid, "--samples", 1)
+            rank = sample(fixture.pid, "--samples", 1)
             check(len(rank["threads"]) == 18 or rank["status"] == "failed", "the rank: %r" % rank["problems"])
             wait_until(lambda: state_of(fixture.pid) not in "t", "the fixture to be let go")
             group.thaw()
@@ -241,7 +242,7 @@ os.abort()
 
 
 def case_a_core_is_being_written(directory):
-    """From before its beginning to after its end, again and again: the core is whole, and every look ends."""
+    """From before the begin of the dump to after its end, again and again: the core is whole, and every sample ends."""
     with open("/proc/sys/kernel/core_pattern", encoding="utf-8") as stream:
         pattern = stream.read().strip()
     if "/" in pattern or pattern.startswith("|"):
@@ -253,7 +254,7 @@ def case_a_core_is_being_written(directory):
             tools = [subprocess.Popen([tool(), "attach", "--pids", str(victim.pid), "--samples", "30", "--interval", "0.01", "--format", "json"],
                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
             if turn > 0:
-                select.select([], [], [], 0.1 * turn)     # at another moment of the samples each time; any is right
+                select.select([], [], [], 0.1 * turn)     # at another moment of the dump each time
             victim.stdin.write(b"now\n")
             victim.stdin.close()
             for process in tools:
@@ -272,12 +273,12 @@ def case_a_core_is_being_written(directory):
 
 
 def case_threads_without_end(directory):
-    """Threads are born and end all the time: a look ends, and shows the threads that stay."""
+    """Threads begin and end all the time: a sample ends, and shows the threads that stay."""
     with native("short_lived") as fixture:
         for _ in range(10):
-            rank = look(fixture.pid, "--samples", 3, "--interval", 0.01)
+            rank = sample(fixture.pid, "--samples", 3, "--interval", 0.01)
             check(rank["status"] != "failed", "the rank: %r" % rank["problems"])
-            check_let_go(fixture.pid, "after a look")
+            check_let_go(fixture.pid, "after a sample")
         fixture.check_unharmed()
 
 
@@ -298,13 +299,13 @@ for line in sys.stdin:
 
 
 def case_processes_without_end(directory):
-    """Children are born and end all the time, and none is left traced."""
+    """Children begin and end all the time, and none is left traced."""
     process = subprocess.Popen(["/usr/bin/python3", "-W", "ignore", "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         check(process.stdout.readline() == b"ready\n", "it did not start")
         for _ in range(5):
-            check(look(process.pid, "--samples", 3, "--interval", 0.01)["status"] != "failed", "it failed")
-            check_let_go(process.pid, "after a look")
+            check(sample(process.pid, "--samples", 3, "--interval", 0.01)["status"] != "failed", "it failed")
+            check_let_go(process.pid, "after a sample")
         process.stdin.write(b"are you there?\n")
         process.stdin.flush()
         check(process.stdout.readline() == b"alive\n", "it does not go on")

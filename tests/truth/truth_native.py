@@ -1,4 +1,5 @@
-"""One native fixture: the report of the live process and of its core against the chain that the program itself states, and against gdb.
+"""One native fixture: the reports of the live process and of its core are compared with the chains that the program itself states, and with
+gdb.
 
     truth_native.py FIXTURE [ARGUMENT...]     FIXTURE: a program of fixtures/ in the build directory
 """
@@ -10,7 +11,7 @@ import debugger
 from processes import Fixture, check, json_report, main, task_states
 from truth_python import only_rank
 
-# Where gdb is no judge, and why. The chain that the program states holds all the same.
+# Fixtures for which gdb is not the reference, and why. The chain that the program states holds nevertheless.
 GDB_IS_WRONG = {
     "chain_no_unwind_tables": "gdb has no unwind information and guesses from the prologue",
     "jit": "gdb finds no unwind information in anonymous memory and stops",
@@ -21,19 +22,19 @@ GDB_IS_WRONG = {
     "replaced_library": "gdb does not read a deleted library's unwind information",
     "deep": "the report leaves out the middle of so deep a stack",
 }
-# Modules whose frames may stand above the innermost function of a chain: what does the blocking.
+# Modules whose frames may precede the innermost function of a chain: those that do the blocking.
 SYSTEM = re.compile(r"(^|/)(libc[.-]|ld-linux|libpthread|\[vdso\]|linux-vdso)")
 
 
 def plain(function):
-    """A function's name as the chain has it: without version, clone suffix and, for C, nothing else."""
+    """A function's name as the chain has it: without version and clone suffix and, for C, without anything else."""
     if function is None:
         return None
     return re.sub(r" ?\[clone [^]]*\]|@.*$|\.(cold|part|isra|constprop|lto_priv)(\.\d+)*", "", function)
 
 
 def matches(names, chain):
-    """The index in `names` at which `chain` begins and where it ends, or nothing. "..." stands for any frames, "?" for one."""
+    """The index in `names` at which `chain` begins and where it ends, or None. "..." matches any frames, "?" matches one."""
     def ends(at, rest):
         while rest:
             if rest[0] == "...":
@@ -58,8 +59,8 @@ def check_chain(truth, expected, thread, where, static):
     check(found, "%s: tid %d has not the chain %s:\n%s" % (where, thread["tid"], expected["chain"], listed))
     if not static:
         for frame in frames[:found[0]]:
-            on_its_way = (frame["function"] or "").endswith("@plt")   # a call of the system's libraries, not there yet
-            check(on_its_way or SYSTEM.search(frame["module"] or ""), "%s: tid %d: %s stands above the chain:\n%s" % (where, thread["tid"], frame["function"], listed))
+            on_its_way = (frame["function"] or "").endswith("@plt")   # a call of the system's libraries that has not arrived yet
+            check(on_its_way or SYSTEM.search(frame["module"] or ""), "%s: tid %d: %s precedes the chain:\n%s" % (where, thread["tid"], frame["function"], listed))
     if expected["end"] != "*":
         check(thread["stack_end"] == expected["end"], "%s: tid %d ends with %s:\n%s" % (where, thread["tid"], thread["stack_end"], listed))
     if "frames_after_chain" in truth:
@@ -95,7 +96,7 @@ def compare(truth, rank, where, static=False):
         target = truth.get("fds", {}).get(name)
         if target and where == "live":
             check(target in (thread["syscall"]["fd_target"] or ""), "%s: %s waits for %r" % (where, name, thread["syscall"]))
-        # Its main thread holds the one mutex that anybody waits for.
+        # Its main thread holds the only mutex that other threads wait for.
         owner = rank["pid"] if name == "in_mutex" else None
         check(thread.get("lock_owner") == owner, "%s: %s waits for a lock of %r, not of %r" % (where, name, thread.get("lock_owner"), owner))
 
@@ -120,18 +121,18 @@ def test(directory, name, *arguments):
         rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
         check(rank["status"] == "complete", "the rank is %s: %s" % (rank["status"], rank["problems"]))
         if name == "replaced_library" and os.geteuid() != 0:
-            # Only root may open /proc/PID/map_files; what was loaded into memory has the names of exported functions alone.
+            # Only root may open /proc/PID/map_files; a library that was loaded into memory has the names of exported functions only.
             for thread in truth["threads"]:
                 thread["chain"] = ["?" if function == "inside_library" else function for function in thread["chain"]]
         alive = {tid for tid, state in task_states(fixture.pid).items()}
         check({thread["tid"] for thread in rank["threads"]} == alive, "the threads are %r" % alive)
-        # A debug file outside the system's directory is found for cores alone, which have --search: live, its frames have no names.
+        # A debug file outside of the system's directory is found only for cores, by --search: live, its frames have no names.
         unnamed = {"threads": [dict(thread, chain=["?"] * len(thread["chain"])) for thread in truth["threads"]]}
         compare(unnamed if searches else truth, rank, "live", static)
         fixture.check_unharmed()
         stacks = debugger.take_core(fixture, core, debug_directory=debug)
         fixture.check_unharmed()
-        # While the process lives: a deleted library is only there.
+        # While the process is alive: a deleted library exists only there.
         dead = json_report("core", core, *searches) if name != "replaced_library" else None
     if dead is None:
         return

@@ -1,4 +1,4 @@
-"""One Python fixture under one CPython: the report of the live process and of its core against sys._current_frames() and gdb.
+"""One Python fixture under one CPython: the reports of the live process and of its core are compared with sys._current_frames() and gdb.
 
     truth_python.py FIXTURE VERSION        FIXTURE: a file of fixtures/python without .py, or all; VERSION: 3.7 ... 3.15, system,
                                            3.14t (free-threaded), 3.14jit (with its JIT compiler turned on)
@@ -18,7 +18,7 @@ FIXTURES = os.path.join(interpreters.ROOT, "fixtures", "python")
 
 
 def shown(text):
-    """As the report has it: what is no character in the target is U+FFFD."""
+    """The text as the report has it: what is no character in the target is U+FFFD."""
     return None if text is None else re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
@@ -31,7 +31,7 @@ def describe(frames):
 
 
 def pair_threads(truth, threads):
-    """[(truth of a thread, the report's thread)]: by tid; a thread that told none is found by its frames."""
+    """[(truth of a thread, the report's thread)]: matched by tid; a thread without one in the truth is matched by its frames."""
     by_tid = {thread["tid"]: thread for thread in threads}
     pairs = []
     for expected in truth["threads"]:
@@ -48,27 +48,28 @@ def pair_threads(truth, threads):
 
 
 def compare_handled(expected, thread, where):
-    """What the thread handles against what sys.exc_info() said in it; where other threads can be asked (sys._current_exceptions()), against that."""
+    """Compares what the thread handles with sys.exc_info() in that thread, or with sys._current_exceptions() if other threads can be
+    asked."""
     got = thread.get("handles")
     if expected is None or got is None:
         check(expected is None and got is None, "%s: handles %r instead of %r" % (where, got, expected))
         return
-    told = dict(expected)
+    truth = dict(expected)
     for name in ("handler", "raised"):
-        if name in told:
+        if name in truth:
             frame = got[name]
             place = None if frame is None else [frame["function"], frame["file"], frame["line"]]
-            check(place == told[name], "%s: %s at %r instead of %r" % (where, name, place, told[name]))
+            check(place == truth[name], "%s: %s at %r instead of %r" % (where, name, place, truth[name]))
     for name in ("type", "message"):
-        check(got[name] == shown(told[name]), "%s: the %s is %r instead of %r" % (where, name, got[name], told[name]))
-    if "depth" not in told:
+        check(got[name] == shown(truth[name]), "%s: the %s is %r instead of %r" % (where, name, got[name], truth[name]))
+    if "depth" not in truth:
         return
     depth = None
     if got["frame"] is not None:
         depth = sum(frame["kind"] == "python" for frame in thread["frames"][got["frame"] + 1:])
         frame = thread["frames"][got["frame"]]
-        check([frame["function"], frame["file"]] == told["handler"][:2], "%s: handled in %r instead of %r" % (where, frame, told["handler"]))
-    check(depth == told["depth"], "%s: handled in the frame with %r outside of it instead of %r" % (where, depth, told["depth"]))
+        check([frame["function"], frame["file"]] == truth["handler"][:2], "%s: handled in %r instead of %r" % (where, frame, truth["handler"]))
+    check(depth == truth["depth"], "%s: handled in the frame with %r outside of it instead of %r" % (where, depth, truth["depth"]))
 
 
 def compare_lock(expected, thread, where):
@@ -81,9 +82,9 @@ def compare_lock(expected, thread, where):
 def compare(truth, rank, where, jit=False):
     check(rank["status"] == "complete", "%s: the rank is %s: %s" % (where, rank["status"], rank["problems"]))
     check(rank["python"] and rank["python"]["version"] == truth["python"], "%s: Python %r instead of %s" % (where, rank["python"], truth["python"]))
-    told = set()
+    compared = set()
     for expected, thread in pair_threads(truth, rank["threads"]):
-        told.add(thread["tid"])
+        compared.add(thread["tid"])
         frames = [[shown(part) if isinstance(part, str) else part for part in frame] for frame in expected["frames"]]
         got = python_frames(thread)
         if got != frames:
@@ -95,13 +96,13 @@ def compare(truth, rank, where, jit=False):
         if "lock" in expected:
             compare_lock(expected, thread, "%s: tid %d, in %s" % (where, thread["tid"], " < ".join(frame[0] for frame in frames[:4])))
         if thread["stack_end"] == "no-unwind-info" and jit:
-            # Code that CPython's JIT compiler made has no unwind information: what is outside of it stands beside, and that is said.
-            # Of many threads the message names the first.
+            # Code that CPython's JIT compiler made has no unwind information: the frames outside of it are listed separately, and a problem
+            # says so. If there are many such threads, the message names the first one.
             check(any((str(thread["tid"]) in p["message"] or " more: " in p["message"]) and "outside the native stack" in p["message"] for p in rank["problems"]),
                   "%s: tid %d: that its native stack ends in compiled code is not said: %r" % (where, thread["tid"], rank["problems"]))
             continue
         check(thread["stack_end"] == "complete", "%s: tid %d ends with %s" % (where, thread["tid"], thread["stack_end"]))
-    without = [thread for thread in rank["threads"] if thread["tid"] not in told]
+    without = [thread for thread in rank["threads"] if thread["tid"] not in compared]
     for thread in without:
         check(not python_frames(thread), "%s: tid %d should have no Python frames:\n%s" % (where, thread["tid"], describe(python_frames(thread))))
     check(len(without) >= truth.get("without_python", 0), "%s: the thread without Python is missing" % where)
@@ -110,7 +111,7 @@ def compare(truth, rank, where, jit=False):
         wanted = list(truth["merged"])
         for frame in main_thread["frames"]:
             name = re.split("[@(]", frame["function"] or "")[0]
-            # A stripped libc names few of its frames (qsort itself only jumps on): there the module is what is known.
+            # A stripped libc names few of its frames (qsort itself only jumps on): there only the module is known.
             in_libc = os.path.basename(frame.get("module") or "").startswith("libc.so")
             if wanted and ([frame["kind"], name] == wanted[0] or (in_libc and wanted[0] == ["native", "libc"])):
                 wanted.pop(0)
@@ -155,9 +156,9 @@ def helper_is_back(pid):
 
 
 def kernel_core(fixture, interpreter, place):
-    """Ends the fixture by SIGABRT: (path of the core that the kernel writes, gdb's stacks of it).
+    """Ends the fixture by SIGABRT and returns (path of the core that the kernel writes, gdb's stacks of it).
 
-    gcore (gdb 12 to 16) leaves a thread's whole stack zero where its guard is made by MADV_GUARD_INSTALL, as glibc 2.42 does: so the
+    gcore (gdb 12 to 16) leaves a thread's whole stack zero if its guard is made by MADV_GUARD_INSTALL, as glibc 2.42 does: so the
     interpreter with a C library of its own gets a kernel's core, whose paths are those inside its root.
     """
     with open("/proc/sys/kernel/core_pattern", encoding="ascii") as stream:
@@ -181,7 +182,7 @@ def test(directory, name, version):
         if one == "truth":
             continue
         try:
-            look(directory, one, interpreter)
+            check_fixture(directory, one, interpreter)
         except Skip as skipped:
             if name != "all":
                 raise
@@ -190,12 +191,12 @@ def test(directory, name, version):
             raise Failure("%s: %s" % (one, failure))
 
 
-def look(directory, name, interpreter):
+def check_fixture(directory, name, interpreter):
     with interpreters.inside(interpreter, FIXTURES) as programs:
-        look_at(directory, name, interpreter, programs)
+        check_programs(directory, name, interpreter, programs)
 
 
-def look_at(directory, name, interpreter, programs):
+def check_programs(directory, name, interpreter, programs):
     place = os.path.dirname(programs) if interpreter.sysroot else None       # where the kernel writes its core
     environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONIOENCODING="utf-8", **interpreter.environment)
     environment.pop("PYTHONPATH", None)
@@ -223,7 +224,8 @@ def look_at(directory, name, interpreter, programs):
         difference = debugger.agree(thread, stacks[thread["tid"]], interpreter.stripped)
         check(difference is None, "core: " + str(difference))
     at_rest = {thread["tid"]: [frame.get("address") for frame in thread["frames"]] for thread in rank["threads"]}
-    # What reads standard input has answered since, where the core is the kernel's, and may have called read() from specialised code then.
+    # If the core is the kernel's, the thread that reads standard input has answered since then, and may have called read() from specialised
+    # code.
     answers = {thread["tid"] for thread in rank["threads"] if thread["syscall"] and thread["syscall"]["number"] == 0 and thread["syscall"]["fd"] == 0}
     for thread in dead_rank["threads"]:
         if place and thread["tid"] in answers:

@@ -1,4 +1,4 @@
-"""Variables of Python frames that tell which process group a real torch job's ranks wait in, live and from their cores."""
+"""Variables of Python frames that identify the process group that a real torch job's ranks wait in, live and from their cores."""
 import os
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 import cases
 import debugger
 import interpreters
-from contract import SOURCE
+from command_line import SOURCE
 from processes import Fixture, Skip, check, json_report
 from truth_python import only_rank
 
@@ -50,7 +50,7 @@ def check_groups(directory, python):
 
 
 def case_collector_at_work(directory):
-    """Told from the interpreter's own state, so that it is seen where its functions have no names."""
+    """Known from the interpreter's own state, so that it is seen even if the interpreter's functions have no names."""
     seen = 0
     for version in ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15", "system"):
         try:
@@ -60,7 +60,7 @@ def case_collector_at_work(directory):
             continue
         with interpreters.inside(interpreter, os.path.join(SOURCE, "fixtures", "jobs")) as programs:
             with Fixture(interpreter.run(os.path.join(programs, "collecting.py")), **interpreter.options()) as fixture:
-                # Between two collections it is not collecting: not every look finds it there.
+                # Between two collections it is not collecting: not every sample finds it in one.
                 for _ in range(20):
                     rank = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
                     if rank["threads"][0].get("collecting"):
@@ -78,7 +78,7 @@ def case_process_groups_of_torch(directory):
 
 
 def case_process_groups_of_another_torch(directory):
-    """RANKSTACKS_TEST_TORCH: the python of an environment with another torch."""
+    """RANKSTACKS_TEST_TORCH: the python of an environment with another version of torch."""
     python = os.environ.get("RANKSTACKS_TEST_TORCH")
     if not python:
         raise Skip("RANKSTACKS_TEST_TORCH names no python with another torch")

@@ -1,4 +1,4 @@
-"""The command line's contract: exit statuses, what goes to stdout and what to stderr, formats, saved reports."""
+"""The command line: exit statuses, what goes to stdout and what to stderr, formats, saved reports."""
 import json
 import os
 import re
@@ -26,14 +26,14 @@ def python(name, **options):
 
 
 def free_pid():
-    """A pid that no process has: of a child that has been waited for."""
+    """A pid that no process has: that of a child that was reaped."""
     child = subprocess.Popen(["true"])
     child.wait()
     return child.pid
 
 
 def text_of(raw):
-    """Decoded strictly, and free of whatever could act on a terminal."""
+    """The bytes decoded strictly as UTF-8; checks that the text has no control characters that a terminal would act on."""
     text = raw.decode("utf-8")
     bad = re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
     check(not bad, "a control character in the text: %r" % (bad and text[max(0, bad.start() - 30):bad.end() + 30]))
@@ -136,8 +136,8 @@ def case_output_file(directory):
 
 
 def case_a_report_is_its_owners(directory):
-    """A new file is of mode 0600 whatever the umask says; one that is there keeps its mode; pipes and devices are
-    written to as they are."""
+    """A new file has mode 0600 whatever the umask is; an existing file keeps its mode; pipes and devices are written to
+    as they are."""
     path = os.path.join(directory, "report")
     with native("chain") as fixture:
         for umask, command in ((0o000, "attach"), (0o022, "attach"), (0o022, "doctor")):
@@ -163,8 +163,8 @@ def case_a_report_is_its_owners(directory):
 
 
 def case_json_does_nothing_to_a_terminal(directory):
-    """DEL, C1 controls and direction marks that a process has in its arguments: their values are in the JSON, the
-    characters are not."""
+    """A process has DEL, C1 controls and direction marks in its arguments: the JSON has their values as escapes, not the
+    characters."""
     raw = "\x7f\x80\x9b\x9f\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"
     process = subprocess.Popen(["/bin/sh", "-c", "read line", raw], stdin=subprocess.PIPE)
     try:
@@ -181,7 +181,7 @@ def case_json_does_nothing_to_a_terminal(directory):
 
 
 def case_many_processes_and_few_descriptors(directory):
-    """200 processes, their 200 saved reports, and what the doctor says of them, under a limit of 128 open files."""
+    """200 processes, their 200 saved reports, and the doctor's findings about them, under a limit of 128 open files."""
     few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
     processes = [subprocess.Popen(["sleep", "1000"]) for _ in range(200)]
     try:
@@ -335,7 +335,7 @@ def case_a_rank_that_is_not_there_is_said(directory):
 
 
 def case_saved_text_is_the_same(directory):
-    """attach's own text is that of its saved JSON, made from a core so that both look at the same."""
+    """The text that attach prints is that of its saved JSON; tested with a core, so that both have the same data."""
     import debugger
     core = os.path.join(directory, "core")
     with native("threads") as fixture:
@@ -346,7 +346,7 @@ def case_saved_text_is_the_same(directory):
         _, direct, _ = run_tool("core", core, *arguments)
         _, shown, _ = run_tool("report", saved, *arguments)
         left, right = without_times(text_of(direct)).splitlines(), without_times(text_of(shown)).splitlines()
-        # The headline says when the report was made.
+        # The headline contains the time of the report.
         check(left[1:] == right[1:], "the saved report's text differs:\n%s\n---\n%s" % (direct.decode(), shown.decode()))
 
 
@@ -411,7 +411,7 @@ def case_a_report_from_a_pipe(directory):
 
 def case_stdout_is_closed(directory):
     with native("chain") as fixture:
-        for closed in (">&-", "<&- >&-"):        # descriptor 1 is given to no other file
+        for closed in (">&-", "<&- >&-"):        # no other file may get descriptor 1
             script = 'exec "$0" attach --pids %d --format json %s' % (fixture.pid, closed)
             done = subprocess.run(["sh", "-c", script, tool()], stderr=subprocess.PIPE, timeout=60)
             check(done.returncode == 2 and b"the report cannot be written: Bad file descriptor" in done.stderr, "%s: status %d: %r" % (closed, done.returncode, done.stderr))
@@ -419,17 +419,17 @@ def case_stdout_is_closed(directory):
 
 
 def case_interrupted(directory):
-    """Whenever the tool is ended, by whatever signal, the target goes on."""
+    """Whenever the tool is ended, by whatever signal, the target continues."""
     import signal
     with native("threads") as fixture:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
             for step in range(12):
                 process = subprocess.Popen([tool(), "attach", "--pids", str(fixture.pid)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                select.select([], [], [], step * 0.002)     # at a different moment each time: of its start, its stop, its reading
+                select.select([], [], [], step * 0.002)     # at a different moment each time: start, stop, reading
                 process.send_signal(number)
                 process.wait(timeout=30)
                 fixture.check_unharmed()
 
 
 if __name__ == "__main__":
-    cases.run(globals(), "contract")
+    cases.run(globals(), "command_line")
