@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "elf/bytes.h"
+#include "elf/leb128.h"
 
 namespace rankstacks {
 namespace {
@@ -223,16 +224,10 @@ RangeReader DwarfUnit::ranges(Dwarf_Die& entry) const {
 }
 
 std::optional<std::uint64_t> RangeReader::uleb() {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < list_.size() && i < 10; ++i) {
-    const auto byte = std::to_integer<std::uint64_t>(list_[i]);
-    value |= (byte & 0x7f) << (7 * i);  // what is above 64 bits is lost
-    if ((byte & 0x80) == 0) {
-      list_ = list_.subspan(i + 1);
-      return value;
-    }
-  }
-  return std::nullopt;
+  std::uint64_t at = 0;
+  const auto value = elf::load_uleb(list_, at);
+  list_ = list_.subspan(at);
+  return value;
 }
 
 template <class T>

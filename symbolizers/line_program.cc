@@ -4,6 +4,7 @@
 #include <dwarf.h>
 
 #include "elf/bytes.h"
+#include "elf/leb128.h"
 
 namespace rankstacks {
 namespace {
@@ -39,27 +40,14 @@ struct LineProgram::Reader {
   std::uint64_t offset(bool is_64) { return is_64 ? fixed<std::uint64_t>() : fixed<std::uint32_t>(); }
 
   std::uint64_t unsigned_leb() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; at < bytes.size(); shift += 7) {
-      const auto byte = static_cast<std::uint8_t>(bytes[at++]);
-      if (shift < 64) value |= std::uint64_t{byte & 0x7fU} << shift;
-      if ((byte & 0x80U) == 0) return value;
-    }
-    good = false;
-    return 0;
+    const auto value = elf::load_uleb(bytes, at);
+    if (!value) good = false;
+    return value.value_or(0);
   }
   std::int64_t signed_leb() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; at < bytes.size();) {
-      const auto byte = static_cast<std::uint8_t>(bytes[at++]);
-      if (shift < 64) value |= std::uint64_t{byte & 0x7fU} << shift;
-      shift += 7;
-      if ((byte & 0x80U) != 0) continue;
-      if ((byte & 0x40U) != 0 && shift < 64) value |= ~std::uint64_t{0} << shift;
-      return static_cast<std::int64_t>(value);
-    }
-    good = false;
-    return 0;
+    const auto value = elf::load_sleb(bytes, at);
+    if (!value) good = false;
+    return value.value_or(0);
   }
   std::string_view c_string() {
     const std::string_view text = c_string_at(bytes, at, bytes.size());

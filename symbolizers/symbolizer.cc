@@ -28,6 +28,70 @@ SourceLocation to_location(DwarfFrame&& frame, bool inlined) {
   return {.function = std::move(frame.function), .file = std::move(frame.file), .line = frame.line, .inlined = inlined};
 }
 
+// Finds the addresses' symbols. Tables of more worth first. A file that was stripped holds what the next one lacks: .dynsym names what
+// .gnu_debugdata leaves out. The result is the image of .gnu_debugdata, if it was used: names point into it.
+std::shared_ptr<const elf::Image> find_symbols(SymbolLookup& symbols, const elf::Image& image, const elf::Image* debug, DebugFiles& files, DeadlineCheck& deadline) {
+  std::shared_ptr<const elf::Image> mini;
+  if (debug != nullptr) {
+    symbols.add(*debug, debug->static_symbols(), deadline);
+    symbols.settle();
+  }
+  if (!symbols.all_covered()) {
+    symbols.add(image, image.static_symbols(), deadline);
+    symbols.settle();
+  }
+  if (!symbols.all_covered()) {
+    if (debug == nullptr && image.static_symbols().size() == 0) mini = files.mini_debug_info(image);
+    if (mini) symbols.add(*mini, mini->static_symbols(), deadline);
+    symbols.add(image, image.dynamic_symbols(), deadline);
+  }
+  return mini;
+}
+
+// The frames at each address by the DWARF of `dwarf_image`, which is the image or its debug file. Empty if it cannot be read; `problems` says why.
+std::vector<std::vector<DwarfFrame>> find_dwarf_frames(const elf::Image& image, const elf::Image& dwarf_image, std::span<const Vaddr> addresses, bool inlines, DebugFiles& files,
+                                                       DeadlineCheck& deadline, std::vector<std::string>& problems) {
+  std::vector<std::vector<DwarfFrame>> frames;
+  const bool needs_alt = dwarf_image.section(".gnu_debugaltlink") != nullptr;
+  const auto alt = needs_alt ? files.alt_file(dwarf_image) : nullptr;
+  if (needs_alt && !alt) return frames;
+  SplitFiles split(files, dwarf_image, image);
+  const auto dwarf = DwarfLines::open(dwarf_image, alt.get(), &split);
+  if (!dwarf) {
+    const Error& error = dwarf.error();
+    problems.push_back(fmt::format("{}: no lines or inlined functions: {}", error.subject, error.what));
+    return frames;
+  }
+  bool too_much_text = false;
+  frames = (*dwarf)->resolve(addresses, inlines, deadline, too_much_text);
+  if (too_much_text) problems.push_back(fmt::format("{}: names and paths of more than 256 MiB: some lines are left out", image.name()));
+  split.tell_missing();
+  return frames;
+}
+
+// The physical function at each address.
+class FunctionNames {
+ public:
+  FunctionNames(const elf::Image& image, std::span<const Vaddr> addresses, SymbolLookup& symbols) : image_(image), addresses_(addresses), symbols_(symbols) {}
+
+  // `frames`: what DWARF has at addresses[i].
+  std::optional<std::string> of(std::size_t i, const std::vector<DwarfFrame>& frames) {
+    if (const auto name = symbols_.sized(i)) return demangled_(*name);
+    if (!frames.empty() && frames.back().function) return frames.back().function;
+    if (plt_names_.empty()) plt_names_ = name_plt_entries(image_, addresses_);
+    if (plt_names_[i]) return demangled_(*plt_names_[i]) + "@plt";
+    if (const auto label = symbols_.sizeless(i)) return demangled_(*label);
+    return std::nullopt;
+  }
+
+ private:
+  const elf::Image& image_;
+  std::span<const Vaddr> addresses_;
+  SymbolLookup& symbols_;
+  std::vector<std::optional<std::string_view>> plt_names_;   // filled in when the first is needed
+  Demangler demangled_;
+};
+
 }  // namespace
 
 Symbolizer::Symbolizer(SymbolizerOptions options) : options_(std::move(options)) {}
@@ -44,66 +108,24 @@ SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vad
   const bool image_has_dwarf = has_dwarf(image);
   const bool wants_dwarf = options_.lines || options_.inlines;
   std::shared_ptr<const elf::Image> debug;
-  std::shared_ptr<const elf::Image> mini;
   if (image.static_symbols().size() == 0 || (wants_dwarf && !image_has_dwarf)) debug = files.separate_file(image);
-
-  // Tables of more worth first. A file that was stripped holds what the next one lacks: .dynsym names what .gnu_debugdata leaves out.
   SymbolLookup symbols(image, addresses);
-  if (debug) {
-    symbols.add(*debug, debug->static_symbols(), deadline);
-    symbols.settle();
-  }
-  if (!symbols.all_covered()) {
-    symbols.add(image, image.static_symbols(), deadline);
-    symbols.settle();
-  }
-  if (!symbols.all_covered()) {
-    if (!debug && image.static_symbols().size() == 0) mini = files.mini_debug_info(image);
-    if (mini) symbols.add(*mini, mini->static_symbols(), deadline);
-    symbols.add(image, image.dynamic_symbols(), deadline);
-  }
+  const auto mini = find_symbols(symbols, image, debug.get(), files, deadline);
   if (symbols.exhausted()) {
     result.problems.push_back(fmt::format("{}: too many of its symbols overlap: not all were looked at", image.name()));
   }
 
-  std::vector<std::vector<DwarfFrame>> dwarf_frames(addresses.size());
+  std::vector<std::vector<DwarfFrame>> dwarf_frames;
   const elf::Image* dwarf_image = debug && has_dwarf(*debug) ? debug.get() : image_has_dwarf ? &image : nullptr;
-  if (wants_dwarf && dwarf_image != nullptr && !until.passed()) {
-    const bool needs_alt = dwarf_image->section(".gnu_debugaltlink") != nullptr;
-    const auto alt = needs_alt ? files.alt_file(*dwarf_image) : nullptr;
-    if (alt || !needs_alt) {
-      SplitFiles split(files, *dwarf_image, image);
-      const auto dwarf = DwarfLines::open(*dwarf_image, alt.get(), &split);
-      // Names that the symbols lack are worth the walk too.
-      if (dwarf) {
-        bool too_much_text = false;
-        dwarf_frames = (*dwarf)->resolve(addresses, options_.inlines || !symbols.all_covered(), deadline, too_much_text);
-        if (too_much_text) result.problems.push_back(fmt::format("{}: names and paths of more than 256 MiB: some lines are left out", image.name()));
-        split.tell_missing();
-      } else {
-        const Error& error = dwarf.error();
-        result.problems.push_back(fmt::format("{}: no lines or inlined functions: {}", error.subject, error.what));
-      }
-    }
-  }
+  // Names that the symbols lack are worth the walk too.
+  if (wants_dwarf && dwarf_image != nullptr && !until.passed())
+    dwarf_frames = find_dwarf_frames(image, *dwarf_image, addresses, options_.inlines || !symbols.all_covered(), files, deadline, result.problems);
+  dwarf_frames.resize(addresses.size());
 
-  std::vector<std::optional<std::string_view>> plt_names;
-  Demangler demangled;
+  FunctionNames names(image, addresses, symbols);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     std::vector<DwarfFrame>& frames = dwarf_frames[i];
-    std::optional<std::string> function;
-    if (const auto name = symbols.sized(i)) {
-      function = demangled(*name);
-    } else if (!frames.empty() && frames.back().function) {
-      function = frames.back().function;
-    } else {
-      if (plt_names.empty()) plt_names = name_plt_entries(image, addresses);
-      if (plt_names[i]) {
-        function = demangled(*plt_names[i]) + "@plt";
-      } else if (const auto label = symbols.sizeless(i)) {
-        function = demangled(*label);
-      }
-    }
+    std::optional<std::string> function = names.of(i, frames);
     auto& locations = result.locations[i];
     if (!options_.inlines && frames.size() > 1) frames.erase(frames.begin() + 1, frames.end());
     for (std::size_t f = 0; f < frames.size(); ++f) locations.push_back(to_location(std::move(frames[f]), f + 1 < frames.size()));

@@ -369,14 +369,15 @@ class LaterSamples {
   Glances glances_;
   std::vector<Process> processes_;
 };
-}  // namespace
 
-LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options) {
-  const auto started = std::chrono::steady_clock::now();
-  const ProcessTable table = ProcessTable::scan();
-  Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kMinTimeout));
-  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid); },
-                           [&](Pid pid) { return preparer.can_train(pid); }, [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
+// What is looked at, one entry for each process of the plan.
+struct LiveRanks {
+  std::vector<RankStacks> ranks;
+  std::vector<LiveTarget*> targets;   // owned by ranks[i].target; nullptr: failed
+  std::vector<const std::vector<python::RuntimeCandidate>*> interpreters;
+};
+
+std::vector<PlannedTarget> plan_and_prepare(const LiveRequest& request, const ProcessTable& table, const ProcessFacts& facts, Preparer& preparer) {
   preparer.read_ahead(asked_processes(request, table));
   std::vector<PlannedTarget> plan = request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid());
   if (request.whole_job) {
@@ -386,76 +387,106 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   std::vector<Pid> planned;
   for (const PlannedTarget& target : plan) planned.push_back(target.pid);
   preparer.prepare(planned);
+  return plan;
+}
 
-  const std::string host = host_name();
-  std::vector<RankStacks> ranks(plan.size());
-  for (RankStacks& rank : ranks) rank.time_left = options.timeout;
-  std::vector<LiveTarget*> targets(plan.size());   // owned by ranks[i].target; nullptr: failed
-  std::vector<const std::vector<python::RuntimeCandidate>*> interpreters(plan.size());
-  NcclCounts nccl;
-  GpuHealthQuestion gpu_health(request.nvml);
+void identify(RankSnapshot& snapshot, const PlannedTarget& planned, const std::string& host) {
+  snapshot.kind = planned.kind;
+  snapshot.parent = planned.parent;
+  snapshot.pid = planned.pid;
+  snapshot.host = host;
+  snapshot.source = Source::kLive;
+  if (planned.kind == RankKind::kRank) {
+    snapshot.rank = planned.identity.rank;
+    snapshot.world_size = planned.identity.world_size;
+    snapshot.local_rank = planned.identity.local_rank;
+  }
+}
+
+LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& preparer, const std::string& host, Deadline::Clock::duration timeout, GpuHealthQuestion& gpu_health, NcclCounts& nccl) {
+  LiveRanks live{std::vector<RankStacks>(plan.size()), std::vector<LiveTarget*>(plan.size()), std::vector<const std::vector<python::RuntimeCandidate>*>(plan.size())};
   for (std::size_t i = 0; i < plan.size(); ++i) {
     PreparedTarget& prepared = preparer.prepared(plan[i].pid);
-    RankSnapshot& snapshot = ranks[i].snapshot;
-    snapshot.kind = plan[i].kind;
-    snapshot.parent = plan[i].parent;
-    snapshot.pid = plan[i].pid;
-    snapshot.host = host;
-    snapshot.source = Source::kLive;
-    if (plan[i].kind == RankKind::kRank) {
-      snapshot.rank = plan[i].identity.rank;
-      snapshot.world_size = plan[i].identity.world_size;
-      snapshot.local_rank = plan[i].identity.local_rank;
-    }
+    RankStacks& rank = live.ranks[i];
+    RankSnapshot& snapshot = rank.snapshot;
+    rank.time_left = timeout;
+    identify(snapshot, plan[i], host);
     gpu_health.add(plan[i].pid, plan[i].kind, prepared.target.get());
     if (!prepared.target) {
-      fail_rank(ranks[i], *prepared.error);
+      fail_rank(rank, *prepared.error);
       continue;
     }
     const auto environment = preparer.environment(plan[i].pid);
-    targets[i] = prepared.target.get();
-    snapshot.start_ticks = targets[i]->start_ticks();
-    interpreters[i] = &prepared.interpreters;
-    if (!targets[i]->executable().empty()) snapshot.executable = targets[i]->executable();
-    snapshot.command = targets[i]->command();
+    const LiveTarget& target = *(live.targets[i] = prepared.target.get());
+    live.interpreters[i] = &prepared.interpreters;
+    snapshot.start_ticks = target.start_ticks();
+    if (!target.executable().empty()) snapshot.executable = target.executable();
+    snapshot.command = target.command();
     if (snapshot.kind == RankKind::kRank) snapshot.coordinates = coordinates_of(snapshot.command, environment, snapshot.rank, snapshot.world_size);
-    if (snapshot.kind == RankKind::kRank) nccl.add(*targets[i], host, environment);
-    ranks[i].target = std::move(prepared.target);
-    ranks[i].cxx = prepared.cxx;
+    if (snapshot.kind == RankKind::kRank) nccl.add(target, host, environment);
+    rank.target = std::move(prepared.target);
+    rank.cxx = prepared.cxx;
   }
+  return live;
+}
 
+// When the first of them was captured; the snapshots get their distance from it.
+WallClock::time_point set_capture_times(LiveRanks& live) {
+  WallClock::time_point first = WallClock::time_point::max();
+  for (const LiveTarget* target : live.targets)
+    if (target != nullptr) first = std::min(first, target->captured_at());
+  if (first == WallClock::time_point::max()) first = WallClock::now();
+  for (std::size_t i = 0; i < live.targets.size(); ++i)
+    if (live.targets[i] != nullptr) live.ranks[i].snapshot.captured_offset_ms = std::chrono::duration<double, std::milli>(live.targets[i]->captured_at() - first).count();
+  return first;
+}
+
+// A rank's child that ended before its turn came (a compiler, a shell) has no more to say than one that ended before the tool began.
+void leave_out_ended_children(LiveRanks& live) {
+  for (std::size_t i = live.ranks.size(); i-- > 0;) {
+    const RankSnapshot& snapshot = live.ranks[i].snapshot;
+    if (snapshot.kind != RankKind::kChild || snapshot.status != Status::kFailed || proc::stat_of(snapshot.pid)) continue;
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    live.ranks.erase(live.ranks.begin() + at);
+    live.targets.erase(live.targets.begin() + at);
+    live.interpreters.erase(live.interpreters.begin() + at);
+  }
+}
+
+}  // namespace
+
+LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options) {
+  const auto started = std::chrono::steady_clock::now();
+  const ProcessTable table = ProcessTable::scan();
+  Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kMinTimeout));
+  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid); },
+                           [&](Pid pid) { return preparer.can_train(pid); }, [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
+  const std::vector<PlannedTarget> plan = plan_and_prepare(request, table, facts, preparer);
+
+  const std::string host = host_name();
+  NcclCounts nccl;
+  GpuHealthQuestion gpu_health(request.nvml);
+  LiveRanks live = take_prepared(plan, preparer, host, options.timeout, gpu_health, nccl);
   gpu_health.ask();
   nccl.ask_first();
-  for (RankStacks& rank : ranks)
+  for (RankStacks& rank : live.ranks)
     if (nccl.problem && rank.snapshot.pid == nccl.troubled) rank.snapshot.problems.push_back(*nccl.problem);
 
   const auto first_sample = std::chrono::steady_clock::now();
-  capture_in_parallel(ranks, targets, interpreters, options.memory);
-  find_other_ends(ranks);
-
-  WallClock::time_point first = WallClock::time_point::max();
-  for (const LiveTarget* target : targets)
-    if (target != nullptr) first = std::min(first, target->captured_at());
-  if (first == WallClock::time_point::max()) first = WallClock::now();
-  for (std::size_t i = 0; i < plan.size(); ++i)
-    if (targets[i] != nullptr) ranks[i].snapshot.captured_offset_ms = std::chrono::duration<double, std::milli>(targets[i]->captured_at() - first).count();
-  LaterSamples later(targets, interpreters, preparer.images(), options, request.glances);
-  // A rank's child that ended before its turn came (a compiler, a shell) has no more to say than one that ended before the tool began.
-  for (std::size_t i = ranks.size(); i-- > 0;) {
-    const RankSnapshot& snapshot = ranks[i].snapshot;
-    if (snapshot.kind != RankKind::kChild || snapshot.status != Status::kFailed || proc::stat_of(snapshot.pid)) continue;
-    ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(i));
-    targets.erase(targets.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  unwind_ranks(ranks, options);
-  forget_copies(ranks, targets);
-  find_database_holders(ranks);
+  capture_in_parallel(live.ranks, live.targets, live.interpreters, options.memory);
+  find_other_ends(live.ranks);
+  const WallClock::time_point first = set_capture_times(live);
+  LaterSamples later(live.targets, live.interpreters, preparer.images(), options, request.glances);
+  leave_out_ended_children(live);
+  unwind_ranks(live.ranks, options);
+  forget_copies(live.ranks, live.targets);
+  find_database_holders(live.ranks);
   if (request.samples > 1) {
     for (int n = 1; n < request.samples; ++n) later.take(first_sample + n * request.interval);
     later.add_glances();
     nccl.ask_again();
   }
-  FinishedJob finished = finish_job(std::move(ranks), std::move(later.samples), options, first, started);
+  FinishedJob finished = finish_job(std::move(live.ranks), std::move(later.samples), options, first, started);
   finished.job.nccl = std::move(nccl.status);
   gpu_health.fill_in(finished.job.ranks);
   if (!request.whole_job) finished.job.not_looked_at = find_unseen(plan, table, facts, host, getpid());

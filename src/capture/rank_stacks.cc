@@ -154,7 +154,9 @@ FrameId intern_python(const python::State& state, const python::MergedFrame& mer
 
 FrameId intern_place(const python::Handled::Place& place, FrameTable& table) { return table.intern(python_frame(place.function, place.qualname, place.file, place.line)); }
 
-HandledException handled_exception(const python::Handled& handled, const std::vector<std::pair<Address, std::size_t>>& python_frames, FrameTable& table) {
+using PythonFrames = std::vector<std::pair<Address, std::size_t>>;   // the frame's address in the process, its index in the thread's frames
+
+HandledException handled_exception(const python::Handled& handled, const PythonFrames& python_frames, FrameTable& table) {
   HandledException exception{.type = handled.type, .message = handled.message, .frame = {}, .handler = {}, .raised = {}};
   const auto at = std::find_if(python_frames.begin(), python_frames.end(), [&](const auto& f) { return handled.frame != 0 && f.first == handled.frame; });
   if (at != python_frames.end()) exception.frame = at->second;
@@ -453,33 +455,52 @@ bool runs_unknown_loop(const Target& target, const UnwoundStack& stack, const Sy
   return false;
 }
 
-}  // namespace
+// The threads of one rank's snapshot, from what was captured of it.
+class ThreadBuilder {
+ public:
+  ThreadBuilder(RankStacks& rank, const SymbolBatch& symbols, FrameTable& table) : rank_(rank), snapshot_(rank.snapshot), target_(*rank.target), symbols_(symbols), table_(table) {}
 
-void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& table) {
-  RankSnapshot& snapshot = rank.snapshot;
-  if (!rank.target) return;
-  const Target& target = *rank.target;
-
-  const auto infos = target.threads();
-  std::vector<std::vector<const python::ThreadState*>> python_threads(infos.size());
-  if (rank.python) {
-    snapshot.python_version = rank.python->version.to_string();
-    std::vector<python::NativeThread> native;
-    for (std::size_t i = 0; i < infos.size(); ++i) native.push_back({infos[i].registers ? infos[i].registers->fs_base : 0, &rank.stacks[i]});
-    python_threads = python::assign_threads(*rank.python, native);
-    snapshot.problems.insert(snapshot.problems.end(), rank.python->problems.begin(), rank.python->problems.end());
-    if (rank.python->partial) worsen(snapshot, Status::kPartial);
+  void build() {
+    const auto infos = target_.threads();
+    std::vector<ThreadStates> states(infos.size());
+    if (rank_.python) states = assign_python(infos);
+    for (std::size_t i = 0; i < infos.size(); ++i) add_thread(i, infos[i], states[i]);
+    add_module_problems();
+    for (Problem& p : target_.damage()) {
+      snapshot_.problems.push_back(std::move(p));
+      worsen(snapshot_, Status::kPartial);
+    }
+    std::stable_partition(snapshot_.threads.begin(), snapshot_.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == snapshot_.pid; });
+    troubles_.report(snapshot_);
   }
 
-  std::optional<bool> finalizing;   // looked for in all stacks, once
-  const auto finalizes = [&] {
-    if (!finalizing) finalizing = is_finalizing(target, rank.stacks, symbols);
-    return *finalizing;
-  };
-  ThreadTroubles troubles;
-  for (std::size_t i = 0; i < infos.size(); ++i) {
-    const ThreadInfo& info = infos[i];
-    const UnwoundStack& stack = rank.stacks[i];
+ private:
+  using ThreadStates = std::vector<const python::ThreadState*>;
+
+  std::vector<ThreadStates> assign_python(std::span<const ThreadInfo> infos) {
+    snapshot_.python_version = rank_.python->version.to_string();
+    std::vector<python::NativeThread> native;
+    for (std::size_t i = 0; i < infos.size(); ++i) native.push_back({infos[i].registers ? infos[i].registers->fs_base : 0, &rank_.stacks[i]});
+    auto states = python::assign_threads(*rank_.python, native);
+    snapshot_.problems.insert(snapshot_.problems.end(), rank_.python->problems.begin(), rank_.python->problems.end());
+    if (rank_.python->partial) worsen(snapshot_, Status::kPartial);
+    return states;
+  }
+
+  void add_thread(std::size_t i, const ThreadInfo& info, const ThreadStates& states) {
+    const UnwoundStack& stack = rank_.stacks[i];
+    ThreadSnapshot thread = snapshot_without_frames(i, info, stack);
+    add_troubles(info, stack);
+    if (states.empty()) {
+      add_native_frames(info, stack, thread);
+    } else {
+      add_merged_frames(info, stack, states, thread);
+    }
+    add_waits(i, info, thread);
+    snapshot_.threads.push_back(std::move(thread));
+  }
+
+  ThreadSnapshot snapshot_without_frames(std::size_t i, const ThreadInfo& info, const UnwoundStack& stack) const {
     ThreadSnapshot thread;
     thread.tid = info.tid;
     thread.name = info.name;
@@ -489,85 +510,113 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
     thread.kernel_stack = info.kernel_stack;
     thread.stack_end = stack.end;
     thread.omitted = stack.omitted;
-    if (i < rank.syscalls.size()) thread.syscall = rank.syscalls[i];
-    if (!info.problem.empty()) {
-      troubles.add(info.problem, info.tid);
-      // An ended main thread has nothing that could be read; any other that was not read is missing from the picture.
-      if (info.state != 'Z' && info.state != 'X') worsen(snapshot, Status::kPartial);
-    }
-    if (!stack.note.empty()) troubles.add(stack.note, info.tid);
-    // A stack that ends in a module whose file is missing, or was refused, is short of its callers; the images' problems say which file.
-    if (snapshot.source == Source::kCore && stack.end == StackEnd::kNoUnwindInfo && !stack.frames.empty()) {
-      const Module* last = target.modules().find(stack.frames.back().lookup_pc());
-      if (last != nullptr && !last->image) worsen(snapshot, Status::kPartial);
-    }
+    if (i < rank_.syscalls.size()) thread.syscall = rank_.syscalls[i];
+    return thread;
+  }
 
-    const std::vector<const python::ThreadState*>& states = python_threads[i];
-    if (states.empty()) {
-      for (const UnwoundFrame& frame : stack.frames) append_native(target, frame, symbols, table, thread.frames);
-      if (rank.python && names_threads(*rank.python) && runs_unknown_loop(target, stack, symbols) && !finalizes()) {
-        troubles.add("it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are missing", info.tid);
-        worsen(snapshot, Status::kPartial);
-      }
-    } else {
-      const python::KnownFrames known = known_frames(target, stack, symbols);
-      const python::MergedStack merged = python::merge(*rank.python, states, stack, known);
-      std::optional<OmittedFrames> omitted;
-      std::vector<std::pair<Address, std::size_t>> python_frames;   // address, index
-      for (const python::MergedFrame& frame : merged.frames) {
-        if (stack.omitted && !omitted && !frame.is_python && frame.native >= stack.omitted->at) omitted = OmittedFrames{thread.frames.size(), stack.omitted->count};
-        if (frame.is_python && frame.variables < rank.python->variables.size()) {
-          thread.variables.push_back(rank.python->variables[frame.variables]);
-          thread.variables.back().frame = thread.frames.size();
-        }
-        if (frame.is_python) python_frames.emplace_back(frame.address, thread.frames.size());
-        if (frame.is_python) thread.frames.push_back(intern_python(*rank.python, frame, table));
-        else append_native(target, stack.frames[frame.native], symbols, table, thread.frames);
-      }
-      if (stack.omitted) thread.omitted = omitted ? omitted : OmittedFrames{thread.frames.size(), stack.omitted->count};
-      for (const Problem& p : merged.problems) troubles.add(p.message, info.tid);
-      if (merged.partial) worsen(snapshot, Status::kPartial);
-      for (const python::ThreadState* state : states) {
-        if (state->holds_gil) thread.gil = Gil::kHolds;
-        // Another thread may have the GIL while a finalizer waits: the collector itself is C code inside of the innermost Python frame.
-        constexpr std::size_t kLeastOfCollector = 2;
-        const auto python_at = std::find_if(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return table[id].kind == FrameKind::kPython; });
-        thread.collecting |= state->collects && static_cast<std::size_t>(python_at - thread.frames.begin()) >= kLeastOfCollector;
-        // Of several interpreters in one thread the innermost that handles something.
-        if (state->handles) {
-          HandledException handled = handled_exception(*state->handles, python_frames, table);
-          if (!thread.handles || (handled.frame && (!thread.handles->frame || *handled.frame < *thread.handles->frame))) thread.handles = std::move(handled);
-        }
-        if (state->lock) thread.python_lock = state->lock;
-        if (state->joins) thread.joins = state->joins;
-        if (!state->problems.empty()) worsen(snapshot, Status::kPartial);
-        for (const Problem& p : state->problems) troubles.add(p.message, info.tid);
-      }
+  // Reports what could not be read of the thread.
+  void add_troubles(const ThreadInfo& info, const UnwoundStack& stack) {
+    if (!info.problem.empty()) {
+      troubles_.add(info.problem, info.tid);
+      // An ended main thread has nothing that could be read; any other that was not read is missing from the picture.
+      if (info.state != 'Z' && info.state != 'X') worsen(snapshot_, Status::kPartial);
     }
-    if (i < rank.futex_memory.size() && rank.futex_memory[i]) tell_owner(table, *rank.futex_memory[i], thread);
-    if (i < rank.exceptions.size() && rank.exceptions[i] && terminates(table, thread.frames)) {
-      const HeldException& held = *rank.exceptions[i];
+    if (!stack.note.empty()) troubles_.add(stack.note, info.tid);
+    // A stack that ends in a module whose file is missing, or was refused, is short of its callers; the images' problems say which file.
+    if (snapshot_.source == Source::kCore && stack.end == StackEnd::kNoUnwindInfo && !stack.frames.empty()) {
+      const Module* last = target_.modules().find(stack.frames.back().lookup_pc());
+      if (last != nullptr && !last->image) worsen(snapshot_, Status::kPartial);
+    }
+  }
+
+  // For a thread without a thread state of the interpreter.
+  void add_native_frames(const ThreadInfo& info, const UnwoundStack& stack, ThreadSnapshot& thread) {
+    for (const UnwoundFrame& frame : stack.frames) append_native(target_, frame, symbols_, table_, thread.frames);
+    if (rank_.python && names_threads(*rank_.python) && runs_unknown_loop(target_, stack, symbols_) && !finalizes()) {
+      troubles_.add("it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are missing", info.tid);
+      worsen(snapshot_, Status::kPartial);
+    }
+  }
+
+  void add_merged_frames(const ThreadInfo& info, const UnwoundStack& stack, const ThreadStates& states, ThreadSnapshot& thread) {
+    const python::KnownFrames known = known_frames(target_, stack, symbols_);
+    const python::MergedStack merged = python::merge(*rank_.python, states, stack, known);
+    std::optional<OmittedFrames> omitted;
+    PythonFrames python_frames;
+    for (const python::MergedFrame& frame : merged.frames) {
+      if (stack.omitted && !omitted && !frame.is_python && frame.native >= stack.omitted->at) omitted = OmittedFrames{thread.frames.size(), stack.omitted->count};
+      if (frame.is_python && frame.variables < rank_.python->variables.size()) {
+        thread.variables.push_back(rank_.python->variables[frame.variables]);
+        thread.variables.back().frame = thread.frames.size();
+      }
+      if (frame.is_python) python_frames.emplace_back(frame.address, thread.frames.size());
+      if (frame.is_python) thread.frames.push_back(intern_python(*rank_.python, frame, table_));
+      else append_native(target_, stack.frames[frame.native], symbols_, table_, thread.frames);
+    }
+    if (stack.omitted) thread.omitted = omitted ? omitted : OmittedFrames{thread.frames.size(), stack.omitted->count};
+    for (const Problem& p : merged.problems) troubles_.add(p.message, info.tid);
+    if (merged.partial) worsen(snapshot_, Status::kPartial);
+    for (const python::ThreadState* state : states) add_python_state(info, *state, python_frames, thread);
+  }
+
+  void add_python_state(const ThreadInfo& info, const python::ThreadState& state, const PythonFrames& python_frames, ThreadSnapshot& thread) {
+    if (state.holds_gil) thread.gil = Gil::kHolds;
+    // Another thread may have the GIL while a finalizer waits: the collector itself is C code inside of the innermost Python frame.
+    constexpr std::size_t kLeastOfCollector = 2;
+    const auto python_at = std::find_if(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return table_[id].kind == FrameKind::kPython; });
+    thread.collecting |= state.collects && static_cast<std::size_t>(python_at - thread.frames.begin()) >= kLeastOfCollector;
+    // Of several interpreters in one thread the innermost that handles something.
+    if (state.handles) {
+      HandledException handled = handled_exception(*state.handles, python_frames, table_);
+      if (!thread.handles || (handled.frame && (!thread.handles->frame || *handled.frame < *thread.handles->frame))) thread.handles = std::move(handled);
+    }
+    if (state.lock) thread.python_lock = state.lock;
+    if (state.joins) thread.joins = state.joins;
+    if (!state.problems.empty()) worsen(snapshot_, Status::kPartial);
+    for (const Problem& p : state.problems) troubles_.add(p.message, info.tid);
+  }
+
+  // Which thread it waits for, whether it waits for the GIL, and the exception that it ends the process with.
+  void add_waits(std::size_t i, const ThreadInfo& info, ThreadSnapshot& thread) const {
+    if (i < rank_.futex_memory.size() && rank_.futex_memory[i]) tell_owner(table_, *rank_.futex_memory[i], thread);
+    if (i < rank_.exceptions.size() && rank_.exceptions[i] && terminates(table_, thread.frames)) {
+      const HeldException& held = *rank_.exceptions[i];
       thread.exception = CxxException{type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};
     }
-    if (rank.python && info.registers) {
-      const auto futex = i < rank.futexes.size() ? rank.futexes[i] : std::nullopt;
-      const bool on_gil = futex && std::any_of(rank.python->gil_ranges.begin(), rank.python->gil_ranges.end(), [&](const Range& r) { return r.contains(*futex); });
+    if (rank_.python && info.registers) {
+      const auto futex = i < rank_.futexes.size() ? rank_.futexes[i] : std::nullopt;
+      const bool on_gil = futex && std::any_of(rank_.python->gil_ranges.begin(), rank_.python->gil_ranges.end(), [&](const Range& r) { return r.contains(*futex); });
       if (on_gil) thread.gil = Gil::kWaits;
     }
-    snapshot.threads.push_back(std::move(thread));
   }
-  for (const Module& module : target.modules().all()) {
-    if (symbols.gave_up(module)) give_up(snapshot, fmt::format("{}: looking up its functions and lines", module.path));
-    if (!module.image || !module.image->has_lost_pages()) continue;
-    snapshot.problems.push_back({fmt::format("{}: it became shorter, or its disk failed, while it was read: frames and names may be missing", module.path), std::nullopt, ProblemCode::kUnreadable});
-    worsen(snapshot, Status::kPartial);
+
+  void add_module_problems() {
+    for (const Module& module : target_.modules().all()) {
+      if (symbols_.gave_up(module)) give_up(snapshot_, fmt::format("{}: looking up its functions and lines", module.path));
+      if (!module.image || !module.image->has_lost_pages()) continue;
+      snapshot_.problems.push_back({fmt::format("{}: it became shorter, or its disk failed, while it was read: frames and names may be missing", module.path), std::nullopt, ProblemCode::kUnreadable});
+      worsen(snapshot_, Status::kPartial);
+    }
   }
-  for (Problem& p : target.damage()) {
-    snapshot.problems.push_back(std::move(p));
-    worsen(snapshot, Status::kPartial);
+
+  bool finalizes() {
+    if (!finalizing_) finalizing_ = is_finalizing(target_, rank_.stacks, symbols_);
+    return *finalizing_;
   }
-  std::stable_partition(snapshot.threads.begin(), snapshot.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == snapshot.pid; });
-  troubles.report(snapshot);
+
+  RankStacks& rank_;
+  RankSnapshot& snapshot_;
+  const Target& target_;
+  const SymbolBatch& symbols_;
+  FrameTable& table_;
+  ThreadTroubles troubles_;
+  std::optional<bool> finalizing_;   // looked for in all stacks, once
+};
+
+}  // namespace
+
+void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& table) {
+  if (rank.target) ThreadBuilder(rank, symbols, table).build();
 }
 
 }  // namespace rankstacks

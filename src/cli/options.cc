@@ -96,169 +96,208 @@ CLI::Validator not_empty() {
   return {[](std::string& path) { return path.empty() ? std::string("expected a file's name, found none") : std::string(); }, ""};
 }
 
-// The one description of the command line: it is parsed with, or, where `look` is given, only shown to that.
-std::variant<Options, EarlyExit> use_command_line(int argc, const char* const* argv, const std::function<void(const CLI::App&)>& look) {
-  Options options;
-  CLI::App app{"Shows which rank of a distributed training job is different, and where it stands: the stacks of all threads of all ranks,\n"
-               "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
-  app.name("rankstacks");
-  app.footer(kFooter);
-  const auto telling_version = [](CLI::App* of) { of->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION, "show the version and exit"); };
-  telling_version(&app);
-  app.require_subcommand(1);
-  app.failure_message([](const CLI::App*, const CLI::Error& e) { return std::string(e.what()); });
+// The one description of the command line: it is parsed by it, and the man page and the completions are written from it.
+class CommandLine {
+ public:
+  CommandLine() {
+    app_.name("rankstacks");
+    app_.footer(kFooter);
+    app_.require_subcommand(1);
+    app_.failure_message([](const CLI::App*, const CLI::Error& e) { return std::string(e.what()); });
+    add_attach();
+    add_core();
+    add_report();
+    add_doctor();
+    add_rules();
+    for (CLI::App* command : {&app_, attach_, core_, report_, doctor_, rules_}) command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION, "show the version and exit");
+  }
+  CommandLine(const CommandLine&) = delete;              // the description refers to the members
+  CommandLine& operator=(const CommandLine&) = delete;
 
-  std::string format = "text", color = "auto", threads, unwinder = "auto";
-  bool no_inlines = false;
-  double interval = std::chrono::duration<double>(LiveRequest().interval).count();
-  double max_wait = std::chrono::duration<double>(Options().max_wait).count();
-  double timeout = std::chrono::duration<double>(CaptureOptions::kDefaultTimeout).count();
-  std::vector<std::string> pid_words;
-  std::string nvml_directory, gpu_core, memory;
-  int gpu_core_limit = 1024;
+  const CLI::App& description() const { return app_; }
 
-  const auto writing = [&](CLI::App* sub) {
-    sub->add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-    sub->add_option("-o,--output", options.output,
+  // Once.
+  std::variant<Options, EarlyExit> parse(int argc, const char* const* argv) {
+    if (argc > 1 && argv[1][0] != '-' && app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
+      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, doctor or rules\nhint: rankstacks --help\n", sanitize(argv[1])), 2};
+    std::ostringstream out, err;
+    try {
+      app_.parse(argc, const_cast<char**>(argv));
+      if (attach_->parsed()) take_pids_of_attach();
+      if (doctor_->parsed()) take_pids_of_doctor();
+    } catch (const CLI::ParseError& e) {
+      const int status = app_.exit(e, out, err);
+      if (status == 0) return EarlyExit{out.str(), 0};
+      return EarlyExit{fmt::format("rankstacks: {}\nhint: rankstacks --help\n", err.str().substr(0, err.str().find_last_not_of('\n') + 1)), 2};
+    }
+    complete_options();
+    return std::move(options_);
+  }
+
+ private:
+  void add_attach() {
+    attach_ = app_.add_subcommand("attach", "look at running processes: stopped for milliseconds, copied, resumed");
+    pids_ = attach_->add_option("--pids", pid_words_, "process ids, separated by commas or blanks; a launcher stands for its ranks")->type_name("PID");
+    auto* job = attach_->add_flag("--job", options_.live.whole_job, "every rank on this machine, found by its environment");
+    pids_->excludes(job);
+    samples_ = attach_->add_option("--samples", options_.live.samples, "samples to take of the job: several distinguish what moves from what is stuck; more are taken where the default leaves that open")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();
+    pause_ = attach_->add_option("--interval", interval_, "from one sample to the next")->type_name("SECONDS")->check(a_number())->check(CLI::Range(0.0, 3600.0))->capture_default_str();
+    attach_->add_option("--max-wait", max_wait_, "look on for so long where all that is seen is waits for GPUs, or loops, which a long step shows as well; not with --samples or --interval")
+        ->type_name("SECONDS")
+        ->check(a_number())
+        ->check(CLI::Range(0.0, 3600.0))
+        ->capture_default_str();
+    auto* gpu = attach_->add_flag("--gpu", options_.gpu.sessions,
+                                 "also what runs on the ranks' GPUs: each GPU stands still for milliseconds, attaching takes about a second; drivers before 590 keep some memory loaded for it");
+    attach_->add_option("--gpu-core", gpu_core_, "write a lightweight GPU core of each rank to FILE.rankN (FILE.HOST.PID where two processes say that they are one rank)")->type_name("FILE")->needs(gpu);
+    attach_->add_option("--gpu-core-limit", gpu_core_limit_, "a GPU core that would be larger is not written")->type_name("MIB")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+    add_capturing(attach_);
+    attach_->footer("\nExample: rankstacks attach --pids 101,102,103,104");
+  }
+
+  void add_core() {
+    core_ = app_.add_subcommand("core", "look at core files, of processes and of their GPUs (also .zst, .lz4, .xz, .gz)");
+    core_->add_option("CORE", options_.paths, "the core files of the ranks")->required();
+    add_files(core_);
+    add_capturing(core_);
+    core_->footer("\nExample: rankstacks core core-python-* --sysroot /mnt/image");
+  }
+
+  void add_report() {
+    report_ = app_.add_subcommand("report", "show saved JSON reports again, several as one job");
+    report_->add_option("SNAPSHOT", options_.paths, "files written with --format json; - for the standard input")->required();
+    add_common(report_);
+    add_limit(report_);
+    report_->footer("\nExample: rankstacks report hang.json --threads all");
+  }
+
+  void add_doctor() {
+    doctor_ = app_.add_subcommand("doctor", "say what would stop an attach or a core from working here, each with what mends it");
+    patients_ = doctor_->add_option("--pids", pid_words_, "these processes too; a launcher stands for its ranks")->type_name("PID");
+    patients_->excludes(doctor_->add_flag("--job", options_.live.whole_job, "every rank on this machine, found by its environment"));
+    doctor_->add_option("CORE", options_.paths, "core files: whether they are whole, and the files they are of are on this machine");
+    add_files(doctor_);
+    add_writing(doctor_);
+    doctor_->footer("\nExit status: 0 all is well; 1 something is not; 2 a usage error.\nExample: rankstacks doctor --pids 101,102,103,104");
+  }
+
+  void add_rules() {
+    rules_ = app_.add_subcommand("rules", "show what is known of other programs: by which frames, names and files threads are told");
+    add_rules_option(rules_);
+    add_writing(rules_);
+    rules_->footer("\nWith --format json in the form that --rules reads (docs/rules.md).\nExample: rankstacks rules --rules acme.json");
+  }
+
+  // Options that several commands have.
+  void add_writing(CLI::App* sub) {
+    sub->add_option("--format", format_, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+    sub->add_option("-o,--output", options_.output,
                     "write the report to this file instead of stdout; a new one only its owner can read")
         ->type_name("FILE")
         ->check(not_empty());
-    sub->add_option("--color", color, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
-  };
-  const auto choosing_files = [&](CLI::App* sub) {
-    sub->add_option("--exe", options.core.executable, "the program that the cores are of, when it is not at the path they name")->type_name("FILE")->check(is_there(false));
-    sub->add_option("--sysroot", options.core.sysroot, "directory that holds the other machine's files under their paths")->type_name("DIR")->check(is_there(true));
-    sub->add_option("--search", options.core.search, "directory with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all()->check(is_there(true));
-  };
-  const auto adding_rules = [&](CLI::App* sub) {
-    sub->add_option("--rules", options.rules, "file of rules (JSON) for programs that the tool does not know, asked before the built-in ones; may be repeated")
+    sub->add_option("--color", color_, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
+  }
+
+  void add_files(CLI::App* sub) {
+    sub->add_option("--exe", options_.core.executable, "the program that the cores are of, when it is not at the path they name")->type_name("FILE")->check(is_there(false));
+    sub->add_option("--sysroot", options_.core.sysroot, "directory that holds the other machine's files under their paths")->type_name("DIR")->check(is_there(true));
+    sub->add_option("--search", options_.core.search, "directory with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all()->check(is_there(true));
+  }
+
+  void add_rules_option(CLI::App* sub) {
+    sub->add_option("--rules", options_.rules, "file of rules (JSON) for programs that the tool does not know, asked before the built-in ones; may be repeated")
         ->type_name("FILE")
         ->expected(1)
         ->take_all()
         ->check(is_there(false));
-  };
-  const auto common = [&](CLI::App* sub) {
-    writing(sub);
-    adding_rules(sub);
-    sub->add_option("--memory", memory, "the most that the tool takes, as 512M or 2G; what does not fit is left out, and said (default: half of the machine's, or of the container's)")
+  }
+
+  void add_common(CLI::App* sub) {
+    add_writing(sub);
+    add_rules_option(sub);
+    sub->add_option("--memory", memory_, "the most that the tool takes, as 512M or 2G; what does not fit is left out, and said (default: half of the machine's, or of the container's)")
         ->type_name("SIZE")
         ->check(a_size());
-    sub->add_option("--threads", threads, "all: show every thread of every rank in full (text)")->check(CLI::IsMember({"all", "clusters"}));
-    sub->add_option("--rank", options.ranks, "show these ranks' threads in full (text): a number, host:pid or pid; may be repeated")->type_name("RANK")->delimiter(',');
-  };
-  const auto limiting = [&](CLI::App* sub) {
-    sub->add_option("--timeout", timeout, "give up on a rank, on what it waits for, or on a file's functions, after this long, and on a file that does not answer after a fourth of it; the report has what was read by then")
+    sub->add_option("--threads", threads_, "all: show every thread of every rank in full (text)")->check(CLI::IsMember({"all", "clusters"}));
+    sub->add_option("--rank", options_.ranks, "show these ranks' threads in full (text): a number, host:pid or pid; may be repeated")->type_name("RANK")->delimiter(',');
+  }
+
+  void add_limit(CLI::App* sub) {
+    sub->add_option("--timeout", timeout_, "give up on a rank, on what it waits for, or on a file's functions, after this long, and on a file that does not answer after a fourth of it; the report has what was read by then")
         ->type_name("SECONDS")
         ->check(a_number())
         ->check(CLI::Range(0.001, 86400.0))
         ->capture_default_str();
-  };
-  const auto capturing = [&](CLI::App* sub) {
-    common(sub);
-    sub->add_flag("--no-inlines", no_inlines, "leave out inlined frames");
-    sub->add_option("--unwinder", unwinder, "auto: libunwind, and libdwfl for threads that it does not finish; or one of both alone")
+  }
+
+  void add_capturing(CLI::App* sub) {
+    add_common(sub);
+    sub->add_flag("--no-inlines", no_inlines_, "leave out inlined frames");
+    sub->add_option("--unwinder", unwinder_, "auto: libunwind, and libdwfl for threads that it does not finish; or one of both alone")
         ->check(CLI::IsMember({"auto", "libunwind", "libdwfl"}))
         ->capture_default_str();
-    limiting(sub);
-  };
-
-  CLI::App* attach = app.add_subcommand("attach", "look at running processes: stopped for milliseconds, copied, resumed");
-  auto* pids = attach->add_option("--pids", pid_words, "process ids, separated by commas or blanks; a launcher stands for its ranks")->type_name("PID");
-  auto* job = attach->add_flag("--job", options.live.whole_job, "every rank on this machine, found by its environment");
-  pids->excludes(job);
-  auto* samples = attach->add_option("--samples", options.live.samples, "samples to take of the job: several distinguish what moves from what is stuck; more are taken where the default leaves that open")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();
-  auto* pause = attach->add_option("--interval", interval, "from one sample to the next")->type_name("SECONDS")->check(a_number())->check(CLI::Range(0.0, 3600.0))->capture_default_str();
-  attach->add_option("--max-wait", max_wait, "look on for so long where all that is seen is waits for GPUs, or loops, which a long step shows as well; not with --samples or --interval")
-      ->type_name("SECONDS")
-      ->check(a_number())
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
-  auto* gpu = attach->add_flag("--gpu", options.gpu.sessions,
-                               "also what runs on the ranks' GPUs: each GPU stands still for milliseconds, attaching takes about a second; drivers before 590 keep some memory loaded for it");
-  attach->add_option("--gpu-core", gpu_core, "write a lightweight GPU core of each rank to FILE.rankN (FILE.HOST.PID where two processes say that they are one rank)")->type_name("FILE")->needs(gpu);
-  attach->add_option("--gpu-core-limit", gpu_core_limit, "a GPU core that would be larger is not written")->type_name("MIB")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  capturing(attach);
-  attach->footer("\nExample: rankstacks attach --pids 101,102,103,104");
-
-  CLI::App* core = app.add_subcommand("core", "look at core files, of processes and of their GPUs (also .zst, .lz4, .xz, .gz)");
-  core->add_option("CORE", options.paths, "the core files of the ranks")->required();
-  choosing_files(core);
-  capturing(core);
-  core->footer("\nExample: rankstacks core core-python-* --sysroot /mnt/image");
-
-  CLI::App* report = app.add_subcommand("report", "show saved JSON reports again, several as one job");
-  report->add_option("SNAPSHOT", options.paths, "files written with --format json; - for the standard input")->required();
-  common(report);
-  limiting(report);
-  report->footer("\nExample: rankstacks report hang.json --threads all");
-
-  CLI::App* doctor = app.add_subcommand("doctor", "say what would stop an attach or a core from working here, each with what mends it");
-  auto* patients = doctor->add_option("--pids", pid_words, "these processes too; a launcher stands for its ranks")->type_name("PID");
-  patients->excludes(doctor->add_flag("--job", options.live.whole_job, "every rank on this machine, found by its environment"));
-  doctor->add_option("CORE", options.paths, "core files: whether they are whole, and the files they are of are on this machine");
-  choosing_files(doctor);
-  writing(doctor);
-  doctor->footer("\nExit status: 0 all is well; 1 something is not; 2 a usage error.\nExample: rankstacks doctor --pids 101,102,103,104");
-
-  CLI::App* rules = app.add_subcommand("rules", "show what is known of other programs: by which frames, names and files threads are told");
-  adding_rules(rules);
-  writing(rules);
-  rules->footer("\nWith --format json in the form that --rules reads (docs/rules.md).\nExample: rankstacks rules --rules acme.json");
-
-  for (CLI::App* command : {attach, core, report, doctor, rules}) telling_version(command);
-
-  if (look) {
-    look(app);
-    return options;
+    add_limit(sub);
   }
 
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
-    return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, doctor or rules\nhint: rankstacks --help\n", sanitize(argv[1])), 2};
-  std::ostringstream out, err;
-  try {
-    app.parse(argc, const_cast<char**>(argv));
-    if (attach->parsed() && !options.live.whole_job) {
-      if (pids->count() == 0) throw CLI::RequiredError("attach: one of --pids and --job");
-      options.live.pids = parse_pids(pid_words);
-    }
-    if (doctor->parsed() && patients->count() > 0) {
-      // --pids takes all words that follow it: those that are files are cores.
-      const auto is_file = [](const std::string& word) { return word.find_first_not_of("0123456789,") != std::string::npos && access(word.c_str(), F_OK) == 0; };
-      const auto cores = std::stable_partition(pid_words.begin(), pid_words.end(), [&](const std::string& word) { return !is_file(word); });
-      options.paths.insert(options.paths.end(), cores, pid_words.end());
-      pid_words.erase(cores, pid_words.end());
-      options.live.pids = parse_pids(pid_words);
-    }
-  } catch (const CLI::ParseError& e) {
-    const int status = app.exit(e, out, err);
-    if (status == 0) return EarlyExit{out.str(), 0};
-    return EarlyExit{fmt::format("rankstacks: {}\nhint: rankstacks --help\n", err.str().substr(0, err.str().find_last_not_of('\n') + 1)), 2};
+  void take_pids_of_attach() {
+    if (options_.live.whole_job) return;
+    if (pids_->count() == 0) throw CLI::RequiredError("attach: one of --pids and --job");
+    options_.live.pids = parse_pids(pid_words_);
   }
 
-  options.command = doctor->parsed() ? Options::Command::kDoctor : rules->parsed() ? Options::Command::kRules : core->parsed() ? Options::Command::kCore : report->parsed() ? Options::Command::kReport : Options::Command::kAttach;
-  if (!gpu_core.empty()) options.gpu.core = gpu_core;
-  options.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit) << 20;
-  options.format = format == "json" ? Format::kJson : Format::kText;
-  options.color = color == "always" ? Color::kAlways : color == "never" ? Color::kNever : Color::kAuto;
-  options.all_threads = threads == "all";
-  options.capture.unwinder = unwinder == "libunwind" ? UnwinderChoice::kLibunwind : unwinder == "libdwfl" ? UnwinderChoice::kLibdwfl : UnwinderChoice::kAuto;
-  options.capture.symbols.inlines = !no_inlines;
-  options.max_wait = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(max_wait));
-  options.samples_as_needed = attach->parsed() && samples->count() == 0 && pause->count() == 0;
-  options.live.interval = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval));
-  options.capture.timeout = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(timeout));
-  options.gpu.timeout = options.capture.timeout;
-  options.capture.memory = memory.empty() ? default_memory_limit() : parse_size(memory).value_or(default_memory_limit());
-  options.capture.symbols.sysroot = options.core.sysroot;
-  // A directory named for libraries may hold their debug files as well, as .build-id trees.
-  options.capture.symbols.debug_directories.insert(options.capture.symbols.debug_directories.begin(), options.core.search.begin(), options.core.search.end());
-  return options;
-}
+  void take_pids_of_doctor() {
+    if (patients_->count() == 0) return;
+    // --pids takes all words that follow it: those that are files are cores.
+    const auto is_file = [](const std::string& word) { return word.find_first_not_of("0123456789,") != std::string::npos && access(word.c_str(), F_OK) == 0; };
+    const auto cores = std::stable_partition(pid_words_.begin(), pid_words_.end(), [&](const std::string& word) { return !is_file(word); });
+    options_.paths.insert(options_.paths.end(), cores, pid_words_.end());
+    pid_words_.erase(cores, pid_words_.end());
+    options_.live.pids = parse_pids(pid_words_);
+  }
+
+  // From words and numbers to what they stand for.
+  void complete_options() {
+    options_.command = doctor_->parsed() ? Options::Command::kDoctor : rules_->parsed() ? Options::Command::kRules : core_->parsed() ? Options::Command::kCore : report_->parsed() ? Options::Command::kReport : Options::Command::kAttach;
+    if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
+    options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
+    options_.format = format_ == "json" ? Format::kJson : Format::kText;
+    options_.color = color_ == "always" ? Color::kAlways : color_ == "never" ? Color::kNever : Color::kAuto;
+    options_.all_threads = threads_ == "all";
+    options_.capture.unwinder = unwinder_ == "libunwind" ? UnwinderChoice::kLibunwind : unwinder_ == "libdwfl" ? UnwinderChoice::kLibdwfl : UnwinderChoice::kAuto;
+    options_.capture.symbols.inlines = !no_inlines_;
+    options_.max_wait = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(max_wait_));
+    options_.samples_as_needed = attach_->parsed() && samples_->count() == 0 && pause_->count() == 0;
+    options_.live.interval = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval_));
+    options_.capture.timeout = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(timeout_));
+    options_.gpu.timeout = options_.capture.timeout;
+    options_.capture.memory = memory_.empty() ? default_memory_limit() : parse_size(memory_).value_or(default_memory_limit());
+    options_.capture.symbols.sysroot = options_.core.sysroot;
+    // A directory named for libraries may hold their debug files as well, as .build-id trees.
+    options_.capture.symbols.debug_directories.insert(options_.capture.symbols.debug_directories.begin(), options_.core.search.begin(), options_.core.search.end());
+  }
+
+  Options options_;
+  CLI::App app_{"Shows which rank of a distributed training job is different, and where it stands: the stacks of all threads of all ranks,\n"
+                "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
+  CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *doctor_ = nullptr, *rules_ = nullptr;
+  CLI::Option *pids_ = nullptr, *samples_ = nullptr, *pause_ = nullptr;   // of attach
+  CLI::Option* patients_ = nullptr;                                       // of doctor: --pids
+
+  // As the user gave them.
+  std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto";
+  bool no_inlines_ = false;
+  double interval_ = std::chrono::duration<double>(LiveRequest().interval).count();
+  double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();
+  double timeout_ = std::chrono::duration<double>(CaptureOptions::kDefaultTimeout).count();
+  std::vector<std::string> pid_words_;
+  std::string gpu_core_, memory_;
+  int gpu_core_limit_ = 1024;
+};
 
 }  // namespace
 
-std::variant<Options, EarlyExit> parse_command_line(int argc, const char* const* argv) { return use_command_line(argc, argv, nullptr); }
+std::variant<Options, EarlyExit> parse_command_line(int argc, const char* const* argv) { return CommandLine().parse(argc, argv); }
 
-void describe_command_line(const std::function<void(const CLI::App&)>& look) { use_command_line(0, nullptr, look); }
+void describe_command_line(const std::function<void(const CLI::App&)>& look) { look(CommandLine().description()); }
 
 }  // namespace rankstacks

@@ -1,8 +1,11 @@
 #include "gpu/nvml_answer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <type_traits>
+#include <utility>
 
 #include "base/text.h"
 #include "gpu/nvml_layouts.h"
@@ -11,7 +14,9 @@
 namespace rankstacks::gpu {
 namespace {
 
-// The members that are one number each, by the names that they have on the pipe.
+using nlohmann::json;
+
+// The members that are one number each, by the names that they have in the messages.
 template <class Health, class Visit>
 void each_number(Health& h, Visit&& visit) {
   visit("utilization_mean", h.utilization_mean);
@@ -37,48 +42,102 @@ void each_number(Health& h, Visit&& visit) {
   visit("pcie_generation_max", h.pcie_generation_max);
 }
 
+// A GPU with kMaxDeviceProcesses processes is some 115,000 values.
+constexpr PackedLimits kLimits{.depth = 8, .values = 1u << 20, .text = 64u << 10};
+constexpr std::size_t kMaxName = 200, kMaxReason = 1000, kMaxEntries = 4096;
+
 // A library's words: one line of printable characters.
-std::string one_line(std::string_view text) {
-  std::string line(text.substr(0, 200));
+std::string one_line(std::string_view text, std::size_t longest) {
+  std::string line(text.substr(0, longest));
   std::replace_if(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
   return line;
 }
 
+// Of a value that may be of any type: empty if it is of another one, or if it does not fit.
 template <class T>
-std::optional<T> number_of(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::pair<std::string_view, std::string_view> split_word(std::string_view line) {
-  const std::size_t blank = line.find(' ');
-  if (blank == std::string_view::npos) return {line, {}};
-  return {line.substr(0, blank), line.substr(blank + 1)};
-}
-
-void read_device_line(NvmlDevice& device, std::string_view name, std::string_view value) {
-  GpuHealth& health = *device.gpu.health;
-  each_number(health, [&](std::string_view member, auto& number) {
-    if (member == name) number = number_of<std::remove_reference_t<decltype(*number)>>(value);
-  });
-  if (name == "pci") device.gpu.pci = value;
-  else if (name == "uuid") device.gpu.uuid = value;
-  else if (name == "name") device.gpu.name = value;
-  else if (name == "minor") device.minor = number_of<unsigned>(value);
-  else if (name == "mig") device.mig = value == "1";
-  else if (name == "throttle") health.throttle.emplace_back(value);
-  else if (name == "remap_pending") health.remap_pending = true;
-  else if (name == "remap_failed") health.remap_failed = true;
-  else if (name == "processes") device.processes.emplace();
-  else if (name == "link_down") {
-    if (const auto link = number_of<unsigned>(value)) health.nvlinks_down.push_back(*link);
-  } else if (name == "process" && device.processes) {
-    const auto [pid, rest] = split_word(value);
-    const auto [memory, kind] = split_word(rest);
-    if (const auto number = number_of<Pid>(pid)) device.processes->push_back({*number, number_of<std::uint64_t>(memory), kind == "mps"});
+std::optional<T> number_of(const json& value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return value.is_number() ? std::optional(value.get<T>()) : std::nullopt;
+  } else {
+    if (value.is_number_unsigned() && std::in_range<T>(value.get<std::uint64_t>())) return static_cast<T>(value.get<std::uint64_t>());
+    if (value.is_number_integer() && !value.is_number_unsigned() && std::in_range<T>(value.get<std::int64_t>())) return static_cast<T>(value.get<std::int64_t>());
+    return std::nullopt;
   }
+}
+std::string line_of(const json& value, std::size_t longest = kMaxName) { return value.is_string() ? one_line(value.get_ref<const std::string&>(), longest) : std::string(); }
+bool is_true(const json& value) { return value.is_boolean() && value.get<bool>(); }
+
+// The member of that name; null if there is none.
+const json& member(const json& object, std::string_view name) {
+  static const json nothing;
+  const auto found = object.find(name);
+  return found == object.end() ? nothing : *found;
+}
+
+// The first entries of an array; of another value none.
+std::span<const json> entries(const json& value, std::size_t most) {
+  if (!value.is_array()) return {};
+  const auto& all = value.get_ref<const json::array_t&>();
+  return std::span(all).first(std::min(all.size(), most));
+}
+
+json to_json(const GpuHealth& health) {
+  json out = json::object();
+  each_number(health, [&](const char* name, const auto& number) {
+    if (number) out[name] = *number;
+  });
+  out["throttle"] = health.throttle;
+  out["nvlinks_down"] = health.nvlinks_down;
+  out["remap_pending"] = health.remap_pending;
+  out["remap_failed"] = health.remap_failed;
+  return out;
+}
+
+GpuHealth health_of(const json& in) {
+  GpuHealth health;
+  if (!in.is_object()) return health;
+  each_number(health, [&](const char* name, auto& number) { number = number_of<std::remove_reference_t<decltype(*number)>>(member(in, name)); });
+  for (const json& reason : entries(member(in, "throttle"), kMaxEntries))
+    if (reason.is_string()) health.throttle.push_back(line_of(reason));
+  for (const json& link : entries(member(in, "nvlinks_down"), kMaxEntries))
+    if (const auto number = number_of<unsigned>(link)) health.nvlinks_down.push_back(*number);
+  health.remap_pending = is_true(member(in, "remap_pending"));
+  health.remap_failed = is_true(member(in, "remap_failed"));
+  return health;
+}
+
+std::vector<NvmlProcess> processes_of(const json& in) {
+  std::vector<NvmlProcess> processes;
+  for (const json& process : entries(in, kMaxDeviceProcesses)) {
+    if (!process.is_object()) continue;
+    if (const auto pid = number_of<Pid>(member(process, "pid"))) processes.push_back({*pid, number_of<std::uint64_t>(member(process, "memory")), is_true(member(process, "mps"))});
+  }
+  return processes;
+}
+
+// Empty if it is no GPU that there can be.
+std::optional<NvmlDevice> device_of(const json& in) {
+  const auto index = number_of<unsigned>(member(in, "index"));
+  if (!index || *index >= kMaxDevices) return std::nullopt;
+  NvmlDevice device;
+  device.gpu.index = index;
+  device.gpu.pci = line_of(member(in, "pci"));
+  device.gpu.uuid = line_of(member(in, "uuid"));
+  device.gpu.name = line_of(member(in, "name"));
+  device.gpu.health = health_of(member(in, "health"));
+  device.minor = number_of<unsigned>(member(in, "minor"));
+  if (const json& mig = member(in, "mig"); mig.is_boolean()) device.mig = mig.get<bool>();
+  if (const json& processes = member(in, "processes"); processes.is_array()) device.processes = processes_of(processes);
+  return device;
+}
+
+Xids xids_of(const json& in) {
+  Xids xids;
+  for (const json& event : entries(in, kLimits.values)) {
+    if (!event.is_array() || event.size() != 2 || !event[0].is_string()) continue;
+    if (const auto number = number_of<unsigned>(event[1])) xids.emplace_back(line_of(event[0]), *number);
+  }
+  return xids;
 }
 
 std::string hint_of_refusal(int code) {
@@ -100,112 +159,100 @@ std::string gpu_list(const std::vector<unsigned>& indices) {
 
 std::string full_pci_address(unsigned domain, unsigned bus, unsigned device) { return fmt::format("{:04x}:{:02x}:{:02x}.0", domain, bus, device); }
 
-std::string device_text(const NvmlDevice& device) {
-  std::string text;
-  const auto line = [&](std::string_view name, const auto& value) { text += fmt::format("{} {}\n", name, value); };
-  line("gpu", device.gpu.index.value_or(0));
-  if (!device.gpu.pci.empty()) line("pci", device.gpu.pci);
-  if (!device.gpu.uuid.empty()) line("uuid", one_line(device.gpu.uuid));
-  if (!device.gpu.name.empty()) line("name", one_line(device.gpu.name));
-  if (device.minor) line("minor", *device.minor);
-  if (device.mig) line("mig", *device.mig ? 1 : 0);
-  if (device.gpu.health) {
-    const GpuHealth& health = *device.gpu.health;
-    each_number(health, [&](std::string_view name, const auto& number) {
-      if (number) line(name, *number);
-    });
-    for (const std::string& reason : health.throttle) line("throttle", reason);
-    for (const unsigned link : health.nvlinks_down) line("link_down", link);
-    if (health.remap_pending) line("remap_pending", 1);
-    if (health.remap_failed) line("remap_failed", 1);
-  }
-  if (device.processes) {
-    line("processes", device.processes->size());
-    for (const NvmlProcess& p : *device.processes) line("process", fmt::format("{} {}{}", p.pid, p.memory ? std::to_string(*p.memory) : "-", p.mps ? " mps" : ""));
-  }
-  return text + "done\n";
+std::vector<std::uint8_t> pack_xids(const Xids& xids) {
+  json out = json::array();
+  for (const auto& [pci, number] : xids) out.push_back(json::array({pci, number}));
+  return json::to_msgpack(out);
 }
 
-HelperText parse_helper_text(std::string_view text) {
-  HelperText answer;
-  std::optional<NvmlDevice> device;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) break;   // cut off
-    const auto [name, value] = split_word(text.substr(0, end));
-    text.remove_prefix(end + 1);
-    if (name == "gpu") {
-      const auto index = number_of<unsigned>(value);
-      device.reset();
-      if (!index || *index >= kMaxDevices) continue;
-      device.emplace();
-      device->gpu.index = index;
-      device->gpu.health.emplace();
-    } else if (device && name == "done") {
-      answer.devices.push_back(std::move(*device));
-      device.reset();
-    } else if (device) {
-      read_device_line(*device, name, value);
-    } else if (name == "end") {
-      answer.whole = true;
-    } else if (name == "driver") {
-      answer.driver = value;
-    } else if (name == "count") {
-      answer.count = std::min(number_of<unsigned>(value).value_or(0), kMaxDevices);
-    } else if (name == "no-library") {
-      answer.no_library = true;
-      answer.reason = value;
-    } else if (name == "refused" || name == "failed") {
-      const auto [first, rest] = split_word(value);
-      const auto [second, words] = split_word(rest);
-      if (name == "refused") {
-        answer.refused = number_of<int>(first).value_or(-1);
-        answer.reason = rest;
-      } else if (const auto index = number_of<unsigned>(first); index && *index < kMaxDevices) {
-        answer.failed.emplace_back(*index, number_of<int>(second).value_or(-1));
-        answer.why.emplace_back(*index, words);
-      }
-    } else if (name == "xid") {
-      const auto [pci, number] = split_word(value);
-      if (const auto xid = number_of<unsigned>(number)) answer.xids.emplace_back(pci, *xid);
+std::vector<std::uint8_t> pack_failure(int code, std::string_view words, std::optional<unsigned> index) {
+  json out{{"code", code}, {"words", words}};
+  if (index) out["index"] = *index;
+  return json::to_msgpack(out);
+}
+
+std::vector<std::uint8_t> pack_count(std::string_view driver, unsigned count) { return json::to_msgpack(json{{"driver", driver}, {"count", count}}); }
+
+std::vector<std::uint8_t> pack(const NvmlDevice& device) {
+  json out{{"index", device.gpu.index.value_or(0)}, {"pci", device.gpu.pci}, {"uuid", device.gpu.uuid}, {"name", device.gpu.name}};
+  if (device.minor) out["minor"] = *device.minor;
+  if (device.mig) out["mig"] = *device.mig;
+  if (device.gpu.health) out["health"] = to_json(*device.gpu.health);
+  if (device.processes) {
+    json& processes = out["processes"] = json::array();
+    for (const NvmlProcess& p : *device.processes) {
+      json& process = processes.emplace_back(json{{"pid", p.pid}, {"mps", p.mps}});
+      if (p.memory) process["memory"] = *p.memory;
     }
   }
-  std::sort(answer.devices.begin(), answer.devices.end(), [](const NvmlDevice& a, const NvmlDevice& b) { return a.gpu.index < b.gpu.index; });
-  return answer;
+  return json::to_msgpack(out);
 }
 
-NvmlAnswer answer_of(HelperText text, std::string_view waited) {
-  NvmlAnswer answer{.outcome = NvmlOutcome::kAnswered, .driver = std::move(text.driver), .devices = std::move(text.devices)};
+void NvmlMessages::add(const Message& message) {
+  if (message.kind == 'd') {
+    whole = true;
+    return;
+  }
+  const auto body = unpack_value(message.body, kLimits);
+  if (!body) return;
+  if (message.kind == 'x') xids = xids_of(*body);
+  if (!body->is_object()) return;
+  switch (message.kind) {
+    case 'l':
+      no_library = true;
+      reason = line_of(member(*body, "words"), kMaxReason);
+      break;
+    case 'r':
+      refused = number_of<int>(member(*body, "code")).value_or(-1);
+      reason = line_of(member(*body, "words"), kMaxReason);
+      break;
+    case 'n':
+      driver = line_of(member(*body, "driver"));
+      count = std::min(number_of<unsigned>(member(*body, "count")).value_or(0), kMaxDevices);
+      break;
+    case 'g':
+      if (auto device = device_of(*body); device && devices.size() < kMaxDevices) devices.push_back(std::move(*device));
+      break;
+    case 'f':
+      if (const auto index = number_of<unsigned>(member(*body, "index")); index && *index < kMaxDevices && failed.size() < kMaxDevices)
+        failed.push_back({*index, number_of<int>(member(*body, "code")).value_or(-1), line_of(member(*body, "words"))});
+      break;
+    default: break;
+  }
+}
+
+NvmlAnswer answer_of(NvmlMessages messages, std::string_view waited) {
+  NvmlAnswer answer{.outcome = NvmlOutcome::kAnswered, .driver = std::move(messages.driver), .devices = std::move(messages.devices)};
+  std::sort(answer.devices.begin(), answer.devices.end(), [](const NvmlDevice& a, const NvmlDevice& b) { return a.gpu.index < b.gpu.index; });
   const auto say = [&](std::string message, std::string hint) { answer.problems.push_back({std::move(message), std::move(hint), ProblemCode::kGpu}); };
-  if (text.no_library) {
+  if (messages.no_library) {
     answer.outcome = NvmlOutcome::kNoLibrary;
-    say(fmt::format("NVML: libnvidia-ml.so.1 cannot be loaded: {}", text.reason),
+    say(fmt::format("NVML: libnvidia-ml.so.1 cannot be loaded: {}", messages.reason),
         "how the GPUs are is not in the report; it comes with the driver, into a container with NVIDIA_DRIVER_CAPABILITIES=compute,utility");
     return answer;
   }
-  if (text.refused) {
+  if (messages.refused) {
     answer.outcome = NvmlOutcome::kRefused;
-    say(fmt::format("NVML does not start: {}", text.reason), hint_of_refusal(*text.refused));
+    say(fmt::format("NVML does not start: {}", messages.reason), hint_of_refusal(*messages.refused));
     return answer;
   }
-  std::vector<bool> told(text.count);
+  std::vector<bool> told(messages.count);
   for (NvmlDevice& device : answer.devices) {
     GpuHealth& health = *device.gpu.health;
     health.driver = answer.driver;
-    for (const auto& [pci, xid] : text.xids)
+    for (const auto& [pci, xid] : messages.xids)
       if (device.gpu.pci.starts_with(pci + ".")) health.xids.push_back(xid);
     std::sort(health.xids.begin(), health.xids.end());
     health.xids.erase(std::unique(health.xids.begin(), health.xids.end()), health.xids.end());
     if (*device.gpu.index < told.size()) told[*device.gpu.index] = true;
   }
-  for (std::size_t i = 0; i < text.failed.size(); ++i) {
-    const auto [index, code] = text.failed[i];
+  for (const auto& [index, code, words] : messages.failed) {
     if (index < told.size()) told[index] = true;
     // A GPU that this container was not given is none of its job's.
     if (code == nvml::kNoPermission || code == nvml::kOperatingSystem) continue;
-    say(fmt::format("NVML: GPU {}: {}", index, text.why[i].second), hint_of_refusal(code));
+    say(fmt::format("NVML: GPU {}: {}", index, words), hint_of_refusal(code));
   }
-  if (text.whole) return answer;
+  if (messages.whole) return answer;
   std::vector<unsigned> missing;
   for (unsigned index = 0; index < told.size(); ++index)
     if (!told[index]) missing.push_back(index);

@@ -1,15 +1,17 @@
 #include "gpu/nvml_helper.h"
 
-#include <cerrno>
 #include <condition_variable>
 #include <csignal>
-#include <fmt/format.h>
+#include <cstdint>
 #include <mutex>
 #include <string_view>
 #include <sys/prctl.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
+#include "gpu/helper_messages.h"
+#include "gpu/nvml_answer.h"
 #include "gpu/nvml_library.h"
 #include "gpu/xid_log.h"
 
@@ -21,15 +23,10 @@ constexpr unsigned kLongestLife = 30;
 
 class Writer {
  public:
-  // A whole block at once: those of several devices do not mix.
-  void write(std::string_view text) {
+  // A whole message at once: those of several devices do not mix.
+  void write(char kind, const std::vector<std::uint8_t>& body) {
     const std::lock_guard lock(mutex_);
-    while (!text.empty()) {
-      const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) _exit(1);                // nobody listens any more
-      text.remove_prefix(static_cast<std::size_t>(n));
-    }
+    if (!send(STDOUT_FILENO, kind, body)) _exit(1);   // nobody listens any more
   }
 
  private:
@@ -60,30 +57,31 @@ class Count {
   ::alarm(kLongestLife);
   static Writer out;
   static Count parts;
-  std::string log;
-  for (const auto& [pci, xid] : read_xids(machine.kernel_log())) log += fmt::format("xid {} {}\n", pci, xid);
-  out.write(log);
+  out.write('x', pack_xids(read_xids(machine.kernel_log())));
   const auto opened = NvmlLibrary::open(machine);
   if (!opened) {
-    out.write(fmt::format("no-library {}\nend\n", opened.error().what));
+    out.write('l', pack_failure(0, opened.error().what));
+    out.write('d', {});
     _exit(0);
   }
   static const NvmlLibrary nvml = *opened;
   if (const nvml::Return refused = nvml.start(); refused != nvml::kSuccess) {
-    out.write(fmt::format("refused {} {}\nend\n", refused, nvml.words_for(refused)));
+    out.write('r', pack_failure(refused, nvml.words_for(refused)));
+    out.write('d', {});
     _exit(0);
   }
   const unsigned count = nvml.device_count();
-  out.write(fmt::format("driver {}\ncount {}\n", nvml.driver_version(), count));
+  out.write('n', pack_count(nvml.driver_version(), count));
   for (unsigned index = 0; index < count; ++index) {
     std::thread([index] {
       const NvmlLibrary::Device read = nvml.read_device(index);
-      out.write(read.result == nvml::kSuccess ? device_text(read.device) : fmt::format("failed {} {} {}\n", index, read.result, nvml.words_for(read.result)));
+      if (read.result == nvml::kSuccess) out.write('g', pack(read.device));
+      else out.write('f', pack_failure(read.result, nvml.words_for(read.result), index));
       parts.one_done();
     }).detach();
   }
   parts.wait_for(count);
-  out.write("end\n");
+  out.write('d', {});
   _exit(0);
 }
 

@@ -15,7 +15,7 @@ namespace {
 using nvml::kSuccess;
 
 // Lists that a library states the length of.
-constexpr unsigned kMaxProcesses = 1u << 14, kMaxSamples = 1u << 14;
+constexpr unsigned kMaxProcesses = kMaxDeviceProcesses, kMaxSamples = 1u << 14;
 
 // The last argument of a function that gives one number; nothing where it does not.
 template <class T, class Function, class... Arguments>

@@ -79,10 +79,12 @@ NvmlAnswer NvmlQuery::collect() {
   if (pid_ == 0)
     return {.outcome = NvmlOutcome::kSilent, .problems = {{fmt::format("NVML: the process that asks it cannot be started: {}", std::strerror(not_started_)), "ulimit -u; free -m"}}};
   const auto deadline = std::max(started_ + timeout_, Clock::now() + kLeastWait);
-  std::string text;
-  char buffer[1 << 16];
+  NvmlMessages messages;
+  MessageReader reader(kMaxNvmlMessage);
+  std::uint8_t buffer[1 << 16];
+  std::size_t arrived = 0;
   bool ended = false;
-  while (!ended && text.size() < kMaxHelperText && !text.ends_with("\nend\n")) {
+  while (!ended && !messages.whole && arrived < kMaxNvmlBytes) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
     if (left <= milliseconds::zero()) break;
     pollfd one{answer_.get(), POLLIN, 0};
@@ -90,13 +92,16 @@ NvmlAnswer NvmlQuery::collect() {
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) break;
     const ssize_t n = ::read(answer_.get(), buffer, sizeof buffer);
-    if (n > 0) text.append(buffer, static_cast<std::size_t>(n));
-    else if (n == 0 || errno != EINTR) ended = true;
+    if (n > 0) {
+      arrived += static_cast<std::size_t>(n);
+      reader.add({buffer, static_cast<std::size_t>(n)});
+      while (const auto message = reader.next()) messages.add(*message);
+    }
+    ended = n == 0 || (n < 0 && errno != EINTR) || reader.is_broken();
   }
   end_helper();
-  HelperText parsed = parse_helper_text(text);
-  const bool crashed = ended && !parsed.whole;
-  NvmlAnswer answer = answer_of(std::move(parsed), timeout_.count() % 1000 == 0 ? fmt::format("{} s", timeout_.count() / 1000) : fmt::format("{} ms", timeout_.count()));
+  const bool crashed = ended && !messages.whole;
+  NvmlAnswer answer = answer_of(std::move(messages), timeout_.count() % 1000 == 0 ? fmt::format("{} s", timeout_.count() / 1000) : fmt::format("{} ms", timeout_.count()));
   if (crashed) {
     // It is not slow, it is gone: a library that crashes, or a limit that killed it.
     answer.problems = {{"NVML: the process that asks it ended without a whole answer", "nvidia-smi, which asks the same, may tell more"}};

@@ -1,4 +1,4 @@
-// What a session's helper process tells the one that started it, through a pipe: messages of a letter, a length and so many bytes.
+// The messages (helper_messages.h) of a GPU session's helper process.
 //
 //     c   the client begins                    its pid, in the pid namespace of the process
 //     p   a phase begins                       1 byte
@@ -15,9 +15,13 @@
 #include <vector>
 
 #include "base/result.h"
+#include "gpu/helper_messages.h"
 #include "model/snapshot.h"
 
 namespace rankstacks::gpu {
+
+// Of one message: 1,024 kernels (summarize.h) with names of 64 KiB (demangle) at the worst.
+inline constexpr std::uint32_t kMaxSessionMessage = 64u << 20;
 
 struct SessionAnswer {
   std::vector<GpuSnapshot> gpus;           // their frames are indices into `frames`
@@ -34,26 +38,5 @@ std::vector<std::uint8_t> pack(const Error& error);
 // entries or longer texts than any answer of ours.
 std::optional<SessionAnswer> unpack_answer(std::span<const std::uint8_t> bytes);
 std::optional<Error> unpack_error(std::span<const std::uint8_t> bytes);
-
-struct Message {
-  char kind = 0;
-  std::vector<std::uint8_t> body;
-};
-
-// Takes the messages that are whole out of what has arrived. After one that no helper of ours has written, nothing more comes out.
-class MessageReader {
- public:
-  void add(std::span<const std::uint8_t> bytes);
-  std::optional<Message> next();
-  bool is_broken() const { return broken_; }
-
- private:
-  std::vector<std::uint8_t> arrived_;
-  std::size_t taken_ = 0;                  // of it, from the front
-  bool broken_ = false;
-};
-
-// False: nobody listens any more.
-bool send(int fd, char kind, std::span<const std::uint8_t> body);
 
 }  // namespace rankstacks::gpu

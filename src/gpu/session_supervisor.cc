@@ -43,7 +43,7 @@ struct Helper {
   Pid process = 0;                         // the broker
   Pid client = 0;                          // as the process that is looked at knows it; 0: it has not begun
   FileDescriptor from;
-  MessageReader reader;
+  MessageReader reader{kMaxSessionMessage};
   Phase phase = Phase::kNothing;
   bool done = false, running = false;
   std::string hung;                        // the call that did not come back

@@ -171,6 +171,100 @@ std::size_t debug_offsets_size(const Version& version) {
   return shape ? shape->size : 0;
 }
 
+namespace {
+
+// Each reads the part of the table that describes one of CPython's structures.
+void read_runtime(TableReader& table, const DebugOffsetsShape& shape, Layout& layout) {
+  table.structure("runtime_state", shape.runtime_size);
+  layout.runtime_interpreters_head = table.offset("interpreters_head", shape.runtime_interpreters_head);
+}
+
+void read_interpreter(TableReader& table, const DebugOffsetsShape& shape, const Layout& measured, Layout& layout) {
+  table.structure("interpreter_state", shape.interp_size);
+  layout.interp_next = table.offset("next", shape.interp_next);
+  layout.interp_id = table.offset("id", shape.interp_id);
+  layout.interp_threads_head = table.offset("threads_head", shape.interp_threads_head);
+  layout.interp_gil = table.offset("ceval_gil", shape.interp_gil);
+  // These are stated relative to the interpreter, for its own GIL; the pointer at ceval_gil may lead to another interpreter's.
+  const Offset gil = table.offset("gil_runtime_state", shape.gil);
+  const Offset locked = table.offset("gil_runtime_state_locked", shape.gil_locked, 4);
+  const Offset holder = table.offset("gil_runtime_state_holder", shape.gil_last_holder);
+  if (locked >= gil && holder >= gil && locked - gil < measured.gil_size && holder - gil < measured.gil_size) {
+    layout.gil_locked = locked - gil;
+    layout.gil_last_holder = holder - gil;
+  } else {
+    layout.interp_gil = kAbsent;
+  }
+  // The collector's state is a part of the interpreter.
+  const Offset gc = table.offset("gc", shape.interp_gc);
+  table.structure("gc", shape.gc_size);
+  layout.interp_collecting = gc + table.offset("collecting", shape.gc_collecting, 4);
+}
+
+void read_thread(TableReader& table, const DebugOffsetsShape& shape, const Layout& measured, Layout& layout) {
+  table.structure("thread_state", shape.thread_size);
+  layout.thread_next = table.offset("next", shape.thread_next);
+  layout.thread_interp = table.offset("interp", shape.thread_interp);
+  layout.thread_frame = table.offset("current_frame", shape.thread_frame);
+  layout.thread_id = table.offset("thread_id", shape.thread_id);
+  layout.thread_native_id = table.offset("native_thread_id", shape.thread_native_id);
+  layout.thread_datastack_chunk = table.offset("datastack_chunk", shape.thread_datastack_chunk);
+  // The table lacks exc_info, which stands a fixed way before thread_id.
+  const Offset before_id = measured.thread_id - measured.thread_exc_info;
+  layout.thread_exc_info = layout.thread_id >= before_id ? layout.thread_id - before_id : kAbsent;
+}
+
+void read_frame(TableReader& table, const DebugOffsetsShape& shape, const Layout& measured, Layout& layout) {
+  table.structure("interpreter_frame", shape.frame_size);
+  layout.frame_previous = table.offset("previous", shape.frame_previous);
+  layout.frame_code = table.offset("executable", shape.frame_code);
+  layout.frame_instruction = table.offset("instr_ptr", shape.frame_instruction);
+  layout.frame_owner = table.offset("owner", shape.frame_owner, 1);
+  layout.frame_slots = table.offset("localsplus", shape.frame_slots);
+  if (measured.free_threaded && shape.frame_tlbc_index != kAbsent) {
+    layout.frame_tlbc_index = table.offset("tlbc_index", shape.frame_tlbc_index, 4);
+  }
+}
+
+void read_code(TableReader& table, const DebugOffsetsShape& shape, const Layout& measured, Layout& layout) {
+  table.structure("code_object", shape.code_size);
+  layout.code_filename = table.offset("filename", shape.code_filename);
+  layout.code_name = table.offset("name", shape.code_name);
+  layout.code_qualname = table.offset("qualname", shape.code_qualname);
+  layout.code_line_table = table.offset("linetable", shape.code_line_table);
+  layout.code_first_line = table.offset("firstlineno", shape.code_first_line, 4);
+  layout.code_slot_names = table.offset("localsplusnames", shape.code_slot_names);
+  layout.code_slot_kinds = table.offset("localspluskinds", shape.code_slot_kinds);
+  layout.code_instructions = table.offset("co_code_adaptive", shape.code_instructions, 1);
+  if (measured.free_threaded && shape.code_tlbc != kAbsent) layout.code_tlbc = table.offset("co_tlbc", shape.code_tlbc);
+  // The table lacks _co_firsttraceable, which stands a fixed way before the instructions.
+  const Offset before = measured.code_instructions - measured.code_first_traceable;
+  layout.code_first_traceable = layout.code_instructions >= before ? layout.code_instructions - before : kAbsent;
+}
+
+void read_objects(TableReader& table, const DebugOffsetsShape& shape, Layout& layout) {
+  // The sizes of these are those of fixed headers; a page bounds every field in them.
+  table.unbounded("object", 4096);
+  layout.object_type = table.offset("ob_type", shape.object_type);
+  layout.type_name = table.offset("tp_name", shape.type_name);
+  layout.type_flags = table.offset("tp_flags", shape.type_flags);
+  layout.tuple_size = table.offset("tuple ob_size", shape.tuple_size);
+  layout.tuple_items = table.offset("ob_item", shape.tuple_items);
+  layout.int_tag = table.offset("lv_tag", shape.int_tag);
+  layout.int_digits = table.offset("ob_digit", shape.int_digits, 4);
+  layout.dict_keys = table.offset("ma_keys", shape.dict_keys);
+  layout.dict_values = table.offset("ma_values", shape.dict_values);
+  layout.bytes_size = table.offset("ob_size", shape.bytes_size);
+  layout.bytes_data = table.offset("ob_sval", shape.bytes_data);
+  layout.string_length = table.offset("length", shape.string_length);
+  layout.string_state = table.offset("state", shape.string_state, 4);
+  layout.string_ascii_data = table.offset("asciiobject_size", shape.string_ascii_data);
+  // PyCompactUnicodeObject adds a length and a pointer to PyASCIIObject (3.13-3.15).
+  layout.string_compact_data = layout.string_ascii_data + 16;
+}
+
+}  // namespace
+
 Result<Layout> decode_debug_offsets(std::span<const std::byte> bytes) {
   const auto header = decode_debug_offsets_header(bytes);
   if (!header) return fail({.code = ErrorCode::kMalformed, .what = "no debug offsets: the cookie or the version is wrong"});
@@ -187,83 +281,12 @@ Result<Layout> decode_debug_offsets(std::span<const std::byte> bytes) {
 
   Layout layout = *measured;
   TableReader table(bytes);
-  table.structure("runtime_state", shape->runtime_size);
-  layout.runtime_interpreters_head = table.offset("interpreters_head", shape->runtime_interpreters_head);
-
-  table.structure("interpreter_state", shape->interp_size);
-  layout.interp_next = table.offset("next", shape->interp_next);
-  layout.interp_id = table.offset("id", shape->interp_id);
-  layout.interp_threads_head = table.offset("threads_head", shape->interp_threads_head);
-  layout.interp_gil = table.offset("ceval_gil", shape->interp_gil);
-  // These are stated relative to the interpreter, for its own GIL; the pointer at ceval_gil may lead to another interpreter's.
-  const Offset gil = table.offset("gil_runtime_state", shape->gil);
-  const Offset locked = table.offset("gil_runtime_state_locked", shape->gil_locked, 4);
-  const Offset holder = table.offset("gil_runtime_state_holder", shape->gil_last_holder);
-  if (locked >= gil && holder >= gil && locked - gil < measured->gil_size && holder - gil < measured->gil_size) {
-    layout.gil_locked = locked - gil;
-    layout.gil_last_holder = holder - gil;
-  } else {
-    layout.interp_gil = kAbsent;
-  }
-  // The collector's state is a part of the interpreter.
-  const Offset gc = table.offset("gc", shape->interp_gc);
-  table.structure("gc", shape->gc_size);
-  layout.interp_collecting = gc + table.offset("collecting", shape->gc_collecting, 4);
-
-  table.structure("thread_state", shape->thread_size);
-  layout.thread_next = table.offset("next", shape->thread_next);
-  layout.thread_interp = table.offset("interp", shape->thread_interp);
-  layout.thread_frame = table.offset("current_frame", shape->thread_frame);
-  layout.thread_id = table.offset("thread_id", shape->thread_id);
-  layout.thread_native_id = table.offset("native_thread_id", shape->thread_native_id);
-  layout.thread_datastack_chunk = table.offset("datastack_chunk", shape->thread_datastack_chunk);
-  // The table lacks exc_info, which stands a fixed way before thread_id.
-  const Offset before_id = measured->thread_id - measured->thread_exc_info;
-  layout.thread_exc_info = layout.thread_id >= before_id ? layout.thread_id - before_id : kAbsent;
-
-  table.structure("interpreter_frame", shape->frame_size);
-  layout.frame_previous = table.offset("previous", shape->frame_previous);
-  layout.frame_code = table.offset("executable", shape->frame_code);
-  layout.frame_instruction = table.offset("instr_ptr", shape->frame_instruction);
-  layout.frame_owner = table.offset("owner", shape->frame_owner, 1);
-  layout.frame_slots = table.offset("localsplus", shape->frame_slots);
-  if (header->free_threaded && shape->frame_tlbc_index != kAbsent) {
-    layout.frame_tlbc_index = table.offset("tlbc_index", shape->frame_tlbc_index, 4);
-  }
-
-  table.structure("code_object", shape->code_size);
-  layout.code_filename = table.offset("filename", shape->code_filename);
-  layout.code_name = table.offset("name", shape->code_name);
-  layout.code_qualname = table.offset("qualname", shape->code_qualname);
-  layout.code_line_table = table.offset("linetable", shape->code_line_table);
-  layout.code_first_line = table.offset("firstlineno", shape->code_first_line, 4);
-  layout.code_slot_names = table.offset("localsplusnames", shape->code_slot_names);
-  layout.code_slot_kinds = table.offset("localspluskinds", shape->code_slot_kinds);
-  layout.code_instructions = table.offset("co_code_adaptive", shape->code_instructions, 1);
-  if (header->free_threaded && shape->code_tlbc != kAbsent) layout.code_tlbc = table.offset("co_tlbc", shape->code_tlbc);
-  // The table lacks _co_firsttraceable, which stands a fixed way before the instructions.
-  const Offset before = measured->code_instructions - measured->code_first_traceable;
-  layout.code_first_traceable = layout.code_instructions >= before ? layout.code_instructions - before : kAbsent;
-
-  // The sizes of these are those of fixed headers; a page bounds every field in them.
-  table.unbounded("object", 4096);
-  layout.object_type = table.offset("ob_type", shape->object_type);
-  layout.type_name = table.offset("tp_name", shape->type_name);
-  layout.type_flags = table.offset("tp_flags", shape->type_flags);
-  layout.tuple_size = table.offset("tuple ob_size", shape->tuple_size);
-  layout.tuple_items = table.offset("ob_item", shape->tuple_items);
-  layout.int_tag = table.offset("lv_tag", shape->int_tag);
-  layout.int_digits = table.offset("ob_digit", shape->int_digits, 4);
-  layout.dict_keys = table.offset("ma_keys", shape->dict_keys);
-  layout.dict_values = table.offset("ma_values", shape->dict_values);
-  layout.bytes_size = table.offset("ob_size", shape->bytes_size);
-  layout.bytes_data = table.offset("ob_sval", shape->bytes_data);
-  layout.string_length = table.offset("length", shape->string_length);
-  layout.string_state = table.offset("state", shape->string_state, 4);
-  layout.string_ascii_data = table.offset("asciiobject_size", shape->string_ascii_data);
-  // PyCompactUnicodeObject adds a length and a pointer to PyASCIIObject (3.13-3.15).
-  layout.string_compact_data = layout.string_ascii_data + 16;
-
+  read_runtime(table, *shape, layout);
+  read_interpreter(table, *shape, *measured, layout);
+  read_thread(table, *shape, *measured, layout);
+  read_frame(table, *shape, *measured, layout);
+  read_code(table, *shape, *measured, layout);
+  read_objects(table, *shape, layout);
   if (table.failed()) {
     return fail({.code = ErrorCode::kMalformed, .what = "the debug offsets cannot be true: " + table.problem()});
   }

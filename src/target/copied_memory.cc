@@ -107,14 +107,14 @@ std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces
   return copied;
 }
 
-void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared) {
-  if (tid_ == 0) return;
-  spared = allow(std::min(spared, limits_.own / 2));
+namespace {
+
+// Where one reaches into the next, that one takes over: the innermost end of each stays a beginning.
+std::vector<Range> without_overlaps(std::span<const Range> stacks) {
   std::vector<Range> all;
   for (const Range& r : stacks)
     if (r.start < r.end) all.push_back(r);
   std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
-  // If one stack overlaps the next, the next one gets the overlap: each region keeps its innermost end as its start.
   std::vector<Range> apart;
   for (const Range& r : all) {
     if (apart.empty() || apart.back().end <= r.start) {
@@ -126,16 +126,18 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
     else apart.back().end = r.start;
     apart.push_back({r.start, end});
   }
+  return apart;
+}
 
-  struct Rest {
-    Range stack;
-    Address at;
-  };
+}  // namespace
+
+// Without what an earlier call has copied: regions do not overlap.
+std::vector<CopiedMemory::Rest> CopiedMemory::not_copied_of(std::span<const Range> apart) const {
   std::vector<Rest> rests;
   const auto add = [&](Address start, Address end) {
     if (start < end) rests.push_back({{start, end}, start});
   };
-  for (const Range& r : apart) {   // without what an earlier call copied: regions do not overlap
+  for (const Range& r : apart) {
     Address at = r.start;
     auto there = std::upper_bound(regions_.begin(), regions_.end(), at, [](Address a, const Region& x) { return a < x.range.end; });
     for (; there != regions_.end() && there->range.start < r.end; ++there) {
@@ -144,6 +146,25 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
     }
     add(at, r.end);
   }
+  return rests;
+}
+
+// What the limits leave of the ranges: the same number of pages of each; where there are not that many, one of each as far as they go.
+void CopiedMemory::share_among(std::vector<Range>& ranges, std::size_t allowed) {
+  const std::size_t each = std::max(kPage, (allowed / ranges.size()) & ~(kPage - 1));
+  std::size_t left = allowed;
+  for (Range& r : ranges) {
+    const std::size_t of_this = std::min({r.size(), each, left});
+    r.end = r.start + of_this;
+    left -= of_this;
+  }
+  give_back(left);
+}
+
+void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared) {
+  if (tid_ == 0) return;
+  spared = allow(std::min(spared, limits_.own / 2));
+  std::vector<Rest> rests = not_copied_of(without_overlaps(stacks));
   bool exhausted = false;
   while (!rests.empty() && !exhausted && fetches_) {
     std::vector<Range> turn;
@@ -154,16 +175,7 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
     }
     if (const std::size_t allowed = allow(wanted); allowed < wanted) {
       exhausted = true;
-      // The same number of pages for each; if that would be less than one page, one page for each as far as the limit
-      // allows.
-      const std::size_t each = std::max(kPage, (allowed / turn.size()) & ~(kPage - 1));
-      std::size_t left = allowed;
-      for (Range& r : turn) {
-        const std::size_t of_this = std::min({r.size(), each, left});
-        r.end = r.start + of_this;
-        left -= of_this;
-      }
-      give_back(left);
+      share_among(turn, allowed);
     }
     std::vector<Piece> pieces;
     for (const Range& r : turn) pieces.push_back({r, r.size() == 0 ? nullptr : arena_.take(r.size())});

@@ -86,6 +86,15 @@ class CopiedMemory {
     std::byte* into = nullptr;
   };
 
+  // A stack that is being copied: all before `at` is here.
+  struct Rest {
+    Range stack;
+    Address at;
+  };
+
+  std::vector<Rest> not_copied_of(std::span<const Range> apart) const;
+  void share_among(std::vector<Range>& ranges, std::size_t allowed);
+
   // The bytes at `address` as far as they are contiguous, or empty.
   std::span<const std::byte> at(Address address) const;
 

@@ -270,83 +270,111 @@ Compression compression_of(std::string_view first_bytes) {
   return Compression::kNone;
 }
 
+namespace {
+
+// One compressed file on its way into a sparse one.
+class Unpacker {
+ public:
+  Unpacker(int compressed, Compression compression, const std::string& subject, FirstBytesCheck refuse, SparseFile file)
+      : compressed_(compressed), kind_(name_of(compression)), subject_(subject), refuse_(refuse), decoder_(make_decoder(compression)), file_(std::move(file)) {}
+
+  Result<Unpacked> run(const Deadline& deadline) {
+    while (!damage_ && !ended_) {
+      if (deadline.passed()) {
+        damage_ = Error{.code = ErrorCode::kTimeout, .subject = subject_,
+                        .what = fmt::format("unpacking was given up after {} MiB, as the time for it (--timeout) was over", (file_.size() + filled_) >> 20),
+                        .hint = "give it more time with --timeout, or unpack it yourself"};
+        break;
+      }
+      if (pending_.empty() && !input_ended_ && !read_input()) break;
+      decode();
+      if (filled_ < out_.size()) continue;
+      const bool first = !checked_;
+      if (auto failed = flush()) {
+        if (first) return fail(*failed);
+        damage_ = std::move(failed);
+      }
+    }
+    return finish();
+  }
+
+ private:
+  // False: it cannot be read, and `damage_` says so.
+  bool read_input() {
+    ssize_t n;
+    do n = pread(compressed_, in_.data(), in_.size(), static_cast<off_t>(offset_));
+    while (n < 0 && errno == EINTR);
+    if (n < 0) {
+      damage_ = Error{.subject = subject_, .what = "cannot read", .where = offset_, .os_errno = errno};
+      return false;
+    }
+    input_ended_ = n == 0;
+    pending_ = {in_.data(), static_cast<std::size_t>(n)};
+    return true;
+  }
+
+  void decode() {
+    const Decoder::Step step = decoder_->decode(pending_, std::span(out_).subspan(filled_));
+    pending_ = pending_.subspan(step.consumed);
+    offset_ += step.consumed;
+    filled_ += step.produced;
+    if (!step.error.empty()) {
+      damage_ = Error{.code = ErrorCode::kMalformed, .subject = subject_, .what = fmt::format("the {} data is damaged: {}", kind_, step.error), .where = offset_};
+      return;
+    }
+    ended_ = step.consumed == 0 && step.produced == 0 && filled_ < out_.size() && (input_ended_ || !pending_.empty());
+    if (ended_ && !decoder_->at_end())
+      damage_ = Error{.code = ErrorCode::kMalformed, .subject = subject_,
+                      .what = fmt::format("the {} data {} in the middle of a frame", kind_, input_ended_ ? "ends" : "stops making sense"), .where = offset_};
+  }
+
+  // Writes what was decoded; the first piece only if its first bytes are not refused.
+  std::optional<Error> flush() {
+    if (!checked_) {
+      if (auto refused = refuse_({out_.data(), std::min(filled_, kFirstBytes)}, subject_)) return refused;
+      checked_ = true;
+    }
+    const std::size_t n = std::exchange(filled_, 0);
+    return file_.append({out_.data(), n}, subject_);
+  }
+
+  Result<Unpacked> finish() {
+    if (damage_ && damage_->hint.empty()) damage_->hint = "copy it again, or take the core again: only what comes before this point is used";
+    if (filled_ == 0 && file_.size() == 0) {
+      if (damage_) return fail(*damage_);
+      return fail({.code = ErrorCode::kMalformed, .subject = subject_, .what = fmt::format("the {} data holds nothing", kind_)});
+    }
+    if (filled_ > 0) {
+      const bool first = !checked_;
+      if (auto failed = flush()) {
+        if (first) return fail(*failed);
+        if (!damage_) damage_ = std::move(failed);
+      }
+    }
+    if (auto failed = file_.finish(subject_)) return fail(*failed);
+    return Unpacked{.file = file_.take(), .size = file_.size(), .damage = std::move(damage_)};
+  }
+
+  const int compressed_;
+  const std::string_view kind_;
+  const std::string& subject_;
+  const FirstBytesCheck refuse_;
+  const std::unique_ptr<Decoder> decoder_;
+  SparseFile file_;
+  std::vector<char> in_ = std::vector<char>(kInput), out_ = std::vector<char>(kOutput);
+  std::span<const char> pending_;     // of `in_`, not decoded yet
+  std::uint64_t offset_ = 0;          // of `pending_` in the compressed file
+  std::size_t filled_ = 0;            // of `out_`
+  bool checked_ = false, input_ended_ = false, ended_ = false;
+  std::optional<Error> damage_;
+};
+
+}  // namespace
+
 Result<Unpacked> unpack(int compressed, Compression compression, const std::string& subject, FirstBytesCheck refuse, const Deadline& deadline) {
   auto file = SparseFile::create(temporary_directory(), subject);
   if (!file) return fail(file.error());
-  const auto decoder = make_decoder(compression);
-  const std::string kind(name_of(compression));
-  Unpacked unpacked;
-  std::vector<char> in(kInput), out(kOutput);
-  std::span<const char> pending;
-  std::uint64_t offset = 0;   // of `pending` in the compressed file
-  std::size_t filled = 0;     // of `out`
-  bool checked = false, input_ended = false;
-
-  const auto flush = [&]() -> std::optional<Error> {
-    if (!checked) {
-      if (auto refused = refuse({out.data(), std::min(filled, kFirstBytes)}, subject)) return refused;
-      checked = true;
-    }
-    const std::size_t n = std::exchange(filled, 0);
-    return file->append({out.data(), n}, subject);
-  };
-
-  while (!unpacked.damage) {
-    if (deadline.passed()) {
-      unpacked.damage = Error{.code = ErrorCode::kTimeout, .subject = subject,
-                              .what = fmt::format("unpacking was given up after {} MiB, as the time for it (--timeout) was over", (file->size() + filled) >> 20),
-                              .hint = "give it more time with --timeout, or unpack it yourself"};
-      break;
-    }
-    if (pending.empty() && !input_ended) {
-      const ssize_t n = pread(compressed, in.data(), in.size(), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        unpacked.damage = Error{.subject = subject, .what = "cannot read", .where = offset, .os_errno = errno};
-        break;
-      }
-      input_ended = n == 0;
-      pending = {in.data(), static_cast<std::size_t>(n)};
-    }
-    const Decoder::Step step = decoder->decode(pending, std::span(out).subspan(filled));
-    pending = pending.subspan(step.consumed);
-    offset += step.consumed;
-    filled += step.produced;
-    if (!step.error.empty()) {
-      unpacked.damage = Error{.code = ErrorCode::kMalformed, .subject = subject, .what = fmt::format("the {} data is damaged: {}", kind, step.error),
-                              .where = offset};
-    } else if (step.consumed == 0 && step.produced == 0 && filled < out.size() && (input_ended || !pending.empty())) {
-      if (!decoder->at_end()) {
-        unpacked.damage = Error{.code = ErrorCode::kMalformed, .subject = subject,
-                                .what = fmt::format("the {} data {} in the middle of a frame", kind, input_ended ? "ends" : "stops making sense"),
-                                .where = offset};
-      }
-      break;
-    }
-    if (filled < out.size()) continue;
-    const bool first = !checked;
-    if (auto failed = flush()) {
-      if (first) return fail(*failed);
-      unpacked.damage = std::move(failed);
-      filled = 0;
-    }
-  }
-  if (unpacked.damage && unpacked.damage->hint.empty()) unpacked.damage->hint = "copy it again, or take the core again: only what comes before this point is used";
-  if (filled == 0 && file->size() == 0) {
-    if (unpacked.damage) return fail(*unpacked.damage);
-    return fail({.code = ErrorCode::kMalformed, .subject = subject, .what = fmt::format("the {} data unpacks to nothing", kind)});
-  }
-  if (filled > 0) {
-    const bool first = !checked;
-    if (auto failed = flush()) {
-      if (first) return fail(*failed);
-      if (!unpacked.damage) unpacked.damage = std::move(failed);
-    }
-  }
-  if (auto failed = file->finish(subject)) return fail(*failed);
-  unpacked.size = file->size();
-  unpacked.file = file->take();
-  return unpacked;
+  return Unpacker(compressed, compression, subject, refuse, std::move(*file)).run(deadline);
 }
 
 }  // namespace rankstacks

@@ -539,8 +539,8 @@ void LiveTarget::tell_cuts(const StoppedProcess& stopped, bool in_time) {
   }
 }
 
-Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, const CopyLimits& limits) {
-  // A pid is reused: the start time tells whether this is still the process that was prepared.
+// A pid is reused: the start time shows whether this is still the process that was prepared. It may run another program since.
+Result<proc::Stat> LiveTarget::prepared_process_now() {
   const auto stat = proc::stat_of(pid_, memory_tid_);
   const auto leader = memory_tid_ == pid_ ? stat : proc::stat_of(pid_);
   if (!stat || !leader || leader->start_ticks != start_ticks_) return fail({.code = ErrorCode::kGone, .subject = subject_, .what = "it ended before it could be stopped"});
@@ -549,8 +549,12 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
     if (auto again = read_mappings(); !again) return fail(again.error());
     modules_fit_ = false;
   }
-  read_threads();
-  std::vector<Tid> uninterruptible;
+  return *stat;
+}
+
+// Ended threads, and those in a wait that cannot be interrupted.
+std::vector<Tid> LiveTarget::threads_that_cannot_stop() {
+  std::vector<Tid> cannot_stop;
   for (ThreadInfo& t : threads_) {
     // A page fault is a short state D too: only one that lasts is a wait that cannot be interrupted.
     for (int look = 0; t.state == 'D' && look < kUninterruptibleTries; ++look) {
@@ -559,8 +563,26 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
       const auto now = proc::stat_of(pid_, t.tid);
       t.state = now ? now->state : 'X';
     }
-    if (t.state == 'D' || t.state == 'Z' || t.state == 'X') uninterruptible.push_back(t.tid);
+    if (t.state == 'D' || t.state == 'Z' || t.state == 'X') cannot_stop.push_back(t.tid);
   }
+  return cannot_stop;
+}
+
+// What has left a reader behind may be a page of a mapped file, which this walk may touch too.
+void LiveTarget::run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest) {
+  LeavableThread reader;
+  memory_.open(0, &reader);
+  reader.start(walk);
+  bool done = reader.wait_until(std::chrono::steady_clock::now() + longest);
+  while (!done && !reader.leave_behind()) done = reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout);
+  memory_.close();
+}
+
+Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, const CopyLimits& limits) {
+  const auto before = prepared_process_now();
+  if (!before) return fail(before.error());
+  read_threads();
+  const std::vector<Tid> cannot_stop = threads_that_cannot_stop();
 
   memory_.clear(limits);   // what was read while it ran: only the still picture counts
   memory_.reserve(usual_copy(threads_.size()));
@@ -574,7 +596,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
     is_ready.notify_one();
   });
   is_ready.wait(0);
-  auto stopped = StoppedProcess::stop(pid_, start_ticks_, uninterruptible);
+  auto stopped = StoppedProcess::stop(pid_, start_ticks_, cannot_stop);
   if (!stopped) {
     if (stopped.error().os_errno == 0) return fail(stopped.error());
     return fail(attach_error(pid_, stopped.error().os_errno));
@@ -600,7 +622,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   if (does_not_answer_) memory_.abandon_read();
   memory_.close();
   stands_still_.reset();
-  if (!after || !after->same_program(*stat)) {
+  if (!after || !after->same_program(*before)) {
     return fail({.code = after ? ErrorCode::kMismatch : ErrorCode::kGone, .subject = subject_,
                  .what = after ? "it has executed another program (exec) while it was looked at" : "it has ended while it was looked at",
                  .hint = after ? "look again" : ""});
@@ -610,15 +632,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
     open_new_files();
     make_modules();
   }
-  // On what was copied. What has left the reader behind may be a page of a mapped file, which this touches too.
-  if (does_not_answer_) {
-    LeavableThread again;
-    memory_.open(0, &again);
-    again.start(while_stopped);
-    bool done = again.wait_until(std::chrono::steady_clock::now() + limits.longest);
-    while (!done && !again.leave_behind()) done = again.wait_until(std::chrono::steady_clock::now() + kReturnTimeout);
-    memory_.close();
-  }
+  if (does_not_answer_) run_on_copy(while_stopped, limits.longest);
   return {};
 }
 

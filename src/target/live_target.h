@@ -121,7 +121,11 @@ class LiveTarget final : public Target {
   void add_uninterruptible(ThreadInfo& thread, LeavableThread& reader);
   void add_threads(const StoppedProcess& stopped);
   bool mappings_fit() const;
+  // capture(), in parts. Errors: it has ended, or is another process of the same number.
+  Result<proc::Stat> prepared_process_now();
+  std::vector<Tid> threads_that_cannot_stop();
   void read_still_process(LeavableThread& reader);
+  void run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest);
   void tell_cuts(const StoppedProcess& stopped, bool in_time);
   struct Home {
     const Mapping* mapping = nullptr;    // nullptr: unknown

@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
+
+#include "elf/leb128.h"
 
 namespace rankstacks {
 
@@ -26,33 +29,8 @@ class CfiReader {
     return value;
   }
 
-  // At most ten bytes, as 64 bits have; what would be shifted out of them is not sound.
-  std::uint64_t uleb() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = fixed<std::uint8_t>();
-      if (!ok_) return 0;
-      if (shift == 63 && byte > 1) break;
-      value |= std::uint64_t{byte & 0x7fu} << shift;
-      if ((byte & 0x80) == 0) return value;
-    }
-    ok_ = false;
-    return 0;
-  }
-  std::int64_t sleb() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = fixed<std::uint8_t>();
-      if (!ok_) return 0;
-      if (shift == 63 && byte != 0 && byte != 0x7f) break;
-      value |= std::uint64_t{byte & 0x7fu} << shift;
-      if ((byte & 0x80) != 0) continue;
-      if ((byte & 0x40) != 0 && shift < 57) value |= ~std::uint64_t{0} << (shift + 7);
-      return static_cast<std::int64_t>(value);
-    }
-    ok_ = false;
-    return 0;
-  }
+  std::uint64_t uleb() { return number(elf::load_uleb); }
+  std::int64_t sleb() { return number(elf::load_sleb); }
 
   std::span<const std::byte> take(std::uint64_t size) {
     if (!ok_ || size > left()) {
@@ -65,8 +43,15 @@ class CfiReader {
   }
 
  private:
+  template <class T>
+  T number(std::optional<T> (*load)(std::span<const std::byte>, std::uint64_t&)) {
+    const auto value = ok_ ? load(bytes_, offset_) : std::nullopt;
+    ok_ = value.has_value();
+    return value.value_or(0);
+  }
+
   std::span<const std::byte> bytes_;
-  std::size_t offset_ = 0;
+  std::uint64_t offset_ = 0;
   bool ok_ = true;
 };
 

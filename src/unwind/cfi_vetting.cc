@@ -109,14 +109,35 @@ class Program {
       case DW_CFA_advance_loc: return rows ? advance(operand) : kNotInitial;
       case DW_CFA_offset: reader_.uleb(); return rule(operand);
       case DW_CFA_restore: return restore(operand, rows);
-      default: break;
+      default: return extended(byte, rows);
     }
-    switch (byte) {
+  }
+
+  // An instruction whose opcode is a whole byte.
+  std::string_view extended(std::uint8_t opcode, bool rows) {
+    switch (opcode) {
       case DW_CFA_nop: return "";
       case DW_CFA_advance_loc1: return rows ? advance(reader_.fixed<std::uint8_t>()) : kNotInitial;
       case DW_CFA_advance_loc2: return rows ? advance(reader_.fixed<std::uint16_t>()) : kNotInitial;
       case DW_CFA_advance_loc4: return rows ? advance(reader_.fixed<std::uint32_t>()) : kNotInitial;
       case DW_CFA_restore_extended: return restore(reader_.uleb(), rows);
+      case DW_CFA_remember_state:
+        if (remembered_ == kMaxRememberedStates) return "too many states are remembered";
+        states_[remembered_++] = cfa_;
+        return "";
+      case DW_CFA_restore_state:
+        if (remembered_ == 0) return "a state is restored that was not remembered";
+        cfa_ = states_[--remembered_];
+        return "";
+      case DW_CFA_GNU_args_size: reader_.uleb(); return "";
+      case DW_CFA_def_cfa: case DW_CFA_def_cfa_sf: case DW_CFA_def_cfa_register: case DW_CFA_def_cfa_offset: case DW_CFA_def_cfa_offset_sf:
+      case DW_CFA_def_cfa_expression: return cfa_rule(opcode);
+      default: return register_rule(opcode);
+    }
+  }
+
+  std::string_view register_rule(std::uint8_t opcode) {
+    switch (opcode) {
       case DW_CFA_undefined: case DW_CFA_same_value: return rule(reader_.uleb());
       case DW_CFA_offset_extended: case DW_CFA_offset_extended_sf: case DW_CFA_GNU_negative_offset_extended: {
         const auto which = reader_.uleb();
@@ -138,6 +159,12 @@ class Program {
         const auto fault = rule(reader_.uleb());
         return fault.empty() ? expression(1) : fault;
       }
+      default: return kUnknown;
+    }
+  }
+
+  std::string_view cfa_rule(std::uint8_t opcode) {
+    switch (opcode) {
       case DW_CFA_def_cfa: case DW_CFA_def_cfa_sf: {
         const auto which = reader_.uleb();
         reader_.uleb();
@@ -156,15 +183,6 @@ class Program {
         if (cfa_ == CfaRule::kNone) cfa_ = CfaRule::kExpression;
         if (cfa_ == CfaRule::kRegister) cfa_ = CfaRule::kExpressionForNow;
         return expression(0);
-      case DW_CFA_remember_state:
-        if (remembered_ == kMaxRememberedStates) return "too many states are remembered";
-        states_[remembered_++] = cfa_;
-        return "";
-      case DW_CFA_restore_state:
-        if (remembered_ == 0) return "a state is restored that was not remembered";
-        cfa_ = states_[--remembered_];
-        return "";
-      case DW_CFA_GNU_args_size: reader_.uleb(); return "";
       default: return kUnknown;
     }
   }

@@ -196,6 +196,18 @@ bool cannot_be_code(const Target& target, Address a) {
   return m != nullptr ? !m->executable : a < kLowest;
 }
 
+// The caller, where the return address lies at `sp`.
+std::optional<Recovered> returned(const Target& target, const Registers& r, Address sp, std::optional<Address> rbp, FrameOrigin origin) {
+  const auto to = target.read_value<Address>(sp);
+  if (!to || !follows_call(target, *to, 0)) return std::nullopt;
+  Recovered out{{}, origin};
+  out.registers.fs_base = r.fs_base;
+  if (rbp) out.registers.set(kRbp, *rbp);
+  out.registers.set(kRip, *to);
+  out.registers.set(kRsp, sp + sizeof(Address));
+  return out;
+}
+
 // If the function only returns from `r` on, its instructions show where the return address is: add N,%rsp; pop; leave;
 // ret.
 std::optional<Recovered> by_epilogue(const Target& target, const Registers& r) {
@@ -216,16 +228,7 @@ std::optional<Recovered> by_epilogue(const Target& target, const Registers& r) {
     return by_rbp = true;
   };
   for (std::size_t i = 0; i < code.size();) {
-    if (code[i] == 0xc3 || stands_at(code, i, {0xf3, 0xc3})) {
-      const auto to = pop();
-      if (!to || !follows_call(target, *to, 0)) return std::nullopt;
-      Recovered out{{}, by_rbp ? FrameOrigin::kFramePointer : FrameOrigin::kReturnSlot};
-      out.registers.fs_base = r.fs_base;
-      if (rbp) out.registers.set(kRbp, *rbp);
-      out.registers.set(kRip, *to);
-      out.registers.set(kRsp, sp);
-      return out;
-    }
+    if (code[i] == 0xc3 || stands_at(code, i, {0xf3, 0xc3})) return returned(target, r, sp, rbp, by_rbp ? FrameOrigin::kFramePointer : FrameOrigin::kReturnSlot);
     if (stands_at(code, i, {0x48, 0x83, 0xc4}) && i + 4 <= code.size() && code[i + 3] < 0x80) {
       sp += code[i + 3];
       i += 4;

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -267,25 +268,91 @@ TEST_CASE("Xid events are listed with their GPU") {
   CHECK(answer.devices[1].gpu.health->xids.empty());
 }
 
-TEST_CASE("what the helper writes is not believed blindly") {
-  CHECK(parse_helper_text("").devices.empty());
-  CHECK_FALSE(parse_helper_text("count 2\ngpu 0\ndone\nen").whole);
-  const HelperText text = parse_helper_text("count 99999999999\ncount 4000000000\ngpu x\npci a\ndone\ngpu 70000\nname b\ndone\ngpu 1\nprocess 1 1\nprocesses 5\nprocess y 1\n"
-                                            "process 7\nminor -1\nsm_clock 99999999999999\npower_w 1e999\nlink_down z\nstrange\n\ndone\ngpu 0\ndone\nfailed 700 1 x\nxid a b\nend\n");
-  CHECK(text.whole);
-  CHECK(text.count == kMaxDevices);
-  REQUIRE(text.devices.size() == 2);
-  CHECK(text.devices[0].gpu.index == 0u);
-  CHECK(text.devices[1].processes == std::vector<NvmlProcess>{{7, std::nullopt}});
-  CHECK_FALSE(text.devices[1].minor);
-  CHECK_FALSE(text.devices[1].gpu.health->sm_clock);
-  CHECK(text.failed.empty());
-  CHECK(text.xids.empty());
+TEST_CASE("a GPU comes through the messages as it is") {
+  NvmlDevice device{.gpu = {.pci = "0000:0a:00.0", .index = 3, .uuid = "GPU-aaaa", .name = "NVIDIA H200"}, .minor = 1, .mig = true};
+  GpuHealth& health = device.gpu.health.emplace();
+  health.utilization_mean = 0.5;
+  health.memory_used = 150'000'000'000;
+  health.throttle = {"hw-slowdown"};
+  health.nvlinks_down = {7, 8};
+  health.remap_failed = true;
+  device.processes = {{4711, 1000000}, {4712, std::nullopt, true}};
+  NvmlMessages messages;
+  messages.add({'g', pack(device)});
+  REQUIRE(messages.devices.size() == 1);
+  CHECK(messages.devices[0] == device);
 
-  NvmlDevice device;
-  device.gpu.index = 3;
+  // A list that cannot be had is not an empty one.
+  device.processes.reset();
   device.gpu.name = "two\nlines\x01";
-  CHECK(parse_helper_text(device_text(device)).devices.at(0).gpu.name == "two?lines?");
+  messages.add({'g', pack(device)});
+  CHECK_FALSE(messages.devices.at(1).processes);
+  CHECK(messages.devices[1].gpu.name == "two?lines?");
+}
+
+TEST_CASE("what the helper writes is not believed blindly") {
+  using nlohmann::json;
+  NvmlMessages messages;
+  const auto add = [&](char kind, const json& body) { messages.add({kind, json::to_msgpack(body)}); };
+
+  for (const char kind : {'x', 'l', 'r', 'n', 'g', 'f'}) {
+    CAPTURE(kind);
+    messages.add({kind, {}});
+    messages.add({kind, {0xc1}});                                          // no MessagePack
+    messages.add({kind, {0xdf, 0xff, 0xff, 0xff, 0xff}});                  // an object of 4,294,967,295 members
+    messages.add({kind, std::vector<std::uint8_t>(1u << 20, 0x91)});       // an array of one array of one array ...
+    add(kind, 7);
+    add(kind, json::array({1, json::array({"0000:0a:00"}), json::array({7, 7}), json::array({"0000:0a:00", "x"}), json::array({"0000:0a:00", -1})}));
+  }
+  add('?', json::object());
+  CHECK_FALSE(messages.whole);
+  CHECK_FALSE(messages.no_library);
+  CHECK_FALSE(messages.refused);
+  CHECK(messages.devices.empty());
+  CHECK(messages.failed.empty());
+  CHECK(messages.xids.empty());
+  CHECK(messages.count == 0);
+
+  add('n', {{"count", 4'000'000'000}, {"driver", 5}});
+  CHECK(messages.count == kMaxDevices);
+  CHECK(messages.driver.empty());
+  add('n', {{"count", 1e300}});
+  CHECK(messages.count == 0);
+  add('r', {{"code", "x"}, {"words", std::string(5000, 'w')}});
+  CHECK(messages.refused == -1);
+  CHECK(messages.reason.size() == 1000);
+
+  add('f', {{"index", 700}, {"code", 1}});
+  add('f', {{"index", -1}, {"code", 1}});
+  CHECK(messages.failed.empty());
+  for (const json& index : {json("x"), json(70'000), json(-1), json(0.5), json(nullptr)}) add('g', {{"index", index}});
+  CHECK(messages.devices.empty());
+
+  add('g', {{"index", 1},
+            {"minor", -1},
+            {"mig", 1},
+            {"pci", json::array({"a"})},
+            {"health", {{"sm_clock", 99'999'999'999'999}, {"nvlinks", 1.5}, {"power_w", "650"}, {"throttle", {1, "hw-slowdown"}}, {"nvlinks_down", {"z", -1, 3}}, {"remap_failed", "yes"}}},
+            {"processes", {1, {{"pid", "y"}}, {{"pid", 1e12}}, {{"pid", 7}, {"memory", -1}, {"mps", 1}}}}});
+  add('g', {{"index", 0}, {"health", 3}, {"processes", 5}});
+  REQUIRE(messages.devices.size() == 2);
+  NvmlDevice expected;
+  expected.gpu.index = 1;
+  expected.gpu.health.emplace();
+  expected.gpu.health->throttle = {"hw-slowdown"};
+  expected.gpu.health->nvlinks_down = {3};
+  expected.processes = {{7, std::nullopt}};
+  CHECK(messages.devices[0] == expected);
+  CHECK_FALSE(messages.devices[1].processes);
+
+  add('g', {{"index", 2}, {"processes", std::vector<json>(20'000, json{{"pid", 1}})}});
+  CHECK(messages.devices.at(2).processes->size() == kMaxDeviceProcesses);
+  for (int i = 0; i < 300; ++i) {
+    add('g', {{"index", 3}});
+    add('f', {{"index", 3}});
+  }
+  CHECK(messages.devices.size() == kMaxDevices);
+  CHECK(messages.failed.size() == kMaxDevices);
 }
 
 }  // namespace rankstacks::gpu

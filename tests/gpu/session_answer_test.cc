@@ -1,6 +1,5 @@
 // What a session's client reports is untrusted data.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "gpu/session_answer.h"
 
@@ -19,12 +18,6 @@ SessionAnswer an_answer() {
 }
 
 std::optional<SessionAnswer> there_and_back(const SessionAnswer& answer) { return unpack_answer(pack(answer)); }
-
-Bytes header(char kind, std::uint32_t length) {
-  Bytes bytes{static_cast<std::uint8_t>(kind)};
-  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<std::uint8_t>(length >> 8 * i));
-  return bytes;
-}
 
 }  // namespace
 
@@ -66,35 +59,6 @@ TEST_CASE("an error whose code is none is no error") {
   CHECK_FALSE(unpack_error(pack(error)));
   error.code = ErrorCode::kLimit;
   CHECK(unpack_error(pack(error))->what == "y");
-}
-
-TEST_CASE("messages come out whole, however they arrive; after one that is too long none does") {
-  MessageReader reader;
-  Bytes bytes = header('p', 1);
-  bytes.push_back(3);
-  for (const std::uint8_t byte : bytes) {
-    CHECK_FALSE(reader.next());
-    reader.add(std::span(&byte, 1));
-  }
-  const auto message = reader.next();
-  REQUIRE(message);
-  CHECK(message->kind == 'p');
-  CHECK(message->body == Bytes{3});
-  CHECK_FALSE(reader.next());
-
-  // A large number of small values takes linear time: 8 million bytes at once.
-  Bytes flood;
-  for (int i = 0; i < 1'600'000; ++i) flood.insert(flood.end(), {'d', 0, 0, 0, 0});
-  reader.add(flood);
-  std::size_t count = 0;
-  while (reader.next()) ++count;
-  CHECK(count == 1'600'000);
-
-  reader.add(header('a', 0xffffffff));
-  CHECK_FALSE(reader.next());
-  CHECK(reader.is_broken());
-  reader.add(header('d', 0));
-  CHECK_FALSE(reader.next());
 }
 
 }  // namespace rankstacks::gpu
