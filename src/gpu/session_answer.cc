@@ -43,12 +43,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SessionAnswer, gpus, frames, driver, thread_h
 namespace {
 
 constexpr std::size_t kHeader = 1 + sizeof(std::uint32_t);
-// 1,024 kernels (summarize.h) with names of 64 KiB (demangle) at the worst. The nesting of an answer is 9 deep; a kernel is some 80 values.
+// At worst 1,024 kernels (summarize.h) with names of 64 KiB (demangle). An answer is nested 9 deep; a kernel has some
+// 80 values.
 constexpr std::uint32_t kMaxBody = 64u << 20;
 constexpr std::size_t kMaxDepth = 16, kMaxValues = 4u << 20, kMaxText = 256u << 10;
 constexpr std::size_t kMaxGpus = 256, kMaxProblems = 4096, kMaxFramesOfKernel = 1024;
 
-// The parser builds what comes, as deep as it is nested and as often as it says: it goes through this, which ends it.
+// The parser builds whatever comes, however deep it is nested and however much it is. Its events pass through this
+// class, which ends it.
 class Bounded {
  public:
   using json = nlohmann::json;
@@ -105,7 +107,7 @@ bool is_sound(SessionAnswer& answer) {
 
 }  // namespace
 
-// A function's name is whatever bytes a module's string table has: MessagePack's strings, unlike JSON's, are bytes.
+// A function's name is any bytes that a module's string table has: MessagePack's strings, unlike JSON's, are bytes.
 std::vector<std::uint8_t> pack(const SessionAnswer& answer) { return nlohmann::json::to_msgpack(nlohmann::json(answer)); }
 std::vector<std::uint8_t> pack(const Error& error) { return nlohmann::json::to_msgpack(nlohmann::json(error)); }
 
@@ -124,7 +126,7 @@ std::optional<Error> unpack_error(std::span<const std::uint8_t> bytes) {
 
 void MessageReader::add(std::span<const std::uint8_t> bytes) {
   if (broken_) return;
-  // What was taken goes once for all that came together, not once a message.
+  // The bytes that were taken are erased once for all messages that came together, not once a message.
   arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(taken_));
   taken_ = 0;
   arrived_.insert(arrived_.end(), bytes.begin(), bytes.end());

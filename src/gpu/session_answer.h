@@ -1,10 +1,11 @@
-// What a session's helper process tells the one that started it, through a pipe: messages of a letter, a length and so many bytes.
+// What a session's helper process sends to the process that started it, through a pipe: messages of a letter, a length
+// and that many bytes.
 //
-//     c   the client begins                    its pid, in the pid namespace of the process
+//     c   the client begins                    its pid, in the pid namespace of the target process
 //     p   a phase begins                       1 byte
 //     h   a call into the driver hangs         its name: the helper gives up and frees the process
-//     a   what was seen                        MessagePack of SessionAnswer
-//     e   why nothing was seen                 MessagePack of Error
+//     a   the answer: what was seen            MessagePack of SessionAnswer
+//     e   why there is no answer               MessagePack of Error
 //     d   done: the process is as before       nothing
 #pragma once
 
@@ -30,8 +31,8 @@ struct SessionAnswer {
 
 std::vector<std::uint8_t> pack(const SessionAnswer& answer);
 std::vector<std::uint8_t> pack(const Error& error);
-// Untrusted bytes: they come from a process with the rights of the one that is looked at. Nothing where they are no such message, are nested deeper or have more
-// entries or longer texts than any answer of ours.
+// Untrusted bytes: they come from a process with the rights of the target process. std::nullopt if they are no such
+// message, are nested deeper, have more entries or longer texts than any answer of this tool.
 std::optional<SessionAnswer> unpack_answer(std::span<const std::uint8_t> bytes);
 std::optional<Error> unpack_error(std::span<const std::uint8_t> bytes);
 
@@ -40,7 +41,8 @@ struct Message {
   std::vector<std::uint8_t> body;
 };
 
-// Takes the messages that are whole out of what has arrived. After one that no helper of ours has written, nothing more comes out.
+// Extracts the complete messages from what has arrived. After a message that no helper of this tool has written, no
+// more are returned.
 class MessageReader {
  public:
   void add(std::span<const std::uint8_t> bytes);
@@ -49,11 +51,11 @@ class MessageReader {
 
  private:
   std::vector<std::uint8_t> arrived_;
-  std::size_t taken_ = 0;                  // of it, from the front
+  std::size_t taken_ = 0;                  // how much of arrived_ was taken, from the front
   bool broken_ = false;
 };
 
-// False: nobody listens any more.
+// False if the reading end is closed.
 bool send(int fd, char kind, std::span<const std::uint8_t> body);
 
 }  // namespace rankstacks::gpu
