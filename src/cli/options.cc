@@ -29,7 +29,7 @@ Examples:
 
 Exit status: 0 every target was read completely; 1 the report was made, but some target is partial or failed; 2 nothing could be done.)";
 
-// "101,102" and "101 102", in any mixture; blanks inside of a word too: --pids "$(pgrep -f train.py)".
+// "101,102" and "101 102", in any mixture, with blanks inside of a word too: --pids "$(pgrep -f train.py)".
 std::vector<Pid> parse_pids(const std::vector<std::string>& words) {
   std::vector<Pid> pids;
   for (const std::string& word : words) {
@@ -52,7 +52,7 @@ std::vector<Pid> parse_pids(const std::vector<std::string>& words) {
   return pids;
 }
 
-// CLI::Range lets what is no number at all pass: no comparison with it holds.
+// CLI::Range lets pass what is not a number at all (NaN), as no comparison with it holds.
 CLI::Validator a_number() {
   return {[](std::string& word) {
             double value = 0;
@@ -61,10 +61,11 @@ CLI::Validator a_number() {
           ""};
 }
 
-// Of a file or directory that the user names for cores: a misspelt one would only show as names that are missing.
+// For a file or directory that the user names for cores: a misspelt one would otherwise only show as names that are
+// missing.
 CLI::Validator is_there(bool directory) {
   return {[directory](std::string& path) {
-            constexpr std::chrono::seconds kLongestLook{10};   // --timeout may stand behind it
+            constexpr std::chrono::seconds kLongestWait{10};   // --timeout may come later on the command line
             struct Looked {
               int error = 0;
               mode_t mode = 0;
@@ -73,7 +74,7 @@ CLI::Validator is_there(bool directory) {
             const auto looked = unattended<Looked>([path] {
               struct stat st{};
               return stat(path.c_str(), &st) != 0 ? Looked{errno, 0} : Looked{0, st.st_mode};
-            }, kLongestLook);
+            }, kLongestWait);
             if (!looked) return fmt::format("{}: its file system does not answer", name);
             if (looked->error != 0) return fmt::format("{}: {}", name, std::strerror(looked->error));
             return (S_ISDIR(looked->mode) != 0) == directory ? std::string() : fmt::format("{}: {}", name, directory ? "not a directory" : "a directory, not a file");
@@ -81,7 +82,7 @@ CLI::Validator is_there(bool directory) {
           ""};
 }
 
-// Less than the tool itself takes, with a few threads, would only end it at once.
+// Less than the tool itself needs, with a few threads, would only end it at once.
 CLI::Validator a_size() {
   return {[](std::string& word) {
             constexpr std::size_t kLeast = 128u << 20;
@@ -142,13 +143,13 @@ class CommandLine {
     pids_->excludes(job);
     samples_ = attach_->add_option("--samples", options_.live.samples, "samples to take of the job: several distinguish what moves from what is stuck; more are taken where the default leaves that open")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();
     pause_ = attach_->add_option("--interval", interval_, "from one sample to the next")->type_name("SECONDS")->check(a_number())->check(CLI::Range(0.0, 3600.0))->capture_default_str();
-    attach_->add_option("--max-wait", max_wait_, "look on for so long where all that is seen is waits for GPUs, or loops, which a long step shows as well; not with --samples or --interval")
+    attach_->add_option("--max-wait", max_wait_, "how long to go on sampling where all that is seen is waits for GPUs, or loops, which a long step shows as well; not with --samples or --interval")
         ->type_name("SECONDS")
         ->check(a_number())
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
     auto* gpu = attach_->add_flag("--gpu", options_.gpu.sessions,
-                                 "also what runs on the ranks' GPUs: each GPU stands still for milliseconds, attaching takes about a second; drivers before 590 keep some memory loaded for it");
+                                 "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching takes about a second; drivers before 590 keep some memory loaded for it");
     attach_->add_option("--gpu-core", gpu_core_, "write a lightweight GPU core of each rank to FILE.rankN (FILE.HOST.PID where two processes say that they are one rank)")->type_name("FILE")->needs(gpu);
     attach_->add_option("--gpu-core-limit", gpu_core_limit_, "a GPU core that would be larger is not written")->type_name("MIB")->check(CLI::Range(1, 1 << 20))->capture_default_str();
     add_capturing(attach_);
@@ -182,7 +183,7 @@ class CommandLine {
   }
 
   void add_rules() {
-    rules_ = app_.add_subcommand("rules", "show what is known of other programs: by which frames, names and files threads are told");
+    rules_ = app_.add_subcommand("rules", "show what is known of other programs: by which frames, names and files threads are recognized");
     add_rules_option(rules_);
     add_writing(rules_);
     rules_->footer("\nWith --format json in the form that --rules reads (docs/rules.md).\nExample: rankstacks rules --rules acme.json");
@@ -247,7 +248,7 @@ class CommandLine {
 
   void take_pids_of_doctor() {
     if (patients_->count() == 0) return;
-    // --pids takes all words that follow it: those that are files are cores.
+    // --pids takes all words that follow it: those of them that are files are taken as cores.
     const auto is_file = [](const std::string& word) { return word.find_first_not_of("0123456789,") != std::string::npos && access(word.c_str(), F_OK) == 0; };
     const auto cores = std::stable_partition(pid_words_.begin(), pid_words_.end(), [&](const std::string& word) { return !is_file(word); });
     options_.paths.insert(options_.paths.end(), cores, pid_words_.end());
@@ -272,12 +273,12 @@ class CommandLine {
     options_.gpu.timeout = options_.capture.timeout;
     options_.capture.memory = memory_.empty() ? default_memory_limit() : parse_size(memory_).value_or(default_memory_limit());
     options_.capture.symbols.sysroot = options_.core.sysroot;
-    // A directory named for libraries may hold their debug files as well, as .build-id trees.
+    // A directory that is given for libraries may hold their debug files as well, as .build-id trees.
     options_.capture.symbols.debug_directories.insert(options_.capture.symbols.debug_directories.begin(), options_.core.search.begin(), options_.core.search.end());
   }
 
   Options options_;
-  CLI::App app_{"Shows which rank of a distributed training job is different, and where it stands: the stacks of all threads of all ranks,\n"
+  CLI::App app_{"Shows which rank of a distributed training job is different, and where it is stuck: the stacks of all threads of all ranks,\n"
                 "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *doctor_ = nullptr, *rules_ = nullptr;
   CLI::Option *pids_ = nullptr, *samples_ = nullptr, *pause_ = nullptr;   // of attach

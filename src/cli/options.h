@@ -22,8 +22,10 @@ enum class Color { kAuto, kAlways, kNever };
 struct Options {
   enum class Command { kAttach, kCore, kReport, kDoctor, kRules } command = Command::kAttach;
   LiveRequest live;
-  std::chrono::steady_clock::duration max_wait = std::chrono::seconds(10);   // --max-wait: for how long a job is looked at that only waits for GPUs, or loops
-  bool samples_as_needed = false;            // neither --samples nor --interval was given: more samples where the first few leave it open
+  // --max-wait: how long to sample a job that only waits for GPUs, or loops.
+  std::chrono::steady_clock::duration max_wait = std::chrono::seconds(10);
+  // Neither --samples nor --interval was given: take more samples if the first few leave it open.
+  bool samples_as_needed = false;
   GpuRequest gpu;
   std::vector<std::string> paths;          // cores or snapshots
   CoreOptions core;
@@ -33,7 +35,7 @@ struct Options {
   bool all_threads = false;
   std::vector<std::string> ranks;
   std::string output;                      // -o; empty: stdout
-  std::vector<std::string> rules;          // --rules: files, the first to be asked first
+  std::vector<std::string> rules;          // --rules: files, in the order in which they are asked
 };
 
 // What to do instead of running: print `text` (on stdout for help and version, on stderr for a usage error) and exit.
@@ -44,7 +46,8 @@ struct EarlyExit {
 
 std::variant<Options, EarlyExit> parse_command_line(int argc, const char* const* argv);
 
-// Shows the commands, options and their texts to `look`, from which the man page and the shells' completions are written.
-void describe_command_line(const std::function<void(const CLI::App&)>& look);
+// Passes the commands, options and their texts to `visit`, from which the man page and the shells' completions are
+// written.
+void describe_command_line(const std::function<void(const CLI::App&)>& visit);
 
 }  // namespace rankstacks

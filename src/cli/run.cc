@@ -40,19 +40,19 @@ void print_error(std::ostream& err, const std::string& message, const std::strin
   if (!hint.empty()) err << "hint: " << hint << '\n';
 }
 
-// Of --job, where no rank was found.
-void tell_no_rank(const char* command, std::ostream& err) {
+// For --job, if no rank was found.
+void report_no_rank(const char* command, std::ostream& err) {
   const std::size_t hidden = count_hidden_environments();
   if (hidden == 0) return print_error(err, "no process of this machine has a rank in its environment", fmt::format("name the processes: rankstacks {} --pids ...", command));
   print_error(err, fmt::format("no process whose environment can be read has a rank in it; the environments of {} process{} of other users cannot be read", hidden, plural(hidden, "es")),
               geteuid() == 0 ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`" : "run rankstacks as root, or as the user whose job it is");
 }
 
-// Pipes are waited for as long as it takes; a file may lie where nobody answers any more.
+// Pipes are waited for as long as it takes; a file may lie on a file system that no longer answers.
 std::vector<Result<std::string>> read_files(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit, Result<std::string> (*read)(const std::string&)) {
   struct Work {
     std::vector<std::string> paths;
-    std::vector<std::optional<Result<std::string>>> texts;   // nothing: not a regular file
+    std::vector<std::optional<Result<std::string>>> texts;   // std::nullopt: not a regular file
   };
   const auto work = std::make_shared<Work>(Work{paths, std::vector<std::optional<Result<std::string>>>(paths.size())});
   const auto outcomes = Unattended{[work, read](std::size_t i) {
@@ -98,15 +98,16 @@ bool use_color(const Options& options) {
   return options.output.empty() && isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0') && (term == nullptr || std::string_view(term) != "dumb");
 }
 
-// What went wrong with single targets is in the report; it is said on stderr too, where a script's log shows it.
-int tell_problems(const JobSnapshot& job, std::ostream& err) {
+// What went wrong with single targets is in the report; it is also printed on stderr, where a script's log shows it.
+int report_problems(const JobSnapshot& job, std::ostream& err) {
   int status = 0;
   std::size_t failed = 0;
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.status == Status::kComplete) continue;
     status = 1;
     if (rank.status == Status::kFailed) ++failed;
-    // A core's problems name its file: its rank and pid tell nobody which of several files it was. Some messages do already.
+    // A core's problems name its file: its rank and pid do not show which of several files it was. Some messages do
+    // already.
     for (const Problem& p : rank.problems) {
       const bool names_file = !rank.path || p.message.starts_with(*rank.path + ":");
       print_error(err, "rank " + sanitize(rank_label(rank)) + ": " + (names_file ? "" : sanitize(*rank.path) + ": ") + sanitize(p.message), sanitize(p.hint.value_or("")));
@@ -116,7 +117,7 @@ int tell_problems(const JobSnapshot& job, std::ostream& err) {
   return status;
 }
 
-// To stdout, or to the file of -o. False: it could not be written, which was said.
+// Writes to stdout, or to the file of -o. Returns false if that failed, after a message.
 bool write_report(const Options& options, const std::string& text, std::ostream& out, std::ostream& err) {
   errno = 0;
   if (options.output.empty()) {
@@ -130,7 +131,7 @@ bool write_report(const Options& options, const std::string& text, std::ostream&
   return why == 0;
 }
 
-// What it costs is said before it is done.
+// The cost is printed before the sessions are held.
 void add_gpu_state(const GpuRequest& request, JobSnapshot& job, std::ostream& err) {
   const auto start = std::chrono::steady_clock::now();
   const GpuPlan plan = plan_gpu_sessions(job, request);
@@ -142,7 +143,8 @@ void add_gpu_state(const GpuRequest& request, JobSnapshot& job, std::ostream& er
   if (job.elapsed_ms) *job.elapsed_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-// False: a file of them cannot be read or is not understood, which was said: a verdict without them would not be what was asked for.
+// Returns false, after a message, if a rules file cannot be read or is not understood: a verdict without these rules
+// would not be what was asked for.
 bool install_rules(const Options& options, std::ostream& err) {
   const auto texts = read_files(options.rules, options.capture.timeout, read_rules_file);
   AddedPrograms added;
@@ -168,7 +170,7 @@ int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
   if (options.live.whole_job || !options.live.pids.empty()) {
     request.pids = doctor::pids_of(options.live);
     if (request.pids.empty()) {
-      tell_no_rank("doctor", err);
+      report_no_rank("doctor", err);
       return 2;
     }
   }
@@ -180,7 +182,7 @@ int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
 }  // namespace
 
 int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err, const gpu::Machine& machine) {
-  // A reader that closes the pipe ends the tool quietly: writes then fail, and are not missed.
+  // If a reader closes the pipe, the tool ends quietly: writes then fail, which does not matter.
   std::signal(SIGPIPE, SIG_IGN);
   auto parsed = parse_command_line(argc, argv);
   if (const auto* early = std::get_if<EarlyExit>(&parsed)) {
@@ -216,7 +218,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
     case Options::Command::kRules: break;
   }
   if (job.ranks.empty()) {
-    if (options.live.whole_job) tell_no_rank("attach", err);
+    if (options.live.whole_job) report_no_rank("attach", err);
     else print_error(err, "nothing to look at", "");
     return 2;
   }
@@ -228,7 +230,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   } else {
     text = text_report(job, analysis, {.color = use_color(options), .all_threads = options.all_threads, .ranks = options.ranks});
   }
-  int status = tell_problems(job, err);
+  int status = report_problems(job, err);
   if (status == 0 && !all_read) status = 1;
   for (const std::string& name : options.ranks)
     if (selected_ranks(job, {name}).empty()) print_error(err, "--rank " + sanitize(name) + ": no such rank in the report", "a number, host:pid or pid, as the report names them");

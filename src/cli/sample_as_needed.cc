@@ -14,7 +14,7 @@ namespace {
 
 using Duration = std::chrono::steady_clock::duration;
 
-// All looks as one snapshot.
+// All samples as one snapshot.
 JobSnapshot look_at(const LiveRequest& request, const CaptureOptions& options) {
   LiveCapture capture = capture_live(request, options);
   const auto ran = [&](Tid tid) {
@@ -25,7 +25,8 @@ JobSnapshot look_at(const LiveRequest& request, const CaptureOptions& options) {
   return std::move(capture.job);
 }
 
-// A thread of the program's own that woke up again and again between the samples: a poller, or one that takes short steps.
+// Whether a thread of the program's own woke up again and again between the samples: a poller, or a thread that takes
+// short steps.
 bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis) {
   constexpr double kRunsPerSecond = 20;
   for (std::size_t r = 0; r < job.ranks.size(); ++r)
@@ -38,7 +39,7 @@ bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis) {
   return false;
 }
 
-// Ranks at work, and nobody seen to get on: a few samples hit the same place by chance.
+// Ranks are at work, and none was seen to progress: a few samples hit the same place by chance.
 bool is_left_open(const JobSnapshot& job, const Analysis& analysis) {
   if (analysis.verdict.status != VerdictStatus::kSymmetric && analysis.verdict.status != VerdictStatus::kUndecided) return false;
   if (some_own_thread_wakes(job, analysis)) return true;
@@ -47,7 +48,7 @@ bool is_left_open(const JobSnapshot& job, const Analysis& analysis) {
   });
 }
 
-// `samples` looks over that time; fewer of a job with so many threads that a look takes long.
+// `samples` samples over that time; fewer for a job with so many threads that a sample takes long.
 LiveRequest longer(const LiveRequest& request, const JobSnapshot& job, int samples, Duration span) {
   LiveRequest more = request;
   std::size_t threads = 0;
@@ -64,8 +65,8 @@ bool is_still_there(const RankSnapshot& rank) {
   return stat && !stat->ends() && stat->start_ticks == rank.start_ticks;
 }
 
-// Whether a rank that could be read before is not there any more, or is another process by now: a job that ended, or was begun anew, while it was looked at.
-// Also one that ended amid these samples, of which the first was still of it.
+// Whether a rank that could be read before is gone, or is another process by now: the job ended, or was restarted,
+// while it was sampled. Also true of a rank that ended amid these samples, of which the first still found it.
 bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
   return std::any_of(before.ranks.begin(), before.ranks.end(), [&](const RankSnapshot& rank) {
     if (rank.kind != RankKind::kRank || rank.status == Status::kFailed) return false;
@@ -82,7 +83,7 @@ class Sampling {
 
   const JobSnapshot& job() const { return job_; }
   const Analysis& analysis() const { return analysis_; }
-  // False: the job is not what it was, and what was seen before stands.
+  // Returns false if the job is not what it was; what was seen before is kept.
   bool sample_again(const LiveRequest& request) {
     JobSnapshot again = look_at(request, options_);
     if (lost_a_rank(job_, again)) return false;
@@ -102,7 +103,8 @@ class Sampling {
   const CaptureOptions& options_;
 };
 
-// A step of the job may take longer than all samples before: each time twice as long, until something moved or the time for it is over.
+// A step of the job may take longer than all samples before: each span is twice as long as the last, until something
+// moved or the time for it is over.
 void sample_on(Sampling& sampling, const Options& options) {
   using Clock = std::chrono::steady_clock;
   constexpr int kSamples = 8;
@@ -111,7 +113,7 @@ void sample_on(Sampling& sampling, const Options& options) {
   for (Duration span = std::chrono::seconds(3); sampling.analysis().verdict.doubt != Doubt::kNone; span *= 2) {
     const Duration left = options.max_wait - (Clock::now() - begun);
     if (left < kShortest) return;
-    if (left < 2 * span) span = left;       // what would be left after it is too short to tell anything new
+    if (left < 2 * span) span = left;       // the rest after it would be too short to show anything new
     if (!sampling.sample_again(longer(options.live, sampling.job(), kSamples, span))) return;
   }
 }
@@ -123,13 +125,13 @@ JobSnapshot sample_as_needed(const Options& options, std::optional<Analysis>& an
   if (!options.samples_as_needed || first.ranks.empty()) return first;
   Sampling sampling(std::move(first), options.capture);
   if (is_left_open(sampling.job(), sampling.analysis())) {
-    // The more of them, the rarer that all hit one place of a job that moves.
+    // The more samples, the rarer it is that all hit one place of a job that moves.
     constexpr int kSamples = 20;
     LiveRequest more = longer(options.live, sampling.job(), kSamples, std::chrono::milliseconds(1900));
     more.glances = true;
     if (!sampling.sample_again(more)) return sampling.take(analysis);
   }
-  // With --gpu the GPUs are asked themselves.
+  // With --gpu the GPUs themselves are asked.
   if (!options.gpu.sessions) sample_on(sampling, options);
   return sampling.take(analysis);
 }

@@ -1,4 +1,4 @@
-// How often and how long a job is looked at where the command line does not say: until it is told whether it moves.
+// How often and how long a job is sampled if the command line does not say: until it is known whether the job moves.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,10 @@ namespace rankstacks {
 
 struct Options;   // options.h
 
-// Three looks in a second; twenty more in two where these leave it open; then for as long as --max-wait says, where all that is seen is waits for GPUs or loops, which a long
-// step shows as well (not with --gpu, which asks the GPUs themselves). The last look at which all ranks were still there is the job as it is shown. `analysis`: of what is returned, where it was made on the way.
+// Takes three samples within a second. If they leave it open, it takes twenty more within two seconds. Then it goes on
+// for as long as --max-wait says if all that is seen is waits for GPUs, or loops, which a long step shows as well (not
+// with --gpu, which asks the GPUs themselves). The last sample in which all ranks were still there is the job as it is
+// shown. `analysis`: receives the analysis of the returned snapshot, if one was made on the way.
 JobSnapshot sample_as_needed(const Options& options, std::optional<Analysis>& analysis);
 
 }  // namespace rankstacks

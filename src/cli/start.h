@@ -1,16 +1,18 @@
-// What the process needs before anything else of it runs.
+// What the process sets up before anything else of it runs.
 #pragma once
 
 namespace rankstacks {
 
-// A descriptor 0, 1 or 2 that the caller has closed would be given to the next file that is opened, and the report be written into that. Something stands in its
-// place, which cannot be written to: writing fails as to a closed one.
+// If the caller has closed descriptor 0, 1 or 2, the next file that is opened would get its number, and the report
+// would be written into that file. This puts something in its place that cannot be written to: writing fails as to a
+// closed descriptor.
 void hold_standard_descriptors();
 
-// As many open files as may be: the more, the more cores are opened in parallel.
+// Raises the limit on open files as far as possible: the more, the more cores are opened in parallel.
 void raise_limit_of_files();
 
-// A limit on the size of files ends a write with an error, which is said, instead of the process (setrlimit(2), RLIMIT_FSIZE).
+// A write beyond the limit on the size of files then fails with an error, which is reported, instead of ending the
+// process (setrlimit(2), RLIMIT_FSIZE).
 void outlive_limit_of_file_size();
 
 }  // namespace rankstacks

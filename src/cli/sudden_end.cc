@@ -12,7 +12,7 @@
 namespace rankstacks {
 namespace {
 
-// By write() alone: streams allocate.
+// Uses write() alone: streams allocate.
 void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.size()); }
 
 [[noreturn]] void out_of_memory() {
@@ -31,7 +31,7 @@ void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.
       say(e.what());
       say("\n");
     } catch (const std::system_error& e) {
-      // What else throws these is std::thread's constructor: no stack, or no process, can be had.
+      // Otherwise only std::thread's constructor throws these: no stack, or no process, can be had.
       say("rankstacks: cannot start a thread: ");
       say(e.what());
       say("\nhint: a limit is reached: of memory (ulimit -v), of processes (ulimit -u, the container's pids), or a system call filter refuses clone3\n");
@@ -46,7 +46,7 @@ void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.
   _exit(2);
 }
 
-// abort() has this process send the signal to itself; from another it is to end the tool as ever.
+// abort() makes this process send the signal to itself; if another process sends it, it ends the tool as usual.
 void aborted(int signal, siginfo_t* info, void*) {
   if (info->si_pid != getpid()) {
     std::signal(signal, SIG_DFL);

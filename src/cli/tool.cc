@@ -22,7 +22,7 @@ int run_tool(int argc, const char* const* argv, const gpu::Machine& machine) {
   gpu::run_nvml_helper_if_asked(argc, argv, machine);
   gpu::run_session_helper_if_asked(argc, argv, machine);
   const int status = run(argc, argv, std::cout, std::cerr, machine);
-  // What has not come back may do so while this process ends: nothing that it uses is destroyed before.
+  // A worker that was given up may come back while this process ends: so nothing that it uses is destroyed before.
   if (any_given_up()) {
     std::cout.flush();
     end_at_once(status);

@@ -5,7 +5,7 @@
 
 namespace rankstacks {
 
-// `machine`: whose GPUs are looked at; one that is played is named by the tests' own main() alone (tests/tool).
+// `machine`: whose GPUs are looked at; only the tests' own main() passes one that a directory plays (tests/tool).
 int run_tool(int argc, const char* const* argv, const gpu::Machine& machine);
 
 }  // namespace rankstacks

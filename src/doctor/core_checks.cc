@@ -1,4 +1,4 @@
-// A core, and whether this machine has the very files it is of.
+// Checks of a core, and of whether this machine has the very files that belong to it.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ bool is_about(const Problem& problem, const FileFacts& file) {
   return (problem.code == ProblemCode::kFileMismatch || problem.code == ProblemCode::kModuleOverlap) && problem.subject == file.path;
 }
 
-// What was said of a module's file when it was looked for, without its name: "the core has build-id A, FILE has B".
+// What was reported on the search for a module's file, without the file's name: "the core has build-id A, FILE has B".
 std::string said_of(const TargetFacts& facts, const FileFacts& file) {
   const auto found = std::find_if(facts.problems.begin(), facts.problems.end(), [&](const Problem& p) { return is_about(p, file); });
   if (found == facts.problems.end()) return "";
@@ -24,18 +24,18 @@ std::string said_of(const TargetFacts& facts, const FileFacts& file) {
   return found->message.starts_with(name) ? found->message.substr(name.size()) : found->message;
 }
 
-// What check_executable() and check_libraries() say of it.
+// Whether check_executable() or check_libraries() reports this problem.
 bool is_of_a_file(const TargetFacts& facts, const Problem& p) {
   return p.code == ProblemCode::kFileMissing || std::any_of(facts.files.begin(), facts.files.end(), [&](const FileFacts& f) { return !f.opened && is_about(p, f); });
 }
 
-// A file that the core does not vouch for is a doubt; that something of the core is not there is a loss.
+// A file that the core cannot confirm is a doubt; a part of the core that is missing is a loss.
 bool is_loss(const Problem& p) { return p.code != ProblemCode::kFileMismatch && p.code != ProblemCode::kModuleOverlap && p.code != ProblemCode::kFileUnverified; }
 
 Finding check_executable(const TargetFacts& facts) {
   const auto program = std::find_if(facts.files.begin(), facts.files.end(), [](const FileFacts& f) { return f.main_program; });
   if (program == facts.files.end())
-    return problem("executable", kArea, "the core does not tell which program it is of", {"name it with --exe FILE"});
+    return problem("executable", kArea, "the core does not say which program it is of", {"name it with --exe FILE"});
   if (program->opened)
     return ok("executable", kArea, fmt::format("{}, as in the core (build-id {})", program->path, elf::to_string(program->build_id)));
   const std::string said = said_of(facts, *program);

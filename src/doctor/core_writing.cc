@@ -12,7 +12,7 @@ namespace rankstacks::doctor {
 namespace {
 
 constexpr Area kArea = Area::kCores;
-constexpr std::uint64_t kPage = 4096;   // a limit below it is none: Linux fs/binfmt_elf.c, min_coredump
+constexpr std::uint64_t kPage = 4096;   // a lower limit means no core: Linux fs/binfmt_elf.c, min_coredump
 
 std::string first_line(const Result<std::string>& text) { return text ? text->substr(0, text->find('\n')) : ""; }
 
@@ -24,7 +24,8 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{} bytes", bytes);
 }
 
-// The last Storage= of systemd-coredump's settings: coredump.conf(5). The main file first, then the drop-ins by name.
+// The Storage= setting of systemd-coredump that comes last: coredump.conf(5). The main file is read first, then the
+// drop-ins by name.
 std::string coredump_storage(const System& system) {
   std::vector<std::string> files = {"/usr/lib/systemd/coredump.conf", "/etc/systemd/coredump.conf"};
   for (const char* directory : {"/usr/lib/systemd/coredump.conf.d", "/run/systemd/coredump.conf.d", "/etc/systemd/coredump.conf.d"}) {
@@ -191,7 +192,7 @@ std::vector<Finding> check_core_of(const System& system, const Self& self, const
     findings.push_back(ok("core-limit", kArea, "unlimited"));
   } else {
     const std::uint64_t soft = *limit->soft;
-    // prlimit(2): the same user, and no further than the hard limit; CAP_SYS_RESOURCE may do both.
+    // prlimit(2) is open to the same user, up to the hard limit; with CAP_SYS_RESOURCE neither restriction holds.
     const bool may = has_capability(self.status.effective, kCapSysResource) || (status.uids[0] == self.status.uids[0] && !limit->hard);
     std::vector<std::string> raise = {fmt::format("{}prlimit --pid {} --core=unlimited", may ? "" : "sudo ", kPid)};
     if (!may && self.container.any())
@@ -205,7 +206,7 @@ std::vector<Finding> check_core_of(const System& system, const Self& self, const
     else findings.push_back(ok("core-limit", kArea, sizes));
   }
 
-  // core(5), "Controlling which mappings are written": bits of the filter.
+  // Bits of the filter: core(5), "Controlling which mappings are written".
   constexpr unsigned kPrivate = 1u << 0, kShared = 1u << 1, kHeaders = 1u << 4;
   if (const auto filter_text = system.read_file(directory + "coredump_filter"); filter_text && !filter_text->empty()) {
     const auto filter = static_cast<unsigned>(std::strtoul(filter_text->c_str(), nullptr, 16));
@@ -229,7 +230,8 @@ std::vector<Finding> check_core_of(const System& system, const Self& self, const
         changed_user ? "as it changed its user" : "by prctl(PR_SET_DUMPABLE), a change of its user, or a program that may not be read";
     const bool safe_place =
         pattern.kind == CorePattern::Kind::kPipe || pattern.kind == CorePattern::Kind::kSocket || pattern.text.starts_with('/');
-    // fs.suid_dumpable 2, "suidsafe": written for root alone, to a pipe or an absolute path; but never after prctl(PR_SET_DUMPABLE, 0).
+    // fs.suid_dumpable 2, "suidsafe": the core is written for root alone, to a pipe or an absolute path; but never
+    // after prctl(PR_SET_DUMPABLE, 0).
     if (mode == "2" && safe_place) {
       findings.push_back(
           note("dumpable", kArea,

@@ -36,7 +36,7 @@ Examination examine(const System& system, const Request& request) {
     append(check_rights(self));
     append(check_surroundings(system, self));
     append(check_core_pattern(system, self, pattern));
-    // Of processes that run already, their own limits count.
+    // For processes that run already, their own limits count.
     if (request.pids.empty()) append({check_own_core_limit(system, self, pattern)});
     append(check_gpus(system, self, nvml));
     examination.sections.push_back(std::move(machine));

@@ -1,4 +1,5 @@
-// `rankstacks doctor`: what would stop an attach or a core from working here, each fact looked up or tried, with the command that mends it.
+// `rankstacks doctor`: what would prevent an attach or a core from working here. Each fact is looked up or tried, and
+// comes with the command that fixes it.
 #pragma once
 
 #include <string>
@@ -10,8 +11,9 @@
 namespace rankstacks::doctor {
 
 struct Request {
-  std::vector<Pid> pids;   // looked at as they are
-  std::vector<std::string> cores;   // with cores alone, this machine's rights do not matter and are not looked at
+  std::vector<Pid> pids;   // exactly these: launchers are not replaced by their ranks
+  // With cores alone, this machine's rights do not matter and are not checked.
+  std::vector<std::string> cores;
   CoreOptions core_options;
 };
 

@@ -1,4 +1,5 @@
-// Build-ids, symbols and debug information of what is loaded, grouped: a job has hundreds of libraries.
+// Checks of build-ids, symbols and debug information of what is loaded. They are grouped: a job has hundreds of
+// libraries.
 #pragma once
 
 #include <string>

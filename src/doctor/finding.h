@@ -1,4 +1,4 @@
-// What the doctor found: one fact each, and for what is wrong the command that mends it.
+// What the doctor found: one fact in each finding, and for a problem the command that fixes it.
 //
 //     Examination
 //       sections: "this machine", then one for each process and each core
@@ -23,21 +23,21 @@ enum class Severity {
 enum class Area { kAttach, kCores, kNames, kGpu };
 
 struct Finding {
-  std::string check;                // a word that stays: scripts look for it
+  std::string check;                // a stable word: scripts search for it
   Area area = Area::kAttach;
   Severity severity = Severity::kOk;
   std::string found;
-  // Each a command or a setting that helps by itself, there to be copied: what in it comes from elsewhere is a
-  // shell_quoted() word. kPid stands for the process's number.
+  // Each is a command or a setting that helps by itself, ready to be copied; anything in it that comes from elsewhere
+  // is a shell_quoted() word. kPid is a placeholder for the process's number.
   std::vector<std::string> mends;
 };
 
-// In `mends`: one text for all processes of which the same was found.
+// Used in `mends`, so that processes with the same finding share one text.
 inline constexpr std::string_view kPid = "{PID}";
 
 struct Section {
   std::optional<Pid> pid;            // of a process
-  std::optional<std::string> path;   // of a core; neither: this machine
+  std::optional<std::string> path;   // of a core; without pid and path: this machine
   std::string name;                  // the process's name
   std::vector<Finding> findings;
 };

@@ -17,7 +17,7 @@ namespace rankstacks::doctor {
 namespace {
 
 constexpr Area kArea = Area::kGpu;
-// From here on a debugger is let in through a file descriptor: cudadebugger.h of CUDA 13.1.
+// Since this driver a debugger is let in through a file descriptor: cudadebugger.h of CUDA 13.1.
 constexpr unsigned kDescriptorSince = 590;
 constexpr const char* kSmallCore =
     "CUDA_COREDUMP_GENERATION_FLAGS=skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_constbank_memory";
@@ -30,7 +30,8 @@ std::string joined(const std::vector<std::string>& words) { return fmt::format("
 
 struct Devices {
   std::vector<int> gpus;                   // numbers of /dev/nvidia<N>
-  std::vector<std::string> files;          // all of NVIDIA's in /dev that a process opens, those of the GPUs last
+  // All of NVIDIA's files in /dev that a process opens, those of the GPUs last.
+  std::vector<std::string> files;
 };
 
 Devices devices_of(const System& system) {
@@ -45,10 +46,11 @@ Devices devices_of(const System& system) {
   return found;
 }
 
-// "580.159.04"; empty: there is no driver, or it does not say.
+// "580.159.04"; empty if there is no driver, or it does not say.
 std::string driver_version(const System& system) {
   if (const auto text = system.read_file("/sys/module/nvidia/version")) return text->substr(0, text->find_first_of(" \n"));
-  // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build ...": the first word of numbers and dots.
+  // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build ...": the version is the first
+  // word of digits and dots.
   const auto text = system.read_file("/proc/driver/nvidia/version");
   if (!text) return "";
   const std::string line = text->substr(0, text->find('\n'));
@@ -66,7 +68,7 @@ Finding check_devices(const System& system, const Self& self, const Devices& dev
   const std::vector<std::string> given = {"docker run --gpus all ..., Kubernetes: resources: {limits: {nvidia.com/gpu: 1}} in the container's spec"};
   if (devices.gpus.empty())
     return note("gpu", kArea, "NVIDIA's driver is loaded, and there is no GPU in /dev: processes in here have none",
-                container ? given : std::vector<std::string>{"nvidia-smi, as root, makes the device files; lspci | grep -i nvidia tells whether there is a GPU at all"});
+                container ? given : std::vector<std::string>{"nvidia-smi, as root, makes the device files; lspci | grep -i nvidia shows whether there is a GPU at all"});
   std::map<int, std::vector<std::string>> refused;
   for (const std::string& file : devices.files)
     if (const int error = system.try_open(file); error != 0) refused[error].push_back(file);
@@ -84,7 +86,7 @@ Finding check_driver(const std::string& version) {
   unsigned major = 0;
   const auto [rest, error] = std::from_chars(version.data(), version.data() + version.size(), major);
   if (error != std::errc())
-    return note("gpu-driver", kArea, "neither /sys/module/nvidia/version nor /proc/driver/nvidia/version tells the driver's version");
+    return note("gpu-driver", kArea, "neither /sys/module/nvidia/version nor /proc/driver/nvidia/version shows the driver's version");
   if (major >= kDescriptorSince) return ok("gpu-driver", kArea, fmt::format("{}: attach --gpu asks it through a file descriptor; no function is called inside of a rank", version));
   return note("gpu-driver", kArea,
               fmt::format("{}: for attach --gpu a function has to be called inside of each rank: one of its threads makes that call for milliseconds, a training step takes about "
@@ -93,7 +95,7 @@ Finding check_driver(const std::string& version) {
               {"a driver of 590 or newer (CUDA 13.1) lets a debugger in through a file descriptor"});
 }
 
-// A library that the dynamic loader would find: its path, as ld.so.cache has it.
+// The path of a library that the dynamic loader would find, from ld.so.cache.
 std::string library_path(const System& system, const std::string& name) {
   const auto cache = system.read_file("/etc/ld.so.cache");
   if (cache) {
@@ -127,14 +129,14 @@ void check_nvml(const gpu::NvmlAnswer& answer, std::vector<Finding>& findings) {
     std::vector<std::string> names;
     for (const gpu::NvmlDevice& device : answer.devices)
       if (!device.gpu.name.empty() && std::find(names.begin(), names.end(), device.gpu.name) == names.end()) names.push_back(device.gpu.name);
-    findings.push_back(ok("nvml", kArea, fmt::format("tried: it tells of {} GPU{}{}{}", answer.devices.size(), plural(answer.devices.size()), names.empty() ? "" : ": ", joined(names))));
+    findings.push_back(ok("nvml", kArea, fmt::format("tried: it reports {} GPU{}{}{}", answer.devices.size(), plural(answer.devices.size()), names.empty() ? "" : ": ", joined(names))));
   }
   for (const Problem& p : answer.problems) findings.push_back(problem("nvml", kArea, "tried: " + p.message, {p.hint.value_or("nvidia-smi asks the same")}));
   std::vector<int> partitioned;
   for (const gpu::NvmlDevice& device : answer.devices)
     if (device.mig.value_or(false)) partitioned.push_back(static_cast<int>(device.gpu.index.value_or(0)));
   if (!partitioned.empty())
-    findings.push_back(note("mig", kArea, fmt::format("GPU{} {}: MIG is on: how busy an instance is NVML does not tell, and attach --gpu is untried with it", plural(partitioned.size()), format_numbers(partitioned)),
+    findings.push_back(note("mig", kArea, fmt::format("GPU{} {}: MIG is on: NVML does not report how busy an instance is, and attach --gpu is untried with it", plural(partitioned.size()), format_numbers(partitioned)),
                             {"where it is not needed: sudo nvidia-smi -mig 0"}));
 }
 
@@ -152,7 +154,7 @@ std::vector<int> mps_processes(const System& system) {
 
 constexpr const char* kEndMps = "echo quit | nvidia-cuda-mps-control, then start the job again";
 
-// The driver itself lists them.
+// The driver itself lists the clients of MPS.
 bool is_mps_client(const gpu::NvmlAnswer& nvml, Pid pid) {
   return std::any_of(nvml.devices.begin(), nvml.devices.end(), [pid](const gpu::NvmlDevice& device) {
     const auto& processes = device.processes;
@@ -165,7 +167,7 @@ bool is_on(const std::map<std::string, std::string>& environment, const char* na
   return found != environment.end() && !found->second.empty() && found->second != "0";
 }
 
-// What the driver read when CUDA came up in it.
+// Settings that the driver read when CUDA was initialized in the process.
 Finding check_core_settings(const std::map<std::string, std::string>& environment) {
   const auto value = [&](const char* name) {
     const auto found = environment.find(name);

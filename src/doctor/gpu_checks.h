@@ -1,4 +1,4 @@
-// What stands in the way of seeing GPU state: NVML's part of the report, attach --gpu, GPU cores.
+// What prevents GPU state from being seen: by NVML's part of the report, by attach --gpu, and in GPU cores.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@
 
 namespace rankstacks::doctor {
 
-// One line on a machine without an NVIDIA device.
+// A single finding on a machine without an NVIDIA device.
 std::vector<Finding> check_gpus(const System& system, const Self& self, const gpu::NvmlAnswer& nvml);
 
-// A process, if libcuda is loaded in it. `threads`: the names of its threads.
+// Checks of a process; empty if it has no libcuda loaded. `threads`: the names of its threads.
 std::vector<Finding> check_gpu_of(const System& system, const gpu::NvmlAnswer& nvml, Pid pid, const TargetFacts& facts, const std::vector<std::string>& threads);
 
 }  // namespace rankstacks::doctor

@@ -10,8 +10,8 @@ namespace rankstacks::doctor {
 
 std::vector<Pid> pids_of(const LiveRequest& request) {
   const ProcessTable table = ProcessTable::scan();
-  // The environment that a process was started with suffices: one that was given its rank later is a descendant of one named here, and those are
-  // all taken. A shell that waits for a rank is looked at too, which does it no harm.
+  // The environment that a process was started with suffices: a process that was given its rank later is a descendant
+  // of one named here, and all descendants are taken. A shell that waits for a rank is checked too, which does no harm.
   const ProcessFacts facts{[](Pid pid) {
                              const auto text = proc::read_file(fmt::format("/proc/{}/environ", pid));
                              return text ? proc::parse_environment(proc::split_nul(*text)) : std::map<std::string, std::string>{};

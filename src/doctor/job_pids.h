@@ -1,4 +1,4 @@
-// The processes that `attach` would look at, given the same request.
+// The processes that `attach` would sample, given the same request.
 #pragma once
 
 #include <vector>

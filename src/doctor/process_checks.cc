@@ -43,7 +43,7 @@ class ProcessCheck {
     }
     section_.name = stat->name;
     status_ = parse_status(*status_text);
-    // /proc/TID is there for each thread, though no listing shows it.
+    // /proc/TID exists for each thread, though no listing shows it.
     if (status_.process != 0 && status_.process != pid_) {
       add(problem("process", kArea, fmt::format("a thread of process {} ({}), not a process", status_.process, name_of(system_, status_.process)),
                   {fmt::format("name the process: --pids {}", status_.process)}));
@@ -80,7 +80,7 @@ class ProcessCheck {
  private:
   void add(Finding finding) { section_.findings.push_back(std::move(finding)); }
 
-  // kill(2) knows processes that a /proc with hidepid does not show.
+  // kill(2) finds processes that a /proc with hidepid does not show.
   void absent() {
     const int sent = system_.try_signal(pid_);
     if (sent == 0 || sent == EPERM) {
@@ -120,7 +120,7 @@ class ProcessCheck {
       add(note(
           "threads", kArea,
           fmt::format(
-              "{}; {} in an uninterruptible wait (state D): such a thread cannot be stopped, and its stack is read as far as /proc tells",
+              "{}; {} in an uninterruptible wait (state D): such a thread cannot be stopped, and its stack is read as far as /proc shows it",
               found, waiting),
           {fmt::format("look at its storage, and at what it waits for: cat /proc/{}/wchan", pid_)}));
       return;
@@ -157,7 +157,7 @@ class ProcessCheck {
     add(problem("ptrace", kArea, fmt::format("tried: {}: {}", std::strerror(refused), refusal.why), std::move(refusal.mends)));
   }
 
-  // Why it is refused was said of ptrace: the same conditions hold for its memory.
+  // The finding on ptrace gave the reason for a refusal: the same conditions hold for the process's memory.
   bool said() const { return section_.findings.back().check == "ptrace" && section_.findings.back().severity == Severity::kProblem; }
 
   void memory(Tid tid) {
@@ -205,7 +205,7 @@ class ProcessCheck {
     if (self_.filter_kills()) return add(note("files", Area::kNames, "not looked at: its memory cannot be read"));
     const auto facts = system_.open_process(pid_);
     if (!facts) {
-      // Without the right to look there are no files; that was said above.
+      // Without the right to read, there are no files; an earlier finding says so.
       const bool refused = std::any_of(section_.findings.begin(), section_.findings.end(),
                                        [](const Finding& f) { return f.area == kArea && f.severity == Severity::kProblem; });
       if (!refused)

@@ -1,4 +1,5 @@
-// /proc/PID/status and the process's namespaces, as far as permissions are decided by them: proc(5), capabilities(7), namespaces(7).
+// /proc/PID/status and the process's namespaces, as far as they decide permissions: proc(5), capabilities(7),
+// namespaces(7).
 #pragma once
 
 #include <array>
@@ -20,7 +21,7 @@ struct ProcessStatus {
   std::uint64_t effective = 0, permitted = 0;   // capabilities
   int seccomp = 0;                              // 0 none, 1 strict, 2 filter
   Pid tracer = 0;                               // 0: none
-  Pid process = 0;                              // that this thread is of: Tgid; 0: not said
+  Pid process = 0;                              // the process that this thread belongs to (Tgid); 0: not given
   std::vector<Pid> pids;                        // NSpid: from /proc's pid namespace inwards
   std::uint64_t resident = 0;                   // bytes
 };
@@ -28,11 +29,12 @@ struct ProcessStatus {
 ProcessStatus parse_status(std::string_view text);
 
 struct Namespaces {
-  std::optional<std::string> user, pid, mount;  // "user:[4026531837]"; nothing: we may not know
+  std::optional<std::string> user, pid, mount;  // "user:[4026531837]"; std::nullopt: may not be read
 };
 Namespaces namespaces_of(const System& system, const std::string& process);   // "self" or a number
 
-// The namespaces that the machine was booted with have these numbers: Linux include/linux/proc_ns.h, PROC_USER_INIT_INO and PROC_PID_INIT_INO.
+// Numbers of the namespaces that the machine was booted with: Linux include/linux/proc_ns.h, PROC_USER_INIT_INO and
+// PROC_PID_INIT_INO.
 inline constexpr std::string_view kFirstUserNamespace = "user:[4026531837]";
 inline constexpr std::string_view kFirstPidNamespace = "pid:[4026531836]";
 

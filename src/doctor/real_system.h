@@ -1,4 +1,4 @@
-// This machine.
+// The System of the checks that asks this machine.
 #pragma once
 
 #include "doctor/system.h"

@@ -16,7 +16,7 @@ std::string name_of_profile(const std::string& current) {
   return current.substr(0, mode);
 }
 
-// What a security module says of itself; empty: nothing that would refuse.
+// The refusal by a security module, as it describes itself; empty if there is none that would refuse.
 Refusal security_module(const System& system, const Self& self) {
   if (const auto deny = system.read_file("/sys/fs/selinux/booleans/deny_ptrace"); deny && deny->starts_with("1"))
     return {"SELinux's boolean deny_ptrace is on", {"setsebool deny_ptrace off"}};
@@ -47,9 +47,9 @@ Refusal explain_refusal(const System& system, const Self& self, Pid pid, const P
   if (self.trial.filtered()) return {"a seccomp filter on this tool answers ptrace itself", mends_for_seccomp(self)};
   const Namespaces theirs = namespaces_of(system, std::to_string(pid));
   const bool other_user_namespace = theirs.user && self.namespaces.user && *theirs.user != *self.namespaces.user;
-  const unsigned uid = self.status.uids[0], gid = self.status.gids[0];   // ptrace goes by the real ones
-  // Capabilities hold in the own user namespace and in those made in it: from the machine's first one, in all. Which one the target is in
-  // cannot be read from within another.
+  const unsigned uid = self.status.uids[0], gid = self.status.gids[0];   // ptrace uses the real ones
+  // Capabilities hold in the tool's own user namespace and in those created in it: in the machine's first one, they
+  // hold in all. Which one the target is in cannot be read from within another namespace.
   const bool trusted = self.can_trace_all() && (!self.own_user_namespace() || (theirs.user && !other_user_namespace));
   if (!trusted) {
     if (differ(target.uids))

@@ -1,4 +1,5 @@
-// Why the kernel refused to let this process be traced: the conditions of ptrace(2), "Ptrace access mode checking", each looked up.
+// Why the kernel refused to let this tool trace a process: the conditions of ptrace(2), "Ptrace access mode checking",
+// each looked up.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ struct Refusal {
 
 Refusal explain_refusal(const System& system, const Self& self, Pid pid, const ProcessStatus& target);
 
-// A user's process whose entries in /proc belong to root: after prctl(PR_SET_DUMPABLE, 0), or a change of its user (proc(5)).
-// Of root's own processes this does not tell.
+// Whether it is a user's process whose entries in /proc belong to root: so after prctl(PR_SET_DUMPABLE, 0), or after a
+// change of its user (proc(5)). For root's own processes this cannot be known.
 bool known_not_dumpable(const System& system, Pid pid, const ProcessStatus& target);
 
 }  // namespace rankstacks::doctor

@@ -1,4 +1,4 @@
-// The rights that an attach needs. The two trials come first: they decide; what follows says why.
+// The rights that an attach needs. The two trials come first because they decide; the findings after them say why.
 #include <cerrno>
 #include <cstring>
 #include <fmt/format.h>

@@ -20,7 +20,7 @@ ContainerMarks find_container(const System& system) {
   if (system.exists("/.singularity.d")) mark(c.other, "/.singularity.d");
   if (system.variable("KUBERNETES_SERVICE_HOST")) mark(c.kubernetes, "KUBERNETES_SERVICE_HOST");
   if (const auto groups = system.read_file("/proc/self/cgroup")) {
-    // The names that the engines give their cgroups, with the cgroupfs and the systemd driver.
+    // The names that container engines give their cgroups, with the cgroupfs and the systemd driver.
     const std::pair<const char*, bool ContainerMarks::*> names[] = {
         {"kubepods", &ContainerMarks::kubernetes}, {"/docker/", &ContainerMarks::docker},   {"docker-", &ContainerMarks::docker},
         {"libpod-", &ContainerMarks::podman},      {"containerd-", &ContainerMarks::other}, {"crio-", &ContainerMarks::kubernetes},

@@ -1,4 +1,4 @@
-// Where this tool runs: a container, namespaces of its own, a /proc that hides processes.
+// Checks where this tool runs: in a container, in namespaces of its own, with a /proc that hides processes.
 #include <algorithm>
 #include <cctype>
 #include <fmt/format.h>
@@ -45,7 +45,8 @@ Finding check_pid_namespace(const System& system, const Self& self) {
        "shareProcessNamespace: true"});
 }
 
-// The last mount on /proc is the one that is seen: "... /proc opts - proc proc rw,hidepid=invisible,gid=4" (proc(5), mountinfo).
+// The last mount on /proc is the visible one: "... /proc opts - proc proc rw,hidepid=invisible,gid=4" (proc(5),
+// mountinfo).
 std::string hidepid_option(const System& system) {
   const auto text = system.read_file("/proc/self/mountinfo");
   std::string value;

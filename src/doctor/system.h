@@ -1,5 +1,6 @@
-// Everything that the doctor's checks may ask of a machine: files of /proc and /sys, system calls that are really tried, and the files of
-// processes and cores. The checks are pure functions of it, so that tests feed them literal machines.
+// Everything that the doctor's checks may ask of a machine: files of /proc and /sys, system calls that are really
+// tried, and the files of processes and cores. The checks are pure functions of it, so that tests can pass them
+// machines written as literals.
 #pragma once
 
 #include <optional>
@@ -14,18 +15,18 @@
 
 namespace rankstacks::doctor {
 
-// What became of the calls that an attach is made of, tried between two processes of our own that are not each other's ancestors: as it is
-// between this tool and a rank. Each is an errno; 0: it worked.
+// Results of the calls that make up an attach, tried between two processes of the tool's own neither of which is the
+// other's ancestor, as it is between this tool and a rank. Each is an errno; 0: it worked.
 struct Trial {
   int seize_nobody = 0;     // of a pid that cannot exist: ESRCH, unless a seccomp filter answers first
   int read_nobody = 0;      // process_vm_readv of the same
   int seize = 0;            // PTRACE_SEIZE of the sibling
   int read = 0;             // process_vm_readv of it
   int map_files = 0;        // opening one of its /proc/PID/map_files
-  int killed_by = 0;        // the signal that ended the trying process (SIGSYS: a filter that kills); what came after stays 0
+  int killed_by = 0;        // the signal that ended the trying process (SIGSYS: a filter that kills); later calls stay 0
   std::string not_run;      // why it could not be tried at all
 
-  // A filter's answer to a call is not the kernel's.
+  // Whether a filter answered a call, not the kernel.
   bool filtered() const;
 };
 
@@ -34,9 +35,10 @@ struct FileFacts {
   std::string path;
   BuildId build_id;              // empty: it has none
   bool main_program = false;
-  bool opened = false;           // the file itself; else at most what of it is in memory
+  bool opened = false;           // the file itself; else at most the part of it that is in memory
   std::string why_not_opened;
-  bool unread = false;           // nothing of it could be read, so nothing below is known, nor its build-id unless it is given
+  // Nothing of it could be read, so nothing below is known, nor its build-id unless that is given.
+  bool unread = false;
   bool symbols = false;          // .symtab or .gnu_debugdata, its own or in a separate debug file
   bool debug_info = false;       // .debug_info likewise
 };
@@ -44,15 +46,15 @@ struct FileFacts {
 struct PythonFacts {
   std::string module;
   std::optional<std::string> version;
-  std::string unreadable;        // why its frames cannot be read; empty: they can, its state was read
+  std::string unreadable;        // why its frames cannot be read; empty if its state was read
 };
 
-// Whether a process's CUDA driver lets a debugger in, as its own words tell (gpu/attach_point.h).
+// Whether a process's CUDA driver lets a debugger in, as the driver's words in it say (gpu/attach_point.h).
 struct GpuFacts {
-  bool by_descriptor = false;    // through the file descriptor that it offers; else by a call inside of it
-  std::string refusal, hint;     // why not now; empty: it does
-  Pid left_by = 0;               // a session of this process, which has ended, was not detached
-  std::string unreadable;        // these words cannot be read
+  bool by_descriptor = false;    // through the file descriptor that it offers; else by an inferior call
+  std::string refusal, hint;     // why not now; empty if it does
+  Pid left_by = 0;               // the client of a session that ended without detaching; 0: none
+  std::string unreadable;        // why these words cannot be read
 };
 
 // What is loaded in a process, or was in a core's.
@@ -60,10 +62,10 @@ struct TargetFacts {
   Pid pid = 0;                   // of a core: as recorded
   std::string executable;
   std::vector<FileFacts> files;
-  std::optional<PythonFacts> python;   // nothing: no CPython in it
-  std::optional<GpuFacts> gpu;   // nothing: no libcuda that knows of debuggers in it
+  std::optional<PythonFacts> python;   // std::nullopt: no CPython in it
+  std::optional<GpuFacts> gpu;   // std::nullopt: no libcuda with debugger support in it
   std::vector<Problem> problems;
-  bool partial = false;          // a core: not all that belongs to it is there
+  bool partial = false;          // a core: part of what belongs to it is missing
 };
 
 class System {
@@ -79,13 +81,13 @@ class System {
 
   // Each returns an errno; 0: it worked. None of them stops or changes the target.
   virtual int try_open(const std::string& path) const = 0;                      // for reading
-  virtual int try_reach(const std::string& path) const = 0;   // follows it, and opens nothing: it may lead to a device
+  virtual int try_reach(const std::string& path) const = 0;   // follows the link, opens nothing: may be a device
   virtual int try_seize(Tid tid) const = 0;
   virtual int try_read(Tid tid, Address address) const = 0;
-  virtual int try_signal(Pid pid) const = 0;                                    // with signal 0, which is none
+  virtual int try_signal(Pid pid) const = 0;                                    // signal 0: sends none, only checks
   virtual Trial try_attach() const = 0;
 
-  virtual gpu::NvmlAnswer ask_nvml() const = 0;                                 // 2 s at most
+  virtual gpu::NvmlAnswer ask_nvml() const = 0;                                 // takes 2 s at most
 
   virtual Result<TargetFacts> open_process(Pid pid) const = 0;
   virtual Result<TargetFacts> open_core(const std::string& path, const CoreOptions& options) const = 0;

@@ -1,4 +1,4 @@
-// What would keep a process from being looked at, or a core from being read.
+// What would prevent a process from being sampled, or a core from being read.
 #pragma once
 
 #include <string>

@@ -23,19 +23,19 @@ FileFacts facts_of_file(const Module& module, const std::string& executable, con
   const elf::Image& image = *module.image;
   facts.opened = !image.path().empty();
   if (!facts.opened) facts.why_not_opened = "only what of it is in memory can be read";
-  const auto look = [&](const elf::Image& in) {
+  const auto examine = [&](const elf::Image& in) {
     facts.symbols = facts.symbols || in.static_symbols().size() > 0 || in.section(".gnu_debugdata") != nullptr;
     facts.debug_info = facts.debug_info || in.section(".debug_info") != nullptr || in.section(".zdebug_info") != nullptr;
   };
-  look(image);
+  examine(image);
   if (!facts.debug_info) {
     std::vector<std::string> refused;
-    if (const auto separate = DebugFiles(options, refused).separate_file(image)) look(*separate);
+    if (const auto separate = DebugFiles(options, refused).separate_file(image)) examine(*separate);
   }
   return facts;
 }
 
-// Its state is really read: by the code that an attach uses, though while it runs.
+// The interpreter's state is really read, by the code that an attach uses, but while the process runs.
 std::optional<PythonFacts> facts_of_python(const Target& target) {
   const auto candidates = python::find_python_runtime(target);
   if (candidates.empty()) return std::nullopt;
@@ -96,24 +96,24 @@ Result<TargetFacts> read_core(const std::string& path, const CoreOptions& option
   return facts;
 }
 
-// Its files, and those that it names, may lie where nobody answers any more.
-constexpr std::chrono::seconds kLongestLook{60};
+// Its files, and those that it names, may lie on a file system that no longer answers.
+constexpr std::chrono::seconds kLongestWait{60};
 
 Error silent(std::string subject) {
-  return {.code = ErrorCode::kTimeout, .subject = std::move(subject), .what = fmt::format("looking at it did not come back within {} s", kLongestLook.count()),
-          .hint = "a file system whose server is gone (NFS, FUSE), or memory that nobody fills in, holds whoever touches it: an attach leaves out what does not answer"};
+  return {.code = ErrorCode::kTimeout, .subject = std::move(subject), .what = fmt::format("looking at it did not come back within {} s", kLongestWait.count()),
+          .hint = "a file system whose server is gone (NFS, FUSE), or memory that nobody fills in, blocks every process that touches it: an attach leaves out what does not answer"};
 }
 
 }  // namespace
 
 Result<TargetFacts> facts_of_process(Pid pid) {
-  auto facts = unattended<Result<TargetFacts>>([pid] { return read_process(pid); }, kLongestLook);
+  auto facts = unattended<Result<TargetFacts>>([pid] { return read_process(pid); }, kLongestWait);
   if (!facts) return fail(silent(fmt::format("pid {}", pid)));
   return std::move(*facts);
 }
 
 Result<TargetFacts> facts_of_core(const std::string& path, const CoreOptions& options) {
-  auto facts = unattended<Result<TargetFacts>>([path, options] { return read_core(path, options); }, kLongestLook);
+  auto facts = unattended<Result<TargetFacts>>([path, options] { return read_core(path, options); }, kLongestWait);
   if (!facts) return fail(silent(path));
   return std::move(*facts);
 }

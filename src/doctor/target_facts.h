@@ -1,4 +1,4 @@
-// The files and interpreters of a process or a core, as the checks want to know them.
+// The files and interpreters of a process or a core, in the form in which the checks use them.
 #pragma once
 
 #include "doctor/system.h"

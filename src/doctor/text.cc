@@ -1,4 +1,4 @@
-// The examination for people: one line each, what is wrong followed by what mends it.
+// The examination for people: one line for each finding; what is wrong is followed by what fixes it.
 //
 //     This machine
 //       ok       ptrace           tried on a process of its own: it can be seized
@@ -28,7 +28,7 @@ bool same(const Section& a, const Section& b) {
          });
 }
 
-// Processes of which the same was found, shown once.
+// Processes with the same findings, shown once.
 struct Group {
   const Section* section;
   std::vector<Pid> pids;
@@ -89,7 +89,7 @@ std::string verdict_on(const Examination& e, Area area, const char* nothing, con
   return problems == 0 ? style.good(nothing) : style.alarm(count_of(problems, "problem"));
 }
 
-// A machine without says so in a single line.
+// Whether there are GPUs: a machine without any says so in a single finding.
 bool has_gpus(const Examination& e) {
   std::size_t findings = 0;
   for (const Section& s : e.sections) findings += static_cast<std::size_t>(std::count_if(s.findings.begin(), s.findings.end(), [](const Finding& f) { return f.area == Area::kGpu; }));
@@ -114,7 +114,7 @@ std::string text_of(const Examination& examination, const TextOptions& options) 
       std::string word = fmt::format("{:<7}", word_of(f.severity));
       word = f.severity == Severity::kProblem ? style.alarm(word) : f.severity == Severity::kOk ? style.good(word) : style.strong(word);
       out += fmt::format("  {}  {:<{}}{}\n", word, f.check, longest + 2, wrapped(sanitize(f.found), text_at, options.width));
-      // Not broken into lines: they are there to be copied.
+      // Not broken into lines, so that they can be copied.
       for (const std::string& mend : f.mends) out += fmt::format("{:{}}-> {}\n", "", text_at, sanitize(with_pids(mend, g.pids)));
     }
     out += '\n';

@@ -29,8 +29,9 @@ int read_byte(Pid pid, const void* address) {
   return process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1 ? 0 : errno;
 }
 
-// Runs `body` in a child process, which writes its answers, one int each, to the descriptor that it is given. Returns those that came,
-// and the child's wait status; nothing when there could be no child (errno). The child has been waited for: whatever it traced is let go.
+// Runs `body` in a child process, which writes its answers, one int each, to the descriptor that it is given. Returns
+// the answers that came, and the child's wait status; std::nullopt if there could be no child (errno). The child has
+// been waited for: whatever it traced is released.
 struct Answers {
   int values[8] = {};
   std::size_t count = 0;
@@ -117,7 +118,7 @@ Trial try_attach_to_sibling() {
 }
 
 int try_to_seize(Tid tid) {
-  // PTRACE_DETACH wants a stopped tracee, and this one shall not be stopped: the end of its tracer lets it go as well.
+  // PTRACE_DETACH needs a stopped tracee, and this one shall not be stopped: the end of its tracer releases it as well.
   const auto answers = ask_child([&](int fd) { answer(fd, seize(tid)); });
   if (!answers) return errno;
   return answers->count == 1 ? answers->values[0] : EPERM;

@@ -1,4 +1,5 @@
-// System calls tried in processes made for it: a filter may answer with a signal, and a tracer's end is what lets a seized process go.
+// System calls that are tried in processes made for it: a filter may answer with a signal, and the end of the tracer is
+// what releases a seized process.
 #pragma once
 
 #include "doctor/system.h"
@@ -7,7 +8,8 @@ namespace rankstacks::doctor {
 
 Trial try_attach_to_sibling();
 
-// PTRACE_SEIZE of a thread that goes on running: it is not interrupted, and let go before this returns. An errno, or 0.
+// PTRACE_SEIZE of a thread that goes on running: it is not interrupted, and is released before this returns. Returns an
+// errno, or 0.
 int try_to_seize(Tid tid);
 
 }  // namespace rankstacks::doctor

@@ -17,7 +17,7 @@
 #include "target/live_target.h"
 #include "target/proc.h"
 
-// Numbers that the headers of older C libraries lack (arch/x86/entry/syscalls/syscall_64.tbl).
+// System call numbers that the headers of older C libraries lack (arch/x86/entry/syscalls/syscall_64.tbl).
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -37,8 +37,9 @@ constexpr std::array<const char*, kEntryPoints> kFunctionNames{"cudbgApiAttach",
 
 bool is_driver(const std::string& path) { return path.substr(path.rfind('/') + 1).starts_with("libcuda.so"); }
 
-// Whether this mapping is of that file. /proc/PID/map_files leads to the very inode; where it may not be read, device and inode number as the kernel
-// lists them do for most file systems, and for others the path in the process's mount namespace.
+// Whether this mapping is of that file. /proc/PID/map_files leads to the very inode. If it may not be read, the device
+// and inode numbers that the kernel lists identify the file on most file systems; on the others, the path in the
+// process's mount namespace does.
 bool is_mapped_from(Pid pid, const Mapping& mapping, const MachineLibrary& library) {
   const auto is_it = [&](const struct stat& file) { return file.st_dev == library.device && file.st_ino == library.inode; };
   struct stat mapped{};
@@ -49,7 +50,7 @@ bool is_mapped_from(Pid pid, const Mapping& mapping, const MachineLibrary& libra
 
 std::string subject_of(Pid pid) { return fmt::format("pid {}", pid); }
 
-// The process whose number is `inner` in the pid namespace of `pid`; nothing: there is none.
+// The process that has the pid `inner` in the pid namespace of `pid`; std::nullopt if there is none.
 std::optional<Pid> process_in_namespace_of(Pid pid, Pid inner) {
   const auto space = proc::read_link(fmt::format("/proc/{}/ns/pid", pid));
   if (!space || space == proc::read_link("/proc/self/ns/pid")) return inner;
@@ -119,7 +120,7 @@ Result<AttachPoint> AttachPoint::find(const ProcessId& process, const Machine& m
   point.driver_ = std::move(*library);
   point.memory_ = FileDescriptor(::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC));
   if (!point.memory_.is_open()) return fail(attach_error(pid, errno));
-  // What was opened is the memory of whatever had this number just then.
+  // What was opened is the memory of whatever process had this pid at that moment.
   if (auto same = process.check(); !same) return fail(same.error());
   return point;
 }
@@ -178,7 +179,8 @@ Result<bool> AttachPoint::ask_by_descriptor() const {
   const bool writes = flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY;
   if (fstat(pipe.get(), &file) != 0 || !S_ISFIFO(file.st_mode) || !writes)
     return refuse(ErrorCode::kMismatch, "the driver cannot be asked to let a debugger in: this is not the writing end of a pipe");
-  // The description is shared with the process: it is not made non-blocking, and written to only where there is room.
+  // The file description is shared with the process: it is not made non-blocking, and is written to only if there is
+  // room.
   pollfd ready{pipe.get(), POLLOUT, 0};
   const char any = 1;
   if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return refuse(ErrorCode::kTimeout, "the driver cannot be asked to let a debugger in: its pipe is full, or nobody reads it");

@@ -48,9 +48,9 @@ const Words& line_of(Refusal why) {
   return *std::find_if(kWords.begin(), kWords.end(), [&](const Words& w) { return w.why == why; });
 }
 
-// How well a wait can be left for a call and be begun again. 0: not at all.
+// How well a wait can be interrupted for a call and restarted. 0: not at all.
 int suitability_of(std::int64_t call, std::uint64_t futex_operation) {
-  // Begun again by the kernel itself.
+  // Restarted by the kernel itself.
   static constexpr std::array kRestarted{SYS_poll,      SYS_ppoll,           SYS_select, SYS_pselect6,
                                          SYS_nanosleep, SYS_clock_nanosleep, SYS_pause,  SYS_rt_sigsuspend,
                                          SYS_wait4,     SYS_waitid,          SYS_read,   SYS_accept,
@@ -65,7 +65,7 @@ int suitability_of(std::int64_t call, std::uint64_t futex_operation) {
   return call == SYS_futex && (futex_operation & 0x7f) == kWaitBitset ? 2 : 0;
 }
 
-// The number in "mov $NUMBER,%eax; syscall" before `pc`, if it is one of those that the kernel begins again as
+// The number in "mov $NUMBER,%eax; syscall" before `pc`, if it is one of the calls that the kernel restarts as
 // restart_syscall.
 std::optional<std::int64_t> restarted_call(Pid pid, Address pc) {
   struct [[gnu::packed]] {
@@ -84,8 +84,8 @@ std::optional<std::int64_t> restarted_call(Pid pid, Address pc) {
   return number;
 }
 
-// What kind of wait it is; `call` as in Candidate. Of what cannot be told, poll's and a sleep's are plain waits, and a
-// lock's shows on the stack.
+// How suitable the wait is; `call` as in Candidate. Without it, a wait of poll or a sleep counts as a plain wait, and a
+// wait for a lock shows on the stack.
 int suitability_of(const Registers& waiting, std::optional<std::int64_t> call) {
   return call ? suitability_of(*call, waiting[kRsi]) : 1;
 }
@@ -105,15 +105,15 @@ std::optional<Refused> refusal_of(const ThreadStatus& status, const std::optiona
   return Refused{Refusal::kOtherCall, name != nullptr ? name : std::to_string(*call)};
 }
 
-// How many bytes can be read there without a gap.
+// Returns how many bytes can be read there without a gap.
 std::size_t read_stack(Pid pid, Address from, std::span<std::uint64_t> into) {
   const iovec local{into.data(), into.size_bytes()}, remote{reinterpret_cast<void*>(from), into.size_bytes()};
   const ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
   return got > 0 ? static_cast<std::size_t>(got) : 0;
 }
 
-// A word of every page of it, from its upper end: guard pages of glibc 2.42 and newer (MADV_GUARD_INSTALL) lie inside
-// of a mapping.
+// Reads one byte of every page of the range: guard pages of glibc 2.42 and newer (MADV_GUARD_INSTALL) lie inside a
+// mapping.
 bool all_pages_are_there(Pid pid, Range range) {
   constexpr std::uint64_t kPage = 4096;
   std::vector<iovec> remote;
@@ -146,7 +146,7 @@ const char* hint_of(Refusal refusal) {
     case Refusal::kStopped: return "let it go on (SIGCONT), then look again";
     case Refusal::kTraced: return "a thread takes one tracer: end or detach the other one first";
     case Refusal::kMainThread:
-      return "the process needs a thread of its own beside the main thread that waits, as torch's and NCCL's do; "
+      return "the process needs a thread of its own in addition to the main thread that waits, as torch's and NCCL's do; "
              "drivers since 590 need none";
     default:
       return "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a "
@@ -221,8 +221,8 @@ Candidates candidates_of(Pid pid) {
     else
       found.threads.push_back({tid, suitability_of(*waiting, call), Wait::of(*waiting), call});
   }
-  // Filters are handed on to new threads and never taken off: who has more than another has put itself into a box of
-  // its own.
+  // New threads inherit filters, and filters are never removed: a thread that has more than another has sandboxed
+  // itself.
   std::erase_if(found.threads, [&](const Candidate& c) {
     if (filters[c.tid] <= fewest) return false;
     found.refused[c.tid] = {Refusal::kSeccomp, fmt::format("{} filters, others have {}", filters[c.tid], fewest)};

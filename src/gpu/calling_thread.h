@@ -1,9 +1,9 @@
-// Which thread of a process a function may be called on, and why the others not: from what /proc tells without stopping
-// anything, and from what is seen of one that stands still.
+// Which thread of a process can make an inferior call, and why the others cannot. This is decided from what /proc shows
+// without stopping anything, and from what a paused thread shows.
 //
-// A thread can make the call that waits in the kernel in the middle of nothing that the call needs: in poll, a sleep, a
-// read or on a condition variable, on its own stack with room below, outside of the driver, the loader and the
-// allocator, with no rule of the kernel's that would end the call.
+// A thread can make the call if it waits in the kernel, in the middle of nothing that the call needs: in poll, a sleep,
+// a read or on a condition variable; on its own stack, with room below; outside of the driver, the loader and the
+// allocator; and with no rule of the kernel that would end the call.
 #pragma once
 
 #include <chrono>
@@ -27,25 +27,25 @@ enum class Refusal : std::uint8_t {
   kMainThread,   // the kernel gives it the process's signals first, its stack grows, and it may be anywhere in the
                  // program
   kEnded,
-  kStopped,   // by SIGSTOP or a tracer: the driver's own threads stand still as well
+  kStopped,   // by SIGSTOP or a tracer: the driver's own threads are stopped as well
   kTraced,
   kRunning,
   kUninterruptible,
-  kOtherCall,   // a system call that may have a lock of the C library's held
+  kOtherCall,   // a system call during which a lock of the C library may be held
   kLock,
-  kShadowStack,   // a return to where no call was made is a fault there
-  kSeccomp,   // a filter that other threads of the process do not have may end the process for a call of the driver's
-  kUserDispatch,   // PR_SET_SYSCALL_USER_DISPATCH: the driver's system calls would be signals
+  kShadowStack,   // a return without a matching call is a fault there
+  kSeccomp,   // a filter that other threads of the process lack may end the process for a system call of the driver
+  kUserDispatch,   // PR_SET_SYSCALL_USER_DISPATCH: the driver's system calls would become signals
   kRestartableSequence,
   kOtherStack,   // a signal stack, a coroutine's
   kLittleRoom,
-  kDeepStack,   // more of it is in use than is looked through
+  kDeepStack,   // more of it is in use than is scanned
   kDriver,
   kLoader,
   kAllocator,
   kSignalHandler,
   kUnknownCode,
-  kMovedOn,   // between being chosen and being stopped
+  kMovedOn,   // between the choice and the stop
   kUnreadable,
 };
 
@@ -56,27 +56,27 @@ struct Refused {
 
 // "waiting for a lock", "in the memory allocator (malloc of libc.so.6)": what the thread is or does.
 std::string words_of(const Refused& refused);
-// What a person can do; the same for all threads of a process where that is so.
+// What a user can do about it.
 const char* hint_of(Refusal refusal);
-// It may be otherwise a moment later.
+// Whether the reason may be gone a moment later.
 bool is_passing(Refusal refusal);
 
-// What /proc/PID/task/TID/status says that decides.
+// The fields of /proc/PID/task/TID/status on which the decision depends.
 struct ThreadStatus {
   char state = 0;
   Pid process = 0, tracer = 0;
   int seccomp = 0;   // 0 none, 1 strict, 2 filters
-  int seccomp_filters = 0;   // how many; 1 where an older kernel does not count
+  int seccomp_filters = 0;   // number of filters; 1 where an older kernel does not count them
   bool has_shadow_stack = false;
 };
 std::optional<ThreadStatus> parse_thread_status(std::string_view text);
 
-// What a thread waits in, as /proc/PID/task/TID/syscall had it: it is the same wait if all of it is the same after the
-// thread was stopped.
+// What a thread waits in, as /proc/PID/task/TID/syscall showed it. It is the same wait if all fields are the same after
+// the thread was stopped.
 //
-// Waits of poll and sleep, and those on a futex with a time-out, are restart_syscall once they were interrupted by a
-// stop, as by this tool's own looks: what they were is told by the instruction that put the number into eax, where it
-// stands right before the system call (not in glibc 2.41 and newer, which make all such calls at one place).
+// Waits of poll and sleep, and futex waits with a time-out, become restart_syscall once a stop has interrupted them, as
+// this tool's own samples do. Which call it was is known from the instruction that put the number into eax, if that is
+// right before the system call (it is not in glibc 2.41 and newer, which make all such calls at one place).
 struct Wait {
   std::int64_t call = -1;
   Address sp = 0, pc = 0;
@@ -90,34 +90,34 @@ struct Wait {
 
 struct Candidate {
   Tid tid = 0;
-  int suitability = 0;   // more is better
+  int suitability = 0;   // higher is better
   Wait wait;
-  std::optional<std::int64_t> call{};   // what is to be begun again; nothing: restart_syscall, of what cannot be told
+  std::optional<std::int64_t> call{};   // the call to restart; std::nullopt: restart_syscall, original call unknown
 };
 struct Candidates {
   std::vector<Candidate> threads;   // the most suitable first
   std::map<Tid, Refused> refused;
 };
-inline constexpr std::size_t kMaxThreads = 4096;   // that are asked about, at some 40 us each
+inline constexpr std::size_t kMaxThreads = 4096;   // that are examined, at some 40 us each
 Candidates candidates_of(Pid pid);
 
-// Room below the red zone for the call: the vector state and the signal frame take 3 KiB, with AMX's tiles 12 KiB; the
-// driver's function loads a library, in which the loader takes up to 20 KiB and the C library's file and name functions
-// up to 64 KiB of their own. Twice that.
+// Room below the red zone for the call: the vector state and the signal frame take 3 KiB, with AMX's tiles 12 KiB. The
+// driver's function loads a library; for that the loader takes up to 20 KiB, and the C library's file and name
+// functions take up to 64 KiB. kRoom is twice these 64 KiB.
 inline constexpr std::uint64_t kRoom = 128 * 1024;
-inline constexpr std::uint64_t kMaxStack = 1024 * 1024;   // looked through while the thread stands still
+inline constexpr std::uint64_t kMaxStack = 1024 * 1024;   // scanned at most, while the thread is paused
 
-// The part of a thread's own stack that it may use, up to its thread control block, which lies on top: glibc's struct
-// pthread, whose words are given, says which block that is and how much of its lower end is guard (nptl/descr.h:
-// stackblock, stackblock_size, guardsize). Without such words, the mapping that the control block is in. Nothing: it
-// has none.
+// The part of a thread's own stack that it may use, up to its thread control block, which lies on top. The control
+// block is glibc's struct pthread; `words` are its contents, which give the stack's block and the size of the guard at
+// its lower end (nptl/descr.h: stackblock, stackblock_size, guardsize). Without such words it is the mapping that
+// contains the control block. std::nullopt if the thread has none.
 std::optional<Range> own_stack(Address control_block, std::span<const std::uint64_t> words,
                                std::span<const Mapping> mappings);
 
-// Of a thread that stands still. `registers` with fs_base.
+// For a paused thread. `registers` must include fs_base.
 std::optional<Refused> refusal_of_stack(Pid pid, const Registers& registers, ProcessCode& code);
 
-// Is `pc` inside of the restartable sequence whose `struct rseq_cs` is given (linux/rseq.h)?
+// Whether `pc` is inside the restartable sequence whose `struct rseq_cs` is given (linux/rseq.h).
 struct RestartableSequence {
   std::uint32_t version = 0, flags = 0;
   std::uint64_t start = 0, length = 0, abort = 0;

@@ -18,7 +18,8 @@ using core::Row;
 using core::Sections;
 using core::Table;
 
-// Exceptions that a thread has for itself (CUDBG_EXCEPTION_LANE_*), and an assert. The others are of a warp, and all its lanes are marked with them.
+// Exceptions of a single thread (CUDBG_EXCEPTION_LANE_*), and an assert. The others are of a warp, and all its lanes
+// are marked with them.
 bool is_of_lane(ExceptionCode code) { return code == 1 || code == 2 || (code >= 11 && code <= 13) || code == 15 || code == 16; }
 
 class CoreReader {
@@ -28,7 +29,7 @@ class CoreReader {
   void read() {
     const Table devices = sections_.table(core::kDevices, 0, 0, core::device::kLeast);
     for (std::uint64_t i = 0; i < devices.size() && next_row(); ++i) read_device(devices, i);
-    const Row meta(sections_.contents(core::kMetaData, 0, 0));   // one row, of a section that states no size of rows
+    const Row meta(sections_.contents(core::kMetaData, 0, 0));   // one row, in a section that states no row size
     if (meta[core::meta::kDriverMajor] != 0) core_.driver = fmt::format("{}.{}", meta[core::meta::kDriverMajor], meta[core::meta::kDriverMinor]);
     if (meta[core::meta::kTime] != 0) core_.written.emplace(std::chrono::seconds(meta[core::meta::kTime]));
     if (out_of_rows_) sections_.report(fmt::format("it has more than {} rows: those behind them are not read", kMaxRows), "");
@@ -48,7 +49,7 @@ class CoreReader {
     const Row row = devices[index];
     DeviceState device;
     device.device = row[core::device::kId];
-    // The format has no PCI domain; GPUs of servers are in 0, mostly.
+    // The format has no PCI domain; the GPUs of servers are mostly in domain 0.
     device.pci = fmt::format("0000:{:02x}:{:02x}.0", row[core::device::kPciBus], row[core::device::kPciDevice]);
     device.name = sections_.text(row[core::device::kName]);
     device.sm_type = sections_.text(row[core::device::kSmType]);
@@ -63,7 +64,7 @@ class CoreReader {
       const auto tid = static_cast<Tid>(contexts[i][core::context::kTid]);
       if (tid > 0 && std::find(core_.threads.begin(), core_.threads.end(), tid) == core_.threads.end()) core_.threads.push_back(tid);
     }
-    if (device.contexts == 0 && device.warps.empty() && device.sm_exceptions.empty()) return;   // it only was visible to the process
+    if (device.contexts == 0 && device.warps.empty() && device.sm_exceptions.empty()) return;   // it was only visible to the process
     read_grids(device, devices.section(), index);
     read_stacks(device);
     read_images(device, contexts);
@@ -140,7 +141,8 @@ class CoreReader {
     threads_of_[{warp.sm, warp.index}] = {threads.section(), rows};
   }
 
-  // Of a warp's exception those lanes that have just been at its pc: it is where an instruction begins, they stand there or behind it.
+  // Of an exception of the warp, only the lanes that have just been at its pc: the pc is the start of an instruction,
+  // and such a lane is there or right behind that instruction.
   bool has_raised(const Warp& warp, std::size_t lane) const {
     if (is_of_lane(warp.exception)) return true;
     return warp.error_pc && (warp.pc[lane] == *warp.error_pc || warp.pc[lane] - *warp.error_pc == instruction_size_);
@@ -181,14 +183,14 @@ class CoreReader {
     threads_of_.clear();
   }
 
-  // Of the modules those that a kernel is of, and those whose code it has called.
+  // Images of the modules that a kernel belongs to, and of those whose code it has called.
   void read_images(DeviceState& device, const Table& contexts) {
     const std::vector<ModuleId> needed = needed_modules(device);
     const std::vector<Address> addresses = code_addresses(device);
     for (std::uint64_t c = 0; c < contexts.size() && next_row(); ++c) {
       const std::uint64_t context = contexts[c][core::context::kId];
       const Table modules = sections_.table(core::kModules, contexts.section(), c, core::module::kLeast);
-      // One module's sections may be a million: the clock is looked at before each.
+      // One module may have a million sections: the deadline is checked before each module.
       for (std::uint64_t m = 0; m < modules.size() && next_row() && !whole_deadline_.passed(); ++m) {
         const std::uint64_t module = modules[m][core::module::kHandle];
         const auto image = sections_.contents(core::kRelocatedImage, modules.section(), m);

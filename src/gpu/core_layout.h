@@ -1,11 +1,14 @@
-// The tables of a GPU core: which section holds which, and where in a row what stands.
+// The tables of a GPU core: which section holds which table, and where in a row each member is.
 //
-//     devtbl <- ctxtbl <- modtbl <- relfimg       sh_link of a section is the section of the table above it, sh_info the row in that
+//     devtbl <- ctxtbl <- modtbl <- relfimg
 //        ^--- gridtbl
 //        ^--- smtbl <- ctatbl <- wptbl <- lntbl <- bt
 //
-// As cudacoredump.h of CUDA 12.4 has it, and newer drivers' by what their cores hold (R580: tests/gpu/core_real_test.cc). Rows grow at their end: how
-// long they are is the section's sh_entsize, and a member beyond it is not there. tests/gpu/layouts/core.cc checks them against the toolkit's header.
+// An arrow points to the table above: the sh_link of a section is that table's section, its sh_info the row in it.
+//
+// The layouts are those of cudacoredump.h of CUDA 12.4, and of newer drivers what their cores hold (R580:
+// tests/gpu/core_real_test.cc). Rows grow at their end: the length of a row is the section's sh_entsize, and a member
+// beyond it is absent. tests/gpu/layouts/core.cc checks the layouts against the toolkit's header.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +31,7 @@ enum SectionType : std::uint32_t {
   kMetaData = kSectionTypes + 22,      // since R565
 };
 
-// A member of a row: its offset, and by its type its size.
+// A member of a row: its offset and, by its type, its size.
 template <class T>
 struct Member {
   std::uint64_t offset;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kTakeAgain = "copy it again, or let it be written again with more room: it is written section by section, the headers at the end";
 constexpr std::uint64_t kMaxSections = 32u << 20;   // eight GPUs full of warps, with registers of each thread, have 10 million
-constexpr std::size_t kMaxIndexed = 4u << 20;       // tables; those eight have 150,000
+constexpr std::size_t kMaxIndexed = 4u << 20;       // tables; those eight GPUs have 150,000
 
 Error unusable(ErrorCode code, const std::string& subject, std::string what, std::optional<std::uint64_t> where, std::string hint = kTakeAgain) {
   return Error{.code = code, .subject = subject, .what = std::move(what), .where = where, .hint = std::move(hint)};
@@ -158,11 +158,11 @@ Table Sections::table_of(std::uint32_t section, std::uint64_t least) {
   const Elf64_Shdr h = header(section);
   if (h.sh_size == 0) return {};
   if (h.sh_entsize < least) {
-    if (!short_rows_told_) {
+    if (!short_rows_reported_) {
       report(fmt::format("section {} has rows of {} bytes where {} are the fewest: it is left out", section, h.sh_entsize, least),
              "the core is damaged; take or copy it again");
     }
-    short_rows_told_ = true;
+    short_rows_reported_ = true;
     return {};
   }
   return Table(section, bytes_of(h), h.sh_entsize);

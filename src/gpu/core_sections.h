@@ -1,4 +1,5 @@
-// A GPU core's bytes and sections. Only the section headers and the sections that are asked for are ever touched: the rest is the GPU's memory.
+// A GPU core's bytes and sections. Only the section headers and the sections that are asked for are ever touched: the
+// rest is the GPU's memory.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace rankstacks::gpu::core {
 
-// A row of a table: its members as far as the driver that wrote it knew them.
+// A row of a table: those members that the driver which wrote it knew; others read as zero.
 class Row {
  public:
   explicit Row(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -53,21 +54,23 @@ class Table {
 
 class Sections {
  public:
-  // Nothing: this is no file of a GPU (or none that can be opened): others say what it is.
-  // Errors: a GPU's ELF file that is no core, or one without a section that can be read. A compressed one is unpacked up to the deadline.
+  // std::nullopt if the file is not from a GPU (or cannot be opened): other readers say what it is. Errors: an ELF file
+  // of a GPU that is not a core, or one without a section that can be read. A compressed file is unpacked within the
+  // deadline.
   static std::optional<Result<std::unique_ptr<Sections>>> open(const std::string& path, const Deadline& deadline);
   Sections(const Sections&) = delete;
   Sections& operator=(const Sections&) = delete;
 
-  // The table of that type below row `row` of section `parent` (0, 0: of the whole core); empty where there is none. `least`: bytes that its rows have
-  // in every version.
+  // The table of that type below row `row` of section `parent` (0, 0: of the whole core); empty if there is none.
+  // `least`: the bytes that its rows have in every version.
   Table table(SectionType type, std::uint32_t parent, std::uint64_t row, std::uint64_t least);
   std::span<const std::byte> contents(SectionType type, std::uint32_t parent, std::uint64_t row) const;
-  // Sections too many to be indexed are found by a pass over all headers, which `wanted` (ascending (parent, row)) shares. Parallel to it.
+  // For a type with too many sections to be indexed: one pass over all headers finds the tables of all `wanted`
+  // (parent, row) pairs, which must be ascending. The result is parallel to `wanted`.
   std::vector<Table> tables(SectionType type, std::span<const std::pair<std::uint32_t, std::uint64_t>> wanted, std::uint64_t least);
-  std::string text(std::uint64_t offset) const;   // in .strtab; empty: not there
+  std::string text(std::uint64_t offset) const;   // in .strtab; empty if it is not there
 
-  // Cut off, or changed while it was read. Told once each.
+  // The file is cut off, or changed while it was read. Each is reported once.
   bool is_complete() const { return complete_; }
   bool has_lost_pages() const noexcept { return mapped_.has_lost_pages(); }
   std::vector<Problem>& problems() { return problems_; }
@@ -90,10 +93,10 @@ class Sections {
   std::span<const std::byte> bytes_;
   std::span<const std::byte> headers_;
   std::span<const std::byte> strings_;
-  std::vector<Entry> entries_;             // sorted; without return addresses: one section for each thread
+  std::vector<Entry> entries_;             // sorted; without return addresses, which have one section for each thread
   std::vector<Problem> problems_;
   bool complete_ = true;
-  bool short_rows_told_ = false;
+  bool short_rows_reported_ = false;
 };
 
 }  // namespace rankstacks::gpu::core

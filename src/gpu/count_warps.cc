@@ -13,12 +13,12 @@ struct Standing {
   std::uint32_t lane = 0;
 };
 
-// Where most of the lanes stand; the lowest lane decides between equals.
+// Where most of the lanes are; between equals the lowest lane decides.
 Standing standing_of(const Warp& warp) {
   const std::uint32_t active = warp.active_lanes & warp.valid_lanes;
   std::uint32_t left = active != 0 ? active : warp.valid_lanes;
   Standing best;
-  for (int most = 0; std::popcount(left) > most;) {   // those that are left cannot be more otherwise
+  for (int most = 0; std::popcount(left) > most;) {   // `most` is final once no more lanes than that are left
     const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
     const Address pc = warp.pc[lane];
     std::uint32_t there = 0;
@@ -37,7 +37,7 @@ Standing standing_of(const Warp& warp) {
 }  // namespace
 
 std::vector<KernelCount> count_kernels(const DeviceState& state) {
-  // A tree, no hash: what a core names as grids and pcs cannot make it slow.
+  // A tree, not a hash table: whatever grids and pcs a core names, they cannot make it slow.
   std::map<std::pair<std::uint64_t, Address>, PlaceCount> places;
   for (std::size_t i = 0; i < state.warps.size(); ++i) {
     const Warp& warp = state.warps[i];
@@ -73,12 +73,12 @@ std::vector<ExceptionCount> count_exceptions(const DeviceState& state) {
     auto key() const { return std::tie(code, grid_id, pc, warp); }
   };
   std::vector<Raised> raised;
-  std::vector<std::uint32_t> sms;   // whose warps have one
+  std::vector<std::uint32_t> sms;   // multiprocessors of warps that have one
   for (std::size_t i = 0; i < state.warps.size(); ++i) {
     const Warp& warp = state.warps[i];
     if (warp.exception == 0) continue;
     std::optional<Address> pc = warp.error_pc;
-    if (!pc && warp.valid_lanes != 0) pc = standing_of(warp).pc;   // an assert: it stands right behind
+    if (!pc && warp.valid_lanes != 0) pc = standing_of(warp).pc;   // an assert: the pc is right behind it
     raised.push_back({warp.exception, warp.grid_id, pc, i});
     sms.push_back(warp.sm);
   }

@@ -22,7 +22,7 @@ struct KernelCount {
   std::vector<PlaceCount> places;   // most warps first, then by pc
 };
 
-// Most warps first, then by grid. Warps without a lane that is left do not count.
+// Most warps first, then by grid. Warps without any lane left do not count.
 std::vector<KernelCount> count_kernels(const DeviceState& state);
 
 struct ExceptionCount {
@@ -33,7 +33,8 @@ struct ExceptionCount {
   std::size_t first_warp = 0;     // index into DeviceState::warps, where warps > 0
 };
 
-// Those of warps by number of warps; then what only multiprocessors remember, where no warp has one of that kind and pc.
+// Exceptions of warps first, by number of warps; then those that only multiprocessors remember, if no warp has one of
+// that kind and pc.
 std::vector<ExceptionCount> count_exceptions(const DeviceState& state);
 
 // The grid of that id; nullptr: unknown.

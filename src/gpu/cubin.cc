@@ -16,7 +16,7 @@ using Bytes = std::span<const std::byte>;
 
 constexpr unsigned char kEntryFlag = 0x10;          // st_other of a kernel that the host launches
 constexpr std::string_view kCodePrefix = ".text.";
-// Each symbol touches the addresses that it covers: real files have one or two for each address.
+// Bound on the addresses that all symbols together cover: real files have one or two symbols for each address.
 constexpr std::uint64_t kMaxOverlaps = 4u << 20;
 
 struct Sections {
@@ -89,17 +89,19 @@ elf::SymbolTable symbol_table(const Sections& sections) {
   return table;
 }
 
-// Where a function's code is on the GPU; empty: nowhere.
+// Where a function's code is on the GPU; empty if it is not loaded.
 Range loaded_range(const Elf64_Sym& symbol, const Elf64_Shdr& section) {
   if (!is_loaded_code(section) || symbol.st_size == 0) return {};
-  // Absolute in a relocated file. Of a function that was loaded later only the section was told: the symbol still counts from its start.
+  // The value is absolute in a relocated file. For a function that was loaded later only its section was updated: its
+  // symbol still counts from the section's start.
   const std::uint64_t absolute = symbol.st_value - section.sh_addr;
   const std::uint64_t offset = absolute < section.sh_size ? absolute : symbol.st_value;
   if (offset >= section.sh_size || symbol.st_size > section.sh_size - offset) return {};
   return {section.sh_addr + offset, section.sh_addr + offset + symbol.st_size};
 }
 
-// "__nv_static_32__b4148644_10_onerank_cu_fdf47990__Z3foov" (NCCL): an internal name, behind the 32 characters that make it unique: "_Z3foov".
+// "__nv_static_32__b4148644_10_onerank_cu_fdf47990__Z3foov" (NCCL): an internal name, "_Z3foov", behind the 32
+// characters that make it unique.
 std::string_view without_static_prefix(std::string_view symbol) {
   constexpr std::string_view kPrefix = "__nv_static_";
   if (!symbol.starts_with(kPrefix)) return symbol;
@@ -128,7 +130,8 @@ struct Best {
   bool is_global = false;
 };
 
-// The inner of two that cover an address; of two names for the same code the one that others see.
+// Whether `a` is the inner of two functions that cover an address; of two names for the same code, whether it is the
+// global one.
 bool is_inner(const Best& a, const Best& b) {
   if (b.range.end == 0) return true;
   if (a.range.start != b.range.start) return a.range.start > b.range.start;

@@ -11,7 +11,7 @@ class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  // The struct at the cursor, which is `size` bytes long in this driver: at least as many as are known.
+  // Reads the struct at the cursor. It is `size` bytes long in this driver, at least as long as the part that is known.
   template <class T>
   bool take(T& into, std::uint32_t size) {
     if (size < sizeof(T) || left() < size) return false;
@@ -20,13 +20,13 @@ class Cursor {
     return true;
   }
 
-  // Walks over the attributes that `flags` announces; look(bit, bytes) sees each.
+  // Walks over the attributes that `flags` announces; calls visit(bit, bytes) for each.
   template <class F>
-  bool attributes(std::uint32_t flags, const std::uint32_t (&sizes)[32], F look) {
+  bool attributes(std::uint32_t flags, const std::uint32_t (&sizes)[32], F visit) {
     for (; flags != 0; flags &= flags - 1) {
       const auto bit = static_cast<unsigned>(std::countr_zero(flags));
       if (left() < sizes[bit]) return false;
-      look(bit, bytes_.subspan(at_, sizes[bit]));
+      visit(bit, bytes_.subspan(at_, sizes[bit]));
       at_ += sizes[bit];
     }
     return true;

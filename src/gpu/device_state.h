@@ -1,4 +1,5 @@
-// The raw state of one device at one moment, as the debugger API or a GPU core gives it, before anything is counted or named.
+// The raw state of one device at one moment, as the debugger API or a GPU core gives it, before anything is counted or
+// named.
 //
 //     live session ──┐
 //                    ├─> DeviceState ──> summarize() ──> GpuSnapshot
@@ -42,7 +43,7 @@ struct Grid {
   GpuDim grid, block;
 };
 
-// A multiprocessor's own record of an exception whose warps may have left.
+// A multiprocessor's own record of an exception; the warps that caused it may have left.
 struct SmException {
   std::uint32_t sm = 0;
   ExceptionCode code = 0;
@@ -52,7 +53,7 @@ struct SmException {
 // A relocated cubin: its symbols' values are addresses on the GPU.
 struct ModuleImage {
   std::uint64_t context = 0, module = 0;   // module: as Grid::module names it
-  std::vector<std::byte> bytes;            // an ELF file; empty: could not be had
+  std::vector<std::byte> bytes;            // an ELF file; empty if it could not be had
 };
 
 // The device stack of one lane: return addresses, innermost first, without the pc itself.
@@ -67,9 +68,9 @@ struct DeviceState {
   std::string name, sm_type;               // "NVIDIA H200", "sm_90"
   std::uint32_t contexts = 0;
   std::vector<Warp> warps;
-  std::vector<Grid> grids;                 // those the warps name
+  std::vector<Grid> grids;                 // those that the warps name
   std::vector<SmException> sm_exceptions;
-  std::vector<ModuleImage> images;         // those the grids name
+  std::vector<ModuleImage> images;         // those that the grids name
   std::vector<LaneStack> stacks;           // of representative lanes
 };
 

@@ -7,7 +7,7 @@
 namespace rankstacks::gpu {
 namespace {
 
-// CUDBGResult in words, for those that say something to a person.
+// CUDBGResult in words, for the values that mean something to a user.
 std::string result_text(api::Result result) {
   switch (result) {
     case 0x01: return "unknown error";
@@ -72,7 +72,7 @@ Result<Driver> Driver::of(void* handle, const std::string& path, CallWatch watch
   const bool too_old = major < api::kOldestMajor || (major == api::kOldestMajor && minor < api::kOldestMinor);
   if (too_old) return refuse(ErrorCode::kUnsupported, fmt::format("offers debugger API {}.{}; {}.{} is needed", major, minor, api::kOldestMajor, api::kOldestMinor), "a driver of R550 or newer");
   if (major > api::kMajor) return refuse(ErrorCode::kUnsupported, fmt::format("offers debugger API {}.{}; this build knows {}.x and older", major, minor, api::kMajor), "a newer rankstacks");
-  // Of the same major version the smaller of both; of an older one all of it is known.
+  // Of the same major version the lower revision counts; a table of an older major version is known completely.
   const bool newer = major == api::kMajor && revision > api::kRevision;
   driver.major_ = major;
   driver.minor_ = newer ? api::kMinor : minor;

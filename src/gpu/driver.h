@@ -1,7 +1,9 @@
-// The CUDA debugger API of a driver library that is loaded into this process: its function table, every call named and watched.
+// The CUDA debugger API of a driver library that is loaded into this process: its function table. Every call has a name
+// and is watched.
 //
-// The library is the very file that the process has mapped, and the machine's own (attach_point.h), loaded without cuInit. Only the client of a session helper does this
-// (session_client.h): a driver that hangs or crashes takes nothing else along, and has no more rights than the process.
+// The library is the very file that the process has mapped, and the machine's own (attach_point.h); it is loaded
+// without cuInit. Only the client of a session helper does this (session_client.h): a driver that hangs or crashes
+// takes nothing else down with it, and has no more rights than the process.
 #pragma once
 
 #include <chrono>
@@ -16,7 +18,7 @@
 
 namespace rankstacks::gpu {
 
-// Told before and after each call into the driver: what it is called and how long it may take.
+// Called before and after each call into the driver, with the name of that call and how long it may take.
 struct CallWatch {
   std::function<void(const char* call, std::chrono::milliseconds limit)> begin = [](const char*, std::chrono::milliseconds) {};
   std::function<void()> end = [] {};
@@ -24,18 +26,19 @@ struct CallWatch {
 
 class Driver {
  public:
-  // Gets the function table of the highest version that both know from a library that was loaded (machine_library.h); `path` names it in errors.
-  // Errors: kUnsupported (no debugger API, another major version, one that is too old).
+  // Gets the function table of the highest version that both sides know, from a library that is already loaded
+  // (machine_library.h); `path` names the library in errors. Errors: kUnsupported (no debugger API, another major
+  // version, or one that is too old).
   static Result<Driver> of(void* handle, const std::string& path, CallWatch watch);
 
   std::uint32_t revision() const { return revision_; }
   std::string version() const;             // "13.0 revision 163"
-  // Sets a word of this process's copy of the library; false: it has none of that name.
+  // Sets a word of this process's copy of the library; false if it has none of that name.
   bool set_own(const char* name, std::uint32_t value) const;
 
   static constexpr std::chrono::milliseconds kUsualLimit{5000};
 
-  // Calls the function of that slot. Errors carry the call's name and the driver's word for its result.
+  // Calls the function of that slot. Errors carry the call's name and the driver's name for its result.
   template <class... Arguments>
   Result<void> call(api::Slot slot, const char* name, Arguments... arguments) const {
     return call_within(kUsualLimit, slot, name, arguments...);
@@ -46,7 +49,7 @@ class Driver {
     if (result != api::kSuccess) return fail(error(name, result));
     return {};
   }
-  // The same, with the result as it is: for those that tell something.
+  // The same, but returns the driver's result itself, for calls whose result carries information.
   template <class... Arguments>
   api::Result raw(std::chrono::milliseconds limit, api::Slot slot, const char* name, Arguments... arguments) const {
     using Function = api::Result (*)(Arguments...);
@@ -57,7 +60,7 @@ class Driver {
     return result;
   }
 
-  // Is this slot in the table that was negotiated?
+  // Whether this slot is in the table that was negotiated.
   bool has(api::Slot slot) const;
 
   static Error error(const char* call, api::Result result);

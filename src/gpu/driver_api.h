@@ -1,8 +1,10 @@
-// The CUDA debugger API as this project uses it: slots of the driver's function table and layouts, in the project's own words.
+// The part of the CUDA debugger API that this project uses: slots of the driver's function table and layouts, under the
+// project's own names.
 //
-// Source of each fact: cudadebugger.h of CUDA 12.4 to 13.0 (extras/Debugger/include of the toolkit). The table is append-only and every slot keeps
-// its meaning; a call that changed got a new slot, and the old one its version as a suffix. tests/gpu/layouts/ checks all of it against the header
-// where a build is given one (RANKSTACKS_CUDA_HEADERS).
+// Source of each fact: cudadebugger.h of CUDA 12.4 to 13.0 (extras/Debugger/include of the toolkit). The table is
+// append-only and every slot keeps its meaning; a call that changed got a new slot, and the name of the old slot got
+// the version as a suffix. tests/gpu/layouts/ checks all of it against the header if a build is given one
+// (RANKSTACKS_CUDA_HEADERS).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +12,8 @@
 
 namespace rankstacks::gpu::api {
 
-// What is asked for: revision 163 belongs to CUDA 13.0, and drivers of the same major version go on offering it. Of an older driver its own is taken.
+// The version that is requested: revision 163 belongs to CUDA 13.0, and drivers of the same major version continue to
+// offer it. An older driver gets its own version.
 inline constexpr std::uint32_t kMajor = 13, kMinor = 0, kRevision = 163;
 // getDeviceInfo came with 12.4, readAllVirtualReturnAddresses with 12.5.
 inline constexpr std::uint32_t kOldestMajor = 12, kOldestMinor = 4;
@@ -59,11 +62,11 @@ inline constexpr std::uint32_t kDeferLaunchNotifications = 1;
 inline constexpr std::uint32_t kRelocatedImage = 1;
 inline constexpr std::uint32_t kFullDeviceInfo = 0;
 
-// cudbgDebuggerCapabilities: loads functions lazily, tells exceptions of warps that have exited, no events for pushed and popped contexts. Without the first
-// the driver refuses with kNotSupported.
+// cudbgDebuggerCapabilities: the debugger handles functions that are loaded lazily, wants exceptions of warps that have
+// exited, and wants no events for pushed and popped contexts. Without the first the driver refuses with kNotSupported.
 inline constexpr std::uint32_t kCapabilities = 1u << 0 | 1u << 2 | 1u << 3;
 
-// Skip non-relocated images, global, shared, local and constant memory: headers, states, images.
+// Skips non-relocated images and global, shared, local and constant memory; keeps headers, states and relocated images.
 inline constexpr std::uint32_t kLightweightCore = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 5;
 
 #pragma pack(push, 1)
@@ -71,7 +74,7 @@ struct Dim3 {
   std::uint32_t x, y, z;
 };
 
-// CUDBGEvent: the kind, then a union packed without gaps. Room for whatever newer drivers put there.
+// CUDBGEvent: the kind, then a union packed without gaps. `room` is for whatever newer drivers put there.
 struct Event {
   EventKind kind;
   union {
@@ -101,7 +104,8 @@ struct GridInfo {                         // CUDBGGridInfo120
   Dim3 cluster;
 };
 
-// How long each piece of getDeviceInfo's answer is. An attribute follows its struct where the struct's flags have its bit, lowest bit first.
+// The length of each piece of getDeviceInfo's answer. An attribute follows its struct if its bit is set in the struct's
+// flags, lowest bit first.
 struct DeviceInfoSizes {
   std::uint32_t buffer;
   std::uint32_t device, device_attribute[32];

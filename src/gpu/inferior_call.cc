@@ -68,17 +68,17 @@ struct SoftwareBytes {
 };
 constexpr std::size_t kComponentsInUse = 512;   // XSTATE_BV, in the XSAVE header
 constexpr std::size_t kLegacyXsave = 576;   // FXSAVE area and header
-// AMX tiles: in every feature mask of a machine that has them, but in the frame of a process only once it was given
-// them.
+// AMX tiles: in every feature mask of a machine that has them, but in a process's frame only once the process was
+// granted them.
 constexpr std::uint64_t kTiles = 3ull << 17;
 constexpr std::uint64_t kDirection = 0x400, kTrap = 0x100;
 constexpr std::uint64_t kRedZone = 128;
-// Kernel-internal results of a system call that a signal has interrupted (include/linux/errno.h): seen by tracers
-// alone. The last is no such result.
+// Kernel-internal results of a system call that a signal has interrupted (include/linux/errno.h): only tracers see
+// them. kRestartNotOne lies in their range, but is no such result.
 constexpr std::int64_t kRestartFirst = -516, kRestartLast = -512, kRestartNotOne = -515;
 constexpr std::int64_t kRestartBlock = -516, kRestartNoHandler = -514;
-// The signals of a thread's own faults stay open: the kernel forces a blocked one, and takes the process's handler for
-// it away (force_sig_info_to_task).
+// The signals of a thread's own faults stay unblocked: the kernel forces a blocked one, and then resets the process's
+// handler for it (force_sig_info_to_task).
 constexpr std::uint64_t bit(int signal) { return std::uint64_t{1} << (signal - 1); }
 constexpr std::uint64_t kFaults = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS);
 constexpr std::uint64_t kAllButFaults = ~kFaults;
@@ -94,12 +94,12 @@ struct UserDispatch {
 constexpr std::uint64_t kSequenceInRseq = 8;   // struct rseq: rseq_cs
 
 constexpr auto kStopTimeout = std::chrono::milliseconds(500);
-// From the end of the function to where the thread was.
+// For the way from the end of the function back to where the thread was.
 constexpr auto kReturnTimeout = std::chrono::milliseconds(500);
-// Threads that were about to do something, or went on just then, are asked again for so long.
+// For how long threads are tried again if the reason against them may pass.
 constexpr auto kChoiceTimeout = std::chrono::milliseconds(1000);
 constexpr auto kPause = std::chrono::milliseconds(20);
-// Threads that are stopped to be looked at: each is a wait that is begun again.
+// How many threads are stopped for examination at most: each stop makes a wait restart.
 constexpr std::size_t kMaxStopped = 64;
 constexpr std::size_t kMaxReasons = 4;
 
@@ -109,8 +109,8 @@ std::uint64_t word_at(const std::vector<std::byte>& bytes, std::size_t at) {
   return word;
 }
 
-// Where the last of these components ends in XSAVE's standard format (CPUID leaf 0xd). The kernel restores nothing but
-// FXSAVE's part of a frame that claims to be longer than the process's (arch/x86/kernel/fpu/signal.c,
+// Where the last of these components ends in XSAVE's standard format (CPUID leaf 0xd). If a frame claims to be longer
+// than the process's own, the kernel restores only FXSAVE's part of it (arch/x86/kernel/fpu/signal.c,
 // check_xstate_in_sigframe).
 std::size_t xsave_size(std::uint64_t features) {
   std::size_t size = kLegacyXsave;
@@ -127,7 +127,7 @@ void pause_briefly() {
   nanosleep(&pause, nullptr);
 }
 
-// The thread's next stop; nothing once `until` has passed. An ended thread: status of its end.
+// The thread's next stop; std::nullopt if there is none before `until`. If the thread has ended: the status of its end.
 std::optional<int> next_stop(Tid tid, Clock::time_point until) {
   while (true) {
     int status = 0;
@@ -148,7 +148,7 @@ bool is_interrupted(const user_regs_struct& r) {
          ((result >= kRestartFirst && result <= kRestartLast && result != kRestartNotOne) || result == -EINTR);
 }
 
-// Tried on a thread: refused, and untouched; or called, whatever came of it.
+// An attempt on one thread: either it was refused and is untouched, or it was called, with whatever result.
 struct Attempt {
   std::optional<Refused> refused;
   Result<void> called;
@@ -167,7 +167,7 @@ class CallingThread {
     if (auto refused = seize(); refused || error_) return {std::move(refused), outcome()};
     if (auto refused = refusal(candidate.wait, code); refused || error_) return {std::move(refused), outcome()};
     if (about_to_call && !about_to_call())
-      return {std::nullopt, fail(error(ErrorCode::kGone, "it is not called: whoever asked for it has ended, or it runs another program by now"))};
+      return {std::nullopt, fail(error(ErrorCode::kGone, "it is not called: the process that asked for it has ended, or it runs another program by now"))};
     if (auto done = begin(function, trampoline); !done) return {std::nullopt, std::move(done)};
     return {std::nullopt, run(limit)};
   }
@@ -179,7 +179,8 @@ class CallingThread {
     return std::nullopt;
   }
 
-  // Stopped, and the thread that was meant; else a reason, or the error of the whole process.
+  // Stops the thread and verifies that it is the one that was meant. Otherwise returns the reason; an error of the
+  // whole process is kept in error_.
   std::optional<Refused> seize() {
     if (ptrace(PTRACE_SEIZE, tid_, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD)) != 0) {
       const int saved = errno;
@@ -191,9 +192,9 @@ class CallingThread {
       return give_up_for(attach_error(pid_, saved));
     }
     seized_ = true;
-    // What is seized cannot change hands any more: is it a thread of this process (EPERM is an answer about one that
-    // is), and is this process the one that was meant? An unrelated process is not interrupted, and is let go when this thread of
-    // the tool ends.
+    // The tid of a seized thread cannot be reused. Is it a thread of this process (EPERM is returned only for one that
+    // is), and is this process the one that was meant? If not, the thread is not interrupted, and is released when this
+    // thread of the tool ends.
     if (syscall(SYS_tgkill, pid_, tid_, 0) != 0 && errno != EPERM) return Refused{Refusal::kEnded, ""};
     if (auto same = process_.check(); !same) return give_up_for(same.error());
     if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return Refused{Refusal::kEnded, ""};
@@ -207,31 +208,29 @@ class CallingThread {
 
   enum class Stopped : std::uint8_t { kYes, kLate, kEnded };
 
-  // Until it stands still with no signal under way; signals that come first are passed on.
+  // Waits until the thread is paused with no signal under way; signals that come first are passed on.
   Stopped stop_within(std::chrono::milliseconds limit) {
     const auto until = Clock::now() + limit;
     while (true) {
       const auto status = next_stop(tid_, until);
-      stands_still_ = status.has_value() && WIFSTOPPED(*status);
+      stopped_ = status.has_value() && WIFSTOPPED(*status);
       if (!status) return Stopped::kLate;
-      if (!stands_still_) return Stopped::kEnded;
+      if (!stopped_) return Stopped::kEnded;
       if (is_event_stop(*status)) return Stopped::kYes;
       const int signal = WSTOPSIG(*status) == kSyscallStop ? 0 : WSTOPSIG(*status);
-      // Any other stop takes the place of the one that was asked for (kernel/signal.c, ptrace_stop): it is asked for
-      // again.
+      // Any other stop replaces the one that was requested (kernel/signal.c, ptrace_stop), so that is requested again.
       if (ptrace(PTRACE_CONT, tid_, nullptr, static_cast<long>(signal)) != 0 ||
           ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0)
         return Stopped::kEnded;
     }
   }
 
-  // All that can be asked only of a thread that stands still.
+  // The checks that are possible only while the thread is paused.
   std::optional<Refused> refusal(const Wait& wait, ProcessCode& code) {
     if (!read_state()) return Refused{Refusal::kUnreadable, ""};
     const Registers registers = Registers::from_user_regs(registers_);
     if (Wait::of(registers) != wait || !is_interrupted(registers_)) return Refused{Refusal::kMovedOn, ""};
-    // A stop by SIGSTOP that came in the meantime, and threads that started or ended their tracing: the status as it is
-    // now.
+    // The status as it is now: meanwhile a SIGSTOP may have come, and tracing of threads may have started or ended.
     const auto text = proc::read_file(fmt::format("/proc/{}/task/{}/status", pid_, tid_));
     const auto status = text ? parse_thread_status(*text) : std::nullopt;
     if (!status) return Refused{Refusal::kEnded, ""};
@@ -254,16 +253,16 @@ class CallingThread {
            ptrace(PTRACE_GETSIGMASK, tid_, reinterpret_cast<void*>(sizeof mask_), &mask_) == 0;
   }
 
-  // False also where the kernel cannot say (before Linux 6.4): the first system call of the function would then end it
-  // by SIGSYS.
+  // Also false if the kernel cannot say (before Linux 6.4): if the thread is dispatched all the same, SIGSYS ends the
+  // call at the function's first system call.
   bool is_dispatched() const {
     UserDispatch dispatch{};
     return ptrace(static_cast<__ptrace_request>(kGetUserDispatch), tid_, sizeof dispatch, &dispatch) == 0 &&
            dispatch.mode != 0;
   }
 
-  // A thread in a system call is in none, but for a sequence that breaks the rules; before Linux 5.13 there is nobody
-  // to ask.
+  // A thread in a system call is in no restartable sequence, unless a sequence breaks the rules; before Linux 5.13 the
+  // kernel cannot be asked.
   bool is_in_restartable_sequence() const {
     RseqConfiguration registered{};
     if (ptrace(static_cast<__ptrace_request>(kGetRseqConfiguration), tid_, sizeof registered, &registered) < 0 ||
@@ -276,8 +275,8 @@ class CallingThread {
   }
 
   Result<void> begin(Address function, Address trampoline) {
-    // The vector state as the kernel lays it below a signal frame: its size and features in the software bytes, a
-    // second magic behind it.
+    // The vector state as the kernel saves it for a signal frame: size and features in the software bytes, a second
+    // magic number behind it.
     std::vector<std::byte> saved = vector_;
     const std::uint64_t features = word_at(saved, kSoftwareBytes) & ~(kTiles & ~word_at(saved, kComponentsInUse));
     saved.resize(std::min(saved.size(), xsave_size(features)));
@@ -304,7 +303,7 @@ class CallingThread {
     c = {r.r8,  r.r9,  r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx,
          r.rsp, r.rip, r.eflags, cs, 0, 0, ss, 0, 0, 0, 0, vector_at, {}};
     if (static_cast<std::int64_t>(r.rax) != -EINTR && call_) {
-      c.rax = static_cast<std::uint64_t>(*call_);   // what the kernel does itself before a system call is begun again
+      c.rax = static_cast<std::uint64_t>(*call_);   // what the kernel itself does before it restarts a system call
       c.rip = r.rip - 2;   // the `syscall` instruction
     } else {
       c.rax = static_cast<std::uint64_t>(-EINTR);
@@ -316,17 +315,17 @@ class CallingThread {
     call.rip = function;
     call.rsp = frame_at_;
     call.rax = 0;
-    call.orig_rax = ~0ull;   // no system call that the kernel would begin again
+    call.orig_rax = ~0ull;   // no system call that the kernel would restart
     call.eflags &= ~(kDirection | kTrap);
-    // From here on it is on its way into the function and back, whether this tool lives or not; so the mask, which the
-    // frame gives back, comes second.
+    // From here on the thread is on its way into the function and back, whether this tool lives or not; so the mask,
+    // which the frame restores, is set second.
     if (auto done = set(call); !done) return done;
     if (ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof kAllButFaults), &kAllButFaults) != 0)
       return gone();
     return {};
   }
 
-  // Runs until it asks the kernel to restore it, and then to where it was.
+  // Lets the thread run until it asks the kernel to restore it, and then back to where it was.
   Result<void> run(std::chrono::milliseconds limit) {
     switch (to_return(limit)) {
       case Way::kReturned: return finish();
@@ -348,7 +347,7 @@ class CallingThread {
 
   enum class Way : std::uint8_t { kReturned, kFault, kLate, kEnded };
 
-  // To the begin of the system call that restores it.
+  // Lets the thread run to the beginning of the system call that restores it.
   Way to_return(std::chrono::milliseconds limit) {
     const auto until = Clock::now() + limit;
     long signal = 0;
@@ -356,14 +355,14 @@ class CallingThread {
       if (ptrace(PTRACE_SYSCALL, tid_, nullptr, signal) != 0) return Way::kEnded;
       signal = 0;
       const auto status = next_stop(tid_, until);
-      stands_still_ = status.has_value() && WIFSTOPPED(*status);
+      stopped_ = status.has_value() && WIFSTOPPED(*status);
       if (!status) return Way::kLate;
-      if (!stands_still_) return Way::kEnded;
+      if (!stopped_) return Way::kEnded;
       const int stop = WSTOPSIG(*status);
       if (stop != kSyscallStop) disturbed_ = true;
       if (is_event_stop(*status)) continue;
       if (stop != kSyscallStop) {
-        // Its own fault: nobody's handler is to see it.
+        // The function's own fault: no handler is to see it.
         if (stop < 64 && (bit(stop) & kFaults) != 0) {
           fault_ = stop;
           return Way::kFault;
@@ -377,8 +376,8 @@ class CallingThread {
     }
   }
 
-  // From wherever it stands still. It is sent to the trampoline first: should this tool end now, it comes back by
-  // itself.
+  // From wherever the thread is paused. It is sent to the trampoline first: if this tool ends now, the thread comes
+  // back by itself.
   Result<void> put_back(Error why) {
     disturbed_ = true;
     user_regs_struct now{};
@@ -392,10 +391,10 @@ class CallingThread {
     return fail(std::move(why));
   }
 
-  // It is about to have itself restored by the kernel. This tool does better, as it lives: the thread is stopped before
-  // that system call, and gets back what it had. Then the kernel goes on as it does after any stop: it begins the
-  // interrupted call again, or, where a signal has come meanwhile whose handler runs first, lets it return EINTR. (The
-  // frame's way begins the call again even after a handler.)
+  // The thread is about to have itself restored by the kernel. While this tool lives, it does better: the thread is
+  // stopped before that system call, and gets back what it had. Then the kernel goes on as after any stop: it restarts
+  // the interrupted call or, if a signal has come meanwhile whose handler runs first, lets it return EINTR. (Restored
+  // by the frame, the call would be restarted even after a handler.)
   Result<void> finish() {
     user_regs_struct now{};
     if (!get(now)) return gone();
@@ -409,20 +408,20 @@ class CallingThread {
       case Stopped::kEnded: return gone();
       case Stopped::kLate: break;
     }
-    return {};   // it gets no processor: it comes back by itself
+    return {};   // it gets no processor time: it comes back by itself
   }
 
-  // What it had, in a stop in which the kernel looks at the result of an interrupted system call afterwards. The
-  // registers come last, in one step: until then it is at the trampoline, and the frame is whole.
+  // Restores what the thread had, in a stop after which the kernel handles the result of an interrupted system call.
+  // The registers are written last, in one step: until then the thread is at the trampoline, and the frame is whole.
   Result<void> restore() {
     iovec vector{vector_.data(), vector_.size()};
     if (ptrace(PTRACE_SETREGSET, tid_, reinterpret_cast<void*>(NT_X86_XSTATE), &vector) != 0) return gone();
     if (ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof mask_), &mask_) != 0) return gone();
     user_regs_struct was = registers_;
     if (static_cast<std::int64_t>(was.rax) == kRestartBlock) {
-      // The kernel keeps one such call to go on with, which another one that was interrupted meanwhile has taken the
-      // place of. So it is begun from the beginning, with the arguments that it had; only where its number is not known
-      // is that one gone on with.
+      // The kernel remembers one such call to continue, and another one that was interrupted meanwhile has replaced it.
+      // So the call is restarted from its beginning, with its original arguments; only if its number is not known, the
+      // remembered one is continued.
       if (call_) {
         was.orig_rax = static_cast<std::uint64_t>(*call_);
         was.rax = static_cast<std::uint64_t>(kRestartNoHandler);
@@ -464,8 +463,8 @@ class CallingThread {
   }
 
   void let_go() {
-    // Detaching needs a stop; a thread that could not be stopped runs on and is let go when this thread of the tool
-    // ends.
+    // Detaching needs a stopped thread; one that could not be stopped runs on and is released when this thread of the
+    // tool ends.
     if (seized_) ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
     seized_ = false;
   }
@@ -473,7 +472,7 @@ class CallingThread {
   const ProcessId process_;
   const Pid pid_;
   const Tid tid_;
-  bool seized_ = false, stands_still_ = false;
+  bool seized_ = false, stopped_ = false;
   bool disturbed_ = false;   // the function was interrupted, perhaps in a system call of its own
   std::optional<std::int64_t> call_;   // Candidate::call
   std::optional<Error> error_;   // of the whole process: no other thread of it need be tried
@@ -495,14 +494,14 @@ Error no_thread_can_call(Pid pid, const std::map<Tid, Refused>& refused) {
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second.first > b.second.first; });
   std::string list;
-  std::size_t told = 0;
+  std::size_t listed = 0;
   for (const auto& [text, reason] : sorted) {
-    if (told == kMaxReasons) break;
-    list += fmt::format("{}{} {}", told == 0 ? "" : ", ", reason.first, text);
-    ++told;
+    if (listed == kMaxReasons) break;
+    list += fmt::format("{}{} {}", listed == 0 ? "" : ", ", reason.first, text);
+    ++listed;
   }
-  if (told < sorted.size()) list += fmt::format(", {} more reasons", sorted.size() - told);
-  // What to do follows from the commonest reason that is not the main thread's, which every process has.
+  if (listed < sorted.size()) list += fmt::format(", {} more reasons", sorted.size() - listed);
+  // The advice follows from the most frequent reason other than the main thread's, which every process has.
   const auto decisive = std::find_if(sorted.begin(), sorted.end(),
                                      [](const auto& reason) { return reason.second.second != Refusal::kMainThread; });
   return {.code = ErrorCode::kUnsupported,
@@ -524,11 +523,11 @@ Result<Address> trampoline_in(Pid pid, ProcessCode& code) {
                .hint = "a statically linked program, or another C library than glibc or musl, cannot be called into"});
 }
 
-// Of threads that were stopped to be looked at: what they waited in, and why they were refused. Nobody is stopped twice
+// Threads that were stopped for examination: what they waited in, and why they were refused. No thread is stopped twice
 // in the same wait.
 using LookedAt = std::map<Tid, std::pair<Wait, Refused>>;
 
-// Every thread once, and the call in the first that can make it. Nothing: all were refused.
+// Tries every thread once, and makes the call on the first that can make it. std::nullopt if all were refused.
 std::optional<Result<InferiorCall>> one_pass(const ProcessId& process, std::optional<Tid> only, Address function,
                                              std::chrono::milliseconds limit,
                                              const std::function<bool()>& about_to_call, LookedAt& looked_at,
@@ -565,7 +564,8 @@ std::optional<Result<InferiorCall>> one_pass(const ProcessId& process, std::opti
   return std::nullopt;
 }
 
-// On a thread of the tool's own, which ends with it: what could not be let go in order, the kernel lets go then.
+// Runs `work` on a thread of the tool's own, which ends with it: the kernel then releases whatever could not be
+// released in order.
 template <class F>
 auto on_a_thread_of_its_own(const F& work) {
   std::optional<decltype(work())> result;

@@ -40,7 +40,8 @@ std::vector<std::string> paths_in_loader_cache(std::span<const std::byte> cache,
     const std::size_t entry = kHeader + i * kEntry;
     if (word_at(bytes, entry) != kX86_64) continue;
     const std::size_t at = word_at(bytes, entry + 4);
-    // Compared in place: a list of many names that do not end before the file does would else be read again and again.
+    // Compared in place: otherwise a list of many names whose terminators are missing would be read to the end of the
+    // file again and again.
     if (at >= bytes.size() || bytes.size() - at <= name.size() || bytes.substr(at, name.size()) != name || bytes[at + name.size()] != '\0') continue;
     if (const auto path = string_at(bytes, word_at(bytes, entry + 8))) paths.emplace_back(*path);
   }

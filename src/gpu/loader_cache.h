@@ -4,7 +4,7 @@
 //
 //     an entry: flags i32 | name u32 | path u32 | 12 bytes; offsets are from the start of this header
 //
-// Before glibc 2.32 an older table may stand in front of it. Source: glibc, sysdeps/generic/dl-cache.h.
+// Before glibc 2.32 an older table may come in front of it. Source: glibc, sysdeps/generic/dl-cache.h.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace rankstacks::gpu {
 
-// The x86-64 libraries of that name, in the order of the cache. A damaged cache has none.
+// The x86-64 libraries of that name, in the order of the cache; empty for a damaged cache.
 std::vector<std::string> paths_in_loader_cache(std::span<const std::byte> cache, std::string_view name);
 
 }  // namespace rankstacks::gpu

@@ -6,8 +6,8 @@
 namespace rankstacks::gpu {
 
 struct Machine {
-  // Tests: one directory that stands for the machine. Its libraries count as the machine's own, whoever may write them. No switch of the installed tool
-  // sets it: only the tests' own build of main() does (tests/tool).
+  // In tests: a directory that plays the machine. Its libraries count as the machine's own, no matter who may write
+  // them. No option of the installed tool sets it, only the tests' own build of main() does (tests/tool).
   std::string directory;
 
   bool is_played() const { return !directory.empty(); }
@@ -16,7 +16,8 @@ struct Machine {
   std::string kernel_log() const { return is_played() ? directory + "/kmsg" : "/dev/kmsg"; }
 };
 
-// How a helper process of the tool is told of it: the option, then the directory, in front of all others.
+// How a helper process of the tool is given that directory: this option, then the directory, in front of all other
+// arguments.
 inline constexpr const char* kTestMachineOption = "--test-machine";
 
 }  // namespace rankstacks::gpu

@@ -17,14 +17,15 @@
 namespace rankstacks::gpu {
 namespace {
 
-// Where it lies in containers and on machines whose loader is not told: Debian and RHEL, NVIDIA's container tools, its operator, WSL, NixOS, GKE's
-// system, CUDA's package for newer drivers.
+// Where libraries lie in containers and on machines whose loader does not know them: Debian and RHEL, NVIDIA's
+// container tools, its operator, WSL, NixOS, GKE's system, CUDA's package for newer drivers.
 constexpr std::array kDirectories{"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
                                   "/run/nvidia/driver/usr/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/home/kubernetes/bin/nvidia/lib64", "/usr/local/cuda/compat"};
 constexpr std::size_t kMaxCache = 16u << 20;
 
-// In a user namespace the machine's root may have no number; its files then belong to the overflow id, as do those of all others that have none in there. It counts as
-// root's only where no process in there can have that id itself: no line of uid_map covers it.
+// In a user namespace the machine's root may have no number. Its files then appear with the overflow id, as do those of
+// all other users without a number in the namespace. That id counts as root's only if no process in the namespace can
+// have it itself: no line of uid_map covers it.
 constexpr uid_t kOverflowId = 65534;
 bool unmapped_ids_are_of_outside() {
   static const bool outside = [] {
@@ -38,12 +39,13 @@ bool unmapped_ids_are_of_outside() {
   return outside;
 }
 
-// Empty: only root can write it. Else who can.
+// Empty if only root can write it, else the reason why somebody else can.
 std::string writable_by(const struct stat& file) {
   const bool of_root = file.st_uid == 0 || (file.st_uid == kOverflowId && unmapped_ids_are_of_outside());
   if (!of_root) return fmt::format("belongs to uid {}", file.st_uid);
   if ((file.st_mode & S_IWOTH) != 0) return "may be written by everybody";
-  // Group 0 is not root, and with an access control list these bits stand for all whom it names.
+  // Group 0 is not root, and with an access control list these bits are the mask for all users and groups that it
+  // names.
   if ((file.st_mode & S_IWGRP) != 0) return fmt::format("may be written by gid {}", file.st_gid);
   return "";
 }
@@ -52,7 +54,8 @@ Error refusal(const std::string& path, std::string what, ErrorCode code = ErrorC
   return {.code = code, .subject = path, .what = std::move(what), .where = {}, .os_errno = os_errno, .hint = {}};
 }
 
-// Every directory from the root down to the file; `real` has no symbolic links, and one that appears meanwhile ends the walk.
+// Checks every directory from the root down to the file. `real` has no symbolic links; one that appears meanwhile ends
+// the walk.
 Result<void> check_directories(const std::string& real, const std::string& trusted, const struct stat& file) {
   FileDescriptor at(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   std::string walked;
@@ -95,7 +98,7 @@ Result<MachineLibrary> open_machine_library(const std::string& path, const std::
   const auto real = proc::read_link(itself);
   if (!real || !real->starts_with('/')) return fail(refusal(path, "is not loaded: its place is not known"));
   if (auto safe = check_directories(*real, trusted, file); !safe) return fail(safe.error());
-  // In a directory that was given, the file is whose it may be: tests run as anybody.
+  // In a trusted directory the file may belong to anybody: tests run as any user.
   if (const std::string who = writable_by(file); !who.empty() && real->substr(0, real->rfind('/')) != trusted) return fail(refusal(*real, "is not loaded: it " + who));
   MachineLibrary library{.file = FileDescriptor(::open(itself.c_str(), O_RDONLY | O_CLOEXEC)), .path = *real, .device = file.st_dev, .inode = file.st_ino};
   if (!library.file.is_open()) return fail(refusal(*real, "cannot be opened", ErrorCode::kUnreadable, errno));

@@ -6,8 +6,8 @@
 
 namespace rankstacks::gpu {
 
-// They leave out the domain: it is taken from the devices that the driver lists (/proc/driver/nvidia/gpus), where exactly one has these numbers;
-// else it is 0.
+// The numbers leave out the domain: it is taken from the devices that the driver lists (/proc/driver/nvidia/gpus), if
+// exactly one of them has these numbers; else it is 0.
 std::string pci_address(std::uint32_t bus, std::uint32_t device, const std::string& listing = "/proc/driver/nvidia/gpus");
 
 }  // namespace rankstacks::gpu

@@ -12,7 +12,9 @@
 namespace rankstacks::gpu {
 namespace {
 
-constexpr unsigned kExecutable = 0x10;     // MFD_EXEC, include/uapi/linux/memfd.h since Linux 6.3; unknown to kernels before (EINVAL), where all of them are
+// MFD_EXEC, include/uapi/linux/memfd.h since Linux 6.3. Kernels before do not know it (EINVAL); there all of them are
+// executable.
+constexpr unsigned kExecutable = 0x10;
 constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
 FileDescriptor memory_file() {
@@ -41,7 +43,7 @@ SealedProgram::SealedProgram() {
   const FileDescriptor own(::open(kOwnProgram, O_RDONLY | O_CLOEXEC));
   FileDescriptor file = memory_file();
   if (!own.is_open() || !file.is_open() || fchmod(file.get(), 0500) != 0 || !copy(own.get(), file.get()) || fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return;
-  // Of a number that no helper is given something under.
+  // At a number under which no helper is given anything.
   constexpr int kFirst = 16;
   copy_ = FileDescriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, kFirst));
   if (copy_.is_open() && access(path().c_str(), X_OK) != 0) copy_ = FileDescriptor();

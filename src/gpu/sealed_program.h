@@ -1,8 +1,9 @@
 // A copy of this program in memory that nobody can change, to be executed as a helper.
 //
-// A helper that goes into a container can be looked at by the container's root, and /proc/HELPER/exe is then a way to the file that it runs: the machine's own
-// program, which root of a container without a user namespace could open for writing as soon as no process runs it (CVE-2019-5736 was that). What it leads to here is
-// this copy, sealed against writing.
+// A helper that enters a container can be inspected by the container's root, and /proc/HELPER/exe then leads to the
+// file that it executes. That would be the machine's own program, which root of a container without a user namespace
+// could open for writing as soon as no process executes it (CVE-2019-5736 was such a case). Here it leads to this copy,
+// which is sealed against writing.
 #pragma once
 
 #include <string>
@@ -16,12 +17,13 @@ class SealedProgram {
  public:
   static constexpr const char* kOwnProgram = "/proc/self/exe";
 
-  // Where a copy cannot be had or may not be executed (no memory left; vm.memfd_noexec=2), the program's own file stands for it.
+  // If a copy cannot be made or may not be executed (no memory left; vm.memfd_noexec=2), the program's own file is
+  // used.
   SealedProgram();
-  // That file, and no copy.
+  // The program's own file, without a copy.
   static const SealedProgram& own();
 
-  // To be executed by this process or a child that shares its descriptors.
+  // The path for execution by this process, or by a child that shares its descriptors.
   std::string path() const;
   bool is_sealed() const { return copy_.is_open(); }
 

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 using api::Slot;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLockTimeout{5000};       // a driver lock is held: tried again for so long
+constexpr milliseconds kLockTimeout{5000};       // a driver lock is held: retried for so long
 constexpr milliseconds kLockPause{100};
 constexpr milliseconds kTriggerTimeout{10'000};
 constexpr milliseconds kAnswerTimeout{300}, kSilenceTimeout{3000}, kDeadClientTimeout{2000};
@@ -57,7 +57,7 @@ class Session {
  public:
   Session(const TargetProxy& target, const Driver& driver, const PhaseObserver& entered) : target_(target), driver_(driver), entered_(entered) {}
 
-  // In, up to and with all contexts and modules known. Whatever fails: let_go() afterwards.
+  // Attaches, up to the point at which all contexts and modules are known. If anything fails: let_go() afterwards.
   Result<void> enter(Pid client, bool trigger) {
     if (auto done = introduce(client, trigger); !done) return done;
     if (trigger) {
@@ -65,13 +65,13 @@ class Session {
     } else {
       to(Phase::kTriggered);
     }
-    // Whoever was asked does it in its own time: by a thread of its own, or by one whose caller has died.
+    // The debugger is let in at a time of the process's own: by a thread of its own, or by one whose caller has died.
     in_its_own_time_ = by_descriptor_ || !trigger;
     if (auto done = initialize(); !done) return done;
     return replay();
   }
 
-  void look(SessionResult& result) {
+  void sample(SessionResult& result) {
     fetch_ahead();
     for (const auto& [device, contexts] : contexts_) {
       LookedAtDevice looked;
@@ -84,7 +84,7 @@ class Session {
     for (LookedAtDevice& looked : result.devices) fetch_images(looked.state, result);
   }
 
-  // A device that stood still when its debugger was killed goes on only after it was suspended and resumed anew.
+  // A device that was paused when its debugger was killed runs again only after it was suspended and resumed anew.
   void resume_all() {
     for (const auto& [device, contexts] : contexts_) {
       to(Phase::kSuspended);
@@ -114,23 +114,24 @@ class Session {
     if (stat(path.c_str(), &file) == 0) result.core_bytes = static_cast<std::uint64_t>(file.st_size);
   }
 
-  // Out, from wherever it has come to. The process must be as before at the end of this: errors are told, and the next step done all the same.
+  // Detaches, from whatever phase the session has reached. The process must be as before at the end of this: errors are
+  // reported, and the next step is done all the same.
   void let_go(std::vector<Problem>& problems) {
-    const auto tell = [&](const char* what, const Result<void>& done) {
+    const auto report = [&](const char* what, const Result<void>& done) {
       if (!done) problems.push_back({fmt::format("GPU session: {}: {}", what, done.error().message()), std::nullopt});
     };
     if (phase_ >= Phase::kTriggered) {
-      if (connected_) tell("preparing to detach", driver_.call(Slot::kClearAttachState, "clearAttachState"));
-      tell("detaching", call_with_timeout(EntryPoint::kDetach));
+      if (connected_) report("preparing to detach", driver_.call(Slot::kClearAttachState, "clearAttachState"));
+      report("detaching", call_with_timeout(EntryPoint::kDetach));
       const auto resume = target_.read(Word::kResumeForAttachDetach);
       const std::uint32_t flag = resume ? resume->value_or(0) : 0;
-      if (connected_ && flag != 0) tell("detaching", driver_.call(Slot::kRequestCleanupOnDetach, "requestCleanupOnDetach", flag));
+      if (connected_ && flag != 0) report("detaching", driver_.call(Slot::kRequestCleanupOnDetach, "requestCleanupOnDetach", flag));
       set(Word::kDebuggerCapabilities, 0);
       set(Word::kDebuggerInitialized, 0);
       if (connected_ && flag != 0 && !drain_to(api::EventKind::kDetachComplete, kDetachTimeout))
         problems.push_back({"GPU session: the driver did not say within 5 s that it has detached", std::nullopt});
       set(Word::kIpcFlag, 0);
-      if (connected_) tell("ending", driver_.call(Slot::kFinalize, "finalize"));
+      if (connected_) report("ending", driver_.call(Slot::kFinalize, "finalize"));
     } else if (introduced_) {
       set(Word::kDebuggerCapabilities, 0);
       set(Word::kApiClientPid, 0);
@@ -155,7 +156,7 @@ class Session {
     return {};
   }
 
-  // Tells both sides who the client is, and what it can do.
+  // Sets in both sides who the client is, and what it can do.
   Result<void> introduce(Pid client, bool in_target) {
     driver_.set_own(name_of(Word::kApiClientPid), static_cast<std::uint32_t>(client));
     driver_.set_own(name_of(Word::kApiClientRevision), driver_.revision());
@@ -169,7 +170,8 @@ class Session {
   }
 
   Result<void> trigger() {
-    // Drivers since 590: one byte into a pipe of the process, and it lets the debugger in at a moment that it finds safe.
+    // Drivers since 590: after one byte into a pipe of the process, it lets the debugger in at a moment that it finds
+    // safe.
     const auto asked = target_.ask_by_descriptor();
     if (!asked) return fail(asked.error());
     if (!*asked) return call_with_timeout(EntryPoint::kAttach);
@@ -178,7 +180,7 @@ class Session {
     return {};
   }
 
-  // cudbgApiAttach or cudbgApiDetach in the process. A driver lock that is held there is waited for.
+  // Calls cudbgApiAttach or cudbgApiDetach in the process, and waits for a driver lock that is held there.
   Result<void> call_with_timeout(EntryPoint function) {
     const auto start = Clock::now();
     while (true) {
@@ -186,7 +188,7 @@ class Session {
       if (function == EntryPoint::kAttach) to(Phase::kTriggered);
       const auto called = target_.call(function);
       if (!called) {
-        // No thread can make the call: nobody was asked, and nobody waits.
+        // No thread can make the call: the driver was not asked, and the process does not wait.
         if (function == EntryPoint::kAttach && called.error().code == ErrorCode::kUnsupported) to(Phase::kNothing);
         return fail(called.error());
       }
@@ -195,7 +197,7 @@ class Session {
       if (!status) return fail(status.error());
       const std::uint32_t code = status->value_or(0);
       if (code == api::kSuccess) return {};
-      // It has refused, and waits for nobody.
+      // The driver has refused, and does not wait for a client.
       if (function == EntryPoint::kAttach) to(Phase::kNothing);
       if (code != api::kAttachNotPossible) return fail(Driver::error(name_of(function), code));
       if (Clock::now() - start > kLockTimeout)
@@ -208,13 +210,13 @@ class Session {
     const auto start = Clock::now();
     while (true) {
       const auto done = driver_.call_within(kTriggerTimeout, Slot::kInitialize, "initialize");
-      // A process with nothing to replay sends no event, and says so by this word.
+      // A process without anything to replay sends no event, and says so by this word.
       const auto resume = target_.read(Word::kResumeForAttachDetach);
       const bool silent = by_descriptor_ && resume && resume->value_or(0) == 0;
       const bool late = Clock::now() - start > (silent ? kSilenceTimeout : by_descriptor_ ? kTriggerTimeout : kDeadClientTimeout);
       if (!done && (!in_its_own_time_ || late)) return done;
       if (done && (!in_its_own_time_ || late || is_answered(kAnswerTimeout))) break;
-      // It succeeds also where nobody answers yet.
+      // It also succeeds if nobody answers yet.
       if (done) (void)driver_.call(Slot::kFinalize, "finalize");   // and once more
       else std::this_thread::sleep_for(milliseconds(10));
     }
@@ -230,7 +232,8 @@ class Session {
     return false;
   }
 
-  // One event of either queue; nothing: there is none. Events of the synchronous queue are acknowledged once it is empty.
+  // Takes one event of either queue; std::nullopt if there is none. Events of the synchronous queue are acknowledged
+  // once it is empty.
   std::optional<api::EventKind> next_event() {
     for (const std::uint32_t queue : {api::kSyncQueue, api::kAsyncQueue}) {
       api::Event event{};
@@ -279,7 +282,7 @@ class Session {
     while (true) {
       const auto kind = next_event();
       if (kind == wanted) {
-        while (next_event()) continue;     // what else is there, and the acknowledgement
+        while (next_event()) continue;     // events that are still there, and the acknowledgement
         return true;
       }
       if (kind) continue;
@@ -297,9 +300,9 @@ class Session {
     } else if (!drain_to(api::EventKind::kAttachComplete, in_its_own_time_ && contexts_.empty() ? kDeadClientTimeout : kReplayTimeout)) {
       if (internal_error_) return fail(Driver::error("attaching", *internal_error_));
       if (contexts_.empty())
-        return fail(simple(ErrorCode::kTimeout, "the driver told of no context: it has not attached",
+        return fail(simple(ErrorCode::kTimeout, "the driver reported no context: it has not attached",
                            "GPU memory that is nearly full (it needs some 50 MiB), MPS, or a child forked after CUDA was in use, which has no context of its own"));
-      return fail(simple(ErrorCode::kTimeout, fmt::format("the driver did not tell all modules within {} s", kReplayTimeout.count() / 1000)));
+      return fail(simple(ErrorCode::kTimeout, fmt::format("the driver did not report all modules within {} s", kReplayTimeout.count() / 1000)));
     }
     to(Phase::kAttached);
     if (contexts_.empty()) return fail(simple(ErrorCode::kNotFound, "the process has no context on any GPU"));
@@ -315,7 +318,7 @@ class Session {
     if (driver_.call(Slot::kGetDevicePciBusInfo, "getDevicePCIBusInfo", state.device, &bus, &slot)) state.pci = pci_address(bus, slot);
   }
 
-  // The device stands still from suspendDevice to resumeDevice: nothing is named and no image fetched in between.
+  // The device is paused from suspendDevice to resumeDevice: in between nothing is named and no image is fetched.
   Result<void> look_at(LookedAtDevice& looked) {
     DeviceState& state = looked.state;
     api::DeviceInfoSizes sizes{};
@@ -348,7 +351,8 @@ class Session {
     std::set<std::uint64_t> grids;
     for (const Warp& warp : state.warps) grids.insert(warp.grid_id);
     for (const std::uint64_t id : grids) {
-      // Newer drivers write more than 12.0's layout only through their own slot; the room behind is for those that forget.
+      // Newer drivers write more than the layout of 12.0 only through their own slot; `room` is for those that do not
+      // keep to that.
       struct {
         api::GridInfo grid;
         std::byte room[256];
@@ -371,7 +375,8 @@ class Session {
     return {};
   }
 
-  // The first stack within a module makes the driver read that module: NCCL's, of 119 MB, takes it 60 ms, while the GPU stands still.
+  // The first stack within a module makes the driver read that module: 60 ms for NCCL's, of 119 MB, while the GPU is
+  // paused.
   bool is_unwound_at_once(const DeviceState& state, std::uint64_t grid_id) const {
     const auto grid = std::find_if(state.grids.begin(), state.grids.end(), [&](const Grid& g) { return g.id == grid_id; });
     if (grid == state.grids.end()) return false;
@@ -398,7 +403,7 @@ class Session {
     if (!stack.returns.empty()) state.stacks.push_back(std::move(stack));
   }
 
-  // While the GPU still runs: nobody waits for it then.
+  // Done while the GPU still runs, so that it does not wait for this.
   void fetch_ahead() {
     std::uint64_t left = kMaxFetchedAhead;
     for (LoadedImage& image : images_) {
@@ -451,7 +456,7 @@ Result<SessionResult> run_session(const TargetProxy& target, const Driver& drive
   SessionResult result{.driver = driver.version(), .core_bytes = {}};
   const auto in = session.enter(getpid(), true);
   if (in) {
-    session.look(result);
+    session.sample(result);
     if (request.core_path) session.write_core(*request.core_path, request.core_limit, result);
   }
   std::vector<Problem> leaving;
@@ -459,7 +464,7 @@ Result<SessionResult> run_session(const TargetProxy& target, const Driver& drive
   result.thread_held_ms = session.thread_held_ms();
   result.attach_ms = ms_since(start);
   if (!in) {
-    // What went wrong on the way out is of no interest where nothing was let in.
+    // If the debugger was not let in, what went wrong on the way out is of no interest.
     return fail(in.error());
   }
   result.problems.insert(result.problems.end(), leaving.begin(), leaving.end());
@@ -475,7 +480,8 @@ Result<void> release(const TargetProxy& target, const Driver& driver, std::optio
     session.let_go(leaving);
     return in;
   };
-  // A process that waits for the client that has asked is answered in its name. Where none answers, it had not come to that.
+  // A process that waits for the dead client, which had asked it to, is answered in that client's name. If nobody
+  // reacts to that, the dead client had not come so far.
   if (died_in == Phase::kTriggered && attempt(dead_client, false)) return {};
   return attempt(getpid(), true);
 }

@@ -69,7 +69,7 @@ bool is_sound(SessionAnswer& answer) {
 
 }  // namespace
 
-// A function's name is whatever bytes a module's string table has: MessagePack's strings, unlike JSON's, are bytes.
+// A function's name is any bytes that a module's string table has: MessagePack's strings, unlike JSON's, are bytes.
 std::vector<std::uint8_t> pack(const SessionAnswer& answer) { return nlohmann::json::to_msgpack(nlohmann::json(answer)); }
 std::vector<std::uint8_t> pack(const Error& error) { return nlohmann::json::to_msgpack(nlohmann::json(error)); }
 

@@ -1,10 +1,10 @@
 // The messages (helper_messages.h) of a GPU session's helper process.
 //
-//     c   the client begins                    its pid, in the pid namespace of the process
+//     c   the client begins                    its pid, in the pid namespace of the target process
 //     p   a phase begins                       1 byte
 //     h   a call into the driver hangs         its name: the helper gives up and frees the process
-//     a   what was seen                        MessagePack of SessionAnswer
-//     e   why nothing was seen                 MessagePack of Error
+//     a   the answer: what was seen            MessagePack of SessionAnswer
+//     e   why there is no answer               MessagePack of Error
 //     d   done: the process is as before       nothing
 #pragma once
 
@@ -34,8 +34,8 @@ struct SessionAnswer {
 
 std::vector<std::uint8_t> pack(const SessionAnswer& answer);
 std::vector<std::uint8_t> pack(const Error& error);
-// Untrusted bytes: they come from a process with the rights of the one that is looked at. Nothing where they are no such message, are nested deeper or have more
-// entries or longer texts than any answer of ours.
+// Untrusted bytes: they come from a process with the rights of the target process. std::nullopt if they are no such
+// message, are nested deeper, have more entries or longer texts than any answer of this tool.
 std::optional<SessionAnswer> unpack_answer(std::span<const std::uint8_t> bytes);
 std::optional<Error> unpack_error(std::span<const std::uint8_t> bytes);
 

@@ -33,7 +33,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void tell(char kind, std::string_view text = "") { send(STDOUT_FILENO, kind, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}); }
+void report(char kind, std::string_view text = "") { send(STDOUT_FILENO, kind, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}); }
 void refuse(const Error& error) { send(STDOUT_FILENO, 'e', pack(error)); }
 
 void trace(int fd, std::string_view what, double ms) {
@@ -42,7 +42,7 @@ void trace(int fd, std::string_view what, double ms) {
   (void)!write(fd, line.data(), line.size());
 }
 
-// Counts the time of each call into the driver, on a thread of its own.
+// Times each call into the driver, on a thread of its own.
 class Watchdog {
  public:
   Watchdog(const TargetProxy& target, int trace_file) : target_(target), trace_(trace_file) {
@@ -64,9 +64,9 @@ class Watchdog {
   void entered(Phase phase) {
     phase_ = phase;
     trace(trace_, fmt::format("phase {}", static_cast<int>(phase)), std::chrono::duration<double, std::milli>(Clock::now() - started_).count());
-    if (phase == Phase::kTriggered) return;    // the broker tells that, as it asks
+    if (phase == Phase::kTriggered) return;    // the broker reports this one when it asks
     const char byte = static_cast<char>(phase);
-    tell('p', {&byte, 1});
+    report('p', {&byte, 1});
   }
 
  private:
@@ -81,7 +81,7 @@ class Watchdog {
       nanosleep(&pause, nullptr);
       const char* call = call_;
       if (call == nullptr || Clock::now().time_since_epoch().count() < until_) continue;
-      tell('h', call);
+      report('h', call);
       target_.hangs_in(phase_);
       while (true) ::pause();              // the broker ends this process
     }
@@ -98,17 +98,18 @@ class Watchdog {
 
 std::string directory_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-// The driver's debug engine, of the same directory where several are there. A driver without one says so itself.
+// Loads the driver's debug engine; if there are several, the one in the driver's directory. A driver without one says
+// so itself.
 Result<void> load_debug_engine(const AttachPoint& point, const Machine& machine) {
   auto engines = find_machine_libraries(kDebuggerLibrary, machine);
   if (!engines) return engines.error().code == ErrorCode::kNotFound ? Result<void>() : fail(engines.error());
-  const auto beside = std::find_if(engines->begin(), engines->end(), [&](const MachineLibrary& l) { return directory_of(l.path) == directory_of(point.driver().path); });
-  const auto loaded = load(beside != engines->end() ? *beside : engines->front());
+  const auto same_directory = std::find_if(engines->begin(), engines->end(), [&](const MachineLibrary& l) { return directory_of(l.path) == directory_of(point.driver().path); });
+  const auto loaded = load(same_directory != engines->end() ? *same_directory : engines->front());
   if (!loaded) return fail(loaded.error());
   return {};
 }
 
-// All descriptors but these.
+// Closes all descriptors but these.
 void close_others(const std::vector<int>& kept) {
   std::vector<int> others;
   if (DIR* directory = opendir("/proc/self/fd")) {
@@ -134,13 +135,13 @@ Result<void> enter(const ClientSurroundings& surroundings) {
   };
   for (const FileDescriptor& fd : surroundings.namespaces)
     if (setns(fd.get(), 0) != 0) return refuse("its namespaces cannot be entered");
-  // An ordinary user may not, and need not: the process has the same root then.
+  // An ordinary user may not do this, and need not: the process has the same root then.
   if ((fchdir(surroundings.root.get()) != 0 || chroot(".") != 0) && (errno != EPERM || !is_own_root(surroundings.root))) return refuse("its root directory cannot be entered");
   if (chdir("/") != 0) return refuse("its root directory cannot be entered");
   return {};
 }
 
-Result<SessionAnswer> look(const TargetProxy& target, const Driver& driver, const ClientTask& task, Watchdog& watchdog) {
+Result<SessionAnswer> sample(const TargetProxy& target, const Driver& driver, const ClientTask& task, Watchdog& watchdog) {
   const PhaseObserver entered = [&](Phase phase) { watchdog.entered(phase); };
   std::vector<Problem> problems;
   if (task.left_by) {
@@ -168,11 +169,11 @@ Result<SessionAnswer> look(const TargetProxy& target, const Driver& driver, cons
   return answer;
 }
 
-// True: the process is as it was.
+// Returns true if the process is as it was.
 bool run(const ClientTask& task, const ClientSurroundings& surroundings, const TargetProxy& target, int socket) {
   const auto refused = [&](const Error& error) {
     refuse(error);
-    return !task.release;                  // what was to be freed is not
+    return !task.release;                  // the process that was to be freed is not
   };
   const auto library = load(surroundings.point.driver());
   if (!library) return refused(library.error());
@@ -182,7 +183,7 @@ bool run(const ClientTask& task, const ClientSurroundings& surroundings, const T
   kept.insert(kept.end(), doors.begin(), doors.end());
   close_others(kept);                      // the process's memory among them
   if (auto entered = enter(surroundings); !entered) return refused(entered.error());
-  // For the children of this process; it can have no threads from here on.
+  // This applies to the children of this process, which can have no threads from here on.
   if (surroundings.of_pids.is_open() && setns(surroundings.of_pids.get(), CLONE_NEWPID) != 0)
     return refused({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", surroundings.point.pid()), .what = "its pid namespace cannot be entered", .where = {}, .os_errno = errno,
                     .hint = "run rankstacks as root of the machine, or inside of the container"});
@@ -206,10 +207,10 @@ bool run(const ClientTask& task, const ClientSurroundings& surroundings, const T
     setrlimit(RLIMIT_FSIZE, &most);
   }
 
-  // Whoever has begun this may have ended before the line above.
+  // The parent may have ended before prctl() above.
   if (target.is_alone()) return false;
   const Pid own = getpid();
-  tell('c', {reinterpret_cast<const char*>(&own), sizeof own});
+  report('c', {reinterpret_cast<const char*>(&own), sizeof own});
 
   static Watchdog watchdog(target, task.trace);
   auto driver = Driver::of(*library, surroundings.point.driver().path, watchdog.watch());
@@ -219,7 +220,7 @@ bool run(const ClientTask& task, const ClientSurroundings& surroundings, const T
     if (!freed) refuse(freed.error());
     return freed.has_value();
   }
-  const auto answer = look(target, *driver, task, watchdog);
+  const auto answer = sample(target, *driver, task, watchdog);
   if (answer) send(STDOUT_FILENO, 'a', pack(*answer));
   else refuse(answer.error());
   return true;

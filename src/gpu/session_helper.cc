@@ -36,7 +36,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a killed client may take to end: one that hangs in the kernel's driver does not.
+// How long a killed client may take to end: one that hangs in the kernel's driver does not end.
 constexpr std::chrono::seconds kEndLimit{5};
 
 struct Order {
@@ -57,7 +57,7 @@ std::optional<Order> parse(int argc, const char* const* argv) {
   const std::string_view what = argv[2], traced = argv[5];
   if (traced != "0" && traced != "1") return std::nullopt;
   if (traced == "1") order.task.trace = kTraceDescriptor;
-  if (what == "look") {
+  if (what == "sample") {
     if (argc == 6) return order;
     if (argc != 8 || !number(argv[7], order.task.core_limit)) return std::nullopt;
     order.core_path = argv[6];
@@ -82,7 +82,7 @@ struct Namespaces {
   std::vector<FileDescriptor> others;
 };
 
-// Those of the process that are not the tool's own.
+// Those namespaces of the process that are not the tool's own.
 Result<Namespaces> open_namespaces(const Order& order) {
   Namespaces namespaces;
   for (const std::string_view kind : {"net", "mnt", "pid"}) {
@@ -97,7 +97,7 @@ Result<Namespaces> open_namespaces(const Order& order) {
   return namespaces;
 }
 
-// Copies the core that the client has written into the memory file to where the tool was told to.
+// Copies the core that the client has written into the memory file to the path that was asked for.
 Result<void> keep_core(const Order& order) {
   struct stat written{};
   if (fstat(order.task.core, &written) != 0 || static_cast<std::uint64_t>(written.st_size) > order.task.core_limit)
@@ -124,7 +124,7 @@ Result<void> keep_core(const Order& order) {
   return {};
 }
 
-// Status of a client that was asked to end, or nothing: it does not.
+// Status of a client that was asked to end; std::nullopt if it does not end.
 std::optional<int> end_of(pid_t client, bool killed) {
   for (const auto until = Clock::now() + kEndLimit;;) {
     int status = 0;
@@ -139,7 +139,7 @@ std::optional<int> end_of(pid_t client, bool killed) {
 
 struct ClientOutcome {
   std::optional<Phase> hung;
-  std::optional<int> status;               // of its end; nothing: it does not end
+  std::optional<int> status;               // of its end; std::nullopt: it does not end
 };
 
 Result<ClientOutcome> hold(const Order& order, const ClientSurroundings& surroundings) {
@@ -166,11 +166,11 @@ Result<ClientOutcome> hold(const Order& order, const ClientSurroundings& surroun
   return ClientOutcome{end.hung, end_of(client, end.hung.has_value())};
 }
 
-// True: the process is as it was.
+// Returns true if the process is as it was.
 bool run(Order& order, const Machine& machine) {
   const auto refused = [&](const Error& error) {
     refuse(error);
-    return !order.task.release;            // what was to be freed is not
+    return !order.task.release;            // the process that was to be freed is not
   };
   const auto point = AttachPoint::find(order.process, machine);
   if (!point) return refused(point.error());
@@ -193,25 +193,28 @@ bool run(Order& order, const Machine& machine) {
   }
   const FileDescriptor root(::open(fmt::format("/proc/{}/root", order.process.pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root.is_open()) return refused(failed(order, ErrorCode::kPermission, "its root directory cannot be opened", errno, "run rankstacks as root of the machine, or inside of the container"));
-  // All of it was of one process with one program: neither a setuid program that it executes nor another process under its number has a part in it.
+  // All of it must belong to one process with one program: neither to a setuid program that it has executed meanwhile,
+  // nor to another process that got its number.
   const auto again = rights_of(order.process.pid);
   if (!again || !again->are_the_same(*rights) || !point->is_still_mapped()) return refused(failed(order, ErrorCode::kGone, "it runs another program by now, or has ended", 0, "look again"));
   const ClientSurroundings surroundings{.point = *point, .machine = machine, .rights = *rights, .namespaces = std::move(namespaces->others), .of_pids = namespaces->of_pids, .root = root};
   auto held = hold(order, surroundings);
   if (held && held->hung && !order.task.release) {
-    // Whom the process waits for stands in its own memory, by the number that it knows.
+    // The process's memory holds the number of the client that it waits for, as the process knows it.
     const auto client = point->read(Word::kApiClientPid);
     order.task = {.release = true, .died_in = held->hung, .dead_client = client && *client ? static_cast<Pid>(**client) : 0, .trace = order.task.trace};
     held = hold(order, surroundings);
   }
   if (!held) return refused(held.error());
   if (held->hung || !held->status) return false;
-  if (WIFSIGNALED(*held->status)) end_like(*held->status);  // the tool tells it by how this process ends, and frees the other
+  // The tool learns of this from how this process ends, and frees the target process.
+  if (WIFSIGNALED(*held->status)) end_like(*held->status);
   return WIFEXITED(*held->status) && WEXITSTATUS(*held->status) == kClientDone;
 }
 
-// A machine that is short of memory kills others first: a client of the driver that vanishes can take the process with it. Needs
-// CAP_SYS_RESOURCE (proc(5), oom_score_adj); -1000 would exempt it altogether. The client inherits it.
+// Makes a machine that is short of memory kill other processes first: a client of the driver that vanishes can take the
+// target process down with it. Needs CAP_SYS_RESOURCE (proc(5), oom_score_adj); -1000 would exempt it altogether. The
+// client inherits the value.
 void be_spared_of_oom() {
   const FileDescriptor file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (file.get() >= 0) (void)!::write(file.get(), "-999", 4);
@@ -224,7 +227,7 @@ void run_session_helper_if_asked(int argc, const char* const* argv, const Machin
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGQUIT, SIGTSTP, SIGXFSZ}) std::signal(signal, SIG_IGN);
   setsid();
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  prctl(PR_SET_NAME, "rankstacks");        // else the number of the descriptor that it was executed by
+  prctl(PR_SET_NAME, "rankstacks");        // else it is the number of the descriptor that was executed
   umask(077);
   clearenv();
   be_spared_of_oom();

@@ -30,8 +30,8 @@ struct Request {
 };
 
 struct Reply {
-  std::uint8_t failed = 0;                 // then an Error follows, packed
-  std::uint8_t there = 0;                  // a value; true
+  std::uint8_t failed = 0;                 // 1: an Error follows, packed
+  std::uint8_t there = 0;                  // whether there is a value; the bool of a reply
   std::uint8_t padding[2]{};
   std::uint32_t value = 0;
   double held_ms = 0;
@@ -47,7 +47,8 @@ bool send_packet(int socket, std::span<const iovec> parts) {
   return n >= 0;
 }
 
-// The packet's length; 0: the other side has ended. Descriptors that come along are closed by the kernel, which has no room for them.
+// The packet's length; 0: the other side has ended. The kernel closes descriptors that come along, as there is no room
+// for them.
 std::size_t receive_packet(int socket, std::span<std::byte> into) {
   ssize_t n = 0;
   do n = recv(socket, into.data(), into.size(), 0);
@@ -55,7 +56,7 @@ std::size_t receive_packet(int socket, std::span<std::byte> into) {
   return n <= 0 ? 0 : static_cast<std::size_t>(n);
 }
 
-// The other side has closed its end of the pair, as whoever ends does.
+// Whether the other side has closed its end of the pair, as the end of a process does.
 bool has_ended(int socket) {
   pollfd end{socket, POLLIN, 0};
   return poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;

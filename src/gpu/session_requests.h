@@ -1,10 +1,13 @@
-// What the client of a GPU session asks of its broker: the two processes of a session helper (session_helper.h).
+// What the client of a GPU session asks of its broker; these are the two processes of a session helper
+// (session_helper.h).
 //
-//     client   has the driver's library loaded and the rights of the process that is looked at: none to trace it
-//     broker   may trace that process and runs no code but the tool's own; does for the client what stands here, to that process alone
+//     client   has the driver's library loaded and the rights of the target process: none to trace it
+//     broker   may trace that process and runs no code but the tool's own; does what is declared here for the client,
+//              to that process alone
 //
-// A request is one packet of a socket pair, a reply another. The client is not trusted: whatever it sends, the broker reads and writes the driver's words, calls the
-// driver's two functions and asks through its descriptor, all in the process that the client has the rights of anyway.
+// A request is one packet of a socket pair, and so is a reply. The client is untrusted: whatever it sends, the broker
+// only reads and writes the driver's words, calls the driver's two functions and asks through its descriptor, all in
+// the process whose rights the client has anyway.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +21,22 @@
 
 namespace rankstacks::gpu {
 
-// The client's side. Errors are the broker's; kGone where it has ended.
+// The client's side. Errors come from the broker; kGone if the broker has ended.
 class TargetProxy {
  public:
   explicit TargetProxy(int socket) : socket_(socket) {}
 
   Result<std::optional<std::uint32_t>> read(Word word) const;
   Result<bool> write(Word word, std::uint32_t value) const;
-  // Calls the driver's function in a thread of the process; kUnsupported where the driver has none.
+  // Makes an inferior call of the driver's function in the process; kUnsupported if the driver has none.
   Result<InferiorCall> call(EntryPoint function) const;
   Result<bool> ask_by_descriptor() const;
-  // A GPU core was written into the memory file that the broker has given: it puts it where the tool was told to.
+  // A GPU core was written into the memory file that the broker has given: the broker copies it to the path that was
+  // asked for.
   Result<void> keep_core() const;
-  // A call into the driver does not come back: the broker ends this process, and sees to it that the other one is freed. No reply.
+  // A call into the driver does not return: the broker ends this process and has the target process freed. No reply.
   void hangs_in(Phase phase) const;
-  // The broker has ended.
+  // Whether the broker has ended.
   bool is_alone() const;
 
  private:
@@ -41,13 +45,15 @@ class TargetProxy {
 
 // The broker's side, for one client.
 struct ClientEnd {
-  std::optional<Phase> hung;               // it asked to be ended; else it has ended
+  std::optional<Phase> hung;               // where, if it asked to be ended; std::nullopt: it has ended
 };
 struct BrokerDuties {
   std::function<Result<void>()> keep_core;
-  std::function<void()> asked;             // the driver in the process is about to be asked to let the client in: from here on the process may wait for it
+  // Called when the driver in the process is about to be asked to let the client in: from here on the process may wait
+  // for it.
+  std::function<void()> asked;
 };
-// Answers requests until the client has ended or hangs. A client that has ended is not let in any more.
+// Answers requests until the client has ended or hangs. A client that has ended is no longer let in.
 ClientEnd serve(int socket, const AttachPoint& point, const BrokerDuties& duties);
 
 }  // namespace rankstacks::gpu

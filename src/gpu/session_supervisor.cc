@@ -31,7 +31,7 @@ const char* word_for(Phase phase) {
     case Phase::kTriggered: return "while it asked to be let in";
     case Phase::kInitialized: return "while it was let in";
     case Phase::kAttached: return "after it was let in";
-    case Phase::kSuspended: return "while the GPU stood still";
+    case Phase::kSuspended: return "while the GPU was paused";
     case Phase::kResumed: return "after it had looked";
     case Phase::kReleased: return "at its end";
   }
@@ -41,7 +41,7 @@ const char* word_for(Phase phase) {
 struct Helper {
   std::vector<std::string> arguments;
   Pid process = 0;                         // the broker
-  Pid client = 0;                          // as the process that is looked at knows it; 0: it has not begun
+  Pid client = 0;                          // its number in the target's pid namespace; 0: it has not begun
   FileDescriptor from;
   MessageReader reader{kMaxSessionMessage};
   Phase phase = Phase::kNothing;
@@ -52,7 +52,7 @@ struct Helper {
   std::optional<Error> error;
 };
 
-// Nothing of the environment goes along, and no path that is opened in there.
+// Passes on nothing of the environment, and no path that is to be opened in the target's namespaces.
 Result<void> start(Helper& helper, const SealedProgram& program, int trace) {
   int ends[2];
   const auto refuse = [](const char* what, int code) { return fail({.code = ErrorCode::kUnreadable, .subject = "GPU session", .what = what, .where = {}, .os_errno = code, .hint = {}}); };
@@ -63,9 +63,9 @@ Result<void> start(Helper& helper, const SealedProgram& program, int trace) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, into.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);   // what a driver prints is not ours to print
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);   // what a driver prints is no output of the tool
   if (trace >= 0) posix_spawn_file_actions_adddup2(&actions, trace, kTraceDescriptor);
-  // A caller that ignores SIGCHLD would leave the helper without the ends of its own children.
+  // If the tool's caller ignores SIGCHLD, the helper would inherit that and not learn how its own children end.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t reset;
@@ -78,7 +78,7 @@ Result<void> start(Helper& helper, const SealedProgram& program, int trace) {
   arguments.push_back(nullptr);
   char* const no_environment[] = {nullptr};
   int failed = posix_spawn(&helper.process, program.path().c_str(), &actions, &attributes, arguments.data(), no_environment);
-  // A security module may let nobody execute what lies in memory alone, which nothing tells before.
+  // A security module may forbid to execute what is in memory alone, which nothing shows before.
   if (failed != 0 && program.is_sealed()) failed = posix_spawn(&helper.process, SealedProgram::kOwnProgram, &actions, &attributes, arguments.data(), no_environment);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
@@ -103,10 +103,10 @@ void take(Helper& helper, const Message& message) {
   }
 }
 
-// How long what was killed may take to end.
+// How long a killed helper may take to end.
 constexpr std::chrono::seconds kEndLimit{2};
 
-// One that the kernel does not let go, though it was killed, is left behind.
+// A helper that the kernel does not let end, although it was killed, is left behind.
 void end(Helper& helper, Clock::time_point until = Clock::now() + kEndLimit) {
   helper.running = false;
   helper.from = FileDescriptor();
@@ -124,7 +124,7 @@ void end(Helper& helper, Clock::time_point until = Clock::now() + kEndLimit) {
   else if (WEXITSTATUS(status) != 0) helper.ended = fmt::format("with status {}", WEXITSTATUS(status));
 }
 
-// Until all of them have ended, or are ended at the deadline.
+// Runs until all helpers have ended, or ends them at the deadline.
 void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::time_point deadline, int trace) {
   for (Helper& helper : helpers)
     if (auto started = start(helper, program, trace); !started) helper.error = started.error();
@@ -141,9 +141,9 @@ void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     const int ready = poll(waiting.data(), waiting.size(), static_cast<int>(std::max<long>(left, 0)));
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0 || Clock::now() >= deadline) {   // also of one that does not stop to talk
+    if (ready == 0 || Clock::now() >= deadline) {   // also for one that never stops sending
       for (Helper* helper : of) {
-        kill(-helper->process, SIGKILL);   // with the part of it that has gone into another namespace
+        kill(-helper->process, SIGKILL);   // including the part of it that is in another namespace
         kill(helper->process, SIGKILL);
       }
       const auto until = Clock::now() + kEndLimit;
@@ -168,7 +168,7 @@ void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::
   }
 }
 
-// Whatever it had written into the process before it asked for anything.
+// Resets whatever the client had written into the process before it asked for anything.
 void take_back_words(const ProcessId& process, Pid client, const Machine& machine) {
   const auto point = AttachPoint::find(process, machine);
   if (!point) return;
@@ -178,12 +178,13 @@ void take_back_words(const ProcessId& process, Pid client, const Machine& machin
   (void)point->write(Word::kApiClientPid, 0);
 }
 
-// RANKSTACKS_GPU_TRACE=FILE: opened here, where its path means what the user meant.
+// RANKSTACKS_GPU_TRACE=FILE is opened here, where the path means what the user meant.
 FileDescriptor open_trace() {
   const char* path = std::getenv("RANKSTACKS_GPU_TRACE");
   if (path == nullptr) return {};
   const FileDescriptor opened(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600));
-  // Of another number than the helper has it under: before glibc 2.29 a descriptor that is to become itself is closed.
+  // Its number must not be the one that the helper has it under: before glibc 2.29 a descriptor that is duplicated onto
+  // itself is closed.
   return opened.is_open() ? FileDescriptor(fcntl(opened.get(), F_DUPFD_CLOEXEC, kTraceDescriptor + 1)) : FileDescriptor();
 }
 
@@ -201,10 +202,10 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
   const FileDescriptor trace = open_trace();
   std::vector<Helper> helpers(targets.size());
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    helpers[i].arguments = command_of("look", targets[i], machine, trace);
+    helpers[i].arguments = command_of("sample", targets[i], machine, trace);
     if (targets[i].core_path) helpers[i].arguments.insert(helpers[i].arguments.end(), {*targets[i].core_path, std::to_string(targets[i].core_limit)});
   }
-  // Read by a worker: the tool itself may lie where nobody answers any more.
+  // Read by a worker thread: the tool's own file may be on a file system that no longer answers.
   const auto sealed = unattended<std::shared_ptr<const SealedProgram>>([] { return std::make_shared<const SealedProgram>(); }, kMinTimeout).value_or(nullptr);
   const SealedProgram& program = sealed ? *sealed : SealedProgram::own();
   run_all(helpers, program, Clock::now() + limit, trace.get());
@@ -222,7 +223,7 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     outcome.problems.push_back({fmt::format("GPU session: its helper process ended {} {}", helper.ended.empty() ? "early" : helper.ended, word_for(helper.phase)), std::nullopt});
     if (helper.phase == Phase::kReleased) continue;
     if (helper.phase == Phase::kNothing) {
-      // Beside this one: its memory may never answer. Where no client came to be, nothing was written.
+      // Done by a worker thread: the process's memory may never answer. If no client was started, nothing was written.
       if (helper.client != 0) (void)unattended<bool>([process = targets[i].process, client = helper.client, machine] { return take_back_words(process, client, machine), true; }, kMinTimeout);
       continue;
     }
@@ -236,7 +237,7 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     const Helper& rescuer = rescuers[r];
     SessionOutcome& outcome = outcomes[rescued[r]];
     if (rescuer.done && !rescuer.error) outcome.problems.push_back({"the process was freed from that session", std::nullopt});
-    else outcome.problems.push_back({fmt::format("the process could not be freed from that session: {}", rescuer.error ? rescuer.error->message() : "the helper " + (rescuer.ended.empty() ? "told nothing" : "ended " + rescuer.ended)),
+    else outcome.problems.push_back({fmt::format("the process could not be freed from that session: {}", rescuer.error ? rescuer.error->message() : "the helper " + (rescuer.ended.empty() ? "reported nothing" : "ended " + rescuer.ended)),
                                      "rankstacks attach --gpu on it once more, else cuda-gdb -p and detach"});
   }
   for (SessionOutcome& outcome : outcomes)

@@ -1,4 +1,5 @@
-// Starts the helper processes of GPU sessions, all at once, takes what they tell, and frees the processes of those that are killed on the way.
+// Starts the helper processes of GPU sessions, all at once, collects what they report, and frees the processes of those
+// helpers that are killed on the way.
 #pragma once
 
 #include <chrono>
@@ -14,7 +15,7 @@
 namespace rankstacks::gpu {
 
 struct SessionTarget {
-  ProcessId process;                       // a pid that belongs to another process by now is not touched
+  ProcessId process;                       // a pid that another process has by now is not touched
   std::optional<std::string> core_path;    // also write a lightweight GPU core there
   std::uint64_t core_limit = 0;            // bytes
 };
@@ -25,8 +26,8 @@ struct SessionOutcome {
   std::vector<Problem> problems;           // of the session itself: killed, hung, freed
 };
 
-// One for each target, in their order. A session takes 0.1 to 1.5 s; after `limit` those still under way are ended, and their processes freed (in at most
-// kFreeingLimit more).
+// One outcome for each target, in their order. A session takes 0.1 to 1.5 s; those still under way after `limit` are
+// ended, and their processes freed (within at most kFreeingLimit more).
 inline constexpr std::chrono::seconds kFreeingLimit{30};
 std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine, std::chrono::steady_clock::duration limit);
 

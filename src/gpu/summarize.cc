@@ -13,7 +13,7 @@
 namespace rankstacks::gpu {
 namespace {
 
-// A return address is looked up one byte before: the call may be the last instruction of its function.
+// A return address is looked up one byte earlier: the call may be the last instruction of its function.
 enum class Meaning { kPc, kReturn };
 
 Address looked_up(Address address, Meaning meaning) { return meaning == Meaning::kReturn ? address - 1 : address; }
@@ -91,7 +91,8 @@ class Names {
     }
   }
 
-  // In the kernel's own module, else in another of its context, else in any: code of libraries and of the driver lies in others.
+  // In the kernel's own module, else in another of its context, else in any: code of libraries and of the driver is in
+  // other modules.
   const NamedPlace* find(Address address, const Grid* grid) const {
     const NamedPlace* best = nullptr;
     int best_rank = 0;
@@ -179,7 +180,8 @@ class Summary {
     if (count.pc) {
       exception.frame = frame(*count.pc, Meaning::kPc, grid);
       exception.kernel = kernel_name(grid, *count.pc);
-      // A multiprocessor does not say which grid it was: the pc tells the kernel, and that a grid where one alone runs it.
+      // A multiprocessor does not record which grid it was. The pc identifies the kernel, and the kernel identifies the
+      // grid if only one grid runs it.
       if (const NamedPlace* place = names_.find(*count.pc, grid); place != nullptr && place->kernel && !exception.grid_id) {
         const auto runs_it = [&](const GpuKernel& k) { return k.entry == place->kernel_start; };
         const auto it = std::find_if(kernels.begin(), kernels.end(), runs_it);
@@ -203,7 +205,7 @@ class Summary {
     return frames_.intern(std::move(frame));
   }
 
-  // By the grid's entry; of a grid that is unknown by the entry function that covers its outermost frame.
+  // By the grid's entry; if the grid is unknown, by the entry function that covers its outermost frame.
   std::optional<std::string> kernel_name(const Grid* grid, Address inside) const {
     if (grid != nullptr && grid->entry != 0) {
       if (const NamedPlace* place = names_.find(grid->entry, grid)) return place->function;

@@ -1,11 +1,12 @@
-// A device's raw state, counted and named: which kernels are on it, where their warps stand, what went wrong.
+// Counts and names a device's raw state: which kernels are on it, where their warps are, what went wrong.
 //
 //     DeviceState --count--> kernels by grid, their warps by pc --name--> GpuSnapshot
 //                                 |                                          ^
 //                                 +--> which lanes' stacks, which images ----+   fetched in between
 //
-// A warp counts at the pc of most of its active lanes, of two that are equally many at the one of the lowest lane. Counting looks up no names:
-// the live session does it while the device stands still (6,544 warps: 0.2 ms, tests/gpu/summarize_test.cc).
+// A warp counts at the pc of most of its active lanes; of two pcs with equally many lanes, at that of the lowest lane.
+// Counting looks up no names: the live session does it while the device is paused (6,544 warps: 0.2 ms,
+// tests/gpu/summarize_test.cc).
 #pragma once
 
 #include <vector>
@@ -21,8 +22,8 @@ struct LaneId {
   bool operator==(const LaneId&) const = default;
 };
 
-// Of each kernel the lane that stands for it: of its warps at the most common pc the first (by SM and index), there the lowest active lane.
-// Kernels with most warps first, at most kMaxKernels.
+// The lane that represents each kernel: of the kernel's warps at the most common pc the first (by SM and index), and of
+// that warp the lowest active lane. Kernels with most warps first, at most kMaxKernels.
 std::vector<LaneId> representative_lanes(const DeviceState& state);
 
 struct ModuleId {
@@ -30,17 +31,18 @@ struct ModuleId {
   auto operator<=>(const ModuleId&) const = default;
 };
 
-// Modules of the kernels that warps name, each once.
+// The modules of the kernels that warps name, each once.
 std::vector<ModuleId> needed_modules(const DeviceState& state);
 
-// Addresses whose functions summarize() will look for, ascending: in images of modules beyond needed_modules() too, where those hold them.
+// Addresses whose functions summarize() will look up, ascending: also in images of modules beyond needed_modules(), if
+// those contain them.
 std::vector<Address> code_addresses(const DeviceState& state);
 
-// Bounds, stated here and nowhere near on a real device: it has at most 128 grids at a time.
+// Bounds that no real device comes near: it has at most 128 grids at a time.
 inline constexpr std::size_t kMaxKernels = 1024;
 inline constexpr std::size_t kMaxExceptions = 256;
 
-// `problems`: images that are damaged, and what the bounds have cut off.
+// `problems` receives the images that are damaged, and what the bounds have cut off.
 GpuSnapshot summarize(const DeviceState& state, FrameTable& frames, std::vector<Problem>* problems = nullptr);
 
 }  // namespace rankstacks::gpu

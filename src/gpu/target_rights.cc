@@ -52,7 +52,7 @@ std::vector<gid_t> own_groups() {
   return groups;
 }
 
-// The words of the line "NAME:\t..."; nothing: there is no such line.
+// The words of the line "NAME:\t..."; std::nullopt if there is no such line.
 std::optional<std::vector<std::string_view>> words_of(std::string_view status, std::string_view name) {
   for (std::size_t at = 0; at < status.size();) {
     const std::size_t end = std::min(status.find('\n', at), status.size());
@@ -117,7 +117,7 @@ Result<TargetRights> rights_of(Pid pid) {
   const auto status = proc::read_file(fmt::format("/proc/{}/status", pid));
   if (!status) return fail(attach_error(pid, status.error().os_errno));
   auto rights = parse_rights(*status);
-  if (!rights) return fail({.code = ErrorCode::kUnsupported, .subject = fmt::format("/proc/{}/status", pid), .what = "does not tell the process's rights", .where = {}, .os_errno = 0, .hint = {}});
+  if (!rights) return fail({.code = ErrorCode::kUnsupported, .subject = fmt::format("/proc/{}/status", pid), .what = "does not show the process's rights", .where = {}, .os_errno = 0, .hint = {}});
   const std::string path = fmt::format("/proc/{}/ns/user", pid);
   if (proc::read_link(path) != proc::read_link("/proc/self/ns/user")) {
     rights->user_namespace = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -128,17 +128,17 @@ Result<TargetRights> rights_of(Pid pid) {
 
 namespace {
 
-// Groups before user ids, as they need a capability that is lost with these unless it is kept.
+// Groups come before user ids: setting them needs a capability that is lost with the user ids unless it is kept.
 Result<void> take_on_ids(const TargetRights& rights, const Capabilities& own) {
   if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) return fail(cannot("capabilities cannot be kept on the way", errno));
   if (own_groups() != rights.groups && setgroups(rights.groups.size(), rights.groups.data()) != 0) return fail(cannot("its groups", errno));
   if (setresgid(rights.real_gid, rights.effective_gid, rights.saved_gid) != 0) return fail(cannot("its group ids", errno));
   if (setresuid(rights.real_uid, rights.effective_uid, rights.saved_uid) != 0) return fail(cannot("its user ids", errno));
   if (!set_capabilities(own.permitted, own.permitted)) return fail(cannot("capabilities cannot be kept on the way", errno));
-  // Not believed, but looked at.
+  // The result is checked, not assumed.
   uid_t uids[3];
   gid_t gids[3];
-  if (getresuid(&uids[0], &uids[1], &uids[2]) != 0 || getresgid(&gids[0], &gids[1], &gids[2]) != 0) return fail(cannot("what is left is not told", errno));
+  if (getresuid(&uids[0], &uids[1], &uids[2]) != 0 || getresgid(&gids[0], &gids[1], &gids[2]) != 0) return fail(cannot("the ids afterwards are not known", errno));
   const bool same = uids[0] == rights.real_uid && uids[1] == rights.effective_uid && uids[2] == rights.saved_uid && gids[0] == rights.real_gid && gids[1] == rights.effective_gid &&
                     gids[2] == rights.saved_gid && own_groups() == rights.groups;
   if (!same) return fail(cannot("the ids are others afterwards", 0));
@@ -149,15 +149,17 @@ Result<void> take_on_ids(const TargetRights& rights, const Capabilities& own) {
 
 Result<void> take_on(const TargetRights& rights) {
   const auto own = own_capabilities();
-  if (!own) return fail(cannot("its own are not told", errno));
+  if (!own) return fail(cannot("the tool's own capabilities are not known", errno));
   if (own->permitted != 0 || getuid() != rights.real_uid || geteuid() != rights.effective_uid)
     if (auto done = take_on_ids(rights, *own); !done) return done;
   if (rights.user_namespace.is_open() && setns(rights.user_namespace.get(), CLONE_NEWUSER) != 0) return fail(cannot("its user namespace", errno));
-  // Refused without CAP_SETPCAP. Nothing is executed from here on, and no_new_privs stands below: then the bounding set gives nothing.
+  // The kernel refuses this without CAP_SETPCAP. Then the bounding set still grants nothing, as nothing is executed
+  // from here on and no_new_privs is set below.
   for (int capability = 0; capability <= kMaxCapability; ++capability)
     if ((rights.bounding >> capability & 1) == 0) prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  // Neither less than the process has: driver 580.159 in a client without root's capabilities crashed, and root's process with it.
+  // Not fewer than the process has, either: in a client without root's capabilities driver 580.159 crashed, and took
+  // root's process down with it.
   const auto kept = own_capabilities();
   const std::uint64_t permitted = kept ? kept->permitted & rights.permitted : 0;
   if (permitted != rights.permitted) return fail(cannot("it has capabilities that this tool lacks", 0));

@@ -1,4 +1,5 @@
-// The rights of a process, and taking them on: for code that works on a process's behalf and must not be able to do more than that process itself.
+// The rights of a process, and how this process takes them on: for code that works on a process's behalf and must not
+// be able to do more than that process itself.
 //
 //     what                                    taken on                             from
 //     user and group ids, groups              the same                             /proc/PID/status
@@ -6,7 +7,7 @@
 //     capabilities                            the same                             /proc/PID/status
 //     bounding set                            no more than its own                 /proc/PID/status
 //     no_new_privs                            always set
-//     being traced or read                    only by who may trace the tool       not dumpable
+//     being traced or read                    only by those who may trace the tool not dumpable
 //     keys                                    none of the tool's                   a session keyring of its own
 //
 // Not taken on: seccomp filters, the label of a security module (AppArmor, SELinux), the cgroup.
@@ -34,14 +35,15 @@ struct TargetRights {
   bool are_the_same(const TargetRights& other) const;
 };
 
-// Of the text of /proc/PID/status; nothing where a line is missing or is no list of numbers.
+// From the text of /proc/PID/status; std::nullopt if a line is missing or is not a list of numbers.
 std::optional<TargetRights> parse_rights(std::string_view status);
 
 // Errors: kGone; kPermission: its user namespace cannot be opened.
 Result<TargetRights> rights_of(Pid pid);
 
-// By this process, which must have one thread. What cannot be given up is an error (kPermission), and the process must not go on. A process without any
-// capability keeps its own ids: it can trace only what has the same.
+// Applies to this process, which must have one thread. If something cannot be given up, that is an error (kPermission),
+// and the process must not go on. A process without any capability keeps its own ids: it can trace only processes that
+// have the same.
 Result<void> take_on(const TargetRights& rights);
 
 }  // namespace rankstacks::gpu

@@ -16,8 +16,8 @@
 namespace rankstacks::gpu {
 namespace {
 
-// Exported functions in which a thread must not be interrupted for a call, or in which a lock is waited for. glibc 2.17
-// to 2.42, malloc/, nptl/, elf/.
+// Exported functions in which a thread must not be interrupted for a call, or in which it waits for a lock. Source:
+// glibc 2.17 to 2.42, malloc/, nptl/, elf/.
 struct KnownFunction {
   const char* name;
   CodePart part;
@@ -51,7 +51,8 @@ constexpr std::array kFunctions{
     KnownFunction{"pthread_rwlock_clockrdlock", CodePart::kLock},
     KnownFunction{"pthread_rwlock_clockwrlock", CodePart::kLock},
 };
-// Who waits for a lock is in that function's frame or one or two below it: older words are of calls that have returned.
+// A thread that waits for a lock is in that function's frame or one or two below it: words further out are of calls
+// that have returned.
 constexpr std::size_t kInnermostWords = 64;
 constexpr std::uint64_t kMaxTrampolineCode = std::uint64_t{8} << 20;   // glibc's code is 1.4 MB, musl's 0.4
 
@@ -64,8 +65,8 @@ bool is_driver(std::string_view path) {
          name.starts_with("libnvidia-ptxjitcompiler") || name.starts_with("libnvidia-nvvm");
 }
 
-// The file that is mapped: through map_files where that is permitted, else below the process's root, if that is still
-// the same file.
+// Opens the file that is mapped: through map_files if that is permitted, else below the process's root, if that is
+// still the same file.
 Result<std::shared_ptr<const elf::Image>> open_mapped(Pid pid, const Mapping& mapping) {
   auto image = elf::Image::open(
       fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end), mapping.path);
@@ -175,7 +176,7 @@ bool ProcessCode::follows_call(Address a) const {
 std::optional<FoundCode> ProcessCode::find_at(Address a, bool innermost, bool is_return) {
   const Mapping* mapping = mapping_of(a);
   if (mapping == nullptr || !mapping->executable || mapping->inode == 0)
-    return std::nullopt;   // generated code, and the vdso, are nobody's library
+    return std::nullopt;   // generated code and the vdso belong to no library
   const Module& module = module_of(*mapping);
   const std::string file(base_name(mapping->path));
   if (module.whole) {

@@ -1,13 +1,13 @@
-// What code a thread is in the middle of: by each return address on its stack, from its innermost frame to its
+// What code a thread is in the middle of, by each return address on its stack, from the innermost frame to the
 // outermost.
 //
 // Nothing is unwound: every word of the stack that is an address right behind a call instruction counts, so that no
-// frame is missed. What is left over from a call that has returned counts as well: a thread may be refused for it, and
-// is never taken in spite of it.
+// frame is missed. A word that is left over from a call that has returned counts as well: a thread may be refused
+// because of one, but none is accepted because of one.
 //
-// What is known of the libraries: the loader is the file at the auxiliary vector's AT_BASE; an allocator is what
-// exports malloc (all of it, but of the C library and of the executable these functions alone); the driver's files have
-// its names.
+// How the libraries are recognized: the loader is the file at the auxiliary vector's AT_BASE; an allocator is what
+// exports malloc (all of its code, but of the C library and of the executable these functions alone); the driver's
+// files are known by their names.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ enum class CodePart : std::uint8_t {
   kDriver,   // the GPU's driver and its debug engine
   kLoader,   // the dynamic loader: a constructor or destructor of a library runs, or a walk over all libraries
   kAllocator,
-  kLock,   // a function that takes a lock waits
-  kSignalHandler,   // a signal's frame: a handler has interrupted the thread anywhere
+  kLock,   // a function that takes a lock, and waits
+  kSignalHandler,   // a signal frame: a handler has interrupted the thread, at any point
   kUnknown,   // code of a file that cannot be read
 };
 
@@ -40,17 +40,17 @@ struct FoundCode {
 
 class ProcessCode {
  public:
-  // The process's mappings as they are now, and what its auxiliary vector says. Errors: they cannot be read.
+  // Reads the process's mappings as they are now, and its auxiliary vector. Errors: they cannot be read.
   static Result<ProcessCode> read(Pid pid);
 
   const std::vector<Mapping>& mappings() const { return mappings_; }
   const Mapping* mapping_of(Address a) const;
 
-  // "mov $15, %rax; syscall" of its C library: where its signal handlers return to, and any function may.
+  // "mov $15, %rax; syscall" of its C library: its signal handlers return to it, and any function may.
   std::optional<Address> signal_trampoline();
 
-  // The first such part that a thread is in which waits at `pc` with this stack, whose first word is the innermost;
-  // nothing: in none of them. Files are opened as addresses of theirs are met, each once.
+  // The first such part that a thread is in which waits at `pc` with this stack (the first word is the innermost);
+  // std::nullopt if it is in none. Each file is opened once, when the first of its addresses is met.
   std::optional<FoundCode> find(std::span<const Address> stack, Address pc);
 
  private:

@@ -21,7 +21,7 @@ std::vector<std::pair<std::string, unsigned>> parse_xids(std::string_view log) {
   for (std::size_t at = log.find(kMark); at != std::string_view::npos; at = log.find(kMark, at)) {
     at += kMark.size();
     const std::string_view line = log.substr(at, std::min(log.find('\n', at), log.size()) - at);
-    // Behind the address an instance may stand: "0000:0a:00 GPU-I:05): 31,".
+    // An instance may follow the address: "0000:0a:00 GPU-I:05): 31,".
     const std::size_t address_end = line.find_first_of(") "), end = line.find("): ");
     if (address_end == std::string_view::npos || end == std::string_view::npos) continue;
     std::string address(line.substr(0, address_end));
@@ -37,7 +37,7 @@ std::vector<std::pair<std::string, unsigned>> read_xids(const std::string& path)
   const FileDescriptor log(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   std::string text;
   if (!log.is_open()) return {};
-  // One record a read, whole or not at all; longer ones than this the kernel does not write.
+  // Each read returns one record, whole or not at all; the kernel does not write records longer than this.
   char record[16384];
   while (text.size() < kMaxLog) {
     const ssize_t n = ::read(log.get(), record, sizeof record);

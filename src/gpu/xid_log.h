@@ -13,7 +13,8 @@ namespace rankstacks::gpu {
 // "0000:0a:00" and 79, for each such line of the text.
 std::vector<std::pair<std::string, unsigned>> parse_xids(std::string_view log);
 
-// Of /dev/kmsg, which keeps what was written since boot, as far as its ring still has it. Never waits; at most 8 MiB. Not readable: empty.
+// From /dev/kmsg, which keeps what was written since boot, as far as its ring buffer still has it. Never waits; at most
+// 8 MiB. Empty if the log cannot be read.
 std::vector<std::pair<std::string, unsigned>> read_xids(const std::string& path);
 
 }  // namespace rankstacks::gpu

@@ -13,7 +13,7 @@ void keep_own_communicators(NcclStatus& status, const std::vector<NcclProcess>& 
   std::map<Pid, const NcclProcess*> by_pid;
   for (const NcclProcess& process : processes) {
     const auto [it, is_new] = by_pid.try_emplace(process.own_pid, &process);
-    if (!is_new) it->second = nullptr;   // two containers: which of them it is cannot be told
+    if (!is_new) it->second = nullptr;   // in two containers: which of the two it is cannot be known
   }
   std::erase_if(status.communicators, [&](NcclCommunicator& communicator) {
     bool own = false;
@@ -30,7 +30,7 @@ void keep_own_communicators(NcclStatus& status, const std::vector<NcclProcess>& 
 
 std::optional<std::string> contradiction_in(const NcclStatus& status, const std::vector<NcclProcess>& processes,
                                             const std::vector<std::string>& addresses,
-                                            const std::function<LocalProcess(Pid own_pid)>& look) {
+                                            const std::function<LocalProcess(Pid own_pid)>& look_up) {
   const std::set<std::string> local(addresses.begin(), addresses.end());
   std::set<Pid> known;
   for (const NcclProcess& process : processes) known.insert(process.own_pid);
@@ -43,7 +43,7 @@ std::optional<std::string> contradiction_in(const NcclStatus& status, const std:
       if (!ranks.insert(member.rank).second)
         return fmt::format("it names rank {} of communicator {} twice", member.rank, communicator.hash);
       if (member.pid <= 0 || !local.contains(member.host) || !known.insert(member.pid).second) continue;
-      const LocalProcess found = look(member.pid);
+      const LocalProcess found = look_up(member.pid);
       if (found == LocalProcess::kNone)
         return fmt::format("it names pid {} on this machine, which no process has", member.pid);
       if (found == LocalProcess::kNotOfNccl)

@@ -1,4 +1,4 @@
-// What of RAS's answers concerns the processes that are looked at.
+// The part of RAS's answers that concerns the sampled processes.
 #pragma once
 
 #include <functional>
@@ -10,32 +10,34 @@
 
 namespace rankstacks {
 
-// A process that is looked at, under both of its names.
+// A sampled process, under both of its numbers.
 struct NcclProcess {
-  NcclMember::Process process;             // as its RankSnapshot
-  Pid own_pid = 0;                         // as it sees itself: in its own pid namespace; what NCCL tells the others
+  NcclMember::Process process;             // as in its RankSnapshot
+  Pid own_pid = 0;                         // in its own pid namespace: the number that NCCL gives to the other ranks
 };
 
-// Tells the members which process they are, and leaves out communicators in which none of the processes takes part: those of another job on the
-// machine. Pids of other machines and of other containers may be the same, so a member counts only with one of `addresses` as its host.
+// Records in the members which process they are, and leaves out communicators in which none of the processes takes
+// part: those of another job on the machine. Processes on other machines and in other containers may have the same
+// pids, so a member counts only if its host is one of `addresses`.
 void keep_own_communicators(NcclStatus& status, const std::vector<NcclProcess>& processes, const std::vector<std::string>& addresses);
 
-// What the machine has under a pid that RAS names.
+// What is known of a pid that RAS names on this machine.
 enum class LocalProcess {
-  kNone,        // no process has it
-  kNotOfNccl,   // those that have it have no NCCL loaded
-  kPossible,    // some process with NCCL has it, or one that may not be looked into
+  kNone,        // no process has this pid
+  kNotOfNccl,   // the processes that have it have no NCCL loaded
+  kPossible,    // a process with NCCL has it, or one that may not be inspected
 };
 
-// Why an answer cannot be true of this machine: "it names pid 7 on this machine, which no process has". Nothing: it may
-// be. Looked at are the members that answered; of those missing nothing is claimed. `look` is asked for the pids on
-// this machine that are none of `processes`. The numbers of ranks are compared with each other alone: which number a
-// process has in a communicator is up to the program.
+// Why an answer cannot be true of this machine: "it names pid 7 on this machine, which no process has". std::nullopt if
+// it may be true. Only the members that answered are checked; nothing is claimed about those that are missing.
+// `look_up` is called for the pids on this machine that are none of `processes`. The numbers of ranks are compared only
+// with each other: which number a process has in a communicator is up to the program.
 std::optional<std::string> contradiction_in(const NcclStatus& status, const std::vector<NcclProcess>& processes,
                                             const std::vector<std::string>& addresses,
-                                            const std::function<LocalProcess(Pid own_pid)>& look);
+                                            const std::function<LocalProcess(Pid own_pid)>& look_up);
 
-// counts_move of the first answer's members, by what the second says. A member that is missing in the second moves not.
+// Sets counts_move of the first answer's members, by comparison with the second. A member that is missing in the second
+// does not move.
 void compare_counts(NcclStatus& first, const NcclStatus& second);
 
 }  // namespace rankstacks

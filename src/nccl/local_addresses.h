@@ -1,4 +1,4 @@
-// The IP addresses of this machine, as the calling thread's network namespace has them.
+// The IP addresses of this machine, as seen in the calling thread's network namespace.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace rankstacks {
 
-// As inet_ntop() writes them, without a zone: as NCCL does.
+// Written as inet_ntop() does, without a zone, which is how NCCL writes them.
 std::vector<std::string> local_addresses();
 
-// Of an interface, or any of the loopback network.
+// Whether the address is one of an interface, or in the loopback network.
 bool is_local_address(const std::string& address);
 
 }  // namespace rankstacks

@@ -22,27 +22,27 @@ namespace {
 constexpr std::size_t kMaxLine = 4096;
 constexpr std::size_t kMaxAddresses = 64;
 
-// Milliseconds for poll(), rounded up: 0 would spin until the deadline has passed.
+// Milliseconds for poll(), rounded up: with 0 it would spin until the deadline has passed.
 int poll_timeout(const Deadline& deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(std::min<Deadline::Clock::duration>(deadline.left(), std::chrono::hours(1)));
   return static_cast<int>(left.count());
 }
 
-// False: the deadline passed first.
+// Returns false if the deadline passed first.
 bool wait_for(int fd, short events, const Deadline& deadline) {
   while (true) {
     pollfd one{fd, events, 0};
     const int ready = ::poll(&one, 1, poll_timeout(deadline));
     if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return true;   // the next call on it says what is wrong
+    if (ready < 0 && errno != EINTR) return true;   // the next call on it reports what is wrong
     if (deadline.passed()) return false;
   }
 }
 
-// A connection to one RAS thread, never waited for beyond a deadline.
+// A connection to one RAS thread; no operation waits beyond its deadline.
 class Connection {
  public:
-  // Nothing: nobody listens there.
+  // std::nullopt if nobody listens there.
   static Result<std::optional<Connection>> open(const std::string& address, std::uint16_t port, const Deadline& deadline) {
     sockaddr_storage where{};
     socklen_t size = 0;
@@ -90,7 +90,7 @@ class Connection {
     return {};
   }
 
-  // The next line, without its end.
+  // Receives the next line; returns it without its end.
   Result<std::string> hear(std::string_view after, const Deadline& deadline) {
     while (true) {
       const std::size_t end = pending_.find('\n');
@@ -107,7 +107,7 @@ class Connection {
     }
   }
 
-  // Everything to the end of the stream.
+  // Receives everything up to the end of the stream.
   Result<std::string> hear_all(std::string_view after, const Deadline& deadline) {
     while (true) {
       if (pending_.size() > kMaxRasAnswer) return error(ErrorCode::kLimit, fmt::format("its answer has more than {} MiB", kMaxRasAnswer >> 20));
@@ -124,7 +124,7 @@ class Connection {
   int descriptor() const { return socket_.get(); }
 
  private:
-  // False: the end of the stream.
+  // Returns false at the end of the stream.
   Result<bool> receive(std::string_view after, const Deadline& deadline) {
     char buffer[1 << 16];
     while (true) {
@@ -145,7 +145,7 @@ class Connection {
   std::string pending_;
 };
 
-// "ERROR: Invalid format json", made fit for a message: whoever answers may write anything.
+// "ERROR: Invalid format json", made fit for a message: the other side may have written anything.
 std::string quoted(const std::string& line) {
   std::string text = line.substr(0, 80);
   std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e; }, '?');
@@ -153,19 +153,21 @@ std::string quoted(const std::string& line) {
 }
 
 Result<NcclStatus> converse(Connection& ras, const Deadline& deadline, const RasVerifier& believed) {
-  // A thread that is alive greets in microseconds. Of several that share the address one may be stopped: then there is time to try another.
+  // A live RAS thread answers the greeting within microseconds. If several share the address, one may be stopped: this
+  // leaves time to try another.
   const Deadline greeting = Deadline::after(deadline.left() / 3);
   constexpr std::string_view kProtocol = "SERVER PROTOCOL ";
   if (auto said = ras.say("CLIENT PROTOCOL 2", greeting); !said) return fail(said.error());
   const auto greeted = ras.hear("CLIENT PROTOCOL 2", greeting);
   if (!greeted) return fail(greeted.error());
-  // Only now: a connection that was not accepted has no owner.
+  // Only now, as a connection that was not accepted has no owner.
   if (!believed(ras.descriptor()))
     return ras.error(ErrorCode::kPermission, "is answered by a process that is not looked at");
   if (!greeted->starts_with(kProtocol)) return ras.error(ErrorCode::kUnsupported, fmt::format("its greeting is {}: another program may listen there", quoted(*greeted)));
   if (greeted->substr(kProtocol.size()) != "2") return ras.error(ErrorCode::kUnsupported, fmt::format("speaks {}; this program speaks protocol 2", quoted(*greeted)));
 
-  // How long it waits for the other processes; those that have not answered by then are missing. Whole seconds up to 2.28.
+  // How long RAS waits for the other processes; those that have not answered by then are missing. Whole seconds up to
+  // 2.28.
   if (auto said = ras.say("TIMEOUT 1", deadline); !said) return fail(said.error());
   const auto timeout = ras.hear("TIMEOUT", deadline);
   if (!timeout) return fail(timeout.error());
@@ -183,7 +185,7 @@ Result<NcclStatus> converse(Connection& ras, const Deadline& deadline, const Ras
   return parse_ras_answer(*answer, ras.subject());
 }
 
-// Where to try. A name is not looked up, which may take many seconds: what listens, listens at an address of this machine.
+// The addresses to try. A name is not resolved, which may take many seconds: RAS listens at an address of this machine.
 std::vector<std::string> addresses_of(const std::string& host) {
   std::vector<std::string> all = {"127.0.0.1", "::1"};
   if (host == "localhost") return all;

@@ -5,9 +5,9 @@
 //     SET FORMAT json     ->  OK                     from 2.28.7; ERROR: ... before
 //     VERBOSE STATUS      ->  one JSON document, to the end of the stream
 //
-// The threads of one machine listen at one address together (SO_REUSEPORT): the kernel picks which of them answers, and
-// each collects from all of the job. Whoever else listens there may answer anything: nccl/socket_owner.h tells who it
-// is.
+// The RAS threads of one machine listen together at one address (SO_REUSEPORT): the kernel picks which of them answers,
+// and each collects the state of the whole job. Any other program that listens there may answer anything:
+// nccl/socket_owner.h identifies the process.
 #pragma once
 
 #include <cstdint>
@@ -27,19 +27,23 @@ struct RasAddress {
   std::uint16_t port = 28028;
 };
 
-// The value of NCCL_RAS_ADDR: "host:port", "[::1]:28028". Nothing: it is none, and NCCL does not listen then either.
+// Parses the value of NCCL_RAS_ADDR: "host:port", "[::1]:28028". std::nullopt if it is no such value; NCCL does not
+// listen then either.
 std::optional<RasAddress> parse_ras_address(std::string_view text);
 
-// Whether to believe whoever is at the other end of this connection, which has been greeted.
+// Whether to believe the process at the other end of this connection; called once the greetings were exchanged.
 using RasVerifier = std::function<bool(int connected)>;
 
-// One question, at an address of this machine (of the calling thread's network namespace), in clear text and within the
-// deadline. Nothing is asked of, nor heard from, one that `believed` refuses after its greeting. Errors:
+// Asks once, at an address of this machine (of the calling thread's network namespace), in clear text and within the
+// deadline. After the greeting nothing is sent to, nor read from, a process that `believed` refuses. Errors:
+//
 //   kNotFound     nobody listens: RAS is off (NCCL_RAS_ENABLE=0), or NCCL is older than 2.24
-//   kPermission   whoever listens is not believed
-//   kTimeout      whoever listens says nothing, or is not done by the deadline
+//   kPermission   the process that listens is not believed
+//   kTimeout      the process that listens says nothing, or is not done by the deadline
 //   kUnsupported  it speaks another protocol, or gives no JSON (before 2.28.7)
-//   kGone, kMalformed, kLimit   the answer breaks off, is no such document, is larger than kMaxRasAnswer
+//   kGone         the answer breaks off
+//   kMalformed    the answer is no such document
+//   kLimit        the answer is larger than kMaxRasAnswer
 Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const Deadline& deadline,
                              const RasVerifier& believed);
 

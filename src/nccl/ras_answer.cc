@@ -16,7 +16,7 @@ constexpr std::size_t kMaxValues = 4'000'000;    // a member has 17; bounds the 
 constexpr std::size_t kMaxOperations = 64;       // NCCL has 5 to 8
 constexpr std::size_t kMaxName = 256;
 
-// Form and bounds, before a tree is built.
+// Checks form and bounds before a tree is built.
 class Check : public nlohmann::json_sax<Json> {
  public:
   std::string error;
@@ -57,13 +57,13 @@ class Check : public nlohmann::json_sax<Json> {
   std::size_t values_ = 0;
 };
 
-// NCCL 2.28 leaves out the comma between "nvml_dev" and "status" of a missing rank. A string that follows a value without one is a key: commas
-// are put there, and nowhere inside of strings.
+// NCCL 2.28 leaves out the comma between "nvml_dev" and "status" of a missing rank. A string that follows a value
+// without a comma is a key: commas are inserted there, and never inside of strings.
 std::string with_missing_commas(std::string_view text) {
   std::string mended;
   mended.reserve(text.size() + 64);
   bool in_string = false, escaped = false;
-  char last = 0;   // that was no white space
+  char last = 0;   // the last character that is not white space
   for (const char c : text) {
     if (in_string) {
       if (!escaped && c == '"') in_string = false;
@@ -109,7 +109,7 @@ std::optional<int> int_of(const Json& object, const char* name) {
   return number && *number >= INT_MIN && *number <= INT_MAX ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 
-// Nothing: it has no rank or no pid.
+// std::nullopt if it has no rank or no pid.
 std::optional<NcclMember> read_member(const Json& object) {
   const auto rank = int_of(object, "rank"), pid = int_of(object, "pid");
   if (!rank || *rank < 0 || !pid) return std::nullopt;
@@ -133,7 +133,7 @@ std::optional<NcclMember> read_member(const Json& object) {
   return member;
 }
 
-// What is wrong, or "".
+// Returns what is wrong, or "".
 std::string read_members(const Json& communicator, const char* name, std::vector<NcclMember>& members) {
   const Json* list = member_of(communicator, name);
   if (list == nullptr || !list->is_array()) return "";
@@ -145,7 +145,7 @@ std::string read_members(const Json& communicator, const char* name, std::vector
   return "";
 }
 
-// What is wrong, or "".
+// Returns what is wrong, or "".
 std::string read_status(const Json& document, NcclStatus& status) {
   const Json* communicators = member_of(document, "communicators");
   if (communicators == nullptr || !communicators->is_array()) return "its answer has no communicators";

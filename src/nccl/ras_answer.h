@@ -9,8 +9,9 @@
 
 namespace rankstacks {
 
-// Untrusted: depth and number of values are bounded. A communicator needs its hash and each member its rank and pid (kMalformed); anything else may
-// be missing, or be of a type that this program does not know, and has its default then. `subject`: who answered.
+// The text is untrusted: depth and number of values are bounded. A communicator must have its hash, and each member its
+// rank and pid (else kMalformed); anything else may be missing, or be of a type that this program does not know, and
+// then has its default. `subject`: the sender, for errors.
 Result<NcclStatus> parse_ras_answer(std::string_view text, const std::string& subject);
 
 }  // namespace rankstacks

@@ -19,7 +19,7 @@ namespace rankstacks {
 namespace {
 
 constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-constexpr std::size_t kMaxFiles = 1u << 16;   // descriptors of a process that are looked through; ranks have hundreds
+constexpr std::size_t kMaxFiles = 1u << 16;   // descriptors examined per process; ranks have hundreds
 constexpr int kEstablished = 0x01, kSynSent = 0x02, kListening = 0x0a;   // include/net/tcp_states.h
 
 SocketAddress from_bytes(const void* bytes, std::size_t size, std::uint16_t port) {
@@ -35,7 +35,7 @@ bool take_hex(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// "0100007F:6D7C": the address as 32-bit words, each as a number of this machine in hex; the port.
+// "0100007F:6D7C": the address as 32-bit words, each in hex and in this machine's byte order; then the port.
 std::optional<SocketAddress> parse_address(std::string_view text) {
   const std::size_t colon = text.find(':');
   std::array<std::uint32_t, 4> words{};

@@ -58,7 +58,7 @@ TEST_CASE("another interpreter than the core's, other and missing libraries") {
   CHECK(core_line(s, "core.7", "libraries") == "problem libraries: 2 of 2 are not on this machine: libc.so.6, libx.so" + kFiles);
   core.files[0].main_program = false;
   CHECK(core_line(s, "core.7", "executable") ==
-        "problem executable: the core does not tell which program it is of -> name it with --exe FILE");
+        "problem executable: the core does not say which program it is of -> name it with --exe FILE");
 }
 
 TEST_CASE("a core that is cut off, and one whose files it does not vouch for") {

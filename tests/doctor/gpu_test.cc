@@ -59,7 +59,7 @@ TEST_CASE("a machine with GPUs where all is well") {
   CHECK(machine_line(s, "gpu") == "ok gpu: 2 GPUs: tried: /dev/nvidia-uvm, /dev/nvidiactl, /dev/nvidia0, /dev/nvidia1 can be opened");
   CHECK(machine_line(s, "gpu-driver") == "ok gpu-driver: 590.48.01: attach --gpu asks it through a file descriptor; no function is called inside of a rank");
   CHECK(machine_line(s, "gpu-libraries") == "ok gpu-libraries: /usr/lib64/libcuda.so.1, /usr/lib64/libcudadebugger.so.1, /usr/lib64/libnvidia-ml.so.1");
-  CHECK(machine_line(s, "nvml") == "ok nvml: tried: it tells of 2 GPUs: NVIDIA H200");
+  CHECK(machine_line(s, "nvml") == "ok nvml: tried: it reports 2 GPUs: NVIDIA H200");
   CHECK(examine(s, {}).exit_status() == 0);
   CHECK(text_of(examine(s, {}), {}).find("GPU state: nothing stops it.\n") != std::string::npos);
 }
@@ -73,7 +73,7 @@ TEST_CASE("the driver's version, and which way a debugger takes") {
         "note gpu-driver: 550.54.14: for attach --gpu a function has to be called inside of each rank: one of its threads makes that call for milliseconds, a training step takes "
         "about 1.5 s longer, and memory stays in use -> a driver of 590 or newer (CUDA 13.1) lets a debugger in through a file descriptor");
   s.files["/proc/driver/nvidia/version"] = "nothing of use";
-  CHECK(machine_line(s, "gpu-driver") == "note gpu-driver: neither /sys/module/nvidia/version nor /proc/driver/nvidia/version tells the driver's version");
+  CHECK(machine_line(s, "gpu-driver") == "note gpu-driver: neither /sys/module/nvidia/version nor /proc/driver/nvidia/version shows the driver's version");
   CHECK(examine(s, {}).exit_status() == 0);
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("NVML, MIG and MPS") {
   s.nvml.problems = {{"NVML: GPU 1: GPU is lost", "a reboot"}};
   s.nvml.devices.pop_back();
   const Examination e = examine(s, {});
-  CHECK(line_of(e.sections[0], "nvml") == "ok nvml: tried: it tells of 1 GPU: NVIDIA H200");
+  CHECK(line_of(e.sections[0], "nvml") == "ok nvml: tried: it reports 1 GPU: NVIDIA H200");
   CHECK(text_of(e, {}).find("tried: NVML: GPU 1: GPU is lost") != std::string::npos);
   CHECK(e.exit_status() == 1);
   s.nvml = {.outcome = gpu::NvmlOutcome::kRefused, .problems = {{"NVML does not start: x", "y"}}};

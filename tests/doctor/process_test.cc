@@ -92,7 +92,7 @@ TEST_CASE("threads that wait, are stopped, or have ended") {
   CHECK(process_line(s, 7, "threads") ==
         "note threads: 3 threads; the main thread has ended, the others go on; 1 in an uninterruptible wait (state D): such a thread "
         "cannot be stopped, and its stack is "
-        "read as far as /proc tells -> look at its storage, and at what it waits for: cat /proc/7/wchan");
+        "read as far as /proc shows it -> look at its storage, and at what it waits for: cat /proc/7/wchan");
 }
 
 TEST_CASE("a process that is traced: the tracer is named, and nothing is tried") {

@@ -390,5 +390,5 @@ TEST_CASE("where all are refused, it is said how many and why") {
         "no thread of it can make the call that this driver needs: of 1 threads 1 the main thread");
   CHECK(
       none.error().hint ==
-      "the process needs a thread of its own beside the main thread that waits, as torch's and NCCL's do; drivers since 590 need none");
+      "the process needs a thread of its own in addition to the main thread that waits, as torch's and NCCL's do; drivers since 590 need none");
 }

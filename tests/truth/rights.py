@@ -290,7 +290,7 @@ def case_the_installed_tool_has_no_switch_for_tests(directory):
     """Nor do its helper processes accept a path."""
     with Users(directory, shown="libnvidia-ml.so.1") as users:
         for arguments in (["--test-machine", users.directory, "attach", "--job"], ["attach", "--job", "--test-nvml", users.directory], ["attach", "--job", "--test-machine", users.directory],
-                          ["--internal-nvml", users.library], ["--internal-nvml", users.library, "/etc/shadow"], ["--internal-gpu-session", "look", "1", users.library],
+                          ["--internal-nvml", users.library], ["--internal-nvml", users.library, "/etc/shadow"], ["--internal-gpu-session", "sample", "1", users.library],
                           ["--internal-gpu-session", users.library]):
             status, out, err = run_tool(*arguments)
             check(status == 2 and out == b"", "%r: status %d, %r" % (arguments, status, out))
