@@ -109,7 +109,7 @@ std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces
 
 namespace {
 
-// Where one reaches into the next, that one takes over: the innermost end of each stays a beginning.
+// If one stack overlaps the next, the next one gets the overlap: each region keeps its innermost end as its start.
 std::vector<Range> without_overlaps(std::span<const Range> stacks) {
   std::vector<Range> all;
   for (const Range& r : stacks)

@@ -177,7 +177,7 @@ def case_no_context(directory):
     job = Job(directory, "no-context")
     with job.rank() as process:
         rank = job.attach(process, expect=1)
-        check("told of no context" in problems_of(rank), problems_of(rank))
+        check("reported no context" in problems_of(rank), problems_of(rank))
         check_as_before(process)
 
 
