@@ -44,7 +44,7 @@ std::string brief_frame_name(const Frame& frame) {
   if (const std::size_t open = name.rfind('('); name.ends_with(')') && open != std::string::npos && open > 0 && name[open - 1] != ':') name.resize(open);
   constexpr std::string_view kAnonymous = "(anonymous namespace)::";
   for (std::size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous)) name.erase(at, kAnonymous.size());
-  // The class and the function; what stands in template arguments and lambdas is cut already.
+  // The class and the function; template arguments and lambdas have been cut already.
   const std::size_t last = name.rfind("::");
   const std::size_t before = last == std::string::npos || last == 0 ? last : name.rfind("::", last - 1);
   return before == std::string::npos || before == last ? name : name.substr(before + 2);

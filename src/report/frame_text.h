@@ -1,4 +1,4 @@
-// One frame in words. Everything returned is sanitized.
+// Formats one frame as text. All returned texts are sanitized.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,21 @@
 
 namespace rankstacks {
 
-// "Trainer.train", "c10d::Reducer::finalize_backward()"; without a symbol "libfoo.so+0x1234", in no module "0x7f12...".
+// "Trainer.train", "c10d::Reducer::finalize_backward()"; without a symbol "libfoo.so+0x1234", outside of any module
+// "0x7f12...".
 std::string frame_name(const Frame& frame);
 // For a line that holds a whole stack: "Reducer::finalize_backward".
 std::string brief_frame_name(const Frame& frame);
 // The name with the whole signature.
 std::string full_frame_name(const Frame& frame);
 
-// Python "…/torch/_tensor.py:623", the user's files by their whole path; native "reducer.cpp:1040" where known, else the module's base name.
+// Python: "…/torch/_tensor.py:623", the user's files with their whole path. Native: "reducer.cpp:1040" if it is known,
+// else the module's base name.
 std::string frame_place(const Frame& frame);
-// Source with its whole path, or the module and offset.
+// The source file with its whole path, or the module and offset.
 std::string full_frame_place(const Frame& frame);
 
-// A place in at most `width` columns: whole directories are cut from the front, the file and line stay.
+// Shortens a place to at most `width` columns: whole directories are cut from the front, the file and line stay.
 std::string fit_place(const std::string& place, std::size_t width);
 
 }  // namespace rankstacks

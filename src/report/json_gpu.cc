@@ -6,12 +6,12 @@ namespace {
 constexpr std::size_t kMaxGpus = 1 << 10;      // of one process; machines have 16
 constexpr std::size_t kMaxKernels = 1 << 12;   // of one device; hardware runs 128 grids at once
 constexpr std::size_t kMaxEntries = 1 << 16;   // places, exceptions, processes, links
-constexpr std::size_t kMaxFrames = 1 << 17;    // as of a thread
+constexpr std::size_t kMaxFrames = 1 << 17;    // the same limit as for a thread
 
 using FrameText = std::function<const std::string&(FrameId)>;
 using ReadFrame = std::function<FrameId(const Node&)>;
 
-// Members that are there only where they are known.
+// Writes members that are left out if they are not known.
 class Known {
  public:
   explicit Known(JsonText& json) : json_(json) {}

@@ -1,4 +1,5 @@
-// ranks[].gpus[] of the JSON report, written and read back. Members are named as those of model/gpu.h; what is unknown or empty is left out.
+// Writes and reads ranks[].gpus[] of the JSON report. Members are named as in model/gpu.h; unknown or empty ones are
+// left out.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,7 @@ namespace rankstacks {
 // `frame_text`: one frame as a finished JSON value.
 void write_gpus(JsonText& json, const std::vector<GpuSnapshot>& gpus, const std::function<const std::string&(FrameId)>& frame_text);
 
-// Beside `ranks`. `label`: writes the name of a rank, by its index.
+// Writes the GPU clusters, a member next to `ranks`. `label` writes the name of a rank, given its index.
 void write_gpu_clusters(JsonText& json, const std::vector<GpuCluster>& clusters, const std::function<void(std::size_t)>& label);
 
 // `read_frame`: reads and interns one frame. Throws Defect.

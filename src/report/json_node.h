@@ -1,4 +1,5 @@
-// A value of a report that is read back, with its place in the document. What does not fit throws a Defect that names that place.
+// A value of a report that is being read, with its place in the document. A value that does not fit throws a Defect
+// that names that place.
 #pragma once
 
 #include <charconv>
@@ -61,7 +62,7 @@ class Node {
     if (value_.size() > most) fail_with(fmt::format("{} members, more than {}", value_.size(), most), ErrorCode::kLimit);
     for (const auto& [name, member] : value_.items()) f(name, Node(member, this, name));
   }
-  // f(member) when the member is there and not null.
+  // f(member) if the member exists and is not null.
   template <class F>
   void optional(std::string_view key, F&& f) const {
     const auto it = value_.find(key);

@@ -1,7 +1,8 @@
-// Reads a report back. Everything in it is untrusted: whoever sent it may have written anything.
+// Reads a saved report. All of it is untrusted: its sender may have written anything.
 //
-// Two passes over the text. The first, by nlohmann's SAX interface, is the check of form and of bounds (depth, numbers of elements); the
-// second builds the document. Fields this version does not know are passed over, missing optional ones take their defaults.
+// There are two passes over the text. The first, by nlohmann's SAX interface, checks the form and the bounds (depth,
+// numbers of elements); the second builds the document. Fields that this version does not know are ignored; missing
+// optional fields take their defaults.
 #include <algorithm>
 #include <climits>
 
@@ -16,7 +17,7 @@ namespace rankstacks {
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
-constexpr int kMaxDepth = 32;                        // the contract's own depth is 7
+constexpr int kMaxDepth = 32;                        // the documented fields (docs/json.md) have a depth of 7
 constexpr std::size_t kMaxRanks = 1 << 17;
 constexpr std::size_t kMaxThreads = 1 << 17;         // of one rank
 constexpr std::size_t kMaxFrames = 1 << 17;          // of one thread; the unwinder's own limit is lower
@@ -24,7 +25,7 @@ constexpr std::size_t kMaxCommunicators = 1 << 20;   // each rank is in several
 constexpr std::size_t kMaxStrings = 1 << 16;         // command words, kernel stack lines, problems
 constexpr std::size_t kMaxAxes = 16;                 // of a rank's coordinates
 
-// Counts depth only; nlohmann's parser itself is iterative, but whoever walks a deep document is not.
+// Counts the depth only: nlohmann's parser itself is iterative, but the code that walks a deep document is not.
 class DepthCheck : public nlohmann::json_sax<Json> {
  public:
   std::string error;
@@ -216,7 +217,8 @@ SignalInfo read_signal(const Node& node) {
   return signal;
 }
 
-// Reports of earlier builds have no codes. The one that something follows from is told by the words that those builds had.
+// Reports of earlier builds have no codes. The only code that the analysis depends on is recognised by the words that
+// those builds used.
 ProblemCode code_by_words(const std::string& message) {
   const bool ended = message.find("a zombie") != std::string::npos || message.find("no such process") != std::string::npos;
   return ended ? ProblemCode::kEnded : ProblemCode::kOther;
@@ -229,7 +231,8 @@ Problem read_problem(const Node& node) {
   node.required("message", [&](const Node& n) { problem.message = n.text(); });
   node.optional("hint", [&](const Node& n) { problem.hint = n.text(); });
   node.optional("code", [&](const Node& n) { code = n.text(); });
-  problem.code = code ? value_of(kProblemCodeWords, *code).value_or(ProblemCode::kOther) : code_by_words(problem.message);   // one of a later version: other
+  // kOther for a code of a later version
+  problem.code = code ? value_of(kProblemCodeWords, *code).value_or(ProblemCode::kOther) : code_by_words(problem.message);
   return problem;
 }
 

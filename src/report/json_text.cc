@@ -10,7 +10,7 @@
 namespace rankstacks {
 
 std::string json_quoted(std::string_view text) {
-  // Most names are plain ASCII; the library does the rest.
+  // Most names are plain ASCII; the library handles the others.
   bool plain = true;
   for (const char c : text) plain = plain && c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
   if (plain) {

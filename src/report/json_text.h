@@ -1,4 +1,5 @@
-// JSON text written piece by piece into one string: no tree in memory, so that a job of 500 ranks costs its text and nothing more.
+// JSON text written piece by piece into one string, without a tree in memory: a job of 500 ranks needs only the memory
+// of its text.
 #pragma once
 
 #include <concepts>
@@ -11,25 +12,25 @@
 
 namespace rankstacks {
 
-// A string as a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD; control characters, and whatever else acts
-// on a terminal, \uXXXX: the result is always valid, and means the text as it is.
+// A string as a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD; control characters, and other characters
+// that affect a terminal, become \uXXXX: the result is always valid, and represents the same text.
 std::string json_quoted(std::string_view text);
 
 class JsonText {
  public:
   explicit JsonText(std::size_t reserve) { out_.reserve(reserve); }
 
-  // `{` or `[`; what follows stands on lines of its own, indented, when `lines`.
+  // `{` or `[`; its elements are on lines of their own, indented, if `lines`.
   void open(char bracket, bool lines = false);
   void close();
-  void key(std::string_view name);   // one of the program's own words: written as it is
+  void key(std::string_view name);   // one of the program's own words, which needs no escaping
   void foreign_key(std::string_view name);   // any bytes
 
   void raw(std::string_view json);   // one finished JSON value
   void null() { raw("null"); }
   void string(std::string_view text) { raw(json_quoted(text)); }
   void boolean(bool value) { raw(value ? "true" : "false"); }
-  void number(double value);         // null where JSON has no such number
+  void number(double value);         // null if JSON has no such number
   void number(std::integral auto value) { raw(std::to_string(value)); }
   void hex(Address value);
 

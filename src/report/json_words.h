@@ -1,4 +1,4 @@
-// The words of the JSON contract that stand for enumerations: one table each, for the writer and the reader.
+// The words of the JSON report (docs/json.md) for enumerations: one table for each, used by the writer and the reader.
 #pragma once
 
 #include "base/word_table.h"

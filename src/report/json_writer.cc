@@ -1,4 +1,5 @@
-// INTERFACE's JSON. Each distinct frame is rendered once and its text repeated: threads share most of their frames.
+// Writes the JSON report (docs/json.md). Each distinct frame is rendered once and its text is repeated, because threads
+// share most of their frames.
 #include <algorithm>
 #include <cstdint>
 #include <tuple>
@@ -395,7 +396,8 @@ class Writer {
     json_.field("role", to_string(cluster.role));
     json_.key("ranks");
     json_.open('[');
-    // Numbers ascending, then processes without a number by host and pid (job order has children behind their ranks).
+    // Numbers ascending, then processes without a number by host and pid (in the order of the job, children come after
+    // their ranks).
     std::vector<std::size_t> ranks = cluster.ranks;
     std::stable_sort(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
       const RankSnapshot &x = job_.ranks[a], &y = job_.ranks[b];
@@ -448,7 +450,7 @@ class Writer {
 
   void suspect_rank(const Suspect& suspect) { suspect.rank == SIZE_MAX ? json_.number(suspect.missing_rank) : label(suspect.rank); }
 
-  // The members that a node of the graph has, of a chain's link and of the graph alike.
+  // The members that describe a node of the graph, both in a chain's link and in the graph itself.
   void node(const WaitNode& node) {
     json_.key("rank");
     if (node.rank) label(*node.rank);

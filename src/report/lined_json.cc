@@ -14,9 +14,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMaxNames = 64;   // each is compared with all before it
+constexpr std::size_t kMaxNames = 64;   // each name is compared with all names before it
 
-// Walks over the text and counts lines. The library copies it: all copies count in one place.
+// An iterator over the text that counts lines. The library copies it; all copies share one count.
 struct Position {
   std::size_t line = 1;
   char last = '\0';
@@ -100,7 +100,7 @@ class Builder : public nlohmann::json_sax<Json> {
     made->line = line_of_number();
     return true;
   }
-  // A number ends where the character behind it has been read.
+  // The end of a number is only known when the character after it has been read.
   std::size_t line_of_number() const { return position_.line - (position_.last == '\n' ? 1 : 0); }
   LinedJson* add(LinedJson::Kind kind) {
     if (++count_ > values_) return refuse(fmt::format("more than {} values", values_), ErrorCode::kLimit), nullptr;
@@ -113,7 +113,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool open(LinedJson::Kind kind) {
     if (static_cast<int>(open_.size()) >= depth_) return refuse(fmt::format("nested deeper than {} levels", depth_), ErrorCode::kLimit);
     LinedJson* made = add(kind);
-    if (made) open_.push_back(made);   // its own list grows only after what is inside of it is closed
+    if (made) open_.push_back(made);   // its own list only grows after the values inside of it have been closed
     return made != nullptr;
   }
 

@@ -1,4 +1,4 @@
-// A JSON document written by a person, in which each value knows its line: so that what does not fit can be shown where it stands.
+// A JSON document written by a person. Each value knows its line, so that an error message can name it.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@ struct LinedJson {
   std::vector<std::string> names;           // an object's keys, in the order of the text, each once: names[i] belongs to items[i]
 };
 
-// kMalformed: the line, what was found and what was expected there. kLimit: nested deeper than `depth`, more values than `values`, or more than 64 names in one object.
+// Errors: kMalformed, with the line, the text found and the text expected there; kLimit, if it is nested deeper than
+// `depth`, or has more values than `values`, or more than 64 names in one object.
 Result<LinedJson> read_lined_json(std::string_view text, const std::string& subject, int depth, std::size_t values);
 
 }  // namespace rankstacks

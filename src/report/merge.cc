@@ -21,7 +21,7 @@ std::int64_t days_from_civil(std::int64_t year, int month, int day) {
   return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
 }
 
-// "2026-01-31T12:00:00.123Z" in milliseconds since 1970; nothing where it is no such time.
+// "2026-01-31T12:00:00.123Z" in milliseconds since 1970; std::nullopt if it is not such a time.
 std::optional<double> milliseconds_of(const std::string& captured_at) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, used = 0;
   double second = 0;
@@ -32,7 +32,7 @@ std::optional<double> milliseconds_of(const std::string& captured_at) {
   return static_cast<double>(minutes) * 60'000 + second * 1'000;
 }
 
-// The processes of `from` that `to` does not know: each machine's report knows its own.
+// Adds the processes of `from` that `to` does not know: each machine's report only knows its own.
 void add_processes(std::vector<NcclMember>& to, const std::vector<NcclMember>& from) {
   std::map<int, const NcclMember*> by_rank;
   for (const NcclMember& member : from) by_rank.try_emplace(member.rank, &member);
@@ -43,7 +43,7 @@ void add_processes(std::vector<NcclMember>& to, const std::vector<NcclMember>& f
   }
 }
 
-// Every communicator once, from the report in which most of its members answered.
+// Every communicator once, taken from the report in which most of its members answered.
 std::optional<NcclStatus> merge_nccl(std::vector<JobSnapshot>& snapshots) {
   std::optional<NcclStatus> merged;
   std::map<std::pair<std::string, std::string>, std::size_t> seen;
@@ -101,12 +101,12 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
     std::vector<std::optional<FrameId>> renumbered(one.frames.size());
     const auto at = milliseconds_of(one.captured_at);
     for (RankSnapshot& rank : one.ranks) {
-      // Cores of several machines may say "unknown" as their host: their paths tell them apart.
+      // Cores of several machines may have "unknown" as their host: they are distinguished by their paths.
       const std::string where = rank.source == Source::kCore ? rank.path.value_or("") : "";
       const auto [it, is_new] = seen.try_emplace({rank.host, rank.pid, rank.source, where}, ranks.size());
       if (!is_new) {
         ranks[it->second].problems.push_back(
-            {fmt::format("{}:{} stands in more than one of the merged reports; the first is shown", rank.host, rank.pid), "name each machine's report once", ProblemCode::kMismatch});
+            {fmt::format("{}:{} is in more than one of the merged reports; the first is shown", rank.host, rank.pid), "name each machine's report once", ProblemCode::kMismatch});
         continue;
       }
       for_each_frame_of(rank, [&](FrameId& id) {
@@ -117,7 +117,7 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
       ranks.push_back(std::move(rank));
     }
   }
-  // What one report lacks another may have.
+  // A rank that one report lacks may be in another.
   for (JobSnapshot& one : snapshots)
     for (UnseenRank& unseen : one.not_looked_at) {
       const bool looked_at = std::any_of(ranks.begin(), ranks.end(), [&](const RankSnapshot& rank) { return rank.pid == unseen.pid && rank.host == unseen.host; });

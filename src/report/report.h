@@ -1,4 +1,4 @@
-// A job snapshot and its analysis, written for people and for programs; and read back.
+// Writes a job snapshot and its analysis, as text and as JSON, and reads the JSON back.
 #pragma once
 
 #include <iosfwd>
@@ -21,14 +21,16 @@ struct TextOptions {
 
 std::string text_report(const JobSnapshot& job, const Analysis& analysis, const TextOptions& options);
 
-// The contract of INTERFACE (docs/json.md), one object, UTF-8, ends with a newline.
+// The report as docs/json.md describes it: one object, UTF-8, ends with a newline.
 std::string json_report(const JobSnapshot& job, const Analysis& analysis);
 
-// Reads one JSON report back. Untrusted input: kMalformed names the file and the JSON path; depth, counts and string lengths are bounded.
+// Reads one JSON report. The input is untrusted: kMalformed names the file and the JSON path; depth, counts and string
+// lengths are bounded.
 Result<JobSnapshot> read_json_report(std::string_view text, const std::string& subject);
 
-// Several snapshots of one job (one per node) as one: ranks concatenated, frames re-interned; the earliest captured_at is kept and the
-// offsets are shifted to it. Duplicates (same host, pid and source) keep the first and add a problem.
+// Merges several snapshots of one job (one per node): concatenates the ranks and re-interns the frames. The earliest
+// captured_at is kept, and the offsets are shifted to it. Of duplicates (same host, pid and source) the first is kept,
+// with a problem.
 JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots);
 
 }  // namespace rankstacks

@@ -15,7 +15,7 @@ namespace rankstacks {
 
 namespace {
 
-// How messages call what is read: "a saved report", and how such a file is made.
+// What messages call the expected file, "a saved report", and how such a file is made.
 struct Wanted {
   std::string_view what, hint;
 };
@@ -28,7 +28,7 @@ Result<std::string> read_file(const std::string& path, std::size_t limit, const 
   const auto failed = [&](const char* what) {
     return fail({.code = errno == EACCES ? ErrorCode::kPermission : ErrorCode::kUnreadable, .subject = subject, .what = what, .os_errno = errno});
   };
-  // Asked before it is opened: opening a device may do something to it.
+  // Checked before the file is opened: opening a device may have an effect on it.
   struct stat st{};
   if ((standard_input ? fstat(STDIN_FILENO, &st) : stat(path.c_str(), &st)) != 0) return failed("cannot open");
   if (S_ISDIR(st.st_mode)) return refuse(ErrorCode::kUnsupported, fmt::format("a directory, not {}", wanted.what), "name the files in it");
@@ -41,11 +41,11 @@ Result<std::string> read_file(const std::string& path, std::size_t limit, const 
   std::string text;
   std::size_t used = 0;
   while (true) {
-    // One byte beyond the limit tells one that is too large from one that just fits.
+    // One byte beyond the limit distinguishes a file that is too large from one that just fits.
     if (used == text.size()) text.resize(std::min(std::max<std::size_t>(2 * used, std::size_t{1} << 16), limit + 1));
     const ssize_t n = read(file.get(), text.data() + used, text.size() - used);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) {   // an inherited standard input may be set not to wait
+    if (n < 0 && errno == EAGAIN) {   // an inherited standard input may be non-blocking
       pollfd more{file.get(), POLLIN, 0};
       poll(&more, 1, -1);
       continue;
@@ -75,8 +75,8 @@ Result<std::string> read_report_file(const std::string& path, std::size_t limit)
 Result<std::string> read_rules_file(const std::string& path) { return read_file(path, kMaxRulesBytes, {"a file of rules", "docs/rules.md describes such a file"}, false); }
 
 int write_report_file(const std::string& path, std::string_view text) {
-  // A report holds command lines, paths and variables of processes whose owners may not want others to read them: who
-  // else may is not left to the umask.
+  // A report contains command lines, paths and variables of processes whose owners may not want others to read them:
+  // the mode does not depend on the umask.
   FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, S_IRUSR | S_IWUSR));
   if (!file.is_open()) return errno;
   while (!text.empty()) {
@@ -85,7 +85,7 @@ int write_report_file(const std::string& path, std::string_view text) {
     if (n < 0) return errno;
     text.remove_prefix(static_cast<std::size_t>(n));
   }
-  return file.close();   // NFS and quotas tell only then that there is no room
+  return file.close();   // NFS and quotas may only report here that there is no room
 }
 
 }  // namespace rankstacks

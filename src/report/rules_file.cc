@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxDepth = 8;                     // the form's own depth is 4
 constexpr std::size_t kMaxValues = 400000;
-constexpr std::size_t kThreadNameBytes = 15;      // TASK_COMM_LEN, less its end
+constexpr std::size_t kThreadNameBytes = 15;      // TASK_COMM_LEN, minus the terminator
 
 // Thrown by Value only, caught in read_rules.
 struct Defect {
@@ -96,7 +96,7 @@ class Value {
       if (json_.kind == LinedJson::Kind::kString && json_.text == entry.word) return entry;
     expected("one of " + list_of(words_of(table)));
   }
-  // A role that a thread can be told to have: a main thread is main whatever it does.
+  // A role that a rule can give to a thread: a main thread always has the role main.
   Role role() const {
     const auto role = json_.kind == LinedJson::Kind::kString ? role_of_word(json_.text) : std::nullopt;
     if (role && *role != Role::kMain) return *role;
@@ -166,7 +166,7 @@ class RulesReader {
     return own ? added_.keep(own->text()) : source_;
   }
 
-  // The way that a rule matches; which keys it may have depends on that.
+  // The match kind of a rule; it determines which keys the rule may have.
   template <class E, std::size_t N>
   const MatchWord<E>& match_of(const Value& rule, const MatchWord<E> (&table)[N], std::initializer_list<std::string_view> others) {
     const MatchWord<E>& match = rule.get("match").match(table);
@@ -183,11 +183,11 @@ class RulesReader {
     const auto& match = match_of(v, kActivityMatchWords, {"activity", "operation", "over_transport"});
     ActivityRule rule{match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("activity").word(kActivityWords), source_of(v)};
     if (const auto operation = v.find("operation")) rule.operation = operation_of(*operation);
-    // What an answer of another process is, no decision needs to know: that it is one is enough.
+    // For a wait for another process's answer the decisions need no more than the fact that it is one.
     if (rule.activity == Activity::kPeerWait && rule.operation.kind == OperationKind::kNone) rule.operation.kind = OperationKind::kRemoteCall;
     rule.over_transport = waits_for_ranks(rule.activity);
     if (const auto over_transport = v.find("over_transport")) {
-      if (!rule.over_transport) over_transport->fail_with("found it beside an activity that waits for no other rank, expected it with collective, point-to-point, store-wait or peer-wait alone");
+      if (!rule.over_transport) over_transport->fail_with("found it with an activity that waits for no other rank, expected it with collective, point-to-point, store-wait or peer-wait alone");
       rule.over_transport = over_transport->boolean();
     }
     return rule;
@@ -247,7 +247,7 @@ class RulesReader {
   }
 
   AddedPrograms added_;
-  std::string_view source_;   // of rules that name none
+  std::string_view source_;   // source of the rules that have none of their own
 };
 
 }  // namespace

@@ -77,7 +77,7 @@ Json json_of(const ModuleRule& rule) { return {{"prefix", text_of(rule.prefix)},
 // ,\n "activities": [ one rule a line ]
 void append_list(std::string& text, std::string_view key, const std::vector<Json>& rules) {
   text += fmt::format(",\n  \"{}\": [", key);
-  // A file's name, which is the source of rules that name none, may be no UTF-8.
+  // The name of a file, which is the source of rules that have none, may not be valid UTF-8.
   for (std::size_t i = 0; i < rules.size(); ++i) text += (i == 0 ? "\n    " : ",\n    ") + rules[i].dump(-1, ' ', false, Json::error_handler_t::replace);
   text += rules.empty() ? "]" : "\n  ]";
 }
@@ -89,7 +89,7 @@ std::vector<Json> list_of(const Rules& rules) {
   return list;
 }
 
-// What a rule says and what it asks for: "collective", "python all_reduce in torch/distributed/".
+// A rule's conclusion and its condition: "collective", "python all_reduce in torch/distributed/".
 struct Line {
   std::string says, match, source;
 };
@@ -190,15 +190,15 @@ std::string json_of_rules(const KnownPrograms& rules) {
 
 std::string text_of_rules(const KnownPrograms& added, const KnownPrograms& built_in, const RulesTextOptions& options) {
   const TextStyle style(options.color);
-  std::string text = fmt::format("{} rules built in, {} added (+). A frame, thread or file is told by the first rule that holds; idle threads and places by any.\n\n", built_in.size(), added.size());
+  std::string text = fmt::format("{} rules built in, {} added (+). The first rule that matches decides about a frame, thread or file; for idle threads and places, any rule that matches.\n\n", built_in.size(), added.size());
   append_section(text, style, "Activities: what a frame says of its thread", lines_of(added.activities), lines_of(built_in.activities));
   append_section(text, style, "Roles of threads, by their frames", lines_of(added.thread_roles), lines_of(built_in.thread_roles));
   append_section(text, style, "Roles of child processes, by the frames of their main thread", lines_of(added.child_roles), lines_of(built_in.child_roles));
-  append_section(text, style, "Roles of threads, by their names' beginnings, where no frame tells", lines_of(added.thread_names), lines_of(built_in.thread_names));
-  append_section(text, style, "Idle: how a thread of a role stands that has nothing to do", lines_of(added.idle), lines_of(built_in.idle));
+  append_section(text, style, "Roles of threads, by the beginning of their names, if no frame identifies the role", lines_of(added.thread_names), lines_of(built_in.thread_names));
+  append_section(text, style, "Idle: the stacks of threads, by role, that have nothing to do", lines_of(added.idle), lines_of(built_in.idle));
   append_section(text, style, "Python files: a library's or the user's", lines_of(added.files), lines_of(built_in.files));
-  append_section(text, style, "Places: Python functions that decisions ask for by what they are", lines_of(added.places), lines_of(built_in.places));
-  append_section(text, style, "Modules whose inner frames say nothing about where a program stands", lines_of(added.modules), lines_of(built_in.modules));
+  append_section(text, style, "Places: Python functions that the analysis asks for by their purpose", lines_of(added.places), lines_of(built_in.places));
+  append_section(text, style, "Modules whose innermost frames do not show what a program is doing", lines_of(added.modules), lines_of(built_in.modules));
   text.pop_back();
   return text;
 }

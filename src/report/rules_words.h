@@ -1,4 +1,4 @@
-// The keys and words of a file of rules: one table each, for the reader and the writers.
+// The keys and words of a rules file: one table for each, for the reader and the writers.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace rankstacks {
 
-// A way to match, and under which keys its texts stand. An empty key: it has no such text.
+// A kind of match, and the keys for its texts. An empty key: it has no such text.
 template <class E>
 struct MatchWord {
   E match;
@@ -94,7 +94,7 @@ inline constexpr WordTable<Place, kPlaces> kPlaceWords = {{{Place::kWait, "wait"
 
 inline constexpr WordTable<ModuleKind, 3> kModuleKindWords = {{{ModuleKind::kCLibrary, "c-library"}, {ModuleKind::kCppLibrary, "c++-library"}, {ModuleKind::kRuntime, "runtime"}}};
 
-// The version of the form, under the key "rules".
+// The version of the file format, under the key "rules".
 inline constexpr int kRulesVersion = 1;
 
 template <class E, std::size_t N>

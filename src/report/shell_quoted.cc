@@ -20,7 +20,7 @@ std::string shell_quoted(std::string_view text) {
   if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
   std::string out;
   if (sanitize(text) != text) {
-    // Three digits each: what follows may be a digit itself.
+    // Always three digits, because the next character may be a digit itself.
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);
       if (byte < 0x20 || byte >= 0x7f || c == '\'' || c == '\\') out += fmt::format("\\{:03o}", byte);

@@ -1,5 +1,5 @@
-// A text that somebody else chose (a path, a value of an environment) as one word of a command that is shown to be
-// copied into a shell: it means exactly these bytes there, and runs nothing.
+// Quotes an untrusted text (a path, a value from an environment) as one word of a command that is displayed for copying
+// into a shell: there it means exactly these bytes, and executes nothing.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace rankstacks {
 
-// As it is where a shell has nothing to read in it; else in single quotes; where it holds what acts on a terminal, ends
-// a line or is no UTF-8, as $'...' with octal escapes (bash, zsh, ksh, POSIX.1-2024). A word that begins with "-" is
-// still one that a program may take for an option: "--" belongs before it.
+// The text is unchanged if no character in it is special to a shell; else it is in single quotes; if it contains
+// characters that affect a terminal or end a line, or is not UTF-8, it is written as $'...' with octal escapes (bash,
+// zsh, ksh, POSIX.1-2024). A program may still take a word that begins with "-" for an option: "--" belongs before it.
 std::string shell_quoted(std::string_view text);
 
 }  // namespace rankstacks

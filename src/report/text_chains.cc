@@ -27,7 +27,7 @@ std::string describe_chain(const JobSnapshot& job, const Analysis& analysis) {
   if (verdict.chains.empty() || verdict.chains.front().suspect != 0) return "";
   const WaitChain& chain = verdict.chains.front();
   const auto& nodes = analysis.waits.nodes();
-  // One lock with its owner, or one child, is in the summary.
+  // A single lock with its owner, or a single child, is in the summary already.
   const auto steps = std::count_if(chain.links.begin(), chain.links.end(), [&](const WaitChain::Link& link) {
     const NodeKind kind = nodes[link.node].kind;
     return kind == NodeKind::kLock || kind == NodeKind::kProcess || (kind == NodeKind::kThread && job.ranks[*nodes[link.node].rank].kind == RankKind::kChild);

@@ -1,4 +1,5 @@
-// What stands behind a verdict in a sentence each: how somebody depends on the first suspect; whom to look at where nothing is decided. Sanitized; "": nothing to add.
+// The explanation of a verdict in one sentence each: how a rank depends on the first suspect, and which rank to look at
+// if nothing is decided. Sanitized; "" if there is nothing to add.
 #pragma once
 
 #include <string>
@@ -7,11 +8,12 @@
 
 namespace rankstacks {
 
-// "chain: rank 0 in all_reduce <- rank 1 in step at train.py:9 <- a native lock held by thread 7 <- its thread reporter in flush at log.py:3, sleeping". Only where
-// more than one lock or process stands behind the suspect: the summary says the rest already.
+// "chain: rank 0 in all_reduce <- rank 1 in step at train.py:9 <- a native lock held by thread 7 <- its thread reporter
+// in flush at log.py:3, sleeping". Only if there is more than one lock or process in the chain: otherwise the summary
+// already says it.
 std::string describe_chain(const JobSnapshot& job, const Analysis& analysis);
 
-// "if it hangs, look at rank 1 first: it runs its own code (step at train.py:9); --gpu would tell more"
+// "if it hangs, look at rank 1 first: it runs its own code (step at train.py:9); what would decide: --gpu"
 std::string describe_candidates(const JobSnapshot& job, const Verdict& verdict);
 
 }  // namespace rankstacks

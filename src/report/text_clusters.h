@@ -1,4 +1,5 @@
-// The clusters as one screen shows them: the main threads' stacks merged into one tree, the other threads and the children a line each.
+// Formats the clusters for one screen: the main threads' stacks merged into one tree, the other threads and the
+// children one line each.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +12,13 @@
 
 namespace rankstacks {
 
-// How much is folded away so that the report fits a screen. Each step includes those before it.
+// How much is folded so that the report fits on a screen. Each step includes those before it.
 enum class Fold : int {
   kInterpreter,     // the interpreter's own C frames, the thread's start
-  kLongNativeRuns,  // runs of more than four native frames: two at each end stay
-  kNativeRuns,      // runs of more than two: one at each end stays
-  kLibraryRuns,     // runs of more than two Python frames of libraries: one at each end stays
-  kUserFrames,      // what stays: the user's files, frames that tell of a wait, the innermost frame
+  kLongNativeRuns,  // runs of more than four native frames: two frames at each end stay
+  kNativeRuns,      // runs of more than two native frames: one frame at each end stays
+  kLibraryRuns,     // runs of more than two Python frames of libraries: one frame at each end stays
+  kUserFrames,      // only the user's files, frames that identify a wait, and the innermost frame stay
 };
 inline constexpr int kFolds = static_cast<int>(Fold::kUserFrames) + 1;
 
@@ -29,10 +30,10 @@ struct ClusterView {
   std::size_t width;
 };
 
-// `most`: the number of clusters shown in full; of the others one line says how many there are.
+// `most`: the number of clusters shown in full; one line gives the number of the others.
 std::vector<std::string> main_thread_lines(const ClusterView& view, Fold fold, std::size_t most);
 
-// `most`: the number of lines; roles with many clusters are then summed up.
+// `most`: the number of lines; if there are more, roles with many clusters are summarized.
 std::vector<std::string> other_thread_lines(const ClusterView& view, std::size_t most);
 std::vector<std::string> child_lines(const ClusterView& view, std::size_t most);
 

@@ -31,7 +31,7 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
 
 std::string times(std::uint64_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, plural(n)); }
 
-// A saved report may hold any number.
+// Limits a number for display; a saved report may contain any number.
 double shown(double value, double most) { return std::clamp(value, -most, most); }
 
 template <class T>
@@ -65,7 +65,7 @@ std::string name_members(const JobSnapshot& job, Ranks ranks, std::size_t gpus) 
   return fmt::format("{} ({}): ", sanitize(format_rank_set(job, ranks)), count);
 }
 
-// How the GPUs are: those with the same notes on one line.
+// The state of the GPUs; GPUs with the same notes share a line.
 Lines health_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
   struct Group {
     Ranks ranks;
@@ -122,12 +122,12 @@ std::string summary_of(const JobSnapshot& job, const GpuKernel& kernel, bool wit
   return join(parts);
 }
 
-// What runs there. Ranks whose GPUs run the same kernels, launched alike, on one line.
+// The kernels on the GPUs. Ranks whose GPUs run the same kernels, with the same launch parameters, share a line.
 Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
   enum class Order { kException, kKernel, kIdle, kUnknown, kCollective };
   struct Group {
     Order order;
-    std::string text, shorter;             // shorter: where that does not fit
+    std::string text, shorter;             // shorter: used if `text` does not fit
     Ranks ranks;
     std::size_t gpus = 0;
   };
@@ -244,7 +244,7 @@ void add_kernel(const JobSnapshot& job, const GpuKernel& kernel, const TextStyle
                               times(kernel.warps, "warp"), times(kernel.lanes, "thread")));
   for (const GpuPlace& place : kernel.places) lines.push_back(fmt::format("      {:>7} at {}", times(place.warps, "warp"), frame_line(job.frames[place.frame])));
   if (kernel.more_places > 0) lines.push_back(fmt::format("      ... and at {}", times(kernel.more_places, "more place")));
-  if (kernel.frames.size() < 2) return;   // the place itself
+  if (kernel.frames.size() < 2) return;   // just the place itself
   lines.push_back("      device stack at the first of these:");
   for (std::size_t f = 0; f < kernel.frames.size(); ++f) lines.push_back(fmt::format("      #{:<3} {}", f, frame_line(job.frames[kernel.frames[f]])));
 }
@@ -254,7 +254,7 @@ void add_kernel(const JobSnapshot& job, const GpuKernel& kernel, const TextStyle
 Lines gpu_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width, std::size_t most) {
   Lines lines = execution_lines(job, style, width);
   Lines health = health_lines(job, style, width);
-  // What runs there comes after how the devices are, and goes first where there is no room.
+  // The kernels come after the state of the devices, and take precedence if there is not enough room.
   if (health.size() + lines.size() > most && health.size() > most / 2) {
     const std::size_t keep = std::max<std::size_t>(most > lines.size() ? most - lines.size() : 0, most / 2);
     if (health.size() > keep && keep > 0) {

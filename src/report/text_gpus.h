@@ -1,4 +1,5 @@
-// The GPUs of the ranks: how they are and what runs on them, ranks that are alike on one line; and all of it for one rank.
+// Formats everything known about the GPUs of one rank; and, for all ranks, the state of their GPUs and the kernels on
+// them, with ranks that are alike on one line:
 //
 //     GPUs
 //       0-6 (7 ranks): NVIDIA H200, 100 %, 71.2 of 140.8 GiB
@@ -16,10 +17,10 @@
 
 namespace rankstacks {
 
-// `most`: the number of lines below the heading. Empty where nothing is known of any GPU.
+// `most`: the number of lines below the heading. Empty if nothing is known about any GPU.
 std::vector<std::string> gpu_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width, std::size_t most);
 
-// Every GPU of one rank in full: all that NVML told, all kernels with their places and device stacks, all exceptions.
+// Every GPU of one rank in full: all data from NVML, all kernels with their places and device stacks, all exceptions.
 std::vector<std::string> gpu_detail_lines(const JobSnapshot& job, std::size_t rank, const TextStyle& style);
 
 }  // namespace rankstacks

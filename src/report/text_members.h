@@ -1,4 +1,4 @@
-// Words for what the threads of a cluster have in common, and for the model's enumerations.
+// Describes in words what the threads of a cluster have in common, and the enumerators of the model.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace rankstacks {
 
-// "blocked in futex", "blocked in read(fd 5 -> pipe:[123])"; where members differ the calls' names only; who holds or waits for the GIL.
-// Not sanitized.
+// "blocked in futex", "blocked in read(fd 5 -> pipe:[123])"; if the members differ, only the names of the calls; which
+// of them hold or wait for the GIL. Not sanitized.
 std::string describe_members(const JobSnapshot& job, const std::vector<std::pair<std::size_t, std::size_t>>& members);
 
-// "handles KeyError("x") raised in load at data.py:7", "2 of 4 handle KeyError raised in load at data.py:7"; "" where none of them handles an exception. Not sanitized.
+// "handles KeyError("x") raised in load at data.py:7", "2 of 4 handle KeyError raised in load at data.py:7"; "" if none
+// of them handles an exception. Not sanitized.
 std::string describe_handled_by(const JobSnapshot& job, const std::vector<std::pair<std::size_t, std::size_t>>& members);
 
 std::string_view end_in_words(StackEnd end);

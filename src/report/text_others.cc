@@ -1,4 +1,5 @@
-// The threads that are not main, and the child processes: a line for each cluster, innermost frames first.
+// Formats the threads that are not main threads, and the child processes: one line for each cluster, innermost frames
+// first.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -20,8 +21,8 @@ namespace {
 
 constexpr std::size_t kRoleColumn = 15, kRanksColumn = 26;
 
-// "waits < thread_main", "Blocked.__getitem__ train.py:9 < _worker_loop": from the user's frame, or from the innermost that is not the C
-// library's, outwards what fits; the entry frame always.
+// "waits < thread_main", "Blocked.__getitem__ train.py:9 < _worker_loop": starts at the user's frame, or at the
+// innermost frame outside of the C library, and goes outwards as far as there is room; always includes the entry frame.
 std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread, const NormalizedFrames& frames, std::size_t room) {
   std::vector<StackItem> stack = normalized_stack(thread, frames);
   const std::size_t own = own_frames(job.frames, thread);
@@ -73,7 +74,7 @@ struct Line {
   std::set<std::size_t> ranks;
 };
 
-// The lines, or where there are too many: the odd ones and one line for the rest of each role.
+// The lines, or, if there are too many, the odd ones and one line for the rest of each role.
 std::vector<std::string> sum_up(const JobSnapshot& job, const TextStyle& style, std::vector<Line> lines, std::size_t most, std::size_t width) {
   std::map<Role, std::size_t> per_role;
   for (const Line& line : lines) ++per_role[line.role];
@@ -144,7 +145,7 @@ std::vector<std::string> child_lines(const ClusterView& view, std::size_t most) 
   for (std::size_t r = 0; r < view.job.ranks.size(); ++r)
     if (view.job.ranks[r].kind == RankKind::kChild) processes.insert(r);
   for (const Cluster* c : clusters_of(view, RankKind::kChild, true)) {
-    // Children are many: their main threads have a line, their helpers are in --threads all.
+    // There are many children: their main threads have a line, their other threads are in --threads all.
     const bool main = std::any_of(c->members.begin(), c->members.end(), [&](const auto& m) { return view.job.ranks[m.first].threads[m.second].tid == view.job.ranks[m.first].pid; });
     if (!main) continue;
     std::set<std::size_t> parents;

@@ -1,5 +1,5 @@
-// The report for people: the verdict first, then the main threads' stacks, the other threads a line each, the problems; all of it on one
-// screen where that can be: frames are folded away step by step until it fits.
+// The text report: the verdict first, then the main threads' stacks, one line for each of the other threads, and the
+// problems. Frames are folded step by step until all of it fits on one screen, if that is possible.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -22,7 +22,7 @@ constexpr std::size_t kScreenLines = 40;
 
 using Lines = std::vector<std::string>;
 
-// Words of a sanitized text on lines of at most `width` columns, later lines indented.
+// Wraps a sanitized text into lines of at most `width` columns; later lines are indented.
 Lines wrap(const std::string& text, std::size_t width, std::size_t indent) {
   Lines lines;
   std::string line;
@@ -102,7 +102,8 @@ Lines headline(const JobSnapshot& job, const Analysis& analysis, const TextStyle
   lines.front().replace(0, status.size(), verdict.status == VerdictStatus::kCulprit ? style.alarm(status) : verdict.status == VerdictStatus::kHealthy ? style.good(status) : style.strong(status));
   if (!verdict.suspects.empty()) {
     const Suspect& first = verdict.suspects.front();
-    // Groups and peers are in the stacks shown; that ranks are compared by their stage, or for want of anything better by their number, is not.
+    // Groups and peers can be seen in the stacks that are shown. A comparison of ranks by their stage, or for lack of
+    // anything better by their number, cannot, so it is mentioned.
     const bool plain = verdict.reference.empty() || verdict.reference == kFromGroups || verdict.reference == kAllRanks;
     const std::string reference = plain ? "" : fmt::format("; who should be alike: {}", sanitize(verdict.reference));
     const std::string advice = fmt::format("-> {} (confidence {:.2f}{})", sanitize(first.advice), first.confidence, reference);
@@ -114,7 +115,7 @@ Lines headline(const JobSnapshot& job, const Analysis& analysis, const TextStyle
   return lines;
 }
 
-// Every problem once, with the ranks that have it.
+// Each problem once, with the ranks that have it.
 Lines problem_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
   std::vector<std::pair<const Problem*, std::vector<std::size_t>>> problems;
   std::map<std::pair<std::string, std::string>, std::size_t> seen;
@@ -147,7 +148,8 @@ std::string text_report(const JobSnapshot& job, const Analysis& analysis, const 
 
   const Lines head = headline(job, analysis, style, width);
   const Lines problems = problem_lines(job, style, width);
-  // With everything open the other threads may take what they need; a full screen gives them a third.
+  // With nothing folded, the other threads may take as many lines as they need; otherwise they get a third of the
+  // screen.
   constexpr std::size_t kAll = SIZE_MAX, kOthers = 10, kChildren = 5, kGpus = 6, kLeastClusters = 3;
   Lines body;
   for (int step = 0; step <= kFolds; ++step) {
@@ -160,7 +162,7 @@ std::string text_report(const JobSnapshot& job, const Analysis& analysis, const 
     others = std::move(gpus);
     Lines main = main_thread_lines(view, fold, kAll);
     const std::size_t used = head.size() + others.size() + problems.size();
-    if (last)   // nothing more to fold: fewer clusters, the odd ones stay
+    if (last)   // nothing more to fold: show fewer clusters, but keep the odd ones
       for (std::size_t most = std::min(analysis.clusters.size(), kScreenLines); used + main.size() > kScreenLines && most-- > kLeastClusters;) main = main_thread_lines(view, fold, most);
     const bool fits = used + main.size() <= kScreenLines;
     body = std::move(main);

@@ -1,4 +1,4 @@
-// Colours, where they are wanted. Texts are measured and cut before a style is put around them.
+// Colours, if they are wanted. Texts are measured and cut before a style is added to them.
 #pragma once
 
 #include <string>

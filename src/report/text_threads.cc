@@ -105,7 +105,7 @@ std::vector<std::size_t> selected_ranks(const JobSnapshot& job, const std::vecto
     for (const std::string& name : wanted)
       if (name == rank_label(rank) || name == fmt::format("{}:{}", rank.host, rank.pid)) chosen[r] = true;
   }
-  // A number that is no rank's may be a pid.
+  // A number that is not a rank may be a pid.
   for (const std::string& name : wanted) {
     const bool is_rank = std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& r) { return name == rank_label(r); });
     for (std::size_t r = 0; r < job.ranks.size(); ++r)

@@ -9,7 +9,7 @@
 
 namespace rankstacks {
 
-// Processes that `wanted` names by rank number, "host:pid" or pid; a rank's children come with it. Empty: all.
+// The processes that `wanted` names by rank number, "host:pid" or pid; a rank's children are included. Empty: all.
 std::vector<std::size_t> selected_ranks(const JobSnapshot& job, const std::vector<std::string>& wanted);
 
 std::vector<std::string> thread_lines(const JobSnapshot& job, const Analysis& analysis, const std::vector<std::size_t>& ranks, const TextStyle& style);

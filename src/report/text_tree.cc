@@ -29,10 +29,10 @@ namespace {
 
 constexpr std::size_t kIndent = 2;
 
-// One line of a stack before it is cut to the width.
+// One line of a stack, before it is cut to the width.
 struct Row {
   const Frame* frame = nullptr;   // null: a fold
-  std::uint32_t hidden = 0;       // frames of the interpreter, and of the program's start, outside of it
+  std::uint32_t hidden = 0;       // hidden frames outside of it, of the interpreter and of the program's start
   std::size_t folded = 0;
   std::string_view folded_what;
   bool keep = false;
@@ -43,7 +43,7 @@ class TreeText {
   TreeText(const ClusterView& view, Fold fold, std::size_t most) : view_(view), fold_(fold) {
     for (const Cluster& c : view.analysis.clusters)
       if (c.role == Role::kMain && view.job.ranks[c.ranks.front()].kind == RankKind::kRank) clusters_.push_back(&c);
-    // The verdict's suspects first: a minority that only waits (a pipeline's other stage) is odd as well.
+    // The verdict's suspects come first: a minority that only waits (another stage of a pipeline) is odd, too.
     std::stable_partition(clusters_.begin(), clusters_.end(), [&](const Cluster* c) {
       return std::any_of(view.analysis.verdict.suspects.begin(), view.analysis.verdict.suspects.end(),
                          [&](const Suspect& s) { return std::binary_search(c->ranks.begin(), c->ranks.end(), s.rank); });
@@ -91,7 +91,7 @@ class TreeText {
     return row;
   }
 
-  // The frames of a chain without branches, then what follows: branches, or the end of a stack.
+  // Adds the frames of a chain without branches, then what follows: branches, or the end of a stack.
   void below(std::uint32_t node, std::size_t indent) {
     std::vector<Row> rows;
     while (tree_.node(node).children.size() == 1 && tree_.node(node).ending.empty()) {
@@ -110,7 +110,7 @@ class TreeText {
     std::vector<Branch> branches;
     if (!last.ending.empty()) branches.push_back({StackTree::kRoot, last.ending});
     for (const std::uint32_t child : last.children) branches.push_back({child, tree_.members_below(child)});
-    // By the order above: suspects, then odd ones.
+    // In the order from above: suspects, then odd ones.
     std::stable_sort(branches.begin(), branches.end(), [](const Branch& a, const Branch& b) { return a.clusters.front() < b.clusters.front(); });
     for (const Branch& branch : branches) {
       lines_.push_back(header(branch.clusters, indent));
@@ -151,7 +151,7 @@ class TreeText {
     return std::string(indent, ' ') + (odd ? view_.style.alarm(text) : view_.style.strong(text));
   }
 
-  // What the threads of the clusters that end here wait for, and what exceptions they handle.
+  // Adds what the threads of the clusters that end here wait for, and which exceptions they handle.
   void ends(const std::vector<std::size_t>& clusters, std::size_t indent) {
     for (const std::size_t i : clusters) {
       const Cluster& c = *clusters_[i];
@@ -168,7 +168,8 @@ class TreeText {
   static bool is_native(const Row& row) { return row.frame && row.frame->kind == FrameKind::kNative; }
   static bool is_library(const Row& row) { return row.frame && row.frame->kind == FrameKind::kPython && is_library_file(row.frame->file.value_or("<>")); }
 
-  // Runs of rows for which `in_run` holds, longer than `limit`: `ends_kept` rows at each end and the marked ones stay.
+  // Folds runs of rows longer than `limit` for which `in_run` holds: `ends_kept` rows at each end and the marked rows
+  // stay.
   static std::vector<Row> fold_runs(std::vector<Row> rows, bool (*in_run)(const Row&), std::size_t limit, std::size_t ends_kept, std::string_view what) {
     std::vector<Row> out;
     for (std::size_t i = 0; i < rows.size();) {
@@ -193,7 +194,7 @@ class TreeText {
       }
       i = end;
     }
-    // A fold of one frame saves nothing; it is only made where its neighbours were folded too.
+    // A fold of one frame saves nothing; it is only created if its neighbours were folded too.
     return out;
   }
 
@@ -233,7 +234,7 @@ class TreeText {
     if (row.frame->inlined) name += " [inlined]";
     if (row.frame->origin != FrameOrigin::kNormal) name += fmt::format(" [{}]", origin_in_words(row.frame->origin));
     const std::string place = frame_place(*row.frame);
-    // The place keeps at least two fifths of the line, the name takes what it needs of the rest.
+    // The place gets at least two fifths of the line; the name takes what it needs of the rest.
     const std::size_t least_place = std::min(columns_of(place), room * 2 / 5);
     name = cut_end(name, room - std::min(room, least_place + 2));
     const std::size_t column = std::max<std::size_t>(columns_of(name) + 2, room > kNameColumn + 20 ? kNameColumn - std::min(kNameColumn, indent) : 0);
@@ -241,7 +242,7 @@ class TreeText {
     if (place.empty()) return blanks + (native ? view_.style.faint(name) : name);
     std::size_t place_room = room > column ? room - column : 0;
     std::string gap = pad;
-    if (columns_of(place) > place_room) {   // a long path: give up the alignment first
+    if (columns_of(place) > place_room) {   // for a long path: give up the alignment first
       gap = "  ";
       place_room = room - std::min(room, columns_of(name) + 2);
     }
