@@ -8,16 +8,16 @@
 namespace rankstacks::gpu {
 namespace {
 
-struct Standing {
+struct Position {
   Address pc = 0;
   std::uint32_t lane = 0;
 };
 
 // Where most of the lanes are; between equals the lowest lane decides.
-Standing standing_of(const Warp& warp) {
+Position position_of(const Warp& warp) {
   const std::uint32_t active = warp.active_lanes & warp.valid_lanes;
   std::uint32_t left = active != 0 ? active : warp.valid_lanes;
-  Standing best;
+  Position best;
   for (int most = 0; std::popcount(left) > most;) {   // `most` is final once no more lanes than that are left
     const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
     const Address pc = warp.pc[lane];
@@ -42,14 +42,14 @@ std::vector<KernelCount> count_kernels(const DeviceState& state) {
   for (std::size_t i = 0; i < state.warps.size(); ++i) {
     const Warp& warp = state.warps[i];
     if (warp.valid_lanes == 0) continue;
-    const Standing standing = standing_of(warp);
-    const auto [it, is_new] = places.try_emplace({warp.grid_id, standing.pc}, PlaceCount{standing.pc, 0, i, standing.lane});
+    const Position position = position_of(warp);
+    const auto [it, is_new] = places.try_emplace({warp.grid_id, position.pc}, PlaceCount{position.pc, 0, i, position.lane});
     PlaceCount& place = it->second;
     ++place.warps;
     const Warp& first = state.warps[place.first_warp];
     if (std::tie(warp.sm, warp.index) < std::tie(first.sm, first.index)) {
       place.first_warp = i;
-      place.lane = standing.lane;
+      place.lane = position.lane;
     }
   }
   std::vector<KernelCount> kernels;
@@ -78,7 +78,7 @@ std::vector<ExceptionCount> count_exceptions(const DeviceState& state) {
     const Warp& warp = state.warps[i];
     if (warp.exception == 0) continue;
     std::optional<Address> pc = warp.error_pc;
-    if (!pc && warp.valid_lanes != 0) pc = standing_of(warp).pc;   // an assert: the pc is right behind it
+    if (!pc && warp.valid_lanes != 0) pc = position_of(warp).pc;   // an assert: the pc is right behind it
     raised.push_back({warp.exception, warp.grid_id, pc, i});
     sms.push_back(warp.sm);
   }

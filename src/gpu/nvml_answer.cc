@@ -236,7 +236,7 @@ NvmlAnswer answer_of(NvmlMessages messages, std::string_view waited) {
     say(fmt::format("NVML does not start: {}", messages.reason), hint_of_refusal(*messages.refused));
     return answer;
   }
-  std::vector<bool> told(messages.count);
+  std::vector<bool> listed(messages.count);
   for (NvmlDevice& device : answer.devices) {
     GpuHealth& health = *device.gpu.health;
     health.driver = answer.driver;
@@ -244,18 +244,18 @@ NvmlAnswer answer_of(NvmlMessages messages, std::string_view waited) {
       if (device.gpu.pci.starts_with(pci + ".")) health.xids.push_back(xid);
     std::sort(health.xids.begin(), health.xids.end());
     health.xids.erase(std::unique(health.xids.begin(), health.xids.end()), health.xids.end());
-    if (*device.gpu.index < told.size()) told[*device.gpu.index] = true;
+    if (*device.gpu.index < listed.size()) listed[*device.gpu.index] = true;
   }
   for (const auto& [index, code, words] : messages.failed) {
-    if (index < told.size()) told[index] = true;
+    if (index < listed.size()) listed[index] = true;
     // A GPU that this container was not given is none of its job's.
     if (code == nvml::kNoPermission || code == nvml::kOperatingSystem) continue;
     say(fmt::format("NVML: GPU {}: {}", index, words), hint_of_refusal(code));
   }
   if (messages.whole) return answer;
   std::vector<unsigned> missing;
-  for (unsigned index = 0; index < told.size(); ++index)
-    if (!told[index]) missing.push_back(index);
+  for (unsigned index = 0; index < listed.size(); ++index)
+    if (!listed[index]) missing.push_back(index);
   if (answer.devices.empty()) answer.outcome = NvmlOutcome::kSilent;
   if (missing.empty() && !answer.devices.empty()) return answer;
   say(fmt::format("NVML: {} not answer within {}", missing.empty() ? "the driver does" : gpu_list(missing) + (missing.size() == 1 ? " does" : " do"), waited),

@@ -107,7 +107,7 @@ class Join {
 
   void tell(const std::vector<int>& unjoined, bool own_namespace) {
     if (answer_.devices.empty()) return;                       // why there are none was said
-    const std::string who = fmt::format("NVML: which GPUs pid{} {} use{}: ", plural(unjoined.size()), format_numbers(unjoined), unjoined.size() == 1 ? "s is not told" : " is not told");
+    const std::string who = fmt::format("NVML: which GPUs pid{} {} use{}: ", plural(unjoined.size()), format_numbers(unjoined), unjoined.size() == 1 ? "s is not known" : " is not known");
     if (foreign_ || own_namespace) {
       joined_.problems.push_back({who + "the driver names its processes by numbers of another pid namespace, or not at all",
                                   "run rankstacks on the host, or in a container with the host's: docker run --pid=host, Kubernetes: hostPID: true", ProblemCode::kGpu});

@@ -1,7 +1,7 @@
-// Which of the GPUs that NVML told of belong to which process that is looked at.
+// Which of the GPUs that NVML reports belong to which target process.
 //
 // NVML names the processes with a context on each GPU, by pids of its own or of the machine's pid namespace. A number is believed only if that process has
-// one of NVIDIA's device files open, where that can be seen: in a container it may be another process's. The device files themselves tell less, as CUDA
+// one of NVIDIA's device files open, where that can be seen: in a container it may be another process's. The device files themselves say less, as CUDA
 // opens those of all GPUs: they count only where the list says nothing of use and the process has a single GPU's open.
 #pragma once
 

@@ -34,7 +34,7 @@ inline constexpr std::uint32_t kMemoryV2 = sizeof(MemoryV2) | 2u << 24;
 // nvmlDeviceGetComputeRunningProcesses_v3 and _v2. Some drivers (535.43 to 535.86) had eight more bytes at its end under the same name.
 struct ProcessInfo {
   std::uint32_t pid;
-  std::uint64_t memory;                    // kNotAvailable: not told
+  std::uint64_t memory;                    // kNotAvailable: not reported
   std::uint32_t gpu_instance, compute_instance;
 };
 inline constexpr std::uint64_t kNotAvailable = ~std::uint64_t{0};

@@ -74,14 +74,14 @@ class Session {
   void sample(SessionResult& result) {
     fetch_ahead();
     for (const auto& [device, contexts] : contexts_) {
-      LookedAtDevice looked;
+      SampledDevice looked;
       looked.state.device = device;
       looked.state.contexts = static_cast<std::uint32_t>(contexts.size());
       describe(looked.state);
-      note(result, look_at(looked));
+      note(result, sample(looked));
       result.devices.push_back(std::move(looked));
     }
-    for (LookedAtDevice& looked : result.devices) fetch_images(looked.state, result);
+    for (SampledDevice& looked : result.devices) fetch_images(looked.state, result);
   }
 
   // A device that was paused when its debugger was killed runs again only after it was suspended and resumed anew.
@@ -98,7 +98,7 @@ class Session {
     // A lightweight core is the modules' images and some hundred bytes a thread.
     std::uint64_t expected = 0;
     for (const LoadedImage& image : images_) expected += image.size;
-    for (const LookedAtDevice& looked : result.devices) expected += looked.state.warps.size() * kCoreBytesOfWarp + kCoreBytesOfDevice;
+    for (const SampledDevice& looked : result.devices) expected += looked.state.warps.size() * kCoreBytesOfWarp + kCoreBytesOfDevice;
     if (expected > limit)
       return note(result, fail(simple(ErrorCode::kLimit, fmt::format("a GPU core of about {} MiB was not written: the limit is {} MiB", expected >> 20, limit >> 20), "--gpu-core-limit")));
     api::Result status = driver_.raw(kCoreTimeout, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
@@ -319,7 +319,7 @@ class Session {
   }
 
   // The device is paused from suspendDevice to resumeDevice: in between nothing is named and no image is fetched.
-  Result<void> look_at(LookedAtDevice& looked) {
+  Result<void> sample(SampledDevice& looked) {
     DeviceState& state = looked.state;
     api::DeviceInfoSizes sizes{};
     std::uint32_t sms = 0;

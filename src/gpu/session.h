@@ -24,13 +24,13 @@ struct SessionRequest {
   std::uint64_t core_limit = 0;            // bytes; a larger core is not written
 };
 
-struct LookedAtDevice {
+struct SampledDevice {
   DeviceState state;
   double held_ms = 0;                      // how long it was suspended
 };
 
 struct SessionResult {
-  std::vector<LookedAtDevice> devices;     // those with a context of the process
+  std::vector<SampledDevice> devices;     // those with a context of the process
   std::string driver;                      // version of the API
   double thread_held_ms = 0;               // the longest time that a thread of the process was held for inferior calls
   double attach_ms = 0;                    // from the first change in the process to the last

@@ -160,7 +160,7 @@ Result<SessionAnswer> sample(const TargetProxy& target, const Driver& driver, co
   SessionAnswer answer{.driver = session->driver, .thread_held_ms = session->thread_held_ms, .attach_ms = session->attach_ms, .core_bytes = session->core_bytes, .problems = std::move(problems)};
   answer.problems.insert(answer.problems.end(), session->problems.begin(), session->problems.end());
   FrameTable frames;
-  for (const LookedAtDevice& device : session->devices) {
+  for (const SampledDevice& device : session->devices) {
     GpuSnapshot gpu = summarize(device.state, frames, &answer.problems);
     if (gpu.execution) gpu.execution->held_ms = device.held_ms;
     answer.gpus.push_back(std::move(gpu));

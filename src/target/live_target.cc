@@ -584,9 +584,10 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   read_threads();
   const std::vector<Tid> cannot_stop = threads_that_cannot_stop();
 
-  memory_.clear(limits);   // what was read while it ran: only the still picture counts
+  memory_.clear(limits);   // what was read while it ran: only what is read while it is stopped counts
   memory_.reserve(usual_copy(threads_.size()));
-  // The reader is at its post before the process stands still: it has a processor, its class, and memory that needs no growing (copy_arena.h says why).
+  // The reader is ready before the process is stopped: it has a processor, its scheduling class, and memory that need not
+  // grow (copy_arena.h says why).
   std::atomic<int> is_ready{0};
   std::vector<std::byte> held;
   LeavableThread reader([&] {

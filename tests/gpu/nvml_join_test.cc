@@ -72,7 +72,7 @@ TEST_CASE("a number of another pid namespace is not taken for a process here") {
   const auto joined = join_gpus(answer({device(0, {{{11, 100}, {4711, 5}}}), device(1, {{{0, 1}}})}), {{10, true}, {11, false}}, p.facts(), true);
   CHECK(joined.of.empty());
   REQUIRE(joined.problems.size() == 1);
-  CHECK(joined.problems[0].message == "NVML: which GPUs pid 10 uses is not told: the driver names its processes by numbers of another pid namespace, or not at all");
+  CHECK(joined.problems[0].message == "NVML: which GPUs pid 10 uses is not known: the driver names its processes by numbers of another pid namespace, or not at all");
   CHECK(joined.problems[0].hint->find("--pid=host") != std::string::npos);
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("without a list, by the one device file that a process has open") {
   CHECK(joined.of.at(11)[0].index == 1u);
   CHECK_FALSE(joined.of.at(11)[0].health->process_memory);
   REQUIRE(joined.problems.size() == 1);
-  CHECK(joined.problems[0].message == "NVML: which GPUs pid 12 uses is not told: the driver gives this user no list of processes");
+  CHECK(joined.problems[0].message == "NVML: which GPUs pid 12 uses is not known: the driver gives this user no list of processes");
 }
 
 TEST_CASE("a process of which the list says that it has no context is none of the unknown") {

@@ -64,7 +64,7 @@ std::string merged(const Python& python, std::vector<Run> runs, const Native& na
   return merged_threads(python, {&thread}, native, problem);
 }
 
-constexpr const char* kOutside = "some Python frames lie outside the native stack as far as it could be unwound: shown beside it";
+constexpr const char* kOutside = "some Python frames lie outside the native stack as far as it could be unwound: shown next to it";
 
 }  // namespace
 
@@ -229,11 +229,11 @@ TEST_CASE("up to 3.9: by count") {
   }
   SECTION("too few: listed separately, no frame is lost") {
     CHECK(merged(p, {p.run({"f"})}, n, &problem) == "read ~f() loop call loop loop main");
-    CHECK(problem == "1 Python frames do not match 3 calls of the interpreter's loop: shown beside the native frames");
+    CHECK(problem == "1 Python frames do not match 3 calls of the interpreter's loop: shown next to the native frames");
   }
   SECTION("too many") {
     CHECK(merged(p, {p.run({"d"}), p.run({"c"}), p.run({"b"}), p.run({"a"})}, n, &problem) == "read ~d() ~c() ~b() ~a() loop call loop loop main");
-    CHECK(problem == "4 Python frames do not match 3 calls of the interpreter's loop: shown beside the native frames");
+    CHECK(problem == "4 Python frames do not match 3 calls of the interpreter's loop: shown next to the native frames");
   }
   SECTION("the chain of frames is damaged at its outer end") {
     ThreadState thread;
@@ -249,7 +249,7 @@ TEST_CASE("up to 3.9: by count") {
   SECTION("no loop has a name") {
     const Native unnamed({"read", "x", "main"});
     CHECK(merged(p, {p.run({"g"}), p.run({"f"})}, unnamed, &problem) == "read x main ~g() ~f()");
-    CHECK(problem == "2 Python frames do not match 0 calls of the interpreter's loop: shown beside the native frames");
+    CHECK(problem == "2 Python frames do not match 0 calls of the interpreter's loop: shown next to the native frames");
   }
 }
 
@@ -261,7 +261,7 @@ TEST_CASE("counting between placed neighbours") {
   // Only the segment that does not match is listed separately from the native frames.
   CHECK(merged(p, {p.run({"h"}, n.inside(1)), p.run({"x"}), p.run({"g"}, n.inside(3)), p.run({"f"})}, n, &problem) ==
         "read h() a ~x() g() b f() main");
-  CHECK(problem == "1 Python frames do not match 0 calls of the interpreter's loop: shown beside the native frames");
+  CHECK(problem == "1 Python frames do not match 0 calls of the interpreter's loop: shown next to the native frames");
 }
 
 TEST_CASE("several interpreters on one C stack") {
@@ -336,7 +336,7 @@ TEST_CASE("a call of the loop that is about to return has no frame, whatever the
   CHECK(merged(p, {p.run({"f"}), p.run({"module"})}, Native({"PyErr_Occurred", "check", "loop", "loop", "call", "loop", "main"})) == "PyErr_Occurred check loop f() call module() main");
   std::string problem;
   CHECK(merged(p, {p.run({"f"}), p.run({"module"})}, Native({"read", "call", "loop", "loop", "call", "loop", "main"}), &problem) == "read call ~f() ~module() loop loop call loop main");
-  CHECK(problem == "2 Python frames do not match 3 calls of the interpreter's loop: shown beside the native frames");
+  CHECK(problem == "2 Python frames do not match 3 calls of the interpreter's loop: shown next to the native frames");
 }
 
 TEST_CASE("3.10, a greenlet: the CFrame of its own where it begins shifts all anchors; its frames are placed by their count instead") {

@@ -297,7 +297,7 @@ TEST_CASE("rules: defects of activities and roles") {
         "acme.json: line 4: /activities/0/activity: found \"colective\", expected one of collective, point-to-point, store-wait, peer-wait, autograd, data-loading, checkpoint-io, file-io, network-io, "
         "subprocess, debugger, compiling, gpu-wait, garbage-collection, exception, python-lock, native-lock, user-code, none");
   CHECK(activity("\"match\": \"native\", \"function\": \"f\", \"activity\": \"compiling\", \"over_transport\": true") ==
-        "acme.json: line 4: /activities/0/over_transport: found it beside an activity that waits for no other rank, expected it with collective, point-to-point, store-wait or peer-wait alone");
+        "acme.json: line 4: /activities/0/over_transport: found it with an activity that waits for no other rank, expected it with collective, point-to-point, store-wait or peer-wait alone");
   CHECK(activity("\"match\": \"native\", \"function\": \"f\", \"activity\": \"collective\", \"operation\": {\"collective\": \"allreduce\"}") ==
         "acme.json: line 4: /activities/0/operation/collective: found \"allreduce\", expected one of AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter, SendRecv");
   CHECK(error_of(with("  \"roles\": [{\"match\": \"python\", \"function\": \"f\", \"file\": \"x.py\", \"role\": \"main\"}]")).find("/roles/0/role: found \"main\", expected one of python, autograd,") != std::string::npos);

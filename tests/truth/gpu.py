@@ -96,7 +96,7 @@ def case_nvml_by_the_device_file(directory):
         check(found["index"] == 1 and "process_memory" not in found["health"], "%r" % found)
         check(not only_rank(report, one.pid).get("gpus"), "%r" % only_rank(report, one.pid).get("gpus"))
         (problem,) = only_rank(report, zero.pid)["problems"]
-        check(problem["message"].startswith("NVML: which GPUs pid %d uses is not told" % one.pid) and problem["hint"], "%r" % problem)
+        check(problem["message"].startswith("NVML: which GPUs pid %d uses is not known" % one.pid) and problem["hint"], "%r" % problem)
 
 
 def case_nvml_refuses(directory):
