@@ -58,7 +58,7 @@ void read_core(RankStacks& rank, const std::string& path, const CoreOptions& cor
   snapshot.coordinates = coordinates_of(snapshot.command, core.environment(), snapshot.rank, snapshot.world_size);
   snapshot.problems = core.problems();
   if (core.partial()) snapshot.status = Status::kPartial;
-  // Its problems explain why; the other data has no stacks
+  // Its problems explain why; the other data has no stacks.
   if (core.threads().empty()) snapshot.status = Status::kFailed;
   rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
   rank.target = std::move(*opened);

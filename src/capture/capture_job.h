@@ -23,9 +23,9 @@ struct CaptureOptions {
   // short, the report says so, and the rank is partial.
   std::chrono::steady_clock::duration timeout = kDefaultTimeout;
   static constexpr std::chrono::seconds kDefaultTimeout{60};
-  // --memory: for the whole tool. What does not fit is left out, the report says so, and the ranks are partial
+  // --memory: for the whole tool. What does not fit is left out, the report says so, and the ranks are partial.
   std::size_t memory = kDefaultMemory;
-  // Used if the machine's memory was not determined
+  // Used if the machine's memory was not determined.
   static constexpr std::size_t kDefaultMemory = std::size_t{4} << 30;
 };
 
@@ -33,9 +33,9 @@ struct LiveRequest {
   std::vector<Pid> pids;
   bool whole_job = false;                  // --job: every rank on this machine
   int samples = 3;   // number of samples; 1 shows where the ranks are, several also show what moves
-  // From one sample to the next: three samples take less than a second
+  // From one sample to the next: three samples take less than a second.
   std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);
-  // Whether native threads that wake up often are glanced at between the samples (target/glances.h)
+  // Whether native threads that wake up often are glanced at between the samples (target/glances.h).
   bool glances = false;
   gpu::NvmlRequest nvml;                   // refers to a simulated machine in tests only
 };
@@ -43,7 +43,7 @@ struct LiveRequest {
 // Several samples of the same processes. The first is the job as it is shown; the later ones show what moves.
 struct LiveCapture {
   JobSnapshot job;
-  // Later samples of the processes that could be captured again; their FrameIds refer to job.frames
+  // Later samples of the processes that could be captured again; their FrameIds refer to job.frames.
   std::vector<std::vector<RankSnapshot>> later;
   std::unordered_map<Tid, RunTime> ran;   // run times between the samples, by thread id, which is unique on a machine
   std::chrono::steady_clock::duration between{};     // the time that `ran` covers

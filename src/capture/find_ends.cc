@@ -37,7 +37,7 @@ struct Sought {
   EndKind kind = EndKind::kPipe;
   std::set<Pid> known;
   std::vector<Holders::Question> questions;
-  // Of locks: the process that took the lock, which may not be the one that holds it now
+  // Of locks: the process that took the lock, which may not be the one that holds it now.
   std::map<Holders::Question, Pid> takers;
   std::optional<std::string> other_host;
   std::string database;

@@ -128,7 +128,7 @@ std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core, const
   }
   if (!gpu_core.core || gpu_core.core->threads.empty()) return std::nullopt;
   return only([&](std::size_t i) {
-    // The driver's own name states the process
+    // The driver's own name states the process.
     if (name.pid && !name.host.empty() && ranks[i]->pid != *name.pid) return false;
     return std::any_of(gpu_core.core->threads.begin(), gpu_core.core->threads.end(),
                        [&](Tid tid) { return std::find(threads[i].begin(), threads[i].end(), tid) != threads[i].end(); });

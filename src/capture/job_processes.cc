@@ -182,7 +182,7 @@ class Planner {
     }
   }
 
-  // Process trees are less deep; the table is not read in one instant, so it may contain a cycle
+  // Process trees are less deep; the table is not read in one instant, so it may contain a cycle.
   static constexpr int kMaxDepth = 64;
 
   const ProcessTable& table_;

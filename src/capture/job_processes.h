@@ -1,4 +1,4 @@
-// Which processes make up a job: the ranks, and the children that belong to them.
+// Determines which processes make up a job: the ranks, and the children that belong to them.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +50,9 @@ struct PlannedTarget {
 struct ProcessFacts {
   std::function<std::map<std::string, std::string>(Pid)> environment;
   std::function<bool(Pid)> is_wrapper;      // a shell or similar process that only waits for its only child
-  // Whether it has loaded a library with which ranks communicate; if empty, this is not known for any process
+  // Whether it has loaded a library with which ranks communicate; if empty, this is not known for any process.
   std::function<bool(Pid)> can_train = {};
-  // Announces that the environments of these processes will be asked for, one after the other
+  // Announces that the environments of these processes will be asked for, one after the other.
   std::function<void(const std::vector<Pid>&)> read_ahead = {};
 };
 

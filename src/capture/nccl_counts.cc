@@ -85,7 +85,7 @@ void NcclCounts::add(const LiveTarget& target, const std::string& host, const st
     if (address) address_ = *address;
   } else if (network_of(std::to_string(target.pid())) != network_of(std::to_string(troubled))) {
     // A process of another container: that container's own RAS covers it, and its pids and addresses have other
-    // meanings there
+    // meanings there.
     return;
   }
   processes_.push_back({{host, target.pid()}, own_pid_of(target.pid())});

@@ -19,8 +19,9 @@ std::optional<int> number(std::string_view text) {
   return value;
 }
 
-// The options of a command line by their names in one spelling: "--tensor-model-parallel-size 2", "--parallelism.tensor_parallel_degree=2" and
-// "++model.tensor_model_parallel_size=2" -> "tensor_model_parallel_size", "parallelism.tensor_parallel_degree", ...
+// The options of a command line by their names, in one spelling: "--tensor-model-parallel-size 2",
+// "--parallelism.tensor_parallel_degree=2" and "++model.tensor_model_parallel_size=2" -> "tensor_model_parallel_size",
+// "parallelism.tensor_parallel_degree", ...
 class Options {
  public:
   explicit Options(std::span<const std::string> command) {
@@ -45,7 +46,7 @@ class Options {
     const auto it = values_.find(name);
     return it == values_.end() ? nullptr : &it->second;
   }
-  // The option, or a setting of that name within another: "model.tensor_model_parallel_size".
+  // The option, or a nested setting of that name: "model.tensor_model_parallel_size".
   const std::string* nested(std::string_view name) const {
     for (const auto& [full, value] : values_)
       if (full.size() > name.size() && full.ends_with(name) && full[full.size() - name.size() - 1] == '.') return &value;
@@ -129,7 +130,7 @@ std::optional<Coordinates> megatron(const std::string* tp_text, const std::strin
   if (ep && *ep > 1 && etp && pp) {
     const std::int64_t stage = world / *pp, experts = std::int64_t{*ep} * *etp;
     if (stage % experts != 0) return std::nullopt;
-    // Megatron itself refuses that
+    // Megatron itself refuses that.
     if (pp_before_dp && experts != std::int64_t{tp.value_or(1)} * cp.value_or(1)) return std::nullopt;
     placed->emplace_back("ep", rank / *etp % *ep);
   }

@@ -19,13 +19,13 @@
 
 namespace rankstacks {
 
-// Everything known of one process before it is stopped.
+// Everything known about one process before it is stopped.
 struct PreparedTarget {
   std::unique_ptr<LiveTarget> target;                  // nullptr: `error` says why
   std::optional<Error> error;
   std::vector<python::RuntimeCandidate> interpreters;
   CxxRuntime cxx;
-  // Its current environment, including variables that were set after its start
+  // Its current environment, including variables that were set after its start.
   std::map<std::string, std::string> environment;
 };
 

@@ -10,7 +10,8 @@ namespace rankstacks {
 struct RankIdentity {
   std::optional<int> rank, world_size, local_rank;
   int precedence = -1;   // which launcher's variables were used: smaller is closer to the training program; -1: none
-  static constexpr int kSlurm = 5;   // of srun's variables, which every shell and notebook of an allocation has too
+  // The precedence of srun's variables, which every shell and notebook of an allocation has too.
+  static constexpr int kSlurm = 5;
 };
 
 // The identity from the first of these that has a rank: RANK (torchrun, torch.distributed), OMPI_COMM_WORLD_*,

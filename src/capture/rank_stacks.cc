@@ -110,7 +110,7 @@ Frame native_frame(const UnwoundFrame& unwound, const Module* module) {
   if (module != nullptr) {
     frame.module = module->path;
     if (module->image) frame.offset = module->to_vaddr(unwound.pc);
-    // Without program headers: the offset from the start of the file's mapping
+    // Without program headers: the offset from the start of the file's mapping.
     else frame.offset = unwound.pc - module->range.start;
   }
   return frame;
@@ -289,7 +289,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
   const auto first = choice == UnwinderChoice::kLibdwfl ? make_libdwfl_unwinder(target) : make_libunwind_unwinder(target);
   std::size_t frames = 0, unwound = 0, not_held = 0;
   CoreStacks core_stacks(target);
-  // Created for the first thread that needs it, because reporting every module to libdwfl is expensive
+  // Created for the first thread that needs it, because reporting every module to libdwfl is expensive.
   std::unique_ptr<Unwinder> second;
   for (const ThreadInfo& thread : rank.target->threads()) {
     if (!thread.registers) {
@@ -308,7 +308,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       const bool finished = other.end == StackEnd::kComplete || other.end == StackEnd::kDepthLimit;
       if (finished || (other.end == stack.end && other.frames.size() > stack.frames.size())) stack = std::move(other);
     }
-    // The missing data was not searched for
+    // The missing data was not searched for.
     if (target.gave_up() && stack.end == StackEnd::kNoUnwindInfo) stack.end = StackEnd::kMemoryUnavailable;
     if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() &&
         !rank.lost_stacks.contains(thread.tid) && core_stacks.lacks(stack.frames.back().sp) && !target.gave_up())

@@ -23,7 +23,7 @@
 
 namespace rankstacks {
 
-// kAuto: libunwind, and libdwfl for a thread whose stack libunwind cannot finish
+// kAuto: libunwind, and libdwfl for a thread whose stack libunwind cannot finish.
 enum class UnwinderChoice { kAuto, kLibunwind, kLibdwfl };
 
 // The memory that a futex call waits on, interpreted as each of the possible types: the threads of the process that it
@@ -41,13 +41,13 @@ struct RankStacks {
   std::optional<python::State> python;
   std::vector<std::optional<SyscallInfo>> syscalls;     // parallel to target->threads()
   std::vector<std::optional<Awaited>> awaited;          // parallel to target->threads()
-  // Parallel to target->threads(): the address that a futex call waits on
+  // Parallel to target->threads(): the address that a futex call waits on.
   std::vector<std::optional<Address>> futexes;
   std::vector<std::optional<FutexMemory>> futex_memory; // parallel to target->threads(): the memory there
   std::optional<CxxRuntime> cxx;                        // first sample only: where its threads keep C++ exceptions
   std::vector<std::optional<HeldException>> exceptions; // parallel to target->threads(), or empty
   std::vector<UnwoundStack> stacks;                     // parallel to target->threads()
-  // What is left of --timeout after the rank was read
+  // What is left of --timeout after the rank was read.
   Deadline::Clock::duration time_left = Deadline::Clock::duration::max();
   RankSnapshot snapshot;                                // identity, problems and times are filled in by the capture
 };

@@ -12,7 +12,7 @@
 namespace rankstacks {
 namespace {
 
-// Of a table of addresses; a router's routing table is longer, and not useful here
+// Of a table of addresses; a router's routing table is longer, and not useful here.
 constexpr std::size_t kMaxText = 4u << 20;
 
 std::string_view take_line(std::string_view& text) {

@@ -38,7 +38,7 @@ class TcpEnds {
   TcpEnds(std::vector<TcpSocket> sockets, OwnAddresses own);
 
   struct End {
-    // Of the other socket, or of the listening socket for a connection that has not been accepted yet; 0: not known
+    // Of the other socket, or of the listening socket for a connection that has not been accepted yet; 0: not known.
     std::uint64_t inode = 0;
     std::optional<std::string> other_host;   // the address of the other end, if it is not one of this network namespace
   };

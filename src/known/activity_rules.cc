@@ -62,7 +62,8 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "_python_exit", "concurrent/futures/", A::kException, "cpython Lib/concurrent/futures: thread.py, process.py", kTeardown},
     {M::kPython, "_exit_function", "multiprocessing/util.py", A::kException, "cpython Lib/multiprocessing/util.py", kTeardown},
 
-    // Compiling. torch/_dynamo/eval_frame.py and inductor's output_code.py are in every call of compiled code: not listed.
+    // Compiling. torch/_dynamo/eval_frame.py and inductor's output_code.py are in every call of compiled code, so they
+    // are not listed.
     {M::kPythonFile, "", "torch/_dynamo/convert_frame.py", A::kCompiling, "pytorch _dynamo/convert_frame.py"},
     {M::kPythonFile, "", "torch/_dynamo/symbolic_convert.py", A::kCompiling, "pytorch _dynamo/symbolic_convert.py"},
     {M::kPythonFile, "", "torch/_dynamo/output_graph.py", A::kCompiling, "pytorch _dynamo/output_graph.py"},
@@ -95,7 +96,7 @@ constexpr ActivityRule kRules[] = {
     {M::kPythonFile, "", "tensorflow/python/data/", A::kDataLoading, "tensorflow"},
     {M::kNative, "tensorflow::data::", "", A::kDataLoading, "tensorflow core/data"},
     {M::kNativePrefix, "dali::", "", A::kDataLoading, "dali"},
-    // Programs without a known framework, by common names of data pipelines
+    // Programs without a known framework, by common names of data pipelines.
     {M::kNative, "DataLoader::", "", A::kDataLoading, "what data pipelines of C++ programs are called: caffe2, libtorch's torch::data"},
     {M::kNative, "DataReader::", "", A::kDataLoading, "what data pipelines of C++ programs are called: caffe2, libtorch's torch::data"},
     {M::kNative, "::data::", "", A::kDataLoading, "what data pipelines of C++ programs are called: caffe2, libtorch's torch::data"},
@@ -166,7 +167,7 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "cudaMemcpy", "", A::kGpuWait, "cuda runtime cuda_runtime_api.h"},
     {M::kNativePrefix, "cudaFree", "", A::kGpuWait, "cuda runtime cuda_runtime_api.h"},
     // A launch that waits: the queue is full, or a module is being loaded, which waits for the device
-    // (CUDA_MODULE_LOADING=LAZY)
+    // (CUDA_MODULE_LOADING=LAZY).
     {M::kNativePrefix, "cuLaunchKernel", "", A::kGpuWait, "cuda driver cuda.h: waits where the queue is full"},
     {M::kNativePrefix, "cudaLaunchKernel", "", A::kGpuWait, "cuda runtime cuda_runtime_api.h"},
     {M::kNativePrefix, "cuLibraryLoadData", "", A::kGpuWait, "cuda driver cuda.h: waits for the device, CUDA_MODULE_LOADING=LAZY"},

@@ -18,7 +18,8 @@ constexpr IdleRule kIdleRules[] = {
     {R::kNcclMonitor, IdleMatch::kFunction, "ProcessGroupNCCL::runHookLoop", "", Wait::kCondition, "pytorch ProcessGroupNCCL.cpp, 2.1-"},
     {R::kNcclMonitor, IdleMatch::kFunction, "uv__io_poll", "", Wait::kPoll, "libuv src/unix/linux.c, linked into libtorch, gloo and raylet"},
     {R::kNcclMonitor, IdleMatch::kPython, "", "torch/distributed/_watchdog.py", Wait::kBlocks, "pytorch, 2026: the same in Python"},
-    // NCCL: with operations under way the progress threads do not sleep. bootstrapRoot and asynchronous jobs wait for ranks: never idle.
+    // NCCL: with operations under way the progress threads do not sleep. bootstrapRoot and asynchronous jobs wait for
+    // ranks, so they are never idle.
     {R::kNcclProxy, IdleMatch::kFunction, "ncclProxyGetPostedOps", "", Wait::kBlocks, "nccl proxy.cc"},
     {R::kNcclProxy, IdleMatch::kFunction, "ncclProxyProgress", "", Wait::kCondition, "nccl proxy.cc"},
     {R::kNcclProxy, IdleMatch::kFunction, "ncclGinProgress", "", Wait::kCondition, "nccl gin/gin_host.cc, 2.29-"},

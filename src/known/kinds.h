@@ -75,8 +75,8 @@ enum class OperationKind : std::uint8_t {
   kEventLoop,      // an event loop that has nothing to do (asyncio, libuv)
   kLockedDatabase, // waits for another process to release an SQLite database
   kFileBaton,      // waits for another process's build
-  // what the interpreter or the C library does after the main program has ended: atexit's functions, the end of its
-  // threads
+  // What the interpreter or the C library does after the main program has ended: atexit's functions, the end of its
+  // threads.
   kTeardown,
 };
 
@@ -99,8 +99,8 @@ inline constexpr WordTable<Activity, 19> kActivityWords = {{{Activity::kCollecti
                                                         {Activity::kPythonLock, "python-lock"},
                                                         {Activity::kNativeLock, "native-lock"},
                                                         {Activity::kUserCode, "user-code"},
-                                                        // a frame with this activity says nothing about its thread,
-                                                        // even if a later rule names an activity for it
+                                                        // A frame with this activity says nothing about its thread,
+                                                        // even if a later rule names an activity for it.
                                                         {Activity::kUnknown, "none"}}};
 
 inline constexpr WordTable<OperationKind, 7> kOperationKindWords = {{{OperationKind::kCollective, "collective"},

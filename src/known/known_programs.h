@@ -17,7 +17,7 @@
 namespace rankstacks {
 
 struct KnownPrograms {
-  // of threads that are not their process's main thread; the first matching rule decides
+  // Of threads that are not their process's main thread; the first matching rule decides.
   std::vector<RoleRule> thread_roles;
   std::vector<RoleRule> child_roles;       // of main threads of child processes; the first matching rule decides
   std::vector<NameRule> thread_names;      // the first matching rule decides
@@ -37,7 +37,7 @@ struct AddedPrograms {
   AddedPrograms& operator=(AddedPrograms&&) = default;
 
   KnownPrograms rules;
-  // a list, because its elements keep their addresses, even when they move to another list
+  // A list, because its elements keep their addresses, even when they move to another list.
   std::list<std::string> texts;
 
   std::string_view keep(std::string text) { return texts.emplace_back(std::move(text)); }

@@ -18,7 +18,7 @@ enum class Place {
   kQueuePut,          // of kQueue's functions: waits for room
   kQueueJoin,         // of kQueue's functions: waits until all items are done
   kThreading,         // threads, and the objects with which they wait for each other
-  // of kThreading's functions: waits for a condition; if another such function has called it: for an event
+  // Of kThreading's functions: waits for a condition; if another such function has called it: for an event.
   kThreadingWait,
   kThreadingBarrier,  // of kThreading's functions: waits at a barrier
   kThreadingAcquire,  // of kThreading's functions: waits for a semaphore

@@ -113,7 +113,7 @@ constexpr RoleRule kThreadRules[] = {
     {M::kPython, "process_output_sockets", "vllm/v1/engine/core.py", R::kRpc, "vllm EngineCore, 0.7-"},
     {M::kPython, "monitor_workers", "vllm/v1/executor/multiproc_executor.py", R::kRpc, "vllm MultiprocWorkerMonitor"},
     {M::kPythonEntryFile, "", "-packages/ray/_private/", R::kRpc, "ray: log and error listeners, import thread"},
-    // Python's thread pools, while they wait; with a task such a thread is `python`
+    // Python's thread pools, while they wait; with a task such a thread is `python`.
     {M::kPythonWaits, "_worker", "concurrent/futures/thread.py", R::kIdlePool, "cpython"},
     {M::kPythonWaits, "worker", "multiprocessing/pool.py", R::kIdlePool, "cpython ThreadPool"},
     {M::kPythonWaits, "_handle_workers", "multiprocessing/pool.py", R::kIdlePool, "cpython"},

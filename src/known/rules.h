@@ -10,8 +10,7 @@
 //   modules.cc           modules whose innermost frames do not show what a program is doing
 //
 // For each rule, tests/analyzers/known_rules_test.cc holds a stack that no other rule matches. A user's own rules come
-// before these (known_programs.h). "Own" frames are all frames outside of the C and C++ libraries, and outside of the
-// functions with which Abseil and nsync wait.
+// before these (known_programs.h).
 #pragma once
 
 #include <cstddef>
@@ -22,24 +21,25 @@
 
 namespace rankstacks {
 
-// "Own" frames are those outside of the C and C++ libraries, and of what Abseil and nsync wait with.
+// "Own" frames are all frames outside of the C and C++ libraries, and outside of the functions with which Abseil and
+// nsync wait.
 enum class RoleMatch {
   kFunction,          // a native function, anywhere in the stack, contains `what`
   kEntry,             // the outermost native function that is not a thread start contains `what`
-  // no Python frame, and the outermost native frame that is not a thread start is in a module whose base name starts
-  // with `what`
+  // No Python frame, and the outermost native frame that is not a thread start is in a module whose base name starts
+  // with `what`.
   kEntryModule,
   kInnermost,         // no Python frame, and the innermost own frame's function contains `what`
-  // no Python frame; the only own frame has no name, is in a module whose base name starts with `what`, and waits for
-  // descriptors
+  // No Python frame; the only own frame has no name, is in a module whose base name starts with `what`, and waits for
+  // descriptors.
   kPolls,
   kPython,            // a Python function named `what`, in a file whose name ends with `file`
   kPythonFile,        // any Python frame of a file whose name contains `file`
-  // the thread's target (its outermost Python frame, not counting those that start threads) is in a file whose name
-  // contains `file`
+  // The thread's target (its outermost Python frame, not counting those that start threads) is in a file whose name
+  // contains `file`.
   kPythonEntryFile,
-  // the innermost Python frame, not counting the standard library's waits, is `what` (empty: any) in a file whose name
-  // contains `file`
+  // The innermost Python frame, not counting the standard library's waits, is `what` (empty: any) in a file whose name
+  // contains `file`.
   kPythonWaits,
 };
 
@@ -126,9 +126,9 @@ struct FileRule {
   std::string_view source;
 };
 
-// for threads that are not their process's main thread; the first matching rule decides
+// For threads that are not their process's main thread; the first matching rule decides.
 std::span<const RoleRule> built_in_thread_roles();
-// for main threads of child processes; a rank's main thread is always `main`
+// For main threads of child processes; a rank's main thread is always `main`.
 std::span<const RoleRule> built_in_child_roles();
 std::span<const NameRule> built_in_thread_names();   // the first matching rule decides
 std::span<const IdleRule> built_in_idle();           // one matching rule is enough

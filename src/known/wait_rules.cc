@@ -11,7 +11,8 @@ using K = OperationKind;
 using M = ActivityMatch;
 
 constexpr ActivityRule kRules[] = {
-    // The rendezvous store. torch/csrc/distributed/c10d: TCPStore.cpp, PrefixStore.cpp, FileStore.cpp, HashStore.cpp, socket.cpp
+    // The rendezvous store. torch/csrc/distributed/c10d: TCPStore.cpp, PrefixStore.cpp, FileStore.cpp, HashStore.cpp,
+    // socket.cpp
     {M::kNative, "c10d::TCPStore::", "", A::kStoreWait, "pytorch c10d/TCPStore.cpp", {"TCPStore", "the rendezvous store (TCPStore)"}},
     {M::kNative, "c10d::PrefixStore::", "", A::kStoreWait, "pytorch c10d/PrefixStore.cpp", {"Store", "the rendezvous store"}},
     {M::kNative, "c10d::FileStore::", "", A::kStoreWait, "pytorch c10d/FileStore.cpp", {"FileStore", "the rendezvous store (FileStore)"}},
@@ -29,7 +30,7 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "new_group", "torch/distributed/distributed_c10d.py", A::kStoreWait, "pytorch distributed_c10d.py"},
     {M::kPython, "_new_process_group_helper", "torch/distributed/distributed_c10d.py", A::kStoreWait, "pytorch distributed_c10d.py", {"new_group"}},
 
-    // Teardown while other ranks may still run: pytorch/pytorch#122358
+    // Teardown while other ranks may still run: pytorch/pytorch#122358.
     {M::kPython, "destroy_process_group", "torch/distributed/distributed_c10d.py", A::kException, "pytorch distributed_c10d.py"},
     {M::kPython, "_abort_process_group", "torch/distributed/distributed_c10d.py", A::kException, "pytorch distributed_c10d.py"},
     {M::kNative, "c10d::ProcessGroupNCCL::~ProcessGroupNCCL", "", A::kException, "pytorch c10d/ProcessGroupNCCL.cpp: pytorch/pytorch#122358"},
@@ -132,7 +133,7 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "nvshmem_barrier", "", A::kCollective, "nvshmem nvshmem.h"},
     {M::kNativePrefix, "shmem_barrier", "", A::kCollective, "the OpenSHMEM standard: shmem.h"},
 
-    // Remote calls. torch/distributed/rpc/api.py: shutdown waits in _all_gather until no rank has an open call
+    // Remote calls. torch/distributed/rpc/api.py: shutdown waits in _all_gather until no rank has an open call.
     {M::kPython, "rpc_sync", "torch/distributed/rpc/", A::kPeerWait, "pytorch distributed/rpc/", {"rpc_sync", "a remote call (rpc_sync)", C::kUnknown, K::kRemoteCall}},
     {M::kPython, "init_rpc", "torch/distributed/rpc/", A::kStoreWait, "pytorch distributed/rpc/", {"init_rpc", "the set-up of RPC"}},
     {M::kPython, "_all_gather", "torch/distributed/rpc/", A::kCollective, "pytorch distributed/rpc/", {"_wait_all_workers", "RPC's barrier", C::kBarrier}},

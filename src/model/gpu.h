@@ -50,7 +50,7 @@ struct GpuException {
   std::optional<std::uint64_t> grid_id;
   std::optional<std::string> kernel;       // demangled
   std::optional<GpuDim> block, thread;     // indices of the first thread that raised it
-  // number of warps with this exception; 0: they have exited, and only the multiprocessor still records it
+  // Number of warps with this exception; 0: they have exited, and only the multiprocessor still records it.
   std::uint32_t warps = 0;
   bool operator==(const GpuException&) const = default;
 };

@@ -34,8 +34,8 @@ enum class FrameKind { kNative, kPython, kGpu };
 enum class FrameOrigin {
   kNormal,         // registers or unwind information
   kFramePointer,   // no unwind information there: the rbp chain was followed
-  // pc was not in code: the return address on top of the stack was taken; or there was no unwind information: the
-  // address that the code is about to return to was taken
+  // The pc was not in code, and the return address on top of the stack was taken; or there was no unwind information,
+  // and the address that the code is about to return to was taken.
   kReturnSlot,
   kSeparate,       // a Python frame whose place in the native stack is not known: shown next to the native frames
 };
@@ -98,13 +98,13 @@ struct SyscallInfo {
   // only if that is the only one. Empty: not known.
   static constexpr std::size_t kMaxOthers = 8;
   std::vector<OtherEnd> others;
-  // its own process has the other end (or holds the lock) too, in addition to `others` or to processes that are not
-  // visible
+  // Its own process has the other end (or holds the lock) too, in addition to `others` or to processes that are not
+  // visible.
   bool own_end = false;
-  // with an end of kind kDatabase: the database's path, as in the descriptor of the waiting process; std::nullopt if it
-  // is one of several
+  // With an end of kind kDatabase: the database's path, as in the descriptor of the waiting process; std::nullopt if it
+  // is one of several.
   std::optional<std::string> database;
-  // the address of the other end of the connection, if it is not one of this machine's
+  // The address of the other end of the connection, if it is not one of this machine's.
   std::optional<std::string> other_host;
 };
 
@@ -114,7 +114,8 @@ struct OmittedFrames {
   std::size_t count = 0;
 };
 
-// A process group of PyTorch as its process knows it (torch/distributed/distributed_c10d.py: _pg_names, _pg_group_ranks).
+// A process group of PyTorch, as its process knows it (torch/distributed/distributed_c10d.py: _pg_names,
+// _pg_group_ranks).
 struct ProcessGroup {
   std::string name;                        // the same on all of its ranks; "" if it has none
   std::vector<int> ranks;                  // its members, as ranks of the job, in the group's order; empty: unknown
@@ -125,11 +126,11 @@ struct ProcessGroup {
 // values.
 struct FrameVariables {
   std::size_t frame = 0;                   // index into ThreadSnapshot::frames
-  // loop counters (step, epoch, i); in c10d's functions src, dst, tag. Sorted by name
+  // Loop counters (step, epoch, i); in c10d's functions src, dst, tag. Sorted by name.
   std::vector<std::pair<std::string, std::int64_t>> numbers;
   std::optional<ProcessGroup> group;       // in c10d's functions: the group that they work on
-  // the number of `for` loops around the current line, from the iterators at the bottom of the frame's value stack; 0:
-  // none, or not known
+  // The number of `for` loops around the current line, from the iterators at the bottom of the frame's value stack; 0:
+  // none, or not known.
   int loops = 0;
   bool operator==(const FrameVariables&) const = default;
 };
@@ -139,12 +140,12 @@ struct Motion {
   int samples = 0;                           // number of samples that found the thread, including the first
   int places = 0;                          // number of different stacks among them, compared as clusters are
   bool moved = false;   // its place in its program differs between two samples; changes inside of a wait do not count
-  // the functions that it is in differ between two samples, not just their lines: in a tight loop they never do
+  // The functions that it is in differ between two samples, not just their lines: in a tight loop they never do.
   bool travelled = false;
-  // a counter of its frames (FrameVariables::numbers) has advanced between two samples, no faster than real work can
-  // advance it
+  // A counter of its frames (FrameVariables::numbers) has advanced between two samples, no faster than real work can
+  // advance it.
   bool counted = false;
-  // it waited for other ranks in one sample, and not, or somewhere else, in the next: that wait has ended
+  // It waited for other ranks in one sample, and not, or somewhere else, in the next: that wait has ended.
   bool left_wait = false;
   double cpu_ms = 0;   // CPU time used between the samples, without the cost of the samples themselves
   std::int64_t runs = 0;                   // number of times that it was scheduled on a processor between the samples
@@ -155,7 +156,7 @@ struct Motion {
 // The cause of an exception, if its text is a known one.
 enum class ExceptionCause {
   kOwnGpu,   // the GPU work of its own process has failed
-  kTimeout,  // a collective has not finished: because of other ranks
+  kTimeout,  // a collective did not finish, because of other ranks
   kPeer,     // the other end of a connection has failed
 };
 
@@ -173,7 +174,7 @@ struct CxxException {
 struct HandledException {
   std::string type;                        // the name of its class, "RuntimeError"; "" if it cannot be read
   std::optional<std::string> message;      // its only argument, if that is a str: the first 200 characters
-  // index into ThreadSnapshot::frames of the function that handles it; empty if it is none of these
+  // Index into ThreadSnapshot::frames of the function that handles it; empty if it is none of these.
   std::optional<std::size_t> frame;
   // Both ends of its traceback; empty if it has none, or if they cannot be read.
   std::optional<FrameId> handler;   // the function that handles it, at the line that the exception passed through
@@ -185,8 +186,8 @@ enum class PythonLockKind {
   kLock,        // threading.Lock
   kRLock,       // threading.RLock
   kModule,      // importlib's, of a module that is being imported
-  // the lock that Condition.wait waits for, and with it Event, Queue, Barrier, Future: no thread holds it; another
-  // thread has to notify the condition
+  // The lock that Condition.wait waits for, and with it Event, Queue, Barrier, Future: no thread holds it; another
+  // thread has to notify the condition.
   kCondition,
 };
 
@@ -206,16 +207,16 @@ struct ThreadSnapshot {
   std::optional<char> state;               // live only
   std::optional<double> cpu_ms;            // live only
   std::optional<Gil> gil;
-  // Python's collector is running in it, as the interpreter's state says: also known if its functions have no names
+  // Python's collector is running in it, as the interpreter's state says: also known if its functions have no names.
   bool collecting = false;
   std::optional<SyscallInfo> syscall;
   std::optional<CxxException> exception;   // only of a thread that terminates its process
   std::optional<HandledException> handles; // the innermost Python exception that it is handling
-  // the thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
-  // it
+  // The thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
+  // it.
   std::optional<Tid> lock_owner;
   std::optional<PythonLock> python_lock;   // the Python lock that it waits for
-  // the thread of its process for whose end it waits, in pthread_join or in Python's Thread.join
+  // The thread of its process for whose end it waits, in pthread_join or in Python's Thread.join.
   std::optional<Tid> joins;
   StackEnd stack_end = StackEnd::kComplete;
   std::optional<OmittedFrames> omitted;
@@ -247,7 +248,7 @@ struct SignalInfo {
 // states the sizes of the grid.
 struct Coordinates {
   std::string from;                                  // "Megatron, from the command line"
-  // outermost first, including axes of size 1: {"pp", 1}, {"dp", 0}, {"tp", 0}
+  // Outermost first, including axes of size 1: {"pp", 1}, {"dp", 0}, {"tp", 0}
   std::vector<std::pair<std::string, int>> axes;
   std::optional<int> operator[](std::string_view axis) const;
   bool operator==(const Coordinates&) const = default;
@@ -267,16 +268,16 @@ struct RankSnapshot {
   std::optional<std::string> path;         // the core's
   std::optional<std::string> executable;
   std::vector<std::string> command;
-  // std::nullopt: no interpreter in the process; "": one that could not be read
+  // std::nullopt: no interpreter in the process; "": one that could not be read.
   std::optional<std::string> python_version;
   Status status = Status::kComplete;
   std::vector<Problem> problems;
   std::optional<double> stopped_ms;        // live
-  // live: identifies the captured process, together with the pid (proc::Stat); not in any report
+  // Live: identifies the captured process, together with the pid (proc::Stat); not in any report.
   std::uint64_t start_ticks = 0;
   std::optional<SignalInfo> signal;        // cores
   std::vector<ThreadSnapshot> threads;     // main thread first
-  // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them
+  // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them.
   std::vector<GpuSnapshot> gpus;
 };
 
@@ -311,7 +312,7 @@ struct NcclMember {
   // The number of collectives that the process has launched on the communicator since it was created, by name
   // ("AllReduce"), in the first answer. Send and Recv are not counted.
   std::vector<std::pair<std::string, std::int64_t>> launched;
-  // the counts in the second answer, after the last sample, were different; meaningless if there is only one answer
+  // The counts in the second answer, after the last sample, were different; meaningless if there is only one answer.
   bool counts_move = false;
   bool operator==(const NcclMember&) const = default;
 };
@@ -338,7 +339,7 @@ struct JobSnapshot {
   std::optional<double> elapsed_ms;        // how long the tool took, capture to report
   FrameTable frames;
   std::vector<RankSnapshot> ranks;
-  // live: running ranks, on the captured machines, that were not requested; ascending
+  // Live: running ranks, on the captured machines, that were not requested; ascending.
   std::vector<UnseenRank> not_looked_at;
   std::optional<NcclStatus> nccl;          // live: empty if no RAS thread of the job answered
 };

@@ -55,7 +55,8 @@ std::optional<int> minor_by_cache_tag(std::string_view text) {
   return std::nullopt;
 }
 
-// The literal PY_VERSION, "3.9.18", of the given minor version. The linker may have merged it into the tail of a longer string.
+// The literal PY_VERSION, "3.9.18", of the given minor version. The linker may have merged it into the tail of a longer
+// string.
 std::optional<Version> version_literal(std::string_view text, int minor) {
   const std::string prefix = "3." + std::to_string(minor) + ".";
   for (std::size_t at = text.find(prefix); at != text.npos; at = text.find(prefix, at + 1)) {

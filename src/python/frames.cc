@@ -10,14 +10,15 @@ namespace {
 // the memory fetched below a frame contains the next ones. Up to 3.10 each frame is an object of its own.
 constexpr Address kFetchBelow = 8192;
 
-// From 3.12, owners from this value on (FRAME_OWNED_BY_CSTACK in 3.12 and 3.13, FRAME_OWNED_BY_INTERPRETER and up in 3.14) mark frames that
-// run no Python code: the shim that each call of the eval loop keeps on the C stack.
+// From 3.12, owners from this value on (FRAME_OWNED_BY_CSTACK in 3.12 and 3.13, FRAME_OWNED_BY_INTERPRETER and up in
+// 3.14) mark frames that run no Python code: the shim that each call of the eval loop keeps on the C stack.
 constexpr std::uint8_t kOwnerShim = 3;
 
 constexpr Address kStackRefTags = 3;       // 3.14+: low bits of a _PyStackRef
 constexpr Address kPointerAlignment = 8;
 
-// The eval loop's calls as CFrame / _PyCFrame chain them: all but the outermost one, which lies in the thread state itself.
+// The eval loop's calls, from the chain of CFrame / _PyCFrame: all but the outermost one, which is in the thread state
+// itself.
 struct CFrame {
   Address address = 0;
   Address current_frame = 0;   // 3.11, 3.12
@@ -220,7 +221,7 @@ class Walker {
   Budget& budget_;
   const bool has_runs_by_frame_;   // up to 3.10: one call of the eval loop for each frame
   std::size_t size_ = 0;
-  // 3.11, 3.12: set until the first step, which decides whether its current_frame can be trusted
+  // 3.11, 3.12: set until the first step, which decides whether its current_frame can be trusted.
   Address first_cframe_ = 0;
   Address next_ = 0;
   Range window_;

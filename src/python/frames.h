@@ -13,7 +13,7 @@
 namespace rankstacks::python {
 
 inline constexpr std::size_t kMaxFramesPerThread = 100'000;
-// of all threads together: the chains of a damaged process may lead into each other
+// Of all threads together: the chains of a damaged process may lead into each other.
 inline constexpr std::size_t kMaxFramesInAll = 1u << 20;
 
 // One frame with its fields as they are in memory; the meaning of the numbers depends on the version.
@@ -44,12 +44,12 @@ struct Chain {
   // its _PyCFrame names does not lead to the call before it. Such a call runs no Python code. If the native stack shows
   // that it does, its frames are lost.
   bool left_out_innermost = false;
-  // 3.12+: shims of calls whose last frame has been removed and whose values are being released
+  // 3.12+: shims of calls whose last frame has been removed and whose values are being released.
   std::vector<Address> empty_calls;
 };
 
-// Walks all chains in parallel: each round fetches the next part of every chain in one batch. Bounded by kMaxFramesPerThread and kMaxFramesInAll; a frame seen
-// twice ends its chain.
+// Walks all chains in parallel: each round fetches the next part of every chain in one batch. Bounded by
+// kMaxFramesPerThread and kMaxFramesInAll; a frame that was seen before ends its chain.
 std::vector<Chain> walk_chains(const Target& target, const Layout& layout, std::span<const ChainStart> starts);
 
 }  // namespace rankstacks::python

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kLongestTypeName = 256;
 constexpr std::size_t kLikelyTypeName = 64;
-// bytes of names and line tables; exceptions beyond that have no places
+// Bytes of names and line tables; exceptions beyond that have no places.
 constexpr std::size_t kMaxCodeText = 16u << 20;
 constexpr Address kStackRefTags = 3;                // 3.14+: low bits of a _PyStackRef
 constexpr Address kPointerAlignment = 8;
@@ -248,7 +248,7 @@ class HandledReader {
   const Layout& layout_;
   State& state_;
   ObjectReader objects_;
-  // of tracebacks alone, so that unreadable parts of them do not count as damage of the thread's frames
+  // Of tracebacks alone, so that unreadable parts of them do not count as damage of the thread's frames.
   CodeReader codes_;
   std::vector<Walk> walks_;        // of the threads that are handling an exception
 };

@@ -32,7 +32,8 @@ struct DebugOffsetsShape {
 
 constexpr char kCookie[] = {'x', 'd', 'e', 'b', 'u', 'g', 'p', 'y'};
 
-// 3.7.4 aligned PyGC_Head to 16 bytes (bpo-27987), which moved everything after the collector's state in _PyRuntime by 88 bytes.
+// 3.7.4 aligned PyGC_Head to 16 bytes (bpo-27987), which moved everything after the collector's state in _PyRuntime by
+// 88 bytes.
 constexpr int kGcHeadAligned = 4;
 constexpr Offset kGcHeadShift = 88;
 
@@ -97,7 +98,8 @@ class TableReader {
 std::string Version::to_string() const { return fmt::format("{}.{}.{}{}", major, minor, micro, suffix); }
 
 std::optional<Version> version_from_hex(std::uint64_t hex) {
-  // Include/patchlevel.h: one byte each of major, minor, micro; then the release level (a, b, c, f) and the serial, 4 bits each.
+  // Include/patchlevel.h: one byte each of major, minor, micro; then the release level (a, b, c, f) and the serial, 4
+  // bits each.
   if (hex >> 32) return std::nullopt;
   Version version{static_cast<int>(hex >> 24), static_cast<int>((hex >> 16) & 0xff), static_cast<int>((hex >> 8) & 0xff), ""};
   const unsigned level = (hex >> 4) & 0xf, serial = hex & 0xf;

@@ -52,11 +52,11 @@ struct Layout {
   Offset thread_datastack_chunk = kAbsent;   // 3.11+: the chunk that holds the innermost frames
   Offset thread_frame = kAbsent;             // up to 3.10 and from 3.13; 3.11 and 3.12: in the _PyCFrame
   Offset thread_exc_info = kAbsent;          // 3.7+: pointer to the innermost _PyErr_StackItem
-  // up to 3.12: in a thread that threading has started, a weak reference to the lock that is released when the thread
-  // ends
+  // Up to 3.12: in a thread that threading has started, a weak reference to the lock that is released when the thread
+  // ends.
   Offset thread_on_delete_data = kAbsent;
   Offset thread_cframe = kAbsent;            // 3.10-3.12: pointer to the innermost CFrame
-  // 3.10-3.12: the outermost CFrame, embedded in the thread state; it belongs to no call of the eval loop
+  // 3.10-3.12: the outermost CFrame, embedded in the thread state; it belongs to no call of the eval loop.
   Offset thread_root_cframe = kAbsent;
 
   // CFrame (3.10), _PyCFrame (3.11, 3.12): on the C stack, one per call of the eval loop
@@ -66,7 +66,7 @@ struct Layout {
   // _PyErr_StackItem: the exception that a thread, or a generator that it runs, is handling. 3.6 has these fields in
   // the thread state; there these are offsets in the thread state.
   Offset exc_item_value = kAbsent;
-  // up to 3.10; from 3.11 on the exception's own traceback is the one that counts
+  // Up to 3.10; from 3.11 on the exception's own traceback is the one that counts.
   Offset exc_item_traceback = kAbsent;
   Offset exc_item_previous = kAbsent;        // 3.7+
 
@@ -81,12 +81,12 @@ struct Layout {
   Offset frame_globals = kAbsent;
   Offset frame_locals = kAbsent;
   Offset frame_slots = kAbsent;              // the values of locals, cells and free variables, in this order; from 3.14 each a _PyStackRef
-  // up to 3.10: pointer to the bottom of the value stack; from 3.11 on the value stack follows the slots
+  // Up to 3.10: pointer to the bottom of the value stack; from 3.11 on the value stack follows the slots.
   Offset frame_value_stack = kAbsent;
   Offset frame_blocks = kAbsent;             // up to 3.10: an array of PyTryBlock, three ints each: type, handler, level of the value stack
   Offset frame_block_count = kAbsent;        // up to 3.10: an int
 
-  // PyFrameObject from 3.11 on; tracebacks point to these
+  // PyFrameObject from 3.11 on; tracebacks point to these.
   Offset frame_object_frame = kAbsent;       // its _PyInterpreterFrame
 
   // PyCodeObject
@@ -113,7 +113,7 @@ struct Layout {
   Offset type_flags = kAbsent;
   Offset type_base = kAbsent;
   Offset type_basic_size = kAbsent;
-  // offset of the dict pointer in instances; from 3.11 on a type flag says that there is one, before the object
+  // Offset of the dict pointer in instances; from 3.11 on a type flag says that there is one, before the object.
   Offset type_dict_offset = kAbsent;
   Offset type_cached_keys = kAbsent;         // 3.11+, of classes: the struct _dictkeysobject of their instances' attributes
   Offset bytes_size = kAbsent;
@@ -136,7 +136,7 @@ struct Layout {
   // dict, and struct _dictkeysobject
   Offset dict_keys = kAbsent;
   Offset dict_values = kAbsent;   // not NULL: the values are stored separately from the keys, as those of instances are
-  // 3.11+, struct _dictvalues: the first value; up to 3.10 the values are a plain array
+  // 3.11+, struct _dictvalues: the first value; up to 3.10 the values are a plain array.
   Offset values_first = kAbsent;
   Offset keys_size = kAbsent;                // up to 3.10: slots of the hash table
   Offset keys_log2_size = kAbsent;           // 3.11+

@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t kLikelyName = 128;
 constexpr std::size_t kMaxText = 1u << 20;      // bytes of attributes' and modules' names
 
-// struct wait_entry, Python/parking_lot.c, 3.13+: {void *park_arg; uintptr_t addr; _PySemaphore sema; ...}. The semaphore is a sem_t.
+// struct wait_entry, Python/parking_lot.c, 3.13+: {void *park_arg; uintptr_t addr; _PySemaphore sema; ...}. The
+// semaphore is a sem_t.
 constexpr Address kParkedBeforeSemaphore = 8;
 
 // Offsets after the head of an object (Modules/_threadmodule.c). rlockobject: {PyThread_type_lock lock; unsigned long

@@ -22,11 +22,11 @@
 namespace rankstacks::python {
 
 inline constexpr std::size_t kMaxLockWaits = 4096;             // threads in futex calls that are examined
-// the innermost frames, searched for a `with` statement of a lock
+// The innermost frames, searched for a `with` statement of a lock.
 inline constexpr std::size_t kMaxHolderFramesOfThread = 256;
 inline constexpr std::size_t kMaxHolderFrames = 65'536;        // of all threads
 inline constexpr std::size_t kMaxSlotsInUse = 262'144;         // of all these frames
-// frames of Condition.wait that are examined for the lock that they have released
+// Frames of Condition.wait that are examined for the lock that they have released.
 inline constexpr std::size_t kMaxConditionWaits = 4096;
 inline constexpr std::size_t kLongestModuleName = 200;          // characters
 

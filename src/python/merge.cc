@@ -264,7 +264,7 @@ class Merger {
         // The functions of the instructions in a tail-calling loop (3.14) are inside of the call.
         std::size_t call = *at / 2;
         empty.insert(call);
-        // for calls reached before, this has been done already
+        // For calls reached before, this has been done already.
         while (call-- > 0 && loops_[call] && empty.insert(call).second) {}
       }
     }

@@ -7,7 +7,8 @@
 namespace rankstacks::python {
 namespace {
 
-// Fetched along with the header of a str or bytes: enough for nearly all names, paths and line tables, so that few need another batch.
+// The number of bytes fetched with the header of a str or bytes: enough for nearly all names, paths and line tables, so
+// that few need another batch.
 constexpr std::size_t kLikelyString = 256;
 constexpr std::size_t kLikelyLineTable = 1024;
 

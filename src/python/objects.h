@@ -17,7 +17,7 @@ inline constexpr std::size_t kMaxString = 1u << 20;       // bytes of a str's da
 inline constexpr std::size_t kMaxLineTable = 4u << 20;    // bytes; real line tables are far smaller
 inline constexpr std::size_t kMaxText = 256u << 20;       // bytes of all names and line tables of a process: torch's are 10 MB
 
-// entries of the arrays of bytecode copies, searched for frames that are switching to another copy
+// Entries of the arrays of bytecode copies, searched for frames that are switching to another copy.
 inline constexpr std::size_t kMaxSearchedCopies = 1u << 20;
 inline constexpr std::int64_t kCodeUnit = 2;              // bytes per instruction word, from 3.6
 
@@ -93,7 +93,7 @@ class CodeReader {
   std::optional<std::string> text(Address string, std::size_t longest);
   // Its first characters, at most `most` of them. std::nullopt if it is unreadable.
   std::optional<std::string> beginning(Address string, std::size_t most);
-  // kMaxText is used up: some code objects have no names or lines
+  // kMaxText is used up: some code objects have no names or lines.
   bool text_exhausted() const { return text_left_ == 0; }
 
  private:
@@ -119,7 +119,7 @@ class CodeReader {
   std::vector<Code> codes_;
   std::vector<Body> bodies_;
   std::vector<StructCopy> copies_;
-  // by code and tlbc_index; only those that frames use
+  // By code and tlbc_index; only those that frames use.
   std::map<std::pair<std::uint32_t, std::int32_t>, Address> thread_local_instructions_;
   std::unordered_map<Address, Text> strings_;
   std::size_t cut_strings_ = 0;

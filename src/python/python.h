@@ -44,9 +44,9 @@ struct RuntimeCandidate {
 // that only memory can determine is left unset.
 std::vector<RuntimeCandidate> find_python_runtime(const Target& target);
 
-// the frame is about to execute its first instruction: line_of() returns the first line
+// The frame is about to execute its first instruction: line_of() returns the first line.
 inline constexpr std::int64_t kNotStarted = -1;
-// the frame's instruction pointer is outside of its code: no line
+// The frame's instruction pointer is outside of its code: no line.
 inline constexpr std::int64_t kUnknownInstruction = -2;
 inline constexpr std::uint32_t kNoVariables = ~std::uint32_t{0};
 
@@ -160,9 +160,9 @@ struct MergedStack {
 // a vector count as false.
 struct KnownFrames {
   std::vector<bool> eval_loop;   // the interpreter's eval loop: used up to 3.9, and as a check for later versions
-  // functions that the loop calls before it links a frame or after it has unlinked one; none of them runs Python code
+  // Functions that the loop calls before it links a frame or after it has unlinked one; none of them runs Python code.
   std::vector<bool> loop_border;
-  // where a greenlet's part of the stack begins: the frames from here outwards belong to other greenlets
+  // Where a greenlet's part of the stack begins: the frames from here outwards belong to other greenlets.
   std::optional<std::size_t> greenlet;
 };
 

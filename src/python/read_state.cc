@@ -158,7 +158,7 @@ class ThreadReader {
   std::vector<Address> interpreters;
   std::vector<ThreadState> states;
   std::vector<ChainStart> starts;      // parallel to states
-  // parallel to states: where the exceptions that a thread handles are kept; 0: not known
+  // Parallel to states: where the exceptions that a thread handles are kept; 0: not known.
   std::vector<Address> exc_items;
   std::vector<Address> ends;           // parallel to states: the field thread_on_delete_data; 0: none
   std::vector<bool> collecting;        // parallel to states: whether the collector of its interpreter is running

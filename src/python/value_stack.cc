@@ -12,7 +12,8 @@ constexpr std::int32_t kMaxSlots = 65'536;          // of variables
 constexpr std::int32_t kMaxBlocks = 20;
 constexpr Address kBlockSize = 12, kBlockLevel = 8;
 
-// Objects/exception_handling_notes.txt: numbers of 6 bits a byte, the highest first; 0x40: more follow; 0x80: the first byte of an entry.
+// Objects/exception_handling_notes.txt: numbers of 6 bits a byte, the highest first; 0x40: more follow; 0x80: the first
+// byte of an entry.
 class TableReader {
  public:
   explicit TableReader(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}

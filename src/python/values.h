@@ -55,11 +55,11 @@ class ObjectReader {
 
   ObjectKind kind(Address object);
   // Whether it is, or may be, of a kind that is identified by the name of its type (kNone, kCell, kTraceback, kFrame
-  // ...).
+  // ...)
   bool may_be(Address object, ObjectKind named);
   // Whether its type has tp_iternext, which is seven words after tp_flags in every CPython 3.
   bool is_iterator(Address object);
-  // std::nullopt if it is not an int, or does not fit into 64 bits
+  // std::nullopt if it is not an int, or does not fit into 64 bits.
   std::optional<std::int64_t> integer(Address object);
   // The object in a cell. std::nullopt if the cell is empty or unreadable. The caller must know that it is a cell.
   std::optional<Address> cell_content(Address cell) const;

@@ -24,7 +24,7 @@ struct Defect {
   std::string what;
 };
 
-// A value with its place in the document: "ranks[3].threads[0].tid".
+// A value with its place in the document, such as "ranks[3].threads[0].tid".
 class Node {
  public:
   Node(const Json& value, const Node* parent, std::string_view key) : value_(value), parent_(parent), key_(key) {}

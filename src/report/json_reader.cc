@@ -231,7 +231,7 @@ Problem read_problem(const Node& node) {
   node.required("message", [&](const Node& n) { problem.message = n.text(); });
   node.optional("hint", [&](const Node& n) { problem.hint = n.text(); });
   node.optional("code", [&](const Node& n) { code = n.text(); });
-  // kOther for a code of a later version
+  // kOther for a code of a later version.
   problem.code = code ? value_of(kProblemCodeWords, *code).value_or(ProblemCode::kOther) : code_by_words(problem.message);
   return problem;
 }

@@ -40,7 +40,7 @@ std::vector<std::string_view> words_of(const MatchWord<E> (&table)[N]) {
   return words;
 }
 
-// A value with its place in the document: line 12, /activities/3/file.
+// A value with its place in the document, such as line 12, /activities/3/file.
 class Value {
  public:
   Value(const LinedJson& json, std::string pointer) : json_(json), pointer_(std::move(pointer)) {}
