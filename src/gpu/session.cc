@@ -78,7 +78,7 @@ class Session {
       looked.state.device = device;
       looked.state.contexts = static_cast<std::uint32_t>(contexts.size());
       describe(looked.state);
-      note(result, sample(looked));
+      note(result, sample_device(looked));
       result.devices.push_back(std::move(looked));
     }
     for (SampledDevice& looked : result.devices) fetch_images(looked.state, result);
@@ -319,7 +319,7 @@ class Session {
   }
 
   // The device is paused from suspendDevice to resumeDevice: in between nothing is named and no image is fetched.
-  Result<void> sample(SampledDevice& looked) {
+  Result<void> sample_device(SampledDevice& looked) {
     DeviceState& state = looked.state;
     api::DeviceInfoSizes sizes{};
     std::uint32_t sms = 0;
