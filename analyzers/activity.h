@@ -12,14 +12,14 @@
 #include "analyzers/place.h"
 #include "analyzers/operation.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // The reason of a suspect with this activity; kNone if it is not an activity that can be blamed (unknown, a wait for
 // others).
-Reason reason_of(Activity activity);
+Reason reason_of(known::Activity activity);
 
 struct Doing {
-  Activity activity = Activity::kUnknown;
+  known::Activity activity = known::Activity::kUnknown;
   std::size_t thread = 0;              // index of the thread that this is known from
   std::size_t frame = 0;               // index of the frame that shows it (0 if the system call or the state does)
   bool by_frame = false;               // known from a frame of the table, not from the system call or by elimination
@@ -31,17 +31,17 @@ struct Doing {
 // frames must outlive the cache, and must be the same in every call.
 class RuleCache {
  public:
-  const ActivityRule* of(const FrameTable& frames, FrameId id);   // nullptr if no rule holds
+  const known::ActivityRule* of(const FrameTable& frames, FrameId id);   // nullptr if no rule holds
 
  private:
-  std::unordered_map<std::string_view, const ActivityRule*> by_function_;
-  std::unordered_map<FrameId, const ActivityRule*> by_frame_;
+  std::unordered_map<std::string_view, const known::ActivityRule*> by_function_;
+  std::unordered_map<FrameId, const known::ActivityRule*> by_frame_;
 };
 
 // Compares a job's stacks with the tables of known/. The job must outlive this object.
 class Activities {
  public:
-  Activities(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) : job_(job), roles_(roles) {}
+  Activities(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles) : job_(job), roles_(roles) {}
 
   Doing of_thread(std::size_t rank, std::size_t thread);
   // A whole rank: what its main thread does, or, if the main thread only waits for another thread of the process,
@@ -50,14 +50,14 @@ class Activities {
 
  private:
   struct DecidingRule {
-    const ActivityRule* rule = nullptr;   // nullptr if no frame shows the activity
+    const known::ActivityRule* rule = nullptr;   // nullptr if no frame shows the activity
     std::size_t frame = 0;                // index of the frame that shows it
   };
   DecidingRule deciding_rule(const ThreadSnapshot& thread);
 
   const JobSnapshot& job_;
-  const std::vector<std::vector<Role>>& roles_;
+  const std::vector<std::vector<known::Role>>& roles_;
   RuleCache rules_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "known/known_programs.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // "c10d::ProcessGroupGloo::allreduce(std::vector<...>&)" -> "allreduce"
@@ -19,32 +19,32 @@ std::string last_component(std::string_view function) {
   return colon == std::string::npos ? name : name.substr(colon + 2);
 }
 
-bool holds(const ActivityRule& rule, std::string_view function, std::string_view file, std::string_view component) {
+bool holds(const known::ActivityRule& rule, std::string_view function, std::string_view file, std::string_view component) {
   switch (rule.match) {
-    case ActivityMatch::kNative:
+    case known::ActivityMatch::kNative:
       return contains(function, rule.what);
-    case ActivityMatch::kNativePrefix:
+    case known::ActivityMatch::kNativePrefix:
       return function.starts_with(rule.what);
-    case ActivityMatch::kNativeOp:
+    case known::ActivityMatch::kNativeOp:
       return component == rule.what && contains(function, rule.file);
-    case ActivityMatch::kPython:
+    case known::ActivityMatch::kPython:
       return function == rule.what && contains(file, rule.file);
-    case ActivityMatch::kPythonFile:
+    case known::ActivityMatch::kPythonFile:
       return contains(file, rule.file);
   }
   return false;
 }
 
 // The first rule that holds, whatever it says; nullptr if there is none.
-const ActivityRule* matching_rule(const Frame& frame) {
+const known::ActivityRule* matching_rule(const Frame& frame) {
   if (!frame.function) return nullptr;
   const bool python = frame.kind == FrameKind::kPython;
   std::string_view function = *frame.function;
   const std::string_view file = frame.file ? std::string_view(*frame.file) : std::string_view();
   if (!python && function.starts_with("PMPI_")) function.remove_prefix(1);   // MPI's profiling interface: PMPI_Recv is MPI_Recv
   const std::string component = python ? std::string() : last_component(function);
-  for (const ActivityRule& rule : known_programs().activities) {
-    const bool python_rule = rule.match == ActivityMatch::kPython || rule.match == ActivityMatch::kPythonFile;
+  for (const known::ActivityRule& rule : known::known_programs().activities) {
+    const bool python_rule = rule.match == known::ActivityMatch::kPython || rule.match == known::ActivityMatch::kPythonFile;
     if (python == python_rule && holds(rule, function, file, component)) return &rule;
   }
   return nullptr;
@@ -52,9 +52,9 @@ const ActivityRule* matching_rule(const Frame& frame) {
 
 }  // namespace
 
-const ActivityRule* activity_rule_of(const Frame& frame) {
-  const ActivityRule* rule = matching_rule(frame);
-  return rule != nullptr && rule->activity != Activity::kUnknown ? rule : nullptr;
+const known::ActivityRule* activity_rule_of(const Frame& frame) {
+  const known::ActivityRule* rule = matching_rule(frame);
+  return rule != nullptr && rule->activity != known::Activity::kUnknown ? rule : nullptr;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

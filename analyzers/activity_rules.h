@@ -4,9 +4,9 @@
 #include "known/rules.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // The first rule that holds. nullptr if there is none, or if it says that such a frame shows nothing.
-const ActivityRule* activity_rule_of(const Frame& frame);
+const known::ActivityRule* activity_rule_of(const Frame& frame);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -4,7 +4,7 @@
 #include "analyzers/facts.h"
 #include "analyzers/rank_activity.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 Analysis analyze(const JobSnapshot& job) {
   Analysis analysis;
@@ -25,4 +25,4 @@ Analysis analyze(const JobSnapshot& job) {
   return analysis;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -13,12 +13,12 @@
 #include "known/kinds.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // Threads of one role whose normalised stacks are equal.
 struct Cluster {
   int id = 0;                           // dense; in the order of `Analysis::clusters`: odd first, then by role, then larger first
-  Role role = Role::kNative;
+  known::Role role = known::Role::kNative;
   // Indices into JobSnapshot::ranks, ascending, unique (children are listed by their own index)
   std::vector<std::size_t> ranks;
   std::vector<std::pair<std::size_t, std::size_t>> members;   // (rank index, thread index)
@@ -78,7 +78,7 @@ struct Verdict {
 };
 
 struct Analysis {
-  std::vector<std::vector<Role>> roles;          // [rank index][thread index]
+  std::vector<std::vector<known::Role>> roles;          // [rank index][thread index]
   std::vector<std::vector<int>> cluster_of;      // [rank index][thread index]: Cluster::id
   std::vector<Cluster> clusters;
   // [rank index]; std::nullopt for a child, or if the frames do not show it
@@ -92,8 +92,8 @@ struct Facts;   // facts.h
 Analysis analyze(const JobSnapshot& job);
 
 // The parts of analyze(), each in its own file.
-std::vector<std::vector<Role>> assign_roles(const JobSnapshot& job);
-std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles);
+std::vector<std::vector<known::Role>> assign_roles(const JobSnapshot& job);
+std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles);
 Verdict judge(const Facts& facts);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 template <std::size_t N>
 bool is_one_of(std::string_view text, const std::array<std::string_view, N>& list) {
@@ -27,4 +27,4 @@ inline constexpr std::array<std::string_view, 9> kMutexCalls = {"pthread_mutex_l
 inline constexpr std::array<std::string_view, 4> kPollCalls = {"poll", "ppoll", "select", "pselect6"};
 inline constexpr std::array<std::string_view, 4> kSleepCalls = {"nanosleep", "clock_nanosleep", "sleep", "usleep"};
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -14,7 +14,7 @@
 #include "analyzers/wait_graph.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 class WaitGraphBuilder {
  public:
@@ -163,7 +163,7 @@ class WaitGraphBuilder {
       const auto main = main_of(*s.child);
       connect(waiting, main ? thread(*s.child, *main) : process(*s.child), WaitEvidence::kProcess, Certainty::kLikely);
       if (main) add_thread(*s.child, *main);
-    } else if (s.doing.activity == Activity::kGpuWait && s.gpu.kernel != nullptr) {
+    } else if (s.doing.activity == known::Activity::kGpuWait && s.gpu.kernel != nullptr) {
       connect(waiting, add({.kind = NodeKind::kKernel, .rank = s.rank, .thread = {}, .missing_rank = -1, .text = describe_kernel(*s.gpu.kernel)}), WaitEvidence::kKernel, Certainty::kLikely);
     } else {
       add_thread(s.rank, s.doing.thread);
@@ -263,4 +263,4 @@ WaitGraph::WaitGraph(const JobSnapshot& job, const std::vector<RankState>& state
   WaitGraphBuilder(job, states, operations, *this).build();
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -8,7 +8,7 @@
 
 #include "analyzers/verdict_words.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 Reason reason_for(const RankState& s) {
@@ -22,7 +22,7 @@ std::string would_decide(const JobSnapshot& job, const RankState& s) {
   if (!s.readable) return "its stacks: see what its problems say";
   if (rank.source == Source::kCore) return "an attach to the job while it runs, or the cores of all of its ranks";
   const bool asked = std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
-  if (s.doing.activity == Activity::kGpuWait && !asked) return "--gpu";
+  if (s.doing.activity == known::Activity::kGpuWait && !asked) return "--gpu";
   if (s.unknown() && rank.status != Status::kComplete) return "what is missing of its stacks: see its problems";
   return "more samples (--samples 40)";
 }
@@ -70,4 +70,4 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
   return candidates;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -5,7 +5,7 @@
 
 #include "analyzers/names.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 bool is_child_of(const RankSnapshot& child, const RankSnapshot& rank) { return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host; }
@@ -16,8 +16,8 @@ bool is_busy_worker(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) continue;
-    if (is_place(frame, Place::kLoaderLoop)) return false;
-    if (!is_library_file(frame.file.value_or("")) || is_place(frame, Place::kLoaderWork)) return true;
+    if (is_place(frame, known::Place::kLoaderLoop)) return false;
+    if (!known::is_library_file(frame.file.value_or("")) || is_place(frame, known::Place::kLoaderWork)) return true;
   }
   return false;
 }
@@ -33,7 +33,7 @@ bool may_be_waited_for(const JobSnapshot& job, const RankSnapshot& child) {
     if (call == "wait4" || call == "waitid" || call == "waitpid") return false;
     for (std::size_t i = 0; i < own_frames(job.frames, thread); ++i) {
       const Frame& frame = job.frames[thread.frames[i]];
-      if (frame.kind == FrameKind::kPython) return !is_place(frame, Place::kNoWork);
+      if (frame.kind == FrameKind::kPython) return !is_place(frame, known::Place::kNoWork);
     }
   }
   return true;
@@ -60,27 +60,27 @@ std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
 void forget_common_dead_children(const JobSnapshot& job, std::vector<RankState>& states) {
   std::optional<std::size_t> common;
   for (const RankState& s : states)
-    if (s.readable && !s.unrelated && waits_for_ranks(s.doing.activity)) common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, job.ranks[s.rank]));
+    if (s.readable && !s.unrelated && known::waits_for_ranks(s.doing.activity)) common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, job.ranks[s.rank]));
   for (RankState& s : states)
     if (s.dead_child && common && dead_children_of(job, job.ranks[s.rank]) <= *common) s.dead_child.reset();
 }
 
-void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state) {
+void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
-  const bool may_read_child = state.doing.activity == Activity::kUserCode && reads_pipe(rank.threads[state.doing.thread]);
-  if (may_read_child || state.doing.activity == Activity::kSubprocess) {
+  const bool may_read_child = state.doing.activity == known::Activity::kUserCode && reads_pipe(rank.threads[state.doing.thread]);
+  if (may_read_child || state.doing.activity == known::Activity::kSubprocess) {
     std::vector<std::size_t> candidates;
     for (std::size_t c = 0; c < job.ranks.size(); ++c) {
       const RankSnapshot& child = job.ranks[c];
       if (!is_child_of(child, rank) || is_dead(child)) continue;
-      const bool loads = std::find(roles[c].begin(), roles[c].end(), Role::kDataLoader) != roles[c].end();
+      const bool loads = std::find(roles[c].begin(), roles[c].end(), known::Role::kDataLoader) != roles[c].end();
       if (!loads && may_be_waited_for(job, child)) candidates.push_back(c);
     }
     if (candidates.size() == 1) state.child = candidates.front();
-    if (may_read_child && !candidates.empty()) state.doing.activity = Activity::kSubprocess;
+    if (may_read_child && !candidates.empty()) state.doing.activity = known::Activity::kSubprocess;
   }
-  const Activity activity = state.doing.activity;
-  if (activity != Activity::kDataLoading && activity != Activity::kSubprocess && activity != Activity::kPythonLock) return;
+  const known::Activity activity = state.doing.activity;
+  if (activity != known::Activity::kDataLoading && activity != known::Activity::kSubprocess && activity != known::Activity::kPythonLock) return;
   for (std::size_t c = 0; c < job.ranks.size(); ++c) {
     const RankSnapshot& child = job.ranks[c];
     if (!is_child_of(child, rank)) continue;
@@ -88,9 +88,9 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<R
       if (!state.dead_child && may_miss_child(job, state)) state.dead_child = c;
       continue;
     }
-    if (activity != Activity::kDataLoading || state.known_from_child) continue;
+    if (activity != known::Activity::kDataLoading || state.known_from_child) continue;
     for (std::size_t t = 0; t < child.threads.size(); ++t)
-      if (roles[c][t] == Role::kDataLoader && child.threads[t].tid == child.pid && is_busy_worker(job, child.threads[t])) {
+      if (roles[c][t] == known::Role::kDataLoader && child.threads[t].tid == child.pid && is_busy_worker(job, child.threads[t])) {
         state.known_from_child = c;
         state.child_thread = t;
       }
@@ -106,10 +106,10 @@ bool is_dead(const RankSnapshot& process) {
   return process.threads.empty() && std::any_of(process.problems.begin(), process.problems.end(), ended);
 }
 
-void look_at_children(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, std::vector<RankState>& states) {
+void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, std::vector<RankState>& states) {
   for (RankState& state : states)
     if (state.readable) look_at_children_of(job, roles, state);
   forget_common_dead_children(job, states);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -14,7 +14,7 @@
 #include "analyzers/coordinates.h"
 #include "analyzers/tree.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 using Member = std::pair<std::size_t, std::size_t>;   // (rank index, thread index)
@@ -95,7 +95,7 @@ void mark_odd(std::vector<Cluster>& clusters, const std::vector<int>& stage_of) 
   }
 }
 
-Cluster cluster_of(const JobSnapshot& job, const Group& group, Role role, const std::vector<std::size_t>& members) {
+Cluster cluster_of(const JobSnapshot& job, const Group& group, known::Role role, const std::vector<std::size_t>& members) {
   Cluster cluster;
   cluster.role = role;
   std::set<std::size_t> ranks;
@@ -112,10 +112,10 @@ Cluster cluster_of(const JobSnapshot& job, const Group& group, Role role, const 
 
 }  // namespace
 
-std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) {
+std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles) {
   const NormalizedFrames frames(job.frames);
   const std::vector<int> stage_of = pipeline_stages(job);
-  std::map<std::pair<RankKind, Role>, Group> groups;
+  std::map<std::pair<RankKind, known::Role>, Group> groups;
   for (std::size_t r = 0; r < job.ranks.size(); ++r)
     for (std::size_t t = 0; t < job.ranks[r].threads.size(); ++t) {
       Group& group = groups[{job.ranks[r].kind, roles[r][t]}];
@@ -162,4 +162,4 @@ std::vector<Cluster> cluster_threads(const JobSnapshot& job, const std::vector<s
   return sorted;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

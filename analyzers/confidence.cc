@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 struct Case {
@@ -24,7 +24,7 @@ constexpr Row kBases[] = {
     {0.85, [](const Case& c) { return c.s.known_from_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},   // another kernel runs on it
     {0.65, [](const Case& c) { return c.s.known_from_gpu; }},                                            // none does
     {0.90, [](const Case& c) { return c.s.dead_child || c.s.doing.by_frame; }},                           // a frame, a state, a dead child
-    {0.60, [](const Case& c) { return c.s.doing.activity == Activity::kUserCode; }},                      // what is left over: its own code
+    {0.60, [](const Case& c) { return c.s.doing.activity == known::Activity::kUserCode; }},                      // what is left over: its own code
     {0.75, [](const Case&) { return true; }},                                                             // the system call, a lock's owner
 };
 
@@ -57,4 +57,4 @@ double confidence_of_sink(const JobSnapshot& job, const RankState& s, const Tall
   return bounded(confidence);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -7,7 +7,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // The ranks, sorted by what they do.
 struct Tally {
@@ -27,4 +27,4 @@ double confidence_of_sink(const JobSnapshot& job, const RankState& s, const Tall
 // Limited to 0.10 ... 0.97, rounded to two digits.
 double bounded(double confidence);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

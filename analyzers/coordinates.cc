@@ -8,7 +8,7 @@
 
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 constexpr std::string_view kPipeline = "pp";
@@ -84,4 +84,4 @@ std::string coordinates_source(const JobSnapshot& job) {
   return "";
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -9,7 +9,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 inline constexpr int kNoStage = -1;
 
@@ -32,4 +32,4 @@ std::string whole_stages(const JobSnapshot& job, const std::vector<std::size_t>&
 // "Megatron, from the command line": the source of the first rank whose coordinates are known. "" if there is none.
 std::string coordinates_source(const JobSnapshot& job);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

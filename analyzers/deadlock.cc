@@ -12,7 +12,7 @@
 #include "analyzers/divergence.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 constexpr double kPartnersKnown = 0.80;   // groups or peers are known
@@ -52,7 +52,7 @@ class Explanation {
     if (auto found = circle_of_peers()) return with_reference(std::move(*found), kAllRanks);
     if (auto found = unmatched()) return with_reference(std::move(*found), guessed_ ? kInferredFromStacks : kFromGroups);
     if (auto found = circle_of_groups()) return with_reference(std::move(*found), kFromGroups);
-    if (any_side(Activity::kPeerWait)) return Deadlock{{}, "some of them for a lock or a queue between processes: who holds or fills it is not in these frames", false, ""};
+    if (any_side(known::Activity::kPeerWait)) return Deadlock{{}, "some of them for a lock or a queue between processes: who holds or fills it is not in these frames", false, ""};
     if (waits_for_gpu())
       return Deadlock{{}, known_from_gpus() ? "the kernels on their GPUs are of one collective, but their names do not show whether it is the same call" : "the kernels that run on the GPUs would show the difference", false, ""};
     if (auto found = within_stages()) return found;
@@ -108,9 +108,9 @@ class Explanation {
     return with_reference({{}, fmt::format("no rank differs from the others of its pipeline stage, and stages differ by design (coordinates: {})", source), false, ""}, reference);
   }
 
-  bool is_p2p(std::size_t i) const { return states_[i].doing.activity == Activity::kPointToPoint; }
-  bool in_store(std::size_t i) const { return states_[i].doing.activity == Activity::kStoreWait; }
-  bool any_side(Activity activity) const {
+  bool is_p2p(std::size_t i) const { return states_[i].doing.activity == known::Activity::kPointToPoint; }
+  bool in_store(std::size_t i) const { return states_[i].doing.activity == known::Activity::kStoreWait; }
+  bool any_side(known::Activity activity) const {
     return std::any_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].doing.activity == activity; });
   }
   bool waits_for_gpu() const {
@@ -194,7 +194,7 @@ class Explanation {
       const std::size_t i = operations_[o].members.front();   // a rank whose peer is known is an operation of its own
       if (!states_[i].peer_process || !facts_.waits.in_cycle(o)) continue;
       members.push_back(i);
-      circle.push_back({i, states_[i].doing.operation.kind == OperationKind::kProcessLock ? Reason::kFileIo : Reason::kUnmatchedP2p, kPartnersKnown});
+      circle.push_back({i, states_[i].doing.operation.kind == known::OperationKind::kProcessLock ? Reason::kFileIo : Reason::kUnmatchedP2p, kPartnersKnown});
     }
     if (circle.empty()) return std::nullopt;
     Deadlock found = accuse(members, Reason::kFileIo, kPartnersKnown);
@@ -276,7 +276,7 @@ class Explanation {
     for (const Side& side : sides_) {
       const RankState& s = states_[side.front()];
       const Operation& operation = s.doing.operation;
-      if (s.doing.activity != Activity::kCollective || operation.generic || !s.group) {
+      if (s.doing.activity != known::Activity::kCollective || operation.generic || !s.group) {
         merged.push_back(side);
         continue;
       }
@@ -348,4 +348,4 @@ std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& 
 
 std::optional<Deadlock> explain_deadlock(const Facts& facts) { return Explanation(facts).explain(); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -19,7 +19,7 @@
 
 #include "analyzers/facts.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct Blame {
   std::size_t state = 0;
@@ -41,4 +41,4 @@ std::optional<Deadlock> explain_deadlock(const Facts& facts);
 // "ranks 0-1,3 wait in all_reduce (step at train.py:17)"
 std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<std::size_t>& members);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

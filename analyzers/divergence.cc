@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 Divergence divergence_of(const RankState& a, const RankState& b) {
   Divergence divergence;
@@ -35,4 +35,4 @@ std::string describe_counter(const RankState& state) {
   return "";
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -6,7 +6,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct Divergence {
   // The outermost loop counter that differs; empty if none does, or none is known.
@@ -33,4 +33,4 @@ Divergence divergence_of(const RankState& a, const RankState& b);
 // "step 41": the innermost loop counter on the rank's path through the user's code. Empty if none is known.
 std::string describe_counter(const RankState& state);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

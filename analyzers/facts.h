@@ -10,14 +10,14 @@
 #include "known/kinds.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct Facts {
   const JobSnapshot& job;
-  const std::vector<std::vector<Role>>& roles;          // [rank index][thread index]
+  const std::vector<std::vector<known::Role>>& roles;          // [rank index][thread index]
   const std::vector<RankState>& states;
   const std::vector<PendingOperation>& operations;
   const WaitGraph& waits;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

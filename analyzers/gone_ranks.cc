@@ -9,7 +9,7 @@
 #include "analyzers/children.h"
 #include "analyzers/watchdog_reporters.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // Faults of the program itself. SIGABRT may come from a watchdog that follows another rank's failure; SIGTRAP and
@@ -57,7 +57,7 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
   return missing;
 }
 
-std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) {
+std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles) {
   std::vector<std::size_t> faults, aborts;
   std::size_t ranks = 0;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
@@ -83,4 +83,4 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
   return ranks > 1 && aborts.size() == ranks ? std::vector<std::size_t>{} : aborts;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

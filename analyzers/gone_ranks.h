@@ -7,7 +7,7 @@
 #include "known/kinds.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct MissingRanks {
   std::vector<int> certain;    // gone, or not captured although their machine was
@@ -20,6 +20,6 @@ struct MissingRanks {
 MissingRanks missing_ranks(const JobSnapshot& job);
 
 // The ranks whose core has a fatal signal that the others' cores do not have.
-std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles);
+std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

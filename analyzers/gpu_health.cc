@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 struct Member {
@@ -165,4 +165,4 @@ std::string describe_gpu_differences(const JobSnapshot& job) {
   return count > kMax ? fmt::format("{} and {} more", text, count - kMax) : text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

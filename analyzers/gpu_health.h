@@ -7,7 +7,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct GpuCondition {
   std::size_t rank = 0, gpu = 0;         // indices
@@ -22,4 +22,4 @@ std::vector<GpuCondition> gpu_conditions(const JobSnapshot& job);
 // "the GPU of rank 7 differs (NVLinks 3,5 down)": at most three GPUs. Empty if none differs.
 std::string describe_gpu_differences(const JobSnapshot& job);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

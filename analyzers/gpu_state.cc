@@ -11,17 +11,17 @@
 
 #include "analyzers/names.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // NCCL and RCCL. Longer names come first, since older names continue without a separator
 // ("ncclReduceScatterRingLLKernel_sum_f32").
-constexpr std::pair<std::string_view, Collective> kOperations[] = {
-    {"AllReduce", Collective::kAllReduce},   {"AllGather", Collective::kAllGather}, {"AllToAll", Collective::kAllToAll}, {"AlltoAll", Collective::kAllToAll}, {"ReduceScatter", Collective::kReduceScatter},
-    {"Broadcast", Collective::kBroadcast},   {"SendRecv", Collective::kSendRecv},   {"Reduce", Collective::kReduce},     {"Gather", Collective::kGather},     {"Scatter", Collective::kScatter}};
+constexpr std::pair<std::string_view, known::Collective> kOperations[] = {
+    {"AllReduce", known::Collective::kAllReduce},   {"AllGather", known::Collective::kAllGather}, {"AllToAll", known::Collective::kAllToAll}, {"AlltoAll", known::Collective::kAllToAll}, {"ReduceScatter", known::Collective::kReduceScatter},
+    {"Broadcast", known::Collective::kBroadcast},   {"SendRecv", known::Collective::kSendRecv},   {"Reduce", known::Collective::kReduce},     {"Gather", known::Collective::kGather},     {"Scatter", known::Collective::kScatter}};
 
 // Parses the rest of a name, "AllReduce_Sum_f32_RING_LL".
-std::optional<Collective> operation_at(std::string_view rest) {
+std::optional<known::Collective> operation_at(std::string_view rest) {
   for (const auto& [name, operation] : kOperations)
     if (rest.starts_with(name)) return operation;
   return std::nullopt;
@@ -35,27 +35,27 @@ constexpr std::string_view kNcclPrefixes[] = {"ncclDevKernel", "ncclKernel", "nc
 // Kernels of other libraries that poll until the other ranks have arrived.
 struct OtherCollective {
   std::string_view part;
-  Collective operation;
+  known::Collective operation;
 };
 constexpr OtherCollective kOthers[] = {
-    {"cross_device_reduce_", Collective::kAllReduce},          // vLLM, SGLang: csrc/custom_all_reduce.cuh
-    {"one_shot_all_reduce_kernel", Collective::kAllReduce},    // PyTorch: torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu
-    {"two_shot_all_reduce_kernel", Collective::kAllReduce},
-    {"multimem_all_reduce_kernel", Collective::kAllReduce},
-    {"multimem_one_shot_all_reduce_kernel", Collective::kAllReduce},
-    {"multimem_all_gather_kernel", Collective::kAllGather},
-    {"allreduce_fusion_kernel", Collective::kAllReduce},       // FlashInfer, TensorRT-LLM
-    {"deep_ep::", Collective::kUnknown},                              // DeepEP: dispatch, combine, barriers
-    {"msccl", Collective::kUnknown},                                  // RCCL's and Microsoft's MSCCL, MSCCL++
-    {"nvshmemi_", Collective::kUnknown},                              // NVSHMEM: barriers and collectives on a stream
+    {"cross_device_reduce_", known::Collective::kAllReduce},          // vLLM, SGLang: csrc/custom_all_reduce.cuh
+    {"one_shot_all_reduce_kernel", known::Collective::kAllReduce},    // PyTorch: torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu
+    {"two_shot_all_reduce_kernel", known::Collective::kAllReduce},
+    {"multimem_all_reduce_kernel", known::Collective::kAllReduce},
+    {"multimem_one_shot_all_reduce_kernel", known::Collective::kAllReduce},
+    {"multimem_all_gather_kernel", known::Collective::kAllGather},
+    {"allreduce_fusion_kernel", known::Collective::kAllReduce},       // FlashInfer, TensorRT-LLM
+    {"deep_ep::", known::Collective::kUnknown},                              // DeepEP: dispatch, combine, barriers
+    {"msccl", known::Collective::kUnknown},                                  // RCCL's and Microsoft's MSCCL, MSCCL++
+    {"nvshmemi_", known::Collective::kUnknown},                              // NVSHMEM: barriers and collectives on a stream
 };
 
-std::optional<Collective> nccl_operation(std::string_view name) {
+std::optional<known::Collective> nccl_operation(std::string_view name) {
   if (!name.starts_with("nccl")) return std::nullopt;
   for (const std::string_view prefix : kNcclPrefixes) {
     if (!name.starts_with(prefix)) continue;
     const std::size_t at = name.find('_');
-    return at == std::string_view::npos ? Collective::kUnknown : operation_at(name.substr(at + 1)).value_or(Collective::kUnknown);
+    return at == std::string_view::npos ? known::Collective::kUnknown : operation_at(name.substr(at + 1)).value_or(known::Collective::kUnknown);
   }
   // Before 2.8: ncclAllReduceRingLLKernel_sum_f32.
   const auto operation = operation_at(name.substr(4));
@@ -65,9 +65,9 @@ std::optional<Collective> nccl_operation(std::string_view name) {
 
 // The functions that the warps of a kernel for several collectives are in: the kernel calls
 // ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE() and similar functions.
-Collective operation_within(const FrameTable& frames, const GpuKernel& kernel) {
+known::Collective operation_within(const FrameTable& frames, const GpuKernel& kernel) {
   constexpr std::string_view kFunction = "ncclDevFunc_";
-  std::set<Collective> found;
+  std::set<known::Collective> found;
   const auto look_at = [&](FrameId id) {
     const std::string name = frames[id].function.value_or("");
     if (!name.starts_with(kFunction)) return;
@@ -75,7 +75,7 @@ Collective operation_within(const FrameTable& frames, const GpuKernel& kernel) {
   };
   for (const GpuPlace& place : kernel.places) look_at(place.frame);
   for (const FrameId id : kernel.frames) look_at(id);
-  return found.size() == 1 ? *found.begin() : Collective::kUnknown;
+  return found.size() == 1 ? *found.begin() : known::Collective::kUnknown;
 }
 
 std::string extent(const GpuDim& dim) { return dim.y == 1 && dim.z == 1 ? std::to_string(dim.x) : fmt::format("({},{},{})", dim.x, dim.y, dim.z); }
@@ -97,7 +97,7 @@ std::string kernel_name(std::string_view function) {
   return plain.append(name, from);
 }
 
-std::optional<Collective> collective_of(std::string_view function) {
+std::optional<known::Collective> collective_of(std::string_view function) {
   const std::string name = kernel_name(function);
   if (auto operation = nccl_operation(name)) return operation;
   for (const OtherCollective& other : kOthers)
@@ -118,7 +118,7 @@ GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {
       const auto collective = kernel.function ? collective_of(*kernel.function) : std::nullopt;
       if (collective) {
         if (!state.kernel) state.kernel = &kernel;
-        state.collectives.push_back(*collective == Collective::kUnknown ? operation_within(frames, kernel) : *collective);
+        state.collectives.push_back(*collective == known::Collective::kUnknown ? operation_within(frames, kernel) : *collective);
       } else if (!kernel.function) {
         nameless = &kernel;
       } else if (!other) {
@@ -155,7 +155,7 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job) {
     }
     return 5;
   };
-  std::map<std::tuple<int, std::vector<Collective>, std::string>, GpuCluster> clusters;
+  std::map<std::tuple<int, std::vector<known::Collective>, std::string>, GpuCluster> clusters;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
     const bool looked_at = std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
@@ -175,7 +175,7 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job) {
 
 bool may_be_same_collective(const GpuState& a, const GpuState& b) {
   if (!a.named() || !b.named()) return true;
-  std::vector<Collective> both;
+  std::vector<known::Collective> both;
   std::set_intersection(a.collectives.begin(), a.collectives.end(), b.collectives.begin(), b.collectives.end(), std::back_inserter(both));
   return !both.empty();
 }
@@ -183,7 +183,7 @@ bool may_be_same_collective(const GpuState& a, const GpuState& b) {
 std::string name_collectives(const GpuState& state) {
   if (!state.named()) return "a collective";
   std::string text;
-  for (const Collective collective : state.collectives) text += fmt::format("{}{}", text.empty() ? "" : " and ", to_string(collective));
+  for (const known::Collective collective : state.collectives) text += fmt::format("{}{}", text.empty() ? "" : " and ", known::to_string(collective));
   return text;
 }
 
@@ -205,4 +205,4 @@ std::string describe_exception(const GpuException& exception) {
   return text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

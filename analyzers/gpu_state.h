@@ -14,7 +14,7 @@
 #include "analyzers/operation.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 enum class GpuActivity {
   kUnknown,      // its GPUs were not examined, or a kernel has no name
@@ -26,7 +26,7 @@ enum class GpuActivity {
 
 // kAllReduce for ncclDevKernel_AllReduce_Sum_f32_RING_LL(...); kUnknown for a kernel that serves several collectives;
 // std::nullopt if the kernel belongs to no collective.
-std::optional<Collective> collective_of(std::string_view function);
+std::optional<known::Collective> collective_of(std::string_view function);
 
 // For display, without arguments and template arguments: "at::native::vectorized_elementwise_kernel". Not sanitized.
 std::string kernel_name(std::string_view function);
@@ -34,15 +34,15 @@ std::string kernel_name(std::string_view function);
 // The pointers are into the snapshot.
 struct GpuState {
   GpuActivity activity = GpuActivity::kUnknown;
-  std::vector<Collective> collectives;            // ascending, unique; kCollective only
+  std::vector<known::Collective> collectives;            // ascending, unique; kCollective only
   const GpuKernel* kernel = nullptr;              // the kernel that shows the activity: kCollective, kKernel
   const GpuException* exception = nullptr;
 
   bool in_collective() const { return activity == GpuActivity::kCollective; }
   // It is known which collective it is.
-  bool named() const { return in_collective() && collectives.front() != Collective::kUnknown; }
+  bool named() const { return in_collective() && collectives.front() != known::Collective::kUnknown; }
   // Sends and receives only: of the other ranks only the peers are needed.
-  bool only_messages() const { return collectives.size() == 1 && collectives.front() == Collective::kSendRecv; }
+  bool only_messages() const { return collectives.size() == 1 && collectives.front() == known::Collective::kSendRecv; }
 };
 
 // `frames` is the job's table. A kernel that serves several collectives is identified by the function that its warps
@@ -75,4 +75,4 @@ std::string describe_exception(const GpuException& exception);
 // "13 blocks of 512", "(2,4,1) blocks of (32,8,1)"
 std::string describe_launch(const GpuKernel& kernel);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 constexpr double kBusy = 90, kAtRest = 10;   // percent
@@ -14,16 +14,16 @@ constexpr double kBusy = 90, kAtRest = 10;   // percent
 bool may_be_kernel_of(const RankState& s) {
   const Operation& call = s.doing.operation;
   if (call.generic || !s.gpu.named()) return true;
-  return std::any_of(s.gpu.collectives.begin(), s.gpu.collectives.end(), [&](Collective kernel) {
-    if (kernel == Collective::kAllReduce && call.collective == Collective::kBarrier) return true;
-    if (kernel == Collective::kSendRecv)
-      return call.sends || call.receives || call.collective == Collective::kAllToAll || call.collective == Collective::kGather || call.collective == Collective::kScatter;
-    return call.collective != Collective::kUnknown && kernel == call.collective;
+  return std::any_of(s.gpu.collectives.begin(), s.gpu.collectives.end(), [&](known::Collective kernel) {
+    if (kernel == known::Collective::kAllReduce && call.collective == known::Collective::kBarrier) return true;
+    if (kernel == known::Collective::kSendRecv)
+      return call.sends || call.receives || call.collective == known::Collective::kAllToAll || call.collective == known::Collective::kGather || call.collective == known::Collective::kScatter;
+    return call.collective != known::Collective::kUnknown && kernel == call.collective;
   });
 }
 
 void wait_for_own_gpu(RankState& s) {
-  s.doing.activity = Activity::kGpuWait;
+  s.doing.activity = known::Activity::kGpuWait;
   s.doing.operation = {};
   s.gpu_wait_may_be_collective = false;
   s.known_from_gpu = true;
@@ -32,12 +32,12 @@ void wait_for_own_gpu(RankState& s) {
 }
 
 // Whether the operation, group and peer known from the CPU may be those of this kernel.
-bool cpu_names_kernel(const RankState& s) { return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && may_be_kernel_of(s); }
+bool cpu_names_kernel(const RankState& s) { return known::waits_for_ranks(s.doing.activity) && s.doing.activity != known::Activity::kStoreWait && may_be_kernel_of(s); }
 
 void wait_in_kernel(RankState& s) {
   const bool messages = s.gpu.only_messages();
-  s.doing.activity = messages ? Activity::kPointToPoint : Activity::kCollective;
-  s.doing.operation = operation_of_kind(messages ? OperationKind::kMessage : OperationKind::kCollective, name_collectives(s.gpu));
+  s.doing.activity = messages ? known::Activity::kPointToPoint : known::Activity::kCollective;
+  s.doing.operation = operation_of_kind(messages ? known::OperationKind::kMessage : known::OperationKind::kCollective, name_collectives(s.gpu));
   s.doing.operation.call = s.doing.operation.name;   // several kernels may be there at once
   if (s.gpu.collectives.size() == 1) s.doing.operation.collective = s.gpu.collectives.front();
   s.doing.operation.sends = s.doing.operation.receives = messages;
@@ -86,7 +86,7 @@ class GpuRefinement {
   // Its CPU waits for the other ranks in the same call as the CPU of a rank whose GPU polls; the kernel of that call
   // has not started here.
   bool waits_alike(const RankState& s) const {
-    return waits_for_ranks(s.doing.activity) && s.doing.activity != Activity::kStoreWait && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
+    return known::waits_for_ranks(s.doing.activity) && s.doing.activity != known::Activity::kStoreWait && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
              const Doing& doing = before_[i].doing;
              return doing.activity == s.doing.activity && same_call(doing.operation, s.doing.operation) && may_be_kernel_of(before_[i]);
            });
@@ -102,8 +102,8 @@ class GpuRefinement {
         continue;
       }
       if (s.gpu.activity != GpuActivity::kKernel && s.gpu.activity != GpuActivity::kIdle) continue;
-      const bool cpu_is_unclear = s.doing.activity == Activity::kUnknown || s.doing.activity == Activity::kAutograd;
-      if (s.doing.activity == Activity::kGpuWait || waits_alike(s) || (cpu_is_unclear && s.gpu.activity == GpuActivity::kKernel)) wait_for_own_gpu(s);
+      const bool cpu_is_unclear = s.doing.activity == known::Activity::kUnknown || s.doing.activity == known::Activity::kAutograd;
+      if (s.doing.activity == known::Activity::kGpuWait || waits_alike(s) || (cpu_is_unclear && s.gpu.activity == GpuActivity::kKernel)) wait_for_own_gpu(s);
     }
     name_the_only_peer();
   }
@@ -128,7 +128,7 @@ class GpuRefinement {
       RankState& s = states_[i];
       const RankSnapshot& rank = job_.ranks[s.rank];
       const auto other = job_.ranks[states_[compared_[compared_.front() == i ? 1 : 0]].rank].rank;
-      if (s.doing.activity == Activity::kPointToPoint && !s.peer && rank.world_size == 2) s.peer = other;
+      if (s.doing.activity == known::Activity::kPointToPoint && !s.peer && rank.world_size == 2) s.peer = other;
     }
   }
 
@@ -180,4 +180,4 @@ std::optional<double> utilization_of(const RankSnapshot& rank) {
   return most;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

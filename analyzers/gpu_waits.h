@@ -15,7 +15,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // Refines the states by this; to be called after all other steps.
 void refine_by_gpus(const JobSnapshot& job, std::vector<RankState>& states);
@@ -27,4 +27,4 @@ std::string describe_gpu_wait(const RankState& state);
 // processes use the GPU too.
 std::optional<double> utilization_of(const RankSnapshot& rank);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -8,7 +8,7 @@
 
 #include "analyzers/names.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 std::string beginning(const std::string& message) {
@@ -42,4 +42,4 @@ std::string describe_handled(const JobSnapshot& job, const HandledException& han
   return raised.line ? fmt::format("{}:{}", text, *raised.line) : text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -5,7 +5,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 bool handles_exception(const ThreadSnapshot& thread);
 // Whether the thread handles an exception that means a failure. Not one that ends a loop, a generator or an attempt
@@ -16,4 +16,4 @@ bool handles_failure(const ThreadSnapshot& thread);
 // Only the first line of the message is shown, truncated. Not sanitized.
 std::string describe_handled(const JobSnapshot& job, const HandledException& handled, bool with_message = true);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -18,7 +18,7 @@
 #include "analyzers/gone_ranks.h"
 #include "analyzers/divergence.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 inline const ThreadSnapshot& deciding_thread(const JobSnapshot& job, const RankState& s) { return job.ranks[s.rank].threads[s.doing.thread]; }
 
@@ -97,4 +97,4 @@ class Judge {
   bool several_samples_ = true;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

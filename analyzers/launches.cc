@@ -8,7 +8,7 @@
 
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 using Counts = std::vector<std::pair<std::string, std::int64_t>>;
@@ -150,4 +150,4 @@ bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank) {
   return false;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -15,7 +15,7 @@
 
 #include "analyzers/deadlock.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // std::nullopt if there are no counts, or if they are equal.
 std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<RankState>& states);
@@ -23,4 +23,4 @@ std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::v
 // Whether the counts of this process increased between the two answers.
 bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -4,7 +4,7 @@
 #include "analyzers/names.h"
 #include "known/modules.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // Functions of the C library in the innermost run of frames, by their public names.
@@ -30,7 +30,7 @@ bool waits_for_database(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kNative) return false;
-    if (!is_opaque(frame.module)) return is_sqlite(base_name(frame.module));
+    if (!is_opaque(frame.module)) return known::is_sqlite(base_name(frame.module));
   }
   return false;
 }
@@ -42,8 +42,8 @@ bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
     const Frame& frame = job.frames[id];
     if (frame.kind == FrameKind::kNative && frame.function == "uv__io_poll") return true;
     if (frame.kind != FrameKind::kPython) continue;
-    if (is_place(frame, Place::kLoopWait)) continue;
-    return is_place(frame, Place::kEventLoop) && thread.state != 'R' && !thread.gil;
+    if (is_place(frame, known::Place::kLoopWait)) continue;
+    return is_place(frame, known::Place::kEventLoop) && thread.state != 'R' && !thread.gil;
   }
   return false;
 }
@@ -56,7 +56,7 @@ std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const Threa
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind == FrameKind::kPython) {
-      if (thread.python_lock || is_place(frame, Place::kLock)) return i;
+      if (thread.python_lock || is_place(frame, known::Place::kLock)) return i;
       return std::nullopt;
     }
     if (frame.function && is_one_of(without_suffixes(*frame.function), kLockFunctions)) return i;
@@ -88,7 +88,7 @@ bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const 
       by_interpreter = true;
     }
   }
-  return root != nullptr && by_interpreter && root->function != "<module>" && !is_library_file(root->file.value_or("<unknown>"));
+  return root != nullptr && by_interpreter && root->function != "<module>" && !known::is_library_file(root->file.value_or("<unknown>"));
 }
 
 // What the system call, the state and the innermost frames show if no rule applies.
@@ -97,36 +97,36 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   const std::string name = blocking_call(job, thread);
   const std::string target = call && call->fd_target ? *call->fd_target : "";
 
-  if (main_program_ended(job, rank, thread)) return doing.activity = Activity::kException, doing;
-  if (call && call->name == "read" && call->fd == 0) return doing.activity = Activity::kDebugger, doing;
-  if (is_one_of(name, kWaitCalls)) return doing.activity = Activity::kSubprocess, doing;
-  if (is_one_of(name, kSocketCalls) || (is_one_of(name, kPollCalls) && is_network(target))) return doing.activity = Activity::kNetworkIo, doing;
+  if (main_program_ended(job, rank, thread)) return doing.activity = known::Activity::kException, doing;
+  if (call && call->name == "read" && call->fd == 0) return doing.activity = known::Activity::kDebugger, doing;
+  if (is_one_of(name, kWaitCalls)) return doing.activity = known::Activity::kSubprocess, doing;
+  if (is_one_of(name, kSocketCalls) || (is_one_of(name, kPollCalls) && is_network(target))) return doing.activity = known::Activity::kNetworkIo, doing;
   if (is_one_of(name, kFileCalls)) {
     // With the name alone (a core without descriptors) a read may be of a pipe or a socket: only calls that take a
     // path, and sync, are certain to be file I/O.
     const bool always_file = name != "read" && name != "write" && name != "readv" && name != "writev" && name != "close";
-    if (is_network(target)) return doing.activity = Activity::kNetworkIo, doing;
-    if (is_regular_path(target) || (target.empty() && always_file) || thread.state == 'D') return doing.activity = Activity::kFileIo, doing;
+    if (is_network(target)) return doing.activity = known::Activity::kNetworkIo, doing;
+    if (is_regular_path(target) || (target.empty() && always_file) || thread.state == 'D') return doing.activity = known::Activity::kFileIo, doing;
   }
-  if (writes_output(thread)) return doing.activity = Activity::kFileIo, doing;
-  if (thread.state == 'D') return doing.activity = name == "ioctl" ? Activity::kGpuWait : Activity::kFileIo, doing;
-  if (thread.gil == Gil::kWaits) return doing.activity = Activity::kPythonLock, doing;
+  if (writes_output(thread)) return doing.activity = known::Activity::kFileIo, doing;
+  if (thread.state == 'D') return doing.activity = name == "ioctl" ? known::Activity::kGpuWait : known::Activity::kFileIo, doing;
+  if (thread.gil == Gil::kWaits) return doing.activity = known::Activity::kPythonLock, doing;
   if (waits_for_database(job, thread)) {
-    doing.activity = Activity::kFileIo;
-    doing.operation = operation_of_kind(OperationKind::kLockedDatabase, "a locked SQLite database");
+    doing.activity = known::Activity::kFileIo;
+    doing.operation = operation_of_kind(known::OperationKind::kLockedDatabase, "a locked SQLite database");
     return doing;
   }
   if (waits_in_event_loop(job, thread)) {
-    doing.activity = Activity::kNetworkIo;
-    doing.operation = operation_of_kind(OperationKind::kEventLoop, "its event loop");
+    doing.activity = known::Activity::kNetworkIo;
+    doing.operation = operation_of_kind(known::OperationKind::kEventLoop, "its event loop");
     return doing;
   }
   if (const auto frame = python_lock_frame(job, thread)) {
-    doing.activity = Activity::kPythonLock;
+    doing.activity = known::Activity::kPythonLock;
     doing.frame = *frame;
     return doing;
   }
-  if (on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); })) return doing.activity = Activity::kNativeLock, doing;
+  if (on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); })) return doing.activity = known::Activity::kNativeLock, doing;
 
   const auto place = telling_frame(job, thread);
   if (!place) return doing;   // unknown frames only
@@ -134,9 +134,9 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   // Native frames alone do not show what a Python program does, nor does a stack that ended early: the missing part
   // may be a collective.
   if (!python_place && (rank.python_version || thread.stack_end != StackEnd::kComplete)) return doing;
-  doing.activity = Activity::kUserCode;
+  doing.activity = known::Activity::kUserCode;
   doing.frame = *place;
   return doing;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -4,7 +4,7 @@
 
 #include "analyzers/activity.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // The main program has ended, and the thread is on its way out of the interpreter or the process.
 bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread);
@@ -12,4 +12,4 @@ bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const 
 // Returns `doing`, completed as far as possible; its activity is kUnknown if nothing could be determined.
 Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread, Doing doing);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -6,7 +6,7 @@
 
 #include "analyzers/names.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // No thread holds these: another one has to fill, set or notify them.
@@ -32,15 +32,15 @@ constexpr LocalWait kOutput{LocalWaitKind::kOutput, "cannot write its output", "
 constexpr LocalWait kLoop{LocalWaitKind::kEventLoop, "waits in its event loop", "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets (ss -tnp) and their timeouts"};
 
 // What a thread with a frame at one of these places waits for.
-constexpr std::pair<Place, LocalWait> kByPlace[] = {{Place::kQueueGet, kQueueGet},
-                                                  {Place::kQueuePut, kQueuePut},
-                                                  {Place::kQueueJoin, kQueueJoin},
-                                                  {Place::kThreadingBarrier, kBarrier},
-                                                  {Place::kThreadingAcquire, kSemaphore},
-                                                  {Place::kThreadingJoin, kThreadEnd},
-                                                  {Place::kPool, kPool},
-                                                  {Place::kFutures, kTask},
-                                                  {Place::kImportWait, kModule}};
+constexpr std::pair<known::Place, LocalWait> kByPlace[] = {{known::Place::kQueueGet, kQueueGet},
+                                                  {known::Place::kQueuePut, kQueuePut},
+                                                  {known::Place::kQueueJoin, kQueueJoin},
+                                                  {known::Place::kThreadingBarrier, kBarrier},
+                                                  {known::Place::kThreadingAcquire, kSemaphore},
+                                                  {known::Place::kThreadingJoin, kThreadEnd},
+                                                  {known::Place::kPool, kPool},
+                                                  {known::Place::kFutures, kTask},
+                                                  {known::Place::kImportWait, kModule}};
 
 // For a wait in threading, queue or concurrent.futures: the outermost of their frames, next to the caller. CPython
 // 3.6 to 3.15.
@@ -52,12 +52,12 @@ std::optional<LocalWait> python_wait(const JobSnapshot& job, const ThreadSnapsho
     if (is_process_lock(frame)) return kProcessLock;
     if (frame.kind != FrameKind::kPython) continue;
     const auto of_place = std::find_if(std::begin(kByPlace), std::end(kByPlace), [&](const auto& one) { return is_place(frame, one.first); });
-    if (is_place(frame, Place::kThreadingWait)) {
+    if (is_place(frame, known::Place::kThreadingWait)) {
       if (waits++ == 0) found = kCondition;
       else if (found && found->kind == LocalWaitKind::kCondition) found = kEvent;
     } else if (of_place != std::end(kByPlace)) {
       found = of_place->second;
-    } else if (!is_place(frame, Place::kQueue) && !is_place(frame, Place::kThreading) && !is_place(frame, Place::kImport)) {
+    } else if (!is_place(frame, known::Place::kQueue) && !is_place(frame, known::Place::kThreading) && !is_place(frame, known::Place::kImport)) {
       break;
     }
   }
@@ -69,14 +69,14 @@ std::optional<LocalWait> python_wait(const JobSnapshot& job, const ThreadSnapsho
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason) {
   if (state.gpu_only || state.known_from_child || state.dead_child) return std::nullopt;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
-  if (reason == Reason::kNetworkIo && state.doing.operation.kind == OperationKind::kEventLoop) return kLoop;
+  if (reason == Reason::kNetworkIo && state.doing.operation.kind == known::OperationKind::kEventLoop) return kLoop;
   if (reason == Reason::kPythonLock) return python_wait(job, thread);
   if (reason != Reason::kFileIo) return std::nullopt;
-  if (state.doing.operation.kind == OperationKind::kLockedDatabase) return kDatabase;
+  if (state.doing.operation.kind == known::OperationKind::kLockedDatabase) return kDatabase;
   if (writes_output(thread)) return kOutput;
   const std::string call = blocking_call(job, thread);
   if (call == "flock" || call == "fcntl" || call == "lockf") return kFileLock;
   return std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

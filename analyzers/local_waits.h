@@ -7,7 +7,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 enum class LocalWaitKind { kQueue, kBarrier, kEvent, kCondition, kSemaphore, kThreadEnd, kTask, kImport, kEventLoop, kProcessLock, kPool, kFileLock, kDatabase, kOutput };
 
@@ -22,4 +22,4 @@ constexpr bool is_between_processes(LocalWaitKind kind) { return kind == LocalWa
 // std::nullopt if there is nothing to add to the words of the reason.
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

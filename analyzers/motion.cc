@@ -9,7 +9,7 @@
 #include "analyzers/names.h"
 #include "analyzers/normalize.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // One sample of one thread, reduced to what is compared.
@@ -75,8 +75,8 @@ class Comparison {
     std::size_t count = 0;
     for (std::size_t i = 0; i < own; ++i) {
       const Frame& frame = frames_[thread.frames[i]];
-      const ActivityRule* rule = rules_.of(frames_, thread.frames[i]);
-      if (rule != nullptr && waits_for_ranks(rule->activity)) count = i + 1;
+      const known::ActivityRule* rule = rules_.of(frames_, thread.frames[i]);
+      if (rule != nullptr && known::waits_for_ranks(rule->activity)) count = i + 1;
       else if (count > 0 && frame.kind == FrameKind::kPython) break;
     }
     return count;
@@ -128,4 +128,4 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -11,7 +11,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // What a thread consumed of a processor between the samples.
 struct Ran {
@@ -24,4 +24,4 @@ struct Ran {
 // samples; `span_ms` is the time between the first and the last.
 void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later, const std::function<Ran(Tid)>& ran, double span_ms);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -6,7 +6,7 @@
 
 #include "known/modules.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -81,9 +81,9 @@ std::string_view base_name(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-bool is_c_library(std::string_view module) { return module_kind(base_name(module)) == ModuleKind::kCLibrary; }
-bool is_cpp_library(std::string_view module) { return module_kind(base_name(module)) == ModuleKind::kCppLibrary; }
-bool is_opaque(std::string_view module) { return module_kind(base_name(module)).has_value(); }
+bool is_c_library(std::string_view module) { return known::module_kind(base_name(module)) == known::ModuleKind::kCLibrary; }
+bool is_cpp_library(std::string_view module) { return known::module_kind(base_name(module)) == known::ModuleKind::kCppLibrary; }
+bool is_opaque(std::string_view module) { return known::module_kind(base_name(module)).has_value(); }
 
 bool is_interpreter(std::string_view module) {
   std::string_view name = base_name(module);
@@ -95,8 +95,8 @@ bool is_interpreter(std::string_view module) {
   return std::all_of(name.begin(), name.end(), [](char c) { return is_digit(c) || c == '.' || c == 'd' || c == 'm' || c == 't' || c == 'u'; });
 }
 
-bool is_place(const Frame& frame, Place place) {
-  return frame.kind == FrameKind::kPython && is_place(place, frame.function ? std::string_view(*frame.function) : std::string_view(), frame.file ? std::string_view(*frame.file) : std::string_view());
+bool is_place(const Frame& frame, known::Place place) {
+  return frame.kind == FrameKind::kPython && known::is_place(place, frame.function ? std::string_view(*frame.function) : std::string_view(), frame.file ? std::string_view(*frame.file) : std::string_view());
 }
 
 bool is_thread_start(const Frame& frame) {
@@ -187,4 +187,4 @@ bool is_mpi_function(std::string_view function) {
   return function.size() > 4 && function.starts_with("MPI_") && function[4] >= 'A' && function[4] <= 'Z';
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -9,7 +9,7 @@
 #include "known/places.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // "/usr/lib/x86_64-linux-gnu/libc.so.6" -> "libc.so.6". Drops " (deleted)".
 std::string_view base_name(std::string_view path);
@@ -24,7 +24,7 @@ bool is_interpreter(std::string_view module);
 bool is_opaque(std::string_view module);
 
 // Whether this is a Python frame of one of the functions of `place` (known/places.h).
-bool is_place(const Frame& frame, Place place);
+bool is_place(const Frame& frame, known::Place place);
 
 // Frames that start every thread or program (start_thread, clone3, __libc_start_call_main, _start, libstdc++'s thread
 // routine). In a stripped libc they have no name; the caller then has to treat any outermost run of C library frames
@@ -49,4 +49,4 @@ bool is_mpi_function(std::string_view function);
 // "void c10d::Reducer::f<int>(std::vector<int> const&) const" -> "c10d::Reducer::f<...>(...)"
 std::string short_function(std::string_view function);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -8,7 +8,7 @@
 #include "analyzers/names.h"
 #include "base/text.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // Loops that wake up again and again on their own, run by threads of the role table.
@@ -148,4 +148,4 @@ std::vector<StackItem> normalized_stack(const ThreadSnapshot& thread, const Norm
   return items;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

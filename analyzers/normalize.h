@@ -27,7 +27,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 using NormId = std::uint32_t;
 
@@ -68,4 +68,4 @@ struct StackItem {
 // The frames of a thread that count, innermost first.
 std::vector<StackItem> normalized_stack(const ThreadSnapshot& thread, const NormalizedFrames& frames);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

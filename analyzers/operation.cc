@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // "all_reduce", "ncclAllReduce", "MPI_Allreduce" -> letters only, in lower case
@@ -18,27 +18,27 @@ std::string letters(std::string_view text) {
 }
 
 // The first entry that the name contains wins: "reducescatter" is before "reduce" and "scatter".
-constexpr std::array<std::pair<std::string_view, Collective>, 11> kCalls{{
-    {"allreduce", Collective::kAllReduce},
-    {"allgather", Collective::kAllGather},
-    {"alltoall", Collective::kAllToAll},
-    {"reducescatter", Collective::kReduceScatter},
-    {"barrier", Collective::kBarrier},
-    {"broadcast", Collective::kBroadcast},
-    {"bcast", Collective::kBroadcast},
-    {"gather", Collective::kGather},
-    {"scatter", Collective::kScatter},
-    {"sendrecv", Collective::kSendRecv},
-    {"reduce", Collective::kReduce},
+constexpr std::array<std::pair<std::string_view, known::Collective>, 11> kCalls{{
+    {"allreduce", known::Collective::kAllReduce},
+    {"allgather", known::Collective::kAllGather},
+    {"alltoall", known::Collective::kAllToAll},
+    {"reducescatter", known::Collective::kReduceScatter},
+    {"barrier", known::Collective::kBarrier},
+    {"broadcast", known::Collective::kBroadcast},
+    {"bcast", known::Collective::kBroadcast},
+    {"gather", known::Collective::kGather},
+    {"scatter", known::Collective::kScatter},
+    {"sendrecv", known::Collective::kSendRecv},
+    {"reduce", known::Collective::kReduce},
 }};
 
 }  // namespace
 
-Collective collective_of_call(std::string_view function) {
+known::Collective collective_of_call(std::string_view function) {
   const std::string name = letters(function);
   for (const auto& [part, collective] : kCalls)
     if (name.find(part) != std::string::npos) return collective;
-  return Collective::kUnknown;
+  return known::Collective::kUnknown;
 }
 
 std::string Operation::key() const { return fmt::format("{}|{}|{}", static_cast<int>(kind), static_cast<int>(collective), call); }
@@ -47,19 +47,19 @@ bool same_call(const Operation& a, const Operation& b) {
   return a.kind == b.kind && a.collective == b.collective && a.sends == b.sends && a.receives == b.receives && a.call == b.call;
 }
 
-Operation operation_of_kind(OperationKind kind, std::string name) {
+Operation operation_of_kind(known::OperationKind kind, std::string name) {
   Operation operation;
   operation.kind = kind;
   operation.name = std::move(name);
   return operation;
 }
 
-Operation operation_of_call(OperationKind kind, std::string function, std::string name) {
+Operation operation_of_call(known::OperationKind kind, std::string function, std::string name) {
   Operation operation = operation_of_kind(kind, std::move(name));
   operation.call = std::move(function);
   if (operation.name.empty()) operation.name = operation.call;
-  if (kind == OperationKind::kCollective) operation.collective = collective_of_call(operation.call);
-  if (kind == OperationKind::kMessage) {
+  if (kind == known::OperationKind::kCollective) operation.collective = collective_of_call(operation.call);
+  if (kind == known::OperationKind::kMessage) {
     const std::string called = letters(operation.call);
     operation.sends = called.find("send") != std::string::npos;
     operation.receives = called.find("recv") != std::string::npos || called.find("probe") != std::string::npos;   // MPI_Probe, MPI_Mprobe
@@ -67,4 +67,4 @@ Operation operation_of_call(OperationKind kind, std::string function, std::strin
   return operation;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

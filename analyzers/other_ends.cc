@@ -8,7 +8,7 @@
 
 #include "analyzers/names.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // "rank 2", "a child of rank 2". "" if the process does not belong to the job, has no number, or if merged reports
@@ -63,4 +63,4 @@ std::string describe_other_ends(const JobSnapshot& job, const SyscallInfo& call)
   return text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

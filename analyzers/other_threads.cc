@@ -6,7 +6,7 @@
 #include "analyzers/names.h"
 #include "analyzers/thread_waits.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
   OtherThreads others;
@@ -23,7 +23,7 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
       const Frame& frame = job.frames[id];
       if (frame.kind != FrameKind::kPython) continue;
       others.any_python = true;
-      user_code |= !is_library_file(frame.file.value_or("<unknown>"));
+      user_code |= !known::is_library_file(frame.file.value_or("<unknown>"));
     }
     if (user_code) in_user_code.push_back(t);
   }
@@ -33,10 +33,10 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
 
 std::optional<std::size_t> awaited_other_thread(const JobSnapshot& job, const RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
-  if (state.doing.activity != Activity::kPythonLock || rank.status != Status::kComplete || thread_wait_of(rank, state.doing.thread)) return std::nullopt;
+  if (state.doing.activity != known::Activity::kPythonLock || rank.status != Status::kComplete || thread_wait_of(rank, state.doing.thread)) return std::nullopt;
   const auto wait = local_wait_of(job, state, Reason::kPythonLock);
   if (wait && is_between_processes(wait->kind)) return std::nullopt;
   return other_threads(job, rank, state.doing.thread).in_user_code;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

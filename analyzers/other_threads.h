@@ -7,7 +7,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct OtherThreads {
   // The only one with the user's Python code on its stack: index into the rank's threads.
@@ -21,4 +21,4 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
 // several threads qualify.
 std::optional<std::size_t> awaited_other_thread(const JobSnapshot& job, const RankState& state);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -9,7 +9,7 @@
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 bool waits_for_own_threads(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (thread.state && *thread.state != 'S') return false;
@@ -43,21 +43,21 @@ bool has_frame_of(const JobSnapshot& job, const ThreadSnapshot& thread, std::str
 
 // Whether the activity is more than an idle wait: a pool's thread waits on a condition variable as well.
 bool is_conclusive(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing) {
-  if (doing.activity == Activity::kUnknown) return false;
-  return doing.activity != Activity::kUserCode || !waits_for_own_threads(job, thread);
+  if (doing.activity == known::Activity::kUnknown) return false;
+  return doing.activity != known::Activity::kUserCode || !waits_for_own_threads(job, thread);
 }
 
 }  // namespace
 
 std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activities, std::size_t rank, const Doing& main) {
-  const bool on_lock = main.activity == Activity::kPythonLock || main.activity == Activity::kNativeLock;
-  const bool is_clear = !on_lock && (main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown));
+  const bool on_lock = main.activity == known::Activity::kPythonLock || main.activity == known::Activity::kNativeLock;
+  const bool is_clear = !on_lock && (main.by_frame || (main.activity != known::Activity::kUserCode && main.activity != known::Activity::kUnknown));
   if (is_clear) return std::nullopt;
   const RankSnapshot& process = job.ranks[rank];
   const std::vector<ThreadWait> way = thread_waits_from(process, main.thread);
   // In the latter case they wait for each other.
   if (way.empty() || thread_wait_of(process, way.back().thread)) return std::nullopt;
-  if (Doing last = activities.of_thread(rank, way.back().thread); waits_for_ranks(last.activity)) return last;
+  if (Doing last = activities.of_thread(rank, way.back().thread); known::waits_for_ranks(last.activity)) return last;
   std::optional<Doing> joined;
   for (const ThreadWait& wait : way) {
     if (wait.what != ThreadWait::For::kEnd) break;
@@ -67,9 +67,9 @@ std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activ
   return joined;
 }
 
-std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::size_t rank, const Doing& main) {
+std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, Activities& activities, std::size_t rank, const Doing& main) {
   const RankSnapshot& process = job.ranks[rank];
-  const bool is_clear = main.by_frame || (main.activity != Activity::kUserCode && main.activity != Activity::kUnknown);
+  const bool is_clear = main.by_frame || (main.activity != known::Activity::kUserCode && main.activity != known::Activity::kUnknown);
   const ThreadSnapshot& waiting = process.threads[main.thread];
   if (is_clear || !process.python_version || !waits_for_own_threads(job, waiting)) return std::nullopt;
   if (waiting.joins) return std::nullopt;   // see of_awaited_thread
@@ -78,8 +78,8 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
   std::optional<Doing> found;
   for (std::size_t t = 0; t < process.threads.size(); ++t) {
     const ThreadSnapshot& thread = process.threads[t];
-    const Role role = roles[rank][t];
-    if (t == main.thread || (role != Role::kNative && role != Role::kPython) || is_idle(job, thread, role) || !has_frame_of(job, thread, library)) continue;
+    const known::Role role = roles[rank][t];
+    if (t == main.thread || (role != known::Role::kNative && role != known::Role::kPython) || is_idle(job, thread, role) || !has_frame_of(job, thread, library)) continue;
     Doing doing = activities.of_thread(rank, t);
     if (!is_conclusive(job, thread, doing)) continue;
     if (found && found->activity != doing.activity) return std::nullopt;
@@ -92,7 +92,7 @@ namespace {
 
 bool main_threads_are_alike(const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of) {
   return std::any_of(clusters.begin(), clusters.end(), [&](const Cluster& cluster) {
-    return cluster.role == Role::kMain && std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return std::binary_search(cluster.ranks.begin(), cluster.ranks.end(), one.first); });
+    return cluster.role == known::Role::kMain && std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return std::binary_search(cluster.ranks.begin(), cluster.ranks.end(), one.first); });
   });
 }
 
@@ -102,7 +102,7 @@ void refine_by_motion(const JobSnapshot& job, const std::vector<Cluster>& cluste
   std::map<std::size_t, std::size_t> most_active;   // by rank: its most active thread
   bool some_move = false;
   for (const Cluster& cluster : clusters) {
-    if (cluster.role != Role::kNative) continue;
+    if (cluster.role != known::Role::kNative) continue;
     for (const auto& [rank, thread] : cluster.members) {
       const auto& motion = job.ranks[rank].threads[thread].motion;
       if (!state_of.contains(rank) || !motion || is_idle(job, job.ranks[rank].threads[thread], cluster.role)) continue;
@@ -137,9 +137,9 @@ std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, cons
     if (s.unrelated || !s.readable) continue;
     const RankSnapshot& rank = job.ranks[s.rank];
     const auto main = thread_with(rank, rank.pid);
-    if (!main || rank.python_version || waits_for_ranks(s.doing.activity) || !waits_for_own_threads(job, rank.threads[*main])) return {};
+    if (!main || rank.python_version || known::waits_for_ranks(s.doing.activity) || !waits_for_own_threads(job, rank.threads[*main])) return {};
     const Doing& doing = s.doing.thread == *main ? s.doing : own.emplace(i, activities.of_rank(s.rank)).first->second;
-    if (doing.by_frame || (doing.activity != Activity::kUserCode && doing.activity != Activity::kNativeLock && doing.activity != Activity::kUnknown)) return {};
+    if (doing.by_frame || (doing.activity != known::Activity::kUserCode && doing.activity != known::Activity::kNativeLock && doing.activity != known::Activity::kUnknown)) return {};
     state_of.emplace(s.rank, i);
   }
   if (state_of.size() < 2 || (!own.empty() && (!main_threads_are_alike(clusters, state_of) || are_joined_alike(job, states, state_of)))) return {};
@@ -159,7 +159,7 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
   };
   std::map<std::size_t, OwnThread> own_threads;           // by state
   for (const Cluster& cluster : clusters) {
-    if (cluster.role != Role::kNative && cluster.role != Role::kPython) continue;
+    if (cluster.role != known::Role::kNative && cluster.role != known::Role::kPython) continue;
     const std::set<std::size_t> ranks(cluster.ranks.begin(), cluster.ranks.end());
     if (std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return ranks.contains(one.first); })) continue;
     for (const auto& [rank, thread] : cluster.members)
@@ -187,14 +187,14 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
   }
   for (const std::size_t i : largest->second) {
     Doing& doing = states[i].doing;
-    if (waits_for_ranks(doing.activity)) continue;
-    doing.activity = Activity::kPeerWait;
+    if (known::waits_for_ranks(doing.activity)) continue;
+    doing.activity = known::Activity::kPeerWait;
     const ThreadSnapshot& thread = job.ranks[states[i].rank].threads[doing.thread];
     const auto place = telling_frame(job, thread);
-    doing.operation = operation_of_call(OperationKind::kUnnamed, place ? short_function(*job.frames[thread.frames[*place]].function) : "", place ? "" : "a wait");
+    doing.operation = operation_of_call(known::OperationKind::kUnnamed, place ? short_function(*job.frames[thread.frames[*place]].function) : "", place ? "" : "a wait");
     doing.by_frame = false;
     states[i].inferred = true;
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

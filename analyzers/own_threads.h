@@ -8,7 +8,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // Whether this thread waits for another of its process without saying which: in pthread_join, on a condition
 // variable, a semaphore or a futex.
@@ -23,7 +23,7 @@ std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activ
 // For a Python process whose main thread waits in a native library for a thread of that library: what that thread
 // does, if there is only one, or if several do the same. std::nullopt if the main thread does not wait in this way,
 // or if those threads show nothing.
-std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::size_t rank, const Doing& main);
+std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, Activities& activities, std::size_t rank, const Doing& main);
 
 // If all main threads are at the same place in such a wait, assigns each state the thread that shows what the rank
 // does. If these threads are alike in most ranks and the threads of the other ranks make no progress, the majority is
@@ -31,4 +31,4 @@ std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector
 // thread is used.
 void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -11,7 +11,7 @@
 #include "analyzers/other_ends.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 constexpr std::size_t kNone = SIZE_MAX;
@@ -31,10 +31,10 @@ std::map<std::pair<std::string, Pid>, std::size_t> states_by_process(const JobSn
 // multiprocessing's pipes and queues are usually between a process and its children, and its frames do not show more:
 // a client of a manager or a listener in another rank has the same frames.
 bool may_wait_for_a_rank(const RankState& s) {
-  const Activity activity = s.doing.activity;
-  if (!s.readable || s.unrelated || s.dead_child || s.known_from_child || (s.doing.by_frame && activity != Activity::kSubprocess)) return false;
-  if (s.inferred || activity == Activity::kSubprocess) return true;   // the other end is better evidence
-  return activity == Activity::kNetworkIo || activity == Activity::kFileIo || activity == Activity::kUserCode || activity == Activity::kUnknown;
+  const known::Activity activity = s.doing.activity;
+  if (!s.readable || s.unrelated || s.dead_child || s.known_from_child || (s.doing.by_frame && activity != known::Activity::kSubprocess)) return false;
+  if (s.inferred || activity == known::Activity::kSubprocess) return true;   // the other end is better evidence
+  return activity == known::Activity::kNetworkIo || activity == known::Activity::kFileIo || activity == known::Activity::kUserCode || activity == known::Activity::kUnknown;
 }
 
 // The state at the other end. kNone if there is none or more than one, or if it does not belong to the job.
@@ -55,17 +55,17 @@ std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::s
 // 2)".
 Operation wait_for(const JobSnapshot& job, const SyscallInfo& call, std::size_t rank) {
   if (call.others.front().kind == EndKind::kDatabase)
-    return operation_of_call(OperationKind::kProcessLock, call.database.value_or("SQLite"), fmt::format("{} (held by {})", database_lock_name(call), name_ranks(job, {rank})));
+    return operation_of_call(known::OperationKind::kProcessLock, call.database.value_or("SQLite"), fmt::format("{} (held by {})", database_lock_name(call), name_ranks(job, {rank})));
   const bool is_lock = call.others.front().kind == EndKind::kLock, sends = call.name.starts_with("send") || call.name.starts_with("write");
   const std::string who = name_ranks(job, {rank});
-  return operation_of_call(is_lock ? OperationKind::kProcessLock : OperationKind::kProcessPipe, call.name, fmt::format("{} ({} {})", call.name, is_lock ? "a lock held by" : sends ? "to" : "from", who));
+  return operation_of_call(is_lock ? known::OperationKind::kProcessLock : known::OperationKind::kProcessPipe, call.name, fmt::format("{} ({} {})", call.name, is_lock ? "a lock held by" : sends ? "to" : "from", who));
 }
 
 // For plain multiprocessing, whose processes no launcher has numbered: a queue, pipe or lock that another of them
 // fills or holds. None if the rank does not wait so.
 Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  const auto queue = operation_of_kind(OperationKind::kProcessQueue, "a multiprocessing queue"), pipe = operation_of_kind(OperationKind::kProcessPipe, "a multiprocessing pipe"),
-             lock = operation_of_kind(OperationKind::kProcessLock, "a multiprocessing lock");
+  const auto queue = operation_of_kind(known::OperationKind::kProcessQueue, "a multiprocessing queue"), pipe = operation_of_kind(known::OperationKind::kProcessPipe, "a multiprocessing pipe"),
+             lock = operation_of_kind(known::OperationKind::kProcessLock, "a multiprocessing lock");
   Operation found;
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
@@ -73,13 +73,13 @@ Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
       if (is_process_lock(frame)) return lock;
       continue;
     }
-    if (is_place(frame, Place::kProcessQueueWait)) return queue;
-    if (is_place(frame, Place::kProcessQueue)) return {};
-    if (is_place(frame, Place::kProcessPipe)) {
+    if (is_place(frame, known::Place::kProcessQueueWait)) return queue;
+    if (is_place(frame, known::Place::kProcessQueue)) return {};
+    if (is_place(frame, known::Place::kProcessPipe)) {
       found = pipe;
       continue;   // it may be part of a queue
     }
-    if (is_place(frame, Place::kProcessLock)) return lock;
+    if (is_place(frame, known::Place::kProcessLock)) return lock;
     return found;
   }
   return {};
@@ -91,10 +91,10 @@ void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto may = [&](const RankState& s) { return s.readable && !s.unrelated && !job.ranks[s.rank].rank; };
   if (std::count_if(states.begin(), states.end(), may) < 2) return;
   for (RankState& s : states) {
-    if (!may(s) || waits_for_ranks(s.doing.activity) || s.dead_child || s.doing.activity == Activity::kStopped) continue;
+    if (!may(s) || known::waits_for_ranks(s.doing.activity) || s.dead_child || s.doing.activity == known::Activity::kStopped) continue;
     Operation wait = wait_for_peer(job, job.ranks[s.rank].threads[s.doing.thread]);
     if (wait.is_none()) continue;
-    s.doing.activity = Activity::kPeerWait;
+    s.doing.activity = known::Activity::kPeerWait;
     s.doing.operation = std::move(wait);
   }
 }
@@ -130,7 +130,7 @@ void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states
     RankState& s = states[i];
     const SyscallInfo& call = *job.ranks[s.rank].threads[s.doing.thread].syscall;
     s.peer_process = states[next[i]].rank;
-    s.doing.activity = Activity::kPeerWait;
+    s.doing.activity = known::Activity::kPeerWait;
     s.doing.by_frame = false;
     s.inferred = false;
     s.child.reset();
@@ -138,4 +138,4 @@ void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

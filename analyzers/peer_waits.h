@@ -7,7 +7,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // For processes that no launcher has numbered: turns a wait in multiprocessing's queues, pipes and locks into a wait
 // for another of these processes (Activity::kPeerWait).
@@ -19,4 +19,4 @@ void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states);
 // server in a rank that has arrived in a collective is what that collective lacks.)
 void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -10,15 +10,15 @@
 #include "analyzers/gone_ranks.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 enum class Kind { kCollective, kPointToPoint, kStore, kPeer };
 
 Kind kind_of(const RankState& s) {
-  if (s.doing.activity == Activity::kPointToPoint) return Kind::kPointToPoint;
-  if (s.doing.activity == Activity::kPeerWait) return Kind::kPeer;
-  return s.doing.activity == Activity::kStoreWait ? Kind::kStore : Kind::kCollective;
+  if (s.doing.activity == known::Activity::kPointToPoint) return Kind::kPointToPoint;
+  if (s.doing.activity == known::Activity::kPeerWait) return Kind::kPeer;
+  return s.doing.activity == known::Activity::kStoreWait ? Kind::kStore : Kind::kCollective;
 }
 
 bool same_group(const RankState& a, const RankState& b) { return !a.group || !b.group || *a.group == *b.group; }
@@ -158,4 +158,4 @@ std::string describe_wait(const RankState& state, std::size_t ranks_in_all) {
   return text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -21,7 +21,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct PendingOperation {
   std::vector<std::size_t> members;      // indices into the states
@@ -44,4 +44,4 @@ inline constexpr std::string_view kDefaultGroup = "0";
 // the GPU".
 std::string describe_wait(const RankState& state, std::size_t ranks_in_all);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

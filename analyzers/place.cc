@@ -6,7 +6,7 @@
 #include "analyzers/names.h"
 #include "analyzers/other_ends.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
   if (const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr)) return call->name;
@@ -21,7 +21,7 @@ std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread) 
 
 std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread) {
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
-    if (is_place(frames[thread.frames[i]], Place::kProcessStart)) return i + 1;
+    if (is_place(frames[thread.frames[i]], known::Place::kProcessStart)) return i + 1;
   }
   return thread.frames.size();
 }
@@ -32,7 +32,7 @@ std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSna
   for (std::size_t i = 0; i < own; ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind == FrameKind::kPython) {
-      if (!is_library_file(frame.file.value_or("<unknown>"))) return i;
+      if (!known::is_library_file(frame.file.value_or("<unknown>"))) return i;
       if (!python) python = i;
     } else if (frame.function && is_mpi_function(*frame.function)) {
       native.reset();   // frames inside of an MPI call are MPI's, and change while it spins
@@ -103,4 +103,4 @@ std::string describe_block(const JobSnapshot& job, const ThreadSnapshot& thread)
   return "blocked in " + call.name + others;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

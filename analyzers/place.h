@@ -8,7 +8,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // The frame that a person looks for first: the innermost Python frame in a file of the user; else the innermost
 // Python frame; else the innermost native frame with a name outside of the C library. std::nullopt if the stack has
@@ -39,4 +39,4 @@ Stand stand_of(const JobSnapshot& job, const ThreadSnapshot& thread);
 // "blocked in read(fd 5 -> pipe:[123])", "sleeping", "running". "" if nothing is known.
 std::string describe_block(const JobSnapshot& job, const ThreadSnapshot& thread);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -3,17 +3,17 @@
 #include "analyzers/launches.h"
 #include "analyzers/own_threads.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // In a hang gloo's threads sleep, and so does the thread that waits for them, without using a microsecond of processor
 // time: if both ran, messages arrived. NCCL's and MPI's threads run whether or not there is progress, and a store is
 // polled.
-bool gloo_moves(const RankSnapshot& rank, const std::vector<Role>& roles, const Motion& main) {
+bool gloo_moves(const RankSnapshot& rank, const std::vector<known::Role>& roles, const Motion& main) {
   if (main.runs < main.samples || is_busy(main)) return false;
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
     const auto& motion = rank.threads[t].motion;
-    if (roles[t] == Role::kGlooLoop && motion && motion->runs >= motion->samples) return true;
+    if (roles[t] == known::Role::kGlooLoop && motion && motion->runs >= motion->samples) return true;
   }
   return false;
 }
@@ -32,7 +32,7 @@ bool is_busy(const Motion& motion) {
   return motion.span_ms > 0 && motion.cpu_ms >= kShare * motion.span_ms;
 }
 
-void find_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state) {
+void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
   const ThreadSnapshot* main = leading_thread(job, state);
   if (main == nullptr || !main->motion || main->motion->samples < 2) return;
@@ -45,9 +45,9 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>&
   }
   if (!state.doing.by_frame && waits_for_own_threads(job, *main))
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
-      const Role role = roles[state.rank][t];
+      const known::Role role = roles[state.rank][t];
       const auto& motion = rank.threads[t].motion;
-      if ((role == Role::kNative || role == Role::kPython) && motion && motion->moved && !state.inferred) motions.push_back(&*motion);
+      if ((role == known::Role::kNative || role == known::Role::kPython) && motion && motion->moved && !state.inferred) motions.push_back(&*motion);
     }
   state.left_wait = main->motion->left_wait;
   state.progress = Progress::kStill;
@@ -59,7 +59,7 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>&
     state.travels |= motion->travelled;
   }
   if (launches_go_on(job, rank)) state.progress = Progress::kMoves;
-  if (state.waits() && state.doing.activity != Activity::kStoreWait && gloo_moves(rank, roles[state.rank], *main->motion)) state.progress = Progress::kMoves;
+  if (state.waits() && state.doing.activity != known::Activity::kStoreWait && gloo_moves(rank, roles[state.rank], *main->motion)) state.progress = Progress::kMoves;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -5,7 +5,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // Whether the thread was on a processor for a good part of the samples: it works or spins, and does not only wake up
 // now and then.
@@ -13,6 +13,6 @@ bool is_busy(const Motion& motion);
 
 // Fills RankState::progress, counts, left_wait, travels and busy from the motion of the threads that show what the
 // rank does.
-void find_progress(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, RankState& state);
+void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, RankState& state);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -5,7 +5,7 @@
 #include "analyzers/place.h"
 #include "analyzers/thread_waits.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // The thread's name, unless all threads have the same.
@@ -44,4 +44,4 @@ std::optional<PythonWait> describe_python_wait(const JobSnapshot& job, const Ran
   return PythonWait{verb, fmt::format(", which its thread {} {}{}{}", name, does, place.empty() ? "" : ", ", place)};
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

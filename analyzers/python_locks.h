@@ -6,7 +6,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // "a Python lock", "an RLock", "the import of torch"
 std::string describe_lock(const PythonLock& lock);
@@ -21,4 +21,4 @@ struct PythonWait {
 // if it is not known which thread keeps it waiting.
 std::optional<PythonWait> describe_python_wait(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -4,16 +4,16 @@
 #include "analyzers/pending_operations.h"
 #include "analyzers/verdict_words.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // Servers between two requests: their loop waits for the next one.
 bool is_idle(const JobSnapshot& job, const RankState& s) {
-  if (s.doing.activity != Activity::kNetworkIo && s.doing.activity != Activity::kUserCode && s.doing.activity != Activity::kPythonLock) return false;
+  if (s.doing.activity != known::Activity::kNetworkIo && s.doing.activity != known::Activity::kUserCode && s.doing.activity != known::Activity::kPythonLock) return false;
   for (const FrameId id : job.ranks[s.rank].threads[s.doing.thread].frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) continue;
-    if (!is_place(frame, Place::kLoopWait)) return is_place(frame, Place::kServerLoop);
+    if (!is_place(frame, known::Place::kLoopWait)) return is_place(frame, known::Place::kServerLoop);
   }
   return false;
 }
@@ -21,15 +21,15 @@ bool is_idle(const JobSnapshot& job, const RankState& s) {
 std::string kind_of(const JobSnapshot& job, const RankState& s) {
   if (s.dead_child) return "worker-dead";
   switch (s.doing.activity) {
-    case Activity::kCollective: return s.doing.operation.collective == Collective::kBarrier ? "in-barrier" : "in-collective";
-    case Activity::kPointToPoint:
-    case Activity::kPeerWait: return "in-p2p";
-    case Activity::kStoreWait: return "in-store-wait";
+    case known::Activity::kCollective: return s.doing.operation.collective == known::Collective::kBarrier ? "in-barrier" : "in-collective";
+    case known::Activity::kPointToPoint:
+    case known::Activity::kPeerWait: return "in-p2p";
+    case known::Activity::kStoreWait: return "in-store-wait";
     default: break;
   }
   if (is_idle(job, s)) return "idle";
   const bool runs = s.progress == Progress::kUnknown ? job.ranks[s.rank].threads[s.doing.thread].state == 'R' : s.active();
-  if (s.doing.activity == Activity::kUserCode && runs) return "computing";
+  if (s.doing.activity == known::Activity::kUserCode && runs) return "computing";
   return std::string(to_string(reason_of(s.doing.activity)));
 }
 
@@ -42,7 +42,7 @@ std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, c
     RankActivity& activity = activities[s.rank].emplace();
     activity.kind = kind_of(job, s);
     const ThreadSnapshot& thread = job.ranks[s.rank].threads[s.doing.thread];
-    if (waits_for_ranks(s.doing.activity)) {
+    if (known::waits_for_ranks(s.doing.activity)) {
       activity.operation = s.doing.operation.name;
       if (s.group) activity.group = s.group->name;
       activity.peer = s.peer;
@@ -57,4 +57,4 @@ std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, c
   return activities;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

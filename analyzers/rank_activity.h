@@ -6,10 +6,10 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // One for each process of the snapshot; std::nullopt for children, and for ranks whose frames do not show what they
 // do.
 std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, const std::vector<RankState>& states);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -15,7 +15,7 @@
 #include "analyzers/thread_waits.h"
 #include "analyzers/training_threads.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 const ThreadSnapshot* main_thread(const RankSnapshot& rank) {
@@ -24,7 +24,7 @@ const ThreadSnapshot* main_thread(const RankSnapshot& rank) {
 }
 
 // Derived from its own threads alone.
-std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities) {
+std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, Activities& activities) {
   std::vector<RankState> states;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
@@ -73,11 +73,11 @@ std::optional<int> number_of(const FrameVariables& variables, std::string_view n
 // Reads the arguments of c10d's functions: src and dst are ranks of the job, group_src and group_dst are indices in
 // the group.
 void find_partners(const JobSnapshot& job, RankState& state) {
-  if (!waits_for_ranks(state.doing.activity)) return;
+  if (!known::waits_for_ranks(state.doing.activity)) return;
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
   for (const FrameVariables& variables : thread.variables) {
     if (!state.group && variables.group) state.group = variables.group;
-    if (state.doing.activity != Activity::kPointToPoint || state.peer) continue;
+    if (state.doing.activity != known::Activity::kPointToPoint || state.peer) continue;
     for (const std::string_view name : {"src", "dst"}) {
       if (const auto peer = number_of(variables, name)) state.peer = peer;
       const auto place = number_of(variables, name == "src" ? "group_src" : "group_dst");
@@ -94,7 +94,7 @@ void find_path(const JobSnapshot& job, RankState& state) {
   const std::string_view program = base_name(executable);
   for (std::size_t i = main->frames.size(); i-- > 0;) {
     const Frame& frame = job.frames[main->frames[i]];
-    const bool of_user = frame.kind == FrameKind::kPython ? !is_library_file(frame.file.value_or("<unknown>"))
+    const bool of_user = frame.kind == FrameKind::kPython ? !known::is_library_file(frame.file.value_or("<unknown>"))
                                                            : frame.function && frame.line && base_name(frame.module) == program && !is_interpreter(frame.module) && !is_thread_start(frame);
     if (!of_user) continue;
     CodePlace place{frame.function.value_or(""), frame.file.value_or(""), frame.line.value_or(-1), {}, 0};
@@ -106,12 +106,12 @@ void find_path(const JobSnapshot& job, RankState& state) {
 
 }  // namespace
 
-std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Cluster>& clusters) {
+std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, const std::vector<Cluster>& clusters) {
   Activities activities(job, roles);
   std::vector<RankState> states = own_states(job, roles, activities);
   find_unrelated(job, states);
   refine_by_training_threads(job, roles, activities, states);
-  for (RankState& s : states) s.gpu_wait_may_be_collective = s.readable && s.doing.activity == Activity::kGpuWait && has_nccl(roles[s.rank]);
+  for (RankState& s : states) s.gpu_wait_may_be_collective = s.readable && s.doing.activity == known::Activity::kGpuWait && has_nccl(roles[s.rank]);
   look_at_children(job, roles, states);
   find_peer_waits(job, states);
   refine_by_classes(job, clusters, activities, states);
@@ -139,7 +139,7 @@ std::string place_key(const JobSnapshot& job, const RankState& state) {
     bool user_code = false;
     for (const FrameId id : thread.frames) {
       const Frame& frame = job.frames[id];
-      if (frame.kind != FrameKind::kPython || is_library_file(frame.file.value_or("<unknown>"))) continue;
+      if (frame.kind != FrameKind::kPython || known::is_library_file(frame.file.value_or("<unknown>"))) continue;
       key += fmt::format("|{}|{}|{}", frame.function.value_or(""), *frame.file, frame.line.value_or(-1));
       user_code = true;
     }
@@ -151,4 +151,4 @@ std::string place_key(const JobSnapshot& job, const RankState& state) {
   return key;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

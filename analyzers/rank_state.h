@@ -20,7 +20,7 @@
 #include "analyzers/activity.h"
 #include "analyzers/gpu_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // How a rank moves between several samples.
 enum class Progress {
@@ -74,8 +74,8 @@ struct RankState {
   std::vector<CodePlace> path;               // the main thread's path through the user's code, outermost first
 
   // Waits for other ranks, as far as this can be determined.
-  bool waits() const { return waits_for_ranks(doing.activity) || gpu_wait_may_be_collective; }
-  bool unknown() const { return !readable || doing.activity == Activity::kUnknown || doing.activity == Activity::kAutograd; }
+  bool waits() const { return known::waits_for_ranks(doing.activity) || gpu_wait_may_be_collective; }
+  bool unknown() const { return !readable || doing.activity == known::Activity::kUnknown || doing.activity == known::Activity::kAutograd; }
   bool elsewhere() const { return !waits() && !unknown(); }
   // Several samples were taken; between two of them a wait ended, or something else of the rank changed.
   bool moves() const { return progress == Progress::kMoves; }
@@ -84,7 +84,7 @@ struct RankState {
 };
 
 // One for each rank (children excluded), in the order of the snapshot.
-std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, const std::vector<Cluster>& clusters);
+std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, const std::vector<Cluster>& clusters);
 
 // The thread by which a rank is compared with the others; nullptr if it has no main thread.
 const ThreadSnapshot* leading_thread(const JobSnapshot& job, const RankState& state);
@@ -93,4 +93,4 @@ const ThreadSnapshot* leading_thread(const JobSnapshot& job, const RankState& st
 // files, with their lines, are equal.
 std::string place_key(const JobSnapshot& job, const RankState& state);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -1,6 +1,6 @@
 #include "analyzers/reason.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 std::string_view to_string(VerdictStatus status) {
   switch (status) {
@@ -41,4 +41,4 @@ std::string_view to_string(Reason reason) {
   return "";
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 enum class VerdictStatus : std::uint8_t {
   kUndecided,
@@ -53,4 +53,4 @@ enum class Reason : std::uint8_t {
 };
 std::string_view to_string(Reason reason);          // "data-loading"
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

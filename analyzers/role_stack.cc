@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "known/places.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 bool is_library(std::string_view module) { return is_c_library(module) || is_cpp_library(module); }
@@ -22,8 +22,8 @@ FrameTrait trait_in(const Frame& frame, bool in_library) {
   FrameTrait trait;
   if (frame.kind == FrameKind::kPython) {
     trait.python = true;
-    trait.waits = is_place(frame, Place::kWait);
-    trait.enters = is_place(frame, Place::kThreadEntry);
+    trait.waits = is_place(frame, known::Place::kWait);
+    trait.enters = is_place(frame, known::Place::kThreadEntry);
     return trait;
   }
   trait.starts = in_library || is_thread_start(frame);
@@ -69,4 +69,4 @@ void RoleStack::add(FrameId id, const FrameTrait& trait) {
   ++own_frames;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

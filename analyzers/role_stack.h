@@ -7,7 +7,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // Frames that a wait consists of, and that never show where it is: the C and C++ libraries, Abseil's and nsync's
 // waits, a thread's start.
@@ -50,4 +50,4 @@ struct RoleStack {
   void add(FrameId id, const FrameTrait& trait);
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "known/known_programs.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // So many threads of a process with one and the same waiting stack are a pool, whichever library it belongs to.
@@ -28,18 +28,18 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
 // A rule's number: the threads' rules first, then the children's.
 using RuleNumber = std::uint32_t;
 
-std::size_t rule_count() { return known_programs().thread_roles.size() + known_programs().child_roles.size(); }
+std::size_t rule_count() { return known::known_programs().thread_roles.size() + known::known_programs().child_roles.size(); }
 
-bool is_of_child(RuleNumber i) { return i >= known_programs().thread_roles.size(); }
+bool is_of_child(RuleNumber i) { return i >= known::known_programs().thread_roles.size(); }
 
-const RoleRule& rule_at(RuleNumber i) {
-  const KnownPrograms& known = known_programs();
+const known::RoleRule& rule_at(RuleNumber i) {
+  const known::KnownPrograms& known = known::known_programs();
   return is_of_child(i) ? known.child_roles[i - known.thread_roles.size()] : known.thread_roles[i];
 }
 
-bool is_one_of(RoleMatch match, std::initializer_list<RoleMatch> matches) { return std::find(matches.begin(), matches.end(), match) != matches.end(); }
-bool asks_for_function(RoleMatch match) { return is_one_of(match, {RoleMatch::kFunction, RoleMatch::kEntry, RoleMatch::kInnermost}); }
-bool asks_for_module(RoleMatch match) { return is_one_of(match, {RoleMatch::kEntryModule, RoleMatch::kPolls}); }
+bool is_one_of(known::RoleMatch match, std::initializer_list<known::RoleMatch> matches) { return std::find(matches.begin(), matches.end(), match) != matches.end(); }
+bool asks_for_function(known::RoleMatch match) { return is_one_of(match, {known::RoleMatch::kFunction, known::RoleMatch::kEntry, known::RoleMatch::kInnermost}); }
+bool asks_for_module(known::RoleMatch match) { return is_one_of(match, {known::RoleMatch::kEntryModule, known::RoleMatch::kPolls}); }
 
 std::string_view file_of(const Frame& frame) { return frame.file ? std::string_view(*frame.file) : std::string_view(); }
 
@@ -50,10 +50,10 @@ class RuleList {
  public:
   // The rules are in the order of their numbers.
   void add(RuleNumber i) {
-    const RoleRule& rule = rule_at(i);
+    const known::RoleRule& rule = rule_at(i);
     const auto decides_before = [&](RuleNumber k) {
-      const RoleRule& earlier = rule_at(k);
-      return earlier.match == rule.match && is_of_child(k) == is_of_child(i) && (earlier.role == Role::kIdlePool) == (rule.role == Role::kIdlePool);
+      const known::RoleRule& earlier = rule_at(k);
+      return earlier.match == rule.match && is_of_child(k) == is_of_child(i) && (earlier.role == known::Role::kIdlePool) == (rule.role == known::Role::kIdlePool);
     };
     if (std::none_of(rules_.begin(), rules_.end(), decides_before)) rules_.push_back(i);
   }
@@ -96,22 +96,22 @@ class FrameRules {
  private:
   using Lists = std::array<const RuleList*, 2>;   // into the maps below; nullptr if there is none
 
-  static bool is_of_python(const RoleRule& r) { return !asks_for_function(r.match) && !asks_for_module(r.match); }
-  static bool is_of_file(const RoleRule& r, std::string_view file) { return r.match == RoleMatch::kPython ? file.ends_with(r.file) : contains(file, r.file); }
+  static bool is_of_python(const known::RoleRule& r) { return !asks_for_function(r.match) && !asks_for_module(r.match); }
+  static bool is_of_file(const known::RoleRule& r, std::string_view file) { return r.match == known::RoleMatch::kPython ? file.ends_with(r.file) : contains(file, r.file); }
 
   Lists of_native(const Frame& frame) {
     const auto [module, new_module] = by_module_.try_emplace(frame.module);
-    if (new_module) module->second = rules_where([&](const RoleRule& r) { return asks_for_module(r.match) && base_name(frame.module).starts_with(r.what); });
+    if (new_module) module->second = rules_where([&](const known::RoleRule& r) { return asks_for_module(r.match) && base_name(frame.module).starts_with(r.what); });
     if (!frame.function) return {&module->second, nullptr};
     const auto [function, new_function] = by_function_.try_emplace(*frame.function);
-    if (new_function) function->second = rules_where([&](const RoleRule& r) { return asks_for_function(r.match) && contains(*frame.function, r.what); });
+    if (new_function) function->second = rules_where([&](const known::RoleRule& r) { return asks_for_function(r.match) && contains(*frame.function, r.what); });
     return {&module->second, &function->second};
   }
 
   Lists of_python(const Frame& frame) {
     const std::string_view file = file_of(frame);
     const auto [of_file, new_file] = by_file_.try_emplace(file);
-    if (new_file) of_file->second.any_function = rules_where([&](const RoleRule& r) { return is_of_python(r) && r.what.empty() && is_of_file(r, file); });
+    if (new_file) of_file->second.any_function = rules_where([&](const known::RoleRule& r) { return is_of_python(r) && r.what.empty() && is_of_file(r, file); });
     const auto named = frame.function ? by_name_.find(*frame.function) : by_name_.end();
     if (named == by_name_.end()) return {&of_file->second.any_function, nullptr};
     const auto [list, new_function] = of_file->second.named.try_emplace(*frame.function);
@@ -172,15 +172,15 @@ Block block_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return block;
 }
 
-bool is_wait(Block block, Wait wait) {
+bool is_wait(Block block, known::Wait wait) {
   switch (wait) {
-    case Wait::kAny:
+    case known::Wait::kAny:
       return true;
-    case Wait::kCondition:
+    case known::Wait::kCondition:
       return block == Block::kCondition;
-    case Wait::kPoll:
+    case known::Wait::kPoll:
       return block == Block::kPoll;
-    case Wait::kBlocks:
+    case known::Wait::kBlocks:
       return block == Block::kCondition || block == Block::kPoll || block == Block::kSleep;
   }
   return false;
@@ -194,7 +194,7 @@ class Matcher {
   RoleStack stack(const JobSnapshot& job, const ThreadSnapshot& thread) const { return RoleStack(job, thread, traits_); }
 
   // The first of the rules with these numbers; nullptr if there is none.
-  const RoleRule* first(const RoleStack& stack, std::size_t begin, std::size_t end) const {
+  const known::RoleRule* first(const RoleStack& stack, std::size_t begin, std::size_t end) const {
     std::size_t best = end;
     const auto look_at = [&](std::optional<FrameId> id, auto holds) {
       if (!id) return;
@@ -203,17 +203,17 @@ class Matcher {
       });
     };
     // If a pool's thread has a task in Python, the task decides.
-    const auto is_hidden = [&](const RoleRule& r) { return stack.has_python && r.role == Role::kIdlePool && (asks_for_function(r.match) || asks_for_module(r.match)); };
-    const auto of = [&](RoleMatch match) { return [&, match](const RoleRule& r) { return r.match == match && !is_hidden(r); }; };
+    const auto is_hidden = [&](const known::RoleRule& r) { return stack.has_python && r.role == known::Role::kIdlePool && (asks_for_function(r.match) || asks_for_module(r.match)); };
+    const auto of = [&](known::RoleMatch match) { return [&, match](const known::RoleRule& r) { return r.match == match && !is_hidden(r); }; };
     for (const FrameId id : stack.thread.frames)
-      look_at(id, [&](const RoleRule& r) { return is_one_of(r.match, {RoleMatch::kFunction, RoleMatch::kPython, RoleMatch::kPythonFile}) && !is_hidden(r); });
-    look_at(stack.entry_function, of(RoleMatch::kEntry));
-    look_at(stack.python_entry, of(RoleMatch::kPythonEntryFile));
-    look_at(stack.python_place, of(RoleMatch::kPythonWaits));
+      look_at(id, [&](const known::RoleRule& r) { return is_one_of(r.match, {known::RoleMatch::kFunction, known::RoleMatch::kPython, known::RoleMatch::kPythonFile}) && !is_hidden(r); });
+    look_at(stack.entry_function, of(known::RoleMatch::kEntry));
+    look_at(stack.python_entry, of(known::RoleMatch::kPythonEntryFile));
+    look_at(stack.python_place, of(known::RoleMatch::kPythonWaits));
     if (!stack.has_python) {
-      look_at(stack.entry, of(RoleMatch::kEntryModule));
-      look_at(stack.innermost_own, of(RoleMatch::kInnermost));
-      if (stack.own_frames == 1 && !stack.job.frames[*stack.innermost_own].function && block_of(stack.job, stack.thread) == Block::kPoll) look_at(stack.innermost_own, of(RoleMatch::kPolls));
+      look_at(stack.entry, of(known::RoleMatch::kEntryModule));
+      look_at(stack.innermost_own, of(known::RoleMatch::kInnermost));
+      if (stack.own_frames == 1 && !stack.job.frames[*stack.innermost_own].function && block_of(stack.job, stack.thread) == Block::kPoll) look_at(stack.innermost_own, of(known::RoleMatch::kPolls));
     }
     return best == end ? nullptr : &rule_at(static_cast<RuleNumber>(best));
   }
@@ -224,23 +224,23 @@ class Matcher {
 };
 
 // The role of a thread that is not the main thread of a rank.
-const RoleRule* rule_of(const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot& thread, const RoleStack& stack) {
-  const std::size_t of_threads = known_programs().thread_roles.size();
+const known::RoleRule* rule_of(const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot& thread, const RoleStack& stack) {
+  const std::size_t of_threads = known::known_programs().thread_roles.size();
   return thread.tid == rank.pid ? matcher.first(stack, of_threads, rule_count()) : matcher.first(stack, 0, of_threads);
 }
 
-Role role_of(const JobSnapshot& job, const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot* main, const ThreadSnapshot& thread) {
+known::Role role_of(const JobSnapshot& job, const Matcher& matcher, const RankSnapshot& rank, const ThreadSnapshot* main, const ThreadSnapshot& thread) {
   const bool is_main = thread.tid == rank.pid;
-  if (is_main && rank.kind != RankKind::kChild) return Role::kMain;
+  if (is_main && rank.kind != RankKind::kChild) return known::Role::kMain;
   const RoleStack stack = matcher.stack(job, thread);
-  if (const RoleRule* rule = rule_of(matcher, rank, thread, stack)) return rule->role;
-  if (is_main) return Role::kMain;
-  if (stack.has_python) return Role::kPython;
+  if (const known::RoleRule* rule = rule_of(matcher, rank, thread, stack)) return rule->role;
+  if (is_main) return known::Role::kMain;
+  if (stack.has_python) return known::Role::kPython;
   // A name equal to the main thread's is inherited and means nothing.
   if (main == nullptr || main->name != thread.name)
-    for (const NameRule& rule : known_programs().thread_names)
+    for (const known::NameRule& rule : known::known_programs().thread_names)
       if (thread.name.starts_with(rule.prefix)) return rule.role;
-  return Role::kNative;
+  return known::Role::kNative;
 }
 
 bool all_own_frames_in(const JobSnapshot& job, const ThreadSnapshot& thread, std::string_view module) {
@@ -255,17 +255,17 @@ bool all_own_frames_in(const JobSnapshot& job, const ThreadSnapshot& thread, std
   return any;
 }
 
-bool holds(const RoleStack& stack, const IdleRule& rule) {
+bool holds(const RoleStack& stack, const known::IdleRule& rule) {
   const Frame* place = stack.python_place ? &stack.job.frames[*stack.python_place] : nullptr;
   const Frame* own = stack.innermost_own && !stack.has_python ? &stack.job.frames[*stack.innermost_own] : nullptr;
   switch (rule.match) {
-    case IdleMatch::kFunction:
+    case known::IdleMatch::kFunction:
       return own && own->function && contains(*own->function, rule.what);
-    case IdleMatch::kModule:
+    case known::IdleMatch::kModule:
       return own && base_name(own->module).starts_with(rule.what);
-    case IdleMatch::kOnly:
+    case known::IdleMatch::kOnly:
       return own && all_own_frames_in(stack.job, stack.thread, rule.what);
-    case IdleMatch::kPython:
+    case known::IdleMatch::kPython:
       return place && (rule.what.empty() || place->function == rule.what) && contains(file_of(*place), rule.file);
   }
   return false;
@@ -282,21 +282,21 @@ bool waits_for_work(const JobSnapshot& job, const ThreadSnapshot& thread) {
 }
 
 // Threads that no rule knows and that wait alike: a framework's pool.
-void find_pools(const JobSnapshot& job, const RankSnapshot& rank, std::vector<Role>& roles) {
+void find_pools(const JobSnapshot& job, const RankSnapshot& rank, std::vector<known::Role>& roles) {
   std::map<std::vector<FrameId>, std::vector<std::size_t>> alike;
   for (std::size_t t = 0; t < roles.size(); ++t)
-    if (roles[t] == Role::kNative && !rank.threads[t].frames.empty()) alike[rank.threads[t].frames].push_back(t);
+    if (roles[t] == known::Role::kNative && !rank.threads[t].frames.empty()) alike[rank.threads[t].frames].push_back(t);
   for (const auto& [frames, threads] : alike)
     if (threads.size() >= kPoolSize && std::all_of(threads.begin(), threads.end(), [&](std::size_t t) { return waits_for_work(job, rank.threads[t]); }))
-      for (const std::size_t t : threads) roles[t] = Role::kIdlePool;
+      for (const std::size_t t : threads) roles[t] = known::Role::kIdlePool;
 }
 
 // If the tables know the pool, only they decide whether its thread is idle: a thread with a task may wait on a
 // condition variable as well.
 bool is_of_known_pool(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  const auto& rules = known_programs().thread_roles;
-  return std::any_of(rules.begin(), rules.end(), [&](const RoleRule& rule) {
-    if (rule.role != Role::kIdlePool || (!asks_for_function(rule.match) && !asks_for_module(rule.match))) return false;
+  const auto& rules = known::known_programs().thread_roles;
+  return std::any_of(rules.begin(), rules.end(), [&](const known::RoleRule& rule) {
+    if (rule.role != known::Role::kIdlePool || (!asks_for_function(rule.match) && !asks_for_module(rule.match))) return false;
     return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
       const Frame& frame = job.frames[id];
       return asks_for_module(rule.match) ? base_name(frame.module).starts_with(rule.what) : frame.function && contains(*frame.function, rule.what);
@@ -306,9 +306,9 @@ bool is_of_known_pool(const JobSnapshot& job, const ThreadSnapshot& thread) {
 
 }  // namespace
 
-std::vector<std::vector<Role>> assign_roles(const JobSnapshot& job) {
+std::vector<std::vector<known::Role>> assign_roles(const JobSnapshot& job) {
   const Matcher matcher(job.frames);
-  std::vector<std::vector<Role>> roles(job.ranks.size());
+  std::vector<std::vector<known::Role>> roles(job.ranks.size());
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
     const auto main = std::find_if(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == rank.pid; });
@@ -318,31 +318,31 @@ std::vector<std::vector<Role>> assign_roles(const JobSnapshot& job) {
   return roles;
 }
 
-bool has_nccl(const std::vector<Role>& roles) {
-  return std::any_of(roles.begin(), roles.end(), [](Role r) {
-    return r == Role::kNcclWatchdog || r == Role::kNcclHeartbeat || r == Role::kNcclProxy || r == Role::kNcclService || r == Role::kNcclRas || r == Role::kNcclMonitor;
+bool has_nccl(const std::vector<known::Role>& roles) {
+  return std::any_of(roles.begin(), roles.end(), [](known::Role r) {
+    return r == known::Role::kNcclWatchdog || r == known::Role::kNcclHeartbeat || r == known::Role::kNcclProxy || r == known::Role::kNcclService || r == known::Role::kNcclRas || r == known::Role::kNcclMonitor;
   });
 }
 
-const RoleRule* role_rule_of(const JobSnapshot& job, std::size_t rank, std::size_t thread) {
+const known::RoleRule* role_rule_of(const JobSnapshot& job, std::size_t rank, std::size_t thread) {
   const RankSnapshot& process = job.ranks[rank];
   if (process.threads[thread].tid == process.pid && process.kind != RankKind::kChild) return nullptr;
   const Matcher matcher(job.frames);
   return rule_of(matcher, process, process.threads[thread], matcher.stack(job, process.threads[thread]));
 }
 
-const IdleRule* idle_rule_of(const JobSnapshot& job, const ThreadSnapshot& thread, Role role) {
+const known::IdleRule* idle_rule_of(const JobSnapshot& job, const ThreadSnapshot& thread, known::Role role) {
   const RoleStack stack(job, thread);
   const Block block = block_of(job, thread);
-  const auto& rules = known_programs().idle;
-  const auto rule = std::find_if(rules.begin(), rules.end(), [&](const IdleRule& r) { return r.role == role && is_wait(block, r.wait) && holds(stack, r); });
+  const auto& rules = known::known_programs().idle;
+  const auto rule = std::find_if(rules.begin(), rules.end(), [&](const known::IdleRule& r) { return r.role == role && is_wait(block, r.wait) && holds(stack, r); });
   return rule == rules.end() ? nullptr : &*rule;
 }
 
-bool is_idle(const JobSnapshot& job, const ThreadSnapshot& thread, Role role) {
+bool is_idle(const JobSnapshot& job, const ThreadSnapshot& thread, known::Role role) {
   // Stopped, waiting for a disk, holding the GIL or waiting for it: not the idle state of any role.
   if (thread.gil || (thread.state && (*thread.state == 'D' || *thread.state == 'T' || *thread.state == 't'))) return false;
-  return idle_rule_of(job, thread, role) != nullptr || (role == Role::kIdlePool && waits_for_work(job, thread) && !is_of_known_pool(job, thread));
+  return idle_rule_of(job, thread, role) != nullptr || (role == known::Role::kIdlePool && waits_for_work(job, thread) && !is_of_known_pool(job, thread));
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

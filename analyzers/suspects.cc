@@ -13,7 +13,7 @@
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 namespace {
 
@@ -24,11 +24,11 @@ std::vector<Evidence> evidence_for(const JobSnapshot& job, const RankState& s) {
     evidence.push_back({*s.known_from_child, s.child_thread, telling_frame(job, worker).value_or(0)});
   }
   const ThreadSnapshot& thread = deciding_thread(job, s);
-  const std::size_t place = s.doing.activity == Activity::kDataLoading ? telling_frame(job, thread).value_or(s.doing.frame) : s.doing.frame;
+  const std::size_t place = s.doing.activity == known::Activity::kDataLoading ? telling_frame(job, thread).value_or(s.doing.frame) : s.doing.frame;
   evidence.push_back({s.rank, s.doing.thread, place});
   // The holder of a lock explains why other threads wait for it.
   const auto& threads = job.ranks[s.rank].threads;
-  const bool on_lock = s.doing.activity == Activity::kNativeLock || s.doing.activity == Activity::kPythonLock;
+  const bool on_lock = s.doing.activity == known::Activity::kNativeLock || s.doing.activity == known::Activity::kPythonLock;
   const auto wait = on_lock ? thread_wait_of(job.ranks[s.rank], s.doing.thread) : std::nullopt;
   if (wait && wait->thread != s.doing.thread && !threads[wait->thread].frames.empty()) evidence.push_back({s.rank, wait->thread, telling_frame(job, threads[wait->thread]).value_or(0)});
   return evidence;
@@ -107,4 +107,4 @@ std::string Judge::pids_of(const std::vector<std::size_t>& ranks) const {
   return ranks.size() > kMax ? fmt::format("{} and {} more", text, ranks.size() - kMax) : text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 std::optional<std::size_t> thread_with(const RankSnapshot& rank, Tid tid) {
   const auto it = std::find_if(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == tid; });
   return it == rank.threads.end() ? std::nullopt : std::optional(static_cast<std::size_t>(it - rank.threads.begin()));
@@ -30,4 +30,4 @@ std::vector<ThreadWait> thread_waits_from(const RankSnapshot& rank, std::size_t 
   return waits;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -9,7 +9,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct ThreadWait {
   enum class For {
@@ -32,4 +32,4 @@ std::optional<ThreadWait> thread_wait_of(const RankSnapshot& rank, std::size_t t
 // process, or before it would return to a thread that it has passed.
 std::vector<ThreadWait> thread_waits_from(const RankSnapshot& rank, std::size_t thread);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -14,7 +14,7 @@
 #include "analyzers/progress.h"
 #include "analyzers/roles.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // Where a thread's own code begins: the outermost Python function of the user's, whose file may have another path on
@@ -22,18 +22,18 @@ namespace {
 std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (std::size_t i = own_frames(job.frames, thread); i-- > 0;) {
     const Frame& frame = job.frames[thread.frames[i]];
-    if (frame.kind == FrameKind::kPython && !is_library_file(frame.file.value_or("<unknown>"))) return frame.function.value_or("") + '|' + std::string(base_name(*frame.file));
+    if (frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>"))) return frame.function.value_or("") + '|' + std::string(base_name(*frame.file));
   }
   return "";
 }
 
 // The function in which a main thread is idle; std::nullopt if it is at work, or waits for other ranks itself.
 std::optional<std::string> standby_function(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
-  if (waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != Activity::kPythonLock)) return std::nullopt;
+  if (known::waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != known::Activity::kPythonLock)) return std::nullopt;
   if ((main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
   // A call that waits for any event, as opposed to an answer or an exchange of its own.
-  const bool waits = doing.operation.kind == OperationKind::kEventLoop || waits_for_events(job, main);
-  if (doing.activity != Activity::kPythonLock && !((doing.activity == Activity::kUserCode || doing.activity == Activity::kNetworkIo) && waits)) return std::nullopt;
+  const bool waits = doing.operation.kind == known::OperationKind::kEventLoop || waits_for_events(job, main);
+  if (doing.activity != known::Activity::kPythonLock && !((doing.activity == known::Activity::kUserCode || doing.activity == known::Activity::kNetworkIo) && waits)) return std::nullopt;
   const auto place = telling_frame(job, main);
   if (!place) return std::nullopt;
   const Frame& frame = job.frames[main.frames[*place]];
@@ -51,12 +51,12 @@ struct AlikeThreads {
   std::size_t waiting = 0;                      // number of threads that wait for other ranks
   Wait wait = Wait::kNone;
 
-  void add(std::size_t state, std::size_t thread, Activity activity, bool has_nccl) {
+  void add(std::size_t state, std::size_t thread, known::Activity activity, bool has_nccl) {
     threads.try_emplace(state, thread);
-    const bool on_device = activity == Activity::kGpuWait && has_nccl;   // for a kernel that may be a collective's
-    if (!waits_for_ranks(activity) && !on_device) return;
+    const bool on_device = activity == known::Activity::kGpuWait && has_nccl;   // for a kernel that may be a collective's
+    if (!known::waits_for_ranks(activity) && !on_device) return;
     ++waiting;
-    wait = std::max(wait, activity == Activity::kCollective ? Wait::kCollective : activity == Activity::kPointToPoint || on_device ? Wait::kExchange : Wait::kOther);
+    wait = std::max(wait, activity == known::Activity::kCollective ? Wait::kCollective : activity == known::Activity::kPointToPoint || on_device ? Wait::kExchange : Wait::kOther);
   }
   bool half_wait() const { return waiting > 0 && waiting * 2 >= threads.size(); }
   // Whether these may be the threads that train: most ranks have one, and half of them have arrived. If they wait in
@@ -72,7 +72,7 @@ struct AlikeThreads {
 
 }  // namespace
 
-void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles, Activities& activities, std::vector<RankState>& states) {
+void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, Activities& activities, std::vector<RankState>& states) {
   std::optional<std::string> common;
   std::map<std::string, AlikeThreads> by_entry;
   std::set<std::size_t> arrived;   // states with a thread in a collective
@@ -91,12 +91,12 @@ void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::v
         common = where;
         continue;
       }
-      std::string entry = roles[s.rank][t] == Role::kPython ? entry_of(job, rank.threads[t]) : "";
+      std::string entry = roles[s.rank][t] == known::Role::kPython ? entry_of(job, rank.threads[t]) : "";
       if (entry.empty()) continue;
       entry += fmt::format("|{}", alike[entry]++);
-      const Activity activity = activities.of_thread(s.rank, t).activity;
+      const known::Activity activity = activities.of_thread(s.rank, t).activity;
       by_entry[entry].add(i, t, activity, has_nccl(roles[s.rank]));
-      if (activity == Activity::kCollective) arrived.insert(i);
+      if (activity == known::Activity::kCollective) arrived.insert(i);
     }
   }
   const AlikeThreads* trainers = nullptr;
@@ -105,10 +105,10 @@ void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::v
   if (trainers == nullptr) return;
   for (const auto& [i, thread] : trainers->threads) {
     Doing doing = activities.of_thread(states[i].rank, thread);
-    if (doing.activity == Activity::kUnknown) continue;
+    if (doing.activity == known::Activity::kUnknown) continue;
     states[i].doing = std::move(doing);
     states[i].by_own_thread = true;
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 std::uint32_t StackTree::insert(const std::vector<StackItem>& stack, std::size_t member) {
   std::uint32_t at = kRoot;
@@ -36,4 +36,4 @@ std::vector<std::size_t> StackTree::members_below(std::uint32_t index) const {
   return found;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -13,7 +13,7 @@
 
 #include "analyzers/normalize.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 class StackTree {
  public:
@@ -42,4 +42,4 @@ class StackTree {
   std::unordered_map<std::uint64_t, std::uint32_t> child_;   // (parent, norm) -> node
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

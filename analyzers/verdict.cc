@@ -36,7 +36,7 @@
 #include "analyzers/gone_ranks.h"
 #include "analyzers/watchdog_reporters.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 Judge::Judge(const Facts& facts) : facts_(facts), job_(facts.job), states_(facts.states), reporters_(find_watchdog_reporters(facts.job, facts.roles)) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -82,4 +82,4 @@ Verdict Judge::verdict() {
 
 Verdict judge(const Facts& facts) { return Judge(facts).verdict(); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

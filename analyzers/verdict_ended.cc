@@ -12,7 +12,7 @@
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 std::optional<Verdict> Judge::of_gpu_faults() const {
   std::vector<Suspect> suspects;
@@ -146,4 +146,4 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
   return verdict;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -8,7 +8,7 @@
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 std::string Judge::moving() const {
   std::vector<std::size_t> ranks;
@@ -72,7 +72,7 @@ std::optional<Divergence> Judge::divergence_from_those_it_passed(const RankState
 }
 
 bool Judge::has_own_reason(const RankState& s) {
-  return s.dead_child || s.doing.activity == Activity::kStopped || s.doing.activity == Activity::kDebugger;
+  return s.dead_child || s.doing.activity == known::Activity::kStopped || s.doing.activity == known::Activity::kDebugger;
 }
 
 bool Judge::runs(const RankState& s) const {
@@ -80,8 +80,8 @@ bool Judge::runs(const RankState& s) const {
   const RankSnapshot& rank = job_.ranks[s.rank];
   if (rank.source == Source::kLive && !deciding_thread(job_, s).state) return true;   // as far as is known
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
-    const Role role = facts_.roles[s.rank][t];
-    if (rank.threads[t].state == 'R' && (role == Role::kMain || role == Role::kAutograd || role == Role::kPython)) return true;
+    const known::Role role = facts_.roles[s.rank][t];
+    if (rank.threads[t].state == 'R' && (role == known::Role::kMain || role == known::Role::kAutograd || role == known::Role::kPython)) return true;
   }
   return false;
 }
@@ -89,7 +89,7 @@ bool Judge::runs(const RankState& s) const {
 bool Judge::gloo_is_moving() const {
   for (const RankState& s : states_)
     for (std::size_t t = 0; t < job_.ranks[s.rank].threads.size(); ++t)
-      if ((facts_.roles[s.rank][t] == Role::kGlooLoop || facts_.roles[s.rank][t] == Role::kGlooWorker) && job_.ranks[s.rank].threads[t].state == 'R') return true;
+      if ((facts_.roles[s.rank][t] == known::Role::kGlooLoop || facts_.roles[s.rank][t] == known::Role::kGlooWorker) && job_.ranks[s.rank].threads[t].state == 'R') return true;
   return false;
 }
 
@@ -109,4 +109,4 @@ bool Judge::loop_at_one_place() const {
   });
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -9,7 +9,7 @@
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 Verdict Judge::of_nobody_waits() const {
   std::vector<Suspect> definite;
@@ -58,7 +58,7 @@ Verdict Judge::of_nobody_waits() const {
   if (places.size() == 1 && running == 0 && tally_.failed.empty()) {
     const RankState& s = states_[tally_.elsewhere.front()];
     Verdict symmetric = make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
-    if (s.doing.activity == Activity::kGpuWait && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
+    if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
     return symmetric;
   }
   const auto largest = std::max_element(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
@@ -72,4 +72,4 @@ Verdict Judge::of_nobody_waits() const {
   return undecided("no rank waits for another at this moment, and the ranks are at different places: " + too_few_samples());
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

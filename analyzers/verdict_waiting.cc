@@ -12,7 +12,7 @@
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 Verdict Judge::of_mixed() const {
   const std::vector<std::size_t>& needed = tally_.needed;
@@ -20,7 +20,7 @@ Verdict Judge::of_mixed() const {
   // code.
   const bool all_running = std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
     const RankState& s = states_[i];
-    const bool at_work = s.doing.activity == Activity::kUserCode || s.doing.activity == Activity::kDataLoading;
+    const bool at_work = s.doing.activity == known::Activity::kUserCode || s.doing.activity == known::Activity::kDataLoading;
     return at_work && !s.known_from_child && runs(s);
   });
   if (all_running && needed.size() * 2 >= tally_.compared)
@@ -35,7 +35,7 @@ Verdict Judge::of_mixed() const {
     const RankState& s = states_[i];
     Reason reason = reason_for(s);
     // It moves, and the ranks that wait for it are further on in the same code.
-    if (s.doing.activity == Activity::kUserCode && s.moves() && is_behind_all(s)) reason = Reason::kBehind;
+    if (s.doing.activity == known::Activity::kUserCode && s.moves() && is_behind_all(s)) reason = Reason::kBehind;
     suspects.push_back(suspect(s, reason, confidence_of_sink(job_, s, tally_)));
     if (const auto divergence = s.counts ? divergence_from_those_it_passed(s) : std::nullopt)
       suspects.back().summary += fmt::format(", at {0} {1}, past the {0} {2} in which they wait", divergence->counter, divergence->count_a, divergence->count_b);
@@ -100,7 +100,7 @@ std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::
     // is missing.
     const bool have_met = std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
       const Doing& doing = states_[i].doing;
-      return doing.activity != Activity::kStoreWait && doing.operation.kind != OperationKind::kSetUp && job_.ranks[states_[i].rank].source == Source::kCore;
+      return doing.activity != known::Activity::kStoreWait && doing.operation.kind != known::OperationKind::kSetUp && job_.ranks[states_[i].rank].source == Source::kCore;
     });
     if (have_met) return undecided(fmt::format("{}; the cores of ranks {} are not among these, and are needed to find the cause", waiting, format_numbers(missing.certain)));
     return of_missing(missing.certain);
@@ -117,4 +117,4 @@ bool Judge::known_from_gpus() const {
   return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return states_[i].gpu.in_collective(); });
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

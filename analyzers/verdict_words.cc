@@ -18,7 +18,7 @@
 #include "analyzers/thread_waits.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 struct Words {
@@ -190,4 +190,4 @@ std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState
   return text + "in " + *operations.begin();
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -6,7 +6,7 @@
 
 #include "analyzers/rank_state.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // What to do about a suspect with that reason.
 std::string advice_for(Reason reason);
@@ -24,4 +24,4 @@ std::string advice_for_gpu_failure();
 // "ranks 0-1,3-7 wait in all_reduce". Empty if no rank waits.
 std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState>& states);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -5,7 +5,7 @@
 
 #include "analyzers/analysis.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // The edges to `target` from the nearest rank that depends on it and is not in `suspects`; if there is none, from the
@@ -72,4 +72,4 @@ std::vector<WaitChain> chains_of(const WaitGraph& graph, const std::vector<Suspe
   return chains;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

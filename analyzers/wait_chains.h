@@ -7,7 +7,7 @@
 
 #include "analyzers/wait_graph.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct Suspect;   // analysis.h
 
@@ -25,4 +25,4 @@ struct WaitChain {
 };
 std::vector<WaitChain> chains_of(const WaitGraph& graph, const std::vector<Suspect>& suspects);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 std::string_view to_string(NodeKind kind) {
   switch (kind) {
@@ -131,4 +131,4 @@ void WaitGraph::find_cycles() {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

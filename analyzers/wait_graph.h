@@ -19,7 +19,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 struct PendingOperation;   // pending_operations.h
 struct RankState;           // rank_state.h
@@ -102,4 +102,4 @@ class WaitGraph {
   std::vector<bool> needed_, in_cycle_;                     // by node: some operation leads to it; it leads to itself
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -9,7 +9,7 @@
 #include "analyzers/names.h"
 #include "model/rank_set.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 namespace {
 
 // The frame that shows that a thread is about to end its process; std::nullopt if it is not.
@@ -27,9 +27,9 @@ std::optional<std::size_t> ending_frame(const JobSnapshot& job, const ThreadSnap
 
 }  // namespace
 
-bool is_watchdog_reporter(Role role, const ThreadSnapshot& thread) {
+bool is_watchdog_reporter(known::Role role, const ThreadSnapshot& thread) {
   if (thread.exception && thread.exception->cause == ExceptionCause::kOwnGpu) return false;
-  return role == Role::kNcclWatchdog || role == Role::kNcclHeartbeat || role == Role::kNcclMonitor;
+  return role == known::Role::kNcclWatchdog || role == known::Role::kNcclHeartbeat || role == known::Role::kNcclMonitor;
 }
 
 std::vector<Evidence> find_gpu_failures(const JobSnapshot& job) {
@@ -46,7 +46,7 @@ std::vector<Evidence> find_gpu_failures(const JobSnapshot& job) {
   return failures;
 }
 
-std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles) {
+std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles) {
   std::vector<Evidence> reporters;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
@@ -88,4 +88,4 @@ std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vecto
   return fmt::format("the watchdog that ends {} only reports it: its message is in {} own error output, the cause is with the ranks that the collective waited for", who, ranks.size() == 1 ? "that rank's" : "those ranks'");
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

@@ -9,13 +9,13 @@
 
 #include "analyzers/analysis.h"
 
-namespace rankstacks {
+namespace rankstacks::analyzers {
 
 // Whether the thread ends its process because of something that happened elsewhere.
-bool is_watchdog_reporter(Role role, const ThreadSnapshot& thread);
+bool is_watchdog_reporter(known::Role role, const ThreadSnapshot& thread);
 
 // Threads of that kind that abort or terminate, each with the frame that shows it, in the order of their ranks.
-std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std::vector<std::vector<Role>>& roles);
+std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles);
 
 // Threads that terminate because the GPU work of their own process failed, each with the frame that shows it, in the
 // order of their ranks.
@@ -28,4 +28,4 @@ std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vecto
 // "std::runtime_error: no such file": the type and the first line of the message, truncated.
 std::string describe_exception(const CxxException& exception);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::analyzers

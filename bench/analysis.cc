@@ -62,21 +62,21 @@ void measure(const char* what, F&& part) {
 int main(int argc, char** argv) {
   const std::size_t ranks = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1024, threads = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 30;
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  const auto seed = read_json_report(text, "stdin");
+  const auto seed = report::read_json_report(text, "stdin");
   if (!seed || ranks == 0 || threads == 0 || std::none_of(seed->ranks.begin(), seed->ranks.end(), [](const RankSnapshot& r) { return r.kind == RankKind::kRank && !r.threads.empty(); })) {
     fmt::print(stderr, "bench_analysis: a saved report is expected on stdin, and numbers above 0\n");
     return 2;
   }
   const JobSnapshot job = multiply(*seed, ranks, threads);
   fmt::print("{} ranks of {} threads, {} different frames\n", ranks, threads, job.frames.size());
-  const auto roles = assign_roles(job);
-  const auto clusters = cluster_threads(job, roles);
-  measure("roles", [&] { assign_roles(job); });
-  measure("clusters", [&] { cluster_threads(job, roles); });
-  measure("states", [&] { states_of(job, roles, clusters); });
-  measure("analysis in all", [&] { analyze(job); });
-  const Analysis analysis = analyze(job);
-  measure("text report", [&] { text_report(job, analysis, {}); });
-  fmt::print("verdict: {}: {}\n", to_string(analysis.verdict.status), analysis.verdict.summary.substr(0, 160));
+  const auto roles = analyzers::assign_roles(job);
+  const auto clusters = analyzers::cluster_threads(job, roles);
+  measure("roles", [&] { analyzers::assign_roles(job); });
+  measure("clusters", [&] { analyzers::cluster_threads(job, roles); });
+  measure("states", [&] { analyzers::states_of(job, roles, clusters); });
+  measure("analysis in all", [&] { analyzers::analyze(job); });
+  const analyzers::Analysis analysis = analyzers::analyze(job);
+  measure("text report", [&] { report::text_report(job, analysis, {}); });
+  fmt::print("verdict: {}: {}\n", analyzers::to_string(analysis.verdict.status), analysis.verdict.summary.substr(0, 160));
   return 0;
 }

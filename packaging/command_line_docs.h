@@ -8,7 +8,7 @@ namespace CLI {
 class App;
 }
 
-namespace rankstacks {
+namespace rankstacks::packaging {
 
 std::string man_page(const CLI::App& app, const std::string& version);
 
@@ -16,4 +16,4 @@ std::string bash_completion(const CLI::App& app);
 std::string zsh_completion(const CLI::App& app);
 std::string fish_completion(const CLI::App& app);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::packaging

@@ -3,7 +3,7 @@
 #include "packaging/command_line_docs.h"
 #include "packaging/described_command.h"
 
-namespace rankstacks {
+namespace rankstacks::packaging {
 namespace {
 
 enum class Values { kNone, kChoices, kFiles, kDirectories, kProcesses, kAny };
@@ -192,4 +192,4 @@ std::string fish_completion(const CLI::App& app) {
   return out;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::packaging

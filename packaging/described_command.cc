@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace rankstacks {
+namespace rankstacks::packaging {
 namespace {
 
 // "TEXT:{json,text}" is CLI11's type name for a value that must be one of these.
@@ -48,4 +48,4 @@ DescribedCommand describe(const CLI::App& app) {
   return described;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::packaging

@@ -8,7 +8,7 @@ namespace CLI {
 class App;
 }
 
-namespace rankstacks {
+namespace rankstacks::packaging {
 
 struct DescribedOption {
   std::vector<std::string> names;      // with dashes, short names first; for a positional argument its name alone
@@ -33,4 +33,4 @@ struct DescribedCommand {
 // Reads from CLI11's `app` everything except what --help does not show.
 DescribedCommand describe(const CLI::App& app);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::packaging

@@ -5,7 +5,7 @@
 #include "packaging/command_line_docs.h"
 #include "packaging/described_command.h"
 
-namespace rankstacks {
+namespace rankstacks::packaging {
 namespace {
 
 // Escapes text for troff: dashes stay dashes that can be copied into a shell, and no line begins like a request.
@@ -122,4 +122,4 @@ std::string man_page(const CLI::App& app, const std::string& version) {
   return out;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::packaging

@@ -1,3 +1,3 @@
 #include "cli/tool.h"
 
-int main(int argc, char** argv) { return rankstacks::run_tool(argc, argv, {}); }
+int main(int argc, char** argv) { return rankstacks::cli::run_tool(argc, argv, {}); }

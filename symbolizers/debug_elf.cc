@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 std::uint64_t aligned(std::uint64_t offset) { return (offset + 15) & ~std::uint64_t{15}; }
@@ -61,4 +61,4 @@ std::span<std::byte> DebugElf::contents(std::size_t section) {
   return std::span(bytes_).subspan(header.sh_offset, header.sh_size);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

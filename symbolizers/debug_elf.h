@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 // The layout is: header, the bytes of the sections, their names, the table of section headers.
 class DebugElf {
@@ -36,4 +36,4 @@ class DebugElf {
   std::vector<std::byte> bytes_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

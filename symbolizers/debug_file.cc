@@ -9,7 +9,7 @@
 
 #include "elf/bytes.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 namespace fs = std::filesystem;
@@ -358,4 +358,4 @@ void SplitFiles::tell_missing() {
                   image_.name(), missing_, fs::path(image_.name()).filename().string(), first_missing_));
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -14,7 +14,7 @@
 #include "symbolizers/split_file.h"
 #include "symbolizers/symbolizer.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 class DebugFiles {
  public:
@@ -83,4 +83,4 @@ class SplitFiles : public SplitSource {
   std::size_t reported_ = 0;  // number of refusals reported
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -9,7 +9,7 @@
 // Returns 0 if the name is not mangled.
 extern "C" int __gcclibcxx_demangle_callback(const char* name, void (*piece)(const char*, std::size_t, void*), void* opaque);
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 // A name of 200 characters can expand to a text of 2^60: each substitution is twice as long as the one before. torch's
@@ -66,4 +66,4 @@ std::string demangle(std::string_view name) {
   return std::string(name);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -16,7 +16,7 @@
 #include "symbolizers/symbolizer.h"
 #include "symbolizers/unpack_debug.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 struct EndElf {
@@ -324,4 +324,4 @@ bool has_dwarf(const elf::Image& image) {
   return false;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

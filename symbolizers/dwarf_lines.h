@@ -11,7 +11,7 @@
 #include "elf/image.h"
 #include "symbolizers/split_file.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 // A function at an address, or one that is inlined there. Its file and line are those of the address within it.
 struct DwarfFrame {
@@ -43,4 +43,4 @@ class DwarfLines {
 
 bool has_dwarf(const elf::Image& image);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

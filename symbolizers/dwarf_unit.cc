@@ -7,7 +7,7 @@
 #include "elf/bytes.h"
 #include "elf/leb128.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 // Reads the attribute's bytes as a number of another form than the attribute has. libdw checks that they are inside the
@@ -330,4 +330,4 @@ bool RangeReader::next_coded(Vaddr& low, Vaddr& high) {
   return true;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -22,7 +22,7 @@
 
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 // Sections of a file with units that are not split, or with skeletons; decompressed, empty if the file does not have
 // them.
@@ -112,4 +112,4 @@ class DwarfUnit {
   std::span<const std::byte> str_, str_offsets_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -6,7 +6,7 @@
 #include "elf/bytes.h"
 #include "elf/leb128.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 // The longest possible path (PATH_MAX). Each of a million files may name the rest of a large string table.
@@ -230,4 +230,4 @@ std::optional<std::string> LineProgram::path(std::uint64_t file) const {
   return join(directory_, std::move(path));
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

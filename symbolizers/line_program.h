@@ -15,7 +15,7 @@
 #include "base/deadline.h"
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 // Decompressed; empty if the file does not have them.
 struct LineSections {
@@ -65,4 +65,4 @@ class LineProgram {
   std::vector<File> files_;                 // likewise: [0] is unused before DWARF 5
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -5,7 +5,7 @@
 
 #include "elf/bytes.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 // A file has one of each of the four kinds.
@@ -98,4 +98,4 @@ std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& 
   return names;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -8,9 +8,9 @@
 
 #include "elf/image.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 // Parallel to `addresses`: the name (mangled, without "@plt") of the symbol whose PLT entry contains the address.
 std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& image, std::span<const Vaddr> addresses);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

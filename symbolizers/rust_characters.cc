@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 constexpr std::size_t kMaxPunycode = 256;
@@ -79,4 +79,4 @@ std::optional<std::string> decode_punycode(std::string_view ascii, std::string_v
   return text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

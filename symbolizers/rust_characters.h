@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
@@ -25,4 +25,4 @@ void append_escaped(std::string& text, unsigned char c, char quote);
 // characters, as each is inserted into the middle.
 std::optional<std::string> decode_punycode(std::string_view ascii, std::string_view deltas);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -3,7 +3,7 @@
 #include "symbolizers/rust_characters.h"
 #include "symbolizers/rust_names.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 // The character for the text between the '$' of an escape. std::nullopt if unknown, or a control character.
@@ -86,4 +86,4 @@ std::optional<std::string> demangle_rust_legacy(std::string_view name, std::size
   return text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

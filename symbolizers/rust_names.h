@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 // The text that gdb and c++filt show: without the hashes of crates and functions, the types of constants, and anything
 // after a '.' ("foo.llvm.1234"). std::nullopt if the name is not of this scheme, malformed, nested more than 500 levels
@@ -22,4 +22,4 @@ namespace rankstacks {
 std::optional<std::string> demangle_rust_v0(std::string_view name, std::size_t most_text);
 std::optional<std::string> demangle_rust_legacy(std::string_view name, std::size_t most_text);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

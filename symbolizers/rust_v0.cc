@@ -4,7 +4,7 @@
 #include "symbolizers/rust_characters.h"
 #include "symbolizers/rust_names.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 constexpr int kMaxNested = 500;                  // rustc's own demangler: 500
@@ -542,4 +542,4 @@ std::optional<std::string> demangle_rust_v0(std::string_view name, std::size_t m
   return V0(name.substr(0, end), most_text).demangle();
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <dwarf.h>
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 constexpr int kDeepest = 256;                       // nested scopes; gcc's own limit for brackets is 256
@@ -118,4 +118,4 @@ std::vector<ScopeChain> find_scopes(DwarfUnit& unit, std::span<const Vaddr> addr
   return std::move(walk.chains());
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

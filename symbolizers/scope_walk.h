@@ -17,7 +17,7 @@
 #include "base/types.h"
 #include "symbolizers/dwarf_unit.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 // A subprogram, followed by the subroutines inlined in it, from the outside inwards. Empty if no function of the unit
 // covers the address.
@@ -52,4 +52,4 @@ std::vector<std::size_t> places_in_ranges(RangeReader& ranges, DeadlineCheck& de
   return places;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -6,7 +6,7 @@
 #include "elf/bytes.h"
 #include "symbolizers/unpack_debug.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 // The sections of an index's columns. As far as they are used here, GNU's numbers are the same up to 6; its 8 is
@@ -122,4 +122,4 @@ std::optional<SplitSections> SplitFile::sections_of(std::uint64_t id) const {
   return own;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

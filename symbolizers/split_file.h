@@ -20,7 +20,7 @@
 #include "elf/image.h"
 #include "symbolizers/dwarf_unit.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 class SplitFile {
  public:
@@ -49,4 +49,4 @@ class SplitSource {
   virtual bool find(const DwarfUnit::SplitName& unit, const std::function<bool(const SplitFile&)>& use) = 0;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

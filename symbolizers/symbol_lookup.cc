@@ -6,7 +6,7 @@
 
 #include "elf/bytes.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 constexpr std::size_t kBuckets = 4096;            // 16 KiB: stays in the first-level cache during the pass
@@ -201,4 +201,4 @@ std::optional<Vaddr> SymbolLookup::frame_start_before(Vaddr pc) const {
   return low == 0 ? std::nullopt : start_of(low - 1);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -20,7 +20,7 @@
 #include "base/deadline.h"
 #include "elf/image.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 class SymbolLookup {
  public:
@@ -88,4 +88,4 @@ class SymbolLookup {
   std::uint64_t work_left_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

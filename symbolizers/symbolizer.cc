@@ -8,7 +8,7 @@
 #include "symbolizers/plt.h"
 #include "symbolizers/symbol_lookup.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 // Demangles each name once, however many addresses it covers: the name of a template takes 20 us.
@@ -136,4 +136,4 @@ SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vad
   return result;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

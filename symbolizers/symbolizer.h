@@ -11,7 +11,7 @@
 #include "base/deadline.h"
 #include "elf/image.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 struct SourceLocation {
   std::optional<std::string> function;   // demangled; std::nullopt: no symbol covers the address
@@ -52,4 +52,4 @@ class Symbolizer {
 // mangled (or not C++/Rust).
 std::string demangle(std::string_view name);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

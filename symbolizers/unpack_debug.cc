@@ -13,7 +13,7 @@
 #include "elf/bytes.h"
 #include "symbolizers/debug_elf.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 // For all sections of one file together: debug information is compressed by a factor of 3 to 5, string tables up to 10.
@@ -130,4 +130,4 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
   return elf::Image::from_bytes(plain.take(), image.name());
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

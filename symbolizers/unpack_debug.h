@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "elf/image.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 bool has_packed_debug(const elf::Image& image);
 
@@ -18,4 +18,4 @@ bool has_packed_debug(const elf::Image& image);
 // Each is unpacked on a processor of its own if there are several.
 Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

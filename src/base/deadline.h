@@ -8,7 +8,7 @@
 #include <chrono>
 #include <limits>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 class Deadline {
  public:
@@ -53,4 +53,4 @@ class DeadlineCheck {
   bool passed_ = false;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 class FileDescriptor {
  public:
@@ -33,4 +33,4 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

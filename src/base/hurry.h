@@ -5,7 +5,7 @@
 
 #include <sched.h>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 // True if this call changed the class: the thread was not real-time before and is now.
 inline bool hurry() {
@@ -18,4 +18,4 @@ inline void hurry_no_more() {
   if (sched_getscheduler(0) == SCHED_FIFO) sched_setscheduler(0, SCHED_OTHER, &none);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

@@ -5,7 +5,7 @@
 #include "base/sibling_process.h"
 #include "base/unattended.h"
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 LeavableThread::LeavableThread(std::function<void()> first)
     : state_(std::make_shared<State>()), thread_([state = state_, first = std::move(first)] {
         in_sibling_process([&] {
@@ -74,4 +74,4 @@ void LeavableThread::leave(State& state) {
   while (true) pause();   // abandoned: others own by now what it was working on
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

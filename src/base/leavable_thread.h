@@ -16,7 +16,7 @@
 #include <mutex>
 #include <thread>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 class LeavableThread {
  public:
@@ -67,4 +67,4 @@ class LeavableThread {
   std::thread thread_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

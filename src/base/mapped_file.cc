@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <utility>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 // A range that the handler takes care of. Never freed, so that the handler needs no lock; a released one is reused for
 // another mapping.
@@ -96,4 +96,4 @@ std::size_t MappedFile::first_lost() const noexcept {
 
 bool MappedFile::has_lost_pages() const noexcept { return first_lost() < bytes_.size(); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

@@ -14,7 +14,7 @@
 #include <optional>
 #include <span>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 class MappedFile {
  public:
@@ -38,4 +38,4 @@ class MappedFile {
   Watched* watched_ = nullptr;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 namespace {
 
 std::atomic<std::size_t> limit_in_force{std::numeric_limits<std::size_t>::max()};
@@ -156,4 +156,4 @@ void lift_memory_limit() {
   setrlimit(RLIMIT_DATA, &limit);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

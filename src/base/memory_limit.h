@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 enum class MemoryUse {
   kCopies,     // copies of the memory of the processes in one sample, kept while they are unwound
@@ -46,4 +46,4 @@ bool take_memory(MemoryUse use, std::size_t bytes);
 // was allowed.
 void lift_memory_limit();
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 namespace {
 
 struct KernelsOwn {
@@ -69,4 +69,4 @@ tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path)
   return failed(why);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

@@ -14,7 +14,7 @@
 
 #include "base/file_descriptor.h"
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 struct RegularFile {
   FileDescriptor descriptor;   // for reading; close-on-exec; open and read never block on it
@@ -31,4 +31,4 @@ struct NotRegular {
 // reading do not.
 tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <fmt/format.h>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 std::string Error::message() const {
   std::string text = subject.empty() ? what : subject + ": " + what;
@@ -12,4 +12,4 @@ std::string Error::message() const {
   return text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

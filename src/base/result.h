@@ -13,7 +13,7 @@
 #include <string>
 #include <tl/expected.hpp>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 enum class ErrorCode {
   kUsage,          // the command line asks for something impossible
@@ -46,4 +46,4 @@ using Result = tl::expected<T, Error>;
 
 inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

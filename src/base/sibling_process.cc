@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 namespace {
 
 struct Sibling {
@@ -97,4 +97,4 @@ void in_sibling_process(const std::function<void()>& work) {
   _exit(known && WIFEXITED(status) ? WEXITSTATUS(status) : 2);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

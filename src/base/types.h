@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 // Process (thread group) id, in this tool's pid namespace; for a core: as the core's notes state it.
 using Pid = std::int32_t;
@@ -22,4 +22,4 @@ struct Range {
   std::uint64_t size() const { return end - start; }
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

@@ -14,7 +14,7 @@
 
 #include "base/sibling_process.h"
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -180,4 +180,4 @@ void end_at_once(int status) {
 
 pid_t tool_pid() { return kToolPid; }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace rankstacks {
+namespace rankstacks::inline base {
 
 // Lower bound, whatever the command line says: a sound file is read in milliseconds, or in a second on an overloaded
 // machine.
@@ -76,4 +76,4 @@ void note_given_up();   // for other code that abandons work (leavable_thread.h)
 // The process id of the tool, also when called in one of its workers.
 pid_t tool_pid();
 
-}  // namespace rankstacks
+}  // namespace rankstacks::base

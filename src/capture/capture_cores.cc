@@ -12,14 +12,14 @@
 #include "capture/parallel_layout.h"
 #include "capture/rank_identity.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 using WallClock = std::chrono::system_clock;
 
 // The name of the machine on which the core was taken. The core format does not contain it, but the environment of a
 // job usually does.
-std::string host_of(const CoreTarget& core) {
+std::string host_of(const target::CoreTarget& core) {
   for (const char* name : {"HOSTNAME", "SLURMD_NODENAME", "HOST"})
     if (const auto it = core.environment().find(name); it != core.environment().end() && !it->second.empty()) return it->second;
   return "unknown";
@@ -33,19 +33,19 @@ std::optional<WallClock::time_point> written_at(const std::string& path) {
   return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(std::chrono::seconds(st.st_mtim.tv_sec) + std::chrono::nanoseconds(st.st_mtim.tv_nsec)));
 }
 
-void read_core(RankStacks& rank, const std::string& path, const CoreOptions& core_options, elf::ImageCache& images, Deadline::Clock::duration timeout) {
+void read_core(RankStacks& rank, const std::string& path, const target::CoreOptions& core_options, elf::ImageCache& images, Deadline::Clock::duration timeout) {
   const Deadline deadline = Deadline::after(timeout);
   RankSnapshot& snapshot = rank.snapshot;
   snapshot.source = Source::kCore;
   snapshot.path = path;
   snapshot.host = "unknown";
   snapshot.rank = rank_from_file_name(path);
-  auto opened = CoreTarget::open(path, core_options, images, deadline);
+  auto opened = target::CoreTarget::open(path, core_options, images, deadline);
   if (!opened) {
     fail_rank(rank, opened.error());
     return;
   }
-  const CoreTarget& core = **opened;
+  const target::CoreTarget& core = **opened;
   snapshot.pid = core.pid();
   snapshot.host = host_of(core);
   if (!core.executable().empty()) snapshot.executable = core.executable();
@@ -64,20 +64,20 @@ void read_core(RankStacks& rank, const std::string& path, const CoreOptions& cor
   rank.target = std::move(*opened);
   read_python(rank, python::find_python_runtime(*rank.target), deadline);
   read_syscalls(rank);
-  rank.cxx = find_cxx_runtime(rank.target->modules());
+  rank.cxx = target::find_cxx_runtime(rank.target->modules());
   read_exceptions(rank);
   rank.time_left = deadline.left();
 }
 
 }  // namespace
 
-JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptions& core_options, const CaptureOptions& options) {
+JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options, const CaptureOptions& options) {
   const auto started = std::chrono::steady_clock::now();
   // Cores, and the files that they refer to, may be in a file system that does not answer any more: each is read by a
   // worker that can be given up.
   struct Work {
     std::vector<std::string> paths;
-    CoreOptions core_options;
+    target::CoreOptions core_options;
     Deadline::Clock::duration timeout;
     elf::ImageCache images;
     std::vector<RankStacks> ranks;
@@ -114,7 +114,7 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptio
   const GpuCoresOfJob gpus = join_gpu_cores(ranks, std::move(gpu_cores));
   std::vector<CoreProcess> processes;
   for (RankStacks& rank : ranks)
-    processes.push_back({&rank.snapshot, rank.target ? static_cast<const CoreTarget&>(*rank.target).parent() : std::nullopt});
+    processes.push_back({&rank.snapshot, rank.target ? static_cast<const target::CoreTarget&>(*rank.target).parent() : std::nullopt});
   adopt_children(processes);
   std::optional<WallClock::time_point> first;
   const auto note_time = [&](std::optional<WallClock::time_point> at) {
@@ -126,4 +126,4 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptio
   return job;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

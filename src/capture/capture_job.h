@@ -14,11 +14,11 @@
 #include "target/core_target.h"
 #include "target/run_time.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 struct CaptureOptions {
   UnwinderChoice unwinder = UnwinderChoice::kAuto;
-  SymbolizerOptions symbols;
+  symbolizers::SymbolizerOptions symbols;
   // --timeout: for reading and unwinding one rank, and for looking up the functions of one file. If it cuts something
   // short, the report says so, and the rank is partial.
   std::chrono::steady_clock::duration timeout = kDefaultTimeout;
@@ -45,11 +45,11 @@ struct LiveCapture {
   JobSnapshot job;
   // Later samples of the processes that could be captured again; their FrameIds refer to job.frames.
   std::vector<std::vector<RankSnapshot>> later;
-  std::unordered_map<Tid, RunTime> ran;   // run times between the samples, by thread id, which is unique on a machine
+  std::unordered_map<Tid, target::RunTime> ran;   // run times between the samples, by thread id, which is unique on a machine
   std::chrono::steady_clock::duration between{};     // the time that `ran` covers
 };
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options);
 
-JobSnapshot capture_cores(const std::vector<std::string>& paths, const CoreOptions& core_options, const CaptureOptions& options);
+JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options, const CaptureOptions& options);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -29,7 +29,7 @@
 #include "target/run_time.h"
 #include "unwind/glanced_stack.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 using WallClock = std::chrono::system_clock;
@@ -98,7 +98,7 @@ class Preparer {
       if (prepared_.contains(pid)) continue;
       PreparedTarget& p = prepared_[pid];
       if (const auto silent = silent_.find(pid); silent != silent_.end()) p.error = silent->second;
-      else if (!(p.error = not_a_target(pid))) fresh.push_back(pid);
+      else if (!(p.error = target::not_a_target(pid))) fresh.push_back(pid);
     }
     auto prepared = prepare_targets(fresh, images_, Preparing::kEverything, limit_);
     for (std::size_t i = 0; i < fresh.size(); ++i) prepared_[fresh[i]] = std::move(prepared[i]);
@@ -125,19 +125,19 @@ class Preparer {
     return silent;
   }
 
-  const LiveImages& images() { return images_; }
+  const target::LiveImages& images() { return images_; }
 
  private:
   static std::map<std::string, std::string> initial_environment(Pid pid) {
-    const auto text = proc::read_file(fmt::format("/proc/{}/environ", pid));
-    return text ? proc::parse_environment(proc::split_nul(*text)) : std::map<std::string, std::string>{};
+    const auto text = target::proc::read_file(fmt::format("/proc/{}/environ", pid));
+    return text ? target::proc::parse_environment(target::proc::split_nul(*text)) : std::map<std::string, std::string>{};
   }
   std::optional<std::string> read(const std::string& path) const {
-    const auto text = unattended<Result<std::string>>([path] { return proc::read_file(path); }, limit_);
+    const auto text = unattended<Result<std::string>>([path] { return target::proc::read_file(path); }, limit_);
     return text && *text ? std::optional(std::move(**text)) : std::nullopt;
   }
   static bool is_python(Pid pid) {
-    const auto exe = proc::read_link(fmt::format("/proc/{}/exe", pid));
+    const auto exe = target::proc::read_link(fmt::format("/proc/{}/exe", pid));
     return exe && exe->substr(exe->rfind('/') + 1).starts_with("python");
   }
   // Reading the current environment is only worth it for a program that sets its own environment: in practice, Python's
@@ -146,7 +146,7 @@ class Preparer {
 
   const ProcessTable& table_;
   Deadline::Clock::duration limit_;
-  LiveImages images_;
+  target::LiveImages images_;
   std::map<Pid, std::map<std::string, std::string>> initial_;
   std::map<Pid, Error> silent_;
   std::map<Pid, PreparedTarget> prepared_;
@@ -178,7 +178,7 @@ std::string host_name() {
 }
 
 // Returns false if it could not be captured; then the rank has the reason.
-bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python::RuntimeCandidate>& interpreters, const CopyLimits& limits) {
+bool capture_one(RankStacks& rank, target::LiveTarget& target, const std::vector<python::RuntimeCandidate>& interpreters, const target::CopyLimits& limits) {
   const auto copied = [&] {
     read_syscalls(rank);
     read_exceptions(rank);
@@ -199,7 +199,7 @@ bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python:
   }
   snapshot.stopped_ms = target.stopped_ms();
   // The process is running again when these are read from /proc; its descriptors are the same unless it has moved on.
-  proc::Descriptors descriptors(target.pid());
+  target::proc::Descriptors descriptors(target.pid());
   for (auto& call : rank.syscalls)
     if (call && call->fd) call->fd_target = descriptors.describe(*call->fd);
   return true;
@@ -207,12 +207,12 @@ bool capture_one(RankStacks& rank, LiveTarget& target, const std::vector<python:
 
 // Stops, copies and resumes all processes. Afterwards targets[i] is nullptr if that failed for process i; then the rank
 // has the reason.
-void capture_in_parallel(std::vector<RankStacks>& ranks, std::vector<LiveTarget*>& targets, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
+void capture_in_parallel(std::vector<RankStacks>& ranks, std::vector<target::LiveTarget*>& targets, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
                           std::size_t memory) {
   const NoSuspension none_is_left_stopped;
   const std::size_t copies = share_of_memory(memory, MemoryUse::kCopies);
-  const auto pool = std::make_shared<CopyPool>(copies / 2);
-  const CopyLimits limits = CopyLimits::share(copies, ranks.size(), pool);
+  const auto pool = std::make_shared<target::CopyPool>(copies / 2);
+  const target::CopyLimits limits = target::CopyLimits::share(copies, ranks.size(), pool);
   run_on_fresh_threads(ranks.size(), [&](std::size_t i) {
     if (targets[i] != nullptr && !capture_one(ranks[i], *targets[i], *interpreters[i], limits)) targets[i] = nullptr;
   });
@@ -220,7 +220,7 @@ void capture_in_parallel(std::vector<RankStacks>& ranks, std::vector<LiveTarget*
 
 // Releases the copies of processes that have been unwound. A process whose unwinding was given up belongs to the worker
 // that may still be unwinding it.
-void forget_copies(const std::vector<RankStacks>& ranks, std::vector<LiveTarget*>& targets) {
+void forget_copies(const std::vector<RankStacks>& ranks, std::vector<target::LiveTarget*>& targets) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (ranks[i].target == nullptr) targets[i] = nullptr;
     if (targets[i] != nullptr) targets[i]->forget_copy();
@@ -230,7 +230,7 @@ void forget_copies(const std::vector<RankStacks>& ranks, std::vector<LiveTarget*
 // Takes further samples of the processes of the first sample.
 class LaterSamples {
  public:
-  LaterSamples(const std::vector<LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, const LiveImages& images, const CaptureOptions& options,
+  LaterSamples(const std::vector<target::LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, const target::LiveImages& images, const CaptureOptions& options,
              bool glances)
       : images_(images), options_(options), with_glances_(glances) {
     for (std::size_t i = 0; i < first.size(); ++i)
@@ -252,12 +252,12 @@ class LaterSamples {
     for (const auto& [tid, then] : before) {
       const auto now = after.find(tid);
       if (now == after.end()) continue;
-      RunTime& time = ran[tid];
+      target::RunTime& time = ran[tid];
       time.cpu_ms += now->second.cpu_ms - then.cpu_ms;
       time.runs += now->second.runs - then.runs;
     }
     std::vector<RankStacks> ranks(processes_.size());
-    std::vector<LiveTarget*> targets(processes_.size());
+    std::vector<target::LiveTarget*> targets(processes_.size());
     std::vector<const std::vector<python::RuntimeCandidate>*> interpreters(processes_.size());
     auto prepared = prepare_again();
     for (std::size_t i = 0; i < processes_.size(); ++i) {
@@ -269,7 +269,7 @@ class LaterSamples {
       ranks[i].target = std::move(prepared[i]);
     }
     capture_in_parallel(ranks, targets, interpreters, options_.memory);
-    for (const LiveTarget* target : targets)
+    for (const target::LiveTarget* target : targets)
       if (target != nullptr && target->does_not_answer()) std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
     unwind_ranks(ranks, options_);
     forget_copies(ranks, targets);
@@ -278,10 +278,10 @@ class LaterSamples {
 
   // Adds the glances taken between the samples as further samples, using only stacks that were walked to their end.
   void add_glances() {
-    for (std::size_t n = 0; n < Glances::kMaxPlaces && !glances_.empty(); ++n) {
+    for (std::size_t n = 0; n < target::Glances::kMaxPlaces && !glances_.empty(); ++n) {
       struct Work {
-        std::vector<std::vector<Glance>> glances;
-        std::vector<std::unique_ptr<LiveTarget>> targets;
+        std::vector<std::vector<target::Glance>> glances;
+        std::vector<std::unique_ptr<target::LiveTarget>> targets;
         std::vector<RankStacks> ranks;
       };
       const auto work = std::make_shared<Work>();
@@ -304,7 +304,7 @@ class LaterSamples {
   }
 
   std::vector<std::vector<RankStacks>> samples;
-  std::unordered_map<Tid, RunTime> ran;
+  std::unordered_map<Tid, target::RunTime> ran;
   std::chrono::steady_clock::duration between{};
 
  private:
@@ -314,11 +314,11 @@ class LaterSamples {
     const std::vector<python::RuntimeCandidate>* interpreters;
   };
 
-  static void unwind_glances(RankStacks& rank, std::unique_ptr<LiveTarget> process, std::vector<Glance> glances, Deadline::Clock::duration timeout) {
-    auto target = std::make_unique<GlancedTarget>(std::move(process), std::move(glances));
-    const LimitedTarget limited(*target, Deadline::after(timeout));
+  static void unwind_glances(RankStacks& rank, std::unique_ptr<target::LiveTarget> process, std::vector<target::Glance> glances, Deadline::Clock::duration timeout) {
+    auto target = std::make_unique<target::GlancedTarget>(std::move(process), std::move(glances));
+    const target::LimitedTarget limited(*target, Deadline::after(timeout));
     for (std::size_t i = 0; i < target->threads().size();) {
-      if (auto stack = unwind_glance(limited, *target->threads()[i].registers)) {
+      if (auto stack = unwind::unwind_glance(limited, *target->threads()[i].registers)) {
         rank.stacks.push_back(std::move(*stack));
         ++i;
       } else {
@@ -329,22 +329,22 @@ class LaterSamples {
     read_syscalls(rank);
   }
 
-  std::unordered_map<Tid, RunTime> run_times() const {
-    std::unordered_map<Tid, RunTime> times;
+  std::unordered_map<Tid, target::RunTime> run_times() const {
+    std::unordered_map<Tid, target::RunTime> times;
     for (const Process& process : processes_)
-      for (const Tid tid : proc::tasks_of(process.pid))
-        if (const auto time = run_time_of(process.pid, tid)) times.emplace(tid, *time);
+      for (const Tid tid : target::proc::tasks_of(process.pid))
+        if (const auto time = target::run_time_of(process.pid, tid)) times.emplace(tid, *time);
     return times;
   }
 
   // Follows the threads of each process that woke up most often, except in Python processes: the state of Python code
   // is not in the stack alone.
   void follow_the_wakeful() {
-    const std::size_t of_each = std::max<std::size_t>(1, Glances::kMaxThreads / std::max<std::size_t>(1, processes_.size()));
+    const std::size_t of_each = std::max<std::size_t>(1, target::Glances::kMaxThreads / std::max<std::size_t>(1, processes_.size()));
     for (const Process& process : processes_) {
       if (!process.interpreters->empty()) continue;
       std::vector<std::pair<std::int64_t, Tid>> wakeful;
-      for (const Tid tid : proc::tasks_of(process.pid))
+      for (const Tid tid : target::proc::tasks_of(process.pid))
         if (const auto found = ran.find(tid); found != ran.end() && found->second.runs > 0) wakeful.emplace_back(-found->second.runs, tid);
       std::sort(wakeful.begin(), wakeful.end());
       for (std::size_t i = 0; i < std::min(of_each, wakeful.size()); ++i) glances_.follow(process.pid, wakeful[i].second);
@@ -353,27 +353,27 @@ class LaterSamples {
 
   // Prepares those that are still the same processes. nullptr for a process that is not, or that cannot be captured any
   // more.
-  std::vector<std::unique_ptr<LiveTarget>> prepare_again() const {
+  std::vector<std::unique_ptr<target::LiveTarget>> prepare_again() const {
     std::vector<Pid> pids;
     for (const Process& process : processes_) pids.push_back(process.pid);
     auto prepared = prepare_targets(pids, images_, Preparing::kModules, options_.timeout);
-    std::vector<std::unique_ptr<LiveTarget>> targets(pids.size());
+    std::vector<std::unique_ptr<target::LiveTarget>> targets(pids.size());
     for (std::size_t i = 0; i < pids.size(); ++i)
       if (prepared[i].target && prepared[i].target->start_ticks() == processes_[i].start_ticks) targets[i] = std::move(prepared[i].target);
     return targets;
   }
 
-  LiveImages images_;
+  target::LiveImages images_;
   const CaptureOptions& options_;
   const bool with_glances_;
-  Glances glances_;
+  target::Glances glances_;
   std::vector<Process> processes_;
 };
 
 // What is looked at, one entry for each process of the plan.
 struct LiveRanks {
   std::vector<RankStacks> ranks;
-  std::vector<LiveTarget*> targets;   // owned by ranks[i].target; nullptr: failed
+  std::vector<target::LiveTarget*> targets;   // owned by ranks[i].target; nullptr: failed
   std::vector<const std::vector<python::RuntimeCandidate>*> interpreters;
 };
 
@@ -404,7 +404,7 @@ void identify(RankSnapshot& snapshot, const PlannedTarget& planned, const std::s
 }
 
 LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& preparer, const std::string& host, Deadline::Clock::duration timeout, GpuHealthQuestion& gpu_health, NcclCounts& nccl) {
-  LiveRanks live{std::vector<RankStacks>(plan.size()), std::vector<LiveTarget*>(plan.size()), std::vector<const std::vector<python::RuntimeCandidate>*>(plan.size())};
+  LiveRanks live{std::vector<RankStacks>(plan.size()), std::vector<target::LiveTarget*>(plan.size()), std::vector<const std::vector<python::RuntimeCandidate>*>(plan.size())};
   for (std::size_t i = 0; i < plan.size(); ++i) {
     PreparedTarget& prepared = preparer.prepared(plan[i].pid);
     RankStacks& rank = live.ranks[i];
@@ -417,7 +417,7 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& prepar
       continue;
     }
     const auto environment = preparer.environment(plan[i].pid);
-    const LiveTarget& target = *(live.targets[i] = prepared.target.get());
+    const target::LiveTarget& target = *(live.targets[i] = prepared.target.get());
     live.interpreters[i] = &prepared.interpreters;
     snapshot.start_ticks = target.start_ticks();
     if (!target.executable().empty()) snapshot.executable = target.executable();
@@ -433,7 +433,7 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& prepar
 // When the first of them was captured; the snapshots get their distance from it.
 WallClock::time_point set_capture_times(LiveRanks& live) {
   WallClock::time_point first = WallClock::time_point::max();
-  for (const LiveTarget* target : live.targets)
+  for (const target::LiveTarget* target : live.targets)
     if (target != nullptr) first = std::min(first, target->captured_at());
   if (first == WallClock::time_point::max()) first = WallClock::now();
   for (std::size_t i = 0; i < live.targets.size(); ++i)
@@ -445,7 +445,7 @@ WallClock::time_point set_capture_times(LiveRanks& live) {
 void leave_out_ended_children(LiveRanks& live) {
   for (std::size_t i = live.ranks.size(); i-- > 0;) {
     const RankSnapshot& snapshot = live.ranks[i].snapshot;
-    if (snapshot.kind != RankKind::kChild || snapshot.status != Status::kFailed || proc::stat_of(snapshot.pid)) continue;
+    if (snapshot.kind != RankKind::kChild || snapshot.status != Status::kFailed || target::proc::stat_of(snapshot.pid)) continue;
     const auto at = static_cast<std::ptrdiff_t>(i);
     live.ranks.erase(live.ranks.begin() + at);
     live.targets.erase(live.targets.begin() + at);
@@ -493,4 +493,4 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   return {std::move(finished.job), std::move(finished.later), std::move(later.ran), later.between};
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -4,7 +4,7 @@
 #include <string>
 #include <tuple>
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 void adopt_children(const std::vector<CoreProcess>& cores) {
   std::map<std::tuple<std::string, int, Pid>, const CoreProcess*> by_pid;
@@ -35,4 +35,4 @@ void adopt_children(const std::vector<CoreProcess>& cores) {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -6,7 +6,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 struct CoreProcess {
   RankSnapshot* snapshot = nullptr;
@@ -18,4 +18,4 @@ struct CoreProcess {
 // rank.
 void adopt_children(const std::vector<CoreProcess>& cores);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 enum class Match { kStart, kAnywhere };
@@ -71,4 +71,4 @@ std::optional<ExceptionCause> cause_of(std::string_view what) {
   return std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -7,10 +7,10 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 // The cause, for texts of the exceptions that end a process through PyTorch's watchdogs and similar threads.
 // std::nullopt if the text is not a known one, which proves nothing.
 std::optional<ExceptionCause> cause_of(std::string_view what);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -23,10 +23,10 @@
 #include "target/proc.h"
 #include "target/unix_peers.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
-using What = Awaited::What;
+using What = target::Awaited::What;
 
 // Limits for the job's processes, and again for all other processes: a descriptor takes about 2 µs.
 constexpr std::size_t kMaxProcesses = 4096, kMaxDescriptors = 200'000;
@@ -36,9 +36,9 @@ constexpr std::chrono::milliseconds kLongestSearch{300};
 struct Sought {
   EndKind kind = EndKind::kPipe;
   std::set<Pid> known;
-  std::vector<Holders::Question> questions;
+  std::vector<target::Holders::Question> questions;
   // Of locks: the process that took the lock, which may not be the one that holds it now.
-  std::map<Holders::Question, Pid> takers;
+  std::map<target::Holders::Question, Pid> takers;
   std::optional<std::string> other_host;
   std::string database;
 };
@@ -49,7 +49,7 @@ bool sleeps_still(const BlockedThread& thread) {
   constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    const auto now = proc::waiting_registers(thread.pid, thread.tid);
+    const auto now = target::proc::waiting_registers(thread.pid, thread.tid);
     if (now && (now->orig_rax == thread.awaited.number || now->orig_rax == __NR_restart_syscall)) return now->sp() == thread.awaited.sp;
   }
   return false;
@@ -59,15 +59,15 @@ bool sleeps_still(const BlockedThread& thread) {
 // was stopped a moment ago.
 bool has_moved_on(const BlockedThread& thread) {
   if (thread.awaited.what == What::kDatabase) return !sleeps_still(thread);
-  const auto now = proc::waiting_registers(thread.pid, thread.tid);
+  const auto now = target::proc::waiting_registers(thread.pid, thread.tid);
   if (!now) return false;
-  return (now->orig_rax != thread.awaited.number && now->orig_rax != __NR_restart_syscall) || (*now)[kRdi] != thread.awaited.first_argument;
+  return (now->orig_rax != thread.awaited.number && now->orig_rax != __NR_restart_syscall) || (*now)[target::kRdi] != thread.awaited.first_argument;
 }
 
 // The pids of a process in all pid namespaces that it is in, starting with that of /proc.
 std::vector<Pid> numbers_of(Pid pid) {
   constexpr std::string_view kKey = "\nNSpid:";
-  const auto text = proc::read_file(fmt::format("/proc/{}/status", pid));
+  const auto text = target::proc::read_file(fmt::format("/proc/{}/status", pid));
   const std::size_t at = text ? text->find(kKey) : std::string::npos;
   std::vector<Pid> numbers;
   if (at == std::string::npos) return numbers;
@@ -85,7 +85,7 @@ std::vector<Pid> numbers_of(Pid pid) {
 }
 
 bool is_child(Pid child, Pid parent) {
-  const auto stat = proc::stat_of(child);
+  const auto stat = target::proc::stat_of(child);
   return stat && stat->parent == parent;
 }
 
@@ -93,7 +93,7 @@ bool is_child(Pid child, Pid parent) {
 std::optional<Pid> find_child(Pid parent, Pid number, const Deadline& deadline) {
   const std::size_t depth = numbers_of(parent).size();
   if (depth <= 1) return is_child(number, parent) ? std::optional(number) : std::nullopt;
-  for (const Pid pid : proc::processes()) {
+  for (const Pid pid : target::proc::processes()) {
     if (deadline.passed()) break;
     if (!is_child(pid, parent)) continue;
     const auto numbers = numbers_of(pid);
@@ -107,13 +107,13 @@ std::optional<Pid> find_child(Pid parent, Pid number, const Deadline& deadline) 
 std::set<Pid> children_of(Pid parent, const Deadline& deadline) {
   std::set<Pid> children;
   const auto add = [&](Pid pid) {
-    const auto stat = proc::stat_of(pid);
+    const auto stat = target::proc::stat_of(pid);
     if (stat && stat->parent == parent && !stat->ends()) children.insert(pid);
   };
   bool listed = false;
-  for (const Tid tid : proc::tasks_of(parent)) {
+  for (const Tid tid : target::proc::tasks_of(parent)) {
     if (deadline.passed()) return children;
-    const auto list = proc::read_file(fmt::format("/proc/{}/task/{}/children", parent, tid));
+    const auto list = target::proc::read_file(fmt::format("/proc/{}/task/{}/children", parent, tid));
     listed = listed || list.has_value();
     for (const char *at = list ? list->data() : nullptr, *end = list ? at + list->size() : nullptr; at != end;) {
       Pid pid = 0;
@@ -123,7 +123,7 @@ std::set<Pid> children_of(Pid parent, const Deadline& deadline) {
     }
   }
   if (listed) return children;
-  for (const Pid pid : proc::processes()) {
+  for (const Pid pid : target::proc::processes()) {
     if (deadline.passed()) break;
     add(pid);
   }
@@ -141,12 +141,12 @@ std::optional<std::uint64_t> socket_inode(std::string_view link) {
 // Turns each wait into questions; each table is read once, when a wait first needs it.
 class Seeker {
  public:
-  Seeker(Holders& holders, const Deadline& deadline) : holders_(holders), deadline_(deadline) {}
+  Seeker(target::Holders& holders, const Deadline& deadline) : holders_(holders), deadline_(deadline) {}
 
   Sought seek(const BlockedThread& thread) {
     Sought sought;
     if (has_moved_on(thread)) return sought;
-    const Awaited& awaited = thread.awaited;
+    const target::Awaited& awaited = thread.awaited;
     switch (awaited.what) {
       case What::kChild:
         sought.kind = EndKind::kChild;
@@ -156,9 +156,9 @@ class Seeker {
         sought.kind = EndKind::kChild;
         sought.known = children_of(thread.pid, deadline_);
         break;
-      case What::kFlock: seek_lock(thread, FileLock::Kind::kFlock, sought); break;
-      case What::kRecordLock: seek_lock(thread, FileLock::Kind::kRecord, sought); break;
-      case What::kOpenFileLock: seek_lock(thread, FileLock::Kind::kOpenFile, sought); break;
+      case What::kFlock: seek_lock(thread, target::FileLock::Kind::kFlock, sought); break;
+      case What::kRecordLock: seek_lock(thread, target::FileLock::Kind::kRecord, sought); break;
+      case What::kOpenFileLock: seek_lock(thread, target::FileLock::Kind::kOpenFile, sought); break;
       case What::kEvents: seek_watched(thread.pid, awaited.fd, sought); break;
       case What::kInput: seek_end(thread.pid, awaited.fd, true, sought); break;
       case What::kOutput: seek_end(thread.pid, awaited.fd, false, sought); break;
@@ -170,16 +170,16 @@ class Seeker {
  private:
   // For an epoll descriptor that watches a single descriptor.
   void seek_watched(Pid pid, int fd, Sought& sought) {
-    const auto info = descriptor_info(pid, fd);
+    const auto info = target::descriptor_info(pid, fd);
     if (!info || info->watched.size() != 1) return;
-    const DescriptorInfo::Watched& only = info->watched.front();
-    const auto file = descriptor_info(pid, only.fd);
+    const target::DescriptorInfo::Watched& only = info->watched.front();
+    const auto file = target::descriptor_info(pid, only.fd);
     if (!file || (file->inode && only.inode && *file->inode != *only.inode)) return;
     seek_end(pid, only.fd, (only.events & (EPOLLIN | EPOLLPRI | EPOLLRDNORM)) != 0 || (only.events & (EPOLLOUT | EPOLLWRNORM)) == 0, sought);
   }
 
   void seek_end(Pid pid, int fd, bool input, Sought& sought) {
-    const auto link = proc::read_link(fmt::format("/proc/{}/fd/{}", pid, fd));
+    const auto link = target::proc::read_link(fmt::format("/proc/{}/fd/{}", pid, fd));
     if (!link) return;
     if (link->starts_with("pipe:[")) {
       sought.questions.push_back(input ? holders_.who_writes_pipe(*link) : holders_.who_reads_pipe(*link));
@@ -188,9 +188,9 @@ class Seeker {
       seek_socket(pid, *inode, sought);
     } else if (*link == "anon_inode:[pidfd]" || link->starts_with("pidfd:[")) {
       sought.kind = EndKind::kChild;
-      if (const auto info = descriptor_info(pid, fd); info && info->process) sought.known.insert(*info->process);
+      if (const auto info = target::descriptor_info(pid, fd); info && info->process) sought.known.insert(*info->process);
     } else if (link->starts_with('/')) {
-      if (const auto file = identity_of(pid, fd); file && file->is_fifo) sought.questions.push_back(holders_.who_opened_fifo(std::string(name_in(*link)), *file, input));
+      if (const auto file = target::identity_of(pid, fd); file && file->is_fifo) sought.questions.push_back(holders_.who_opened_fifo(std::string(target::name_in(*link)), *file, input));
     }
   }
 
@@ -199,7 +199,7 @@ class Seeker {
     if (const auto peer = unix_peers_.peer_of(inode)) {
       other = *peer;
     } else {
-      const std::string network = proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
+      const std::string network = target::proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
       auto found = networks_.find(network);
       if (found == networks_.end()) found = networks_.emplace(network, tcp_ends_of(pid)).first;
       const TcpEnds::End end = found->second.of(inode);
@@ -209,17 +209,17 @@ class Seeker {
     if (other != 0) sought.questions.push_back(holders_.who_has_socket(other));
   }
 
-  void seek_lock(const BlockedThread& thread, FileLock::Kind kind, Sought& sought) {
+  void seek_lock(const BlockedThread& thread, target::FileLock::Kind kind, Sought& sought) {
     sought.kind = EndKind::kLock;
-    const auto link = proc::read_link(fmt::format("/proc/{}/fd/{}", thread.pid, thread.awaited.fd));
-    const auto info = descriptor_info(thread.pid, thread.awaited.fd);
+    const auto link = target::proc::read_link(fmt::format("/proc/{}/fd/{}", thread.pid, thread.awaited.fd));
+    const auto info = target::descriptor_info(thread.pid, thread.awaited.fd);
     if (!link || !info) return;
-    for (const FileLock& lock : locks_in_the_way(locks(), awaited_locks(locks(), kind, thread.pid, info->inode))) {
-      if (lock.kind == FileLock::Kind::kRecord) {
+    for (const target::FileLock& lock : target::locks_in_the_way(locks(), target::awaited_locks(locks(), kind, thread.pid, info->inode))) {
+      if (lock.kind == target::FileLock::Kind::kRecord) {
         if (lock.pid > 0) sought.known.insert(lock.pid);
         continue;
       }
-      const auto question = holders_.who_has_lock(std::string(name_in(*link)), lock);
+      const auto question = holders_.who_has_lock(std::string(target::name_in(*link)), lock);
       sought.questions.push_back(question);
       if (lock.pid > 0) sought.takers[question] = lock.pid;
     }
@@ -230,10 +230,10 @@ class Seeker {
     sought.kind = EndKind::kDatabase;
     auto open = databases_.find(pid);
     if (open == databases_.end()) {
-      const auto files = open_files(pid);
-      open = databases_.emplace(pid, files ? databases_among(*files) : std::vector<OpenDatabase>{}).first;
+      const auto files = target::open_files(pid);
+      open = databases_.emplace(pid, files ? target::databases_among(*files) : std::vector<target::OpenDatabase>{}).first;
     }
-    DatabaseLocks awaited = awaited_database_locks(locks(), pid, open->second);
+    target::DatabaseLocks awaited = target::awaited_database_locks(locks(), pid, open->second);
     for (const auto& [name, lock] : awaited.held) {
       const auto question = holders_.who_has_lock(name, lock);
       sought.questions.push_back(question);
@@ -242,30 +242,30 @@ class Seeker {
     sought.database = std::move(awaited.path);
   }
 
-  const std::vector<FileLock>& locks() {
+  const std::vector<target::FileLock>& locks() {
     if (!locks_) {
-      const auto text = proc::read_file("/proc/locks");
-      locks_ = parse_file_locks(text ? *text : "");
+      const auto text = target::proc::read_file("/proc/locks");
+      locks_ = target::parse_file_locks(text ? *text : "");
     }
     return *locks_;
   }
 
-  Holders& holders_;
+  target::Holders& holders_;
   const Deadline& deadline_;
-  UnixPeers unix_peers_;
+  target::UnixPeers unix_peers_;
   std::map<std::string, TcpEnds> networks_;
-  std::map<Pid, std::vector<OpenDatabase>> databases_;
-  std::optional<std::vector<FileLock>> locks_;
+  std::map<Pid, std::vector<target::OpenDatabase>> databases_;
+  std::optional<std::vector<target::FileLock>> locks_;
 };
 
 // Whether a process other than the thread's own has what the question asks for.
-bool is_answered(const Holders& holders, Holders::Question question, Pid own) {
+bool is_answered(const target::Holders& holders, target::Holders::Question question, Pid own) {
   const auto& found = holders.of(question);
   return found.size() > (found.contains(own) ? 1u : 0u);
 }
 
-void close_answered(Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought) {
-  std::set<Holders::Question> left, all;
+void close_answered(target::Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought) {
+  std::set<target::Holders::Question> left, all;
   for (std::size_t i = 0; i < threads.size(); ++i)
     for (const auto question : sought[i].questions) {
       all.insert(question);
@@ -281,36 +281,36 @@ std::vector<Pid> other_processes(const std::vector<Pid>& job) {
   for (Pid pid : job) {
     constexpr int kMaxLevels = 64;
     for (int level = 0; level < kMaxLevels && pid > 0; ++level) {
-      const auto stat = proc::stat_of(pid);
+      const auto stat = target::proc::stat_of(pid);
       pid = stat ? stat->parent : 0;
       if (pid == 0 || !above.insert(pid).second) break;
     }
   }
   const std::set<Pid> known(job.begin(), job.end());
-  std::vector<Pid> others = proc::processes();
+  std::vector<Pid> others = target::proc::processes();
   std::erase_if(others, [&](Pid pid) { return pid == tool_pid() || pid == getpid() || known.contains(pid); });
   std::stable_partition(others.begin(), others.end(), [&](Pid pid) { return above.contains(pid); });
   return others;
 }
 
 // Returns false if some process could not be searched, which may be the one that is sought.
-bool search(Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought, const std::vector<Pid>& job) {
-  const auto budget = [] { return Holders::Budget{kMaxProcesses, kMaxDescriptors, DeadlineCheck(Deadline::after(kLongestSearch))}; };
+bool search(target::Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought, const std::vector<Pid>& job) {
+  const auto budget = [] { return target::Holders::Budget{kMaxProcesses, kMaxDescriptors, DeadlineCheck(Deadline::after(kLongestSearch))}; };
   if (!holders.any_open()) return true;
-  Holders::Budget of_job = budget();
+  target::Holders::Budget of_job = budget();
   for (const Pid pid : job) holders.look_through(pid, of_job);
   close_answered(holders, threads, sought);
   if (!holders.any_open()) return true;
-  Holders::Budget of_others = budget();
+  target::Holders::Budget of_others = budget();
   for (const Pid pid : other_processes(job)) holders.look_through(pid, of_others);
   const auto kernels = [](Pid pid) {
-    const auto stat = proc::stat_of(pid);
+    const auto stat = target::proc::stat_of(pid);
     return !stat || stat->kernel_thread();
   };
   return !of_job.over && !of_others.over && std::all_of(holders.refused().begin(), holders.refused().end(), kernels);
 }
 
-FoundEnds found_of(const BlockedThread& thread, Sought& sought, const Holders& holders, bool all_seen) {
+FoundEnds found_of(const BlockedThread& thread, Sought& sought, const target::Holders& holders, bool all_seen) {
   FoundEnds found{.kind = sought.kind, .others = {}, .own_end = false, .other_host = std::move(sought.other_host), .database = {}};
   std::set<Pid> pids = std::move(sought.known);
   for (const auto question : sought.questions) {
@@ -340,7 +340,7 @@ FoundEnds found_of(const BlockedThread& thread, Sought& sought, const Holders& h
 }  // namespace
 
 std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, const std::vector<Pid>& job) {
-  Holders holders;
+  target::Holders holders;
   const Deadline deadline = Deadline::after(kLongestSearch);
   Seeker seeker(holders, deadline);
   std::vector<Sought> sought;
@@ -351,4 +351,4 @@ std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, cons
   return found;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -10,12 +10,12 @@
 #include "model/snapshot.h"
 #include "target/awaited.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 struct BlockedThread {
   Pid pid = 0;
   Tid tid = 0;
-  Awaited awaited;
+  target::Awaited awaited;
 };
 
 struct FoundEnds {
@@ -29,4 +29,4 @@ struct FoundEnds {
 // Returns the ends found for each thread. Should be called by a worker that can be given up (base/unattended.h).
 std::vector<FoundEnds> find_ends(const std::vector<BlockedThread>& threads, const std::vector<Pid>& job);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -10,7 +10,7 @@
 #include "base/unattended.h"
 #include "model/rank_order.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 std::string iso_utc(std::chrono::system_clock::time_point t) {
@@ -81,7 +81,7 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
   for (const RankStacks& rank : ranks) symbols.add(rank);
   for (const auto& sample : later)
     for (const RankStacks& rank : sample) symbols.add(rank);
-  symbols.resolve(std::make_shared<const Symbolizer>(options.symbols), options.timeout);
+  symbols.resolve(std::make_shared<const symbolizers::Symbolizer>(options.symbols), options.timeout);
 
   FinishedJob finished;
   JobSnapshot& job = finished.job;
@@ -110,4 +110,4 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
   return finished;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -8,7 +8,7 @@
 #include "capture/capture_job.h"
 #include "capture/rank_stacks.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 // Marks the rank as failed: no threads, the error as its problem.
 void fail_rank(RankStacks& rank, const Error& error);
@@ -25,4 +25,4 @@ struct FinishedJob {
 FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later, const CaptureOptions& options,
                        std::chrono::system_clock::time_point captured_at, std::chrono::steady_clock::time_point started);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

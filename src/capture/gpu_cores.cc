@@ -9,7 +9,7 @@
 #include "capture/rank_identity.h"
 #include "gpu/summarize.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 constexpr std::uint64_t kHighestPid = 1u << 22;   // PID_MAX_LIMIT, include/linux/threads.h: a higher number is a time
@@ -194,7 +194,7 @@ GpuCoresOfJob join_gpu_cores(std::vector<RankStacks>& ranks, std::vector<std::op
     of_hosts.push_back(&rank.snapshot);
     std::vector<Tid>& tids = threads.emplace_back();
     if (rank.target)
-      for (const ThreadInfo& thread : rank.target->threads()) tids.push_back(thread.tid);
+      for (const target::ThreadInfo& thread : rank.target->threads()) tids.push_back(thread.tid);
   }
   GpuCoresOfJob job;
   std::vector<RankStacks> alone;
@@ -213,4 +213,4 @@ GpuCoresOfJob join_gpu_cores(std::vector<RankStacks>& ranks, std::vector<std::op
   return job;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -13,7 +13,7 @@
 #include "gpu/core_file.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 // The information about its process that the name of a GPU core contains.
 struct GpuCoreName {
@@ -58,4 +58,4 @@ RankSnapshot rank_of_gpu_core_alone(const OpenedGpuCore& gpu_core);
 // with the GPU core's path if the rank belongs to another core.
 void add_gpus(const OpenedGpuCore& gpu_core, RankSnapshot& rank, FrameTable& frames);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

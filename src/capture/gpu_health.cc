@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
-bool has_cuda(const LiveTarget& target) {
+bool has_cuda(const target::LiveTarget& target) {
   const auto& modules = target.modules().all();
-  return std::any_of(modules.begin(), modules.end(), [](const Module& m) { return m.path.substr(m.path.rfind('/') + 1).starts_with("libcuda.so"); });
+  return std::any_of(modules.begin(), modules.end(), [](const target::Module& m) { return m.path.substr(m.path.rfind('/') + 1).starts_with("libcuda.so"); });
 }
 
 // Other data about that device is kept.
@@ -23,7 +23,7 @@ void add_gpu(std::vector<GpuSnapshot>& gpus, GpuSnapshot gpu) {
 
 }  // namespace
 
-void GpuHealthQuestion::add(Pid pid, RankKind kind, const LiveTarget* target) {
+void GpuHealthQuestion::add(Pid pid, RankKind kind, const target::LiveTarget* target) {
   const bool uses = target != nullptr && has_cuda(*target);
   if (uses || target == nullptr) possible_ = true;
   if (kind == RankKind::kRank) users_.push_back({pid, uses});
@@ -50,4 +50,4 @@ void GpuHealthQuestion::fill_in(std::vector<RankSnapshot>& ranks) {
     if (rank.pid == user->pid) rank.problems.insert(rank.problems.end(), joined.problems.begin(), joined.problems.end());
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

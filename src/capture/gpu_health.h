@@ -9,7 +9,7 @@
 #include "model/snapshot.h"
 #include "target/live_target.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 class GpuHealthQuestion {
  public:
@@ -17,7 +17,7 @@ class GpuHealthQuestion {
 
   // Called for every process. `target` is nullptr if the process cannot be captured; then it is not known whether it
   // uses CUDA.
-  void add(Pid pid, RankKind kind, const LiveTarget* target);
+  void add(Pid pid, RankKind kind, const target::LiveTarget* target);
 
   // Starts NVML's helper process, unless none of the processes can use a GPU.
   void ask();
@@ -32,4 +32,4 @@ class GpuHealthQuestion {
   std::optional<gpu::NvmlQuery> query_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -10,15 +10,15 @@
 #include "gpu/session_supervisor.h"
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 // Whether the process has the driver's own thread: every process that has created a context has it, and a process that
 // was forked from one since does not.
 bool has_event_handler(Pid pid) {
-  const auto tasks = proc::tasks_of(pid);
+  const auto tasks = target::proc::tasks_of(pid);
   return std::any_of(tasks.begin(), tasks.end(), [&](Tid tid) {
-    const auto name = proc::read_file(fmt::format("/proc/{}/task/{}/comm", pid, tid));
+    const auto name = target::proc::read_file(fmt::format("/proc/{}/task/{}/comm", pid, tid));
     return name && name->starts_with("cuda-EvtHandlr");
   });
 }
@@ -56,7 +56,7 @@ struct Asked {
   bool has_descriptor = false;
 };
 
-Asked ask(const ProcessId& process, const gpu::Machine& machine) {
+Asked ask(const target::ProcessId& process, const gpu::Machine& machine) {
   const auto point = gpu::AttachPoint::find(process, machine);
   if (!point) return {.error = point.error()};
   reading_now(fmt::format("/proc/{}/mem", process.pid));
@@ -64,7 +64,7 @@ Asked ask(const ProcessId& process, const gpu::Machine& machine) {
   return {.error = {}, .has_descriptor = descriptor && *descriptor};
 }
 
-std::vector<Asked> ask_all(const std::vector<ProcessId>& processes, const GpuRequest& request) {
+std::vector<Asked> ask_all(const std::vector<target::ProcessId>& processes, const GpuRequest& request) {
   const auto limit = std::max<Unattended::Duration>(request.timeout, kMinTimeout);
   const auto asked = std::make_shared<std::vector<Asked>>(processes.size());
   const auto outcomes = Unattended{[asked, processes, machine = request.machine](std::size_t i) { (*asked)[i] = ask(processes[i], machine); }, limit}.run(processes.size());
@@ -81,7 +81,7 @@ std::vector<Asked> ask_all(const std::vector<ProcessId>& processes, const GpuReq
 GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
   GpuPlan plan;
   std::vector<std::size_t> meant;
-  std::vector<ProcessId> processes;
+  std::vector<target::ProcessId> processes;
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
     const RankSnapshot& rank = job.ranks[i];
     if (rank.source != Source::kLive || rank.status == Status::kFailed || !has_event_handler(rank.pid)) continue;
@@ -142,4 +142,4 @@ void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& 
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -11,7 +11,7 @@
 #include "gpu/machine.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 struct GpuRequest {
   gpu::Machine machine;                    // a simulated machine in tests only
@@ -37,4 +37,4 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request);
 // partial.
 void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& request);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -9,7 +9,7 @@
 
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 // Finds ranks below a process and the children below ranks; caches identities, so that each process is asked once.
@@ -208,8 +208,8 @@ ProcessTable::ProcessTable(std::vector<ProcessEntry> entries) {
 
 ProcessTable ProcessTable::scan() {
   std::vector<ProcessEntry> entries;
-  for (const Pid pid : proc::processes()) {
-    const auto stat = proc::stat_of(pid);
+  for (const Pid pid : target::proc::processes()) {
+    const auto stat = target::proc::stat_of(pid);
     if (!stat) continue;
     entries.push_back({pid, stat->parent, stat->name, stat->state, stat->threads, stat->kernel_thread(), stat->start_ticks});
   }
@@ -301,14 +301,14 @@ std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFact
 
 std::size_t count_hidden_environments() {
   std::size_t hidden = 0;
-  for (const Pid pid : proc::processes()) {
-    const auto stat = proc::stat_of(pid);
-    const auto uid = proc::status_number(pid, "Uid");
+  for (const Pid pid : target::proc::processes()) {
+    const auto stat = target::proc::stat_of(pid);
+    const auto uid = target::proc::status_number(pid, "Uid");
     if (!stat || stat->kernel_thread() || stat->ends() || !uid || static_cast<uid_t>(*uid) == geteuid()) continue;
-    const auto environment = proc::read_file(fmt::format("/proc/{}/environ", pid), 1);
+    const auto environment = target::proc::read_file(fmt::format("/proc/{}/environ", pid), 1);
     if (!environment && (environment.error().os_errno == EACCES || environment.error().os_errno == EPERM)) ++hidden;
   }
   return hidden;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

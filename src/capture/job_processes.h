@@ -12,7 +12,7 @@
 #include "capture/rank_identity.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 // What is known about one process before any process is stopped. Filled in by ProcessTable::scan() for a machine, or
 // literally in a test.
@@ -75,4 +75,4 @@ std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFact
 // be a rank.
 std::size_t count_hidden_environments();
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

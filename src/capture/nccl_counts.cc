@@ -13,7 +13,7 @@
 #include "base/file_descriptor.h"
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 constexpr std::chrono::seconds kLongestQuestion{1};
@@ -24,14 +24,14 @@ constexpr std::size_t kMaxAddresses = 4;
 
 bool is_nccl(std::string_view path) { return path.substr(path.rfind('/') + 1).starts_with("libnccl"); }
 
-bool has_nccl(const LiveTarget& target) {
+bool has_nccl(const target::LiveTarget& target) {
   const auto& modules = target.modules().all();
-  return std::any_of(modules.begin(), modules.end(), [](const Module& module) { return is_nccl(module.path); });
+  return std::any_of(modules.begin(), modules.end(), [](const target::Module& module) { return is_nccl(module.path); });
 }
 
 // The last number of NSpid in /proc/PID/status: the pid in the innermost namespace, which getpid() returns there.
 Pid own_pid_of(Pid pid) {
-  const auto text = proc::read_file(fmt::format("/proc/{}/status", pid));
+  const auto text = target::proc::read_file(fmt::format("/proc/{}/status", pid));
   if (!text) return pid;
   const std::size_t at = text->find("\nNSpid:");
   if (at == std::string::npos) return pid;
@@ -48,20 +48,20 @@ class NumberedProcesses {
  public:
   explicit NumberedProcesses(const Deadline& deadline) : deadline_(deadline) {}
 
-  LocalProcess look_for(Pid own_pid) {
+  nccl::LocalProcess look_for(Pid own_pid) {
     if (by_own_pid_.empty())
-      for (const Pid pid : proc::processes()) by_own_pid_.emplace(own_pid_of(pid), pid);
-    LocalProcess found = LocalProcess::kNone;
+      for (const Pid pid : target::proc::processes()) by_own_pid_.emplace(own_pid_of(pid), pid);
+    nccl::LocalProcess found = nccl::LocalProcess::kNone;
     const auto [first, last] = by_own_pid_.equal_range(own_pid);
     for (auto it = first; it != last; ++it) {
-      if (deadline_.passed()) return LocalProcess::kPossible;
-      const auto maps = proc::read_file(fmt::format("/proc/{}/maps", it->second));
-      const auto mappings = maps ? proc::parse_maps(*maps) : std::vector<Mapping>();
+      if (deadline_.passed()) return nccl::LocalProcess::kPossible;
+      const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", it->second));
+      const auto mappings = maps ? target::proc::parse_maps(*maps) : std::vector<target::Mapping>();
       // A process that is ending has no mappings either.
       if (mappings.empty() ||
-          std::any_of(mappings.begin(), mappings.end(), [](const Mapping& m) { return is_nccl(m.path); }))
-        return LocalProcess::kPossible;
-      found = LocalProcess::kNotOfNccl;
+          std::any_of(mappings.begin(), mappings.end(), [](const target::Mapping& m) { return is_nccl(m.path); }))
+        return nccl::LocalProcess::kPossible;
+      found = nccl::LocalProcess::kNotOfNccl;
     }
     return found;
   }
@@ -71,16 +71,16 @@ class NumberedProcesses {
   std::multimap<Pid, Pid> by_own_pid_;
 };
 
-std::string network_of(const std::string& process) { return proc::read_link("/proc/" + process + "/ns/net").value_or(""); }
+std::string network_of(const std::string& process) { return target::proc::read_link("/proc/" + process + "/ns/net").value_or(""); }
 
 }  // namespace
 
-void NcclCounts::add(const LiveTarget& target, const std::string& host, const std::map<std::string, std::string>& environment) {
+void NcclCounts::add(const target::LiveTarget& target, const std::string& host, const std::map<std::string, std::string>& environment) {
   if (!has_nccl(target)) return;
   if (processes_.empty()) {
     troubled = target.pid();
     const auto named = environment.find("NCCL_RAS_ADDR");
-    const auto address = named == environment.end() ? std::optional(RasAddress()) : parse_ras_address(named->second);
+    const auto address = named == environment.end() ? std::optional(nccl::RasAddress()) : nccl::parse_ras_address(named->second);
     can_ask_ = address.has_value();
     if (address) address_ = *address;
   } else if (network_of(std::to_string(target.pid())) != network_of(std::to_string(troubled))) {
@@ -96,12 +96,12 @@ void NcclCounts::add(const LiveTarget& target, const std::string& host, const st
 // information.
 std::vector<std::string> NcclCounts::listening() const {
   std::vector<std::string> addresses;
-  for (const TcpSocket& socket : tcp_sockets_of(troubled)) {
+  for (const nccl::TcpSocket& socket : nccl::tcp_sockets_of(troubled)) {
     if (!socket.listens || socket.local.port != address_.port || addresses.size() == kMaxAddresses) continue;
     std::string address = socket.local.text();
     if (socket.local.is_any()) address = address == "::" ? "::1" : "127.0.0.1";
     if (std::find(addresses.begin(), addresses.end(), address) == addresses.end() &&
-        owner_of_socket(socket.inode, pids_))
+        nccl::owner_of_socket(socket.inode, pids_))
       addresses.push_back(std::move(address));
   }
   return addresses;
@@ -118,20 +118,20 @@ Result<NcclStatus> NcclCounts::ask() const {
       const FileDescriptor network(::open(("/proc/" + pid + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC));
       if (!network.is_open() || ::setns(network.get(), CLONE_NEWNET) != 0) return;
     }
-    std::vector<std::string> addresses = local_addresses();
+    std::vector<std::string> addresses = nccl::local_addresses();
     addresses.emplace_back("127.0.0.1");
-    const RasVerifier is_ours = [this](int connected) {
-      return owner_of_socket(inode_of_other_end(connected, troubled), pids_).has_value();
+    const nccl::RasVerifier is_ours = [this](int connected) {
+      return nccl::owner_of_socket(nccl::inode_of_other_end(connected, troubled), pids_).has_value();
     };
     const Deadline deadline = Deadline::after(kLongestQuestion);
     NumberedProcesses others(deadline);
     for (int tries = 0; tries < kMaxTries && !deadline.passed(); ++tries) {
       const std::string& place = places[static_cast<std::size_t>(tries) % places.size()];
-      auto once = query_ras(place, address_.port, deadline, is_ours);
+      auto once = nccl::query_ras(place, address_.port, deadline, is_ours);
       if (once) {
-        keep_own_communicators(*once, processes_, addresses);
+        nccl::keep_own_communicators(*once, processes_, addresses);
         if (auto why =
-                contradiction_in(*once, processes_, addresses, [&](Pid own_pid) { return others.look_for(own_pid); })) {
+                nccl::contradiction_in(*once, processes_, addresses, [&](Pid own_pid) { return others.look_for(own_pid); })) {
           const std::string subject = fmt::format(
               "NCCL's RAS at {}:{}", place.find(':') == std::string::npos ? place : "[" + place + "]", address_.port);
           once =
@@ -171,7 +171,7 @@ void NcclCounts::ask_first() {
 void NcclCounts::ask_again() {
   if (!status) return;
   const auto second = ask();
-  if (second && !second->communicators.empty()) compare_counts(*status, *second);
+  if (second && !second->communicators.empty()) nccl::compare_counts(*status, *second);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <pthread.h>
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 class NoSuspension {
  public:
@@ -26,4 +26,4 @@ class NoSuspension {
   sigset_t before_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -14,7 +14,7 @@
 #include "target/holders.h"
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 constexpr std::size_t kMaxThreads = 4096;   // threads blocked in calls whose other end is searched for
@@ -34,15 +34,15 @@ std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
   const auto read = [work](std::size_t i) {
     constexpr std::size_t kMaxBytes = 4096;
     if (work->some_is_silent) return;
-    const auto text = proc::read_file(fmt::format("/proc/{}/cmdline", work->pids[i]), kMaxBytes);
-    if (text) work->read[i] = proc::split_nul(*text);
+    const auto text = target::proc::read_file(fmt::format("/proc/{}/cmdline", work->pids[i]), kMaxBytes);
+    if (text) work->read[i] = target::proc::split_nul(*text);
   };
   const auto outcomes = Unattended{read, kMinTimeout, [work](std::size_t, const Outcome&) { work->some_is_silent = true; }}.run(pids.size());
   std::map<Pid, std::string> commands;
   for (std::size_t i = 0; i < pids.size(); ++i) {
     std::string command = outcomes[i].came_back ? short_command(work->read[i]) : "";
     if (command.empty())
-      if (const auto stat = proc::stat_of(pids[i])) command = stat->name;
+      if (const auto stat = target::proc::stat_of(pids[i])) command = stat->name;
     commands.emplace(pids[i], std::move(command));
   }
   return commands;
@@ -54,7 +54,7 @@ struct Asked {
   std::vector<SyscallInfo*> calls;   // parallel
   std::vector<Pid> job;
 
-  void add(RankStacks& rank, std::size_t thread, Awaited awaited) {
+  void add(RankStacks& rank, std::size_t thread, target::Awaited awaited) {
     if (calls.size() >= kMaxThreads) return;
     threads.push_back({rank.snapshot.pid, rank.target->threads()[thread].tid, awaited});
     calls.push_back(&*rank.syscalls[thread]);
@@ -94,12 +94,12 @@ void find_and_fill_in(const Asked& asked) {
 bool is_sleep(const SyscallInfo& call) { return call.number == __NR_nanosleep || call.number == __NR_clock_nanosleep; }
 
 // Whether the innermost function outside of the C library belongs to SQLite.
-bool sleeps_in_sqlite(const Target& target, const UnwoundStack& stack) {
-  for (const UnwoundFrame& frame : stack.frames) {
-    const Module* const module = target.modules().find(frame.lookup_pc());
+bool sleeps_in_sqlite(const target::Target& target, const unwind::UnwoundStack& stack) {
+  for (const unwind::UnwoundFrame& frame : stack.frames) {
+    const target::Module* const module = target.modules().find(frame.lookup_pc());
     if (module == nullptr) return false;
-    const std::string_view name = name_in(module->path);
-    if (module_kind(name) != ModuleKind::kCLibrary) return is_sqlite(name);
+    const std::string_view name = target::name_in(module->path);
+    if (known::module_kind(name) != known::ModuleKind::kCLibrary) return known::is_sqlite(name);
   }
   return false;
 }
@@ -143,10 +143,10 @@ void find_database_holders(std::vector<RankStacks>& ranks) {
     for (std::size_t i = 0; i < std::min({threads.size(), rank.syscalls.size(), rank.stacks.size()}); ++i) {
       const auto& call = rank.syscalls[i];
       if (!call || !is_sleep(*call) || !threads[i].registers || !sleeps_in_sqlite(*rank.target, rank.stacks[i])) continue;
-      asked.add(rank, i, {.what = Awaited::What::kDatabase, .number = call->number, .sp = threads[i].registers->sp()});
+      asked.add(rank, i, {.what = target::Awaited::What::kDatabase, .number = call->number, .sp = threads[i].registers->sp()});
     }
   }
   find_and_fill_in(asked);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -7,7 +7,7 @@
 
 #include "capture/rank_stacks.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 // What does not answer in time is left out.
 void find_other_ends(std::vector<RankStacks>& ranks);
@@ -21,4 +21,4 @@ void find_database_holders(std::vector<RankStacks>& ranks);
 // at most 80 bytes.
 std::string short_command(const std::vector<std::string>& arguments);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 constexpr int kMaxRanks = 10'000'000;   // as in rank_identity
@@ -216,4 +216,4 @@ std::optional<Coordinates> coordinates_of(std::span<const std::string> command, 
   return of_accelerate(environment, *rank, *world_size);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -20,7 +20,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 // std::nullopt if no sizes are given, if they do not fit the world size, or if the framework may use other sizes (a
 // checkpoint's, an encoder's). If a settings file may contain more sizes than the command line (torchtitan, NeMo), only
@@ -28,4 +28,4 @@ namespace rankstacks {
 std::optional<Coordinates> coordinates_of(std::span<const std::string> command, const std::map<std::string, std::string>& environment,
                                           std::optional<int> rank, std::optional<int> world_size);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -7,23 +7,23 @@
 #include "base/unattended.h"
 #include "target/environment_block.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 // The data that the workers fill in. It is shared with them, because a worker that is given up continues at some time,
 // or never.
 struct Work {
-  Work(const std::vector<Pid>& pids, LiveImages opened, Preparing how) : what(how), images(std::move(opened)), processes(pids), prepared(pids.size()) {}
+  Work(const std::vector<Pid>& pids, target::LiveImages opened, Preparing how) : what(how), images(std::move(opened)), processes(pids), prepared(pids.size()) {}
 
   Preparing what;
-  LiveImages images;
+  target::LiveImages images;
   std::vector<Pid> processes;
   std::vector<PreparedTarget> prepared;
-  std::vector<FileToOpen> files;
+  std::vector<target::FileToOpen> files;
   std::vector<std::size_t> asked_by;                 // parallel to `files`: the process through which it is opened
 
   void look_at(std::size_t i) {
-    auto target = LiveTarget::look_at(processes[i], images);
+    auto target = target::LiveTarget::look_at(processes[i], images);
     if (!target) {
       prepared[i].error = target.error();
       return;
@@ -38,8 +38,8 @@ struct Work {
     p.target->add_modules();
     if (what == Preparing::kModules) return;
     p.interpreters = python::find_python_runtime(*p.target);
-    p.cxx = find_cxx_runtime(p.target->modules());
-    if (const auto variable = find_environ_variable(p.target->modules())) p.environment = read_current_environment(*p.target, *variable);
+    p.cxx = target::find_cxx_runtime(p.target->modules());
+    if (const auto variable = target::find_environ_variable(p.target->modules())) p.environment = target::read_current_environment(*p.target, *variable);
   }
 
   // Collects the files that have not been opened, each with one process that maps it and was not tried yet: a process
@@ -51,7 +51,7 @@ struct Work {
     asked_by.clear();
     for (std::size_t i = 0; i < prepared.size(); ++i) {
       if (!prepared[i].target) continue;
-      for (FileToOpen& file : prepared[i].target->unopened_files()) {
+      for (target::FileToOpen& file : prepared[i].target->unopened_files()) {
         const Inode inode(file.file.parts.front().device, file.file.parts.front().inode);
         if (met.contains(inode) || !tried.emplace(i, inode).second) continue;
         met.insert(inode);
@@ -68,12 +68,12 @@ void open_files(const std::shared_ptr<Work>& work, std::chrono::steady_clock::du
   for (work->collect_files(); !work->files.empty(); work->collect_files()) {
     // The data of a worker that is given up is not touched again.
     struct Round {
-      LiveImages images;
-      std::vector<FileToOpen> files;
+      target::LiveImages images;
+      std::vector<target::FileToOpen> files;
       std::vector<std::optional<Problem>> problems;
     };
     const auto round = std::make_shared<Round>(Round{work->images, work->files, std::vector<std::optional<Problem>>(work->files.size())});
-    LiveImages opened = work->images;
+    target::LiveImages opened = work->images;
     const auto outcomes = Unattended{[round, limit](std::size_t i) { round->problems[i] = round->images.open(round->files[i], Deadline::after(limit)); }, Unattended::beyond(limit),
                                      [&](std::size_t i, const Outcome&) { opened.give_up(work->files[i]); }}
                               .run(work->files.size());
@@ -92,7 +92,7 @@ Error silent_process(Pid pid, const std::string& what, const std::string& file, 
                               "where it waits itself; give it more time with --timeout", pid, pid)};
 }
 
-std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const LiveImages& images, Preparing what, std::chrono::steady_clock::duration timeout) {
+std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const target::LiveImages& images, Preparing what, std::chrono::steady_clock::duration timeout) {
   constexpr int kFilesShare = 4;   // a file gets less time than a rank: without it only its names are missing
   const auto limit = std::max<std::chrono::steady_clock::duration>(timeout, kMinTimeout);
   const auto work = std::make_shared<Work>(pids, images, what);
@@ -123,4 +123,4 @@ std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const 
   return prepared;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cctype>
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 struct Variables {
@@ -71,4 +71,4 @@ std::optional<int> rank_from_file_name(const std::string& path) {
   return std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

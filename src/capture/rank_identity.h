@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 struct RankIdentity {
   std::optional<int> rank, world_size, local_rank;
@@ -22,4 +22,4 @@ RankIdentity identity_from_environment(const std::map<std::string, std::string>&
 // "core.rank3.4711", "train_rank-12.core": the number after the word "rank".
 std::optional<int> rank_from_file_name(const std::string& path);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

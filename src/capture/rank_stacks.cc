@@ -13,7 +13,7 @@
 #include "target/limited_target.h"
 #include "target/syscalls.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 // Recognises the interpreter's eval loop by its symbol: CPython 3.6 to 3.15, with the suffixes of compiler clones, and
@@ -38,8 +38,8 @@ void give_up(RankSnapshot& snapshot, std::string_view what, std::string_view lim
   worsen(snapshot, Status::kPartial);
 }
 
-UnwoundStack innermost_only(const Registers& registers, StackEnd end) {
-  UnwoundStack stack;
+unwind::UnwoundStack innermost_only(const target::Registers& registers, StackEnd end) {
+  unwind::UnwoundStack stack;
   stack.frames.push_back({.pc = registers.pc(), .sp = registers.sp(), .exact_pc = true});
   stack.end = end;
   return stack;
@@ -49,12 +49,12 @@ UnwoundStack innermost_only(const Registers& registers, StackEnd end) {
 // then it is a wild stack pointer, or a stack that overflowed. Each stack is read once, however many threads claim it.
 class CoreStacks {
  public:
-  explicit CoreStacks(const Target& target) : target_(target) {}
+  explicit CoreStacks(const target::Target& target) : target_(target) {}
 
   bool lacks(Address sp) {
     constexpr std::uint64_t kMax = 64u << 20;   // as much of a stack as is copied from a live process
     const auto mappings = target_.mappings();
-    const auto after = std::upper_bound(mappings.begin(), mappings.end(), sp, [](Address a, const Mapping& m) { return a < m.range.start; });
+    const auto after = std::upper_bound(mappings.begin(), mappings.end(), sp, [](Address a, const target::Mapping& m) { return a < m.range.start; });
     if (after == mappings.begin() || !std::prev(after)->range.contains(sp) || !std::prev(after)->readable) return false;
     const Range& stack = std::prev(after)->range;
     Seen& seen = seen_.try_emplace(stack.start, Seen{stack.end, stack.end}).first->second;
@@ -80,7 +80,7 @@ class CoreStacks {
     // the stack.
     Address from, missing;
   };
-  const Target& target_;
+  const target::Target& target_;
   std::map<Address, Seen> seen_;   // by the start of the mapping
   std::vector<std::byte> bytes_ = std::vector<std::byte>(64u << 10);
 };
@@ -102,7 +102,7 @@ class ThreadTroubles {
   std::map<std::string, std::vector<Tid>> tids_;
 };
 
-Frame native_frame(const UnwoundFrame& unwound, const Module* module) {
+Frame native_frame(const unwind::UnwoundFrame& unwound, const target::Module* module) {
   Frame frame;
   frame.kind = FrameKind::kNative;
   frame.address = unwound.pc;
@@ -117,15 +117,15 @@ Frame native_frame(const UnwoundFrame& unwound, const Module* module) {
 }
 
 // Appends the locations of one unwound frame as frames, innermost first.
-void append_native(const Target& target, const UnwoundFrame& unwound, const SymbolBatch& symbols, FrameTable& table, std::vector<FrameId>& out) {
-  const Module* module = target.modules().find(unwound.lookup_pc());
+void append_native(const target::Target& target, const unwind::UnwoundFrame& unwound, const SymbolBatch& symbols, FrameTable& table, std::vector<FrameId>& out) {
+  const target::Module* module = target.modules().find(unwound.lookup_pc());
   const Frame base = native_frame(unwound, module);
-  const std::vector<SourceLocation>* locations = module != nullptr && module->image ? symbols.find(*module, module->to_vaddr(unwound.lookup_pc())) : nullptr;
+  const std::vector<symbolizers::SourceLocation>* locations = module != nullptr && module->image ? symbols.find(*module, module->to_vaddr(unwound.lookup_pc())) : nullptr;
   if (locations == nullptr || locations->empty()) {
     out.push_back(table.intern(base));
     return;
   }
-  for (const SourceLocation& location : *locations) {
+  for (const symbolizers::SourceLocation& location : *locations) {
     Frame frame = base;
     frame.function = location.function;
     frame.file = location.file;
@@ -168,7 +168,7 @@ HandledException handled_exception(const python::Handled& handled, const PythonF
 }  // namespace
 
 void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates, const Deadline& deadline, const char* limit) {
-  const LimitedTarget target(*rank.target, deadline);
+  const target::LimitedTarget target(*rank.target, deadline);
   auto state = python::read_python_state(target, candidates);
   if (target.gave_up()) give_up(rank.snapshot, "reading Python's state", limit);
   if (!state) {
@@ -199,14 +199,14 @@ constexpr std::size_t kWordOfMutexOwner = 2, kWordOfWriterFromWriters = 3, kWord
 using FutexWords = std::array<std::int32_t, 5>;
 
 void read_futex_memory(RankStacks& rank) {
-  const Target& target = *rank.target;
+  const target::Target& target = *rank.target;
   const auto threads = target.threads();
   rank.futex_memory.assign(threads.size(), std::nullopt);
   rank.futexes.assign(threads.size(), std::nullopt);
   std::vector<std::pair<std::size_t, Address>> futexes;
   for (std::size_t i = 0; i < threads.size(); ++i) {
     if (!threads[i].registers) continue;
-    const auto& address = rank.futexes[i] = futex_address(target, *threads[i].registers);
+    const auto& address = rank.futexes[i] = target::futex_address(target, *threads[i].registers);
     if (address && *address < ~Address{0} - sizeof(FutexWords) && futexes.size() < kMaxFutexes) futexes.emplace_back(i, *address);
   }
   std::vector<Range> ranges;
@@ -214,7 +214,7 @@ void read_futex_memory(RankStacks& rank) {
   target.prefetch(ranges);
   std::unordered_set<Tid> tids;
   std::unordered_map<Address, Tid> by_tid_address;
-  for (const ThreadInfo& t : threads) {
+  for (const target::ThreadInfo& t : threads) {
     tids.insert(t.tid);
     if (t.registers && t.registers->fs_base != 0) by_tid_address.emplace(t.registers->fs_base + kTidInDescriptor, t.tid);
   }
@@ -262,36 +262,36 @@ bool terminates(const FrameTable& table, const std::vector<FrameId>& frames) {
 // "N3c1016DistBackendErrorE" -> "c10::DistBackendError"
 std::string type_name(const std::string& mangled) {
   constexpr std::string_view kBefore = "typeinfo name for ";
-  const std::string text = demangle("_ZTS" + mangled);
+  const std::string text = symbolizers::demangle("_ZTS" + mangled);
   return text.starts_with(kBefore) ? text.substr(kBefore.size()) : mangled;
 }
 
 }  // namespace
 
 void read_exceptions(RankStacks& rank) {
-  if (rank.cxx) rank.exceptions = read_held_exceptions(*rank.target, *rank.cxx);
+  if (rank.cxx) rank.exceptions = target::read_held_exceptions(*rank.target, *rank.cxx);
 }
 
 void read_syscalls(RankStacks& rank) {
   rank.syscalls.clear();
   rank.awaited.clear();
-  for (const ThreadInfo& t : rank.target->threads()) {
-    rank.syscalls.push_back(t.registers ? blocked_syscall(*rank.target, *t.registers) : std::nullopt);
+  for (const target::ThreadInfo& t : rank.target->threads()) {
+    rank.syscalls.push_back(t.registers ? target::blocked_syscall(*rank.target, *t.registers) : std::nullopt);
     const auto& call = rank.syscalls.back();
-    rank.awaited.push_back(call ? awaited_by(*rank.target, *t.registers, *call) : std::nullopt);
+    rank.awaited.push_back(call ? target::awaited_by(*rank.target, *t.registers, *call) : std::nullopt);
   }
   read_futex_memory(rank);
 }
 
 void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline, std::size_t most_frames) {
   if (!rank.target) return;
-  const LimitedTarget target(*rank.target, deadline);
-  const auto first = choice == UnwinderChoice::kLibdwfl ? make_libdwfl_unwinder(target) : make_libunwind_unwinder(target);
+  const target::LimitedTarget target(*rank.target, deadline);
+  const auto first = choice == UnwinderChoice::kLibdwfl ? unwind::make_libdwfl_unwinder(target) : unwind::make_libunwind_unwinder(target);
   std::size_t frames = 0, unwound = 0, not_held = 0;
   CoreStacks core_stacks(target);
   // Created for the first thread that needs it, because reporting every module to libdwfl is expensive.
-  std::unique_ptr<Unwinder> second;
-  for (const ThreadInfo& thread : rank.target->threads()) {
+  std::unique_ptr<unwind::Unwinder> second;
+  for (const target::ThreadInfo& thread : rank.target->threads()) {
     if (!thread.registers) {
       rank.stacks.push_back({.end = StackEnd::kMemoryUnavailable});
       continue;
@@ -301,10 +301,10 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       rank.stacks.push_back(innermost_only(*thread.registers, target.gave_up() ? StackEnd::kMemoryUnavailable : StackEnd::kDepthLimit));
       continue;
     }
-    UnwoundStack stack = first->unwind(*thread.registers);
+    unwind::UnwoundStack stack = first->unwind(*thread.registers);
     if (choice == UnwinderChoice::kAuto && (stack.end == StackEnd::kNoUnwindInfo || stack.end == StackEnd::kMemoryUnavailable)) {
-      if (!second) second = make_libdwfl_unwinder(target);
-      UnwoundStack other = second->unwind(*thread.registers);
+      if (!second) second = unwind::make_libdwfl_unwinder(target);
+      unwind::UnwoundStack other = second->unwind(*thread.registers);
       const bool finished = other.end == StackEnd::kComplete || other.end == StackEnd::kDepthLimit;
       if (finished || (other.end == stack.end && other.frames.size() > stack.frames.size())) stack = std::move(other);
     }
@@ -336,11 +336,11 @@ std::string SymbolBatch::key(const elf::Image& image) {
 
 void SymbolBatch::add(const RankStacks& rank) {
   if (!rank.target) return;
-  const Module* last = nullptr;
+  const target::Module* last = nullptr;
   File* file = nullptr;
-  for (const UnwoundStack& stack : rank.stacks) {
-    for (const UnwoundFrame& frame : stack.frames) {
-      const Module* module = last != nullptr && last->range.contains(frame.lookup_pc()) ? last : rank.target->modules().find(frame.lookup_pc());
+  for (const unwind::UnwoundStack& stack : rank.stacks) {
+    for (const unwind::UnwoundFrame& frame : stack.frames) {
+      const target::Module* module = last != nullptr && last->range.contains(frame.lookup_pc()) ? last : rank.target->modules().find(frame.lookup_pc());
       if (module == nullptr || !module->image) continue;
       if (module != last) {
         const auto [known, is_new] = by_image_.try_emplace(module->image.get(), nullptr);
@@ -355,7 +355,7 @@ void SymbolBatch::add(const RankStacks& rank) {
   }
 }
 
-void SymbolBatch::resolve(const std::shared_ptr<const Symbolizer>& symbolizer, Deadline::Clock::duration timeout) {
+void SymbolBatch::resolve(const std::shared_ptr<const symbolizers::Symbolizer>& symbolizer, Deadline::Clock::duration timeout) {
   std::vector<File*> files;
   const auto work = std::make_shared<std::vector<File>>();
   for (auto& [name, file] : files_) {
@@ -384,12 +384,12 @@ void SymbolBatch::resolve(const std::shared_ptr<const Symbolizer>& symbolizer, D
   }
 }
 
-bool SymbolBatch::gave_up(const Module& module) const {
+bool SymbolBatch::gave_up(const target::Module& module) const {
   const auto it = by_image_.find(module.image.get());
   return it != by_image_.end() && it->second->symbols.gave_up;
 }
 
-const std::vector<SourceLocation>* SymbolBatch::find(const Module& module, Vaddr vaddr) const {
+const std::vector<symbolizers::SourceLocation>* SymbolBatch::find(const target::Module& module, Vaddr vaddr) const {
   const auto it = by_image_.find(module.image.get());
   if (it == by_image_.end()) return nullptr;
   const File& file = *it->second;
@@ -401,15 +401,15 @@ const std::vector<SourceLocation>* SymbolBatch::find(const Module& module, Vaddr
 namespace {
 
 // The function that a frame of the stack is in, not an inlined one; nullptr if there is no symbol.
-const std::string* physical_function(const Target& target, const UnwoundFrame& frame, const SymbolBatch& symbols) {
-  const Module* module = target.modules().find(frame.lookup_pc());
+const std::string* physical_function(const target::Target& target, const unwind::UnwoundFrame& frame, const SymbolBatch& symbols) {
+  const target::Module* module = target.modules().find(frame.lookup_pc());
   if (module == nullptr || !module->image) return nullptr;
   const auto* locations = symbols.find(*module, module->to_vaddr(frame.lookup_pc()));
   // The outermost location is the physical function; the others are inlined into it.
   return locations == nullptr || locations->empty() || !locations->back().function ? nullptr : &*locations->back().function;
 }
 
-python::KnownFrames known_frames(const Target& target, const UnwoundStack& stack, const SymbolBatch& symbols) {
+python::KnownFrames known_frames(const target::Target& target, const unwind::UnwoundStack& stack, const SymbolBatch& symbols) {
   python::KnownFrames known{.eval_loop = std::vector<bool>(stack.frames.size()), .loop_border = std::vector<bool>(stack.frames.size()), .greenlet = std::nullopt};
   for (std::size_t f = 0; f < stack.frames.size(); ++f) {
     const std::string* function = physical_function(target, stack.frames[f], symbols);
@@ -434,9 +434,9 @@ bool names_threads(const python::State& state) {
 
 // Whether the interpreter is being finalized: from some point on, other threads have no state and stay in the loop
 // forever.
-bool is_finalizing(const Target& target, const std::vector<UnwoundStack>& stacks, const SymbolBatch& symbols) {
-  return std::any_of(stacks.begin(), stacks.end(), [&](const UnwoundStack& stack) {
-    return std::any_of(stack.frames.begin(), stack.frames.end(), [&](const UnwoundFrame& frame) {
+bool is_finalizing(const target::Target& target, const std::vector<unwind::UnwoundStack>& stacks, const SymbolBatch& symbols) {
+  return std::any_of(stacks.begin(), stacks.end(), [&](const unwind::UnwoundStack& stack) {
+    return std::any_of(stack.frames.begin(), stack.frames.end(), [&](const unwind::UnwoundFrame& frame) {
       const std::string* function = physical_function(target, frame, symbols);
       return function != nullptr && (function->starts_with("Py_Finalize") || function->starts_with("_Py_Finalize") || function->starts_with("Py_EndInterpreter"));
     });
@@ -445,7 +445,7 @@ bool is_finalizing(const Target& target, const std::vector<UnwoundStack>& stacks
 
 // Whether a thread without a thread state is in a call of the loop that runs code. A thread that waits for the GIL may
 // have lost its state for good: a daemon thread after the interpreter has been finalized.
-bool runs_unknown_loop(const Target& target, const UnwoundStack& stack, const SymbolBatch& symbols) {
+bool runs_unknown_loop(const target::Target& target, const unwind::UnwoundStack& stack, const SymbolBatch& symbols) {
   for (std::size_t f = 0; f < stack.frames.size(); ++f) {
     const std::string* function = physical_function(target, stack.frames[f], symbols);
     if (function == nullptr) continue;
@@ -477,7 +477,7 @@ class ThreadBuilder {
  private:
   using ThreadStates = std::vector<const python::ThreadState*>;
 
-  std::vector<ThreadStates> assign_python(std::span<const ThreadInfo> infos) {
+  std::vector<ThreadStates> assign_python(std::span<const target::ThreadInfo> infos) {
     snapshot_.python_version = rank_.python->version.to_string();
     std::vector<python::NativeThread> native;
     for (std::size_t i = 0; i < infos.size(); ++i) native.push_back({infos[i].registers ? infos[i].registers->fs_base : 0, &rank_.stacks[i]});
@@ -487,8 +487,8 @@ class ThreadBuilder {
     return states;
   }
 
-  void add_thread(std::size_t i, const ThreadInfo& info, const ThreadStates& states) {
-    const UnwoundStack& stack = rank_.stacks[i];
+  void add_thread(std::size_t i, const target::ThreadInfo& info, const ThreadStates& states) {
+    const unwind::UnwoundStack& stack = rank_.stacks[i];
     ThreadSnapshot thread = snapshot_without_frames(i, info, stack);
     add_troubles(info, stack);
     if (states.empty()) {
@@ -500,7 +500,7 @@ class ThreadBuilder {
     snapshot_.threads.push_back(std::move(thread));
   }
 
-  ThreadSnapshot snapshot_without_frames(std::size_t i, const ThreadInfo& info, const UnwoundStack& stack) const {
+  ThreadSnapshot snapshot_without_frames(std::size_t i, const target::ThreadInfo& info, const unwind::UnwoundStack& stack) const {
     ThreadSnapshot thread;
     thread.tid = info.tid;
     thread.name = info.name;
@@ -515,7 +515,7 @@ class ThreadBuilder {
   }
 
   // Reports what could not be read of the thread.
-  void add_troubles(const ThreadInfo& info, const UnwoundStack& stack) {
+  void add_troubles(const target::ThreadInfo& info, const unwind::UnwoundStack& stack) {
     if (!info.problem.empty()) {
       troubles_.add(info.problem, info.tid);
       // An ended main thread has nothing that could be read; any other that was not read is missing from the picture.
@@ -524,21 +524,21 @@ class ThreadBuilder {
     if (!stack.note.empty()) troubles_.add(stack.note, info.tid);
     // A stack that ends in a module whose file is missing, or was refused, is short of its callers; the images' problems say which file.
     if (snapshot_.source == Source::kCore && stack.end == StackEnd::kNoUnwindInfo && !stack.frames.empty()) {
-      const Module* last = target_.modules().find(stack.frames.back().lookup_pc());
+      const target::Module* last = target_.modules().find(stack.frames.back().lookup_pc());
       if (last != nullptr && !last->image) worsen(snapshot_, Status::kPartial);
     }
   }
 
   // For a thread without a thread state of the interpreter.
-  void add_native_frames(const ThreadInfo& info, const UnwoundStack& stack, ThreadSnapshot& thread) {
-    for (const UnwoundFrame& frame : stack.frames) append_native(target_, frame, symbols_, table_, thread.frames);
+  void add_native_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, ThreadSnapshot& thread) {
+    for (const unwind::UnwoundFrame& frame : stack.frames) append_native(target_, frame, symbols_, table_, thread.frames);
     if (rank_.python && names_threads(*rank_.python) && runs_unknown_loop(target_, stack, symbols_) && !finalizes()) {
       troubles_.add("it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are missing", info.tid);
       worsen(snapshot_, Status::kPartial);
     }
   }
 
-  void add_merged_frames(const ThreadInfo& info, const UnwoundStack& stack, const ThreadStates& states, ThreadSnapshot& thread) {
+  void add_merged_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, const ThreadStates& states, ThreadSnapshot& thread) {
     const python::KnownFrames known = known_frames(target_, stack, symbols_);
     const python::MergedStack merged = python::merge(*rank_.python, states, stack, known);
     std::optional<OmittedFrames> omitted;
@@ -559,7 +559,7 @@ class ThreadBuilder {
     for (const python::ThreadState* state : states) add_python_state(info, *state, python_frames, thread);
   }
 
-  void add_python_state(const ThreadInfo& info, const python::ThreadState& state, const PythonFrames& python_frames, ThreadSnapshot& thread) {
+  void add_python_state(const target::ThreadInfo& info, const python::ThreadState& state, const PythonFrames& python_frames, ThreadSnapshot& thread) {
     if (state.holds_gil) thread.gil = Gil::kHolds;
     // Another thread may have the GIL while a finalizer waits: the collector itself is C code inside of the innermost Python frame.
     constexpr std::size_t kLeastOfCollector = 2;
@@ -577,10 +577,10 @@ class ThreadBuilder {
   }
 
   // Which thread it waits for, whether it waits for the GIL, and the exception that it ends the process with.
-  void add_waits(std::size_t i, const ThreadInfo& info, ThreadSnapshot& thread) const {
+  void add_waits(std::size_t i, const target::ThreadInfo& info, ThreadSnapshot& thread) const {
     if (i < rank_.futex_memory.size() && rank_.futex_memory[i]) tell_owner(table_, *rank_.futex_memory[i], thread);
     if (i < rank_.exceptions.size() && rank_.exceptions[i] && terminates(table_, thread.frames)) {
-      const HeldException& held = *rank_.exceptions[i];
+      const target::HeldException& held = *rank_.exceptions[i];
       thread.exception = CxxException{type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};
     }
     if (rank_.python && info.registers) {
@@ -591,7 +591,7 @@ class ThreadBuilder {
   }
 
   void add_module_problems() {
-    for (const Module& module : target_.modules().all()) {
+    for (const target::Module& module : target_.modules().all()) {
       if (symbols_.gave_up(module)) give_up(snapshot_, fmt::format("{}: looking up its functions and lines", module.path));
       if (!module.image || !module.image->has_lost_pages()) continue;
       snapshot_.problems.push_back({fmt::format("{}: it became shorter, or its disk failed, while it was read: frames and names may be missing", module.path), std::nullopt, ProblemCode::kUnreadable});
@@ -606,7 +606,7 @@ class ThreadBuilder {
 
   RankStacks& rank_;
   RankSnapshot& snapshot_;
-  const Target& target_;
+  const target::Target& target_;
   const SymbolBatch& symbols_;
   FrameTable& table_;
   ThreadTroubles troubles_;
@@ -619,4 +619,4 @@ void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& tab
   if (rank.target) ThreadBuilder(rank, symbols, table).build();
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -21,7 +21,7 @@
 #include "target/target.h"
 #include "unwind/unwinder.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 // kAuto: libunwind, and libdwfl for a thread whose stack libunwind cannot finish.
 enum class UnwinderChoice { kAuto, kLibunwind, kLibdwfl };
@@ -36,17 +36,17 @@ struct FutexMemory {
 
 // One rank while it is being captured. Owned by the capture of the job until its snapshot is built.
 struct RankStacks {
-  std::unique_ptr<Target> target;                       // nullptr: failed; the snapshot says why
+  std::unique_ptr<target::Target> target;                       // nullptr: failed; the snapshot says why
   std::set<Tid> lost_stacks;   // of a core: threads whose missing stacks are already among its problems
   std::optional<python::State> python;
   std::vector<std::optional<SyscallInfo>> syscalls;     // parallel to target->threads()
-  std::vector<std::optional<Awaited>> awaited;          // parallel to target->threads()
+  std::vector<std::optional<target::Awaited>> awaited;          // parallel to target->threads()
   // Parallel to target->threads(): the address that a futex call waits on.
   std::vector<std::optional<Address>> futexes;
   std::vector<std::optional<FutexMemory>> futex_memory; // parallel to target->threads(): the memory there
-  std::optional<CxxRuntime> cxx;                        // first sample only: where its threads keep C++ exceptions
-  std::vector<std::optional<HeldException>> exceptions; // parallel to target->threads(), or empty
-  std::vector<UnwoundStack> stacks;                     // parallel to target->threads()
+  std::optional<target::CxxRuntime> cxx;                        // first sample only: where its threads keep C++ exceptions
+  std::vector<std::optional<target::HeldException>> exceptions; // parallel to target->threads(), or empty
+  std::vector<unwind::UnwoundStack> stacks;                     // parallel to target->threads()
   // What is left of --timeout after the rank was read.
   Deadline::Clock::duration time_left = Deadline::Clock::duration::max();
   RankSnapshot snapshot;                                // identity, problems and times are filled in by the capture
@@ -71,7 +71,7 @@ inline constexpr std::size_t kMaxFramesOfRank = 1u << 20;
 // may have, whatever the memory limit.
 inline constexpr std::size_t kBytesOfFrame = 512, kLeastFramesOfRank = 4096;
 // The same limit including frames left out of very deep stacks: 16 endless stacks.
-inline constexpr std::size_t kMaxUnwoundOfRank = 16 * kMaxUnwoundFrames;
+inline constexpr std::size_t kMaxUnwoundOfRank = 16 * unwind::kMaxUnwoundFrames;
 
 // When the deadline passes, threads keep the frames found so far, at least the innermost one, and the rank is partial.
 void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline = Deadline::never(), std::size_t most_frames = kMaxFramesOfRank);
@@ -82,17 +82,17 @@ class SymbolBatch {
  public:
   void add(const RankStacks& rank);
   // Resolves the files in parallel, each with this much time.
-  void resolve(const std::shared_ptr<const Symbolizer>& symbolizer, Deadline::Clock::duration timeout = Deadline::Clock::duration::max());
-  bool gave_up(const Module& module) const;             // whether the lookup in its file took too long
+  void resolve(const std::shared_ptr<const symbolizers::Symbolizer>& symbolizer, Deadline::Clock::duration timeout = Deadline::Clock::duration::max());
+  bool gave_up(const target::Module& module) const;             // whether the lookup in its file took too long
   // The locations of the address in the module's image; nullptr if it was not added, or if the module has no image.
-  const std::vector<SourceLocation>* find(const Module& module, Vaddr vaddr) const;
+  const std::vector<symbolizers::SourceLocation>* find(const target::Module& module, Vaddr vaddr) const;
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:
   struct File {
     std::shared_ptr<const elf::Image> image;
     std::vector<Vaddr> addresses;
-    SymbolizedImage symbols;
+    symbolizers::SymbolizedImage symbols;
   };
   static std::string key(const elf::Image& image);
 
@@ -105,4 +105,4 @@ class SymbolBatch {
 // Fills in snapshot.threads, python_version and status.
 void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& frames);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

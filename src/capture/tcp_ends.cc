@@ -9,7 +9,7 @@
 
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 // Of a table of addresses; a router's routing table is longer, and not useful here.
@@ -23,7 +23,7 @@ std::string_view take_line(std::string_view& text) {
 }
 
 // The IPv4 address in host order, if it is one.
-std::optional<std::uint32_t> v4_of(const SocketAddress& address) {
+std::optional<std::uint32_t> v4_of(const nccl::SocketAddress& address) {
   constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   if (!std::equal(kMapped.begin(), kMapped.end(), address.address.begin())) return std::nullopt;
   std::uint32_t value = 0;
@@ -64,7 +64,7 @@ OwnAddresses::OwnAddresses(std::string_view fib_trie, std::string_view if_inet6)
   }
 }
 
-std::optional<bool> OwnAddresses::has(const SocketAddress& address) const {
+std::optional<bool> OwnAddresses::has(const nccl::SocketAddress& address) const {
   if (const auto v4 = v4_of(address)) {
     constexpr std::uint32_t kLoopback = 0x7f000000;
     if (is_in(*v4, kLoopback, 8)) return true;
@@ -76,14 +76,14 @@ std::optional<bool> OwnAddresses::has(const SocketAddress& address) const {
 }
 
 std::size_t TcpEnds::Hash::operator()(const Ends& ends) const {
-  const auto text = [](const SocketAddress& a) { return std::string_view(reinterpret_cast<const char*>(a.address.data()), a.address.size()); };
+  const auto text = [](const nccl::SocketAddress& a) { return std::string_view(reinterpret_cast<const char*>(a.address.data()), a.address.size()); };
   const std::size_t ports = static_cast<std::size_t>(ends.first.port) << 16 | ends.second.port;
   return std::hash<std::string_view>()(text(ends.first)) * 31 + std::hash<std::string_view>()(text(ends.second)) * 17 + std::hash<std::size_t>()(ports);
 }
 
-TcpEnds::TcpEnds(std::vector<TcpSocket> sockets, OwnAddresses own) : sockets_(std::move(sockets)), own_(std::move(own)) {
+TcpEnds::TcpEnds(std::vector<nccl::TcpSocket> sockets, OwnAddresses own) : sockets_(std::move(sockets)), own_(std::move(own)) {
   for (std::size_t i = 0; i < sockets_.size(); ++i) {
-    const TcpSocket& socket = sockets_[i];
+    const nccl::TcpSocket& socket = sockets_[i];
     if (socket.listens) listening_.push_back(i);
     else by_ends_.emplace(Ends{socket.local, socket.peer}, i);
     if (socket.inode != 0) by_inode_.emplace(socket.inode, i);
@@ -91,11 +91,11 @@ TcpEnds::TcpEnds(std::vector<TcpSocket> sockets, OwnAddresses own) : sockets_(st
 }
 
 // The listener's inode; 0 if there is none, or if there are several (SO_REUSEPORT), of which the kernel has chosen one.
-std::uint64_t TcpEnds::listener_at(const SocketAddress& address) const {
+std::uint64_t TcpEnds::listener_at(const nccl::SocketAddress& address) const {
   std::uint64_t exact = 0, any = 0;
   std::size_t exact_count = 0, any_count = 0;
   for (const std::size_t i : listening_) {
-    const TcpSocket& socket = sockets_[i];
+    const nccl::TcpSocket& socket = sockets_[i];
     if (socket.local.port != address.port) continue;
     if (socket.local == address) exact = socket.inode, ++exact_count;
     else if (socket.local.is_any()) any = socket.inode, ++any_count;
@@ -107,10 +107,10 @@ std::uint64_t TcpEnds::listener_at(const SocketAddress& address) const {
 TcpEnds::End TcpEnds::of(std::uint64_t inode) const {
   const auto own = by_inode_.find(inode);
   if (inode == 0 || own == by_inode_.end()) return {};
-  const TcpSocket& socket = sockets_[own->second];
+  const nccl::TcpSocket& socket = sockets_[own->second];
   if (socket.listens) return {};
   if (const auto other = by_ends_.find({socket.peer, socket.local}); other != by_ends_.end() && other->second != own->second) {
-    const TcpSocket& end = sockets_[other->second];
+    const nccl::TcpSocket& end = sockets_[other->second];
     if (end.inode != 0) return {end.inode, {}};
     return {end.established ? listener_at(socket.peer) : 0, {}};
   }
@@ -123,10 +123,10 @@ TcpEnds::End TcpEnds::of(std::uint64_t inode) const {
 
 TcpEnds tcp_ends_of(Pid pid) {
   const auto table = [pid](const char* name) {
-    auto text = proc::read_file(fmt::format("/proc/{}/net/{}", pid, name), kMaxText);
+    auto text = target::proc::read_file(fmt::format("/proc/{}/net/{}", pid, name), kMaxText);
     return text && text->size() < kMaxText ? std::move(*text) : std::string();
   };
-  return {tcp_sockets_of(pid), OwnAddresses(table("fib_trie"), table("if_inet6"))};
+  return {nccl::tcp_sockets_of(pid), OwnAddresses(table("fib_trie"), table("if_inet6"))};
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -13,7 +13,7 @@
 
 #include "nccl/socket_owner.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 
 // The addresses of a network namespace, from /proc/PID/net/fib_trie (including networks of which every address is
 // local: "/8 host LOCAL") and if_inet6.
@@ -21,7 +21,7 @@ class OwnAddresses {
  public:
   OwnAddresses(std::string_view fib_trie, std::string_view if_inet6);
   // std::nullopt if the tables do not contain the answer.
-  std::optional<bool> has(const SocketAddress& address) const;
+  std::optional<bool> has(const nccl::SocketAddress& address) const;
 
  private:
   struct Network {
@@ -35,7 +35,7 @@ class OwnAddresses {
 
 class TcpEnds {
  public:
-  TcpEnds(std::vector<TcpSocket> sockets, OwnAddresses own);
+  TcpEnds(std::vector<nccl::TcpSocket> sockets, OwnAddresses own);
 
   struct End {
     // Of the other socket, or of the listening socket for a connection that has not been accepted yet; 0: not known.
@@ -45,13 +45,13 @@ class TcpEnds {
   End of(std::uint64_t inode) const;
 
  private:
-  std::uint64_t listener_at(const SocketAddress& address) const;
+  std::uint64_t listener_at(const nccl::SocketAddress& address) const;
 
-  using Ends = std::pair<SocketAddress, SocketAddress>;
+  using Ends = std::pair<nccl::SocketAddress, nccl::SocketAddress>;
   struct Hash {
     std::size_t operator()(const Ends& ends) const;
   };
-  std::vector<TcpSocket> sockets_;
+  std::vector<nccl::TcpSocket> sockets_;
   OwnAddresses own_;
   std::unordered_map<std::uint64_t, std::size_t> by_inode_;
   std::unordered_map<Ends, std::size_t, Hash> by_ends_;
@@ -61,4 +61,4 @@ class TcpEnds {
 // The TCP ends in the network namespace of the process.
 TcpEnds tcp_ends_of(Pid pid);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -15,7 +15,7 @@
 #include "base/unattended.h"
 #include "report/sanitize.h"
 
-namespace rankstacks {
+namespace rankstacks::cli {
 namespace {
 
 constexpr const char* kFooter = R"(
@@ -56,7 +56,7 @@ std::vector<Pid> parse_pids(const std::vector<std::string>& words) {
 CLI::Validator a_number() {
   return {[](std::string& word) {
             double value = 0;
-            return CLI::detail::lexical_cast(word, value) && value == value ? std::string() : fmt::format("expected a number, found \"{}\"", sanitize(word));
+            return CLI::detail::lexical_cast(word, value) && value == value ? std::string() : fmt::format("expected a number, found \"{}\"", report::sanitize(word));
           },
           ""};
 }
@@ -70,7 +70,7 @@ CLI::Validator is_there(bool directory) {
               int error = 0;
               mode_t mode = 0;
             };
-            const std::string name = path.empty() ? "\"\"" : sanitize(path);
+            const std::string name = path.empty() ? "\"\"" : report::sanitize(path);
             const auto looked = unattended<Looked>([path] {
               struct stat st{};
               return stat(path.c_str(), &st) != 0 ? Looked{errno, 0} : Looked{0, st.st_mode};
@@ -87,8 +87,8 @@ CLI::Validator a_size() {
   return {[](std::string& word) {
             constexpr std::size_t kLeast = 128u << 20;
             const auto bytes = parse_size(word);
-            if (!bytes) return fmt::format("expected a size as 512M or 2G, found \"{}\"", sanitize(word));
-            return *bytes >= kLeast ? std::string() : fmt::format("expected at least 128M, found \"{}\"", sanitize(word));
+            if (!bytes) return fmt::format("expected a size as 512M or 2G, found \"{}\"", report::sanitize(word));
+            return *bytes >= kLeast ? std::string() : fmt::format("expected at least 128M, found \"{}\"", report::sanitize(word));
           },
           ""};
 }
@@ -120,7 +120,7 @@ class CommandLine {
   // Once.
   std::variant<Options, EarlyExit> parse(int argc, const char* const* argv) {
     if (argc > 1 && argv[1][0] != '-' && app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
-      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, doctor or rules\nhint: rankstacks --help\n", sanitize(argv[1])), 2};
+      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, doctor or rules\nhint: rankstacks --help\n", report::sanitize(argv[1])), 2};
     std::ostringstream out, err;
     try {
       app_.parse(argc, const_cast<char**>(argv));
@@ -264,7 +264,7 @@ class CommandLine {
     options_.format = format_ == "json" ? Format::kJson : Format::kText;
     options_.color = color_ == "always" ? Color::kAlways : color_ == "never" ? Color::kNever : Color::kAuto;
     options_.all_threads = threads_ == "all";
-    options_.capture.unwinder = unwinder_ == "libunwind" ? UnwinderChoice::kLibunwind : unwinder_ == "libdwfl" ? UnwinderChoice::kLibdwfl : UnwinderChoice::kAuto;
+    options_.capture.unwinder = unwinder_ == "libunwind" ? capture::UnwinderChoice::kLibunwind : unwinder_ == "libdwfl" ? capture::UnwinderChoice::kLibdwfl : capture::UnwinderChoice::kAuto;
     options_.capture.symbols.inlines = !no_inlines_;
     options_.max_wait = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(max_wait_));
     options_.samples_as_needed = attach_->parsed() && samples_->count() == 0 && pause_->count() == 0;
@@ -287,9 +287,9 @@ class CommandLine {
   // As the user gave them.
   std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto";
   bool no_inlines_ = false;
-  double interval_ = std::chrono::duration<double>(LiveRequest().interval).count();
+  double interval_ = std::chrono::duration<double>(capture::LiveRequest().interval).count();
   double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();
-  double timeout_ = std::chrono::duration<double>(CaptureOptions::kDefaultTimeout).count();
+  double timeout_ = std::chrono::duration<double>(capture::CaptureOptions::kDefaultTimeout).count();
   std::vector<std::string> pid_words_;
   std::string gpu_core_, memory_;
   int gpu_core_limit_ = 1024;
@@ -301,4 +301,4 @@ std::variant<Options, EarlyExit> parse_command_line(int argc, const char* const*
 
 void describe_command_line(const std::function<void(const CLI::App&)>& look) { look(CommandLine().description()); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

@@ -14,22 +14,22 @@ namespace CLI {
 class App;
 }
 
-namespace rankstacks {
+namespace rankstacks::cli {
 
 enum class Format { kText, kJson };
 enum class Color { kAuto, kAlways, kNever };
 
 struct Options {
   enum class Command { kAttach, kCore, kReport, kDoctor, kRules } command = Command::kAttach;
-  LiveRequest live;
+  capture::LiveRequest live;
   // --max-wait: how long to sample a job that only waits for GPUs, or loops.
   std::chrono::steady_clock::duration max_wait = std::chrono::seconds(10);
   // Neither --samples nor --interval was given: take more samples if the first few leave it open.
   bool samples_as_needed = false;
-  GpuRequest gpu;
+  capture::GpuRequest gpu;
   std::vector<std::string> paths;          // cores or snapshots
-  CoreOptions core;
-  CaptureOptions capture;
+  target::CoreOptions core;
+  capture::CaptureOptions capture;
   Format format = Format::kText;
   Color color = Color::kAuto;
   bool all_threads = false;
@@ -50,4 +50,4 @@ std::variant<Options, EarlyExit> parse_command_line(int argc, const char* const*
 // written.
 void describe_command_line(const std::function<void(const CLI::App&)>& visit);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

@@ -32,7 +32,7 @@
 #include "report/sanitize.h"
 #include "report/text_threads.h"
 
-namespace rankstacks {
+namespace rankstacks::cli {
 namespace {
 
 void print_error(std::ostream& err, const std::string& message, const std::string& hint) {
@@ -42,7 +42,7 @@ void print_error(std::ostream& err, const std::string& message, const std::strin
 
 // For --job, if no rank was found.
 void report_no_rank(const char* command, std::ostream& err) {
-  const std::size_t hidden = count_hidden_environments();
+  const std::size_t hidden = capture::count_hidden_environments();
   if (hidden == 0) return print_error(err, "no process of this machine has a rank in its environment", fmt::format("name the processes: rankstacks {} --pids ...", command));
   print_error(err, fmt::format("no process whose environment can be read has a rank in it; the environments of {} process{} of other users cannot be read", hidden, plural(hidden, "es")),
               geteuid() == 0 ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`" : "run rankstacks as root, or as the user whose job it is");
@@ -72,22 +72,22 @@ std::vector<Result<std::string>> read_files(const std::vector<std::string>& path
 Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit, std::ostream& err, bool& all_read) {
   std::vector<JobSnapshot> snapshots;
   std::optional<Error> first;
-  std::vector<Result<std::string>> texts = read_files(paths, limit, [](const std::string& path) { return read_report_file(path); });
+  std::vector<Result<std::string>> texts = read_files(paths, limit, [](const std::string& path) { return report::read_report_file(path); });
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const std::string subject = paths[i] == "-" ? "standard input" : paths[i];
     auto& text = texts[i];
-    auto snapshot = text ? read_json_report(*text, subject) : Result<JobSnapshot>(fail(text.error()));
+    auto snapshot = text ? report::read_json_report(*text, subject) : Result<JobSnapshot>(fail(text.error()));
     if (snapshot && snapshot->ranks.empty()) snapshot = fail({.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
     if (snapshot) {
       snapshots.push_back(std::move(*snapshot));
       continue;
     }
     all_read = false;
-    print_error(err, sanitize(snapshot.error().message()), snapshot.error().hint);
+    print_error(err, report::sanitize(snapshot.error().message()), snapshot.error().hint);
     if (!first) first = snapshot.error();
   }
   if (snapshots.empty()) return fail(*first);
-  return merge_snapshots(std::move(snapshots));
+  return report::merge_snapshots(std::move(snapshots));
 }
 
 // Colour for a person at a terminal, unless https://no-color.org says no.
@@ -110,7 +110,7 @@ int report_problems(const JobSnapshot& job, std::ostream& err) {
     // already.
     for (const Problem& p : rank.problems) {
       const bool names_file = !rank.path || p.message.starts_with(*rank.path + ":");
-      print_error(err, "rank " + sanitize(rank_label(rank)) + ": " + (names_file ? "" : sanitize(*rank.path) + ": ") + sanitize(p.message), sanitize(p.hint.value_or("")));
+      print_error(err, "rank " + report::sanitize(rank_label(rank)) + ": " + (names_file ? "" : report::sanitize(*rank.path) + ": ") + report::sanitize(p.message), report::sanitize(p.hint.value_or("")));
     }
   }
   if (failed == job.ranks.size()) status = 2;
@@ -126,42 +126,42 @@ bool write_report(const Options& options, const std::string& text, std::ostream&
     print_error(err, std::string("the report cannot be written: ") + std::strerror(errno), "");
     return false;
   }
-  const int why = write_report_file(options.output, text);
-  if (why != 0) print_error(err, sanitize(options.output) + ": cannot be written: " + std::strerror(why), "");
+  const int why = report::write_report_file(options.output, text);
+  if (why != 0) print_error(err, report::sanitize(options.output) + ": cannot be written: " + std::strerror(why), "");
   return why == 0;
 }
 
 // The cost is printed before the sessions are held.
-void add_gpu_state(const GpuRequest& request, JobSnapshot& job, std::ostream& err) {
+void add_gpu_state(const capture::GpuRequest& request, JobSnapshot& job, std::ostream& err) {
   const auto start = std::chrono::steady_clock::now();
-  const GpuPlan plan = plan_gpu_sessions(job, request);
+  const capture::GpuPlan plan = capture::plan_gpu_sessions(job, request);
   if (plan.makes_inferior_calls)
     err << "rankstacks: --gpu: this driver (before 590) has to be called inside of the ranks: one thread of each makes an inferior call of milliseconds, a training step may take 1.5 s longer, "
            "and about 125 MB of memory and 80 MiB of GPU memory stay in use in each\n"
         << std::flush;
-  hold_gpu_sessions(job, plan, request);
+  capture::hold_gpu_sessions(job, plan, request);
   if (job.elapsed_ms) *job.elapsed_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
 // Returns false, after a message, if a rules file cannot be read or is not understood: a verdict without these rules
 // would not be what was asked for.
 bool install_rules(const Options& options, std::ostream& err) {
-  const auto texts = read_files(options.rules, options.capture.timeout, read_rules_file);
-  AddedPrograms added;
+  const auto texts = read_files(options.rules, options.capture.timeout, report::read_rules_file);
+  known::AddedPrograms added;
   for (std::size_t i = 0; i < options.rules.size(); ++i) {
-    auto rules = texts[i] ? read_rules(*texts[i], options.rules[i]) : Result<AddedPrograms>(fail(texts[i].error()));
+    auto rules = texts[i] ? report::read_rules(*texts[i], options.rules[i]) : Result<known::AddedPrograms>(fail(texts[i].error()));
     if (!rules) {
-      print_error(err, sanitize(rules.error().message()), rules.error().hint);
+      print_error(err, report::sanitize(rules.error().message()), rules.error().hint);
       return false;
     }
     added.append(std::move(*rules));
   }
-  install_added_programs(std::move(added));
+  known::install_added_programs(std::move(added));
   return true;
 }
 
 int run_rules(const Options& options, std::ostream& out, std::ostream& err) {
-  const std::string text = options.format == Format::kJson ? json_of_rules(known_programs()) : text_of_rules(added_programs(), built_in_programs(), {.color = use_color(options)});
+  const std::string text = options.format == Format::kJson ? report::json_of_rules(known::known_programs()) : report::text_of_rules(known::added_programs(), known::built_in_programs(), {.color = use_color(options)});
   return write_report(options, text, out, err) ? 0 : 2;
 }
 
@@ -197,7 +197,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   if (options.command == Options::Command::kRules) return run_rules(options, out, err);
   enforce_memory_limit(options.capture.memory);
   JobSnapshot job;
-  std::optional<Analysis> analyzed;
+  std::optional<analyzers::Analysis> analyzed;
   bool all_read = true;
   switch (options.command) {
     case Options::Command::kAttach:
@@ -207,7 +207,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
         analyzed.reset();
       }
       break;
-    case Options::Command::kCore: job = capture_cores(options.paths, options.core, options.capture); break;
+    case Options::Command::kCore: job = capture::capture_cores(options.paths, options.core, options.capture); break;
     case Options::Command::kReport: {
       auto read = read_snapshots(options.paths, options.capture.timeout, err, all_read);
       if (!read) return 2;
@@ -223,19 +223,19 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
     return 2;
   }
 
-  const Analysis analysis = analyzed ? std::move(*analyzed) : analyze(job);
+  const analyzers::Analysis analysis = analyzed ? std::move(*analyzed) : analyzers::analyze(job);
   std::string text;
   if (options.format == Format::kJson) {
-    text = json_report(job, analysis);
+    text = report::json_report(job, analysis);
   } else {
-    text = text_report(job, analysis, {.color = use_color(options), .all_threads = options.all_threads, .ranks = options.ranks});
+    text = report::text_report(job, analysis, {.color = use_color(options), .all_threads = options.all_threads, .ranks = options.ranks});
   }
   int status = report_problems(job, err);
   if (status == 0 && !all_read) status = 1;
   for (const std::string& name : options.ranks)
-    if (selected_ranks(job, {name}).empty()) print_error(err, "--rank " + sanitize(name) + ": no such rank in the report", "a number, host:pid or pid, as the report names them");
+    if (report::selected_ranks(job, {name}).empty()) print_error(err, "--rank " + report::sanitize(name) + ": no such rank in the report", "a number, host:pid or pid, as the report names them");
   if (!write_report(options, text, out, err)) return 2;
   return status;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

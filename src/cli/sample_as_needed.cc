@@ -9,48 +9,48 @@
 #include "cli/options.h"
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::cli {
 namespace {
 
 using Duration = std::chrono::steady_clock::duration;
 
 // All samples as one snapshot.
-JobSnapshot look_at(const LiveRequest& request, const CaptureOptions& options) {
-  LiveCapture capture = capture_live(request, options);
+JobSnapshot look_at(const capture::LiveRequest& request, const capture::CaptureOptions& options) {
+  capture::LiveCapture capture = capture::capture_live(request, options);
   const auto ran = [&](Tid tid) {
     const auto found = capture.ran.find(tid);
-    return found == capture.ran.end() ? Ran{} : Ran{found->second.cpu_ms, found->second.runs};
+    return found == capture.ran.end() ? analyzers::Ran{} : analyzers::Ran{found->second.cpu_ms, found->second.runs};
   };
-  fold_samples(capture.job, capture.later, ran, std::chrono::duration<double, std::milli>(capture.between).count());
+  analyzers::fold_samples(capture.job, capture.later, ran, std::chrono::duration<double, std::milli>(capture.between).count());
   return std::move(capture.job);
 }
 
 // Whether a thread of the program's own woke up again and again between the samples: a poller, or a thread that takes
 // short steps.
-bool some_own_thread_wakes(const JobSnapshot& job, const Analysis& analysis) {
+bool some_own_thread_wakes(const JobSnapshot& job, const analyzers::Analysis& analysis) {
   constexpr double kRunsPerSecond = 20;
   for (std::size_t r = 0; r < job.ranks.size(); ++r)
     for (std::size_t t = 0; t < job.ranks[r].threads.size(); ++t) {
       const auto& motion = job.ranks[r].threads[t].motion;
-      const Role role = analysis.roles[r][t];
-      const bool own = role == Role::kMain || role == Role::kPython || role == Role::kNative;
+      const known::Role role = analysis.roles[r][t];
+      const bool own = role == known::Role::kMain || role == known::Role::kPython || role == known::Role::kNative;
       if (own && motion && static_cast<double>(motion->runs) * 1000 > kRunsPerSecond * motion->span_ms) return true;
     }
   return false;
 }
 
 // Ranks are at work, and none was seen to progress: a few samples hit the same place by chance.
-bool is_left_open(const JobSnapshot& job, const Analysis& analysis) {
-  if (analysis.verdict.status != VerdictStatus::kSymmetric && analysis.verdict.status != VerdictStatus::kUndecided) return false;
+bool is_left_open(const JobSnapshot& job, const analyzers::Analysis& analysis) {
+  if (analysis.verdict.status != analyzers::VerdictStatus::kSymmetric && analysis.verdict.status != analyzers::VerdictStatus::kUndecided) return false;
   if (some_own_thread_wakes(job, analysis)) return true;
-  return analysis.verdict.status == VerdictStatus::kUndecided && std::any_of(analysis.activities.begin(), analysis.activities.end(), [&](const std::optional<RankActivity>& activity) {
+  return analysis.verdict.status == analyzers::VerdictStatus::kUndecided && std::any_of(analysis.activities.begin(), analysis.activities.end(), [&](const std::optional<analyzers::RankActivity>& activity) {
     return activity && (activity->moves.value_or(false) || job.ranks[activity->evidence.rank].threads[activity->evidence.thread].state == 'R');
   });
 }
 
 // `samples` samples over that time; fewer for a job with so many threads that a sample takes long.
-LiveRequest longer(const LiveRequest& request, const JobSnapshot& job, int samples, Duration span) {
-  LiveRequest more = request;
+capture::LiveRequest longer(const capture::LiveRequest& request, const JobSnapshot& job, int samples, Duration span) {
+  capture::LiveRequest more = request;
   std::size_t threads = 0;
   for (const RankSnapshot& rank : job.ranks) threads += rank.threads.size();
   constexpr std::size_t kMany = 1000;
@@ -61,7 +61,7 @@ LiveRequest longer(const LiveRequest& request, const JobSnapshot& job, int sampl
 }
 
 bool is_still_there(const RankSnapshot& rank) {
-  const auto stat = proc::stat_of(rank.pid);
+  const auto stat = target::proc::stat_of(rank.pid);
   return stat && !stat->ends() && stat->start_ticks == rank.start_ticks;
 }
 
@@ -79,28 +79,28 @@ bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
 // The job as it was seen last while all of it was there.
 class Sampling {
  public:
-  Sampling(JobSnapshot job, const CaptureOptions& options) : job_(std::move(job)), analysis_(analyze(job_)), options_(options) {}
+  Sampling(JobSnapshot job, const capture::CaptureOptions& options) : job_(std::move(job)), analysis_(analyzers::analyze(job_)), options_(options) {}
 
   const JobSnapshot& job() const { return job_; }
-  const Analysis& analysis() const { return analysis_; }
+  const analyzers::Analysis& analysis() const { return analysis_; }
   // Returns false if the job is not what it was; what was seen before is kept.
-  bool sample_again(const LiveRequest& request) {
+  bool sample_again(const capture::LiveRequest& request) {
     JobSnapshot again = look_at(request, options_);
     if (lost_a_rank(job_, again)) return false;
     job_ = std::move(again);
-    analysis_ = analyze(job_);
+    analysis_ = analyzers::analyze(job_);
     return true;
   }
 
-  JobSnapshot take(std::optional<Analysis>& analysis) {
+  JobSnapshot take(std::optional<analyzers::Analysis>& analysis) {
     analysis = std::move(analysis_);
     return std::move(job_);
   }
 
  private:
   JobSnapshot job_;
-  Analysis analysis_;
-  const CaptureOptions& options_;
+  analyzers::Analysis analysis_;
+  const capture::CaptureOptions& options_;
 };
 
 // A step of the job may take longer than all samples before: each span is twice as long as the last, until something
@@ -110,7 +110,7 @@ void sample_on(Sampling& sampling, const Options& options) {
   constexpr int kSamples = 8;
   constexpr std::chrono::seconds kShortest{1};
   const auto begun = Clock::now();
-  for (Duration span = std::chrono::seconds(3); sampling.analysis().verdict.doubt != Doubt::kNone; span *= 2) {
+  for (Duration span = std::chrono::seconds(3); sampling.analysis().verdict.doubt != analyzers::Doubt::kNone; span *= 2) {
     const Duration left = options.max_wait - (Clock::now() - begun);
     if (left < kShortest) return;
     if (left < 2 * span) span = left;       // the rest after it would be too short to show anything new
@@ -120,14 +120,14 @@ void sample_on(Sampling& sampling, const Options& options) {
 
 }  // namespace
 
-JobSnapshot sample_as_needed(const Options& options, std::optional<Analysis>& analysis) {
+JobSnapshot sample_as_needed(const Options& options, std::optional<analyzers::Analysis>& analysis) {
   JobSnapshot first = look_at(options.live, options.capture);
   if (!options.samples_as_needed || first.ranks.empty()) return first;
   Sampling sampling(std::move(first), options.capture);
   if (is_left_open(sampling.job(), sampling.analysis())) {
     // The more samples, the rarer it is that all hit one place of a job that moves.
     constexpr int kSamples = 20;
-    LiveRequest more = longer(options.live, sampling.job(), kSamples, std::chrono::milliseconds(1900));
+    capture::LiveRequest more = longer(options.live, sampling.job(), kSamples, std::chrono::milliseconds(1900));
     more.glances = true;
     if (!sampling.sample_again(more)) return sampling.take(analysis);
   }
@@ -136,4 +136,4 @@ JobSnapshot sample_as_needed(const Options& options, std::optional<Analysis>& an
   return sampling.take(analysis);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

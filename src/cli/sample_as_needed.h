@@ -6,7 +6,7 @@
 #include "analyzers/analysis.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::cli {
 
 struct Options;   // options.h
 
@@ -14,6 +14,6 @@ struct Options;   // options.h
 // for as long as --max-wait says if all that is seen is waits for GPUs, or loops, which a long step shows as well (not
 // with --gpu, which asks the GPUs themselves). The last sample in which all ranks were still there is the job as it is
 // shown. `analysis`: receives the analysis of the returned snapshot, if one was made on the way.
-JobSnapshot sample_as_needed(const Options& options, std::optional<Analysis>& analysis);
+JobSnapshot sample_as_needed(const Options& options, std::optional<analyzers::Analysis>& analysis);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

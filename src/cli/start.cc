@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-namespace rankstacks {
+namespace rankstacks::cli {
 
 void hold_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
@@ -23,4 +23,4 @@ void raise_limit_of_files() {
 
 void outlive_limit_of_file_size() { std::signal(SIGXFSZ, SIG_IGN); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

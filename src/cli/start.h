@@ -1,7 +1,7 @@
 // What the process sets up before anything else of it runs.
 #pragma once
 
-namespace rankstacks {
+namespace rankstacks::cli {
 
 // If the caller has closed descriptor 0, 1 or 2, the next file that is opened would get its number, and the report
 // would be written into that file. This puts something in its place that cannot be written to: writing fails as to a
@@ -15,4 +15,4 @@ void raise_limit_of_files();
 // process (setrlimit(2), RLIMIT_FSIZE).
 void outlive_limit_of_file_size();
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

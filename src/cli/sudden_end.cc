@@ -9,7 +9,7 @@
 #include <system_error>
 #include <unistd.h>
 
-namespace rankstacks {
+namespace rankstacks::cli {
 namespace {
 
 // Uses write() alone: streams allocate.
@@ -70,4 +70,4 @@ void end_at_once_without_memory() {
   sigaction(SIGABRT, &action, nullptr);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

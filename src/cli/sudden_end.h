@@ -4,8 +4,8 @@
 // cannot grow.
 #pragma once
 
-namespace rankstacks {
+namespace rankstacks::cli {
 
 void end_at_once_without_memory();
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

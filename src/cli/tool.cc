@@ -11,7 +11,7 @@
 #include "gpu/nvml_helper.h"
 #include "gpu/session_helper.h"
 
-namespace rankstacks {
+namespace rankstacks::cli {
 
 int run_tool(int argc, const char* const* argv, const gpu::Machine& machine) {
   hold_standard_descriptors();
@@ -30,4 +30,4 @@ int run_tool(int argc, const char* const* argv, const gpu::Machine& machine) {
   return status;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::cli

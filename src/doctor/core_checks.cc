@@ -64,7 +64,7 @@ Finding check_libraries(const TargetFacts& facts) {
 
 }  // namespace
 
-Section check_core(const System& system, const std::string& path, const CoreOptions& options) {
+Section check_core(const System& system, const std::string& path, const target::CoreOptions& options) {
   Section section;
   section.path = path;
   const auto facts = system.open_core(path, options);

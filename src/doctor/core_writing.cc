@@ -80,7 +80,7 @@ Finding check_file(const System& system, const Self& self, const CorePattern& pa
     return problem("core-pattern", kArea,
                    fmt::format("cores are to be files named {}, and the directory is not there{}", pattern.text,
                                self.container.any() ? " in this container" : ""),
-                   {fmt::format("mkdir -p {0} && chmod 1777 {0}", shell_quoted(directory)),
+                   {fmt::format("mkdir -p {0} && chmod 1777 {0}", report::shell_quoted(directory)),
                     sysctl(self, "kernel.core_pattern=core.%p")});
   }
   return ok("core-pattern", kArea, fmt::format("cores are files named {}", pattern.text));

@@ -14,7 +14,7 @@ struct Request {
   std::vector<Pid> pids;   // exactly these: launchers are not replaced by their ranks
   // With cores alone, this machine's rights do not matter and are not checked.
   std::vector<std::string> cores;
-  CoreOptions core_options;
+  target::CoreOptions core_options;
 };
 
 Examination examine(const System& system, const Request& request);

@@ -183,7 +183,7 @@ Finding check_core_settings(const std::map<std::string, std::string>& environmen
   std::vector<std::string> remarks, mends;
   if (!file.empty() && file.find("%p") == std::string::npos) {
     remarks.push_back("the name has no %p: ranks in one directory write over each other's");
-    mends.push_back("CUDA_COREDUMP_FILE=" + shell_quoted(file + ".%h.%p"));
+    mends.push_back("CUDA_COREDUMP_FILE=" + report::shell_quoted(file + ".%h.%p"));
   }
   if (!small) {
     remarks.push_back("all memory of the GPU goes into it: minutes, and up to its size on the disk");
@@ -232,7 +232,7 @@ std::vector<Finding> check_gpu_of(const System& system, const gpu::NvmlAnswer& n
     findings.push_back(note("gpu-core", kArea, fmt::format("its environment cannot be read: {}", std::strerror(text.error().os_errno))));
     return findings;
   }
-  findings.push_back(check_core_settings(proc::parse_environment(proc::split_nul(*text))));
+  findings.push_back(check_core_settings(target::proc::parse_environment(target::proc::split_nul(*text))));
   return findings;
 }
 

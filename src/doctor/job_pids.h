@@ -7,6 +7,6 @@
 
 namespace rankstacks::doctor {
 
-std::vector<Pid> pids_of(const LiveRequest& request);
+std::vector<Pid> pids_of(const capture::LiveRequest& request);
 
 }  // namespace rankstacks::doctor

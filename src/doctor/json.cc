@@ -23,7 +23,7 @@ std::string with_pid(std::string mend, const std::optional<Pid>& pid) {
   return mend;
 }
 
-void write_finding(JsonText& json, const Section& section, const Finding& f) {
+void write_finding(report::JsonText& json, const Section& section, const Finding& f) {
   json.open('{');
   json.field("subject", section.path ? "core" : section.pid ? "process" : "machine");
   json.field("pid", section.pid);
@@ -45,7 +45,7 @@ void write_finding(JsonText& json, const Section& section, const Finding& f) {
 }  // namespace
 
 std::string json_of(const Examination& examination) {
-  JsonText json(4096);
+  report::JsonText json(4096);
   json.open('{', true);
   json.key("schema"), json.number(1);
   json.key("tool");

@@ -18,7 +18,7 @@ constexpr Area kArea = Area::kAttach;
 
 std::string name_of(const System& system, Pid pid) {
   const auto text = system.read_file(fmt::format("/proc/{}/stat", pid));
-  const auto stat = text ? proc::parse_stat(*text) : std::nullopt;
+  const auto stat = text ? target::proc::parse_stat(*text) : std::nullopt;
   return stat ? stat->name : "?";
 }
 
@@ -36,7 +36,7 @@ class ProcessCheck {
     section_.pid = pid_;
     const auto stat_text = system_.read_file(directory_ + "stat");
     const auto status_text = system_.read_file(directory_ + "status");
-    const auto stat = stat_text ? proc::parse_stat(*stat_text) : std::nullopt;
+    const auto stat = stat_text ? target::proc::parse_stat(*stat_text) : std::nullopt;
     if (!stat || !status_text) {
       absent();
       return std::move(section_);
@@ -168,8 +168,8 @@ class ProcessCheck {
                   said() ? std::vector<std::string>{} : std::move(refusal.mends)));
       return;
     }
-    const auto maps = proc::parse_maps(*text);
-    const auto readable = std::find_if(maps.begin(), maps.end(), [](const Mapping& m) { return m.readable && m.inode != 0; });
+    const auto maps = target::proc::parse_maps(*text);
+    const auto readable = std::find_if(maps.begin(), maps.end(), [](const target::Mapping& m) { return m.readable && m.inode != 0; });
     if (self_.filter_kills()) return add(note("memory", kArea, "process_vm_readv was not tried"));
     if (readable == maps.end()) return add(note("memory", kArea, "no file is mapped in it: nothing to try process_vm_readv with"));
     if (const int refused = system_.try_read(tid, readable->range.start); refused != 0) {

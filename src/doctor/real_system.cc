@@ -17,9 +17,9 @@
 
 namespace rankstacks::doctor {
 
-Result<std::string> RealSystem::read_file(const std::string& path) const { return proc::read_file(path, 16u << 20); }
+Result<std::string> RealSystem::read_file(const std::string& path) const { return target::proc::read_file(path, 16u << 20); }
 
-std::optional<std::string> RealSystem::read_link(const std::string& path) const { return proc::read_link(path); }
+std::optional<std::string> RealSystem::read_link(const std::string& path) const { return target::proc::read_link(path); }
 
 std::vector<std::string> RealSystem::list(const std::string& directory) const {
   std::vector<std::string> names;
@@ -69,7 +69,7 @@ gpu::NvmlAnswer RealSystem::ask_nvml() const { return gpu::NvmlQuery(gpu::NvmlRe
 
 Result<TargetFacts> RealSystem::open_process(Pid pid) const { return facts_of_process(pid); }
 
-Result<TargetFacts> RealSystem::open_core(const std::string& path, const CoreOptions& options) const {
+Result<TargetFacts> RealSystem::open_core(const std::string& path, const target::CoreOptions& options) const {
   return facts_of_core(path, options);
 }
 

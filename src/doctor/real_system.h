@@ -21,7 +21,7 @@ class RealSystem final : public System {
   Trial try_attach() const override;
   gpu::NvmlAnswer ask_nvml() const override;
   Result<TargetFacts> open_process(Pid pid) const override;
-  Result<TargetFacts> open_core(const std::string& path, const CoreOptions& options) const override;
+  Result<TargetFacts> open_core(const std::string& path, const target::CoreOptions& options) const override;
 };
 
 }  // namespace rankstacks::doctor

@@ -29,7 +29,7 @@ Refusal security_module(const System& system, const Self& self) {
     if (self.container.any())
       mends = {"docker run --security-opt apparmor=unconfined ...",
                "Kubernetes, in the container's spec: securityContext: {appArmorProfile: {type: Unconfined}}"};
-    else mends = {"aa-complain -- " + shell_quoted(name_of_profile(*profile))};
+    else mends = {"aa-complain -- " + report::shell_quoted(name_of_profile(*profile))};
     return {fmt::format("this tool runs under the AppArmor profile {}", *profile), mends};
   }
   return {};

@@ -61,7 +61,7 @@ std::vector<std::string> mends_for_ptrace(const Self& self) {
 
 std::string sysctl(const Self& self, const std::string& setting) {
   const char* where = self.container.any() ? "on the host: " : self.status.uids[1] != 0 ? "sudo " : "";
-  return fmt::format("{}sysctl {}", where, shell_quoted(setting));
+  return fmt::format("{}sysctl {}", where, report::shell_quoted(setting));
 }
 
 std::vector<std::string> mends_for_yama(const Self& self) {

@@ -90,7 +90,7 @@ class System {
   virtual gpu::NvmlAnswer ask_nvml() const = 0;                                 // takes 2 s at most
 
   virtual Result<TargetFacts> open_process(Pid pid) const = 0;
-  virtual Result<TargetFacts> open_core(const std::string& path, const CoreOptions& options) const = 0;
+  virtual Result<TargetFacts> open_core(const std::string& path, const target::CoreOptions& options) const = 0;
 };
 
 }  // namespace rankstacks::doctor

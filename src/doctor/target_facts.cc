@@ -13,7 +13,7 @@
 namespace rankstacks::doctor {
 namespace {
 
-FileFacts facts_of_file(const Module& module, const std::string& executable, const SymbolizerOptions& options) {
+FileFacts facts_of_file(const target::Module& module, const std::string& executable, const symbolizers::SymbolizerOptions& options) {
   FileFacts facts{.path = module.path, .build_id = module.build_id, .main_program = module.path == executable};
   if (!module.image) {
     facts.why_not_opened = module.why_no_image;
@@ -30,13 +30,13 @@ FileFacts facts_of_file(const Module& module, const std::string& executable, con
   examine(image);
   if (!facts.debug_info) {
     std::vector<std::string> refused;
-    if (const auto separate = DebugFiles(options, refused).separate_file(image)) examine(*separate);
+    if (const auto separate = symbolizers::DebugFiles(options, refused).separate_file(image)) examine(*separate);
   }
   return facts;
 }
 
 // The interpreter's state is really read, by the code that an attach uses, but while the process runs.
-std::optional<PythonFacts> facts_of_python(const Target& target) {
+std::optional<PythonFacts> facts_of_python(const target::Target& target) {
   const auto candidates = python::find_python_runtime(target);
   if (candidates.empty()) return std::nullopt;
   PythonFacts facts{.module = candidates.front().module};
@@ -48,7 +48,7 @@ std::optional<PythonFacts> facts_of_python(const Target& target) {
 }
 
 std::optional<GpuFacts> facts_of_gpu(Pid pid) {
-  const auto process = ProcessId::of(pid);
+  const auto process = target::ProcessId::of(pid);
   if (!process) return std::nullopt;
   const auto point = gpu::AttachPoint::find(*process, gpu::Machine());
   if (!point) return point.error().code == ErrorCode::kNotFound ? std::nullopt : std::optional(GpuFacts{.unreadable = point.error().what});
@@ -64,17 +64,17 @@ std::optional<GpuFacts> facts_of_gpu(Pid pid) {
   return facts;
 }
 
-TargetFacts facts_of(const Target& target, const std::string& executable, const SymbolizerOptions& options) {
+TargetFacts facts_of(const target::Target& target, const std::string& executable, const symbolizers::SymbolizerOptions& options) {
   TargetFacts facts{.executable = executable};
-  for (const Module& module : target.modules().all())
+  for (const target::Module& module : target.modules().all())
     if (module.path != "[vdso]") facts.files.push_back(facts_of_file(module, executable, options));
   facts.python = facts_of_python(target);
   return facts;
 }
 
 Result<TargetFacts> read_process(Pid pid) {
-  LiveImages images;
-  const auto target = LiveTarget::prepare(pid, images);
+  target::LiveImages images;
+  const auto target = target::LiveTarget::prepare(pid, images);
   if (!target) return fail(target.error());
   TargetFacts facts = facts_of(**target, (*target)->executable(), {});
   facts.pid = pid;
@@ -83,11 +83,11 @@ Result<TargetFacts> read_process(Pid pid) {
   return facts;
 }
 
-Result<TargetFacts> read_core(const std::string& path, const CoreOptions& options) {
+Result<TargetFacts> read_core(const std::string& path, const target::CoreOptions& options) {
   elf::ImageCache images;
-  const auto core = CoreTarget::open(path, options, images);
+  const auto core = target::CoreTarget::open(path, options, images);
   if (!core) return fail(core.error());
-  SymbolizerOptions symbols{.sysroot = options.sysroot};
+  symbolizers::SymbolizerOptions symbols{.sysroot = options.sysroot};
   symbols.debug_directories.insert(symbols.debug_directories.begin(), options.search.begin(), options.search.end());
   TargetFacts facts = facts_of(**core, (*core)->executable(), symbols);
   facts.pid = (*core)->pid();
@@ -112,7 +112,7 @@ Result<TargetFacts> facts_of_process(Pid pid) {
   return std::move(*facts);
 }
 
-Result<TargetFacts> facts_of_core(const std::string& path, const CoreOptions& options) {
+Result<TargetFacts> facts_of_core(const std::string& path, const target::CoreOptions& options) {
   auto facts = unattended<Result<TargetFacts>>([path, options] { return read_core(path, options); }, kLongestWait);
   if (!facts) return fail(silent(path));
   return std::move(*facts);

@@ -6,6 +6,6 @@
 namespace rankstacks::doctor {
 
 Result<TargetFacts> facts_of_process(Pid pid);
-Result<TargetFacts> facts_of_core(const std::string& path, const CoreOptions& options);
+Result<TargetFacts> facts_of_core(const std::string& path, const target::CoreOptions& options);
 
 }  // namespace rankstacks::doctor

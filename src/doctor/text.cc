@@ -46,8 +46,8 @@ std::vector<Group> group(const std::vector<Section>& sections) {
 
 std::string heading(const Group& g) {
   const Section& s = *g.section;
-  const std::string name = s.name.empty() ? "" : fmt::format(" ({})", sanitize(s.name));
-  if (s.path) return fmt::format("Core {}{}", sanitize(*s.path), name);
+  const std::string name = s.name.empty() ? "" : fmt::format(" ({})", report::sanitize(s.name));
+  if (s.path) return fmt::format("Core {}{}", report::sanitize(*s.path), name);
   if (g.pids.empty()) return "This machine";
   if (g.pids.size() == 1) return fmt::format("Process {}{}", g.pids[0], name);
   const auto shown = std::min(g.pids.size(), kMaxPids);
@@ -69,7 +69,7 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
     const std::string word = text.substr(at, end - at);
-    if (!line.empty() && indent + columns_of(line) + 1 + columns_of(word) > width) {
+    if (!line.empty() && indent + report::columns_of(line) + 1 + report::columns_of(word) > width) {
       out += line + '\n' + std::string(indent, ' ');
       line.clear();
     }
@@ -81,7 +81,7 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
 
 std::string count_of(std::size_t n, const char* what) { return fmt::format("{} {}{}", n, what, plural(n)); }
 
-std::string verdict_on(const Examination& e, Area area, const char* nothing, const TextStyle& style) {
+std::string verdict_on(const Examination& e, Area area, const char* nothing, const report::TextStyle& style) {
   std::size_t problems = 0;
   for (const Section& s : e.sections)
     problems += static_cast<std::size_t>(std::count_if(
@@ -99,7 +99,7 @@ bool has_gpus(const Examination& e) {
 }  // namespace
 
 std::string text_of(const Examination& examination, const TextOptions& options) {
-  const TextStyle style(options.color);
+  const report::TextStyle style(options.color);
   std::size_t longest = 0;
   for (const Section& s : examination.sections)
     for (const Finding& f : s.findings) longest = std::max(longest, f.check.size());
@@ -113,9 +113,9 @@ std::string text_of(const Examination& examination, const TextOptions& options) 
     for (const Finding& f : g.section->findings) {
       std::string word = fmt::format("{:<7}", word_of(f.severity));
       word = f.severity == Severity::kProblem ? style.alarm(word) : f.severity == Severity::kOk ? style.good(word) : style.strong(word);
-      out += fmt::format("  {}  {:<{}}{}\n", word, f.check, longest + 2, wrapped(sanitize(f.found), text_at, options.width));
+      out += fmt::format("  {}  {:<{}}{}\n", word, f.check, longest + 2, wrapped(report::sanitize(f.found), text_at, options.width));
       // Not broken into lines, so that they can be copied.
-      for (const std::string& mend : f.mends) out += fmt::format("{:{}}-> {}\n", "", text_at, sanitize(with_pids(mend, g.pids)));
+      for (const std::string& mend : f.mends) out += fmt::format("{:{}}-> {}\n", "", text_at, report::sanitize(with_pids(mend, g.pids)));
     }
     out += '\n';
   }

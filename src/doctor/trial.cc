@@ -76,8 +76,8 @@ bool Trial::filtered() const { return not_run.empty() && killed_by == 0 && (seiz
 Trial try_attach_to_sibling() {
   Trial trial;
   static const char kByte = 1;   // at the same address in every forked process
-  const auto maps_text = proc::read_file("/proc/self/maps");
-  const auto maps = maps_text ? proc::parse_maps(*maps_text) : std::vector<Mapping>{};
+  const auto maps_text = target::proc::read_file("/proc/self/maps");
+  const auto maps = maps_text ? target::proc::parse_maps(*maps_text) : std::vector<target::Mapping>{};
   const pid_t self = getpid();
 
   const pid_t sibling = fork();
@@ -94,7 +94,7 @@ Trial try_attach_to_sibling() {
     answer(fd, seize(kNobody));
     answer(fd, read_byte(kNobody, &kByte));
     int opened = ENOENT;
-    for (const Mapping& m : maps) {
+    for (const target::Mapping& m : maps) {
       if (m.inode == 0) continue;
       char path[128];
       std::snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", sibling, static_cast<unsigned long long>(m.range.start),

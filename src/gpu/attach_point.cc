@@ -40,7 +40,7 @@ bool is_driver(const std::string& path) { return path.substr(path.rfind('/') + 1
 // Whether this mapping is of that file. /proc/PID/map_files leads to the very inode. If it may not be read, the device
 // and inode numbers that the kernel lists identify the file on most file systems; on the others, the path in the
 // process's mount namespace does.
-bool is_mapped_from(Pid pid, const Mapping& mapping, const MachineLibrary& library) {
+bool is_mapped_from(Pid pid, const target::Mapping& mapping, const MachineLibrary& library) {
   const auto is_it = [&](const struct stat& file) { return file.st_dev == library.device && file.st_ino == library.inode; };
   struct stat mapped{};
   if (stat(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end).c_str(), &mapped) == 0) return is_it(mapped);
@@ -52,11 +52,11 @@ std::string subject_of(Pid pid) { return fmt::format("pid {}", pid); }
 
 // The process that has the pid `inner` in the pid namespace of `pid`; std::nullopt if there is none.
 std::optional<Pid> process_in_namespace_of(Pid pid, Pid inner) {
-  const auto space = proc::read_link(fmt::format("/proc/{}/ns/pid", pid));
-  if (!space || space == proc::read_link("/proc/self/ns/pid")) return inner;
-  for (const Pid other : proc::processes()) {
-    if (proc::read_link(fmt::format("/proc/{}/ns/pid", other)) != space) continue;
-    const auto status = proc::read_file(fmt::format("/proc/{}/status", other));
+  const auto space = target::proc::read_link(fmt::format("/proc/{}/ns/pid", pid));
+  if (!space || space == target::proc::read_link("/proc/self/ns/pid")) return inner;
+  for (const Pid other : target::proc::processes()) {
+    if (target::proc::read_link(fmt::format("/proc/{}/ns/pid", other)) != space) continue;
+    const auto status = target::proc::read_file(fmt::format("/proc/{}/status", other));
     if (!status) continue;
     const auto at = status->find("\nNSpid:");
     if (at == std::string::npos) continue;
@@ -74,19 +74,19 @@ std::optional<Pid> process_in_namespace_of(Pid pid, Pid inner) {
 const char* name_of(Word word) { return kWordNames[static_cast<std::size_t>(word)]; }
 const char* name_of(EntryPoint function) { return kFunctionNames[static_cast<std::size_t>(function)]; }
 
-Result<AttachPoint> AttachPoint::find(const ProcessId& process, const Machine& machine) {
+Result<AttachPoint> AttachPoint::find(const target::ProcessId& process, const Machine& machine) {
   const Pid pid = process.pid;
-  const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid));
-  if (!maps) return fail(attach_error(pid, maps.error().os_errno));
-  std::vector<Mapping> drivers = proc::parse_maps(*maps);
-  std::erase_if(drivers, [](const Mapping& m) { return m.file_offset != 0 || !is_driver(m.path); });
+  const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid));
+  if (!maps) return fail(target::attach_error(pid, maps.error().os_errno));
+  std::vector<target::Mapping> drivers = target::proc::parse_maps(*maps);
+  std::erase_if(drivers, [](const target::Mapping& m) { return m.file_offset != 0 || !is_driver(m.path); });
   const Error none{.code = ErrorCode::kNotFound, .subject = subject_of(pid), .what = "has no CUDA driver loaded", .where = {}, .os_errno = 0, .hint = {}};
   if (drivers.empty()) return fail(none);
   auto libraries = find_machine_libraries(kDriverLibrary, machine);
-  const Mapping* mapping = nullptr;
+  const target::Mapping* mapping = nullptr;
   MachineLibrary* library = nullptr;
   if (libraries)
-    for (const Mapping& candidate : drivers)
+    for (const target::Mapping& candidate : drivers)
       for (MachineLibrary& one : *libraries)
         if (mapping == nullptr && is_mapped_from(pid, candidate, one)) {
           mapping = &candidate;
@@ -119,16 +119,16 @@ Result<AttachPoint> AttachPoint::find(const ProcessId& process, const Machine& m
   if (!has(Word::kAttachHandlerAvailable) || !has(Word::kApiClientPid)) return fail(none);
   point.driver_ = std::move(*library);
   point.memory_ = FileDescriptor(::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC));
-  if (!point.memory_.is_open()) return fail(attach_error(pid, errno));
+  if (!point.memory_.is_open()) return fail(target::attach_error(pid, errno));
   // What was opened is the memory of whatever process had this pid at that moment.
   if (auto same = process.check(); !same) return fail(same.error());
   return point;
 }
 
 bool AttachPoint::is_still_mapped() const {
-  const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid()));
+  const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid()));
   if (!maps) return false;
-  for (const Mapping& mapping : proc::parse_maps(*maps))
+  for (const target::Mapping& mapping : target::proc::parse_maps(*maps))
     if (mapping.range.start == mapped_at_ && mapping.file_offset == 0) return is_mapped_from(pid(), mapping, driver_) && process_.check().has_value();
   return false;
 }
@@ -140,7 +140,7 @@ Result<std::optional<std::uint32_t>> AttachPoint::read(Word word) const {
   if (!at) return std::nullopt;
   std::uint32_t value = 0;
   const ssize_t n = pread(memory_.get(), &value, sizeof value, static_cast<off_t>(*at));
-  if (n != static_cast<ssize_t>(sizeof value)) return fail(attach_error(pid(), n < 0 ? errno : ESRCH));
+  if (n != static_cast<ssize_t>(sizeof value)) return fail(target::attach_error(pid(), n < 0 ? errno : ESRCH));
   return value;
 }
 
@@ -148,7 +148,7 @@ Result<bool> AttachPoint::write(Word word, std::uint32_t value) const {
   const auto at = words_[static_cast<std::size_t>(word)];
   if (!at) return false;
   const ssize_t n = pwrite(memory_.get(), &value, sizeof value, static_cast<off_t>(*at));
-  if (n != static_cast<ssize_t>(sizeof value)) return fail(attach_error(pid(), n < 0 ? errno : ESRCH));
+  if (n != static_cast<ssize_t>(sizeof value)) return fail(target::attach_error(pid(), n < 0 ? errno : ESRCH));
   return true;
 }
 
@@ -173,7 +173,7 @@ Result<bool> AttachPoint::ask_by_descriptor() const {
   const FileDescriptor pipe(static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), **number, 0)));
   if (!pipe.is_open())
     return refuse(ErrorCode::kPermission, "the driver cannot be asked to let a debugger in", errno, errno == ENOSYS ? "this needs Linux 5.6" : "");
-  if (!is_still_mapped()) return fail(attach_error(pid(), ESRCH));
+  if (!is_still_mapped()) return fail(target::attach_error(pid(), ESRCH));
   struct stat file{};
   const int flags = fcntl(pipe.get(), F_GETFL);
   const bool writes = flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY;
@@ -204,7 +204,7 @@ Result<Admission> admission_to(const AttachPoint& point) {
   if (capabilities->value_or(0) == 0 || client->value_or(0) == 0) return Admission{};
   const Pid inner = static_cast<Pid>(**client);
   const auto other = process_in_namespace_of(point.pid(), inner);
-  const auto stat = other ? proc::stat_of(*other) : std::nullopt;
+  const auto stat = other ? target::proc::stat_of(*other) : std::nullopt;
   if (!stat || stat->state == 'Z' || stat->state == 'X') return Admission{.refusal = {}, .left_by = inner};
   return Admission{.refusal = Error{.code = ErrorCode::kPermission, .subject = subject, .what = fmt::format("a GPU debugger is attached: pid {} ({})", *other, stat->name),
                                     .hint = "end that debugger; a process takes one at a time"},

@@ -47,10 +47,10 @@ class AttachPoint {
  public:
   // Errors: kNotFound: no libcuda in the process (or one without these names), so it uses no GPU; kMismatch: another
   // libcuda than this machine's; kGone: the process has ended; others: the process cannot be read.
-  static Result<AttachPoint> find(const ProcessId& process, const Machine& machine);
+  static Result<AttachPoint> find(const target::ProcessId& process, const Machine& machine);
 
   Pid pid() const { return process_.pid; }
-  const ProcessId& process() const { return process_; }
+  const target::ProcessId& process() const { return process_; }
   const MachineLibrary& driver() const { return driver_; }
   std::optional<Address> address(EntryPoint function) const;   // std::nullopt if this driver lacks it
 
@@ -78,7 +78,7 @@ class AttachPoint {
 
  private:
   AttachPoint() = default;
-  ProcessId process_;
+  target::ProcessId process_;
   MachineLibrary driver_;
   Address mapped_at_ = 0;
   FileDescriptor memory_;                  // of this very process: its pid may be reused

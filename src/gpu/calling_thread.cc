@@ -86,11 +86,11 @@ std::optional<std::int64_t> restarted_call(Pid pid, Address pc) {
 
 // How suitable the wait is; `call` as in Candidate. Without it, a wait of poll or a sleep counts as a plain wait, and a
 // wait for a lock shows on the stack.
-int suitability_of(const Registers& waiting, std::optional<std::int64_t> call) {
-  return call ? suitability_of(*call, waiting[kRsi]) : 1;
+int suitability_of(const target::Registers& waiting, std::optional<std::int64_t> call) {
+  return call ? suitability_of(*call, waiting[target::kRsi]) : 1;
 }
 
-std::optional<Refused> refusal_of(const ThreadStatus& status, const std::optional<Registers>& waiting,
+std::optional<Refused> refusal_of(const ThreadStatus& status, const std::optional<target::Registers>& waiting,
                                   std::optional<std::int64_t> call) {
   if (status.tracer != 0) return Refused{Refusal::kTraced, fmt::format("pid {}", status.tracer)};
   if (status.state == 'T' || status.state == 't') return Refused{Refusal::kStopped, ""};
@@ -101,7 +101,7 @@ std::optional<Refused> refusal_of(const ThreadStatus& status, const std::optiona
   if (!waiting || status.state != 'S') return Refused{Refusal::kRunning, ""};
   if (suitability_of(*waiting, call) != 0) return std::nullopt;
   if (call == SYS_futex) return Refused{Refusal::kLock, ""};
-  const char* name = syscall_name(static_cast<int>(*call));
+  const char* name = target::syscall_name(static_cast<int>(*call));
   return Refused{Refusal::kOtherCall, name != nullptr ? name : std::to_string(*call)};
 }
 
@@ -124,8 +124,8 @@ bool all_pages_are_there(Pid pid, Range range) {
   return process_vm_readv(pid, &local, 1, remote.data(), remote.size(), 0) == static_cast<ssize_t>(bytes.size());
 }
 
-const Mapping* writable_mapping_of(Address a, std::span<const Mapping> mappings) {
-  const auto it = std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) { return m.range.contains(a); });
+const target::Mapping* writable_mapping_of(Address a, std::span<const target::Mapping> mappings) {
+  const auto it = std::find_if(mappings.begin(), mappings.end(), [&](const target::Mapping& m) { return m.range.contains(a); });
   return it != mappings.end() && it->readable && it->writable ? &*it : nullptr;
 }
 
@@ -194,12 +194,12 @@ std::optional<ThreadStatus> parse_thread_status(std::string_view text) {
 
 Candidates candidates_of(Pid pid) {
   Candidates found;
-  std::vector<Tid> tids = proc::tasks_of(pid);
+  std::vector<Tid> tids = target::proc::tasks_of(pid);
   if (tids.size() > kMaxThreads) tids.resize(kMaxThreads);
   std::map<Tid, int> filters;
   int fewest = -1;
   for (const Tid tid : tids) {
-    const auto text = proc::read_file(fmt::format("/proc/{}/task/{}/status", pid, tid));
+    const auto text = target::proc::read_file(fmt::format("/proc/{}/task/{}/status", pid, tid));
     const auto status = text ? parse_thread_status(*text) : std::nullopt;
     if (!status) {
       found.refused[tid] = {Refusal::kEnded, ""};
@@ -211,7 +211,7 @@ Candidates candidates_of(Pid pid) {
       found.refused[tid] = {Refusal::kMainThread, ""};
       continue;
     }
-    const auto waiting = proc::waiting_registers(pid, tid);
+    const auto waiting = target::proc::waiting_registers(pid, tid);
     std::optional<std::int64_t> call;
     if (waiting)
       call = waiting->orig_rax == SYS_restart_syscall ? restarted_call(pid, waiting->pc())
@@ -234,10 +234,10 @@ Candidates candidates_of(Pid pid) {
 }
 
 std::optional<Range> own_stack(Address control_block, std::span<const std::uint64_t> words,
-                               std::span<const Mapping> mappings) {
+                               std::span<const target::Mapping> mappings) {
   // The control block and what is rounded up above it (glibc 2.36: 2,304 bytes and a page).
   constexpr std::uint64_t kMaxAbove = 64 * 1024, kLeastStack = 16 * 1024;   // PTHREAD_STACK_MIN
-  const Mapping* mapping = writable_mapping_of(control_block, mappings);
+  const target::Mapping* mapping = writable_mapping_of(control_block, mappings);
   if (mapping == nullptr) return std::nullopt;
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
     const std::uint64_t start = words[i], size = words[i + 1], guard = words[i + 2];
@@ -251,7 +251,7 @@ std::optional<Range> own_stack(Address control_block, std::span<const std::uint6
   return Range{mapping->range.start, control_block};
 }
 
-std::optional<Refused> refusal_of_stack(Pid pid, const Registers& registers, ProcessCode& code) {
+std::optional<Refused> refusal_of_stack(Pid pid, const target::Registers& registers, ProcessCode& code) {
   std::array<std::uint64_t, 512> block{};   // struct pthread: 2,304 bytes in glibc 2.36, 1,808 in 2.17
   const std::size_t got = read_stack(pid, registers.fs_base, block) / sizeof(std::uint64_t);
   const auto stack = own_stack(registers.fs_base, std::span(block).first(got), code.mappings());

@@ -82,7 +82,7 @@ struct Wait {
   Address sp = 0, pc = 0;
   std::uint64_t first = 0, second = 0;   // arguments
   friend bool operator==(const Wait&, const Wait&) = default;
-  static Wait of(const Registers& r) { return {r.orig_rax, r.sp(), r.pc(), r[kRdi], r[kRsi]}; }
+  static Wait of(const target::Registers& r) { return {r.orig_rax, r.sp(), r.pc(), r[target::kRdi], r[target::kRsi]}; }
   bool is_at_the_place_of(const Wait& o) const {
     return sp == o.sp && pc == o.pc && first == o.first && second == o.second;
   }
@@ -112,10 +112,10 @@ inline constexpr std::uint64_t kMaxStack = 1024 * 1024;   // scanned at most, wh
 // its lower end (nptl/descr.h: stackblock, stackblock_size, guardsize). Without such words it is the mapping that
 // contains the control block. std::nullopt if the thread has none.
 std::optional<Range> own_stack(Address control_block, std::span<const std::uint64_t> words,
-                               std::span<const Mapping> mappings);
+                               std::span<const target::Mapping> mappings);
 
 // For a paused thread. `registers` must include fs_base.
-std::optional<Refused> refusal_of_stack(Pid pid, const Registers& registers, ProcessCode& code);
+std::optional<Refused> refusal_of_stack(Pid pid, const target::Registers& registers, ProcessCode& code);
 
 // Whether `pc` is inside the restartable sequence whose `struct rseq_cs` is given (linux/rseq.h).
 struct RestartableSequence {

@@ -74,9 +74,9 @@ std::optional<Result<std::unique_ptr<Sections>>> Sections::open(const std::strin
   const std::string_view first_bytes(first.data(), static_cast<std::size_t>(n));
   std::unique_ptr<Sections> core(new Sections);
   core->subject_ = path;
-  const Compression compression = compression_of(first_bytes);
-  if (compression != Compression::kNone) {
-    auto unpacked = unpack(file.get(), compression, path, refuse_others, deadline);
+  const target::Compression compression = target::compression_of(first_bytes);
+  if (compression != target::Compression::kNone) {
+    auto unpacked = target::unpack(file.get(), compression, path, refuse_others, deadline);
     if (!unpacked) return std::nullopt;
     if (unpacked->damage) {
       unpacked->damage->subject.clear();

@@ -156,7 +156,7 @@ struct Attempt {
 
 class CallingThread {
  public:
-  CallingThread(const ProcessId& process, Tid tid) : process_(process), pid_(process.pid), tid_(tid) {}
+  CallingThread(const target::ProcessId& process, Tid tid) : process_(process), pid_(process.pid), tid_(tid) {}
   CallingThread(const CallingThread&) = delete;
   CallingThread& operator=(const CallingThread&) = delete;
   ~CallingThread() { let_go(); }
@@ -185,11 +185,11 @@ class CallingThread {
     if (ptrace(PTRACE_SEIZE, tid_, nullptr, reinterpret_cast<void*>(PTRACE_O_TRACESYSGOOD)) != 0) {
       const int saved = errno;
       if (saved == ESRCH) return Refused{Refusal::kEnded, ""};
-      if (const auto tracer = proc::tracer_of(pid_, tid_))
+      if (const auto tracer = target::proc::tracer_of(pid_, tid_))
         return Refused{Refusal::kTraced, fmt::format("pid {}", *tracer)};
-      const auto stat = proc::stat_of(pid_, tid_);
+      const auto stat = target::proc::stat_of(pid_, tid_);
       if (!stat || stat->ends()) return Refused{Refusal::kEnded, ""};
-      return give_up_for(attach_error(pid_, saved));
+      return give_up_for(target::attach_error(pid_, saved));
     }
     seized_ = true;
     // The tid of a seized thread cannot be reused. Is it a thread of this process (EPERM is returned only for one that
@@ -228,10 +228,10 @@ class CallingThread {
   // The checks that are possible only while the thread is paused.
   std::optional<Refused> refusal(const Wait& wait, ProcessCode& code) {
     if (!read_state()) return Refused{Refusal::kUnreadable, ""};
-    const Registers registers = Registers::from_user_regs(registers_);
+    const target::Registers registers = target::Registers::from_user_regs(registers_);
     if (Wait::of(registers) != wait || !is_interrupted(registers_)) return Refused{Refusal::kMovedOn, ""};
     // The status as it is now: meanwhile a SIGSTOP may have come, and tracing of threads may have started or ended.
-    const auto text = proc::read_file(fmt::format("/proc/{}/task/{}/status", pid_, tid_));
+    const auto text = target::proc::read_file(fmt::format("/proc/{}/task/{}/status", pid_, tid_));
     const auto status = text ? parse_thread_status(*text) : std::nullopt;
     if (!status) return Refused{Refusal::kEnded, ""};
     if (status->has_shadow_stack) return Refused{Refusal::kShadowStack, ""};
@@ -469,7 +469,7 @@ class CallingThread {
     seized_ = false;
   }
 
-  const ProcessId process_;
+  const target::ProcessId process_;
   const Pid pid_;
   const Tid tid_;
   bool seized_ = false, stopped_ = false;
@@ -528,7 +528,7 @@ Result<Address> trampoline_in(Pid pid, ProcessCode& code) {
 using LookedAt = std::map<Tid, std::pair<Wait, Refused>>;
 
 // Tries every thread once, and makes the call on the first that can make it. std::nullopt if all were refused.
-std::optional<Result<InferiorCall>> one_pass(const ProcessId& process, std::optional<Tid> only, Address function,
+std::optional<Result<InferiorCall>> one_pass(const target::ProcessId& process, std::optional<Tid> only, Address function,
                                              std::chrono::milliseconds limit,
                                              const std::function<bool()>& about_to_call, LookedAt& looked_at,
                                              std::map<Tid, Refused>& refused) {
@@ -573,7 +573,7 @@ auto on_a_thread_of_its_own(const F& work) {
   return std::move(*result);
 }
 
-Result<InferiorCall> call_in_a_thread(const ProcessId& process, std::optional<Tid> only, Address function,
+Result<InferiorCall> call_in_a_thread(const target::ProcessId& process, std::optional<Tid> only, Address function,
                             std::chrono::milliseconds limit, const std::function<bool()>& about_to_call) {
   LookedAt looked_at;
   std::map<Tid, Refused> refused;
@@ -595,12 +595,12 @@ Result<InferiorCall> call_in_a_thread(const ProcessId& process, std::optional<Ti
 
 }   // namespace
 
-Result<InferiorCall> make_inferior_call(const ProcessId& process, Address function, std::chrono::milliseconds limit,
+Result<InferiorCall> make_inferior_call(const target::ProcessId& process, Address function, std::chrono::milliseconds limit,
                                      const std::function<bool()>& about_to_call) {
   return on_a_thread_of_its_own([&] { return call_in_a_thread(process, std::nullopt, function, limit, about_to_call); });
 }
 
-Result<InferiorCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit) {
+Result<InferiorCall> call_in(const target::ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit) {
   return on_a_thread_of_its_own([&] { return call_in_a_thread(process, tid, function, limit, {}); });
 }
 

@@ -46,10 +46,10 @@ struct InferiorCall {
 // kPermission; kGone: the process has ended, or the pid belongs to another process; kTimeout: the call was given up
 // after `limit`, and the thread was put back where it was; kUnreadable: the function ended by a signal of its own, and
 // the thread was put back as well.
-Result<InferiorCall> make_inferior_call(const ProcessId& process, Address function, std::chrono::milliseconds limit,
+Result<InferiorCall> make_inferior_call(const target::ProcessId& process, Address function, std::chrono::milliseconds limit,
                                      const std::function<bool()>& about_to_call = {});
 
 // The same on this one thread; the error says why it cannot make the call.
-Result<InferiorCall> call_in(const ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit);
+Result<InferiorCall> call_in(const target::ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit);
 
 }   // namespace rankstacks::gpu

@@ -29,7 +29,7 @@ constexpr std::size_t kMaxCache = 16u << 20;
 constexpr uid_t kOverflowId = 65534;
 bool unmapped_ids_are_of_outside() {
   static const bool outside = [] {
-    const auto map = proc::read_file("/proc/self/uid_map");
+    const auto map = target::proc::read_file("/proc/self/uid_map");
     if (!map) return false;
     std::istringstream lines(*map);
     for (std::uint64_t inner = 0, outer = 0, count = 0; lines >> inner >> outer >> count;)
@@ -82,7 +82,7 @@ Result<void> check_directories(const std::string& real, const std::string& trust
 std::vector<std::string> candidates(const std::string& name, const Machine& machine) {
   if (machine.is_played()) return {machine.directory + "/" + name};
   std::vector<std::string> paths;
-  if (const auto cache = proc::read_file("/etc/ld.so.cache", kMaxCache)) paths = paths_in_loader_cache(std::as_bytes(std::span(*cache)), name);
+  if (const auto cache = target::proc::read_file("/etc/ld.so.cache", kMaxCache)) paths = paths_in_loader_cache(std::as_bytes(std::span(*cache)), name);
   for (const char* directory : kDirectories) paths.push_back(fmt::format("{}/{}", directory, name));
   return paths;
 }
@@ -95,7 +95,7 @@ Result<MachineLibrary> open_machine_library(const std::string& path, const std::
   if (!found.is_open() || fstat(found.get(), &file) != 0) return fail(refusal(path, "cannot be opened", errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnreadable, errno));
   if (!S_ISREG(file.st_mode)) return fail(refusal(path, "is not loaded: it is no regular file"));
   const std::string itself = fmt::format("/proc/self/fd/{}", found.get());
-  const auto real = proc::read_link(itself);
+  const auto real = target::proc::read_link(itself);
   if (!real || !real->starts_with('/')) return fail(refusal(path, "is not loaded: its place is not known"));
   if (auto safe = check_directories(*real, trusted, file); !safe) return fail(safe.error());
   // In a trusted directory the file may belong to anybody: tests run as any user.

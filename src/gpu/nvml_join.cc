@@ -134,7 +134,7 @@ std::optional<DeviceFiles> open_device_files(Pid pid, const std::string& devices
   int left = kMaxFiles;
   while (const dirent* entry = ::readdir(dir)) {
     if (left-- == 0) break;
-    const auto path = proc::read_link(directory + "/" + entry->d_name);
+    const auto path = target::proc::read_link(directory + "/" + entry->d_name);
     if (!path || !path->starts_with(prefix)) continue;
     files.any = true;
     unsigned minor = 0;
@@ -154,7 +154,7 @@ JoinedGpus join_gpus(const NvmlAnswer& answer, const std::vector<GpuUser>& users
 
 ProcessFacts facts_of_this_machine(const std::string& devices) {
   return {[](Pid pid) -> std::optional<Pid> {
-            const auto stat = proc::stat_of(pid);
+            const auto stat = target::proc::stat_of(pid);
             return stat ? std::optional(stat->parent) : std::nullopt;
           },
           [devices](Pid pid) { return open_device_files(pid, devices); }};
@@ -162,7 +162,7 @@ ProcessFacts facts_of_this_machine(const std::string& devices) {
 
 bool in_own_pid_namespace() {
   // The number of the machine's first one: Linux, include/linux/proc_ns.h.
-  const auto own = proc::read_link("/proc/self/ns/pid");
+  const auto own = target::proc::read_link("/proc/self/ns/pid");
   return own && *own != "pid:[4026531836]";
 }
 

@@ -40,7 +40,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kEndLimit{5};
 
 struct Order {
-  ProcessId process;
+  target::ProcessId process;
   std::optional<std::string> core_path;
   ClientTask task;
 };
@@ -87,7 +87,7 @@ Result<Namespaces> open_namespaces(const Order& order) {
   Namespaces namespaces;
   for (const std::string_view kind : {"net", "mnt", "pid"}) {
     const std::string path = fmt::format("/proc/{}/ns/{}", order.process.pid, kind);
-    if (proc::read_link(path) == proc::read_link(fmt::format("/proc/self/ns/{}", kind))) continue;
+    if (target::proc::read_link(path) == target::proc::read_link(fmt::format("/proc/self/ns/{}", kind))) continue;
     FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd.is_open())
       return fail(failed(order, ErrorCode::kPermission, fmt::format("its {} namespace cannot be opened", kind), errno, "run rankstacks as root of the machine, or inside of the container"));

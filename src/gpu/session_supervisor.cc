@@ -169,7 +169,7 @@ void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::
 }
 
 // Resets whatever the client had written into the process before it asked for anything.
-void take_back_words(const ProcessId& process, Pid client, const Machine& machine) {
+void take_back_words(const target::ProcessId& process, Pid client, const Machine& machine) {
   const auto point = AttachPoint::find(process, machine);
   if (!point) return;
   const auto owner = point->read(Word::kApiClientPid);

@@ -15,7 +15,7 @@
 namespace rankstacks::gpu {
 
 struct SessionTarget {
-  ProcessId process;                       // a pid that another process has by now is not touched
+  target::ProcessId process;                       // a pid that another process has by now is not touched
   std::optional<std::string> core_path;    // also write a lightweight GPU core there
   std::uint64_t core_limit = 0;            // bytes
 };

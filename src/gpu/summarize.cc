@@ -124,7 +124,7 @@ class Names {
   }
   const std::string& demangled(std::string_view mangled) {
     const auto [it, is_new] = demangled_.try_emplace(std::string(mangled));
-    if (is_new) it->second = demangle(mangled);
+    if (is_new) it->second = symbolizers::demangle(mangled);
     return it->second;
   }
 

@@ -114,14 +114,14 @@ std::optional<TargetRights> parse_rights(std::string_view status) {
 }
 
 Result<TargetRights> rights_of(Pid pid) {
-  const auto status = proc::read_file(fmt::format("/proc/{}/status", pid));
-  if (!status) return fail(attach_error(pid, status.error().os_errno));
+  const auto status = target::proc::read_file(fmt::format("/proc/{}/status", pid));
+  if (!status) return fail(target::attach_error(pid, status.error().os_errno));
   auto rights = parse_rights(*status);
   if (!rights) return fail({.code = ErrorCode::kUnsupported, .subject = fmt::format("/proc/{}/status", pid), .what = "does not show the process's rights", .where = {}, .os_errno = 0, .hint = {}});
   const std::string path = fmt::format("/proc/{}/ns/user", pid);
-  if (proc::read_link(path) != proc::read_link("/proc/self/ns/user")) {
+  if (target::proc::read_link(path) != target::proc::read_link("/proc/self/ns/user")) {
     rights->user_namespace = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!rights->user_namespace.is_open()) return fail(attach_error(pid, errno));
+    if (!rights->user_namespace.is_open()) return fail(target::attach_error(pid, errno));
   }
   return std::move(*rights);
 }

@@ -67,7 +67,7 @@ bool is_driver(std::string_view path) {
 
 // Opens the file that is mapped: through map_files if that is permitted, else below the process's root, if that is
 // still the same file.
-Result<std::shared_ptr<const elf::Image>> open_mapped(Pid pid, const Mapping& mapping) {
+Result<std::shared_ptr<const elf::Image>> open_mapped(Pid pid, const target::Mapping& mapping) {
   auto image = elf::Image::open(
       fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end), mapping.path);
   if (image || mapping.deleted) return image;
@@ -83,11 +83,11 @@ std::size_t read_memory(Pid pid, Address from, void* into, std::size_t size) {
 }   // namespace
 
 Result<ProcessCode> ProcessCode::read(Pid pid) {
-  const auto maps = proc::read_file(fmt::format("/proc/{}/maps", pid));
-  if (!maps) return fail(attach_error(pid, maps.error().os_errno));
-  ProcessCode code(pid, proc::parse_maps(*maps));
-  const auto vector = proc::read_file(fmt::format("/proc/{}/auxv", pid));
-  if (!vector) return fail(attach_error(pid, vector.error().os_errno));
+  const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid));
+  if (!maps) return fail(target::attach_error(pid, maps.error().os_errno));
+  ProcessCode code(pid, target::proc::parse_maps(*maps));
+  const auto vector = target::proc::read_file(fmt::format("/proc/{}/auxv", pid));
+  if (!vector) return fail(target::attach_error(pid, vector.error().os_errno));
   for (std::size_t at = 0; at + sizeof(Elf64_auxv_t) <= vector->size(); at += sizeof(Elf64_auxv_t)) {
     Elf64_auxv_t entry;
     std::memcpy(&entry, vector->data() + at, sizeof entry);
@@ -97,9 +97,9 @@ Result<ProcessCode> ProcessCode::read(Pid pid) {
   return code;
 }
 
-const Mapping* ProcessCode::mapping_of(Address a) const {
+const target::Mapping* ProcessCode::mapping_of(Address a) const {
   auto it = std::upper_bound(mappings_.begin(), mappings_.end(), a,
-                             [](Address x, const Mapping& m) { return x < m.range.start; });
+                             [](Address x, const target::Mapping& m) { return x < m.range.start; });
   if (it == mappings_.begin()) return nullptr;
   --it;
   return it->range.contains(a) ? &*it : nullptr;
@@ -111,7 +111,7 @@ std::optional<Address> ProcessCode::signal_trampoline() {
   static constexpr std::array<unsigned char, 9> kGlibc{0x48, 0xc7, 0xc0, 0x0f, 0,
                                                        0,    0,    0x0f, 0x05};   // mov $15,%rax; syscall
   static constexpr std::array<unsigned char, 7> kMusl{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};   // mov $15,%eax; syscall
-  for (const Mapping& mapping : mappings_) {
+  for (const target::Mapping& mapping : mappings_) {
     const std::string_view name = base_name(mapping.path);
     if (!mapping.executable || !(name.starts_with("libc.so") || name.starts_with("libc-2") ||
                                  name.starts_with("ld-musl") || name.starts_with("libpthread")))
@@ -129,11 +129,11 @@ std::optional<Address> ProcessCode::signal_trampoline() {
   return trampoline_;
 }
 
-ProcessCode::Module ProcessCode::look_into(const Mapping& mapping) const {
+ProcessCode::Module ProcessCode::look_into(const target::Mapping& mapping) const {
   Module module;
   if (is_driver(mapping.path)) module.whole = CodePart::kDriver;
   const auto same_file = [&](Address a) {
-    const Mapping* other = a != 0 ? mapping_of(a) : nullptr;
+    const target::Mapping* other = a != 0 ? mapping_of(a) : nullptr;
     return other != nullptr && other->device == mapping.device && other->inode == mapping.inode;
   };
   if (same_file(loader_)) module.whole = CodePart::kLoader;
@@ -161,20 +161,20 @@ ProcessCode::Module ProcessCode::look_into(const Mapping& mapping) const {
   return module;
 }
 
-const ProcessCode::Module& ProcessCode::module_of(const Mapping& mapping) {
+const ProcessCode::Module& ProcessCode::module_of(const target::Mapping& mapping) {
   const std::pair key(mapping.device, mapping.inode);
   const auto it = modules_.find(key);
   return it != modules_.end() ? it->second : modules_.emplace(key, look_into(mapping)).first->second;
 }
 
 bool ProcessCode::follows_call(Address a) const {
-  std::array<std::uint8_t, kLongestCall> before{};
+  std::array<std::uint8_t, target::kLongestCall> before{};
   return a > before.size() && read_memory(pid_, a - before.size(), before.data(), before.size()) == before.size() &&
-         call_at_the_end_of(before) != CallInstruction::kNone;
+         target::call_at_the_end_of(before) != target::CallInstruction::kNone;
 }
 
 std::optional<FoundCode> ProcessCode::find_at(Address a, bool innermost, bool is_return) {
-  const Mapping* mapping = mapping_of(a);
+  const target::Mapping* mapping = mapping_of(a);
   if (mapping == nullptr || !mapping->executable || mapping->inode == 0)
     return std::nullopt;   // generated code and the vdso belong to no library
   const Module& module = module_of(*mapping);

@@ -43,8 +43,8 @@ class ProcessCode {
   // Reads the process's mappings as they are now, and its auxiliary vector. Errors: they cannot be read.
   static Result<ProcessCode> read(Pid pid);
 
-  const std::vector<Mapping>& mappings() const { return mappings_; }
-  const Mapping* mapping_of(Address a) const;
+  const std::vector<target::Mapping>& mappings() const { return mappings_; }
+  const target::Mapping* mapping_of(Address a) const;
 
   // "mov $15, %rax; syscall" of its C library: its signal handlers return to it, and any function may.
   std::optional<Address> signal_trampoline();
@@ -63,14 +63,14 @@ class ProcessCode {
     std::optional<CodePart> whole;   // all of its code
     std::vector<KnownRange> functions;
   };
-  ProcessCode(Pid pid, std::vector<Mapping> mappings) : pid_(pid), mappings_(std::move(mappings)) {}
-  const Module& module_of(const Mapping& mapping);
-  Module look_into(const Mapping& mapping) const;
+  ProcessCode(Pid pid, std::vector<target::Mapping> mappings) : pid_(pid), mappings_(std::move(mappings)) {}
+  const Module& module_of(const target::Mapping& mapping);
+  Module look_into(const target::Mapping& mapping) const;
   std::optional<FoundCode> find_at(Address a, bool innermost, bool is_return);
   bool follows_call(Address a) const;
 
   Pid pid_;
-  std::vector<Mapping> mappings_;   // sorted, as the kernel lists them
+  std::vector<target::Mapping> mappings_;   // sorted, as the kernel lists them
   Address loader_ = 0, entry_ = 0;   // AT_BASE, AT_ENTRY
   std::optional<Address> trampoline_;
   bool looked_for_trampoline_ = false;

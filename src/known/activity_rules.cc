@@ -2,7 +2,7 @@
 // matching rule decides. PyTorch names are from 1.13 to 2.15.
 #include "known/rules.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 namespace {
 
 using A = Activity;
@@ -191,4 +191,4 @@ constexpr ActivityRule kRules[] = {
 
 std::span<const ActivityRule> built_in_activities() { return kRules; }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

@@ -1,6 +1,6 @@
 #include "known/rules.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 namespace {
 
 using M = FileMatch;
@@ -14,4 +14,4 @@ constexpr FileRule kRules[] = {
 
 std::span<const FileRule> built_in_files() { return kRules; }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

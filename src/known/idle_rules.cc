@@ -1,7 +1,7 @@
 // The stacks of threads, by role, that have nothing to do. A thread that no line matches is not idle.
 #include "known/rules.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 namespace {
 
 using R = Role;
@@ -118,4 +118,4 @@ constexpr IdleRule kIdleRules[] = {
 
 std::span<const IdleRule> built_in_idle() { return kIdleRules; }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-namespace rankstacks {
+namespace rankstacks::known {
 namespace {
 
 constexpr std::array<const char*, 26> kRoleNames = {
@@ -25,4 +25,4 @@ std::optional<Role> role_of_word(std::string_view word) {
 
 std::string_view to_string(Collective collective) { return word_of(kCollectiveWords, collective); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

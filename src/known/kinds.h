@@ -8,7 +8,7 @@
 
 #include "base/word_table.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 
 // The purpose of a thread. In the order in which reports list them.
 enum class Role {
@@ -122,4 +122,4 @@ inline constexpr WordTable<Collective, 10> kCollectiveWords = {{{Collective::kAl
                                                             {Collective::kScatter, "Scatter"},
                                                             {Collective::kSendRecv, "SendRecv"}}};
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-namespace rankstacks {
+namespace rankstacks::known {
 namespace {
 
 template <class T, class Range>
@@ -93,4 +93,4 @@ bool is_library_file(std::string_view file) {
   return file.starts_with('<') || is_of_standard_library(file);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

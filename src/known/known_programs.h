@@ -14,7 +14,7 @@
 #include "known/places.h"
 #include "known/rules.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 
 struct KnownPrograms {
   // Of threads that are not their process's main thread; the first matching rule decides.
@@ -58,4 +58,4 @@ void install_added_programs(AddedPrograms added);
 // ...>, or as a rule says.
 bool is_library_file(std::string_view file);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

@@ -2,7 +2,7 @@
 
 #include "known/known_programs.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 namespace {
 
 using K = ModuleKind;
@@ -43,4 +43,4 @@ std::optional<ModuleKind> module_kind(std::string_view name) {
 
 bool is_sqlite(std::string_view name) { return name.find("sqlite") != std::string_view::npos; }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::known {
 
 enum class ModuleKind {
   kCLibrary,      // glibc and its parts before 2.34, musl, the dynamic loader, the vdso
@@ -30,4 +30,4 @@ std::optional<ModuleKind> module_kind(std::string_view name);
 // handler, between two attempts to get a lock that another connection holds (sqlite src/os_unix.c: unixSleep).
 bool is_sqlite(std::string_view name);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

@@ -5,7 +5,7 @@
 
 #include "known/known_programs.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 namespace {
 
 using M = FileMatch;
@@ -126,4 +126,4 @@ bool is_file_of(Place place, std::string_view file) {
   return std::any_of(rules.begin(), rules.end(), [&](const PlaceRule& rule) { return is_of_file(rule, file); });
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

@@ -6,7 +6,7 @@
 
 #include "known/rules.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 
 enum class Place {
   // Of the standard library
@@ -67,4 +67,4 @@ bool is_place(Place place, std::string_view function, std::string_view file);
 // Whether any rule of this place applies to this file.
 bool is_file_of(Place place, std::string_view file);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

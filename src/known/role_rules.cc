@@ -3,7 +3,7 @@
 // `pt_main_thread`, which is therefore never a role.
 #include "known/rules.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 namespace {
 
 using M = RoleMatch;
@@ -242,4 +242,4 @@ std::span<const RoleRule> built_in_thread_roles() { return kThreadRules; }
 std::span<const RoleRule> built_in_child_roles() { return kChildRules; }
 std::span<const NameRule> built_in_thread_names() { return kNameRules; }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

@@ -19,7 +19,7 @@
 
 #include "known/kinds.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 
 // "Own" frames are all frames outside of the C and C++ libraries, and outside of the functions with which Abseil and
 // nsync wait.
@@ -136,4 +136,4 @@ std::span<const ActivityRule> built_in_waits();      // the first matching rule 
 std::span<const ActivityRule> built_in_activities();
 std::span<const FileRule> built_in_files();          // the first matching rule decides
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

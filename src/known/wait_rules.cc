@@ -2,7 +2,7 @@
 // order only matters within one frame: the first matching rule decides. PyTorch names are from 1.13 to 2.15.
 #include "known/rules.h"
 
-namespace rankstacks {
+namespace rankstacks::known {
 namespace {
 
 using A = Activity;
@@ -146,4 +146,4 @@ constexpr ActivityRule kRules[] = {
 
 std::span<const ActivityRule> built_in_waits() { return kRules; }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::known

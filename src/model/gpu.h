@@ -13,7 +13,7 @@
 
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::inline model {
 
 struct GpuDim {
   std::uint32_t x = 1, y = 1, z = 1;
@@ -111,4 +111,4 @@ void for_each_frame(GpuSnapshot& gpu, F&& f) {
     if (exception.frame) f(*exception.frame);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::model

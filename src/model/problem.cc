@@ -1,6 +1,6 @@
 #include "model/problem.h"
 
-namespace rankstacks {
+namespace rankstacks::inline model {
 
 ProblemCode code_of(ErrorCode code) {
   switch (code) {
@@ -22,4 +22,4 @@ Problem problem_of(const Error& error) {
   return {error.message(), error.hint.empty() ? std::nullopt : std::optional(error.hint), code_of(error.code)};
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::model

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 
-namespace rankstacks {
+namespace rankstacks::inline model {
 
 enum class ProblemCode : std::uint8_t {
   kOther,
@@ -39,4 +39,4 @@ struct Problem {
 ProblemCode code_of(ErrorCode code);
 Problem problem_of(const Error& error);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::model

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <tuple>
 
-namespace rankstacks {
+namespace rankstacks::inline model {
 
 std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& ranks) {
   const auto own_key = [&](std::size_t i) {
@@ -30,4 +30,4 @@ std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& rank
   return order;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::model

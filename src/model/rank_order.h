@@ -7,10 +7,10 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::inline model {
 
 // Returns the indices of the ranks in that order, in whatever order the processes, cores or reports were given: equal
 // jobs give equal reports.
 std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& ranks);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::model

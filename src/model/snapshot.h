@@ -24,7 +24,7 @@
 #include "model/gpu.h"
 #include "model/problem.h"
 
-namespace rankstacks {
+namespace rankstacks::inline model {
 
 using FrameId = std::uint32_t;
 
@@ -273,7 +273,7 @@ struct RankSnapshot {
   Status status = Status::kComplete;
   std::vector<Problem> problems;
   std::optional<double> stopped_ms;        // live
-  // Live: identifies the captured process, together with the pid (proc::Stat); not in any report.
+  // Live: identifies the captured process, together with the pid (target::proc::Stat); not in any report.
   std::uint64_t start_ticks = 0;
   std::optional<SignalInfo> signal;        // cores
   std::vector<ThreadSnapshot> threads;     // main thread first
@@ -347,4 +347,4 @@ struct JobSnapshot {
 // "3" if the rank's number is known, else "host:pid". Always "host:pid" for children.
 std::string rank_label(const RankSnapshot& rank);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::model

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace rankstacks {
+namespace rankstacks::nccl {
 
 void keep_own_communicators(NcclStatus& status, const std::vector<NcclProcess>& processes, const std::vector<std::string>& addresses) {
   const std::set<std::string> local(addresses.begin(), addresses.end());
@@ -66,4 +66,4 @@ void compare_counts(NcclStatus& first, const NcclStatus& second) {
   first.answers = 2;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::nccl

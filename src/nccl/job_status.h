@@ -8,7 +8,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::nccl {
 
 // A sampled process, under both of its numbers.
 struct NcclProcess {
@@ -40,4 +40,4 @@ std::optional<std::string> contradiction_in(const NcclStatus& status, const std:
 // does not move.
 void compare_counts(NcclStatus& first, const NcclStatus& second);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::nccl

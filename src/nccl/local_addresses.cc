@@ -6,7 +6,7 @@
 #include <memory>
 #include <netinet/in.h>
 
-namespace rankstacks {
+namespace rankstacks::nccl {
 namespace {
 
 struct FreeAddresses {
@@ -39,4 +39,4 @@ bool is_local_address(const std::string& address) {
   return std::find(all.begin(), all.end(), address) != all.end();
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::nccl

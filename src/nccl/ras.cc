@@ -16,7 +16,7 @@
 #include "nccl/ras_answer.h"
 #include "base/file_descriptor.h"
 
-namespace rankstacks {
+namespace rankstacks::nccl {
 namespace {
 
 constexpr std::size_t kMaxLine = 4096;
@@ -228,4 +228,4 @@ Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const 
   return fail({.code = ErrorCode::kNotFound, .subject = fmt::format("NCCL's RAS at {}:{}", host, port), .what = "nobody listens there"});
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::nccl

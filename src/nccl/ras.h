@@ -20,7 +20,7 @@
 #include "base/result.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::nccl {
 
 struct RasAddress {
   std::string host = "localhost";
@@ -50,4 +50,4 @@ Result<NcclStatus> query_ras(const std::string& host, std::uint16_t port, const 
 // A job of 10,000 processes in 8 communicators each makes about 45 MB.
 inline constexpr std::size_t kMaxRasAnswer = 64u << 20;
 
-}  // namespace rankstacks
+}  // namespace rankstacks::nccl

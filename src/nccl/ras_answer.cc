@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-namespace rankstacks {
+namespace rankstacks::nccl {
 namespace {
 
 using Json = nlohmann::json;
@@ -186,4 +186,4 @@ Result<NcclStatus> parse_ras_answer(std::string_view text, const std::string& su
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::nccl

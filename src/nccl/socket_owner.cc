@@ -15,7 +15,7 @@
 
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::nccl {
 namespace {
 
 constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -130,7 +130,7 @@ std::vector<TcpSocket> parse_tcp_sockets(std::string_view text) {
 std::vector<TcpSocket> tcp_sockets_of(Pid pid) {
   std::vector<TcpSocket> sockets;
   for (const char* table : {"tcp", "tcp6"}) {
-    const auto text = proc::read_file(fmt::format("/proc/{}/net/{}", pid, table));
+    const auto text = target::proc::read_file(fmt::format("/proc/{}/net/{}", pid, table));
     if (!text) continue;
     const auto more = parse_tcp_sockets(*text);
     sockets.insert(sockets.end(), more.begin(), more.end());
@@ -153,4 +153,4 @@ std::uint64_t inode_of_other_end(int connected, Pid in_namespace_of) {
   return 0;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::nccl

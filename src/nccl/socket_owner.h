@@ -13,7 +13,7 @@
 
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::nccl {
 
 // As 16 bytes, an IPv4 address as ::ffff:a.b.c.d: an IPv6 socket may have an IPv4 peer.
 struct SocketAddress {
@@ -44,4 +44,4 @@ std::optional<Pid> owner_of_socket(std::uint64_t inode, std::span<const Pid> pro
 // known, or not accepted yet.
 std::uint64_t inode_of_other_end(int connected, Pid in_namespace_of);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::nccl

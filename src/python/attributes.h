@@ -18,7 +18,7 @@ inline constexpr std::size_t kMaxAttributes = 256;   // of one instance
 // Keeps references to all constructor arguments; owns none of them.
 class AttributeReader {
  public:
-  AttributeReader(const Target& target, const Layout& layout, ObjectReader& objects, CodeReader& text) : target_(target), layout_(layout), objects_(objects), text_(text) {}
+  AttributeReader(const target::Target& target, const Layout& layout, ObjectReader& objects, CodeReader& text) : target_(target), layout_(layout), objects_(objects), text_(text) {}
 
   // The value of the attribute `name`; 0 if the instance has no such attribute. std::nullopt if it cannot be read, or
   // if `instance` is not an instance of such a class.
@@ -29,7 +29,7 @@ class AttributeReader {
   std::optional<std::vector<DictEntry>> of_dict(Address dict);
   std::optional<std::vector<DictEntry>> of_values(Address type, Address values);
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   ObjectReader& objects_;
   CodeReader& text_;

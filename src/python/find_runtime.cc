@@ -107,7 +107,7 @@ std::optional<Vaddr> interp_head_by_code(const Image& image) {
 // A process may map one file many times; the strings of each file are searched once.
 class VersionsByStrings {
  public:
-  std::optional<Version> operator()(const Module& module) {
+  std::optional<Version> operator()(const target::Module& module) {
     const auto [known, fresh] = known_.try_emplace(module.image.get());
     if (fresh) known->second = version_by_strings(*module.image, module.path);
     return known->second;
@@ -117,7 +117,7 @@ class VersionsByStrings {
   std::map<const Image*, std::optional<Version>> known_;
 };
 
-std::optional<RuntimeCandidate> candidate_of_3_6(const Module& module, VersionsByStrings& by_strings) {
+std::optional<RuntimeCandidate> candidate_of_3_6(const target::Module& module, VersionsByStrings& by_strings) {
   const Image& image = *module.image;
   const auto current = image.find_symbol("_PyThreadState_Current");
   if (!current) return std::nullopt;
@@ -138,12 +138,12 @@ std::optional<RuntimeCandidate> candidate_of_3_6(const Module& module, VersionsB
 
 }  // namespace
 
-std::vector<RuntimeCandidate> find_python_runtime(const Target& target) {
+std::vector<RuntimeCandidate> find_python_runtime(const target::Target& target) {
   // A program with plug-ins may hold several interpreters.
   constexpr std::size_t kMaxCandidates = 64;
   std::vector<RuntimeCandidate> found;
   VersionsByStrings by_strings;
-  for (const Module& module : target.modules().all()) {
+  for (const target::Module& module : target.modules().all()) {
     if (found.size() == kMaxCandidates) break;
     if (!module.image) continue;
     const Image& image = *module.image;

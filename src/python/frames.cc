@@ -30,7 +30,7 @@ struct Budget {
   std::size_t cframes = kMaxFramesInAll;
 };
 
-std::vector<CFrame> read_cframes(const Target& target, const Layout& layout, Address first, Address root, Budget& budget) {
+std::vector<CFrame> read_cframes(const target::Target& target, const Layout& layout, Address first, Address root, Budget& budget) {
   std::vector<CFrame> found;
   std::unordered_set<Address> seen;
   const std::size_t size = span_of({layout.cframe_previous, layout.cframe_current_frame});
@@ -50,7 +50,7 @@ std::vector<CFrame> read_cframes(const Target& target, const Layout& layout, Add
 
 class Walker {
  public:
-  Walker(const Target& target, const Layout& layout, const ChainStart& start, Budget& budget)
+  Walker(const target::Target& target, const Layout& layout, const ChainStart& start, Budget& budget)
       : target_(target), layout_(layout), budget_(budget), has_runs_by_frame_(layout.frame_owner == kAbsent), next_(start.frame) {
     size_ = span_of({layout.frame_previous, layout.frame_code, layout.frame_instruction, layout.frame_executing, layout.frame_owner,
                      layout.frame_is_entry, layout.frame_tlbc_index});
@@ -216,7 +216,7 @@ class Walker {
     for (std::size_t back = 1; back <= frames && back <= calls; ++back) chain_.runs[frames - back].anchor = cframes_[calls - back].address;
   }
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   Budget& budget_;
   const bool has_runs_by_frame_;   // up to 3.10: one call of the eval loop for each frame
@@ -236,7 +236,7 @@ class Walker {
 
 }  // namespace
 
-std::vector<Chain> walk_chains(const Target& target, const Layout& layout, std::span<const ChainStart> starts) {
+std::vector<Chain> walk_chains(const target::Target& target, const Layout& layout, std::span<const ChainStart> starts) {
   Budget budget;
   std::vector<Walker> walkers;
   walkers.reserve(starts.size());

@@ -50,6 +50,6 @@ struct Chain {
 
 // Walks all chains in parallel: each round fetches the next part of every chain in one batch. Bounded by
 // kMaxFramesPerThread and kMaxFramesInAll; a frame that was seen before ends its chain.
-std::vector<Chain> walk_chains(const Target& target, const Layout& layout, std::span<const ChainStart> starts);
+std::vector<Chain> walk_chains(const target::Target& target, const Layout& layout, std::span<const ChainStart> starts);
 
 }  // namespace rankstacks::python

@@ -10,7 +10,7 @@ namespace {
 
 // Up to 3.11 there is one GIL, in _PyRuntime. Its holder is also the runtime's current thread state, which is NULL
 // while no thread holds the GIL.
-void read_runtime_gil(const Target& target, const Layout& layout, const RuntimeCandidate& runtime, GilState& gil) {
+void read_runtime_gil(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, GilState& gil) {
   const Address where = runtime.tstate_current != 0 ? runtime.tstate_current
                         : layout.runtime_tstate_current != kAbsent ? runtime.runtime + layout.runtime_tstate_current
                                                                    : 0;
@@ -27,7 +27,7 @@ void read_runtime_gil(const Target& target, const Layout& layout, const RuntimeC
 }
 
 // From 3.12 each interpreter has a pointer to its own GIL or to the main interpreter's.
-void read_interpreter_gil(const Target& target, const Layout& layout, Address where, GilState& gil) {
+void read_interpreter_gil(const target::Target& target, const Layout& layout, Address where, GilState& gil) {
   if (std::any_of(gil.ranges.begin(), gil.ranges.end(), [&](const Range& r) { return r.start == where; })) return;
   StructCopy copy;
   if (!copy.read(target, where, layout.gil_size)) {
@@ -48,7 +48,7 @@ void read_interpreter_gil(const Target& target, const Layout& layout, Address wh
 
 }  // namespace
 
-GilState read_gil(const Target& target, const Layout& layout, const RuntimeCandidate& runtime, std::span<const Address> interpreters) {
+GilState read_gil(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, std::span<const Address> interpreters) {
   GilState gil;
   if (layout.interp_gil == kAbsent) {
     read_runtime_gil(target, layout, runtime, gil);

@@ -15,6 +15,6 @@ struct GilState {
   std::vector<std::string> problems;
 };
 
-GilState read_gil(const Target& target, const Layout& layout, const RuntimeCandidate& runtime, std::span<const Address> interpreters);
+GilState read_gil(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, std::span<const Address> interpreters);
 
 }  // namespace rankstacks::python

@@ -40,7 +40,7 @@ struct Walk {
 
 class HandledReader {
  public:
-  HandledReader(const Target& target, const Layout& layout, State& state)
+  HandledReader(const target::Target& target, const Layout& layout, State& state)
       : target_(target),
         layout_(layout),
         state_(state),
@@ -244,7 +244,7 @@ class HandledReader {
     return place;
   }
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   State& state_;
   ObjectReader objects_;
@@ -255,7 +255,7 @@ class HandledReader {
 
 }  // namespace
 
-void read_handled_exceptions(const Target& target, const Layout& layout, std::span<const Address> items, State& state) {
+void read_handled_exceptions(const target::Target& target, const Layout& layout, std::span<const Address> items, State& state) {
   HandledReader(target, layout, state).read(items);
 }
 

@@ -29,7 +29,7 @@ struct Inside {
 
 class HolderFinder {
  public:
-  HolderFinder(const Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects, AttributeReader& attributes, const State& state)
+  HolderFinder(const target::Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects, AttributeReader& attributes, const State& state)
       : target_(target), layout_(layout), codes_(codes), objects_(objects), attributes_(attributes), state_(state) {}
 
   void find(std::span<WantedLock> wanted) {
@@ -118,7 +118,7 @@ class HolderFinder {
       for (const RawFrame& frame : run.frames) {
         if (depth++ >= f.depth) return false;
         const Code& code = codes_.codes()[frame.code];
-        if (code.name != "wait" || !is_file_of(Place::kThreading, code.file)) continue;
+        if (code.name != "wait" || !known::is_file_of(known::Place::kThreading, code.file)) continue;
         if (conditions_left_ == 0) return true;
         --conditions_left_;
         const Address self = object_in_slot(layout_, target_.read_value<Address>(frame.address + layout_.frame_slots).value_or(0));
@@ -130,7 +130,7 @@ class HolderFinder {
     return false;
   }
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   const CodeReader& codes_;
   ObjectReader& objects_;
@@ -143,7 +143,7 @@ class HolderFinder {
 
 }  // namespace
 
-void find_holders(const Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects, AttributeReader& attributes, const State& state,
+void find_holders(const target::Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects, AttributeReader& attributes, const State& state,
                   std::span<WantedLock> wanted) {
   HolderFinder(target, layout, codes, objects, attributes, state).find(wanted);
 }

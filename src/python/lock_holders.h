@@ -20,7 +20,7 @@ struct WantedLock {
 
 // Fills `holder` of each. A thread that has called Condition.wait inside of the statement has released the lock of that
 // condition.
-void find_holders(const Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects, AttributeReader& attributes, const State& state,
+void find_holders(const target::Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects, AttributeReader& attributes, const State& state,
                   std::span<WantedLock> wanted);
 
 }  // namespace rankstacks::python

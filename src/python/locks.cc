@@ -48,7 +48,7 @@ struct Waiting {
 
 class LockReader {
  public:
-  LockReader(const Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state)
+  LockReader(const target::Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state)
       : target_(target), layout_(layout), ends_(ends), codes_(codes), state_(state), objects_(target, layout), text_(target, layout, kMaxText),
         attributes_(target, layout, objects_, text_) {}
 
@@ -74,10 +74,10 @@ class LockReader {
 
   void find_threads() {
     std::unordered_map<std::uint64_t, Address> futexes;   // by pthread_self()
-    for (const ThreadInfo& info : target_.threads()) {
+    for (const target::ThreadInfo& info : target_.threads()) {
       if (!info.registers || info.registers->fs_base == 0) continue;
       tids_.try_emplace(info.registers->fs_base, info.tid);
-      if (const auto futex = possible_futex_address(target_, *info.registers)) futexes.try_emplace(info.registers->fs_base, *futex);
+      if (const auto futex = target::possible_futex_address(target_, *info.registers)) futexes.try_emplace(info.registers->fs_base, *futex);
     }
     if (futexes.empty()) return;
     std::vector<Range> ranges;
@@ -156,9 +156,9 @@ class LockReader {
       if (const Address lock = ends_[i] != 0 ? field(ends_[i]) : 0) ends_of_.try_emplace(lock, state_.threads[i].pthread_id);
   }
 
-  bool is_in(const Waiting& w, Place place, std::string_view function) const {
+  bool is_in(const Waiting& w, known::Place place, std::string_view function) const {
     const Code& code = codes_.codes()[w.frame->code];
-    return code.name == function && is_file_of(place, code.file);
+    return code.name == function && known::is_file_of(place, code.file);
   }
 
   void fill_in(Waiting& w, std::vector<WantedLock>& wanted) {
@@ -171,9 +171,9 @@ class LockReader {
       lock.kind = PythonLockKind::kRLock;
       const bool held = layout_.minor >= kFirstByteLocks || field(w.lock, kRLockCount) > 0;
       if (held) lock.owner = tid_of(field(w.lock, kRLockOwner));
-    } else if (is_in(w, Place::kThreading, "wait")) {
+    } else if (is_in(w, known::Place::kThreading, "wait")) {
       lock.kind = PythonLockKind::kCondition;
-    } else if (!(is_in(w, Place::kImport, "acquire") && fill_in_module(w, lock)) && is_held(w.lock)) {
+    } else if (!(is_in(w, known::Place::kImport, "acquire") && fill_in_module(w, lock)) && is_held(w.lock)) {
       wanted.push_back({.lock = w.lock, .waiting = w.thread, .holder = nullptr});
     }
   }
@@ -202,7 +202,7 @@ class LockReader {
     return true;
   }
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   std::span<const Address> ends_;
   CodeReader& codes_;
@@ -217,7 +217,7 @@ class LockReader {
 
 }  // namespace
 
-void read_locks(const Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state) {
+void read_locks(const target::Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state) {
   LockReader(target, layout, ends, codes, state).read();
 }
 

@@ -33,6 +33,6 @@ inline constexpr std::size_t kLongestModuleName = 200;          // characters
 // Fills ThreadState::lock and ThreadState::joins. `ends` holds the field layout.thread_on_delete_data of each of
 // state.threads (0 if it has none). `codes` holds the code objects of state.threads' frames; they have been read, but
 // are not yet in state.codes.
-void read_locks(const Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state);
+void read_locks(const target::Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state);
 
 }  // namespace rankstacks::python

@@ -36,32 +36,32 @@ struct Item {
   bool damaged_outside = false;    // runs that belong outside this one may be missing
 };
 
-std::uint64_t width(const UnwoundFrame& f) { return (f.cfa == 0 ? std::numeric_limits<Address>::max() : f.cfa) - f.sp; }
-bool holds(const UnwoundFrame& f, Address a) { return a >= f.sp && (f.cfa == 0 || a < f.cfa); }
+std::uint64_t width(const unwind::UnwoundFrame& f) { return (f.cfa == 0 ? std::numeric_limits<Address>::max() : f.cfa) - f.sp; }
+bool holds(const unwind::UnwoundFrame& f, Address a) { return a >= f.sp && (f.cfa == 0 || a < f.cfa); }
 
 // The native frame around `anchor`. Frames follow each other on the stack, except where a signal switched stacks: such
 // a frame may span more than its own part, so the narrowest frame wins. A frame without a known end holds everything
 // above its start. std::nullopt if the anchor is in none of the frames.
-std::optional<Position> position_of(const UnwoundStack& native, Address anchor) {
+std::optional<Position> position_of(const unwind::UnwoundStack& native, Address anchor) {
   if (native.omitted) {
     const std::size_t at = native.omitted->at;
     if (at > 0 && at < native.frames.size() && anchor >= native.frames[at - 1].cfa && anchor < native.frames[at].sp) return before_frame(at);
   }
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < native.frames.size(); ++i) {
-    const UnwoundFrame& f = native.frames[i];
+    const unwind::UnwoundFrame& f = native.frames[i];
     if (holds(f, anchor) && (!best || width(f) < width(native.frames[*best]))) best = i;
   }
   return best ? std::optional(in_frame(*best)) : std::nullopt;
 }
 
-bool beyond_end(const UnwoundStack& native, Address anchor) {
+bool beyond_end(const unwind::UnwoundStack& native, Address anchor) {
   return !native.frames.empty() && anchor >= std::max(native.frames.back().sp, native.frames.back().cfa);
 }
 
 class Merger {
  public:
-  Merger(const State& state, const UnwoundStack& native, const KnownFrames& known)
+  Merger(const State& state, const unwind::UnwoundStack& native, const KnownFrames& known)
       : state_(state), native_(native), count_(native.frames.size()), greenlet_(known.greenlet.value_or(count_)), loops_(known.eval_loop), borders_(known.loop_border) {
     loops_.resize(count_, false);
     borders_.resize(count_, false);
@@ -230,7 +230,7 @@ class Merger {
       if (loops_[i] && item.anchor && native_.frames[i].cfa != 0) distances.insert(native_.frames[i].cfa - *item.anchor);
     });
     each_placed([&](const Item& item, std::size_t i) {
-      const UnwoundFrame& frame = native_.frames[i];
+      const unwind::UnwoundFrame& frame = native_.frames[i];
       const bool exact = i + 1 < count_ && native_.frames[i + 1].origin == FrameOrigin::kNormal;
       if (loops_[i] || exact) {
         replaced_[i] = true;
@@ -300,7 +300,7 @@ class Merger {
   }
 
   const State& state_;
-  const UnwoundStack& native_;
+  const unwind::UnwoundStack& native_;
   const std::size_t count_;
   const std::size_t greenlet_;     // KnownFrames::greenlet, or count_
   std::vector<bool> loops_;
@@ -312,7 +312,7 @@ class Merger {
 
 }  // namespace
 
-MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const UnwoundStack& native, const KnownFrames& known) {
+MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const unwind::UnwoundStack& native, const KnownFrames& known) {
   return Merger(state, native, known).merge({threads.begin(), threads.end()});
 }
 

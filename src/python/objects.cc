@@ -140,7 +140,7 @@ void CodeReader::read_structures() {
     if (!copies_[i].read(target_, codes_[i].address, size)) {
       codes_[i].damaged = true;
       const auto mappings = target_.mappings();
-      const bool mapped = std::any_of(mappings.begin(), mappings.end(), [&](const Mapping& m) { return m.range.contains(codes_[i].address); });
+      const bool mapped = std::any_of(mappings.begin(), mappings.end(), [&](const target::Mapping& m) { return m.range.contains(codes_[i].address); });
       bodies_[i].kind = mapped ? Kind::kUnreadable : Kind::kOther;
       continue;
     }

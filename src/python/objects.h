@@ -24,7 +24,7 @@ inline constexpr std::int64_t kCodeUnit = 2;              // bytes per instructi
 // A structure copied from the target, read field by field. Fields outside of the copy read as 0.
 class StructCopy {
  public:
-  bool read(const Target& target, Address address, std::size_t size) {
+  bool read(const target::Target& target, Address address, std::size_t size) {
     bytes_.resize(size);
     complete_ = target.read_exact(address, bytes_);
     return complete_;
@@ -70,7 +70,7 @@ class CodeReader {
     Address exception_table = 0;           // bytes; 0: up to 3.10
   };
 
-  CodeReader(const Target& target, const Layout& layout, std::size_t most_text = kMaxText) : target_(target), layout_(layout), text_left_(most_text) {}
+  CodeReader(const target::Target& target, const Layout& layout, std::size_t most_text = kMaxText) : target_(target), layout_(layout), text_left_(most_text) {}
 
   // Returns an index into codes(). `copy` (free-threaded 3.14+) is the frame's tlbc_index: which thread's copy of the
   // bytecode it executes.
@@ -113,7 +113,7 @@ class CodeReader {
   std::optional<Range> string_data(Address address, std::uint32_t& state, bool& cut) const;
   std::optional<Range> bytes_data(Address address) const;
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   std::unordered_map<Address, std::uint32_t> index_;
   std::vector<Code> codes_;

@@ -24,7 +24,7 @@ class ProcessGroups {
  public:
   // `hash_secret` is the address of _Py_HashSecret, which allows direct lookup of names among the globals; 0: the
   // globals are searched one by one.
-  ProcessGroups(const Target& target, const Layout& layout, Address hash_secret, CodeReader& codes, ObjectReader& objects)
+  ProcessGroups(const target::Target& target, const Layout& layout, Address hash_secret, CodeReader& codes, ObjectReader& objects)
       : target_(target), layout_(layout), hash_secret_(hash_secret), codes_(codes), objects_(objects) {}
 
   // nullptr if it is not a group that the module knows.
@@ -44,7 +44,7 @@ class ProcessGroups {
   void find_by_names(Address globals, Address& names, Address& ranks);
   std::vector<int> members(const Module& module, Address object);
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   const Address hash_secret_;
   CodeReader& codes_;

@@ -42,7 +42,7 @@ struct RuntimeCandidate {
 
 // Every module that could be an interpreter. Empty if there is no Python in this process. Reads images only; a version
 // that only memory can determine is left unset.
-std::vector<RuntimeCandidate> find_python_runtime(const Target& target);
+std::vector<RuntimeCandidate> find_python_runtime(const target::Target& target);
 
 // The frame is about to execute its first instruction: line_of() returns the first line.
 inline constexpr std::int64_t kNotStarted = -1;
@@ -123,7 +123,7 @@ struct State {
 // the message says why for each (kNotFound: none of them is running; any other code: one is running but could not be
 // read). Without candidates it searches memory (3.13+), in modules whose files are not available; kNotFound then means
 // that this process has no Python.
-Result<State> read_python_state(const Target& target, std::span<const RuntimeCandidate> candidates);
+Result<State> read_python_state(const target::Target& target, std::span<const RuntimeCandidate> candidates);
 
 // The line of `frame`; std::nullopt where CPython itself gives None.
 std::optional<int> line_of(const State& state, const RawFrame& frame);
@@ -131,7 +131,7 @@ std::optional<int> line_of(const State& state, const RawFrame& frame);
 // The stack of one OS thread, used to find the thread states that run on it.
 struct NativeThread {
   std::uint64_t pthread_id = 0;             // its fs_base
-  const UnwoundStack* stack = nullptr;
+  const unwind::UnwoundStack* stack = nullptr;
 };
 
 // For each of `threads`, the thread states that belong to it. A state belongs to the thread whose stack holds its
@@ -168,6 +168,6 @@ struct KnownFrames {
 
 // Replaces each native frame of the interpreter's eval loop with the Python frames that run in it. `threads` are all
 // thread states of this OS thread (several with subinterpreters).
-MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const UnwoundStack& native, const KnownFrames& known);
+MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const unwind::UnwoundStack& native, const KnownFrames& known);
 
 }  // namespace rankstacks::python

@@ -33,7 +33,7 @@ std::string name_of(const RuntimeCandidate& c) { return fmt::format("{} ({} at {
 // Checks that the list of interpreters leads to an interpreter whose first thread state points back to it, which no
 // other memory does. Returns an empty string if so, else what is wrong. The newest interpreter is listed first, and an
 // interpreter that nothing runs in may have no thread: from 3.13 on an idle subinterpreter has none.
-std::string one_hop(const Target& target, const Runtime& r) {
+std::string one_hop(const target::Target& target, const Runtime& r) {
   auto interpreter = target.read_value<Address>(r.candidate.runtime + r.layout.runtime_interpreters_head);
   if (!interpreter) return "its list of interpreters cannot be read";
   if (*interpreter == 0) return std::string(kNotRunning);
@@ -52,7 +52,7 @@ std::string one_hop(const Target& target, const Runtime& r) {
 }
 
 // Determines version and layout of a candidate and checks it; the error says why it is rejected.
-Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate, std::span<const RuntimeCandidate> all) {
+Result<Runtime> examine(const target::Target& target, const RuntimeCandidate& candidate, std::span<const RuntimeCandidate> all) {
   const auto reject = [&](ErrorCode code, std::string why, std::string hint = {}) {
     return fail({.code = code, .subject = target.subject(), .what = fmt::format("{}: {}", name_of(candidate), why), .hint = std::move(hint)});
   };
@@ -105,14 +105,14 @@ Result<Runtime> examine(const Target& target, const RuntimeCandidate& candidate,
 
 // 3.13+, if no file identifies the interpreter: searches for the cookie in the writable data of modules that have no
 // file, or a file without section headers.
-std::vector<RuntimeCandidate> scan_for_cookie(const Target& target) {
+std::vector<RuntimeCandidate> scan_for_cookie(const target::Target& target) {
   constexpr std::size_t kChunk = 1u << 20;
   std::vector<RuntimeCandidate> found;
   std::size_t scanned = 0;
   std::vector<std::byte> buffer;
-  for (const Mapping& mapping : target.mappings()) {
+  for (const target::Mapping& mapping : target.mappings()) {
     if (!mapping.writable || mapping.path.empty() || mapping.path[0] != '/') continue;
-    const Module* module = target.modules().find(mapping.range.start);
+    const target::Module* module = target.modules().find(mapping.range.start);
     if (!module || (module->image && !module->image->sections().empty())) continue;
     for (Address at = mapping.range.start; at < mapping.range.end && scanned < kMaxScan; at += kChunk) {
       // Chunks overlap by the size of a header, so that no header is cut in two.
@@ -134,7 +134,7 @@ std::vector<RuntimeCandidate> scan_for_cookie(const Target& target) {
 // Reads the thread states of all interpreters, as far as the lists are intact.
 class ThreadReader {
  public:
-  ThreadReader(const Target& target, const Runtime& runtime) : target_(target), layout_(runtime.layout) {
+  ThreadReader(const target::Target& target, const Runtime& runtime) : target_(target), layout_(runtime.layout) {
     std::unordered_set<Address> seen;
     const auto first = target.read_value<Address>(runtime.candidate.runtime + layout_.runtime_interpreters_head);
     for (Address at = first.value_or(0); at != 0;) {
@@ -202,7 +202,7 @@ class ThreadReader {
     }
   }
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   std::unordered_set<Address> seen_;
 };
@@ -269,7 +269,7 @@ void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, Thre
   if (!chain.damage.empty()) damaged(chain.damage);
 }
 
-Result<Runtime> choose(const Target& target, std::span<const RuntimeCandidate> candidates, std::vector<Problem>& rejected) {
+Result<Runtime> choose(const target::Target& target, std::span<const RuntimeCandidate> candidates, std::vector<Problem>& rejected) {
   std::optional<Runtime> chosen;
   ErrorCode code = ErrorCode::kNotFound;
   std::string hint;
@@ -294,7 +294,7 @@ Result<Runtime> choose(const Target& target, std::span<const RuntimeCandidate> c
 
 }  // namespace
 
-Result<State> read_python_state(const Target& target, std::span<const RuntimeCandidate> candidates) {
+Result<State> read_python_state(const target::Target& target, std::span<const RuntimeCandidate> candidates) {
   std::vector<Problem> problems;
   auto runtime = choose(target, candidates, problems);
   if (!runtime) {

@@ -32,7 +32,7 @@ class TableReader {
   std::size_t at_ = 0;
 };
 
-std::size_t level_of_blocks(const Target& target, const Layout& layout, const RawFrame& frame) {
+std::size_t level_of_blocks(const target::Target& target, const Layout& layout, const RawFrame& frame) {
   const auto count = target.read_value<std::int32_t>(frame.address + layout.frame_block_count).value_or(0);
   if (count <= 0 || count > kMaxBlocks) return 0;
   const Address innermost = frame.address + layout.frame_blocks + kBlockSize * static_cast<Address>(count - 1);
@@ -40,7 +40,7 @@ std::size_t level_of_blocks(const Target& target, const Layout& layout, const Ra
   return level > 0 ? static_cast<std::size_t>(level) : 0;
 }
 
-std::size_t level_of_table(const Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body, std::size_t& bytes_left) {
+std::size_t level_of_table(const target::Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body, std::size_t& bytes_left) {
   if (frame.instruction < 0 || body.exception_table == 0) return 0;
   const auto size = target.read_value<std::uint64_t>(body.exception_table + layout.bytes_size).value_or(0);
   if (size == 0 || size > bytes_left) return 0;
@@ -62,7 +62,7 @@ std::size_t level_in(std::span<const std::uint8_t> exception_table, std::uint64_
   return 0;
 }
 
-Range value_stack_of(const Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body) {
+Range value_stack_of(const target::Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body) {
   if (body.stack_size <= 0 || body.stack_size > static_cast<std::int32_t>(kMaxStackSlots)) return {};
   const Address slots = frame.address + layout.frame_slots;
   Address bottom = 0;
@@ -81,7 +81,7 @@ Range statements_of(const Layout& layout, const RawFrame& frame, const CodeReade
   return range_of(body.exception_table, body.exception_table == 0 ? 0 : layout.bytes_data + kLikelyExceptionTable);
 }
 
-std::size_t slots_in_use(const Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body, std::size_t& bytes_left) {
+std::size_t slots_in_use(const target::Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body, std::size_t& bytes_left) {
   const std::size_t level = layout.frame_blocks != kAbsent ? level_of_blocks(target, layout, frame) : level_of_table(target, layout, frame, body, bytes_left);
   return level <= static_cast<std::size_t>(std::max(body.stack_size, 0)) ? level : 0;
 }

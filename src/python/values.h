@@ -46,7 +46,7 @@ Address object_in_slot(const Layout& layout, Address word);
 // Keeps references to the target and the layout. Caches the kinds of types, nothing else.
 class ObjectReader {
  public:
-  ObjectReader(const Target& target, const Layout& layout) : target_(target), layout_(layout) {}
+  ObjectReader(const target::Target& target, const Layout& layout) : target_(target), layout_(layout) {}
 
   // Fetches the objects' heads and their types in a few batches; of an int, the head is the whole object.
   void prefetch(std::span<const Address> objects);
@@ -86,7 +86,7 @@ class ObjectReader {
   ObjectKind classify(Address type) const;
   std::optional<std::uint64_t> flags(Address type) const;
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   std::unordered_map<Address, ObjectKind> kinds_;              // by type
 };

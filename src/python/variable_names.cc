@@ -25,10 +25,10 @@ bool is_one_of(const std::string_view (&words)[N], std::string_view word) {
 
 bool is_user_file(std::string_view file) {
   if (file.starts_with('<')) return !file.starts_with("<frozen ");
-  return !is_library_file(file);
+  return !known::is_library_file(file);
 }
 
-bool is_c10d_file(std::string_view file) { return is_file_of(Place::kC10d, file); }
+bool is_c10d_file(std::string_view file) { return known::is_file_of(known::Place::kC10d, file); }
 
 bool is_counter_name(std::string_view name) {
   bool counts = false;

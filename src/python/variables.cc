@@ -55,7 +55,7 @@ struct Wanted {
 
 class VariableReader {
  public:
-  VariableReader(const Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes, State& state)
+  VariableReader(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes, State& state)
       : target_(target), layout_(layout), codes_(codes), state_(state), objects_(target, layout),
         groups_(target, layout, runtime.hash_secret, codes, objects_) {}
 
@@ -321,7 +321,7 @@ class VariableReader {
     found.group->ranks = group->ranks;
   }
 
-  const Target& target_;
+  const target::Target& target_;
   const Layout& layout_;
   CodeReader& codes_;
   State& state_;
@@ -336,7 +336,7 @@ class VariableReader {
 
 }  // namespace
 
-void read_variables(const Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes, State& state) {
+void read_variables(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes, State& state) {
   VariableReader(target, layout, runtime, codes, state).read();
 }
 

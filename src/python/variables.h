@@ -19,6 +19,6 @@ inline constexpr std::size_t kMaxNumbersOfFrame = 16;
 
 // Fills state.variables and RawFrame::variables. `codes` holds the code objects of state.threads' frames; they have
 // been read, but are not yet in state.codes.
-void read_variables(const Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes, State& state);
+void read_variables(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes, State& state);
 
 }  // namespace rankstacks::python

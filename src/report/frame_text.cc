@@ -5,14 +5,14 @@
 #include "analyzers/names.h"
 #include "report/sanitize.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 std::string unknown_name(const Frame& frame) {
   if (frame.kind == FrameKind::kPython) return "?";
   if (frame.module.empty()) return fmt::format("{:#x}", frame.address);
-  if (!frame.offset) return fmt::format("{} {:#x}", sanitize(base_name(frame.module)), frame.address);
-  return fmt::format("{}+{:#x}", sanitize(base_name(frame.module)), *frame.offset);
+  if (!frame.offset) return fmt::format("{} {:#x}", sanitize(analyzers::base_name(frame.module)), frame.address);
+  return fmt::format("{}+{:#x}", sanitize(analyzers::base_name(frame.module)), *frame.offset);
 }
 
 std::string with_line(std::string file, const std::optional<int>& line) { return line ? fmt::format("{}:{}", file, *line) : file; }
@@ -35,7 +35,7 @@ std::string frame_name(const Frame& frame) {
     return frame.function ? sanitize(*frame.function) : unknown_name(frame);
   }
   if (!frame.function) return unknown_name(frame);
-  return sanitize(is_c_library(frame.module) ? public_libc_name(*frame.function) : short_function(*frame.function));
+  return sanitize(analyzers::is_c_library(frame.module) ? analyzers::public_libc_name(*frame.function) : analyzers::short_function(*frame.function));
 }
 
 std::string brief_frame_name(const Frame& frame) {
@@ -58,10 +58,10 @@ std::string full_frame_name(const Frame& frame) {
 std::string frame_place(const Frame& frame) {
   if (frame.kind == FrameKind::kPython) {
     const std::string file = frame.file.value_or("?");
-    return sanitize(with_line(is_library_file(file) ? short_library_path(file) : file, frame.line));
+    return sanitize(with_line(known::is_library_file(file) ? short_library_path(file) : file, frame.line));
   }
-  if (frame.file) return sanitize(with_line(std::string(base_name(*frame.file)), frame.line));
-  return frame.function ? sanitize(base_name(frame.module)) : "";
+  if (frame.file) return sanitize(with_line(std::string(analyzers::base_name(*frame.file)), frame.line));
+  return frame.function ? sanitize(analyzers::base_name(frame.module)) : "";
 }
 
 std::string full_frame_place(const Frame& frame) {
@@ -79,4 +79,4 @@ std::string fit_place(const std::string& place, std::size_t width) {
   return cut_start(place, width);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -6,7 +6,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // "Trainer.train", "c10d::Reducer::finalize_backward()"; without a symbol "libfoo.so+0x1234", outside of any module
 // "0x7f12...".
@@ -25,4 +25,4 @@ std::string full_frame_place(const Frame& frame);
 // Shortens a place to at most `width` columns: whole directories are cut from the front, the file and line stay.
 std::string fit_place(const std::string& place, std::size_t width);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 std::string json_error_text(const nlohmann::detail::exception& error) {
   if (error.id == kNumberOutOfRange) return "found a number out of range";
@@ -20,4 +20,4 @@ std::string json_error_text(const nlohmann::detail::exception& error) {
   return text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // nlohmann's out_of_range.406: a number that does not fit into a double. The library does not say where it is.
 inline constexpr int kNumberOutOfRange = 406;
@@ -14,4 +14,4 @@ inline constexpr int kNumberOutOfRange = 406;
 // number out of range": the library's words, without the part that quotes the text, which may contain anything.
 std::string json_error_text(const nlohmann::detail::exception& error);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

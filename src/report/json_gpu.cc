@@ -1,6 +1,6 @@
 #include "report/json_gpu.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 constexpr std::size_t kMaxGpus = 1 << 10;      // of one process; machines have 16
@@ -279,23 +279,23 @@ void write_gpus(JsonText& json, const std::vector<GpuSnapshot>& gpus, const Fram
   json.close();
 }
 
-void write_gpu_clusters(JsonText& json, const std::vector<GpuCluster>& clusters, const std::function<void(std::size_t)>& label) {
-  constexpr WordTable<GpuActivity, 5> kWords = {{{GpuActivity::kUnknown, "unknown"},
-                                                 {GpuActivity::kIdle, "idle"},
-                                                 {GpuActivity::kCollective, "collective"},
-                                                 {GpuActivity::kKernel, "kernel"},
-                                                 {GpuActivity::kException, "exception"}}};
+void write_gpu_clusters(JsonText& json, const std::vector<analyzers::GpuCluster>& clusters, const std::function<void(std::size_t)>& label) {
+  constexpr WordTable<analyzers::GpuActivity, 5> kWords = {{{analyzers::GpuActivity::kUnknown, "unknown"},
+                                                 {analyzers::GpuActivity::kIdle, "idle"},
+                                                 {analyzers::GpuActivity::kCollective, "collective"},
+                                                 {analyzers::GpuActivity::kKernel, "kernel"},
+                                                 {analyzers::GpuActivity::kException, "exception"}}};
   json.key("gpu_clusters");
   json.open('[', true);
-  for (const GpuCluster& cluster : clusters) {
+  for (const analyzers::GpuCluster& cluster : clusters) {
     json.open('{');
     json.field("state", std::string(word_of(kWords, cluster.state.activity)));
     std::vector<std::string> named;
-    for (const Collective collective : cluster.state.collectives)
-      if (collective != Collective::kUnknown) named.emplace_back(to_string(collective));
+    for (const known::Collective collective : cluster.state.collectives)
+      if (collective != known::Collective::kUnknown) named.emplace_back(known::to_string(collective));
     Known known(json);
     known("collectives", named);
-    if (cluster.state.kernel && cluster.state.activity != GpuActivity::kException) known("kernel", cluster.state.kernel->function);
+    if (cluster.state.kernel && cluster.state.activity != analyzers::GpuActivity::kException) known("kernel", cluster.state.kernel->function);
     if (cluster.state.exception) known("exception", cluster.state.exception->kind);
     json.key("ranks");
     json.open('[');
@@ -322,4 +322,4 @@ std::vector<GpuSnapshot> read_gpus(const Node& list, const ReadFrame& read_frame
   return gpus;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

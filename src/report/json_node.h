@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "report/json_words.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 using Json = nlohmann::json;
 
@@ -139,4 +139,4 @@ class Node {
   std::size_t index_ = SIZE_MAX;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -13,7 +13,7 @@
 #include "report/json_node.h"
 #include "report/report.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
@@ -369,4 +369,4 @@ Result<JobSnapshot> read_json_report(std::string_view text, const std::string& s
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -7,7 +7,7 @@
 
 #include "report/sanitize.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 std::string json_quoted(std::string_view text) {
   // Most names are plain ASCII; the library handles the others.
@@ -76,4 +76,4 @@ void JsonText::number(double value) {
 
 void JsonText::hex(Address value) { raw(fmt::format("\"{:#x}\"", value)); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -10,7 +10,7 @@
 
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // A string as a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD; control characters, and other characters
 // that affect a terminal, become \uXXXX: the result is always valid, and represents the same text.
@@ -65,4 +65,4 @@ class JsonText {
   bool after_key_ = false;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -4,7 +4,7 @@
 #include "base/word_table.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 inline constexpr WordTable<StackEnd, 5> kStackEndWords = {{{StackEnd::kComplete, "complete"},
                                                            {StackEnd::kNoUnwindInfo, "no-unwind-info"},
@@ -42,4 +42,4 @@ inline constexpr WordTable<GpuSource, 2> kGpuSourceWords = {{{GpuSource::kDebugg
 inline constexpr WordTable<FrameOrigin, 4> kFrameOriginWords = {
     {{FrameOrigin::kNormal, "normal"}, {FrameOrigin::kFramePointer, "frame-pointer"}, {FrameOrigin::kReturnSlot, "return-slot"}, {FrameOrigin::kSeparate, "separate"}}};
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

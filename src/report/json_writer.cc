@@ -9,12 +9,12 @@
 #include "report/json_words.h"
 #include "report/report.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 class Writer {
  public:
-  Writer(const JobSnapshot& job, const Analysis& analysis) : job_(job), analysis_(analysis), frame_text_(job.frames.size()), json_(guess_size(job)) {}
+  Writer(const JobSnapshot& job, const analyzers::Analysis& analysis) : job_(job), analysis_(analysis), frame_text_(job.frames.size()), json_(guess_size(job)) {}
 
   std::string write() {
     json_.open('{', true);
@@ -34,9 +34,9 @@ class Writer {
     if (job_.nccl) nccl(*job_.nccl);
     json_.key("clusters");
     json_.open('[', true);
-    for (const Cluster& c : analysis_.clusters) cluster(c);
+    for (const analyzers::Cluster& c : analysis_.clusters) cluster(c);
     json_.close();
-    if (const auto clusters = gpu_clusters(job_); !clusters.empty()) write_gpu_clusters(json_, clusters, [this](std::size_t rank) { label(rank); });
+    if (const auto clusters = analyzers::gpu_clusters(job_); !clusters.empty()) write_gpu_clusters(json_, clusters, [this](std::size_t rank) { label(rank); });
     json_.key("verdict");
     verdict();
     json_.key("waits");
@@ -153,7 +153,7 @@ class Writer {
     json_.field("coordinates_from", coordinates->from);
   }
 
-  void activity(const std::optional<RankActivity>& activity) {
+  void activity(const std::optional<analyzers::RankActivity>& activity) {
     if (!activity) return json_.null();
     json_.open('{');
     json_.field("kind", activity->kind);
@@ -261,7 +261,7 @@ class Writer {
     json_.field("name", thread.name);
     json_.field("state", thread.state ? std::optional<std::string>(std::string(1, *thread.state)) : std::nullopt);
     json_.field("cpu_ms", thread.cpu_ms);
-    json_.field("role", to_string(analysis_.roles[rank_index][index]));
+    json_.field("role", known::to_string(analysis_.roles[rank_index][index]));
     json_.key("cluster"), json_.number(analysis_.cluster_of[rank_index][index]);
     json_.key("gil");
     thread.gil ? json_.string(word_of(kGilWords, *thread.gil)) : json_.null();
@@ -390,10 +390,10 @@ class Writer {
     json_.close();
   }
 
-  void cluster(const Cluster& cluster) {
+  void cluster(const analyzers::Cluster& cluster) {
     json_.open('{', true);
     json_.key("id"), json_.number(cluster.id);
-    json_.field("role", to_string(cluster.role));
+    json_.field("role", known::to_string(cluster.role));
     json_.key("ranks");
     json_.open('[');
     // Numbers ascending, then processes without a number by host and pid (in the order of the job, children come after
@@ -414,25 +414,25 @@ class Writer {
   }
 
   void verdict() {
-    const Verdict& verdict = analysis_.verdict;
+    const analyzers::Verdict& verdict = analysis_.verdict;
     json_.open('{', true);
-    json_.field("status", std::string(to_string(verdict.status)));
+    json_.field("status", std::string(analyzers::to_string(verdict.status)));
     json_.field("summary", verdict.summary);
     json_.key("reference");
     verdict.reference.empty() ? json_.null() : json_.string(verdict.reference);
     json_.key("suspects");
     json_.open('[', true);
-    for (const Suspect& suspect : verdict.suspects) {
+    for (const analyzers::Suspect& suspect : verdict.suspects) {
       json_.open('{', true);
       json_.key("rank");
       suspect_rank(suspect);
-      json_.field("reason", std::string(to_string(suspect.reason)));
+      json_.field("reason", std::string(analyzers::to_string(suspect.reason)));
       json_.key("confidence"), json_.number(suspect.confidence);
       json_.field("summary", suspect.summary);
       json_.field("advice", suspect.advice);
       json_.key("evidence");
       json_.open('[', true);
-      for (const Evidence& evidence : suspect.evidence) {
+      for (const analyzers::Evidence& evidence : suspect.evidence) {
         json_.open('{');
         json_.key("rank"), label(evidence.rank);
         json_.key("tid"), json_.number(job_.ranks[evidence.rank].threads[evidence.thread].tid);
@@ -448,13 +448,13 @@ class Writer {
     json_.close();
   }
 
-  void suspect_rank(const Suspect& suspect) { suspect.rank == SIZE_MAX ? json_.number(suspect.missing_rank) : label(suspect.rank); }
+  void suspect_rank(const analyzers::Suspect& suspect) { suspect.rank == SIZE_MAX ? json_.number(suspect.missing_rank) : label(suspect.rank); }
 
   // The members that describe a node of the graph, both in a chain's link and in the graph itself.
-  void node(const WaitNode& node) {
+  void node(const analyzers::WaitNode& node) {
     json_.key("rank");
     if (node.rank) label(*node.rank);
-    else if (node.kind == NodeKind::kMissingRank) json_.number(node.missing_rank);
+    else if (node.kind == analyzers::NodeKind::kMissingRank) json_.number(node.missing_rank);
     else json_.null();
     json_.key("tid");
     if (node.rank && node.thread) json_.number(job_.ranks[*node.rank].threads[*node.thread].tid);
@@ -462,10 +462,10 @@ class Writer {
     json_.field("text", node.text);
   }
 
-  void chains(const Verdict& verdict) {
+  void chains(const analyzers::Verdict& verdict) {
     json_.key("chains");
     json_.open('[', true);
-    for (const WaitChain& chain : verdict.chains) {
+    for (const analyzers::WaitChain& chain : verdict.chains) {
       json_.open('{', true);
       json_.key("suspect");
       suspect_rank(verdict.suspects[chain.suspect]);
@@ -473,13 +473,13 @@ class Writer {
       chain.from ? label(*chain.from) : json_.null();
       json_.key("links");
       json_.open('[', true);
-      for (const WaitChain::Link& link : chain.links) {
-        const WaitNode& of = analysis_.waits.nodes()[link.node];
+      for (const analyzers::WaitChain::Link& link : chain.links) {
+        const analyzers::WaitNode& of = analysis_.waits.nodes()[link.node];
         json_.open('{');
-        json_.field("node", std::string(to_string(of.kind)));
+        json_.field("node", std::string(analyzers::to_string(of.kind)));
         node(of);
         json_.key("evidence");
-        link.evidence ? json_.string(std::string(to_string(*link.evidence))) : json_.null();
+        link.evidence ? json_.string(std::string(analyzers::to_string(*link.evidence))) : json_.null();
         json_.close();
       }
       json_.close();
@@ -488,14 +488,14 @@ class Writer {
     json_.close();
   }
 
-  void candidates(const Verdict& verdict) {
+  void candidates(const analyzers::Verdict& verdict) {
     json_.key("candidates");
     json_.open('[', true);
-    for (const Candidate& candidate : verdict.candidates) {
+    for (const analyzers::Candidate& candidate : verdict.candidates) {
       json_.open('{');
       json_.key("rank"), label(candidate.rank);
       json_.key("reason");
-      candidate.reason == Reason::kNone ? json_.null() : json_.string(std::string(to_string(candidate.reason)));
+      candidate.reason == analyzers::Reason::kNone ? json_.null() : json_.string(std::string(analyzers::to_string(candidate.reason)));
       json_.field("would_decide", candidate.would_decide);
       json_.field("summary", candidate.summary);
       json_.close();
@@ -507,21 +507,21 @@ class Writer {
     json_.open('{', true);
     json_.key("nodes");
     json_.open('[', true);
-    for (const WaitNode& one : analysis_.waits.nodes()) {
+    for (const analyzers::WaitNode& one : analysis_.waits.nodes()) {
       json_.open('{');
-      json_.field("kind", std::string(to_string(one.kind)));
+      json_.field("kind", std::string(analyzers::to_string(one.kind)));
       node(one);
       json_.close();
     }
     json_.close();
     json_.key("edges");
     json_.open('[', true);
-    for (const WaitEdge& edge : analysis_.waits.edges()) {
+    for (const analyzers::WaitEdge& edge : analysis_.waits.edges()) {
       json_.open('{');
       json_.key("from"), json_.number(edge.from);
       json_.key("to"), json_.number(edge.to);
-      json_.field("evidence", std::string(to_string(edge.evidence)));
-      json_.field("certainty", std::string(to_string(edge.certainty)));
+      json_.field("evidence", std::string(analyzers::to_string(edge.evidence)));
+      json_.field("certainty", std::string(analyzers::to_string(edge.certainty)));
       json_.close();
     }
     json_.close();
@@ -529,13 +529,13 @@ class Writer {
   }
 
   const JobSnapshot& job_;
-  const Analysis& analysis_;
+  const analyzers::Analysis& analysis_;
   std::vector<std::string> frame_text_;   // by FrameId; empty: not yet rendered
   JsonText json_;
 };
 
 }  // namespace
 
-std::string json_report(const JobSnapshot& job, const Analysis& analysis) { return Writer(job, analysis).write(); }
+std::string json_report(const JobSnapshot& job, const analyzers::Analysis& analysis) { return Writer(job, analysis).write(); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

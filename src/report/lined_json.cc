@@ -9,7 +9,7 @@
 #include "report/json_error.h"
 #include "report/sanitize.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 using Json = nlohmann::json;
@@ -134,4 +134,4 @@ Result<LinedJson> read_lined_json(std::string_view text, const std::string& subj
   return std::move(builder.root);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 struct LinedJson {
   enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject } kind = Kind::kNull;
@@ -25,4 +25,4 @@ struct LinedJson {
 // `depth`, or has more values than `values`, or more than 64 names in one object.
 Result<LinedJson> read_lined_json(std::string_view text, const std::string& subject, int depth, std::size_t values);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

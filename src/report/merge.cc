@@ -9,7 +9,7 @@
 #include "model/rank_order.h"
 #include "report/report.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 // Days since 1970-01-01 of a date of the Gregorian calendar.
@@ -130,4 +130,4 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
   return job;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

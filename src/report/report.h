@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 struct TextOptions {
   bool color = false;
@@ -19,10 +19,10 @@ struct TextOptions {
   int width = 100;
 };
 
-std::string text_report(const JobSnapshot& job, const Analysis& analysis, const TextOptions& options);
+std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analysis, const TextOptions& options);
 
 // The report as docs/json.md describes it: one object, UTF-8, ends with a newline.
-std::string json_report(const JobSnapshot& job, const Analysis& analysis);
+std::string json_report(const JobSnapshot& job, const analyzers::Analysis& analysis);
 
 // Reads one JSON report. The input is untrusted: kMalformed names the file and the JSON path; depth, counts and string
 // lengths are bounded.
@@ -33,4 +33,4 @@ Result<JobSnapshot> read_json_report(std::string_view text, const std::string& s
 // with a problem.
 JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

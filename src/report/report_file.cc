@@ -11,7 +11,7 @@
 #include "base/file_descriptor.h"
 #include "report/rules_file.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 namespace {
 
@@ -88,4 +88,4 @@ int write_report_file(const std::string& path, std::string_view text) {
   return file.close();   // NFS and quotas may only report here that there is no room
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // A larger file is not a report: 512 ranks of 1,000 threads make about 200 MB.
 inline constexpr std::size_t kMaxReportBytes = std::size_t{1} << 30;
@@ -26,4 +26,4 @@ Result<std::string> read_rules_file(const std::string& path);
 // /dev/null) are simply written to.
 int write_report_file(const std::string& path, std::string_view text);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -11,7 +11,7 @@
 #include "report/rules_words.h"
 #include "report/sanitize.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 constexpr int kMaxDepth = 8;                     // the form's own depth is 4
@@ -97,12 +97,12 @@ class Value {
     expected("one of " + list_of(words_of(table)));
   }
   // A role that a rule can give to a thread: a main thread always has the role main.
-  Role role() const {
-    const auto role = json_.kind == LinedJson::Kind::kString ? role_of_word(json_.text) : std::nullopt;
-    if (role && *role != Role::kMain) return *role;
+  known::Role role() const {
+    const auto role = json_.kind == LinedJson::Kind::kString ? known::role_of_word(json_.text) : std::nullopt;
+    if (role && *role != known::Role::kMain) return *role;
     std::vector<std::string_view> words;
-    for (int i = 0; i <= static_cast<int>(Role::kNative); ++i)
-      if (static_cast<Role>(i) != Role::kMain) words.emplace_back(to_string(static_cast<Role>(i)));
+    for (int i = 0; i <= static_cast<int>(known::Role::kNative); ++i)
+      if (static_cast<known::Role>(i) != known::Role::kMain) words.emplace_back(known::to_string(static_cast<known::Role>(i)));
     expected("one of " + list_of(words));
   }
 
@@ -127,12 +127,12 @@ class RulesReader {
  public:
   explicit RulesReader(const std::string& subject) : source_(added_.keep(subject)) {}
 
-  AddedPrograms read(const Value& document) {
+  known::AddedPrograms read(const Value& document) {
     document.require_object({"$schema", "rules", "source", "activities", "roles", "thread_names", "idle", "user_files", "library_files", "places", "modules"});
     document.get("rules").require_number(kRulesVersion);
     if (const auto schema = document.find("$schema")) schema->text();
     if (const auto source = document.find("source")) source_ = added_.keep(source->text());
-    KnownPrograms& rules = added_.rules;
+    known::KnownPrograms& rules = added_.rules;
     each(document, "activities", [&](const Value& v) { rules.activities.push_back(activity(v)); });
     each(document, "roles", [&](const Value& v) { role(v); });
     each(document, "thread_names", [&](const Value& v) { rules.thread_names.push_back(thread_name(v)); });
@@ -179,13 +179,13 @@ class RulesReader {
     return match;
   }
 
-  ActivityRule activity(const Value& v) {
+  known::ActivityRule activity(const Value& v) {
     const auto& match = match_of(v, kActivityMatchWords, {"activity", "operation", "over_transport"});
-    ActivityRule rule{match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("activity").word(kActivityWords), source_of(v)};
+    known::ActivityRule rule{match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("activity").word(known::kActivityWords), source_of(v)};
     if (const auto operation = v.find("operation")) rule.operation = operation_of(*operation);
     // For a wait for another process's answer the decisions need no more than the fact that it is one.
-    if (rule.activity == Activity::kPeerWait && rule.operation.kind == OperationKind::kNone) rule.operation.kind = OperationKind::kRemoteCall;
-    rule.over_transport = waits_for_ranks(rule.activity);
+    if (rule.activity == known::Activity::kPeerWait && rule.operation.kind == known::OperationKind::kNone) rule.operation.kind = known::OperationKind::kRemoteCall;
+    rule.over_transport = known::waits_for_ranks(rule.activity);
     if (const auto over_transport = v.find("over_transport")) {
       if (!rule.over_transport) over_transport->fail_with("found it with an activity that waits for no other rank, expected it with collective, point-to-point, store-wait or peer-wait alone");
       rule.over_transport = over_transport->boolean();
@@ -193,13 +193,13 @@ class RulesReader {
     return rule;
   }
 
-  NamedOperation operation_of(const Value& v) {
+  known::NamedOperation operation_of(const Value& v) {
     v.require_object({"call", "name", "collective", "kind", "generic"});
-    NamedOperation operation;
+    known::NamedOperation operation;
     operation.call = text_of(v, "call", false);
     operation.name = text_of(v, "name", false);
-    if (const auto collective = v.find("collective")) operation.collective = collective->word(kCollectiveWords);
-    if (const auto kind = v.find("kind")) operation.kind = kind->word(kOperationKindWords);
+    if (const auto collective = v.find("collective")) operation.collective = collective->word(known::kCollectiveWords);
+    if (const auto kind = v.find("kind")) operation.kind = kind->word(known::kOperationKindWords);
     if (const auto generic = v.find("generic")) operation.generic = generic->boolean();
     return operation;
   }
@@ -207,52 +207,52 @@ class RulesReader {
   void role(const Value& v) {
     const auto& match = match_of(v, kRoleMatchWords, {"of", "role"});
     const auto of = v.find("of");
-    RoleRule rule{match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("role").role(), source_of(v)};
+    known::RoleRule rule{match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("role").role(), source_of(v)};
     const bool of_child = of && of->word(kRoleOfWords) == kOfChild;
     (of_child ? added_.rules.child_roles : added_.rules.thread_roles).push_back(rule);
   }
 
-  NameRule thread_name(const Value& v) {
+  known::NameRule thread_name(const Value& v) {
     v.require_object({"prefix", "role", "source"});
     const Value prefix = v.get("prefix");
     if (prefix.text().size() > kThreadNameBytes) prefix.expected(fmt::format("at most {} bytes: the kernel keeps no more of a thread's name", kThreadNameBytes));
     return {added_.keep(prefix.text()), v.get("role").role(), source_of(v)};
   }
 
-  IdleRule idle(const Value& v) {
+  known::IdleRule idle(const Value& v) {
     const auto& match = match_of(v, kIdleMatchWords, {"role", "wait"});
     return {v.get("role").role(), match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("wait").word(kWaitWords), source_of(v)};
   }
 
-  FileMatch file_match_of(const Value& v) {
+  known::FileMatch file_match_of(const Value& v) {
     if (v.find("contains").has_value() == v.find("suffix").has_value()) v.fail_with("expected one of the keys contains, suffix");
-    return v.find("suffix") ? FileMatch::kSuffix : FileMatch::kContains;
+    return v.find("suffix") ? known::FileMatch::kSuffix : known::FileMatch::kContains;
   }
 
-  FileRule file(const Value& v, bool library) {
+  known::FileRule file(const Value& v, bool library) {
     v.require_object({"contains", "suffix", "source"});
-    const FileMatch match = file_match_of(v);
+    const known::FileMatch match = file_match_of(v);
     return {match, text_of(v, word_of(kFileMatchKeys, match), true), library, source_of(v)};
   }
 
-  PlaceRule place(const Value& v) {
+  known::PlaceRule place(const Value& v) {
     v.require_object({"place", "function", "contains", "suffix", "source"});
-    const FileMatch match = file_match_of(v);
+    const known::FileMatch match = file_match_of(v);
     return {v.get("place").word(kPlaceWords), text_of(v, "function", false), match, text_of(v, word_of(kFileMatchKeys, match), true), source_of(v)};
   }
 
-  ModuleRule module(const Value& v) {
+  known::ModuleRule module(const Value& v) {
     v.require_object({"prefix", "kind", "source"});
     return {text_of(v, "prefix", true), v.get("kind").word(kModuleKindWords), source_of(v)};
   }
 
-  AddedPrograms added_;
+  known::AddedPrograms added_;
   std::string_view source_;   // source of the rules that have none of their own
 };
 
 }  // namespace
 
-Result<AddedPrograms> read_rules(std::string_view text, const std::string& subject) {
+Result<known::AddedPrograms> read_rules(std::string_view text, const std::string& subject) {
   const std::string hint = "docs/rules.md describes the form; `rankstacks rules --format json` prints the built-in rules in it";
   if (text.size() > kMaxRulesBytes)
     return fail({.code = ErrorCode::kLimit, .subject = subject, .what = fmt::format("found {} bytes, expected at most {}", text.size(), kMaxRulesBytes), .hint = hint});
@@ -268,4 +268,4 @@ Result<AddedPrograms> read_rules(std::string_view text, const std::string& subje
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

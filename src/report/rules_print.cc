@@ -8,7 +8,7 @@
 #include "report/sanitize.h"
 #include "report/text_style.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -25,46 +25,46 @@ Json json_of_match(const Rule& rule, const Table& table) {
   return json;
 }
 
-Json json_of(const NamedOperation& operation) {
+Json json_of(const known::NamedOperation& operation) {
   Json json = Json::object();
   if (!operation.call.empty()) json["call"] = text_of(operation.call);
   if (!operation.name.empty()) json["name"] = text_of(operation.name);
-  if (operation.collective != Collective::kUnknown) json["collective"] = text_of(to_string(operation.collective));
-  if (operation.kind != OperationKind::kNone) json["kind"] = text_of(word_of(kOperationKindWords, operation.kind));
+  if (operation.collective != known::Collective::kUnknown) json["collective"] = text_of(known::to_string(operation.collective));
+  if (operation.kind != known::OperationKind::kNone) json["kind"] = text_of(word_of(known::kOperationKindWords, operation.kind));
   if (operation.generic) json["generic"] = true;
   return json;
 }
 
-Json json_of(const ActivityRule& rule) {
+Json json_of(const known::ActivityRule& rule) {
   Json json = json_of_match(rule, kActivityMatchWords);
-  json["activity"] = text_of(word_of(kActivityWords, rule.activity));
+  json["activity"] = text_of(word_of(known::kActivityWords, rule.activity));
   if (const Json operation = json_of(rule.operation); !operation.empty()) json["operation"] = operation;
-  if (waits_for_ranks(rule.activity)) json["over_transport"] = rule.over_transport;
+  if (known::waits_for_ranks(rule.activity)) json["over_transport"] = rule.over_transport;
   json["source"] = text_of(rule.source);
   return json;
 }
 
-Json json_of(const RoleRule& rule, bool of_child) {
+Json json_of(const known::RoleRule& rule, bool of_child) {
   Json json = json_of_match(rule, kRoleMatchWords);
   if (of_child) json["of"] = text_of(word_of(kRoleOfWords, kOfChild));
-  json["role"] = to_string(rule.role);
+  json["role"] = known::to_string(rule.role);
   json["source"] = text_of(rule.source);
   return json;
 }
 
-Json json_of(const NameRule& rule) { return {{"prefix", text_of(rule.prefix)}, {"role", to_string(rule.role)}, {"source", text_of(rule.source)}}; }
+Json json_of(const known::NameRule& rule) { return {{"prefix", text_of(rule.prefix)}, {"role", known::to_string(rule.role)}, {"source", text_of(rule.source)}}; }
 
-Json json_of(const IdleRule& rule) {
+Json json_of(const known::IdleRule& rule) {
   Json json = json_of_match(rule, kIdleMatchWords);
-  json["role"] = to_string(rule.role);
+  json["role"] = known::to_string(rule.role);
   json["wait"] = text_of(word_of(kWaitWords, rule.wait));
   json["source"] = text_of(rule.source);
   return json;
 }
 
-Json json_of(const FileRule& rule) { return {{text_of(word_of(kFileMatchKeys, rule.match)), text_of(rule.file)}, {"source", text_of(rule.source)}}; }
+Json json_of(const known::FileRule& rule) { return {{text_of(word_of(kFileMatchKeys, rule.match)), text_of(rule.file)}, {"source", text_of(rule.source)}}; }
 
-Json json_of(const PlaceRule& rule) {
+Json json_of(const known::PlaceRule& rule) {
   Json json = {{"place", text_of(word_of(kPlaceWords, rule.place))}};
   if (!rule.what.empty()) json["function"] = text_of(rule.what);
   json[text_of(word_of(kFileMatchKeys, rule.match))] = text_of(rule.file);
@@ -72,7 +72,7 @@ Json json_of(const PlaceRule& rule) {
   return json;
 }
 
-Json json_of(const ModuleRule& rule) { return {{"prefix", text_of(rule.prefix)}, {"kind", text_of(word_of(kModuleKindWords, rule.kind))}, {"source", text_of(rule.source)}}; }
+Json json_of(const known::ModuleRule& rule) { return {{"prefix", text_of(rule.prefix)}, {"kind", text_of(word_of(kModuleKindWords, rule.kind))}, {"source", text_of(rule.source)}}; }
 
 // ,\n "activities": [ one rule a line ]
 void append_list(std::string& text, std::string_view key, const std::vector<Json>& rules) {
@@ -102,53 +102,53 @@ std::string match_text(const Rule& rule, const Table& table) {
   return text;
 }
 
-std::vector<Line> lines_of(const std::vector<ActivityRule>& rules) {
+std::vector<Line> lines_of(const std::vector<known::ActivityRule>& rules) {
   std::vector<Line> lines;
-  for (const ActivityRule& rule : rules) {
+  for (const known::ActivityRule& rule : rules) {
     std::string match = match_text(rule, kActivityMatchWords);
     const std::string_view name = rule.operation.name.empty() ? rule.operation.call : rule.operation.name;
     if (!name.empty()) match += fmt::format(" as \"{}\"", name);
-    lines.push_back({text_of(word_of(kActivityWords, rule.activity)), std::move(match), text_of(rule.source)});
+    lines.push_back({text_of(word_of(known::kActivityWords, rule.activity)), std::move(match), text_of(rule.source)});
   }
   return lines;
 }
 
-std::vector<Line> lines_of(const std::vector<RoleRule>& rules) {
+std::vector<Line> lines_of(const std::vector<known::RoleRule>& rules) {
   std::vector<Line> lines;
-  for (const RoleRule& rule : rules) lines.push_back({to_string(rule.role), match_text(rule, kRoleMatchWords), text_of(rule.source)});
+  for (const known::RoleRule& rule : rules) lines.push_back({known::to_string(rule.role), match_text(rule, kRoleMatchWords), text_of(rule.source)});
   return lines;
 }
 
-std::vector<Line> lines_of(const std::vector<NameRule>& rules) {
+std::vector<Line> lines_of(const std::vector<known::NameRule>& rules) {
   std::vector<Line> lines;
-  for (const NameRule& rule : rules) lines.push_back({to_string(rule.role), text_of(rule.prefix), text_of(rule.source)});
+  for (const known::NameRule& rule : rules) lines.push_back({known::to_string(rule.role), text_of(rule.prefix), text_of(rule.source)});
   return lines;
 }
 
-std::vector<Line> lines_of(const std::vector<IdleRule>& rules) {
+std::vector<Line> lines_of(const std::vector<known::IdleRule>& rules) {
   std::vector<Line> lines;
-  for (const IdleRule& rule : rules) lines.push_back({to_string(rule.role), match_text(rule, kIdleMatchWords) + ", waits: " + text_of(word_of(kWaitWords, rule.wait)), text_of(rule.source)});
+  for (const known::IdleRule& rule : rules) lines.push_back({known::to_string(rule.role), match_text(rule, kIdleMatchWords) + ", waits: " + text_of(word_of(kWaitWords, rule.wait)), text_of(rule.source)});
   return lines;
 }
 
-std::vector<Line> lines_of(const std::vector<FileRule>& rules) {
+std::vector<Line> lines_of(const std::vector<known::FileRule>& rules) {
   std::vector<Line> lines;
-  for (const FileRule& rule : rules) lines.push_back({rule.library ? "library" : "user", text_of(word_of(kFileMatchKeys, rule.match)) + ' ' + text_of(rule.file), text_of(rule.source)});
+  for (const known::FileRule& rule : rules) lines.push_back({rule.library ? "library" : "user", text_of(word_of(kFileMatchKeys, rule.match)) + ' ' + text_of(rule.file), text_of(rule.source)});
   return lines;
 }
 
-std::vector<Line> lines_of(const std::vector<PlaceRule>& rules) {
+std::vector<Line> lines_of(const std::vector<known::PlaceRule>& rules) {
   std::vector<Line> lines;
-  for (const PlaceRule& rule : rules) {
+  for (const known::PlaceRule& rule : rules) {
     const std::string file = text_of(word_of(kFileMatchKeys, rule.match)) + ' ' + text_of(rule.file);
     lines.push_back({text_of(word_of(kPlaceWords, rule.place)), rule.what.empty() ? file : text_of(rule.what) + ", " + file, text_of(rule.source)});
   }
   return lines;
 }
 
-std::vector<Line> lines_of(const std::vector<ModuleRule>& rules) {
+std::vector<Line> lines_of(const std::vector<known::ModuleRule>& rules) {
   std::vector<Line> lines;
-  for (const ModuleRule& rule : rules) lines.push_back({text_of(word_of(kModuleKindWords, rule.kind)), text_of(rule.prefix), text_of(rule.source)});
+  for (const known::ModuleRule& rule : rules) lines.push_back({text_of(word_of(kModuleKindWords, rule.kind)), text_of(rule.prefix), text_of(rule.source)});
   return lines;
 }
 
@@ -169,18 +169,18 @@ void append_section(std::string& text, const TextStyle& style, std::string_view 
 
 }  // namespace
 
-std::string json_of_rules(const KnownPrograms& rules) {
+std::string json_of_rules(const known::KnownPrograms& rules) {
   std::string text = fmt::format("{{\n  \"rules\": {}", kRulesVersion);
   append_list(text, "activities", list_of(rules.activities));
   std::vector<Json> roles;
-  for (const RoleRule& rule : rules.thread_roles) roles.push_back(json_of(rule, false));
-  for (const RoleRule& rule : rules.child_roles) roles.push_back(json_of(rule, true));
+  for (const known::RoleRule& rule : rules.thread_roles) roles.push_back(json_of(rule, false));
+  for (const known::RoleRule& rule : rules.child_roles) roles.push_back(json_of(rule, true));
   append_list(text, "roles", roles);
   append_list(text, "thread_names", list_of(rules.thread_names));
   append_list(text, "idle", list_of(rules.idle));
   for (const bool library : {false, true}) {
-    std::vector<FileRule> files;
-    std::copy_if(rules.files.begin(), rules.files.end(), std::back_inserter(files), [&](const FileRule& r) { return r.library == library; });
+    std::vector<known::FileRule> files;
+    std::copy_if(rules.files.begin(), rules.files.end(), std::back_inserter(files), [&](const known::FileRule& r) { return r.library == library; });
     append_list(text, library ? "library_files" : "user_files", list_of(files));
   }
   append_list(text, "places", list_of(rules.places));
@@ -188,7 +188,7 @@ std::string json_of_rules(const KnownPrograms& rules) {
   return escape_in_json(text + "\n}\n");
 }
 
-std::string text_of_rules(const KnownPrograms& added, const KnownPrograms& built_in, const RulesTextOptions& options) {
+std::string text_of_rules(const known::KnownPrograms& added, const known::KnownPrograms& built_in, const RulesTextOptions& options) {
   const TextStyle style(options.color);
   std::string text = fmt::format("{} rules built in, {} added (+). The first rule that matches decides about a frame, thread or file; for idle threads and places, any rule that matches.\n\n", built_in.size(), added.size());
   append_section(text, style, "Activities: what a frame says of its thread", lines_of(added.activities), lines_of(built_in.activities));
@@ -203,4 +203,4 @@ std::string text_of_rules(const KnownPrograms& added, const KnownPrograms& built
   return text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -8,7 +8,7 @@
 #include "known/places.h"
 #include "known/rules.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // A kind of match, and the keys for its texts. An empty key: it has no such text.
 template <class E>
@@ -21,78 +21,78 @@ struct MatchWord {
   bool needs_file;
 };
 
-inline constexpr MatchWord<ActivityMatch> kActivityMatchWords[] = {
-    {ActivityMatch::kNative, "native", "function", true, "", false},
-    {ActivityMatch::kNativePrefix, "native-prefix", "function", true, "", false},
-    {ActivityMatch::kNativeOp, "native-op", "function", true, "namespace", true},
-    {ActivityMatch::kPython, "python", "function", true, "file", false},
-    {ActivityMatch::kPythonFile, "python-file", "", false, "file", true},
+inline constexpr MatchWord<known::ActivityMatch> kActivityMatchWords[] = {
+    {known::ActivityMatch::kNative, "native", "function", true, "", false},
+    {known::ActivityMatch::kNativePrefix, "native-prefix", "function", true, "", false},
+    {known::ActivityMatch::kNativeOp, "native-op", "function", true, "namespace", true},
+    {known::ActivityMatch::kPython, "python", "function", true, "file", false},
+    {known::ActivityMatch::kPythonFile, "python-file", "", false, "file", true},
 };
 
-inline constexpr MatchWord<RoleMatch> kRoleMatchWords[] = {
-    {RoleMatch::kFunction, "function", "function", true, "", false},
-    {RoleMatch::kEntry, "entry", "function", true, "", false},
-    {RoleMatch::kEntryModule, "entry-module", "module", true, "", false},
-    {RoleMatch::kInnermost, "innermost", "function", true, "", false},
-    {RoleMatch::kPolls, "polls", "module", true, "", false},
-    {RoleMatch::kPython, "python", "function", true, "file", true},
-    {RoleMatch::kPythonFile, "python-file", "", false, "file", true},
-    {RoleMatch::kPythonEntryFile, "python-entry-file", "", false, "file", true},
-    {RoleMatch::kPythonWaits, "python-waits", "function", false, "file", true},
+inline constexpr MatchWord<known::RoleMatch> kRoleMatchWords[] = {
+    {known::RoleMatch::kFunction, "function", "function", true, "", false},
+    {known::RoleMatch::kEntry, "entry", "function", true, "", false},
+    {known::RoleMatch::kEntryModule, "entry-module", "module", true, "", false},
+    {known::RoleMatch::kInnermost, "innermost", "function", true, "", false},
+    {known::RoleMatch::kPolls, "polls", "module", true, "", false},
+    {known::RoleMatch::kPython, "python", "function", true, "file", true},
+    {known::RoleMatch::kPythonFile, "python-file", "", false, "file", true},
+    {known::RoleMatch::kPythonEntryFile, "python-entry-file", "", false, "file", true},
+    {known::RoleMatch::kPythonWaits, "python-waits", "function", false, "file", true},
 };
 
-inline constexpr MatchWord<IdleMatch> kIdleMatchWords[] = {
-    {IdleMatch::kFunction, "function", "function", true, "", false},
-    {IdleMatch::kModule, "module", "module", true, "", false},
-    {IdleMatch::kOnly, "only", "module", true, "", false},
-    {IdleMatch::kPython, "python", "function", false, "file", true},
+inline constexpr MatchWord<known::IdleMatch> kIdleMatchWords[] = {
+    {known::IdleMatch::kFunction, "function", "function", true, "", false},
+    {known::IdleMatch::kModule, "module", "module", true, "", false},
+    {known::IdleMatch::kOnly, "only", "module", true, "", false},
+    {known::IdleMatch::kPython, "python", "function", false, "file", true},
 };
 
-inline constexpr WordTable<Wait, 4> kWaitWords = {{{Wait::kAny, "any"}, {Wait::kCondition, "condition"}, {Wait::kPoll, "poll"}, {Wait::kBlocks, "blocks"}}};
+inline constexpr WordTable<known::Wait, 4> kWaitWords = {{{known::Wait::kAny, "any"}, {known::Wait::kCondition, "condition"}, {known::Wait::kPoll, "poll"}, {known::Wait::kBlocks, "blocks"}}};
 
 inline constexpr bool kOfThread = false, kOfChild = true;
 inline constexpr WordTable<bool, 2> kRoleOfWords = {{{kOfThread, "thread"}, {kOfChild, "child"}}};
 
-inline constexpr WordTable<FileMatch, 2> kFileMatchKeys = {{{FileMatch::kContains, "contains"}, {FileMatch::kSuffix, "suffix"}}};
+inline constexpr WordTable<known::FileMatch, 2> kFileMatchKeys = {{{known::FileMatch::kContains, "contains"}, {known::FileMatch::kSuffix, "suffix"}}};
 
-inline constexpr WordTable<Place, kPlaces> kPlaceWords = {{{Place::kWait, "wait"},
-                                                           {Place::kLock, "lock"},
-                                                           {Place::kTask, "task"},
-                                                           {Place::kQueue, "queue"},
-                                                           {Place::kQueueGet, "queue-get"},
-                                                           {Place::kQueuePut, "queue-put"},
-                                                           {Place::kQueueJoin, "queue-join"},
-                                                           {Place::kThreading, "threading"},
-                                                           {Place::kThreadingWait, "threading-wait"},
-                                                           {Place::kThreadingBarrier, "threading-barrier"},
-                                                           {Place::kThreadingAcquire, "threading-acquire"},
-                                                           {Place::kThreadingJoin, "threading-join"},
-                                                           {Place::kPool, "pool"},
-                                                           {Place::kFutures, "futures"},
-                                                           {Place::kImport, "import"},
-                                                           {Place::kImportWait, "import-wait"},
-                                                           {Place::kProcessQueue, "process-queue"},
-                                                           {Place::kProcessQueueWait, "process-queue-wait"},
-                                                           {Place::kProcessPipe, "process-pipe"},
-                                                           {Place::kProcessLock, "process-lock"},
-                                                           {Place::kEventLoop, "event-loop"},
-                                                           {Place::kServerLoop, "server-loop"},
-                                                           {Place::kLoopWait, "loop-wait"},
-                                                           {Place::kThreadStart, "thread-start"},
-                                                           {Place::kThreadEntry, "thread-entry"},
-                                                           {Place::kProcessStart, "process-start"},
-                                                           {Place::kPoolWorker, "pool-worker"},
-                                                           {Place::kPoolLoop, "pool-loop"},
-                                                           {Place::kPoolTask, "pool-task"},
-                                                           {Place::kNoWork, "no-work"},
-                                                           {Place::kOperation, "operation"},
-                                                           {Place::kC10d, "c10d"},
-                                                           {Place::kRemoteCalls, "remote-calls"},
-                                                           {Place::kRemoteCall, "remote-call"},
-                                                           {Place::kLoaderLoop, "loader-loop"},
-                                                           {Place::kLoaderWork, "loader-work"}}};
+inline constexpr WordTable<known::Place, known::kPlaces> kPlaceWords = {{{known::Place::kWait, "wait"},
+                                                           {known::Place::kLock, "lock"},
+                                                           {known::Place::kTask, "task"},
+                                                           {known::Place::kQueue, "queue"},
+                                                           {known::Place::kQueueGet, "queue-get"},
+                                                           {known::Place::kQueuePut, "queue-put"},
+                                                           {known::Place::kQueueJoin, "queue-join"},
+                                                           {known::Place::kThreading, "threading"},
+                                                           {known::Place::kThreadingWait, "threading-wait"},
+                                                           {known::Place::kThreadingBarrier, "threading-barrier"},
+                                                           {known::Place::kThreadingAcquire, "threading-acquire"},
+                                                           {known::Place::kThreadingJoin, "threading-join"},
+                                                           {known::Place::kPool, "pool"},
+                                                           {known::Place::kFutures, "futures"},
+                                                           {known::Place::kImport, "import"},
+                                                           {known::Place::kImportWait, "import-wait"},
+                                                           {known::Place::kProcessQueue, "process-queue"},
+                                                           {known::Place::kProcessQueueWait, "process-queue-wait"},
+                                                           {known::Place::kProcessPipe, "process-pipe"},
+                                                           {known::Place::kProcessLock, "process-lock"},
+                                                           {known::Place::kEventLoop, "event-loop"},
+                                                           {known::Place::kServerLoop, "server-loop"},
+                                                           {known::Place::kLoopWait, "loop-wait"},
+                                                           {known::Place::kThreadStart, "thread-start"},
+                                                           {known::Place::kThreadEntry, "thread-entry"},
+                                                           {known::Place::kProcessStart, "process-start"},
+                                                           {known::Place::kPoolWorker, "pool-worker"},
+                                                           {known::Place::kPoolLoop, "pool-loop"},
+                                                           {known::Place::kPoolTask, "pool-task"},
+                                                           {known::Place::kNoWork, "no-work"},
+                                                           {known::Place::kOperation, "operation"},
+                                                           {known::Place::kC10d, "c10d"},
+                                                           {known::Place::kRemoteCalls, "remote-calls"},
+                                                           {known::Place::kRemoteCall, "remote-call"},
+                                                           {known::Place::kLoaderLoop, "loader-loop"},
+                                                           {known::Place::kLoaderWork, "loader-work"}}};
 
-inline constexpr WordTable<ModuleKind, 3> kModuleKindWords = {{{ModuleKind::kCLibrary, "c-library"}, {ModuleKind::kCppLibrary, "c++-library"}, {ModuleKind::kRuntime, "runtime"}}};
+inline constexpr WordTable<known::ModuleKind, 3> kModuleKindWords = {{{known::ModuleKind::kCLibrary, "c-library"}, {known::ModuleKind::kCppLibrary, "c++-library"}, {known::ModuleKind::kRuntime, "runtime"}}};
 
 // The version of the file format, under the key "rules".
 inline constexpr int kRulesVersion = 1;
@@ -104,4 +104,4 @@ const MatchWord<E>& match_word_of(const MatchWord<E> (&table)[N], E match) {
   return table[0];
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 struct CodePoint {
@@ -150,4 +150,4 @@ std::string in_quotes(std::string_view text) {
   return '"' + cut_end(sanitize(text), kMaxColumns) + '"';
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

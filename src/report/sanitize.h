@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 std::string sanitize(std::string_view text);
 
@@ -27,4 +27,4 @@ std::string cut_start(std::string_view text, std::size_t width);
 // For error messages: a text that was found where another one was expected, sanitized, in quotes, cut after 60 columns.
 std::string in_quotes(std::string_view text);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -6,7 +6,7 @@
 
 #include "report/sanitize.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 bool is_plain(char c) {
@@ -35,4 +35,4 @@ std::string shell_quoted(std::string_view text) {
   return "'" + out + "'";
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // The text is unchanged if no character in it is special to a shell; else it is in single quotes; if it contains
 // characters that affect a terminal or end a line, or is not UTF-8, it is written as $'...' with octal escapes (bash,
 // zsh, ksh, POSIX.1-2024). A program may still take a word that begins with "-" for an option: "--" belongs before it.
 std::string shell_quoted(std::string_view text);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -7,11 +7,11 @@
 #include "model/rank_set.h"
 #include "report/sanitize.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
-std::string describe_link(const JobSnapshot& job, const WaitNode& node, std::optional<std::size_t> rank_before) {
-  if (node.kind != NodeKind::kThread && node.kind != NodeKind::kProcess) return node.text;
+std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& node, std::optional<std::size_t> rank_before) {
+  if (node.kind != analyzers::NodeKind::kThread && node.kind != analyzers::NodeKind::kProcess) return node.text;
   const RankSnapshot& rank = job.ranks[*node.rank];
   const std::string text = node.text.empty() ? "" : " " + node.text;
   if (!node.thread || rank.threads[*node.thread].tid == rank.pid) return fmt::format("{}{}", rank.kind == RankKind::kChild ? fmt::format("its child, pid {}", rank.pid) : name_ranks(job, {*node.rank}), text);
@@ -22,30 +22,30 @@ std::string describe_link(const JobSnapshot& job, const WaitNode& node, std::opt
 
 }  // namespace
 
-std::string describe_chain(const JobSnapshot& job, const Analysis& analysis) {
-  const Verdict& verdict = analysis.verdict;
+std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis) {
+  const analyzers::Verdict& verdict = analysis.verdict;
   if (verdict.chains.empty() || verdict.chains.front().suspect != 0) return "";
-  const WaitChain& chain = verdict.chains.front();
+  const analyzers::WaitChain& chain = verdict.chains.front();
   const auto& nodes = analysis.waits.nodes();
   // A single lock with its owner, or a single child, is in the summary already.
-  const auto steps = std::count_if(chain.links.begin(), chain.links.end(), [&](const WaitChain::Link& link) {
-    const NodeKind kind = nodes[link.node].kind;
-    return kind == NodeKind::kLock || kind == NodeKind::kProcess || (kind == NodeKind::kThread && job.ranks[*nodes[link.node].rank].kind == RankKind::kChild);
+  const auto steps = std::count_if(chain.links.begin(), chain.links.end(), [&](const analyzers::WaitChain::Link& link) {
+    const analyzers::NodeKind kind = nodes[link.node].kind;
+    return kind == analyzers::NodeKind::kLock || kind == analyzers::NodeKind::kProcess || (kind == analyzers::NodeKind::kThread && job.ranks[*nodes[link.node].rank].kind == RankKind::kChild);
   });
   if (steps < 2) return "";
   std::string text;
   std::optional<std::size_t> rank;
-  for (const WaitChain::Link& link : chain.links) {
+  for (const analyzers::WaitChain::Link& link : chain.links) {
     text += (text.empty() ? "chain: " : " <- ") + describe_link(job, nodes[link.node], rank);
     if (nodes[link.node].rank) rank = nodes[link.node].rank;
   }
   return sanitize(text);
 }
 
-std::string describe_candidates(const JobSnapshot& job, const Verdict& verdict) {
+std::string describe_candidates(const JobSnapshot& job, const analyzers::Verdict& verdict) {
   if (verdict.candidates.empty()) return "";
-  const Candidate& first = verdict.candidates.front();
+  const analyzers::Candidate& first = verdict.candidates.front();
   return sanitize(fmt::format("if it hangs, look at {} first: it {}; what would decide: {}", name_ranks(job, {first.rank}), first.summary, first.would_decide));
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

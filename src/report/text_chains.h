@@ -6,14 +6,14 @@
 
 #include "analyzers/analysis.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // "chain: rank 0 in all_reduce <- rank 1 in step at train.py:9 <- a native lock held by thread 7 <- its thread reporter
 // in flush at log.py:3, sleeping". Only if there is more than one lock or process in the chain: otherwise the summary
 // already says it.
-std::string describe_chain(const JobSnapshot& job, const Analysis& analysis);
+std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis);
 
 // "if it hangs, look at rank 1 first: it runs its own code (step at train.py:9); what would decide: --gpu"
-std::string describe_candidates(const JobSnapshot& job, const Verdict& verdict);
+std::string describe_candidates(const JobSnapshot& job, const analyzers::Verdict& verdict);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

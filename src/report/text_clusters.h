@@ -10,7 +10,7 @@
 #include "analyzers/normalize.h"
 #include "report/text_style.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // How much is folded so that the report fits on a screen. Each step includes those before it.
 enum class Fold : int {
@@ -24,8 +24,8 @@ inline constexpr int kFolds = static_cast<int>(Fold::kUserFrames) + 1;
 
 struct ClusterView {
   const JobSnapshot& job;
-  const Analysis& analysis;
-  const NormalizedFrames& frames;
+  const analyzers::Analysis& analysis;
+  const analyzers::NormalizedFrames& frames;
   const TextStyle& style;
   std::size_t width;
 };
@@ -37,4 +37,4 @@ std::vector<std::string> main_thread_lines(const ClusterView& view, Fold fold, s
 std::vector<std::string> other_thread_lines(const ClusterView& view, std::size_t most);
 std::vector<std::string> child_lines(const ClusterView& view, std::size_t most);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

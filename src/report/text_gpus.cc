@@ -14,7 +14,7 @@
 #include "report/frame_text.h"
 #include "report/sanitize.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -77,7 +77,7 @@ Lines health_lines(const JobSnapshot& job, const TextStyle& style, std::size_t w
   };
   std::vector<Group> groups;
   std::map<std::tuple<std::string, std::vector<std::string>, bool>, std::size_t> index;
-  for (const GpuCondition& condition : gpu_conditions(job)) {
+  for (const analyzers::GpuCondition& condition : analyzers::gpu_conditions(job)) {
     const GpuSnapshot& gpu = job.ranks[condition.rank].gpus[condition.gpu];
     const auto [it, is_new] = index.try_emplace({gpu.name, condition.notes, condition.differs}, groups.size());
     if (is_new) groups.emplace_back();
@@ -104,17 +104,17 @@ std::string top_place(const JobSnapshot& job, const GpuKernel& kernel) {
   if (kernel.places.empty()) return "";
   const Frame& frame = job.frames[kernel.places.front().frame];
   std::string where = frame.offset ? fmt::format("+{:#x}", *frame.offset) : fmt::format("{:#x}", frame.address);
-  if (frame.offset && frame.function && frame.function != kernel.function) where.insert(0, kernel_name(*frame.function));
+  if (frame.offset && frame.function && frame.function != kernel.function) where.insert(0, analyzers::kernel_name(*frame.function));
   return fmt::format("{} {}", kernel.places.size() > 1 || kernel.more_places > 0 ? "most at" : "at", where);
 }
 
 std::string name_of(const GpuKernel& kernel) {
-  if (kernel.function) return kernel_name(*kernel.function);
+  if (kernel.function) return analyzers::kernel_name(*kernel.function);
   return kernel.entry ? fmt::format("kernel at {:#x}", *kernel.entry) : "a kernel without a name";
 }
 
 std::string summary_of(const JobSnapshot& job, const GpuKernel& kernel, bool with_place) {
-  std::vector<std::string> parts = {name_of(kernel), describe_launch(kernel)};
+  std::vector<std::string> parts = {name_of(kernel), analyzers::describe_launch(kernel)};
   const std::uint64_t launched = std::uint64_t{kernel.grid.x} * kernel.grid.y;   // three factors of 32 bits do not fit
   if (kernel.blocks > 0 && (kernel.grid.z != 1 || launched != kernel.blocks)) parts.push_back(fmt::format("{} resident", kernel.blocks));
   if (kernel.warps > 0) parts.push_back(times(kernel.warps, "warp"));
@@ -151,7 +151,7 @@ Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_
       if (!gpu.execution) continue;
       const GpuExecution& execution = *gpu.execution;
       for (const GpuException& exception : execution.exceptions) {
-        const std::string text = "exception: " + describe_exception(exception);
+        const std::string text = "exception: " + analyzers::describe_exception(exception);
         add(r, Order::kException, exception.kind + '\n' + exception.kernel.value_or(""), text, text);
       }
       if (execution.kernels.empty() && execution.exceptions.empty()) add(r, Order::kIdle, "", "no kernel", "no kernel");
@@ -160,9 +160,9 @@ Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_
       std::string key;
       std::vector<std::string> texts, shorter;
       for (const GpuKernel& kernel : execution.kernels) {
-        collective |= kernel.function && collective_of(*kernel.function);
+        collective |= kernel.function && analyzers::collective_of(*kernel.function);
         nameless |= !kernel.function;
-        key += name_of(kernel) + ' ' + describe_launch(kernel) + '\n';
+        key += name_of(kernel) + ' ' + analyzers::describe_launch(kernel) + '\n';
         if (texts.size() >= kMaxKernels) continue;
         texts.push_back(summary_of(job, kernel, true));
         shorter.push_back(summary_of(job, kernel, false));
@@ -240,7 +240,7 @@ std::string frame_line(const Frame& frame) {
 void add_kernel(const JobSnapshot& job, const GpuKernel& kernel, const TextStyle& style, Lines& lines) {
   const std::string name = kernel.function ? *kernel.function : name_of(kernel);
   lines.push_back("    " + style.strong(sanitize(fmt::format("kernel {}", name))));
-  lines.push_back(fmt::format("      {}; resident: {} on {}, {}, {}", describe_launch(kernel), times(kernel.blocks, "block"), times(kernel.sms, "SM"),
+  lines.push_back(fmt::format("      {}; resident: {} on {}, {}, {}", analyzers::describe_launch(kernel), times(kernel.blocks, "block"), times(kernel.sms, "SM"),
                               times(kernel.warps, "warp"), times(kernel.lanes, "thread")));
   for (const GpuPlace& place : kernel.places) lines.push_back(fmt::format("      {:>7} at {}", times(place.warps, "warp"), frame_line(job.frames[place.frame])));
   if (kernel.more_places > 0) lines.push_back(fmt::format("      ... and at {}", times(kernel.more_places, "more place")));
@@ -291,7 +291,7 @@ Lines gpu_detail_lines(const JobSnapshot& job, std::size_t rank, const TextStyle
     if (execution.held_ms) source += fmt::format(", held for {:.1f} ms", shown(*execution.held_ms, 1e9));
     lines.push_back("    " + sanitize(fmt::format("{}: {}, {}", source, times(execution.contexts, "context"), execution.kernels.empty() ? "no kernel" : times(execution.kernels.size(), "kernel"))));
     for (const GpuException& exception : execution.exceptions) {
-      lines.push_back("    " + style.alarm(sanitize("exception: " + describe_exception(exception))));
+      lines.push_back("    " + style.alarm(sanitize("exception: " + analyzers::describe_exception(exception))));
       if (exception.frame) lines.push_back("      at " + frame_line(job.frames[*exception.frame]));
     }
     for (const GpuKernel& kernel : execution.kernels) add_kernel(job, kernel, style, lines);
@@ -299,4 +299,4 @@ Lines gpu_detail_lines(const JobSnapshot& job, std::size_t rank, const TextStyle
   return lines;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

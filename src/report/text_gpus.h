@@ -15,7 +15,7 @@
 #include "model/snapshot.h"
 #include "report/text_style.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // `most`: the number of lines below the heading. Empty if nothing is known about any GPU.
 std::vector<std::string> gpu_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width, std::size_t most);
@@ -23,4 +23,4 @@ std::vector<std::string> gpu_lines(const JobSnapshot& job, const TextStyle& styl
 // Every GPU of one rank in full: all data from NVML, all kernels with their places and device stacks, all exceptions.
 std::vector<std::string> gpu_detail_lines(const JobSnapshot& job, std::size_t rank, const TextStyle& style);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -7,7 +7,7 @@
 #include "analyzers/activity.h"
 #include "analyzers/handled.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 std::string join(const std::set<std::string>& words, std::string_view between) {
@@ -29,10 +29,10 @@ std::string describe_members(const JobSnapshot& job, const std::vector<std::pair
   std::size_t holds = 0, waits = 0;
   for (const auto& [r, t] : members) {
     const ThreadSnapshot& thread = job.ranks[r].threads[t];
-    std::string block = describe_block(job, thread);
+    std::string block = analyzers::describe_block(job, thread);
     holds += thread.gil == Gil::kHolds;
     waits += thread.gil == Gil::kWaits;
-    calls.insert(stand_of(job, thread) == Stand::kInCall ? "blocked in " + thread.syscall->name : block);
+    calls.insert(analyzers::stand_of(job, thread) == analyzers::Stand::kInCall ? "blocked in " + thread.syscall->name : block);
     blocks.insert(std::move(block));
   }
   std::string text;
@@ -53,10 +53,10 @@ std::string describe_handled_by(const JobSnapshot& job, const std::vector<std::p
   std::size_t handle = 0;
   for (const auto& [r, t] : members) {
     const ThreadSnapshot& thread = job.ranks[r].threads[t];
-    if (!handles_exception(thread)) continue;
+    if (!analyzers::handles_exception(thread)) continue;
     ++handle;
-    whole.insert(describe_handled(job, *thread.handles));
-    brief.insert(describe_handled(job, *thread.handles, false));
+    whole.insert(analyzers::describe_handled(job, *thread.handles));
+    brief.insert(analyzers::describe_handled(job, *thread.handles, false));
   }
   if (handle == 0) return "";
   const std::string what = whole.size() == 1 ? *whole.begin() : join(brief, ", ");
@@ -85,4 +85,4 @@ std::string_view origin_in_words(FrameOrigin origin) {
   return "";
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -7,7 +7,7 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 // "blocked in futex", "blocked in read(fd 5 -> pipe:[123])"; if the members differ, only the names of the calls; which
 // of them hold or wait for the GIL. Not sanitized.
@@ -20,4 +20,4 @@ std::string describe_handled_by(const JobSnapshot& job, const std::vector<std::p
 std::string_view end_in_words(StackEnd end);
 std::string_view origin_in_words(FrameOrigin origin);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

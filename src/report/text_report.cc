@@ -15,7 +15,7 @@
 #include "report/text_gpus.h"
 #include "report/text_threads.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 constexpr std::size_t kScreenLines = 40;
@@ -84,7 +84,7 @@ std::string totals(const JobSnapshot& job) {
   for (const RankSnapshot& rank : job.ranks)
     for (const ThreadSnapshot& thread : rank.threads)
       if (thread.motion && thread.motion->samples > samples) samples = thread.motion->samples, span = thread.motion->span_ms;
-  if (const std::string source = coordinates_source(job); !source.empty()) text += fmt::format("; coordinates: {}", sanitize(source));
+  if (const std::string source = analyzers::coordinates_source(job); !source.empty()) text += fmt::format("; coordinates: {}", sanitize(source));
   std::string figures;
   auto add = [&](const std::string& figure) { figures += (figures.empty() ? "" : ", ") + figure; };
   if (first && ranks + children > 1) add("skew " + milliseconds(*last - *first));
@@ -94,17 +94,17 @@ std::string totals(const JobSnapshot& job) {
   return figures.empty() ? text : text + "; " + figures;
 }
 
-Lines headline(const JobSnapshot& job, const Analysis& analysis, const TextStyle& style, std::size_t width) {
-  const Verdict& verdict = analysis.verdict;
-  std::string status(to_string(verdict.status));
+Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, const TextStyle& style, std::size_t width) {
+  const analyzers::Verdict& verdict = analysis.verdict;
+  std::string status(analyzers::to_string(verdict.status));
   std::transform(status.begin(), status.end(), status.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   Lines lines = wrap(status + ": " + sanitize(verdict.summary) + ".", width, 2);
-  lines.front().replace(0, status.size(), verdict.status == VerdictStatus::kCulprit ? style.alarm(status) : verdict.status == VerdictStatus::kHealthy ? style.good(status) : style.strong(status));
+  lines.front().replace(0, status.size(), verdict.status == analyzers::VerdictStatus::kCulprit ? style.alarm(status) : verdict.status == analyzers::VerdictStatus::kHealthy ? style.good(status) : style.strong(status));
   if (!verdict.suspects.empty()) {
-    const Suspect& first = verdict.suspects.front();
+    const analyzers::Suspect& first = verdict.suspects.front();
     // Groups and peers can be seen in the stacks that are shown. A comparison of ranks by their stage, or for lack of
     // anything better by their number, cannot, so it is mentioned.
-    const bool plain = verdict.reference.empty() || verdict.reference == kFromGroups || verdict.reference == kAllRanks;
+    const bool plain = verdict.reference.empty() || verdict.reference == analyzers::kFromGroups || verdict.reference == analyzers::kAllRanks;
     const std::string reference = plain ? "" : fmt::format("; who should be alike: {}", sanitize(verdict.reference));
     const std::string advice = fmt::format("-> {} (confidence {:.2f}{})", sanitize(first.advice), first.confidence, reference);
     for (std::string& line : wrap(advice, width - 2, 3)) lines.push_back("  " + line);
@@ -140,10 +140,10 @@ void append(Lines& to, Lines from) { to.insert(to.end(), std::make_move_iterator
 
 }  // namespace
 
-std::string text_report(const JobSnapshot& job, const Analysis& analysis, const TextOptions& options) {
+std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analysis, const TextOptions& options) {
   const TextStyle style(options.color);
   const std::size_t width = static_cast<std::size_t>(std::clamp(options.width, 40, 1000));
-  const NormalizedFrames frames(job.frames);
+  const analyzers::NormalizedFrames frames(job.frames);
   const ClusterView view{job, analysis, frames, style, width};
 
   const Lines head = headline(job, analysis, style, width);
@@ -179,4 +179,4 @@ std::string text_report(const JobSnapshot& job, const Analysis& analysis, const 
   return text;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

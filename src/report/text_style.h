@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace rankstacks {
+namespace rankstacks::report {
 
 class TextStyle {
  public:
@@ -24,4 +24,4 @@ class TextStyle {
   bool color_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

@@ -15,7 +15,7 @@
 #include "report/text_gpus.h"
 #include "report/text_members.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 std::string heading_of(const RankSnapshot& rank) {
@@ -40,21 +40,21 @@ std::string heading_of(const RankSnapshot& rank) {
   return text;
 }
 
-std::string heading_of(const JobSnapshot& job, const Analysis& analysis, std::size_t r, std::size_t t) {
+std::string heading_of(const JobSnapshot& job, const analyzers::Analysis& analysis, std::size_t r, std::size_t t) {
   const ThreadSnapshot& thread = job.ranks[r].threads[t];
-  std::string text = fmt::format("thread {} \"{}\"  {}", thread.tid, thread.name, to_string(analysis.roles[r][t]));
+  std::string text = fmt::format("thread {} \"{}\"  {}", thread.tid, thread.name, known::to_string(analysis.roles[r][t]));
   const int cluster = analysis.cluster_of[r][t];
   if (cluster >= 0) text += fmt::format("  cluster {}{}", cluster, analysis.clusters[static_cast<std::size_t>(cluster)].odd ? " (odd)" : "");
   if (thread.state) text += fmt::format("  {}", *thread.state);
-  if (const std::string block = describe_block(job, thread); !block.empty()) text += "  " + block;
+  if (const std::string block = analyzers::describe_block(job, thread); !block.empty()) text += "  " + block;
   if (thread.gil) text += *thread.gil == Gil::kHolds ? "  holds the GIL" : "  waits for the GIL";
   if (thread.python_lock && thread.python_lock->owner) {
-    const auto owner = thread_with(job.ranks[r], *thread.python_lock->owner);
+    const auto owner = analyzers::thread_with(job.ranks[r], *thread.python_lock->owner);
     const std::string name = owner ? job.ranks[r].threads[*owner].name : "";
-    text += fmt::format("  waits for {} held by thread {}{}", describe_lock(*thread.python_lock), *thread.python_lock->owner, name.empty() ? "" : fmt::format(" ({})", name));
+    text += fmt::format("  waits for {} held by thread {}{}", analyzers::describe_lock(*thread.python_lock), *thread.python_lock->owner, name.empty() ? "" : fmt::format(" ({})", name));
   }
   if (thread.joins) text += fmt::format("  waits for the end of thread {}", *thread.joins);
-  if (thread.exception) text += "  terminates with " + describe_exception(*thread.exception);
+  if (thread.exception) text += "  terminates with " + analyzers::describe_exception(*thread.exception);
   if (!thread.wchan.empty()) text += "  wchan " + thread.wchan;
   return text;
 }
@@ -73,14 +73,14 @@ std::string line_of(const Frame& frame, std::size_t number, const TextStyle& sty
   return native ? style.faint(text) : text;
 }
 
-void add_thread(const JobSnapshot& job, const Analysis& analysis, std::size_t r, std::size_t t, const TextStyle& style, std::vector<std::string>& lines) {
+void add_thread(const JobSnapshot& job, const analyzers::Analysis& analysis, std::size_t r, std::size_t t, const TextStyle& style, std::vector<std::string>& lines) {
   const ThreadSnapshot& thread = job.ranks[r].threads[t];
   lines.push_back("  " + style.strong(sanitize(heading_of(job, analysis, r, t))));
   auto omitted = [&](std::size_t at) {
     if (thread.omitted && thread.omitted->at == at) lines.push_back(fmt::format("    ... {} frames left out here", thread.omitted->count));
   };
   auto handles = [&](std::optional<std::size_t> at) {
-    if (thread.handles && thread.handles->frame == at) lines.push_back("         handles " + sanitize(describe_handled(job, *thread.handles)));
+    if (thread.handles && thread.handles->frame == at) lines.push_back("         handles " + sanitize(analyzers::describe_handled(job, *thread.handles)));
   };
   handles(std::nullopt);
   for (std::size_t f = 0; f < thread.frames.size(); ++f) {
@@ -123,7 +123,7 @@ std::vector<std::size_t> selected_ranks(const JobSnapshot& job, const std::vecto
   return ranks;
 }
 
-std::vector<std::string> thread_lines(const JobSnapshot& job, const Analysis& analysis, const std::vector<std::size_t>& ranks, const TextStyle& style) {
+std::vector<std::string> thread_lines(const JobSnapshot& job, const analyzers::Analysis& analysis, const std::vector<std::size_t>& ranks, const TextStyle& style) {
   std::vector<std::string> lines;
   for (const std::size_t r : ranks) {
     lines.push_back("");
@@ -139,4 +139,4 @@ std::vector<std::string> thread_lines(const JobSnapshot& job, const Analysis& an
   return lines;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

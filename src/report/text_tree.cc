@@ -24,7 +24,7 @@
 #include "report/text_clusters.h"
 #include "report/text_members.h"
 
-namespace rankstacks {
+namespace rankstacks::report {
 namespace {
 
 constexpr std::size_t kIndent = 2;
@@ -41,17 +41,17 @@ struct Row {
 class TreeText {
  public:
   TreeText(const ClusterView& view, Fold fold, std::size_t most) : view_(view), fold_(fold) {
-    for (const Cluster& c : view.analysis.clusters)
-      if (c.role == Role::kMain && view.job.ranks[c.ranks.front()].kind == RankKind::kRank) clusters_.push_back(&c);
+    for (const analyzers::Cluster& c : view.analysis.clusters)
+      if (c.role == known::Role::kMain && view.job.ranks[c.ranks.front()].kind == RankKind::kRank) clusters_.push_back(&c);
     // The verdict's suspects come first: a minority that only waits (another stage of a pipeline) is odd, too.
-    std::stable_partition(clusters_.begin(), clusters_.end(), [&](const Cluster* c) {
+    std::stable_partition(clusters_.begin(), clusters_.end(), [&](const analyzers::Cluster* c) {
       return std::any_of(view.analysis.verdict.suspects.begin(), view.analysis.verdict.suspects.end(),
-                         [&](const Suspect& s) { return std::binary_search(c->ranks.begin(), c->ranks.end(), s.rank); });
+                         [&](const analyzers::Suspect& s) { return std::binary_search(c->ranks.begin(), c->ranks.end(), s.rank); });
     });
     shown_ = std::min(most, clusters_.size());
     for (std::size_t i = 0; i < shown_; ++i) {
       const auto& [r, t] = clusters_[i]->members.front();
-      std::vector<StackItem> stack = normalized_stack(view.job.ranks[r].threads[t], view.frames);
+      std::vector<analyzers::StackItem> stack = analyzers::normalized_stack(view.job.ranks[r].threads[t], view.frames);
       const std::uint32_t end = tree_.insert(stack, i);
       sample_.resize(tree_.size());
       std::uint32_t node = end;
@@ -63,13 +63,13 @@ class TreeText {
   std::vector<std::string> lines() {
     if (clusters_.empty()) return {};
     std::size_t ranks = 0;
-    for (const Cluster* c : clusters_) ranks += c->ranks.size();
+    for (const analyzers::Cluster* c : clusters_) ranks += c->ranks.size();
     if (clusters_.size() > 1)
       lines_.push_back(view_.style.strong(fmt::format("Main threads: {} different stacks", clusters_.size())));
     else
       lines_.push_back(view_.style.strong(fmt::format("Main threads: {}", ranks == 1 ? "one" : fmt::format("all {} alike", ranks))));
-    if (shown_ == 1) lines_.push_back(header(tree_.members_below(StackTree::kRoot), kIndent));
-    below(StackTree::kRoot, shown_ == 1 ? 2 * kIndent : kIndent);
+    if (shown_ == 1) lines_.push_back(header(tree_.members_below(analyzers::StackTree::kRoot), kIndent));
+    below(analyzers::StackTree::kRoot, shown_ == 1 ? 2 * kIndent : kIndent);
     if (shown_ < clusters_.size()) {
       std::size_t more = 0;
       for (std::size_t i = shown_; i < clusters_.size(); ++i) more += clusters_[i]->ranks.size();
@@ -79,15 +79,15 @@ class TreeText {
   }
 
  private:
-  Row row_of(const ThreadSnapshot& thread, const std::vector<StackItem>& stack, std::size_t k) {
+  Row row_of(const ThreadSnapshot& thread, const std::vector<analyzers::StackItem>& stack, std::size_t k) {
     Row row;
     row.frame = &view_.job.frames[thread.frames[stack[k].index]];
     row.hidden = stack[k].hidden;
-    const ActivityRule* rule = activity_rule_of(*row.frame);
+    const known::ActivityRule* rule = analyzers::activity_rule_of(*row.frame);
     const bool python = row.frame->kind == FrameKind::kPython;
     any_python_ = any_python_ || python;
-    const bool user = python && !is_library_file(row.frame->file.value_or("<>"));
-    row.keep = user || (rule && (!python || rule->match == ActivityMatch::kPython));
+    const bool user = python && !known::is_library_file(row.frame->file.value_or("<>"));
+    row.keep = user || (rule && (!python || rule->match == known::ActivityMatch::kPython));
     return row;
   }
 
@@ -98,7 +98,7 @@ class TreeText {
       node = tree_.node(node).children.front();
       rows.push_back(sample_[node]);
     }
-    const StackTree::Node& last = tree_.node(node);
+    const analyzers::StackTree::Node& last = tree_.node(node);
     if (last.children.empty() && !rows.empty()) rows.back().keep = true;   // the innermost frame
     for (const Row& row : folded(std::move(rows))) lines_.push_back(text_of(row, indent));
     if (last.children.empty()) return ends(last.ending, indent);
@@ -108,13 +108,13 @@ class TreeText {
       std::vector<std::size_t> clusters;
     };
     std::vector<Branch> branches;
-    if (!last.ending.empty()) branches.push_back({StackTree::kRoot, last.ending});
+    if (!last.ending.empty()) branches.push_back({analyzers::StackTree::kRoot, last.ending});
     for (const std::uint32_t child : last.children) branches.push_back({child, tree_.members_below(child)});
     // In the order from above: suspects, then odd ones.
     std::stable_sort(branches.begin(), branches.end(), [](const Branch& a, const Branch& b) { return a.clusters.front() < b.clusters.front(); });
     for (const Branch& branch : branches) {
       lines_.push_back(header(branch.clusters, indent));
-      if (branch.node == StackTree::kRoot)
+      if (branch.node == analyzers::StackTree::kRoot)
         ends(branch.clusters, indent + 2 * kIndent);
       else
         below_and_including(branch.node, indent + 2 * kIndent);
@@ -143,7 +143,7 @@ class TreeText {
       ranks.insert(ranks.end(), clusters_[i]->ranks.begin(), clusters_[i]->ranks.end());
       odd = odd && clusters_[i]->odd;
     }
-    std::string which = ranks.size() == 1 ? describe_coordinates(view_.job, ranks.front()) : whole_stages(view_.job, ranks);
+    std::string which = ranks.size() == 1 ? analyzers::describe_coordinates(view_.job, ranks.front()) : analyzers::whole_stages(view_.job, ranks);
     if (!which.empty()) which = (ranks.size() == 1 ? ": " : ", ") + sanitize(which);
     const std::string count = fmt::format(" ({} {}{})", ranks.size(), ranks.size() == 1 ? "rank" : "ranks", which);
     const std::size_t room = view_.width - std::min(view_.width, indent + 2 + count.size() + 5);
@@ -154,7 +154,7 @@ class TreeText {
   // Adds what the threads of the clusters that end here wait for, and which exceptions they handle.
   void ends(const std::vector<std::size_t>& clusters, std::size_t indent) {
     for (const std::size_t i : clusters) {
-      const Cluster& c = *clusters_[i];
+      const analyzers::Cluster& c = *clusters_[i];
       std::string text = describe_members(view_.job, c.members);
       const auto& [r, t] = c.members.front();
       const ThreadSnapshot& thread = view_.job.ranks[r].threads[t];
@@ -166,7 +166,7 @@ class TreeText {
   }
 
   static bool is_native(const Row& row) { return row.frame && row.frame->kind == FrameKind::kNative; }
-  static bool is_library(const Row& row) { return row.frame && row.frame->kind == FrameKind::kPython && is_library_file(row.frame->file.value_or("<>")); }
+  static bool is_library(const Row& row) { return row.frame && row.frame->kind == FrameKind::kPython && known::is_library_file(row.frame->file.value_or("<>")); }
 
   // Folds runs of rows longer than `limit` for which `in_run` holds: `ends_kept` rows at each end and the marked rows
   // stay.
@@ -254,9 +254,9 @@ class TreeText {
 
   const ClusterView& view_;
   const Fold fold_;
-  std::vector<const Cluster*> clusters_;
+  std::vector<const analyzers::Cluster*> clusters_;
   std::size_t shown_ = 0;
-  StackTree tree_;
+  analyzers::StackTree tree_;
   std::vector<Row> sample_;   // by node
   bool any_python_ = false;
   std::vector<std::string> lines_;
@@ -266,4 +266,4 @@ class TreeText {
 
 std::vector<std::string> main_thread_lines(const ClusterView& view, Fold fold, std::size_t most) { return TreeText(view, fold, most).lines(); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::report

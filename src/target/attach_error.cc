@@ -7,7 +7,7 @@
 #include "base/unattended.h"
 #include "target/live_target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 std::string command_name(Pid pid) {
@@ -85,4 +85,4 @@ Error attach_error(Pid pid, int os_errno) {
   return e;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

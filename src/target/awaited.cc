@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <utility>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using What = Awaited::What;
@@ -103,4 +103,4 @@ std::optional<Awaited> awaited_by(const Target& target, const Registers& r, cons
   return awaited;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -8,7 +8,7 @@
 #include "target/registers.h"
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct Awaited {
   enum class What {
@@ -38,4 +38,4 @@ struct Awaited {
 // exactly one descriptor.
 std::optional<Awaited> awaited_by(const Target& target, const Registers& registers, const SyscallInfo& call);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -1,6 +1,6 @@
 #include "target/call_instruction.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 CallInstruction call_at_the_end_of(const std::array<std::uint8_t, kLongestCall>& before) {
   if (before[3] == 0xe8) return CallInstruction::kDirect;
@@ -20,4 +20,4 @@ CallInstruction call_at_the_end_of(const std::array<std::uint8_t, kLongestCall>&
   return CallInstruction::kNone;
 }
 
-}   // namespace rankstacks
+}   // namespace rankstacks::target

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 enum class CallInstruction : std::uint8_t { kNone, kDirect, kIndirect };
 
@@ -13,4 +13,4 @@ inline constexpr std::size_t kLongestCall = 8;   // with a REX prefix
 // `before[8 - n]` is the byte n before the address; 0 if it is unknown. A direct call is E8 and a 32-bit distance.
 CallInstruction call_at_the_end_of(const std::array<std::uint8_t, kLongestCall>& before);
 
-}   // namespace rankstacks
+}   // namespace rankstacks::target

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <sys/uio.h>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -265,4 +265,4 @@ void CopiedMemory::copy_from_file(std::span<const std::byte> bytes, std::byte* i
   std::memcpy(into, own.data(), own.size());
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -23,7 +23,7 @@
 #include "target/copy_arena.h"
 #include "target/copy_limits.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 class CopiedMemory {
  public:
@@ -118,4 +118,4 @@ class CopiedMemory {
   bool pages_left_out_ = false;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

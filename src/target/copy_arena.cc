@@ -4,7 +4,7 @@
 #include <new>
 #include <sys/mman.h>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kChunk = 1u << 20;
@@ -43,4 +43,4 @@ std::byte* CopyArena::take(std::size_t bytes) {
   return p;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

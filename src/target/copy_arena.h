@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 class CopyArena {
  public:
@@ -32,4 +32,4 @@ class CopyArena {
   std::size_t used_ = 0, size_ = 0;   // of the last chunk
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -9,7 +9,7 @@
 
 #include "base/deadline.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // A number of bytes that the processes of one run share: what one process does not need of it is left for the others.
 // Thread-safe.
@@ -48,4 +48,4 @@ struct CopyLimits {
   }
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -14,7 +14,7 @@
 #include "target/decompress.h"
 #include "base/regular_file.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 // Linux allows 65,530 mappings per process unless vm.max_map_count says otherwise (1,048,576 on Fedora and Ubuntu):
@@ -355,4 +355,4 @@ std::size_t CoreFile::read(Address address, std::span<std::byte> into) const noe
   return done;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

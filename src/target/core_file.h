@@ -27,7 +27,7 @@
 #include "base/types.h"
 #include "model/snapshot.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct CoreSegment {
   Range range;                     // up to p_memsz
@@ -94,4 +94,4 @@ class CoreFile {
   bool complete_ = true;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

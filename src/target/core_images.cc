@@ -7,7 +7,7 @@
 #include <elf.h>
 #include <fmt/format.h>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kMaxNames = 20;
@@ -121,4 +121,4 @@ std::vector<Problem> CoreImages::problems() const {
   return problems;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

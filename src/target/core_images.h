@@ -16,7 +16,7 @@
 #include "model/snapshot.h"
 #include "target/core_target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // What the core says about a module's file.
 struct CoreModuleIdentity {
@@ -56,4 +56,4 @@ class CoreImages {
   std::vector<std::string> unverified_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -9,7 +9,7 @@
 #include "elf/notes.h"
 #include "target/initial_block.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -338,4 +338,4 @@ CoreModules find_core_modules(const CoreFile& core, const CoreNotes& notes, Core
   return ModuleFinder(core, notes, images, deadline).find();
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

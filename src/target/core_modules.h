@@ -13,7 +13,7 @@
 #include "target/core_notes.h"
 #include "target/modules.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // Memory that is missing in the core but present in a module's file: mapped from it read-only, never written by the
 // loader.
@@ -32,4 +32,4 @@ struct CoreModules {
 
 CoreModules find_core_modules(const CoreFile& core, const CoreNotes& notes, CoreImages& images, const Deadline& deadline = Deadline::never());
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -11,7 +11,7 @@
 
 #include "elf/bytes.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kMaxProblems = 32;   // reported individually
@@ -239,4 +239,4 @@ class NoteParser {
 
 CoreNotes parse_notes(std::span<const CoreNoteSegment> segments) { return NoteParser().parse(segments); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -12,7 +12,7 @@
 #include "target/initial_block.h"
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // One entry of NT_FILE.
 struct CoreFileMapping {
@@ -36,4 +36,4 @@ struct CoreNotes {
 
 CoreNotes parse_notes(std::span<const CoreNoteSegment> segments);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -12,7 +12,7 @@
 #include "target/gcore_gaps.h"
 #include "target/initial_block.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 std::vector<std::string> split_words(const std::string& text) {
@@ -189,4 +189,4 @@ std::size_t CoreTarget::read(Address address, std::span<std::byte> into) const n
   return done;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

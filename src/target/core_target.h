@@ -15,7 +15,7 @@
 #include "model/snapshot.h"
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct CoreOptions {
   // --exe: used for the main program instead of the path in the core (its build-id is still checked).
@@ -63,4 +63,4 @@ class CoreTarget final : public Target {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

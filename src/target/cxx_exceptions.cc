@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cstddef>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kMaxRuntimes = 4;        // copies of libstdc++ in one process
@@ -276,4 +276,4 @@ std::vector<std::optional<HeldException>> read_held_exceptions(const Target& tar
   return held;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -23,7 +23,7 @@
 
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // Where a copy of libstdc++ keeps a thread's exceptions, according to the code of its __cxa_get_globals.
 struct ExceptionStorage {
@@ -58,4 +58,4 @@ inline constexpr std::size_t kMaxExceptionText = 4096;
 // show which of the two is the reason.
 std::vector<std::optional<HeldException>> read_held_exceptions(const Target& target, const CxxRuntime& runtime);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

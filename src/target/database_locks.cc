@@ -11,7 +11,7 @@
 #include "target/holders.h"
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::uint64_t kFirstOfDatabase = 0x40000000, kLastOfDatabase = 0x400001ff;   // PENDING to SHARED
@@ -101,4 +101,4 @@ std::optional<std::vector<OpenFile>> open_files(Pid pid) {
   return files;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -21,7 +21,7 @@
 #include "base/types.h"
 #include "target/file_locks.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // A named file that a process has open.
 struct OpenFile {
@@ -57,4 +57,4 @@ DatabaseLocks awaited_database_locks(const std::vector<FileLock>& all, Pid own, 
 // if the kernel (before 5.14) does not report their inodes.
 std::optional<std::vector<OpenFile>> open_files(Pid pid);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

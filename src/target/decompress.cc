@@ -17,7 +17,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kInput = 256 << 10;
@@ -377,4 +377,4 @@ Result<Unpacked> unpack(int compressed, Compression compression, const std::stri
   return Unpacker(compressed, compression, subject, refuse, std::move(*file)).run(deadline);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

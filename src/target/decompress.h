@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "base/file_descriptor.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 enum class Compression { kNone, kZstd, kLz4, kXz, kGzip };
 
@@ -36,4 +36,4 @@ using FirstBytesCheck = std::optional<Error> (*)(std::string_view first_bytes, c
 Result<Unpacked> unpack(int compressed, Compression compression, const std::string& subject, FirstBytesCheck refuse,
                         const Deadline& deadline = Deadline::never());
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -7,7 +7,7 @@
 
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::string_view kBlanks = " \t";
@@ -70,4 +70,4 @@ std::optional<DescriptorInfo> descriptor_info(Pid pid, int fd) {
   return text ? std::optional(parse_descriptor_info(*text)) : std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

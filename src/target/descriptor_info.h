@@ -9,7 +9,7 @@
 #include "base/types.h"
 #include "target/file_locks.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct DescriptorInfo {
   // A descriptor that an epoll descriptor watches.
@@ -35,4 +35,4 @@ DescriptorInfo parse_descriptor_info(std::string_view text);
 // std::nullopt if the process may not be inspected, or has no such descriptor.
 std::optional<DescriptorInfo> descriptor_info(Pid pid, int fd);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

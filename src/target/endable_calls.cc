@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 // Ignored by default, and sent by the kernel only for out-of-band data on sockets, which this tool never requests.
@@ -58,4 +58,4 @@ void EndableCalls::end() {
   syscall(SYS_tgkill, process_, thread_, kSignal);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

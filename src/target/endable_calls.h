@@ -10,7 +10,7 @@
 #include <atomic>
 #include <sys/types.h>
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 class EndableCalls {
  public:
@@ -29,4 +29,4 @@ class EndableCalls {
   std::atomic<bool> ended_{false};
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -5,7 +5,7 @@
 #include <elf.h>
 #include <vector>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kMaxEntries = 4096;
@@ -105,4 +105,4 @@ std::map<std::string, std::string> read_current_environment(const Target& target
   return environment;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -15,7 +15,7 @@
 #include "target/modules.h"
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // The address of `environ`: in the main program if that has the symbol itself (a copy relocation, which libc uses too,
 // or a static program), else in libc.
@@ -28,4 +28,4 @@ std::map<std::string, std::string> read_current_environment(const Target& target
 // Adds "NAME=value" to `environment` unless that has the name already or the text does not have this form.
 void add_environment_entry(std::map<std::string, std::string>& environment, std::string_view entry);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using Kind = FileLock::Kind;
@@ -103,4 +103,4 @@ std::vector<FileLock> locks_in_the_way(const std::vector<FileLock>& all, const s
   return held;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -13,7 +13,7 @@
 
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct FileLock {
   enum class Kind { kFlock, kRecord, kOpenFile };   // flock(2), fcntl(2) of a process, fcntl(2) of an open file description
@@ -42,4 +42,4 @@ std::vector<FileLock> awaited_locks(const std::vector<FileLock>& all, FileLock::
 // The held locks that conflict with these.
 std::vector<FileLock> locks_in_the_way(const std::vector<FileLock>& all, const std::vector<FileLock>& awaited);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

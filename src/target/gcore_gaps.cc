@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::uint64_t kPiece = 1 << 20;       // gdb's MAX_COPY_BYTES
@@ -66,4 +66,4 @@ std::optional<Problem> describe(const GcoreGaps& gaps) {
       ProblemCode::kIncomplete};
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

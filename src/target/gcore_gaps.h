@@ -19,7 +19,7 @@
 #include "target/core_file.h"
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct GcoreGaps {
   std::vector<Tid> threads;  // whose stacks are lost
@@ -32,4 +32,4 @@ GcoreGaps drop_gcore_gaps(CoreFile& file, std::span<const ThreadInfo> threads);
 
 std::optional<Problem> describe(const GcoreGaps& gaps);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

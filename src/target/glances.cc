@@ -10,7 +10,7 @@
 
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::chrono::milliseconds kPause{1};
@@ -110,4 +110,4 @@ std::size_t GlancedTarget::read(Address address, std::span<std::byte> into) cons
   return process_->read(address, into);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -16,7 +16,7 @@
 #include "base/leavable_thread.h"
 #include "target/live_target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct Glance {
   Tid tid = 0;
@@ -77,4 +77,4 @@ class GlancedTarget final : public Target {
   std::vector<ThreadInfo> threads_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -16,7 +16,7 @@
 
 #include "target/descriptor_info.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kMaxOfProcess = 1u << 16;   // descriptors; ranks have hundreds
@@ -117,4 +117,4 @@ void Holders::look_through(Pid pid, Budget& budget) {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -20,7 +20,7 @@
 #include "base/types.h"
 #include "target/file_locks.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // The identity of an open file that has a name.
 struct FileIdentity {
@@ -78,4 +78,4 @@ class Holders {
   std::set<Pid> refused_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -9,7 +9,7 @@
 #include "elf/bytes.h"
 #include "target/environment_block.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 // Arguments and environment take 6 MB at most, including pointers (Linux fs/exec.c, bprm_stack_limits()). Nothing is
@@ -123,4 +123,4 @@ InitialBlock read_initial_block(std::span<const std::byte> stack, Address start,
   return StackTop(stack, start).read(auxv);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

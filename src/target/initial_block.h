@@ -18,7 +18,7 @@
 
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 using AuxiliaryVector = std::vector<std::pair<std::uint64_t, std::uint64_t>>;   // type, value; without AT_NULL
 
@@ -35,4 +35,4 @@ struct InitialBlock {
 // like variables are taken as the environment.
 InitialBlock read_initial_block(std::span<const std::byte> stack, Address start, const AuxiliaryVector& auxv);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

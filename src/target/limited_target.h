@@ -8,7 +8,7 @@
 #include "base/deadline.h"
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // Borrows the target. For use by one thread of the tool.
 class LimitedTarget final : public Target {
@@ -34,4 +34,4 @@ class LimitedTarget final : public Target {
   mutable DeadlineCheck check_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

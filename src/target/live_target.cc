@@ -24,7 +24,7 @@
 #include "target/module_list.h"
 #include "target/stopped_process.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 // The System V ABI lets a leaf function use 128 bytes below rsp without moving it.
@@ -664,4 +664,4 @@ std::size_t LiveTarget::read(Address address, std::span<std::byte> into) const n
 
 void LiveTarget::prefetch(std::span<const Range> ranges) const noexcept { memory_.fetch_pages(ranges); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -22,7 +22,7 @@
 #include "target/proc.h"
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 class StoppedProcess;
 
@@ -170,4 +170,4 @@ Error attach_error(Pid pid, int os_errno);
 // Call it before anything is tried. std::nullopt if `pid` may be a target.
 std::optional<Error> not_a_target(Pid pid);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 namespace {
 
@@ -54,4 +54,4 @@ std::optional<Address> load_bias(const elf::Image& image, const FileMappings& fi
   return std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

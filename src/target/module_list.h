@@ -8,7 +8,7 @@
 #include "elf/image.h"
 #include "target/modules.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // The mappings of one file as the loader made them, by ascending address. The first one maps the ELF header.
 struct FileMappings {
@@ -25,4 +25,4 @@ std::vector<FileMappings> group_mappings(std::span<const Mapping> mappings);
 // mappings.
 std::optional<Address> load_bias(const elf::Image& image, const FileMappings& file);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

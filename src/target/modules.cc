@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 ModuleMap::ModuleMap(std::vector<Module> modules) : modules_(std::move(modules)) {
   std::sort(modules_.begin(), modules_.end(), [](const Module& a, const Module& b) { return a.range.start < b.range.start; });
@@ -15,4 +15,4 @@ const Module* ModuleMap::find(Address a) const {
   return it->range.contains(a) ? &*it : nullptr;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

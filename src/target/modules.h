@@ -8,7 +8,7 @@
 #include "base/types.h"
 #include "elf/image.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // One line of /proc/PID/maps, of NT_FILE, or of a fake.
 struct Mapping {
@@ -49,4 +49,4 @@ class ModuleMap {
   std::vector<Module> modules_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -15,7 +15,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-namespace rankstacks::proc {
+namespace rankstacks::target::proc {
 namespace {
 
 struct DirCloser {
@@ -307,4 +307,4 @@ std::optional<std::string> Descriptors::describe(int fd) {
   }
 }
 
-}  // namespace rankstacks::proc
+}  // namespace rankstacks::target::proc

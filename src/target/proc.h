@@ -13,7 +13,7 @@
 #include "target/modules.h"
 #include "target/registers.h"
 
-namespace rankstacks::proc {
+namespace rankstacks::target::proc {
 
 // The whole file, or its first `limit` bytes; proc files report no size. Never waits: a FIFO is read as far as it has
 // bytes. Errors carry the errno.
@@ -91,4 +91,4 @@ class Descriptors {
   std::unordered_map<std::string, std::string> sockets_;   // by inode
 };
 
-}  // namespace rankstacks::proc
+}  // namespace rankstacks::target::proc

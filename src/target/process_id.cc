@@ -4,7 +4,7 @@
 
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 Error gone(Pid pid, const char* what) {
@@ -27,4 +27,4 @@ Result<void> ProcessId::check() const {
   return {};
 }
 
-}   // namespace rankstacks
+}   // namespace rankstacks::target

@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct ProcessId {
   Pid pid = 0;
@@ -21,4 +21,4 @@ struct ProcessId {
   Result<void> check() const;
 };
 
-}   // namespace rankstacks
+}   // namespace rankstacks::target

@@ -9,7 +9,7 @@
 
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 enum DwarfRegister : unsigned {
   kRax = 0, kRdx = 1, kRcx = 2, kRbx = 3, kRsi = 4, kRdi = 5, kRbp = 6, kRsp = 7,
@@ -43,4 +43,4 @@ struct Registers {
   }
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

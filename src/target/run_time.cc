@@ -5,7 +5,7 @@
 
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 std::optional<RunTime> parse_schedstat(std::string_view text) {
   std::uint64_t fields[3] = {};
@@ -25,4 +25,4 @@ std::optional<RunTime> run_time_of(Pid pid, Tid tid) {
   return text ? parse_schedstat(*text) : std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

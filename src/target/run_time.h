@@ -7,7 +7,7 @@
 
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct RunTime {
   double cpu_ms = 0;
@@ -19,4 +19,4 @@ std::optional<RunTime> parse_schedstat(std::string_view text);
 // std::nullopt if the thread is gone, or if the kernel does not count (CONFIG_SCHED_INFO).
 std::optional<RunTime> run_time_of(Pid pid, Tid tid);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -6,7 +6,7 @@
 
 #include "base/hurry.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 // Longer than nearly all stops take, so that this thread does nothing during those.
@@ -61,4 +61,4 @@ void StopWatcher::watch() {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -17,7 +17,7 @@
 #include "base/types.h"
 #include "target/endable_calls.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 class StopWatcher {
  public:
@@ -47,4 +47,4 @@ class StopWatcher {
   std::thread thread_;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

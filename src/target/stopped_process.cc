@@ -18,7 +18,7 @@
 #include "base/hurry.h"
 #include "target/proc.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -269,4 +269,4 @@ double StoppedProcess::resume() {
   return std::chrono::duration<double, std::milli>(ended - started_).count();
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -32,7 +32,7 @@
 #include "target/registers.h"
 #include "target/stop_watcher.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 class StoppedProcess {
  public:
@@ -94,4 +94,4 @@ class StoppedProcess {
   std::chrono::system_clock::time_point started_wall_{};
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

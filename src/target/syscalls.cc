@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 struct Name {
@@ -92,4 +92,4 @@ std::optional<Address> possible_futex_address(const Target& target, const Regist
   return unknown ? std::optional<Address>(r[kRdi]) : std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -6,7 +6,7 @@
 #include "model/snapshot.h"
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 // Name of an x86-64 system call, or nullptr.
 const char* syscall_name(int number);
@@ -23,4 +23,4 @@ std::optional<Address> futex_address(const Target& target, const Registers& regi
 // should be at the address.
 std::optional<Address> possible_futex_address(const Target& target, const Registers& registers);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 std::optional<std::string> Target::read_c_string(Address address, std::size_t limit) const {
   std::string text;
@@ -18,4 +18,4 @@ std::optional<std::string> Target::read_c_string(Address address, std::size_t li
   return std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -21,7 +21,7 @@
 #include "target/modules.h"
 #include "target/registers.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 struct ThreadInfo {
   Tid tid = 0;
@@ -75,4 +75,4 @@ class Target {
   std::optional<std::string> read_c_string(Address address, std::size_t limit) const;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

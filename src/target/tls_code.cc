@@ -12,7 +12,7 @@
 
 #include "target/cxx_exceptions.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 class Code {
@@ -108,4 +108,4 @@ std::optional<ExceptionStorage> decode_exception_storage(std::span<const std::by
   return std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 template <class T>
@@ -73,4 +73,4 @@ std::optional<std::uint32_t> UnixPeers::peer_of(std::uint64_t inode) {
   return parse_unix_diag(std::span(answer).first(static_cast<std::size_t>(size)), static_cast<std::uint32_t>(inode));
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

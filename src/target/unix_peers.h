@@ -10,7 +10,7 @@
 
 #include "base/file_descriptor.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 
 std::vector<std::byte> unix_diag_request(std::uint32_t inode);
 
@@ -28,4 +28,4 @@ class UnixPeers {
   bool tried_ = false;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

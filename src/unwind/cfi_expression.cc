@@ -7,7 +7,7 @@
 #include "target/registers.h"
 #include "unwind/cfi_reader.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 struct Effect {
@@ -20,7 +20,7 @@ std::optional<Effect> effect_of(std::uint8_t operation, CfiReader& reader) {
   if (operation >= DW_OP_lit0 && operation <= DW_OP_lit31) return Effect{0, 1};
   if (operation >= DW_OP_breg0 && operation <= DW_OP_breg31) {
     reader.sleb();
-    if (operation - DW_OP_breg0 >= static_cast<int>(kDwarfRegisters)) return std::nullopt;
+    if (operation - DW_OP_breg0 >= static_cast<int>(target::kDwarfRegisters)) return std::nullopt;
     return Effect{0, 1};
   }
   switch (operation) {
@@ -31,7 +31,7 @@ std::optional<Effect> effect_of(std::uint8_t operation, CfiReader& reader) {
     case DW_OP_constu: reader.uleb(); return Effect{0, 1};
     case DW_OP_consts: reader.sleb(); return Effect{0, 1};
     case DW_OP_bregx: {
-      const bool known = reader.uleb() < kDwarfRegisters;
+      const bool known = reader.uleb() < target::kDwarfRegisters;
       reader.sleb();
       if (!known) return std::nullopt;
       return Effect{0, 1};
@@ -99,4 +99,4 @@ bool is_sound_expression(std::span<const std::byte> expression, unsigned pushed)
   return depth > 0;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

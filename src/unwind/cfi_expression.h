@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <span>
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 
 // libunwind's stack has 64, one of which it pushes unasked.
 inline constexpr std::size_t kMaxExpressionValues = 63;
@@ -20,4 +20,4 @@ inline constexpr std::size_t kMaxExpressionBytes = 256;
 // rule.
 bool is_sound_expression(std::span<const std::byte> expression, unsigned pushed);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

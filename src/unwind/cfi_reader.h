@@ -10,7 +10,7 @@
 
 #include "elf/leb128.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 
 class CfiReader {
  public:
@@ -55,4 +55,4 @@ class CfiReader {
   bool ok_ = true;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

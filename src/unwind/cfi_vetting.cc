@@ -7,7 +7,7 @@
 #include "unwind/cfi_expression.h"
 #include "unwind/cfi_reader.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 // System V ABI, AMD64 supplement, figure 3.36: the last is k7, 125.
@@ -192,12 +192,12 @@ class Program {
   static constexpr std::string_view kNoCfaRegister = "a part of the CFA is changed where it is not a register's";
   static constexpr std::string_view kNoRegister = "a register that does not exist, or that cannot stand there";
 
-  static std::string_view general(std::uint64_t which) { return which < kDwarfRegisters ? "" : kNoRegister; }
+  static std::string_view general(std::uint64_t which) { return which < target::kDwarfRegisters ? "" : kNoRegister; }
 
   // A rule for where a register is saved. Rules for vector registers and the like are left out: nothing is unwound by
   // them, and libunwind has no place for them.
   std::string_view rule(std::uint64_t which) {
-    counts_ = which < kDwarfRegisters;
+    counts_ = which < target::kDwarfRegisters;
     return which < kRegistersOfAbi ? "" : kNoRegister;
   }
 
@@ -265,7 +265,7 @@ std::string_view vet_cie(std::span<const std::byte> entry, CieFacts& facts, CfiD
   facts.data_alignment = reader.sleb();
   const std::uint64_t return_column = version == 1 ? reader.fixed<std::uint8_t>() : reader.uleb();
   if (!reader.ok()) return kTooShort;
-  if (return_column != kRip) return "a return address column that is not rip";
+  if (return_column != target::kRip) return "a return address column that is not rip";
   if (facts.code_alignment == 0) return "a code alignment of 0";
 
   facts.pointer_encoding = DW_EH_PE_absptr;
@@ -320,4 +320,4 @@ std::string_view vet_fde(std::span<const std::byte> entry, Address at, const Cie
   return "";
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

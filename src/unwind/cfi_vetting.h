@@ -18,7 +18,7 @@
 
 #include "base/types.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 
 // The longest entries in the libraries of a training job have a few KiB.
 inline constexpr std::size_t kMaxEntryBytes = 256 * 1024;
@@ -61,4 +61,4 @@ struct FdeFacts {
 std::string_view vet_cie(std::span<const std::byte> entry, CieFacts& facts, CfiDialect dialect = CfiDialect::kLibunwind);
 std::string_view vet_fde(std::span<const std::byte> entry, Address at, const CieFacts& cie, FdeFacts& facts, CfiDialect dialect = CfiDialect::kLibunwind);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -6,13 +6,13 @@
 #include "unwind/stack_walk.h"
 #include "unwind/vetted_tables.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 // Where rbp may point to in the frame where a walk stopped, the likelier addresses first: places that have a caller's
 // frame pointer and a return address. A frame may contain such pairs from earlier calls too, in variables that have not
 // been written yet; its own pair is one that a call of its function left.
-std::vector<Address> likely_frame_pointers(const Target& target, const UnwoundFrame& frame) {
+std::vector<Address> likely_frame_pointers(const target::Target& target, const UnwoundFrame& frame) {
   constexpr Address kLargestFrame = 4096, kSlot = 8;   // usually far smaller
   constexpr std::size_t kMaxTries = 8;
   const auto function = VettedTables(target).covered(frame.lookup_pc());
@@ -32,19 +32,19 @@ std::vector<Address> likely_frame_pointers(const Target& target, const UnwoundFr
 
 }  // namespace
 
-std::optional<UnwoundStack> unwind_glance(const Target& target, const Registers& registers) {
+std::optional<UnwoundStack> unwind_glance(const target::Target& target, const target::Registers& registers) {
   const auto unwinder = make_libunwind_unwinder(target);
   UnwoundStack stack = unwinder->unwind(registers);
   if (stack.end == StackEnd::kComplete) return stack;
-  if (registers.has(kRbp)) return std::nullopt;
+  if (registers.has(target::kRbp)) return std::nullopt;
 
   for (const Address rbp : likely_frame_pointers(target, stack.frames.back())) {
-    Registers guess = registers;
-    guess.set(kRbp, rbp);
+    target::Registers guess = registers;
+    guess.set(target::kRbp, rbp);
     stack = unwinder->unwind(guess);
     if (stack.end == StackEnd::kComplete) return stack;
   }
   return std::nullopt;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -6,12 +6,12 @@
 
 #include "unwind/unwinder.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 
 // The stack if the walk reaches its end, else std::nullopt. Functions with a frame pointer need rbp, which is unknown
 // if no inner function has saved it. In that case rbp is assumed to be the first place on the stack that holds a
 // caller's frame pointer and return address and from which the walk reaches the end; places whose return address is
 // behind a call of this function are tried first. The result is for comparing stacks, not for showing.
-std::optional<UnwoundStack> unwind_glance(const Target& target, const Registers& registers);
+std::optional<UnwoundStack> unwind_glance(const target::Target& target, const target::Registers& registers);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -28,19 +28,19 @@
 #include "unwind/unwind_only_elf.h"
 #include "unwind/vetted_tables.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 // What libdw reads of tables: the files, whatever the target has in memory.
-class ModuleFiles final : public Target {
+class ModuleFiles final : public target::Target {
  public:
-  explicit ModuleFiles(const Target& target) : target_(target) {}
+  explicit ModuleFiles(const target::Target& target) : target_(target) {}
   const std::string& subject() const override { return target_.subject(); }
-  std::span<const ThreadInfo> threads() const override { return {}; }
-  std::span<const Mapping> mappings() const override { return {}; }
-  const ModuleMap& modules() const override { return target_.modules(); }
+  std::span<const target::ThreadInfo> threads() const override { return {}; }
+  std::span<const target::Mapping> mappings() const override { return {}; }
+  const target::ModuleMap& modules() const override { return target_.modules(); }
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override {
-    const Module* module = target_.modules().find(address);
+    const target::Module* module = target_.modules().find(address);
     if (module == nullptr || !module->image) return 0;
     const auto bytes = module->image->at(module->to_vaddr(address));
     const std::size_t n = std::min(bytes.size(), into.size());
@@ -49,7 +49,7 @@ class ModuleFiles final : public Target {
   }
 
  private:
-  const Target& target_;
+  const target::Target& target_;
 };
 
 // Whether libdwfl evaluates the operation to an end, without a trap or a leak.
@@ -69,7 +69,7 @@ bool can_be_evaluated(Dwarf_Frame* rules) {
   Dwarf_Op* ops = nullptr;
   std::size_t count = 0;
   if (dwarf_frame_cfa(rules, &ops, &count) != 0 || !all(ops, count)) return false;
-  for (unsigned r = 0; r < kDwarfRegisters; ++r) {
+  for (unsigned r = 0; r < target::kDwarfRegisters; ++r) {
     Dwarf_Op memory[3];
     if (dwarf_frame_register(rules, static_cast<int>(r), memory, &ops, &count) == 0 && !all(ops, count)) return false;
   }
@@ -85,12 +85,12 @@ constexpr pid_t kThread = 1;
 
 class DwflStepper final : public FrameStepper {
  public:
-  explicit DwflStepper(const Target& target) : target_(target), files_(target), tables_(files_, CfiDialect::kLibdw) {
+  explicit DwflStepper(const target::Target& target) : target_(target), files_(target), tables_(files_, CfiDialect::kLibdw) {
     static const Dwfl_Callbacks callbacks = {&DwflStepper::find_elf, &DwflStepper::find_debuginfo, nullptr, nullptr};
     dwfl_.reset(dwfl_begin(&callbacks));
     if (!dwfl_) return;
     dwfl_report_begin_add(dwfl_.get());
-    for (const Module& m : target.modules().all()) {
+    for (const target::Module& m : target.modules().all()) {
       if (!m.image) continue;
       Dwfl_Module* reported = dwfl_report_module(dwfl_.get(), m.path.c_str(), m.range.start, m.range.end);
       if (reported == nullptr) continue;
@@ -107,9 +107,9 @@ class DwflStepper final : public FrameStepper {
   }
 
   // libdwfl unwinds a whole thread in one call. start() does this, and step() returns the frames one by one.
-  void start(const Registers& registers, bool exact_pc) override {
+  void start(const target::Registers& registers, bool exact_pc) override {
     initial_ = registers;
-    if (!exact_pc) initial_.value[kRip] -= 1;
+    if (!exact_pc) initial_.value[target::kRip] -= 1;
     frames_.clear();
     next_ = 1;
     memory_failed_ = uncovered_ = no_caller_ = false;
@@ -122,7 +122,7 @@ class DwflStepper final : public FrameStepper {
     else end_ = memory_failed_ && !uncovered_ ? Step::kMemoryUnavailable : Step::kNoUnwindInfo;
   }
 
-  Step step(Registers& next, bool& signal_frame) override {
+  Step step(target::Registers& next, bool& signal_frame) override {
     signal_frame = false;
     if (next_ >= frames_.size()) return end_;
     // A frame that was interrupted, not left by a call: the frame before it is the signal trampoline.
@@ -139,7 +139,7 @@ class DwflStepper final : public FrameStepper {
     std::optional<UnwindOnlyElf> copy;
   };
   struct Found {
-    Registers registers;
+    target::Registers registers;
     bool activation = false;
   };
 
@@ -161,7 +161,7 @@ class DwflStepper final : public FrameStepper {
       Dwarf_Op memory[3], *operations = nullptr;
       std::size_t count = 0;
       // No operations, but not a null pointer: undefined (dwarf_frame_register, libdw.h).
-      no_caller_ = sound && dwarf_frame_register(rules, kRip, memory, &operations, &count) == 0 && count == 0 && operations == memory;
+      no_caller_ = sound && dwarf_frame_register(rules, target::kRip, memory, &operations, &count) == 0 && count == 0 && operations == memory;
       free(rules);
       return sound;
     }
@@ -206,7 +206,7 @@ class DwflStepper final : public FrameStepper {
   }
   static bool set_initial_registers(Dwfl_Thread* thread, void* arg) noexcept {
     auto& self = *static_cast<DwflStepper*>(arg);
-    for (unsigned r = 0; r < kDwarfRegisters; ++r) {
+    for (unsigned r = 0; r < target::kDwarfRegisters; ++r) {
       if (!self.initial_.has(r)) continue;
       const Dwarf_Word value = self.initial_[r];
       if (!dwfl_thread_state_registers(thread, static_cast<int>(r), 1, &value)) return false;
@@ -221,10 +221,10 @@ class DwflStepper final : public FrameStepper {
     if (!dwfl_frame_pc(frame, &pc, &activation)) return DWARF_CB_ABORT;
     Found found;
     found.registers.fs_base = self.initial_.fs_base;
-    found.registers.set(kRip, pc);
+    found.registers.set(target::kRip, pc);
     Dwarf_Word value = 0;
-    if (dwfl_frame_reg(frame, kRsp, &value) == 0) found.registers.set(kRsp, value);
-    if (dwfl_frame_reg(frame, kRbp, &value) == 0) found.registers.set(kRbp, value);
+    if (dwfl_frame_reg(frame, target::kRsp, &value) == 0) found.registers.set(target::kRsp, value);
+    if (dwfl_frame_reg(frame, target::kRbp, &value) == 0) found.registers.set(target::kRbp, value);
     found.activation = activation && !self.frames_.empty();
     self.frames_.push_back(found);
     if (!self.is_covered(activation ? pc : pc - 1)) {
@@ -234,14 +234,14 @@ class DwflStepper final : public FrameStepper {
     return self.frames_.size() < kMaxUnwoundFrames && !self.target_.expired() ? DWARF_CB_OK : DWARF_CB_ABORT;
   }
 
-  const Target& target_;
+  const target::Target& target_;
   ModuleFiles files_;
   VettedTables tables_;
   std::unordered_map<Address, bool> is_sound_;   // the entry for a pc
   std::deque<Reported> reported_;
   std::unique_ptr<Dwfl, DwflCloser> dwfl_;
   bool attached_ = false;
-  Registers initial_;
+  target::Registers initial_;
   std::vector<Found> frames_;
   std::size_t next_ = 1;
   bool memory_failed_ = false;
@@ -252,17 +252,17 @@ class DwflStepper final : public FrameStepper {
 
 class LibdwflUnwinder final : public Unwinder {
  public:
-  explicit LibdwflUnwinder(const Target& target) : target_(target), stepper_(target) {}
+  explicit LibdwflUnwinder(const target::Target& target) : target_(target), stepper_(target) {}
   const char* name() const override { return "libdwfl"; }
-  UnwoundStack unwind(const Registers& registers) override { return walk_stack(target_, stepper_, registers); }
+  UnwoundStack unwind(const target::Registers& registers) override { return walk_stack(target_, stepper_, registers); }
 
  private:
-  const Target& target_;
+  const target::Target& target_;
   DwflStepper stepper_;
 };
 
 }  // namespace
 
-std::unique_ptr<Unwinder> make_libdwfl_unwinder(const Target& target) { return std::make_unique<LibdwflUnwinder>(target); }
+std::unique_ptr<Unwinder> make_libdwfl_unwinder(const target::Target& target) { return std::make_unique<LibdwflUnwinder>(target); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

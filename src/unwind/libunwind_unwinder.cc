@@ -15,14 +15,14 @@
 extern "C" int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t as, unw_word_t ip, unw_dyn_info_t* di, unw_proc_info_t* pi,
                                                   int need_unwind_info, void* arg);
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 constexpr unw_word_t kLowestStack = 0x1000;   // nothing is ever mapped in the first page
 
 class LibunwindStepper final : public FrameStepper {
  public:
-  explicit LibunwindStepper(const Target& target) : target_(target), tables_(target) {
+  explicit LibunwindStepper(const target::Target& target) : target_(target), tables_(target) {
     unw_accessors_t accessors{};
     accessors.find_proc_info = &LibunwindStepper::find_proc_info;
     accessors.put_unwind_info = [](unw_addr_space_t, unw_proc_info_t*, void*) {};
@@ -41,13 +41,13 @@ class LibunwindStepper final : public FrameStepper {
   LibunwindStepper(const LibunwindStepper&) = delete;
   LibunwindStepper& operator=(const LibunwindStepper&) = delete;
 
-  void start(const Registers& registers, bool exact_pc) override {
+  void start(const target::Registers& registers, bool exact_pc) override {
     initial_ = registers;
-    if (!exact_pc) initial_.value[kRip] -= 1;
+    if (!exact_pc) initial_.value[target::kRip] -= 1;
     positioned_ = space_ != nullptr && unw_init_remote(&cursor_, space_, this) == 0;
   }
 
-  Step step(Registers& next, bool& signal_frame) override {
+  Step step(target::Registers& next, bool& signal_frame) override {
     if (!positioned_) return Step::kNoUnwindInfo;
     no_info_ = memory_failed_ = false;
     if (tables_.is_full()) {
@@ -66,11 +66,11 @@ class LibunwindStepper final : public FrameStepper {
     if (result == 0) return sp < kLowestStack ? Step::kMemoryUnavailable : Step::kOutermost;
     // On x86-64 this is about the frame that was just left: whether the cursor's registers came from a signal context.
     signal_frame = unw_is_signal_frame(&cursor_) > 0;
-    next = Registers{};
+    next = target::Registers{};
     next.fs_base = initial_.fs_base;
-    next.set(kRip, ip);
-    next.set(kRsp, sp);
-    if (unw_get_reg(&cursor_, UNW_X86_64_RBP, &bp) == 0) next.set(kRbp, bp);
+    next.set(target::kRip, ip);
+    next.set(target::kRsp, sp);
+    if (unw_get_reg(&cursor_, UNW_X86_64_RBP, &bp) == 0) next.set(target::kRbp, bp);
     return Step::kStepped;
   }
 
@@ -112,16 +112,16 @@ class LibunwindStepper final : public FrameStepper {
   // libunwind's UNW_X86_64_* numbers are DWARF's (0..16).
   static int access_reg(unw_addr_space_t, unw_regnum_t reg, unw_word_t* value, int write, void* arg) {
     auto& self = *static_cast<LibunwindStepper*>(arg);
-    if (write || reg < 0 || reg >= static_cast<int>(kDwarfRegisters) || !self.initial_.has(static_cast<unsigned>(reg))) return -UNW_EBADREG;
+    if (write || reg < 0 || reg >= static_cast<int>(target::kDwarfRegisters) || !self.initial_.has(static_cast<unsigned>(reg))) return -UNW_EBADREG;
     *value = self.initial_[static_cast<unsigned>(reg)];
     return 0;
   }
 
-  const Target& target_;
+  const target::Target& target_;
   VettedTables tables_;
   unw_addr_space_t space_ = nullptr;
   unw_cursor_t cursor_{};
-  Registers initial_;
+  target::Registers initial_;
   bool positioned_ = false;
   bool no_info_ = false;
   bool memory_failed_ = false;
@@ -130,17 +130,17 @@ class LibunwindStepper final : public FrameStepper {
 
 class LibunwindUnwinder final : public Unwinder {
  public:
-  explicit LibunwindUnwinder(const Target& target) : target_(target), stepper_(target) {}
+  explicit LibunwindUnwinder(const target::Target& target) : target_(target), stepper_(target) {}
   const char* name() const override { return "libunwind"; }
-  UnwoundStack unwind(const Registers& registers) override { return walk_stack(target_, stepper_, registers); }
+  UnwoundStack unwind(const target::Registers& registers) override { return walk_stack(target_, stepper_, registers); }
 
  private:
-  const Target& target_;
+  const target::Target& target_;
   LibunwindStepper stepper_;
 };
 
 }  // namespace
 
-std::unique_ptr<Unwinder> make_libunwind_unwinder(const Target& target) { return std::make_unique<LibunwindUnwinder>(target); }
+std::unique_ptr<Unwinder> make_libunwind_unwinder(const target::Target& target) { return std::make_unique<LibunwindUnwinder>(target); }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -10,12 +10,12 @@
 #include "target/call_instruction.h"
 #include "unwind/vetted_tables.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
-const Mapping* mapping_of(const Target& target, Address a) {
+const target::Mapping* mapping_of(const target::Target& target, Address a) {
   const auto all = target.mappings();
-  auto it = std::upper_bound(all.begin(), all.end(), a, [](Address x, const Mapping& m) { return x < m.range.start; });
+  auto it = std::upper_bound(all.begin(), all.end(), a, [](Address x, const target::Mapping& m) { return x < m.range.start; });
   if (it == all.begin()) return nullptr;
   --it;
   return it->range.contains(a) ? &*it : nullptr;
@@ -127,7 +127,7 @@ bool goes_on(Code code, std::size_t from) {
 }
 
 // The code in [from, to), or as much of its end as is available.
-std::vector<std::uint8_t> code_before(const Target& target, Address from, Address to) {
+std::vector<std::uint8_t> code_before(const target::Target& target, Address from, Address to) {
   constexpr Address kPage = 4096;
   Address start = to;
   std::vector<std::uint8_t> page(kPage);
@@ -143,13 +143,13 @@ std::vector<std::uint8_t> code_before(const Target& target, Address from, Addres
 
 // Whether the code before `pc` shows that its function uses rbp as its frame pointer. If not, rbp is the caller's, and
 // following it would skip the caller. No unwind information covers `pc`.
-bool keeps_frame_pointer(const Target& target, Address pc) {
+bool keeps_frame_pointer(const target::Target& target, Address pc) {
   constexpr std::uint64_t kFarthest = 16u << 10;   // as much generated code as is kept (live_target.cc)
   constexpr std::uint64_t kPrologue = 4096;   // of a known function: compilers may put it behind a fast exit
-  const Mapping* mapping = mapping_of(target, pc);
+  const target::Mapping* mapping = mapping_of(target, pc);
   if (mapping == nullptr) return false;
   Address from = std::max(mapping->range.start, pc - std::min(pc, kFarthest));
-  const Module* module = target.modules().find(pc);
+  const target::Module* module = target.modules().find(pc);
   if (module != nullptr && module->image) {
     const Vaddr at = module->to_vaddr(pc);
     for (const elf::SymbolTable* table : {&module->image->static_symbols(), &module->image->dynamic_symbols()}) {
@@ -184,37 +184,37 @@ bool keeps_frame_pointer(const Target& target, Address pc) {
 }
 
 struct Recovered {
-  Registers registers;
+  target::Registers registers;
   FrameOrigin origin = FrameOrigin::kNormal;
 };
 
 // Mapped, but not executable; or in the first 64 KiB, where the kernel does not let anything be mapped
 // (vm.mmap_min_addr).
-bool cannot_be_code(const Target& target, Address a) {
+bool cannot_be_code(const target::Target& target, Address a) {
   constexpr Address kLowest = 0x10000;
-  const Mapping* m = mapping_of(target, a);
+  const target::Mapping* m = mapping_of(target, a);
   return m != nullptr ? !m->executable : a < kLowest;
 }
 
 // The caller, where the return address lies at `sp`.
-std::optional<Recovered> returned(const Target& target, const Registers& r, Address sp, std::optional<Address> rbp, FrameOrigin origin) {
+std::optional<Recovered> returned(const target::Target& target, const target::Registers& r, Address sp, std::optional<Address> rbp, FrameOrigin origin) {
   const auto to = target.read_value<Address>(sp);
   if (!to || !follows_call(target, *to, 0)) return std::nullopt;
   Recovered out{{}, origin};
   out.registers.fs_base = r.fs_base;
-  if (rbp) out.registers.set(kRbp, *rbp);
-  out.registers.set(kRip, *to);
-  out.registers.set(kRsp, sp + sizeof(Address));
+  if (rbp) out.registers.set(target::kRbp, *rbp);
+  out.registers.set(target::kRip, *to);
+  out.registers.set(target::kRsp, sp + sizeof(Address));
   return out;
 }
 
 // If the function only returns from `r` on, its instructions show where the return address is: add N,%rsp; pop; leave;
 // ret.
-std::optional<Recovered> by_epilogue(const Target& target, const Registers& r) {
+std::optional<Recovered> by_epilogue(const target::Target& target, const target::Registers& r) {
   std::array<std::uint8_t, kLongestEpilogue> bytes{};
   const Code code = Code(bytes).first(target.read(r.pc(), std::as_writable_bytes(std::span(bytes))));
   Address sp = r.sp();
-  std::optional<Address> rbp = r.has(kRbp) ? std::optional(r[kRbp]) : std::nullopt;
+  std::optional<Address> rbp = r.has(target::kRbp) ? std::optional(r[target::kRbp]) : std::nullopt;
   bool by_rbp = false;
   const auto pop = [&]() {
     const auto value = target.read_value<Address>(sp);
@@ -264,15 +264,15 @@ std::optional<Recovered> by_epilogue(const Target& target, const Registers& r) {
 }
 
 // The caller, if `r` is in code that no unwind information covers. Only what can be verified.
-std::optional<Recovered> recover(const Target& target, const Registers& r, bool exact_pc) {
+std::optional<Recovered> recover(const target::Target& target, const target::Registers& r, bool exact_pc) {
   const bool in_code = is_executable(target, r.pc());
   if (exact_pc) {
     // A function that was just called (it has not pushed anything yet, or pc is the called address itself): the return
     // address is on top of the stack.
     if (auto top = target.read_value<Address>(r.sp()); top && follows_call(target, *top, in_code ? r.pc() : 0)) {
       Recovered out{r, FrameOrigin::kReturnSlot};
-      out.registers.set(kRip, *top);
-      out.registers.set(kRsp, r.sp() + 8);
+      out.registers.set(target::kRip, *top);
+      out.registers.set(target::kRsp, r.sp() + 8);
       return out;
     }
   }
@@ -281,34 +281,34 @@ std::optional<Recovered> recover(const Target& target, const Registers& r, bool 
   // never called, and rbp has whatever value it had when that stack was switched to.
   if (!exact_pc && !follows_call(target, r.pc(), 0)) return std::nullopt;
   if (const auto by_code = by_epilogue(target, r)) return by_code;
-  if (!r.has(kRbp) || !keeps_frame_pointer(target, exact_pc ? r.pc() : r.pc() - 1)) return std::nullopt;
-  const Address rbp = r[kRbp];
+  if (!r.has(target::kRbp) || !keeps_frame_pointer(target, exact_pc ? r.pc() : r.pc() - 1)) return std::nullopt;
+  const Address rbp = r[target::kRbp];
   if (rbp < r.sp() || rbp % 8 != 0) return std::nullopt;
   const auto saved = target.read_value<std::array<Address, 2>>(rbp);
   if (!saved || !follows_call(target, (*saved)[1], 0)) return std::nullopt;
   Recovered out{{}, FrameOrigin::kFramePointer};
   out.registers.fs_base = r.fs_base;
-  out.registers.set(kRbp, (*saved)[0]);
-  out.registers.set(kRip, (*saved)[1]);
-  out.registers.set(kRsp, rbp + 16);
+  out.registers.set(target::kRbp, (*saved)[0]);
+  out.registers.set(target::kRip, (*saved)[1]);
+  out.registers.set(target::kRsp, rbp + 16);
   return out;
 }
 
 struct FoundCall {
-  CallInstruction kind = CallInstruction::kNone;
+  target::CallInstruction kind = target::CallInstruction::kNone;
   Address target = 0;   // for a direct call
 };
 
-FoundCall call_before(const Target& target, Address return_address) {
+FoundCall call_before(const target::Target& target, Address return_address) {
   constexpr std::size_t kShortestCall = 2;
-  std::array<std::uint8_t, kLongestCall> before{};   // before[8 - n] is the byte n before the return address
+  std::array<std::uint8_t, target::kLongestCall> before{};   // before[8 - n] is the byte n before the return address
   if (return_address < before.size() || !is_executable(target, return_address - 1)) return {};
   // As many bytes as there are: generated code may begin where its mapping does.
   std::size_t known = before.size();
   while (known >= kShortestCall && !target.read_exact(return_address - known, std::as_writable_bytes(std::span(before).last(known)))) --known;
   if (known < kShortestCall) return {};
-  FoundCall found{call_at_the_end_of(before)};
-  if (found.kind != CallInstruction::kDirect) return found;
+  FoundCall found{target::call_at_the_end_of(before)};
+  if (found.kind != target::CallInstruction::kDirect) return found;
   std::int32_t relative;
   std::memcpy(&relative, &before[4], 4);
   found.target = return_address + static_cast<Address>(static_cast<std::int64_t>(relative));
@@ -317,29 +317,29 @@ FoundCall call_before(const Target& target, Address return_address) {
 
 }  // namespace
 
-std::optional<Address> called_before(const Target& target, Address return_address) {
+std::optional<Address> called_before(const target::Target& target, Address return_address) {
   const FoundCall call = call_before(target, return_address);
-  return call.kind == CallInstruction::kDirect ? std::optional(call.target) : std::nullopt;
+  return call.kind == target::CallInstruction::kDirect ? std::optional(call.target) : std::nullopt;
 }
 
-bool is_executable(const Target& target, Address a) {
-  const Mapping* m = mapping_of(target, a);
+bool is_executable(const target::Target& target, Address a) {
+  const target::Mapping* m = mapping_of(target, a);
   return m != nullptr && m->executable;
 }
 
-bool follows_call(const Target& target, Address return_address, Address callee) {
+bool follows_call(const target::Target& target, Address return_address, Address callee) {
   const FoundCall call = call_before(target, return_address);
-  if (call.kind != CallInstruction::kDirect || callee == 0) return call.kind != CallInstruction::kNone;
+  if (call.kind != target::CallInstruction::kDirect || callee == 0) return call.kind != target::CallInstruction::kNone;
   const Address called = call.target;
   if (called <= callee && callee - called < (1u << 20)) return true;   // a direct call into this very function
   return !is_executable(target, called) ? false : mapping_of(target, called) != mapping_of(target, callee);   // through a PLT
 }
 
-UnwoundStack walk_stack(const Target& target, FrameStepper& stepper, const Registers& registers) {
+UnwoundStack walk_stack(const target::Target& target, FrameStepper& stepper, const target::Registers& registers) {
   UnwoundStack stack;
   FrameKeeper frames;
   CycleDetector cycle;
-  Registers current = registers;
+  target::Registers current = registers;
   bool exact_pc = true;
   FrameOrigin origin = FrameOrigin::kNormal;
   stepper.start(current, exact_pc);
@@ -357,7 +357,7 @@ UnwoundStack walk_stack(const Target& target, FrameStepper& stepper, const Regis
       stack.end = StackEnd::kMemoryUnavailable;
       break;
     }
-    Registers next;
+    target::Registers next;
     bool signal_frame = false;
     FrameStepper::Step step = stepper.step(next, signal_frame);
     FrameOrigin next_origin = FrameOrigin::kNormal;
@@ -395,4 +395,4 @@ UnwoundStack walk_stack(const Target& target, FrameStepper& stepper, const Regis
   return stack;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -14,7 +14,7 @@
 
 #include "unwind/unwinder.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 
 class FrameStepper {
  public:
@@ -27,23 +27,23 @@ class FrameStepper {
   virtual ~FrameStepper() = default;
 
   // Positions the stepper on a frame. `exact_pc`: its pc is an instruction about to run; else it is a return address.
-  virtual void start(const Registers& registers, bool exact_pc) = 0;
+  virtual void start(const target::Registers& registers, bool exact_pc) = 0;
 
   // Steps to the caller. `next` needs rip and rsp, and rbp if known. `signal_frame`: the frame just left was a signal
   // trampoline.
-  virtual Step step(Registers& next, bool& signal_frame) = 0;
+  virtual Step step(target::Registers& next, bool& signal_frame) = 0;
 };
 
-UnwoundStack walk_stack(const Target& target, FrameStepper& stepper, const Registers& registers);
+UnwoundStack walk_stack(const target::Target& target, FrameStepper& stepper, const target::Registers& registers);
 
 // Whether there is executable memory at `a`.
-bool is_executable(const Target& target, Address a);
+bool is_executable(const target::Target& target, Address a);
 
 // Whether a call instruction ends right before `return_address`, as far as its bytes can be read. For a direct call,
 // `callee` must be behind the call's target (0: any).
-bool follows_call(const Target& target, Address return_address, Address callee);
+bool follows_call(const target::Target& target, Address return_address, Address callee);
 
 // The target of the direct call right before `return_address`; std::nullopt if there is no call or one of another kind.
-std::optional<Address> called_before(const Target& target, Address return_address);
+std::optional<Address> called_before(const target::Target& target, Address return_address);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <utility>
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 bool is_debug(std::string_view name) { return name.starts_with(".debug_") || name.starts_with(".zdebug_") || name.starts_with(".gnu.debug"); }
@@ -68,4 +68,4 @@ UnwindOnlyElf::~UnwindOnlyElf() {
   if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -12,7 +12,7 @@
 
 #include "elf/image.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 
 class UnwindOnlyElf {
  public:
@@ -33,4 +33,4 @@ class UnwindOnlyElf {
   std::span<std::byte> bytes_;   // an anonymous mapping as long as the file
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

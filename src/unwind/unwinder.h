@@ -10,7 +10,7 @@
 #include "model/snapshot.h"
 #include "target/target.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 
 struct UnwoundFrame {
   Address pc = 0;                     // as gdb shows it: the innermost pc, else the return address
@@ -42,11 +42,11 @@ class Unwinder {
   virtual ~Unwinder() = default;
   virtual const char* name() const = 0;
   // Never throws, always ends. The first frame is always the one that `registers` describes.
-  virtual UnwoundStack unwind(const Registers& registers) = 0;
+  virtual UnwoundStack unwind(const target::Registers& registers) = 0;
 };
 
 // One unwinder per target and thread of the tool; the target outlives it.
-std::unique_ptr<Unwinder> make_libunwind_unwinder(const Target& target);
-std::unique_ptr<Unwinder> make_libdwfl_unwinder(const Target& target);
+std::unique_ptr<Unwinder> make_libunwind_unwinder(const target::Target& target);
+std::unique_ptr<Unwinder> make_libdwfl_unwinder(const target::Target& target);
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -7,7 +7,7 @@
 
 #include "target/registers.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 template <class T>
@@ -34,7 +34,7 @@ void set_length(std::vector<std::byte>& in, std::size_t start) {
 
 }  // namespace
 
-bool VettedTables::Entry::read(const Target& target, Address from) {
+bool VettedTables::Entry::read(const target::Target& target, Address from) {
   constexpr std::size_t kUsual = 128;   // most entries are shorter, and need one read
   at = from;
   bytes.resize(kUsual);
@@ -50,7 +50,7 @@ bool VettedTables::Entry::read(const Target& target, Address from) {
   return size > kUsual && target.read_exact(from + there, std::span(bytes).subspan(there));
 }
 
-std::optional<VettedTables::SearchTable> VettedTables::search_table_of(const Module& module) {
+std::optional<VettedTables::SearchTable> VettedTables::search_table_of(const target::Module& module) {
   if (!module.image) return std::nullopt;
   const auto vaddr = module.image->eh_frame_hdr();
   if (!vaddr) return std::nullopt;
@@ -67,7 +67,7 @@ std::optional<VettedTables::SearchTable> VettedTables::search_table_of(const Mod
   return SearchTable{*vaddr, bytes.subspan(12, std::min<std::uint64_t>(count, (bytes.size() - 12) / 8) * 8)};
 }
 
-std::optional<Address> VettedTables::find(const Module& module, Address pc) {
+std::optional<Address> VettedTables::find(const target::Module& module, Address pc) {
   auto it = search_tables_.find(&module);
   if (it == search_tables_.end()) it = search_tables_.emplace(&module, search_table_of(module)).first;
   if (!it->second) return std::nullopt;
@@ -90,13 +90,13 @@ std::optional<Address> VettedTables::find(const Module& module, Address pc) {
 }
 
 VettedTables::Verdict VettedTables::vet(Address pc) {
-  const Module* module = target_.modules().find(pc);
+  const target::Module* module = target_.modules().find(pc);
   if (module == nullptr) return Verdict::kNone;
   const auto at = find(*module, pc);
   return at ? vet(*module, pc, *at) : Verdict::kNone;
 }
 
-VettedTables::Verdict VettedTables::vet(const Module& module, Address pc, Address at) {
+VettedTables::Verdict VettedTables::vet(const target::Module& module, Address pc, Address at) {
   if (!fde_.read(target_, at)) return Verdict::kUnsound;
   std::uint32_t back;   // distance from this field to the CIE
   std::memcpy(&back, fde_.bytes.data() + 4, sizeof back);
@@ -108,7 +108,7 @@ VettedTables::Verdict VettedTables::vet(const Module& module, Address pc, Addres
 }
 
 std::optional<VettedTables::Choice> VettedTables::choose(Address pc) {
-  const Module* module = target_.modules().find(pc);
+  const target::Module* module = target_.modules().find(pc);
   if (module == nullptr) return std::nullopt;
   const auto at = find(*module, pc);
   if (!at) return std::nullopt;
@@ -127,7 +127,7 @@ std::optional<VettedTables::Choice> VettedTables::choose(Address pc) {
 }
 
 std::optional<Range> VettedTables::covered(Address pc) {
-  const Module* module = target_.modules().find(pc);
+  const target::Module* module = target_.modules().find(pc);
   const auto at = module != nullptr ? find(*module, pc) : std::nullopt;
   if (!at || vet(*module, pc, *at) != Verdict::kSound) return std::nullopt;
   return fde_facts_.covered;
@@ -146,7 +146,7 @@ void VettedTables::write(Block& block, Address at) {
   for (const char letter : cie_facts_.signal_frame ? std::string_view("zRS\0", 4) : std::string_view("zR\0", 3)) put(out, letter);
   put_uleb(out, cie_facts_.code_alignment);
   put_sleb(out, cie_facts_.data_alignment);
-  put(out, static_cast<std::uint8_t>(kRip));
+  put(out, static_cast<std::uint8_t>(target::kRip));
   put_uleb(out, 1);
   put(out, std::uint8_t{DW_EH_PE_udata8});
   out.insert(out.end(), cie_facts_.instructions.begin(), cie_facts_.instructions.end());
@@ -171,4 +171,4 @@ void VettedTables::forget() {
   kept_bytes_ = 0;
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

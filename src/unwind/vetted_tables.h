@@ -15,12 +15,12 @@
 #include "target/target.h"
 #include "unwind/cfi_vetting.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 
 class VettedTables {
  public:
   // The target must outlive it.
-  explicit VettedTables(const Target& target, CfiDialect dialect = CfiDialect::kLibunwind) : target_(target), dialect_(dialect) {}
+  explicit VettedTables(const target::Target& target, CfiDialect dialect = CfiDialect::kLibunwind) : target_(target), dialect_(dialect) {}
 
   enum class Verdict { kNone, kUnsound, kSound };
   // The verdict on the entry that the search table names for `pc`. kNone: there is no FDE, or one that ends before
@@ -76,17 +76,17 @@ class VettedTables {
     Address at = 0;
     std::vector<std::byte> bytes;
     // Returns false if the entry is missing, or has a length that no entry can have.
-    bool read(const Target& target, Address from);
+    bool read(const target::Target& target, Address from);
   };
 
-  static std::optional<SearchTable> search_table_of(const Module& module);
-  std::optional<Address> find(const Module& module, Address pc);
-  Verdict vet(const Module& module, Address pc, Address fde);
+  static std::optional<SearchTable> search_table_of(const target::Module& module);
+  std::optional<Address> find(const target::Module& module, Address pc);
+  Verdict vet(const target::Module& module, Address pc, Address fde);
   void write(Block& block, Address at);   // writes the entries vetted last
 
-  const Target& target_;
+  const target::Target& target_;
   CfiDialect dialect_;
-  std::unordered_map<const Module*, std::optional<SearchTable>> search_tables_;
+  std::unordered_map<const target::Module*, std::optional<SearchTable>> search_tables_;
   Entry fde_, cie_;
   bool cie_is_sound_ = false;
   CieFacts cie_facts_;                                 // of cie_, if that is sound
@@ -98,4 +98,4 @@ class VettedTables {
   std::size_t kept_bytes_ = 0;
 };
 
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

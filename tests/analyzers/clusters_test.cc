@@ -5,6 +5,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::analyzers;
 using namespace rankstacks::testing;
 
 namespace {
@@ -54,9 +55,9 @@ TEST_CASE("odd clusters come first, then by role, the larger first; ids are thei
   }
   const auto clusters = clusters_of(literal.job);
   REQUIRE(clusters.size() == 3);
-  CHECK((clusters[0].odd && clusters[0].role == Role::kMain && clusters[0].ranks == std::vector<std::size_t>{2}));
-  CHECK((!clusters[1].odd && clusters[1].role == Role::kMain && clusters[1].ranks == std::vector<std::size_t>{0, 1, 3}));
-  CHECK((!clusters[2].odd && clusters[2].role == Role::kGlooLoop && clusters[2].members.size() == 4));
+  CHECK((clusters[0].odd && clusters[0].role == known::Role::kMain && clusters[0].ranks == std::vector<std::size_t>{2}));
+  CHECK((!clusters[1].odd && clusters[1].role == known::Role::kMain && clusters[1].ranks == std::vector<std::size_t>{0, 1, 3}));
+  CHECK((!clusters[2].odd && clusters[2].role == known::Role::kGlooLoop && clusters[2].members.size() == 4));
   for (int i = 0; i < 3; ++i) CHECK(clusters[static_cast<std::size_t>(i)].id == i);
 }
 

@@ -6,6 +6,7 @@
 #include "support/literal_gpu.h"
 
 using namespace rankstacks;
+using namespace rankstacks::analyzers;
 using namespace rankstacks::testing;
 
 namespace {
@@ -45,20 +46,20 @@ void make_idle(LiteralJob& literal) {
 }  // namespace
 
 TEST_CASE("kernels that are collectives, by their names") {
-  CHECK(collective_of(kAllReduce) == Collective::kAllReduce);
-  CHECK(collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == Collective::kReduceScatter);
-  CHECK(collective_of("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == Collective::kReduce);
-  CHECK(collective_of("ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == Collective::kBroadcast);
-  CHECK(collective_of(kSendRecv) == Collective::kSendRecv);
-  CHECK(collective_of("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)") == Collective::kUnknown);
-  CHECK(collective_of("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)") == Collective::kUnknown);   // RCCL
-  CHECK(collective_of("ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)") == Collective::kAllReduce);
-  CHECK(collective_of("ncclSymkDevKernel_AllGather_LLMC(ncclSymkDevWorkArgs4K)") == Collective::kAllGather);
-  CHECK(collective_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)") == Collective::kAllReduce);
-  CHECK(collective_of("ncclAllReduceRingLLKernel_sum_f32(ncclColl)") == Collective::kAllReduce);
-  CHECK(collective_of("ncclReduceScatterRingLLKernel_sum_f32(ncclColl)") == Collective::kReduceScatter);
-  CHECK(collective_of("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)") == Collective::kAllReduce);
-  CHECK(collective_of("void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>(c10::BFloat16**)") == Collective::kAllReduce);
+  CHECK(collective_of(kAllReduce) == known::Collective::kAllReduce);
+  CHECK(collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kReduceScatter);
+  CHECK(collective_of("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kReduce);
+  CHECK(collective_of("ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kBroadcast);
+  CHECK(collective_of(kSendRecv) == known::Collective::kSendRecv);
+  CHECK(collective_of("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kUnknown);
+  CHECK(collective_of("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kUnknown);   // RCCL
+  CHECK(collective_of("ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)") == known::Collective::kAllReduce);
+  CHECK(collective_of("ncclSymkDevKernel_AllGather_LLMC(ncclSymkDevWorkArgs4K)") == known::Collective::kAllGather);
+  CHECK(collective_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)") == known::Collective::kAllReduce);
+  CHECK(collective_of("ncclAllReduceRingLLKernel_sum_f32(ncclColl)") == known::Collective::kAllReduce);
+  CHECK(collective_of("ncclReduceScatterRingLLKernel_sum_f32(ncclColl)") == known::Collective::kReduceScatter);
+  CHECK(collective_of("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)") == known::Collective::kAllReduce);
+  CHECK(collective_of("void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>(c10::BFloat16**)") == known::Collective::kAllReduce);
   CHECK_FALSE(collective_of(kSpin));
   CHECK_FALSE(collective_of("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(at::native::ReduceOp<float>)"));
   CHECK_FALSE(collective_of("ncclTestKernel(int)"));
@@ -84,11 +85,11 @@ TEST_CASE("what runs on a rank's GPUs") {
   SECTION("one that serves several is identified by the function that its warps are in") {
     GpuKernel& kernel = runs(literal, literal.job.ranks[2], "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)");
     const auto collectives = [&] { return gpu_state_of(literal.job.frames, literal.job.ranks[2]).collectives; };
-    CHECK(collectives() == std::vector<Collective>{Collective::kUnknown});
+    CHECK(collectives() == std::vector<known::Collective>{known::Collective::kUnknown});
     kernel.frames.insert(kernel.frames.begin(), gpu_frame(literal, "ncclDevFunc_ReduceScatter_Sum_f32_RING_SIMPLE()", 0x10, 0x10));
-    CHECK(collectives() == std::vector<Collective>{Collective::kReduceScatter});
+    CHECK(collectives() == std::vector<known::Collective>{known::Collective::kReduceScatter});
     kernel.places.push_back({gpu_frame(literal, "ncclDevFunc_SendRecv()", 0x20, 0x10), 1});
-    CHECK(collectives() == std::vector<Collective>{Collective::kUnknown});
+    CHECK(collectives() == std::vector<known::Collective>{known::Collective::kUnknown});
   }
   SECTION("a kernel without a name may be one") {
     looked_at(literal.job.ranks[1]).kernels.front().function.reset();

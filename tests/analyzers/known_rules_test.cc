@@ -13,6 +13,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::analyzers;
 using namespace rankstacks::testing;
 
 namespace {
@@ -38,13 +39,13 @@ std::string function_with(std::string_view part) {
   return function.find('(') == std::string::npos || function.ends_with(')') || function.find("(anonymous") != std::string::npos ? function + "(int)" : function + "::State&)";
 }
 
-Frame frame_of(const ActivityRule& rule) {
+Frame frame_of(const known::ActivityRule& rule) {
   switch (rule.match) {
-    case ActivityMatch::kNative: return nat(function_with(rule.what), kOwnModule);
-    case ActivityMatch::kNativePrefix: return nat(text(rule.what), kOwnModule);
-    case ActivityMatch::kNativeOp: return nat(text(rule.file) + text(rule.what) + "(int)", kOwnModule);
-    case ActivityMatch::kPython: return py(text(rule.what), file_with(rule.file), 7);
-    case ActivityMatch::kPythonFile: return py("some_function", file_with(rule.file), 7);
+    case known::ActivityMatch::kNative: return nat(function_with(rule.what), kOwnModule);
+    case known::ActivityMatch::kNativePrefix: return nat(text(rule.what), kOwnModule);
+    case known::ActivityMatch::kNativeOp: return nat(text(rule.file) + text(rule.what) + "(int)", kOwnModule);
+    case known::ActivityMatch::kPython: return py(text(rule.what), file_with(rule.file), 7);
+    case known::ActivityMatch::kPythonFile: return py("some_function", file_with(rule.file), 7);
   }
   return {};
 }
@@ -53,37 +54,37 @@ const Stack kStart = {libc("start_thread"), libc("clone3")};
 const Stack kPythonStart = {py("run", "/usr/lib/python3.11/threading.py", 975), py("_bootstrap", "/usr/lib/python3.11/threading.py", 995)};
 
 // A thread that only this rule, or a later one, matches: what the rule does not mention belongs to no known library.
-Stack stack_of(const RoleRule& rule) {
+Stack stack_of(const known::RoleRule& rule) {
   const Frame own = nat("some_function()", kOwnModule);
   switch (rule.match) {
-    case RoleMatch::kFunction: return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
-    case RoleMatch::kEntry: return Stack{libc("pthread_cond_wait"), own, nat(function_with(rule.what), kOwnModule)} + kStart;
-    case RoleMatch::kEntryModule: return Stack{libc("pthread_cond_wait"), own, unknown("/x/" + text(rule.what) + "1", 0x1234)} + kStart;
-    case RoleMatch::kInnermost: return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
-    case RoleMatch::kPolls: return Stack{libc("poll"), unknown("/x/" + text(rule.what), 0x1234)} + kStart;
-    case RoleMatch::kPython: return Stack{libc("read"), py(text(rule.what), file_with(rule.file), 7)} + kPythonStart;
-    case RoleMatch::kPythonFile: return Stack{libc("read"), py("some_function", file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
-    case RoleMatch::kPythonEntryFile: return Stack{libc("read"), py("inner", "/home/u/x.py", 3), py("some_function", file_with(rule.file), 7)} + kPythonStart;
-    case RoleMatch::kPythonWaits: return Stack{libc("sem_wait"), py("wait", "/usr/lib/python3.11/threading.py", 324), py(text(rule.what), file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
+    case known::RoleMatch::kFunction: return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
+    case known::RoleMatch::kEntry: return Stack{libc("pthread_cond_wait"), own, nat(function_with(rule.what), kOwnModule)} + kStart;
+    case known::RoleMatch::kEntryModule: return Stack{libc("pthread_cond_wait"), own, unknown("/x/" + text(rule.what) + "1", 0x1234)} + kStart;
+    case known::RoleMatch::kInnermost: return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
+    case known::RoleMatch::kPolls: return Stack{libc("poll"), unknown("/x/" + text(rule.what), 0x1234)} + kStart;
+    case known::RoleMatch::kPython: return Stack{libc("read"), py(text(rule.what), file_with(rule.file), 7)} + kPythonStart;
+    case known::RoleMatch::kPythonFile: return Stack{libc("read"), py("some_function", file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
+    case known::RoleMatch::kPythonEntryFile: return Stack{libc("read"), py("inner", "/home/u/x.py", 3), py("some_function", file_with(rule.file), 7)} + kPythonStart;
+    case known::RoleMatch::kPythonWaits: return Stack{libc("sem_wait"), py("wait", "/usr/lib/python3.11/threading.py", 324), py(text(rule.what), file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
   }
   return {};
 }
 
-std::string call_of(Wait wait) { return wait == Wait::kPoll ? "poll" : wait == Wait::kAny ? "sched_yield" : "pthread_cond_wait"; }
+std::string call_of(known::Wait wait) { return wait == known::Wait::kPoll ? "poll" : wait == known::Wait::kAny ? "sched_yield" : "pthread_cond_wait"; }
 
-Stack stack_of(const IdleRule& rule) {
+Stack stack_of(const known::IdleRule& rule) {
   const Frame inner = libc(call_of(rule.wait)), own = nat("some_function()", kOwnModule);
   switch (rule.match) {
-    case IdleMatch::kFunction: return Stack{inner, nat(function_with(rule.what), kOwnModule), own} + kStart;
-    case IdleMatch::kModule: return Stack{inner, unknown("/x/" + text(rule.what) + "1", 0x1234), own} + kStart;
-    case IdleMatch::kOnly: return Stack{inner, unknown("/x/" + text(rule.what) + "1", 0x1234), unknown("/x/" + text(rule.what) + "1", 0x2345)} + kStart;
-    case IdleMatch::kPython:
+    case known::IdleMatch::kFunction: return Stack{inner, nat(function_with(rule.what), kOwnModule), own} + kStart;
+    case known::IdleMatch::kModule: return Stack{inner, unknown("/x/" + text(rule.what) + "1", 0x1234), own} + kStart;
+    case known::IdleMatch::kOnly: return Stack{inner, unknown("/x/" + text(rule.what) + "1", 0x1234), unknown("/x/" + text(rule.what) + "1", 0x2345)} + kStart;
+    case known::IdleMatch::kPython:
       return Stack{inner, py("wait", "/usr/lib/python3.11/threading.py", 324), py(rule.what.empty() ? "some_function" : text(rule.what), file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
   }
   return {};
 }
 
-const RoleRule* deciding_rule(const Stack& stack, bool child) {
+const known::RoleRule* deciding_rule(const Stack& stack, bool child) {
   LiteralJob literal;
   if (child) {
     literal.child(1, stack);
@@ -94,12 +95,12 @@ const RoleRule* deciding_rule(const Stack& stack, bool child) {
   return role_rule_of(literal.job, 0, 1);
 }
 
-void check_roles(const std::vector<RoleRule>& rules, bool child) {
-  for (const RoleRule& rule : rules) {
+void check_roles(const std::vector<known::RoleRule>& rules, bool child) {
+  for (const known::RoleRule& rule : rules) {
     INFO((child ? "child: " : "thread: ") << rule.what << " " << rule.file);
     CHECK_FALSE((rule.what.empty() && rule.file.empty()));
     CHECK_FALSE(rule.source.empty());
-    const RoleRule* found = deciding_rule(stack_of(rule), child);
+    const known::RoleRule* found = deciding_rule(stack_of(rule), child);
     INFO("matched by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
     CHECK(found == &rule);
   }
@@ -108,11 +109,11 @@ void check_roles(const std::vector<RoleRule>& rules, bool child) {
 }  // namespace
 
 TEST_CASE("each rule of activities has a source and a frame of its own") {
-  for (const ActivityRule& rule : known_programs().activities) {
+  for (const known::ActivityRule& rule : known::known_programs().activities) {
     INFO(rule.what << " in " << rule.file);
     CHECK_FALSE(rule.source.empty());
-    CHECK(rule.activity != Activity::kUnknown);
-    const ActivityRule* found = activity_rule_of(frame_of(rule));
+    CHECK(rule.activity != known::Activity::kUnknown);
+    const known::ActivityRule* found = activity_rule_of(frame_of(rule));
     INFO("matched by: " << (found ? text(found->what) + " in " + text(found->file) : "nothing"));
     CHECK(found == &rule);
   }
@@ -120,7 +121,7 @@ TEST_CASE("each rule of activities has a source and a frame of its own") {
 
 TEST_CASE("an activity that is a verdict's reason has the reason's word") {
   std::size_t reasons = 0;
-  for (const auto& [activity, word] : kActivityWords) {
+  for (const auto& [activity, word] : known::kActivityWords) {
     const Reason reason = reason_of(activity);
     if (reason == Reason::kNone) continue;
     CHECK(to_string(reason) == word);
@@ -130,17 +131,17 @@ TEST_CASE("an activity that is a verdict's reason has the reason's word") {
 }
 
 TEST_CASE("each rule of roles has a source and a stack of its own") {
-  check_roles(known_programs().thread_roles, false);
-  check_roles(known_programs().child_roles, true);
+  check_roles(known::known_programs().thread_roles, false);
+  check_roles(known::known_programs().child_roles, true);
 }
 
 TEST_CASE("each name of a thread has a source, fits into the kernel's 15 bytes, and is not matched by an earlier one") {
-  for (const NameRule& rule : known_programs().thread_names) {
+  for (const known::NameRule& rule : known::known_programs().thread_names) {
     INFO(rule.prefix);
     CHECK_FALSE(rule.source.empty());
     CHECK(rule.prefix.size() <= 15);
-    const auto& rules = known_programs().thread_names;
-    CHECK(&*std::find_if(rules.begin(), rules.end(), [&](const NameRule& r) { return rule.prefix.starts_with(r.prefix); }) == &rule);
+    const auto& rules = known::known_programs().thread_names;
+    CHECK(&*std::find_if(rules.begin(), rules.end(), [&](const known::NameRule& r) { return rule.prefix.starts_with(r.prefix); }) == &rule);
     LiteralJob literal;
     RankSnapshot& rank = literal.rank(0, 1, in_main(1));
     literal.thread(rank, 999, text(rule.prefix), Stack{libc("poll"), unknown(kOwnModule, 0x1234)} + kStart);
@@ -149,13 +150,13 @@ TEST_CASE("each name of a thread has a source, fits into the kernel's 15 bytes, 
 }
 
 TEST_CASE("each rule of idle threads has a source and a stack that only this one calls idle") {
-  for (const IdleRule& rule : known_programs().idle) {
-    INFO(to_string(rule.role) << ": " << rule.what << " " << rule.file);
+  for (const known::IdleRule& rule : known::known_programs().idle) {
+    INFO(known::to_string(rule.role) << ": " << rule.what << " " << rule.file);
     CHECK_FALSE(rule.source.empty());
     LiteralJob literal;
     RankSnapshot& rank = literal.rank(0, 1, in_main(1));
     const ThreadSnapshot& thread = literal.thread(rank, 999, "python3", stack_of(rule));
-    const IdleRule* found = idle_rule_of(literal.job, thread, rule.role);
+    const known::IdleRule* found = idle_rule_of(literal.job, thread, rule.role);
     INFO("matched by: " << (found ? text(found->what) + " " + text(found->file) : "nothing"));
     CHECK(found == &rule);
     CHECK(is_idle(literal.job, thread, rule.role));
@@ -167,45 +168,45 @@ TEST_CASE("each rule of idle threads has a source and a stack that only this one
 }
 
 TEST_CASE("each rule of files has a source and a file of its own") {
-  for (const FileRule& rule : known_programs().files) {
+  for (const known::FileRule& rule : known::known_programs().files) {
     INFO(rule.file);
     CHECK_FALSE(rule.source.empty());
-    CHECK(is_library_file("/opt" + text(rule.file) + "x.py") == rule.library);
+    CHECK(known::is_library_file("/opt" + text(rule.file) + "x.py") == rule.library);
   }
 }
 
 TEST_CASE("each place has a source and a function that no other rule of this place has") {
-  const auto& rules = known_programs().places;
+  const auto& rules = known::known_programs().places;
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    const PlaceRule& rule = rules[i];
+    const known::PlaceRule& rule = rules[i];
     INFO(rule.what << " in " << rule.file);
     CHECK_FALSE(rule.source.empty());
     const std::string file = rule.file.starts_with('<') ? text(rule.file) : file_with(rule.file), function = rule.what.empty() ? "some_function" : text(rule.what);
-    CHECK(is_place(rule.place, function, file));
-    CHECK(is_file_of(rule.place, file));
+    CHECK(known::is_place(rule.place, function, file));
+    CHECK(known::is_file_of(rule.place, file));
     CHECK(is_place(py(function, file, 7), rule.place));
     CHECK_FALSE(is_place(nat(function), rule.place));
-    if (!rule.what.empty()) CHECK_FALSE(is_place(rule.place, "some_function", file));
+    if (!rule.what.empty()) CHECK_FALSE(known::is_place(rule.place, "some_function", file));
     for (std::size_t k = 0; k < rules.size(); ++k) {
       const bool same_function = rules[k].what.empty() || rules[k].what == rule.what;
       CHECK_FALSE((k != i && rules[k].place == rule.place && same_function && file.find(rules[k].file) != std::string::npos));
     }
   }
-  for (std::size_t place = 0; place < kPlaces; ++place) CHECK(std::any_of(rules.begin(), rules.end(), [&](const PlaceRule& r) { return r.place == static_cast<Place>(place); }));
-  CHECK_FALSE(is_place(Place::kWait, "get", "/home/u/myqueue.py"));
+  for (std::size_t place = 0; place < known::kPlaces; ++place) CHECK(std::any_of(rules.begin(), rules.end(), [&](const known::PlaceRule& r) { return r.place == static_cast<known::Place>(place); }));
+  CHECK_FALSE(known::is_place(known::Place::kWait, "get", "/home/u/myqueue.py"));
 }
 
 TEST_CASE("each rule of modules has a source and a module of its own") {
-  const auto& rules = known_programs().modules;
-  for (const ModuleRule& rule : rules) {
+  const auto& rules = known::known_programs().modules;
+  for (const known::ModuleRule& rule : rules) {
     INFO(rule.prefix);
     CHECK_FALSE(rule.source.empty());
-    const auto first = std::find_if(rules.begin(), rules.end(), [&](const ModuleRule& r) { return rule.prefix.starts_with(r.prefix); });
+    const auto first = std::find_if(rules.begin(), rules.end(), [&](const known::ModuleRule& r) { return rule.prefix.starts_with(r.prefix); });
     CHECK(&*first == &rule);
     const std::string module = "/x/" + text(rule.prefix) + "1";
     CHECK(is_opaque(module));
-    CHECK(is_c_library(module) == (rule.kind == ModuleKind::kCLibrary));
-    CHECK(is_cpp_library(module) == (rule.kind == ModuleKind::kCppLibrary));
+    CHECK(is_c_library(module) == (rule.kind == known::ModuleKind::kCLibrary));
+    CHECK(is_cpp_library(module) == (rule.kind == known::ModuleKind::kCppLibrary));
   }
   CHECK_FALSE(is_opaque("/x/libtorch_cpu.so"));
 }

@@ -6,6 +6,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::analyzers;
 using namespace rankstacks::testing;
 
 namespace {

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 using namespace rankstacks;
+using namespace rankstacks::analyzers;
 
 TEST_CASE("clone suffixes and symbol versions are stripped, dots that belong to a name stay") {
   CHECK(without_suffixes("f.cold") == "f");
@@ -66,12 +67,12 @@ TEST_CASE("modules are recognised by their base names") {
 }
 
 TEST_CASE("the user's files are those outside of packages and the standard library") {
-  CHECK(is_library_file("/usr/lib/python3.11/threading.py"));
-  CHECK(is_library_file("/usr/lib/python3/dist-packages/torch/_tensor.py"));
-  CHECK(is_library_file("/home/u/.venv/lib/python3.12/site-packages/x.py"));
-  CHECK(is_library_file("<frozen importlib._bootstrap>"));
-  CHECK(is_library_file("/opt/conda/lib64/python3.9/queue.py"));
-  CHECK_FALSE(is_library_file("/home/u/lib/train.py"));
-  CHECK_FALSE(is_library_file("/home/u/libs/python_stuff/train.py"));
-  CHECK_FALSE(is_library_file("train.py"));
+  CHECK(known::is_library_file("/usr/lib/python3.11/threading.py"));
+  CHECK(known::is_library_file("/usr/lib/python3/dist-packages/torch/_tensor.py"));
+  CHECK(known::is_library_file("/home/u/.venv/lib/python3.12/site-packages/x.py"));
+  CHECK(known::is_library_file("<frozen importlib._bootstrap>"));
+  CHECK(known::is_library_file("/opt/conda/lib64/python3.9/queue.py"));
+  CHECK_FALSE(known::is_library_file("/home/u/lib/train.py"));
+  CHECK_FALSE(known::is_library_file("/home/u/libs/python_stuff/train.py"));
+  CHECK_FALSE(known::is_library_file("train.py"));
 }

@@ -7,6 +7,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::analyzers;
 using namespace rankstacks::testing;
 
 namespace {
@@ -28,23 +29,23 @@ Operation in_native(const std::string& function) {
 }  // namespace
 
 TEST_CASE("a call's collective, in any spelling") {
-  CHECK(collective_of_call("all_reduce") == Collective::kAllReduce);
-  CHECK(collective_of_call("ncclAllReduce") == Collective::kAllReduce);
-  CHECK(collective_of_call("MPI_Allreduce") == Collective::kAllReduce);
-  CHECK(collective_of_call("all_gather_into_tensor") == Collective::kAllGather);
-  CHECK(collective_of_call("_allgather_base") == Collective::kAllGather);
-  CHECK(collective_of_call("reduce_scatter_tensor") == Collective::kReduceScatter);
-  CHECK(collective_of_call("MPI_Reduce_scatter_block") == Collective::kReduceScatter);
-  CHECK(collective_of_call("all_to_all_single") == Collective::kAllToAll);
-  CHECK(collective_of_call("MPI_Alltoallv") == Collective::kAllToAll);
-  CHECK(collective_of_call("monitored_barrier") == Collective::kBarrier);
-  CHECK(collective_of_call("ncclBcast") == Collective::kBroadcast);
-  CHECK(collective_of_call("broadcast_object_list") == Collective::kBroadcast);
-  CHECK(collective_of_call("gather_object") == Collective::kGather);
-  CHECK(collective_of_call("scatter") == Collective::kScatter);
-  CHECK(collective_of_call("MPI_Reduce") == Collective::kReduce);
-  CHECK(collective_of_call("wait_tensor") == Collective::kUnknown);
-  CHECK(collective_of_call("") == Collective::kUnknown);
+  CHECK(collective_of_call("all_reduce") == known::Collective::kAllReduce);
+  CHECK(collective_of_call("ncclAllReduce") == known::Collective::kAllReduce);
+  CHECK(collective_of_call("MPI_Allreduce") == known::Collective::kAllReduce);
+  CHECK(collective_of_call("all_gather_into_tensor") == known::Collective::kAllGather);
+  CHECK(collective_of_call("_allgather_base") == known::Collective::kAllGather);
+  CHECK(collective_of_call("reduce_scatter_tensor") == known::Collective::kReduceScatter);
+  CHECK(collective_of_call("MPI_Reduce_scatter_block") == known::Collective::kReduceScatter);
+  CHECK(collective_of_call("all_to_all_single") == known::Collective::kAllToAll);
+  CHECK(collective_of_call("MPI_Alltoallv") == known::Collective::kAllToAll);
+  CHECK(collective_of_call("monitored_barrier") == known::Collective::kBarrier);
+  CHECK(collective_of_call("ncclBcast") == known::Collective::kBroadcast);
+  CHECK(collective_of_call("broadcast_object_list") == known::Collective::kBroadcast);
+  CHECK(collective_of_call("gather_object") == known::Collective::kGather);
+  CHECK(collective_of_call("scatter") == known::Collective::kScatter);
+  CHECK(collective_of_call("MPI_Reduce") == known::Collective::kReduce);
+  CHECK(collective_of_call("wait_tensor") == known::Collective::kUnknown);
+  CHECK(collective_of_call("") == known::Collective::kUnknown);
 }
 
 TEST_CASE("a frame's operation") {
@@ -56,8 +57,8 @@ TEST_CASE("a frame's operation") {
   }
   SECTION("one that its name for people does not spell") {
     const Operation reduction = in_native("c10d::Reducer::finalize_backward()");
-    CHECK(reduction.kind == OperationKind::kCollective);
-    CHECK(reduction.collective == Collective::kAllReduce);
+    CHECK(reduction.kind == known::OperationKind::kCollective);
+    CHECK(reduction.collective == known::Collective::kAllReduce);
     CHECK(reduction.name == "DDP's gradient all-reduce");
     CHECK_FALSE(same_call(reduction, in_python("all_reduce")));
   }
@@ -66,17 +67,17 @@ TEST_CASE("a frame's operation") {
     CHECK((in_native("MPI_Mprobe").receives && !in_native("MPI_Mprobe").sends));
     CHECK((in_native("PMPI_Sendrecv").sends && in_native("PMPI_Sendrecv").receives));
     CHECK((!in_native("MPI_Waitall").sends && !in_native("MPI_Waitall").receives));
-    CHECK(in_native("MPI_Waitall").kind == OperationKind::kMessage);
+    CHECK(in_native("MPI_Waitall").kind == known::OperationKind::kMessage);
   }
   SECTION("what comes before the first collective") {
-    CHECK(in_native("ncclCommInitRankConfig").kind == OperationKind::kSetUp);
+    CHECK(in_native("ncclCommInitRankConfig").kind == known::OperationKind::kSetUp);
     CHECK(same_call(in_native("ncclCommInitRankConfig"), in_native("c10d::ProcessGroupNCCL::initNCCLComm(int)")));
-    CHECK(in_native("c10d::TCPStore::get(std::string const&)").kind == OperationKind::kStore);
+    CHECK(in_native("c10d::TCPStore::get(std::string const&)").kind == known::OperationKind::kStore);
   }
   SECTION("barriers") {
-    CHECK(in_python("monitored_barrier").collective == Collective::kBarrier);
-    CHECK(in_native("MPI_Barrier").collective == Collective::kBarrier);
-    CHECK(in_python("wait_for", "multiprocessing/synchronize.py").collective == Collective::kBarrier);
+    CHECK(in_python("monitored_barrier").collective == known::Collective::kBarrier);
+    CHECK(in_native("MPI_Barrier").collective == known::Collective::kBarrier);
+    CHECK(in_python("wait_for", "multiprocessing/synchronize.py").collective == known::Collective::kBarrier);
   }
   SECTION("one that many share") {
     CHECK(in_native("c10d::Work::wait(std::chrono::milliseconds)").generic);

@@ -5,6 +5,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::analyzers;
 using namespace rankstacks::testing;
 
 namespace {
@@ -14,13 +15,13 @@ std::string role_of(const Stack& stack, const std::string& name = "python3") {
   LiteralJob literal;
   RankSnapshot& rank = literal.rank(0, 1, in_main(1));
   literal.thread(rank, 999, name, stack);
-  return to_string(assign_roles(literal.job)[0][1]);
+  return known::to_string(assign_roles(literal.job)[0][1]);
 }
 
 std::string child_role(const Stack& stack) {
   LiteralJob literal;
   literal.child(1, stack);
-  return to_string(assign_roles(literal.job)[0][0]);
+  return known::to_string(assign_roles(literal.job)[0][0]);
 }
 
 // Whether a thread with this stack, in the role that it has, is idle.
@@ -29,8 +30,8 @@ std::string idle_role(const Stack& stack, std::optional<std::string> syscall = {
   RankSnapshot& rank = literal.rank(0, 1, in_main(1));
   ThreadSnapshot& thread = literal.thread(rank, 999, "python3", stack);
   if (syscall) thread.syscall = call(*syscall);
-  const Role role = assign_roles(literal.job)[0][1];
-  return std::string(is_idle(literal.job, literal.job.ranks[0].threads[1], role) ? "idle " : "busy ") + to_string(role);
+  const known::Role role = assign_roles(literal.job)[0][1];
+  return std::string(is_idle(literal.job, literal.job.ranks[0].threads[1], role) ? "idle " : "busy ") + known::to_string(role);
 }
 
 const Stack kThreadStart = {unknown("/lib/libstdc++.so.6", 0xd44a3), libc("start_thread"), libc("clone3")};
@@ -92,8 +93,8 @@ TEST_CASE("names count only if frames show nothing, and an inherited name means 
   rank.threads[0].name = "pt_autograd_0";   // main took it over; its threads inherit it
   literal.thread(rank, 999, "pt_autograd_0", {libc("poll")});
   const auto roles = assign_roles(literal.job);
-  CHECK(roles[0][0] == Role::kMain);
-  CHECK(roles[0][1] == Role::kNative);
+  CHECK(roles[0][0] == known::Role::kMain);
+  CHECK(roles[0][1] == known::Role::kNative);
 }
 
 TEST_CASE("main is the thread whose id is the process's, whatever its frames; a loader worker's is data-loader") {
@@ -102,7 +103,7 @@ TEST_CASE("main is the thread whose id is the process's, whatever its frames; a 
   CHECK(child_role(in_main(3)) == "main");
   LiteralJob literal;
   literal.rank(0, 1, Stack{libc("poll"), nat("c10d::ProcessGroupGloo::runLoop(int)")});
-  CHECK(assign_roles(literal.job)[0][0] == Role::kMain);
+  CHECK(assign_roles(literal.job)[0][0] == known::Role::kMain);
 }
 
 TEST_CASE("roles of other runtimes' threads, by frames") {
@@ -193,8 +194,8 @@ TEST_CASE("threads of a process that nobody knows and that wait alike are a pool
   for (Tid tid = 1008; tid <= 1009; ++tid) literal.thread(rank, tid, "fw", Stack{libc("pthread_cond_wait"), nat("fw::pair()", "/opt/fw/libfw.so")} + kThreadStart);
   for (Tid tid = 1010; tid <= 1012; ++tid) literal.thread(rank, tid, "fw", Stack{libc("pthread_mutex_lock"), nat("fw::Pool::take()", "/opt/fw/libfw.so")} + kThreadStart);
   const auto roles = assign_roles(literal.job)[0];
-  for (std::size_t t = 1; t <= 3; ++t) CHECK((roles[t] == Role::kIdlePool && is_idle(literal.job, literal.job.ranks[0].threads[t], roles[t])));
-  for (std::size_t t = 4; t <= 12; ++t) CHECK((roles[t] == Role::kNative && !is_idle(literal.job, literal.job.ranks[0].threads[t], roles[t])));
+  for (std::size_t t = 1; t <= 3; ++t) CHECK((roles[t] == known::Role::kIdlePool && is_idle(literal.job, literal.job.ranks[0].threads[t], roles[t])));
+  for (std::size_t t = 4; t <= 12; ++t) CHECK((roles[t] == known::Role::kNative && !is_idle(literal.job, literal.job.ranks[0].threads[t], roles[t])));
 }
 
 TEST_CASE("idle: a thread without work, in its role's way to wait") {
@@ -251,16 +252,16 @@ TEST_CASE("idle: Python threads that wait for an item; not those that hold or wa
   const Stack loop = {py("_worker_loop", kPackages + "torch/utils/data/_utils/worker.py", 269)};
   LiteralJob literal;
   auto worker = [&](const Stack& stack) -> ThreadSnapshot& { return literal.child(100, stack).threads[0]; };
-  CHECK(is_idle(literal.job, worker(get + loop), Role::kDataLoader));
-  CHECK(!is_idle(literal.job, worker(get + loop), Role::kMain));
-  CHECK(!is_idle(literal.job, worker(get + Stack{py("__getitem__", "/home/u/data.py", 9)} + loop), Role::kDataLoader));
-  CHECK(!is_idle(literal.job, worker(Stack{libc("write")} + loop), Role::kDataLoader));
+  CHECK(is_idle(literal.job, worker(get + loop), known::Role::kDataLoader));
+  CHECK(!is_idle(literal.job, worker(get + loop), known::Role::kMain));
+  CHECK(!is_idle(literal.job, worker(get + Stack{py("__getitem__", "/home/u/data.py", 9)} + loop), known::Role::kDataLoader));
+  CHECK(!is_idle(literal.job, worker(Stack{libc("write")} + loop), known::Role::kDataLoader));
   ThreadSnapshot& wants = worker(get + loop);
   wants.gil = Gil::kWaits;
-  CHECK(!is_idle(literal.job, wants, Role::kDataLoader));
+  CHECK(!is_idle(literal.job, wants, known::Role::kDataLoader));
   ThreadSnapshot& stopped = worker(get + loop);
   stopped.state = 'T';
-  CHECK(!is_idle(literal.job, stopped, Role::kDataLoader));
+  CHECK(!is_idle(literal.job, stopped, known::Role::kDataLoader));
   const Stack wait = {libc("sem_clockwait"), unknown("/usr/bin/python3.11", 0x9), py("wait", "/usr/lib/python3.11/threading.py", 331)};
   CHECK(idle_role(wait + Stack{py("run", kPackages + "tqdm/_monitor.py", 60)}) == "idle logging");
   CHECK(idle_role(wait + Stack{py("_feed", "/usr/lib/python3.11/multiprocessing/queues.py", 231)}) == "idle idle-pool");

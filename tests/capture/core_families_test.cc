@@ -3,6 +3,7 @@
 #include "capture/core_families.h"
 
 using namespace rankstacks;
+using namespace rankstacks::capture;
 
 namespace {
 

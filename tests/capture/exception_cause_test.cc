@@ -4,6 +4,7 @@
 #include "capture/exception_cause.h"
 
 using namespace rankstacks;
+using namespace rankstacks::capture;
 
 TEST_CASE("an error of the process's own GPU work") {
   const auto own = ExceptionCause::kOwnGpu;

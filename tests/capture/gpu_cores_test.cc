@@ -7,7 +7,7 @@
 #include "gpu/gpu_core_writer.h"
 #include "support/temporary_directory.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 using namespace testing;
@@ -141,4 +141,4 @@ TEST_CASE("a damaged GPU core makes the rank that it is joined to partial, and n
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

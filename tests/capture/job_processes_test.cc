@@ -3,6 +3,7 @@
 #include "capture/job_processes.h"
 
 using namespace rankstacks;
+using namespace rankstacks::capture;
 
 namespace {
 

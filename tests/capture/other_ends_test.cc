@@ -5,6 +5,7 @@
 #include "capture/tcp_ends.h"
 
 using namespace rankstacks;
+using namespace rankstacks::capture;
 
 namespace {
 
@@ -26,17 +27,17 @@ constexpr const char* kSix =
     "fd000000000000000000000000000002 04 40 00 82     eth0\n"
     "00000000000000000000000000000001 01 80 10 80       lo\n";
 
-SocketAddress v4(std::uint8_t a, std::uint8_t b, std::uint8_t c, std::uint8_t d, std::uint16_t port = 0) {
+nccl::SocketAddress v4(std::uint8_t a, std::uint8_t b, std::uint8_t c, std::uint8_t d, std::uint16_t port = 0) {
   return {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}, port};
 }
-SocketAddress v6(std::uint8_t first, std::uint8_t last, std::uint16_t port = 0) { return {{first, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last}, port}; }
+nccl::SocketAddress v6(std::uint8_t first, std::uint8_t last, std::uint16_t port = 0) { return {{first, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last}, port}; }
 
 enum class State { kListens, kEstablished, kConnects, kCloses };
-TcpSocket tcp(std::uint64_t inode, SocketAddress local, SocketAddress peer, State state = State::kEstablished) {
+nccl::TcpSocket tcp(std::uint64_t inode, nccl::SocketAddress local, nccl::SocketAddress peer, State state = State::kEstablished) {
   return {local, peer, state == State::kListens, state == State::kEstablished, state == State::kConnects, inode};
 }
 
-TcpEnds ends(std::vector<TcpSocket> sockets) { return {std::move(sockets), OwnAddresses(kTrie, kSix)}; }
+TcpEnds ends(std::vector<nccl::TcpSocket> sockets) { return {std::move(sockets), OwnAddresses(kTrie, kSix)}; }
 
 }  // namespace
 
@@ -73,7 +74,7 @@ TEST_CASE("the socket with the two addresses swapped") {
 
 TEST_CASE("a connection that is not accepted yet belongs to the listening process") {
   const auto a = v4(127, 0, 0, 1, 40), b = v4(127, 0, 0, 1, 50), any = v4(0, 0, 0, 0, 50), any6 = v6(0, 0, 50), other = v4(192, 0, 2, 2, 50);
-  const auto listens = [&](std::uint64_t inode, SocketAddress at) { return tcp(inode, at, {}, State::kListens); };
+  const auto listens = [&](std::uint64_t inode, nccl::SocketAddress at) { return tcp(inode, at, {}, State::kListens); };
   CHECK(ends({tcp(7, a, b), tcp(0, b, a), listens(9, b), listens(10, any)}).of(7).inode == 9);
   CHECK(ends({tcp(7, a, b), tcp(0, b, a), listens(10, any), listens(11, other)}).of(7).inode == 10);
   CHECK(ends({tcp(7, a, b), tcp(0, b, a), listens(10, any6)}).of(7).inode == 10);

@@ -6,6 +6,7 @@
 #include "capture/parallel_layout.h"
 
 using namespace rankstacks;
+using namespace rankstacks::capture;
 
 namespace {
 

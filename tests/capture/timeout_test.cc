@@ -4,7 +4,7 @@
 #include "capture/rank_stacks.h"
 #include "support/fake_target.h"
 
-namespace rankstacks {
+namespace rankstacks::capture {
 namespace {
 
 using namespace std::chrono_literals;
@@ -12,11 +12,11 @@ using namespace std::chrono_literals;
 RankStacks rank_of(int threads) {
   auto target = std::make_unique<testing::FakeTarget>();
   for (int t = 0; t < threads; ++t) {
-    ThreadInfo info;
+    target::ThreadInfo info;
     info.tid = 100 + t;
     info.registers.emplace();
-    info.registers->set(kRip, 0x400000 + static_cast<Address>(t));
-    info.registers->set(kRsp, 0x7ffc0000);
+    info.registers->set(target::kRip, 0x400000 + static_cast<Address>(t));
+    info.registers->set(target::kRsp, 0x7ffc0000);
     target->threads_.push_back(std::move(info));
   }
   RankStacks rank;
@@ -58,4 +58,4 @@ TEST_CASE("that Python's state was not read before the deadline is reported") {
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::capture

@@ -56,7 +56,7 @@ class LiteralSystem : public System {
     if (!facts) return fail({.code = ErrorCode::kGone, .subject = fmt::format("pid {}", pid), .what = "no such process"});
     return *facts;
   }
-  Result<TargetFacts> open_core(const std::string& path, const CoreOptions&) const override {
+  Result<TargetFacts> open_core(const std::string& path, const target::CoreOptions&) const override {
     const auto facts = find(cores, path);
     if (!facts) return fail({.code = ErrorCode::kMalformed, .subject = path, .what = "no ELF header", .hint = ""});
     return *facts;

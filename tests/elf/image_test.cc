@@ -16,7 +16,7 @@
 #include "elf/image.h"
 #include "elf/tiny_elf.h"
 
-namespace rankstacks {
+namespace rankstacks::elf {
 namespace {
 
 namespace fs = std::filesystem;
@@ -301,4 +301,4 @@ TEST_CASE("bytes in memory and a mapped file make the same image") {
   CHECK((*given)->find_symbol("malloc")->value == (*mapped)->find_symbol("malloc")->value);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::elf

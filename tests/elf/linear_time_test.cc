@@ -13,7 +13,7 @@
 #include "elf/symbol_table.h"
 #include "elf/tiny_elf.h"
 
-namespace rankstacks {
+namespace rankstacks::elf {
 namespace {
 
 using elf::Image;
@@ -201,4 +201,4 @@ TEST_CASE("a symbol's name is no longer than a name may be") {
   CHECK(table.name(symbol) == "nnnn");
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::elf

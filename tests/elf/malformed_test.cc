@@ -4,7 +4,7 @@
 #include "elf/image.h"
 #include "elf/tiny_elf.h"
 
-namespace rankstacks {
+namespace rankstacks::elf {
 namespace {
 
 using elf::Image;
@@ -251,4 +251,4 @@ TEST_CASE("a file that is truncated anywhere is refused") {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::elf

@@ -26,10 +26,10 @@ TEST_CASE("what the kernel says of a thread") {
 }
 
 TEST_CASE("which part of a mapping is a thread's own stack") {
-  Mapping mapping;
+  target::Mapping mapping;
   mapping.range = {0x100000, 0x300000};
   mapping.readable = mapping.writable = true;
-  const std::vector<Mapping> mappings{mapping};
+  const std::vector<target::Mapping> mappings{mapping};
   const std::uint64_t block = 0x200000;
   // A block of 256 KiB around the control block, 8 KiB of it guard: among other words.
   const std::vector<std::uint64_t> words{block, 0, 7, 0x1c1000, 0x40000, 0x2000, 0x2000, 0};

@@ -82,7 +82,7 @@ Child::~Child() {
 void Child::wait_in(long call, std::size_t thread) const {
   for (const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
        std::chrono::steady_clock::now() < until; usleep(200))
-    if (const auto waiting = proc::waiting_registers(pid_, tid(thread)); waiting && waiting->orig_rax == call) return;
+    if (const auto waiting = target::proc::waiting_registers(pid_, tid(thread)); waiting && waiting->orig_rax == call) return;
   FAIL("the thread never came to system call " << call);
 }
 

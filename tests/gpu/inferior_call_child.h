@@ -51,7 +51,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   Pid pid() const { return pid_; }
-  ProcessId id() const { return ProcessId::of(pid_).value(); }
+  target::ProcessId id() const { return target::ProcessId::of(pid_).value(); }
   Tid tid(std::size_t thread = 0) const { return shared->tids[thread]; }
 
   // Waits until the thread is in that system call.

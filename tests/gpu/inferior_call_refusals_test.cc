@@ -36,7 +36,7 @@ std::string refusal(const Child& child, Tid tid) {
   REQUIRE(!called);
   CHECK(shared->calls == 0);
   CHECK_FALSE(called.error().hint.empty());
-  CHECK_FALSE(proc::tracer_of(child.pid(), tid));
+  CHECK_FALSE(target::proc::tracer_of(child.pid(), tid));
   return called.error().what;
 }
 
@@ -181,13 +181,13 @@ void* stack_with_guard_inside(std::size_t& size) {
 }   // namespace
 
 TEST_CASE("a process that is gone, another one under its pid, and a thread that has ended are not touched") {
-  ProcessId gone;
+  target::ProcessId gone;
   {
     Child child({&test_wait_for_end});
     gone = child.id();
     child.wait_in(SYS_poll);
 
-    const ProcessId earlier{gone.pid, gone.start_ticks - 1};
+    const target::ProcessId earlier{gone.pid, gone.start_ticks - 1};
     for (const auto& called : {gpu::make_inferior_call(earlier, address_of(&test_callee), kLimit),
                                gpu::call_in(earlier, child.tid(), address_of(&test_callee), kLimit)}) {
       REQUIRE(!called);
@@ -212,7 +212,7 @@ TEST_CASE("a process that is gone, another one under its pid, and a thread that 
 TEST_CASE("a thread that ended meanwhile") {
   Child child({[] {}, &test_wait_for_end});
   const Tid ended = child.tid(0);
-  while (proc::process_of(ended)) usleep(200);
+  while (target::proc::process_of(ended)) usleep(200);
   CHECK(refusal(child, ended) == "cannot be used for the call: ended");
   CHECK(child.end() == 7);
 }

@@ -129,7 +129,7 @@ TEST_CASE("a thread comes back by itself, with all that it had, when the tool is
       (void)gpu::make_inferior_call(child.id(), address_of(&test_slow_callee), std::chrono::seconds(60));
       _exit(0);
     }
-    while (shared->in_call == 0 && proc::process_of(tool)) usleep(100);
+    while (shared->in_call == 0 && target::proc::process_of(tool)) usleep(100);
     REQUIRE(shared->in_call == 1);
     kill(tool, SIGKILL);
     waitpid(tool, nullptr, 0);
@@ -184,7 +184,7 @@ TEST_CASE("a call that does not come back is given up") {
 TEST_CASE("a signal that comes during the call runs its handler after it, and ends the wait as it would have") {
   Child child({&wait_for_a_signal}, {.before = [] { std::signal(SIGUSR1, &handle); }});
   child.wait_in(SYS_pause);
-  const ProcessId process = child.id();
+  const target::ProcessId process = child.id();
   Result<gpu::InferiorCall> called;
   std::thread caller(
       [&] { called = gpu::make_inferior_call(process, address_of(&test_slow_callee), std::chrono::seconds(60)); });

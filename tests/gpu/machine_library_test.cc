@@ -54,9 +54,9 @@ std::vector<std::string> found(const std::string& cache, std::string_view name) 
 }  // namespace
 
 TEST_CASE("a library of root's in directories of root's is opened") {
-  const auto maps = proc::read_file("/proc/self/maps");
+  const auto maps = target::proc::read_file("/proc/self/maps");
   std::string libc;
-  for (const Mapping& mapping : proc::parse_maps(*maps))
+  for (const target::Mapping& mapping : target::proc::parse_maps(*maps))
     if (mapping.path.ends_with("/libc.so.6")) libc = mapping.path;
   if (libc.empty()) WARN("this program has no libc.so.6 of the machine");
   else {

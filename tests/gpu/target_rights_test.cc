@@ -41,7 +41,7 @@ struct Child {
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
   }
-  std::string status() const { return *proc::read_file(fmt::format("/proc/{}/status", pid)); }
+  std::string status() const { return *target::proc::read_file(fmt::format("/proc/{}/status", pid)); }
   pid_t pid = 0;
   bool began = false;
 };
@@ -127,7 +127,7 @@ TEST_CASE("root's rights in a user namespace of its own stay in there") {
   const Child taken = with_rights_of(inside.pid);
   REQUIRE(taken.began);
   check_same_rights(inside, taken);
-  CHECK(proc::read_link(fmt::format("/proc/{}/ns/user", taken.pid)) == proc::read_link(fmt::format("/proc/{}/ns/user", inside.pid)));
+  CHECK(target::proc::read_link(fmt::format("/proc/{}/ns/user", taken.pid)) == target::proc::read_link(fmt::format("/proc/{}/ns/user", inside.pid)));
 }
 
 TEST_CASE("a container's capabilities are taken on, and its bounding set") {

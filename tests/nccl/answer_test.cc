@@ -7,6 +7,7 @@
 #include "nccl/ras_answer.h"
 
 using namespace rankstacks;
+using namespace rankstacks::nccl;
 using namespace rankstacks::testing;
 
 namespace {

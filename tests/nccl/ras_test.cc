@@ -12,6 +12,7 @@
 #include "nccl/socket_owner.h"
 
 using namespace rankstacks;
+using namespace rankstacks::nccl;
 using namespace rankstacks::testing;
 
 namespace {

@@ -355,15 +355,15 @@ class FakeInterpreter {
   }
   // The OS thread of a thread state, in a futex call.
   void waits_on(std::uint64_t pthread_id, Tid tid, Address futex) {
-    ThreadInfo info;
+    target::ThreadInfo info;
     info.tid = tid;
     info.registers.emplace();
     info.registers->fs_base = pthread_id;
     if (futex != 0) {
       constexpr std::uint64_t kRestarts = static_cast<std::uint64_t>(-512), kFutex = 202;
       info.registers->orig_rax = kFutex;
-      info.registers->set(kRax, kRestarts);
-      info.registers->set(kRdi, futex);
+      info.registers->set(target::kRax, kRestarts);
+      info.registers->set(target::kRdi, futex);
     }
     target.threads_.push_back(info);
   }

@@ -110,11 +110,11 @@ TEST_CASE("a thread that waits for no lock") {
   scene.fake.waits_on(kHolder, kHolderTid, 0);
   REQUIRE(scene.read().lock.has_value());
   const auto& layout = scene.fake.layout();
-  Registers& registers = *scene.fake.target.threads_.front().registers;
-  SECTION("for another semaphore") { registers.set(kRdi, scene.fake.futex_of(scene.fake.lock())); }
-  SECTION("for an address that cannot be read") { registers.set(kRdi, GENERATE(Address{0}, Address{4}, kNowhere, ~Address{7})); }
+  target::Registers& registers = *scene.fake.target.threads_.front().registers;
+  SECTION("for another semaphore") { registers.set(target::kRdi, scene.fake.futex_of(scene.fake.lock())); }
+  SECTION("for an address that cannot be read") { registers.set(target::kRdi, GENERATE(Address{0}, Address{4}, kNowhere, ~Address{7})); }
   SECTION("in another call") { registers.orig_rax = 0; }
-  SECTION("in no call") { registers.set(kRax, 7); }
+  SECTION("in no call") { registers.set(target::kRax, 7); }
   SECTION("without registers") { scene.fake.target.threads_.front().registers.reset(); }
   SECTION("of another thread") { registers.fs_base = kOther; }
   SECTION("of another type") { scene.fake.set(lock + layout.object_type, FakeInterpreter::kIntType); }
@@ -135,10 +135,10 @@ TEST_CASE("a wait that was interrupted once") {
   Scene scene(GENERATE(6, 11, 13, 14));
   scene.waits_for(kWaiter, kWaiterTid, scene.fake.rlock(kHolder));
   scene.fake.waits_on(kHolder, kHolderTid, 0);
-  Registers& registers = *scene.fake.target.threads_.front().registers;
+  target::Registers& registers = *scene.fake.target.threads_.front().registers;
   registers.orig_rax = 219;   // restart_syscall
   CHECK(scene.read().lock == lock_of(PythonLockKind::kRLock, kHolderTid));
-  registers.set(kRdi, scene.fake.futex_of(scene.fake.lock()));
+  registers.set(target::kRdi, scene.fake.futex_of(scene.fake.lock()));
   CHECK_FALSE(scene.read().lock.has_value());
 }
 

@@ -20,14 +20,14 @@ using namespace rankstacks::testing;
 namespace {
 
 struct Captured {
-  std::unique_ptr<LiveTarget> target;
+  std::unique_ptr<target::LiveTarget> target;
   python::State state;
-  std::vector<UnwoundStack> stacks;   // parallel to target->threads()
+  std::vector<unwind::UnwoundStack> stacks;   // parallel to target->threads()
 };
 
-Captured capture(Pid pid, LiveImages& images) {
+Captured capture(Pid pid, target::LiveImages& images) {
   Captured captured;
-  auto target = LiveTarget::prepare(pid, images);
+  auto target = target::LiveTarget::prepare(pid, images);
   if (!target) FAIL(target.error().message());
   captured.target = std::move(*target);
   const auto candidates = python::find_python_runtime(*captured.target);
@@ -37,8 +37,8 @@ Captured capture(Pid pid, LiveImages& images) {
   if (!done) FAIL(done.error().message());
   if (!state) FAIL(state.error().message());
   captured.state = std::move(*state);
-  const auto unwinder = make_libunwind_unwinder(*captured.target);
-  for (const ThreadInfo& thread : captured.target->threads()) {
+  const auto unwinder = unwind::make_libunwind_unwinder(*captured.target);
+  for (const target::ThreadInfo& thread : captured.target->threads()) {
     REQUIRE(thread.registers.has_value());
     captured.stacks.push_back(unwinder->unwind(*thread.registers));
   }
@@ -47,8 +47,8 @@ Captured capture(Pid pid, LiveImages& images) {
 
 using Symbols = std::map<std::pair<const elf::Image*, std::string>, std::optional<elf::Symbol>>;
 
-bool is_eval_loop(const Target& target, const UnwoundFrame& frame, Symbols& known) {
-  const Module* module = target.modules().find(frame.lookup_pc());
+bool is_eval_loop(const target::Target& target, const unwind::UnwoundFrame& frame, Symbols& known) {
+  const target::Module* module = target.modules().find(frame.lookup_pc());
   if (!module || !module->image) return false;
   const Vaddr at = module->to_vaddr(frame.lookup_pc());
   for (const char* name : {"_PyEval_EvalFrameDefault", "_PyEval_EvalFrameDefault.cold"}) {
@@ -68,7 +68,7 @@ std::string messages(const std::vector<Problem>& problems) {
 }  // namespace
 
 TEST_CASE("merged stacks of real interpreters", "[real]") {
-  LiveImages images;
+  target::LiveImages images;
   Symbols symbols;
   const std::string name = GENERATE("plain", "generators", "callbacks", "class_body", "importing", "comprehensions", "coroutines", "threads",
                                     "recursion", "exceptions", "finalizer", "hooks", "tracing", "profiling", "signals", "loops", "interpreter");
@@ -96,10 +96,10 @@ TEST_CASE("merged stacks of real interpreters", "[real]") {
     std::size_t seen = 0;
     for (std::size_t i = 0; i < threads.size(); ++i) {
       INFO("tid " << threads[i].tid);
-      const UnwoundStack& stack = captured.stacks[i];
+      const unwind::UnwoundStack& stack = captured.stacks[i];
       REQUIRE(stack.end == StackEnd::kComplete);
       std::vector<bool> loops;
-      for (const UnwoundFrame& frame : stack.frames) loops.push_back(is_eval_loop(*captured.target, frame, symbols));
+      for (const unwind::UnwoundFrame& frame : stack.frames) loops.push_back(is_eval_loop(*captured.target, frame, symbols));
       const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
       CHECK(messages(merged.problems) == "");
 
@@ -141,7 +141,7 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
       {"leaf", "gen"}, {"leaf", "rec"}, {"leaf", "work"}, {"leaf", "__init__"}, {"gen", "key"}, {"rec", "rec"}, {"rec", "key"}, {"key", "work"},
       {"fail", "work"}, {"__init__", "work"}, {"work", "run"}, {"work", "busy"}, {"busy", "<module>"}, {"run", "_bootstrap_inner"},
       {"_bootstrap_inner", "_bootstrap"}, {"<module>", ""}, {"_bootstrap", ""}};
-  LiveImages images;
+  target::LiveImages images;
   Symbols symbols;
   // With a JIT compiler as well: the loop calls its code, which takes over the frames of calls that it has inlined.
   std::vector<InstalledPython> interpreters = installed_pythons();
@@ -162,9 +162,9 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
       for (std::size_t i = 0; i < threads.size(); ++i) {
         REQUIRE(assigned[i].size() == 1);
         CHECK(messages(assigned[i][0]->problems) == "");
-        const UnwoundStack& stack = captured.stacks[i];
+        const unwind::UnwoundStack& stack = captured.stacks[i];
         std::vector<bool> loops;
-        for (const UnwoundFrame& frame : stack.frames) loops.push_back(is_eval_loop(*captured.target, frame, symbols));
+        for (const unwind::UnwoundFrame& frame : stack.frames) loops.push_back(is_eval_loop(*captured.target, frame, symbols));
         const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
         const bool by_count = captured.state.version.key() < 31000;
         ++samples;

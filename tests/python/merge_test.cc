@@ -14,7 +14,7 @@ constexpr Address kBase = 0x1000, kSize = 0x100;
 // "read loop call loop main": a native stack; the names only say which frames are the eval loop.
 struct Native {
   std::vector<std::string> names;
-  UnwoundStack stack;
+  unwind::UnwoundStack stack;
   std::vector<bool> loops, borders;
   std::optional<std::size_t> greenlet;
 
@@ -306,7 +306,7 @@ TEST_CASE("3.14 with tail calls: the functions that execute bytecode go with the
 TEST_CASE("thread states belong to the stack that contains their anchors") {
   const Native a({"read", "loop", "main"});
   Native b({"read", "loop", "main"});
-  for (UnwoundFrame& f : b.stack.frames) {
+  for (unwind::UnwoundFrame& f : b.stack.frames) {
     f.sp += 0x100000;
     f.cfa += 0x100000;
   }

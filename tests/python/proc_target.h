@@ -13,26 +13,26 @@
 
 namespace rankstacks::testing {
 
-class ProcTarget : public Target {
+class ProcTarget : public target::Target {
  public:
   explicit ProcTarget(Pid pid) : subject_("pid " + std::to_string(pid)) {
     const std::string base = "/proc/" + std::to_string(pid);
     memory_ = ::open((base + "/mem").c_str(), O_RDONLY | O_CLOEXEC);
-    if (const auto maps = proc::read_file(base + "/maps")) mappings_ = proc::parse_maps(*maps);
-    std::vector<Module> modules;
-    for (const FileMappings& file : group_mappings(mappings_)) {
-      Module module;
+    if (const auto maps = target::proc::read_file(base + "/maps")) mappings_ = target::proc::parse_maps(*maps);
+    std::vector<target::Module> modules;
+    for (const target::FileMappings& file : target::group_mappings(mappings_)) {
+      target::Module module;
       module.path = file.path;
       module.range = file.range;
       if (const auto image = elf::Image::open(file.path, file.path)) {
-        if (const auto bias = load_bias(**image, file)) {
+        if (const auto bias = target::load_bias(**image, file)) {
           module.image = *image;
           module.bias = *bias;
         }
       }
       modules.push_back(std::move(module));
     }
-    modules_ = ModuleMap(std::move(modules));
+    modules_ = target::ModuleMap(std::move(modules));
   }
   ~ProcTarget() override {
     if (memory_ >= 0) ::close(memory_);
@@ -41,9 +41,9 @@ class ProcTarget : public Target {
   ProcTarget& operator=(const ProcTarget&) = delete;
 
   const std::string& subject() const override { return subject_; }
-  std::span<const ThreadInfo> threads() const override { return {}; }
-  std::span<const Mapping> mappings() const override { return mappings_; }
-  const ModuleMap& modules() const override { return modules_; }
+  std::span<const target::ThreadInfo> threads() const override { return {}; }
+  std::span<const target::Mapping> mappings() const override { return mappings_; }
+  const target::ModuleMap& modules() const override { return modules_; }
 
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override {
     std::size_t done = 0;
@@ -64,12 +64,12 @@ class ProcTarget : public Target {
 
   std::size_t batches() const { return batches_; }
   bool inverted_ranges() const { return inverted_ranges_; }
-  ModuleMap modules_;   // tests may replace it
+  target::ModuleMap modules_;   // tests may replace it
 
  private:
   std::string subject_;
   int memory_ = -1;
-  std::vector<Mapping> mappings_;
+  std::vector<target::Mapping> mappings_;
   mutable std::size_t batches_ = 0;
   mutable bool inverted_ranges_ = false;
 };

@@ -112,7 +112,7 @@ TEST_CASE("each thread's Python frames are what sys._current_frames() says", "[r
     std::ifstream maps("/proc/" + std::to_string(process.pid()) + "/maps");
     std::stringstream text;
     text << maps.rdbuf();
-    const auto mappings = proc::parse_maps(text.str());
+    const auto mappings = target::proc::parse_maps(text.str());
     for (const python::ThreadState& thread : state.threads) {
       Address previous = 0;
       for (const python::Run& run : thread.runs) {
@@ -120,7 +120,7 @@ TEST_CASE("each thread's Python frames are what sys._current_frames() says", "[r
         CHECK(*run.anchor > previous);
         previous = *run.anchor;
         if (static_cast<pid_t>(thread.native_id) != process.pid()) continue;
-        const auto stack = std::find_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.path == "[stack]"; });
+        const auto stack = std::find_if(mappings.begin(), mappings.end(), [](const target::Mapping& m) { return m.path == "[stack]"; });
         REQUIRE(stack != mappings.end());
         CHECK(stack->range.contains(*run.anchor));
       }
@@ -167,9 +167,9 @@ TEST_CASE("from 3.13 on the interpreter is found in memory without its file", "[
     StoppedPython process(interpreter, "plain");
     REQUIRE(process.stopped());
     ProcTarget target(process.pid());
-    std::vector<Module> modules = target.modules().all();
-    for (Module& m : modules) m.image = nullptr;
-    target.modules_ = ModuleMap(std::move(modules));
+    std::vector<target::Module> modules = target.modules().all();
+    for (target::Module& m : modules) m.image = nullptr;
+    target.modules_ = target::ModuleMap(std::move(modules));
     CHECK(python::find_python_runtime(target).empty());
     const auto state = python::read_python_state(target, {});
     if (minor_of(process.version()) < 13) {

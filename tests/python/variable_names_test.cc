@@ -33,14 +33,14 @@ TEST_CASE("the user's files, and PyTorch's own") {
 }
 
 TEST_CASE("a user's rules take precedence for the owner of a file") {
-  AddedPrograms added;
-  added.rules.files = {{FileMatch::kContains, "/dist-packages/recipes/", false, "the user"}, {FileMatch::kSuffix, "/launch.py", true, "the user"}};
-  install_added_programs(std::move(added));
+  known::AddedPrograms added;
+  added.rules.files = {{known::FileMatch::kContains, "/dist-packages/recipes/", false, "the user"}, {known::FileMatch::kSuffix, "/launch.py", true, "the user"}};
+  known::install_added_programs(std::move(added));
   CHECK(is_user_file("/usr/lib/python3/dist-packages/recipes/llm.py"));
   CHECK_FALSE(is_user_file("/home/me/launch.py"));
   CHECK(is_user_file("/home/me/train.py"));
   CHECK(is_user_file("<string>"));
-  install_added_programs({});
+  known::install_added_programs({});
   CHECK(is_user_file("/home/me/launch.py"));
 }
 

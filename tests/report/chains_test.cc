@@ -6,6 +6,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 using namespace rankstacks::testing;
 
 namespace {
@@ -31,7 +32,7 @@ LiteralJob two_locks() {
 
 TEST_CASE("a chain of locks is described link by link") {
   const LiteralJob literal = two_locks();
-  const Analysis analysis = analyze(literal.job);
+  const analyzers::Analysis analysis = analyzers::analyze(literal.job);
   CHECK(describe_chain(literal.job, analysis) ==
         "chain: rank 0 in main at train.py:17 <- in all_reduce <- rank 1 in main at train.py:20 <- a native lock held by thread 201 <- its thread writer (201) in main at train.py:20 <- "
         "a native lock held by thread 202 <- its thread reporter (202) in flush at log.py:3, sleeping <- a time that it has set itself");
@@ -40,14 +41,14 @@ TEST_CASE("a chain of locks is described link by link") {
 TEST_CASE("one lock is in the summary already") {
   LiteralJob literal = two_locks();
   literal.job.ranks[1].threads[1].lock_owner.reset();
-  CHECK(describe_chain(literal.job, analyze(literal.job)).empty());
+  CHECK(describe_chain(literal.job, analyzers::analyze(literal.job)).empty());
 }
 
 TEST_CASE("the rank to examine first, if nothing is decided") {
   LiteralJob literal;
   for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? Stack{unknown("/opt/engine.so", 0x1234)} : waits_in_all_reduce());
-  const Analysis analysis = analyze(literal.job);
-  REQUIRE(analysis.verdict.status == VerdictStatus::kUndecided);
+  const analyzers::Analysis analysis = analyzers::analyze(literal.job);
+  REQUIRE(analysis.verdict.status == analyzers::VerdictStatus::kUndecided);
   const std::string text = describe_candidates(literal.job, analysis.verdict);
   CHECK(text.starts_with("if it hangs, look at rank 1 first: "));
   CHECK(text.find("what would decide: ") != std::string::npos);
@@ -56,5 +57,5 @@ TEST_CASE("the rank to examine first, if nothing is decided") {
 TEST_CASE("what a program calls itself does nothing to the terminal of who reads a chain") {
   LiteralJob literal = two_locks();
   literal.job.ranks[1].threads[1].name = "\x1b[2J";
-  CHECK(describe_chain(literal.job, analyze(literal.job)).find('\x1b') == std::string::npos);
+  CHECK(describe_chain(literal.job, analyzers::analyze(literal.job)).find('\x1b') == std::string::npos);
 }

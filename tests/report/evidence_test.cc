@@ -17,6 +17,7 @@
 #include "report/report.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 
 namespace {
 
@@ -140,19 +141,19 @@ constexpr Fact kFacts[] = {
     {"native names", take_native_names},
 };
 
-Accused accused_of(const JobSnapshot& job, const Verdict& verdict) {
+Accused accused_of(const JobSnapshot& job, const analyzers::Verdict& verdict) {
   Accused accused;
-  for (const Suspect& s : verdict.suspects) accused[s.rank == SIZE_MAX ? std::to_string(s.missing_rank) : rank_label(job.ranks[s.rank])] = to_string(s.reason);
+  for (const analyzers::Suspect& s : verdict.suspects) accused[s.rank == SIZE_MAX ? std::to_string(s.missing_rank) : rank_label(job.ranks[s.rank])] = analyzers::to_string(s.reason);
   return accused;
 }
 
 enum class Quality { kInnocentAccused, kOpen, kRight };
 
 // The right ranks for a wrong reason are no better than none: that was luck.
-Quality quality_of(const SavedReport& saved, const JobSnapshot& job, const Verdict& verdict) {
+Quality quality_of(const SavedReport& saved, const JobSnapshot& job, const analyzers::Verdict& verdict) {
   const Accused accused = accused_of(job, verdict);
   if (std::any_of(accused.begin(), accused.end(), [&](const auto& one) { return !saved.suspects.contains(one.first); })) return Quality::kInnocentAccused;
-  return to_string(verdict.status) == saved.status && accused == saved.suspects ? Quality::kRight : Quality::kOpen;
+  return analyzers::to_string(verdict.status) == saved.status && accused == saved.suspects ? Quality::kRight : Quality::kOpen;
 }
 
 }  // namespace
@@ -174,13 +175,13 @@ TEST_CASE("more evidence makes no verdict worse") {
         if (&fact != kFacts || saved.status != "healthy") facts.push_back(&fact);   // in one sample every wait seems to last
       std::shuffle(facts.begin(), facts.end(), std::mt19937(order));
       JobSnapshot left = saved.job;
-      Verdict verdict = analyze(left).verdict;
+      analyzers::Verdict verdict = analyzers::analyze(left).verdict;
       std::string gone;
       for (const Fact* fact : facts) {
         const Quality with = quality_of(saved, left, verdict);
         const std::string said = verdict.summary;
         if (!fact->take(left)) continue;
-        verdict = analyze(left).verdict;
+        verdict = analyzers::analyze(left).verdict;
         ++taken;
         INFO(saved.name << ": without" << (gone.empty() ? " nothing" : gone) << ": " << said << "\nand without " << fact->name << ": " << verdict.summary);
         CHECK(with >= quality_of(saved, left, verdict));

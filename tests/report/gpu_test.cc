@@ -7,6 +7,7 @@
 #include "support/literal_gpu.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 using namespace rankstacks::testing;
 using Json = nlohmann::json;
 
@@ -61,8 +62,8 @@ LiteralJob everything() {
   return literal;
 }
 
-std::string json_of(const JobSnapshot& job) { return json_report(job, analyze(job)); }
-std::string text_of(const JobSnapshot& job, TextOptions options = {}) { return text_report(job, analyze(job), options); }
+std::string json_of(const JobSnapshot& job) { return json_report(job, analyzers::analyze(job)); }
+std::string text_of(const JobSnapshot& job, TextOptions options = {}) { return text_report(job, analyzers::analyze(job), options); }
 
 // The GPUs' frames compared by content, since another table has other ids.
 Json gpus_of(const JobSnapshot& job, std::size_t rank) { return Json::parse(json_of(job))["ranks"][rank]["gpus"]; }

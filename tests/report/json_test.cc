@@ -7,6 +7,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 using namespace rankstacks::testing;
 using Json = nlohmann::json;
 
@@ -86,7 +87,7 @@ LiteralJob everything() {
   return literal;
 }
 
-Json json_of(const JobSnapshot& job) { return Json::parse(json_report(job, analyze(job))); }
+Json json_of(const JobSnapshot& job) { return Json::parse(json_report(job, analyzers::analyze(job))); }
 
 }  // namespace
 
@@ -115,7 +116,7 @@ TEST_CASE("a JSON string holds nothing raw that acts on a terminal, and the same
 
 TEST_CASE("the documented fields (docs/json.md)") {
   const LiteralJob literal = everything();
-  const std::string text = json_report(literal.job, analyze(literal.job));
+  const std::string text = json_report(literal.job, analyzers::analyze(literal.job));
   CHECK(text.back() == '\n');
   const Json json = Json::parse(text);
   CHECK(json["schema"] == 1);
@@ -208,7 +209,7 @@ TEST_CASE("any bytes make valid JSON") {
 
 TEST_CASE("what was written is read back whole") {
   const LiteralJob literal = everything();
-  const std::string text = json_report(literal.job, analyze(literal.job));
+  const std::string text = json_report(literal.job, analyzers::analyze(literal.job));
   const auto again = read_json_report(text, "snap.json");
   REQUIRE(again);
   CHECK(again->nccl == literal.job.nccl);
@@ -216,11 +217,11 @@ TEST_CASE("what was written is read back whole") {
   REQUIRE((handled && handled->raised));
   CHECK(again->frames[*handled->raised].qualname == "Model.step");
   CHECK(again->ranks[1].threads[1].python_lock == literal.job.ranks[1].threads[1].python_lock);
-  CHECK(json_report(*again, analyze(*again)) == text);
+  CHECK(json_report(*again, analyzers::analyze(*again)) == text);
   TextOptions options;
   for (const bool all : {false, true}) {
     options.all_threads = all;
-    CHECK(text_report(*again, analyze(*again), options) == text_report(literal.job, analyze(literal.job), options));
+    CHECK(text_report(*again, analyzers::analyze(*again), options) == text_report(literal.job, analyzers::analyze(literal.job), options));
   }
 }
 
@@ -253,7 +254,7 @@ TEST_CASE("merging: one job, one clock, duplicates said") {
   REQUIRE(merged.ranks[1].problems.size() == 1);
   CHECK(merged.ranks[1].problems[0].message == "node-a:201 stands in more than one of the merged reports; the first is shown");
   CHECK(merged.frames[merged.ranks[2].threads[0].frames[1]].function == "__getitem__");
-  CHECK(analyze(merged).verdict.suspects.at(0).rank == 2);
+  CHECK(analyzers::analyze(merged).verdict.suspects.at(0).rank == 2);
 }
 
 TEST_CASE("merging: exceptions that threads handle keep their places") {

@@ -4,6 +4,7 @@
 #include "report/report.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 using namespace rankstacks::testing;
 using Json = nlohmann::json;
 
@@ -28,10 +29,10 @@ LiteralJob job_with(SyscallInfo call) {
 
 std::string words(SyscallInfo call) {
   const LiteralJob literal = job_with(std::move(call));
-  return describe_block(literal.job, literal.job.ranks[0].threads[0]);
+  return analyzers::describe_block(literal.job, literal.job.ranks[0].threads[0]);
 }
 
-Json written(const JobSnapshot& job) { return Json::parse(json_report(job, analyze(job))); }
+Json written(const JobSnapshot& job) { return Json::parse(json_report(job, analyzers::analyze(job))); }
 const Json& call_in(const Json& report) { return report["ranks"][0]["threads"][0]["syscall"]; }
 
 }  // namespace
@@ -109,5 +110,5 @@ TEST_CASE("a process of two machines' reports is named by its number alone") {
   LiteralJob literal = job_with(blocked("read", {{500, EndKind::kPipe, ""}}));
   literal.job.ranks[0].pid = literal.job.ranks[1].pid = 500;
   literal.job.ranks[1].host = "node-b";
-  CHECK(describe_block(literal.job, literal.job.ranks[0].threads[0]) == "blocked in read(fd 5 -> /x) from pid 500");
+  CHECK(analyzers::describe_block(literal.job, literal.job.ranks[0].threads[0]) == "blocked in read(fd 5 -> /x) from pid 500");
 }

@@ -8,6 +8,7 @@
 #include "support/temporary_directory.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 
 namespace {
 

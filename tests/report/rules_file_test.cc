@@ -11,6 +11,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 using namespace rankstacks::testing;
 
 namespace {
@@ -31,9 +32,9 @@ class Added {
   explicit Added(const std::string& text) {
     auto rules = read_rules(text, "acme.json");
     REQUIRE(rules);
-    install_added_programs(std::move(*rules));
+    known::install_added_programs(std::move(*rules));
   }
-  ~Added() { install_added_programs({}); }
+  ~Added() { known::install_added_programs({}); }
 };
 
 const Stack kPythonStart = {py("run", "/usr/lib/python3.11/threading.py", 975), py("_bootstrap", "/usr/lib/python3.11/threading.py", 995)};
@@ -57,27 +58,27 @@ const std::string kFramework = with(R"(  "source": "acme 3.2",
 
 TEST_CASE("rules: an in-house framework is recognised by its file") {
   const LiteralJob literal = framework_job();
-  const Analysis before = analyze(literal.job);
+  const analyzers::Analysis before = analyzers::analyze(literal.job);
   CHECK_FALSE((before.activities[0] && before.activities[0]->kind == "in-collective"));
   {
     const Added added(kFramework);
-    const Analysis after = analyze(literal.job);
+    const analyzers::Analysis after = analyzers::analyze(literal.job);
     REQUIRE(after.activities[0]);
     CHECK(after.activities[0]->kind == "in-collective");
     CHECK(after.activities[0]->operation == "all_reduce");
-    CHECK(after.verdict.status == VerdictStatus::kCulprit);
+    CHECK(after.verdict.status == analyzers::VerdictStatus::kCulprit);
     REQUIRE(after.verdict.suspects.size() == 1);
     CHECK(after.verdict.suspects[0].rank == 2);
-    CHECK(after.verdict.suspects[0].reason == Reason::kUserCode);
+    CHECK(after.verdict.suspects[0].reason == analyzers::Reason::kUserCode);
   }
-  const Analysis again = analyze(literal.job);
+  const analyzers::Analysis again = analyzers::analyze(literal.job);
   CHECK(again.verdict.summary == before.verdict.summary);
 }
 
 TEST_CASE("rules: without over_transport the socket decides, as for the built-in ones") {
   const LiteralJob literal = framework_job();
   const Added added(with(R"("activities": [{"match": "python", "function": "all_reduce", "file": "acme/comm.py", "activity": "collective", "over_transport": false}])"));
-  const Analysis analysis = analyze(literal.job);
+  const analyzers::Analysis analysis = analyzers::analyze(literal.job);
   REQUIRE(analysis.activities[0]);
   CHECK(analysis.activities[0]->kind == "network-io");
 }
@@ -85,14 +86,14 @@ TEST_CASE("rules: without over_transport the socket decides, as for the built-in
 TEST_CASE("rules: a user's rule comes before the built-in ones, and may say that a frame shows nothing") {
   LiteralJob literal;
   literal.rank(0, 1, Stack{libc("nanosleep"), py("save_checkpoint", "/home/u/trainer.py", 5)} + in_main(3)).threads[0].syscall = call("clock_nanosleep");
-  CHECK(analyze(literal.job).activities[0]->kind == "checkpoint-io");
+  CHECK(analyzers::analyze(literal.job).activities[0]->kind == "checkpoint-io");
   {
     const Added added(with(R"("activities": [{"match": "python", "function": "save_checkpoint", "file": "trainer.py", "activity": "none"}])"));
-    CHECK(analyze(literal.job).activities[0]->kind != "checkpoint-io");
+    CHECK(analyzers::analyze(literal.job).activities[0]->kind != "checkpoint-io");
   }
   {
     const Added added(with(R"("activities": [{"match": "python-file", "file": "/home/u/trainer.py", "activity": "data-loading"}])"));
-    CHECK(analyze(literal.job).activities[0]->kind == "data-loading");
+    CHECK(analyzers::analyze(literal.job).activities[0]->kind == "data-loading");
   }
 }
 
@@ -103,8 +104,8 @@ TEST_CASE("rules: roles, names and idle states of threads") {
   literal.thread(rank, 902, "acme-io3", {libc("epoll_wait"), unknown("/opt/acme/libacme.so.3", 0x100), libc("start_thread"), libc("clone3")});
   literal.thread(rank, 903, "python3", {libc("epoll_wait"), nat("acme::Transport::loop(int)", "/opt/acme/libacme.so.3"), libc("start_thread"), libc("clone3")});
   literal.child(rank.pid, {libc("read"), py("serve", "/opt/acme/worker.py", 5)});
-  CHECK(std::string(to_string(assign_roles(literal.job)[0][1])) == "python");
-  CHECK_FALSE(is_idle(literal.job, literal.job.ranks[0].threads[3], Role::kNcclProxy));
+  CHECK(std::string(known::to_string(analyzers::assign_roles(literal.job)[0][1])) == "python");
+  CHECK_FALSE(analyzers::is_idle(literal.job, literal.job.ranks[0].threads[3], known::Role::kNcclProxy));
   const Added added(with(R"("roles": [
       {"match": "python-waits", "file": "/acme/agent.py", "role": "rpc"},
       {"match": "function", "function": "acme::Transport::loop", "role": "nccl-proxy"},
@@ -112,35 +113,35 @@ TEST_CASE("rules: roles, names and idle states of threads") {
     ],
     "thread_names": [{"prefix": "acme-io", "role": "grpc"}],
     "idle": [{"match": "only", "module": "libacme", "role": "nccl-proxy", "wait": "poll"}])"));
-  const auto roles = assign_roles(literal.job);
-  CHECK(roles[0] == std::vector<Role>{Role::kMain, Role::kRpc, Role::kGrpc, Role::kNcclProxy});
-  CHECK(roles[1] == std::vector<Role>{Role::kDataLoader});
-  CHECK(is_idle(literal.job, literal.job.ranks[0].threads[3], Role::kNcclProxy));
-  CHECK_FALSE(is_idle(literal.job, literal.job.ranks[0].threads[3], Role::kGrpc));   // the rule is of another role
+  const auto roles = analyzers::assign_roles(literal.job);
+  CHECK(roles[0] == std::vector<known::Role>{known::Role::kMain, known::Role::kRpc, known::Role::kGrpc, known::Role::kNcclProxy});
+  CHECK(roles[1] == std::vector<known::Role>{known::Role::kDataLoader});
+  CHECK(analyzers::is_idle(literal.job, literal.job.ranks[0].threads[3], known::Role::kNcclProxy));
+  CHECK_FALSE(analyzers::is_idle(literal.job, literal.job.ranks[0].threads[3], known::Role::kGrpc));   // the rule is of another role
 }
 
 TEST_CASE("rules: files of the user and of libraries; the user's first") {
-  CHECK_FALSE(is_library_file("/opt/acme/comm.py"));
-  CHECK(is_library_file("/usr/lib/python3/dist-packages/mymodel/net.py"));
+  CHECK_FALSE(known::is_library_file("/opt/acme/comm.py"));
+  CHECK(known::is_library_file("/usr/lib/python3/dist-packages/mymodel/net.py"));
   const Added added(with(R"("library_files": [{"contains": "/acme/"}, {"suffix": "/launch.py"}], "user_files": [{"contains": "-packages/mymodel/"}, {"contains": "/acme/recipes/"}])"));
-  CHECK(is_library_file("/opt/acme/comm.py"));
-  CHECK_FALSE(is_library_file("/opt/acme/recipes/llm.py"));
-  CHECK(is_library_file("/home/u/launch.py"));
-  CHECK_FALSE(is_library_file("/home/u/launch.py.py"));
-  CHECK_FALSE(is_library_file("/usr/lib/python3/dist-packages/mymodel/net.py"));
-  CHECK(is_library_file("/usr/lib/python3/dist-packages/torch/_tensor.py"));
+  CHECK(known::is_library_file("/opt/acme/comm.py"));
+  CHECK_FALSE(known::is_library_file("/opt/acme/recipes/llm.py"));
+  CHECK(known::is_library_file("/home/u/launch.py"));
+  CHECK_FALSE(known::is_library_file("/home/u/launch.py.py"));
+  CHECK_FALSE(known::is_library_file("/usr/lib/python3/dist-packages/mymodel/net.py"));
+  CHECK(known::is_library_file("/usr/lib/python3/dist-packages/torch/_tensor.py"));
 }
 
 TEST_CASE("rules: a loop that waits for the next request, and a runtime in which no code is") {
   LiteralJob literal;
   literal.rank(0, 1, Stack{libc("epoll_wait"), nat("wait(int)", "/opt/acme/libacme_rt.so.3"), py("_next_request", "/opt/acme/serve.py", 30), py("serve", "/opt/acme/serve.py", 12)} + in_main(3)).threads[0].syscall =
       call("epoll_wait", 4);
-  CHECK(analyze(literal.job).activities[0]->kind != "idle");
-  CHECK_FALSE(is_opaque("/opt/acme/libacme_rt.so.3"));
+  CHECK(analyzers::analyze(literal.job).activities[0]->kind != "idle");
+  CHECK_FALSE(analyzers::is_opaque("/opt/acme/libacme_rt.so.3"));
   const Added added(with(R"("places": [{"place": "loop-wait", "function": "_next_request", "suffix": "/acme/serve.py"}, {"place": "server-loop", "function": "serve", "contains": "/acme/"}],
     "modules": [{"prefix": "libacme_rt", "kind": "runtime"}])"));
-  CHECK(analyze(literal.job).activities[0]->kind == "idle");
-  CHECK(is_opaque("/opt/acme/libacme_rt.so.3"));
+  CHECK(analyzers::analyze(literal.job).activities[0]->kind == "idle");
+  CHECK(analyzers::is_opaque("/opt/acme/libacme_rt.so.3"));
 }
 
 TEST_CASE("rules: functions of one's own that wait as the standard library's do") {
@@ -149,7 +150,7 @@ TEST_CASE("rules: functions of one's own that wait as the standard library's do"
     LiteralJob literal;
     for (const int rank : {0, 1})
       literal.rank(rank, 2, rank == 1 ? waits_in_all_reduce() : Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"), py("wait", "/usr/lib/python3.11/threading.py", 320), py(function, file, 5)} + in_main(30));
-    const Verdict verdict = analyze(literal.job).verdict;
+    const analyzers::Verdict verdict = analyzers::analyze(literal.job).verdict;
     return verdict.suspects.empty() ? verdict.summary : verdict.suspects[0].summary;
   };
   const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
@@ -176,14 +177,14 @@ TEST_CASE("rules: a queue between processes of one's own, and a pool's loop") {
   const std::string lib = "/usr/lib/python3.11/";
   RankSnapshot& rank = pool.rank(0, 1, Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"), py("wait", lib + "threading.py", 1), py("get", lib + "multiprocessing/pool.py", 3)} + in_main(50));
   pool.child(rank.pid, {py("_loop", "/opt/acme/pool.py", 5), py("run", lib + "multiprocessing/process.py", 6), py("_bootstrap", lib + "multiprocessing/process.py", 7)});
-  const auto kind = [](const LiteralJob& literal) { return analyze(literal.job).activities[0]->kind; };
+  const auto kind = [](const LiteralJob& literal) { return analyzers::analyze(literal.job).activities[0]->kind; };
   const std::string before = kind(peers);
   CHECK(before != "in-collective");
-  CHECK(analyze(peers.job).activities[0]->operation == std::nullopt);
+  CHECK(analyzers::analyze(peers.job).activities[0]->operation == std::nullopt);
   CHECK(kind(pool) == "python-lock");
   {
     const Added added(with(R"("places": [{"place": "process-queue-wait", "function": "take", "suffix": "/acme/runtime.py"}, {"place": "pool-worker", "suffix": "/acme/pool.py"}])"));
-    CHECK(analyze(peers.job).activities[0]->operation == "a multiprocessing queue");
+    CHECK(analyzers::analyze(peers.job).activities[0]->operation == "a multiprocessing queue");
     CHECK(kind(pool) == "subprocess");
   }
   const Added added(with(R"("places": [{"place": "pool-worker", "suffix": "/acme/pool.py"}, {"place": "pool-loop", "function": "_loop", "suffix": "/acme/pool.py"}])"));
@@ -205,7 +206,7 @@ TEST_CASE("rules: ten thousand that all hold take no memory for each frame") {
     return usage.ru_maxrss;
   };
   const long before = most_kib();
-  CHECK(assign_roles(literal.job)[0] == std::vector<Role>{Role::kMain, Role::kRpc});
+  CHECK(analyzers::assign_roles(literal.job)[0] == std::vector<known::Role>{known::Role::kMain, known::Role::kRpc});
   CHECK(most_kib() - before < 100 * 1024);   // a list for each frame: 400 MB
 }
 
@@ -217,7 +218,7 @@ TEST_CASE("rules: a file whose name is no UTF-8") {
 }
 
 TEST_CASE("rules: what is printed as JSON can be read, and says the same") {
-  const KnownPrograms& built_in = built_in_programs();
+  const known::KnownPrograms& built_in = known::built_in_programs();
   const std::string printed = json_of_rules(built_in);
   auto read = read_rules(printed, "printed.json");
   REQUIRE(read);
@@ -225,21 +226,21 @@ TEST_CASE("rules: what is printed as JSON can be read, and says the same") {
   CHECK(read->rules.size() == built_in.size());
   REQUIRE(read->rules.activities.size() == built_in.activities.size());
   for (std::size_t i = 0; i < built_in.activities.size(); ++i) {
-    const ActivityRule &a = built_in.activities[i], &b = read->rules.activities[i];
+    const known::ActivityRule &a = built_in.activities[i], &b = read->rules.activities[i];
     INFO(a.what << " in " << a.file);
     CHECK((a.match == b.match && a.what == b.what && a.file == b.file && a.activity == b.activity && a.source == b.source && a.operation == b.operation && a.over_transport == b.over_transport));
   }
-  const auto same_role = [](const RoleRule& a, const RoleRule& b) { return a.match == b.match && a.what == b.what && a.file == b.file && a.role == b.role && a.source == b.source; };
+  const auto same_role = [](const known::RoleRule& a, const known::RoleRule& b) { return a.match == b.match && a.what == b.what && a.file == b.file && a.role == b.role && a.source == b.source; };
   CHECK(std::equal(built_in.thread_roles.begin(), built_in.thread_roles.end(), read->rules.thread_roles.begin(), read->rules.thread_roles.end(), same_role));
   CHECK(std::equal(built_in.child_roles.begin(), built_in.child_roles.end(), read->rules.child_roles.begin(), read->rules.child_roles.end(), same_role));
-  CHECK(std::equal(built_in.idle.begin(), built_in.idle.end(), read->rules.idle.begin(), read->rules.idle.end(), [](const IdleRule& a, const IdleRule& b) {
+  CHECK(std::equal(built_in.idle.begin(), built_in.idle.end(), read->rules.idle.begin(), read->rules.idle.end(), [](const known::IdleRule& a, const known::IdleRule& b) {
     return a.role == b.role && a.match == b.match && a.what == b.what && a.file == b.file && a.wait == b.wait && a.source == b.source;
   }));
 }
 
 TEST_CASE("rules: all that is printed as text names its source, and what is added is marked") {
   const Added added(kFramework);
-  const std::string text = text_of_rules(added_programs(), built_in_programs(), {});
+  const std::string text = text_of_rules(known::added_programs(), known::built_in_programs(), {});
   CHECK(text.find("+ collective         python all_reduce in acme/comm.py") != std::string::npos);
   CHECK(text.find("acme 3.2") != std::string::npos);
   CHECK(text.find("  collective         python all_reduce in torch/distributed/distributed_c10d.py") != std::string::npos);

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 
 TEST_CASE("nothing that steers a terminal gets through") {
   CHECK(sanitize("plain") == "plain");

@@ -11,6 +11,7 @@
 #include "report/sanitize.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 
 namespace {
 

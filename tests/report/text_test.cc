@@ -8,6 +8,7 @@
 #include "support/literal_job.h"
 
 using namespace rankstacks;
+using namespace rankstacks::report;
 using namespace rankstacks::testing;
 
 namespace {
@@ -85,7 +86,7 @@ LiteralJob eight_ranks() {
   return literal;
 }
 
-std::string text_of(const JobSnapshot& job, TextOptions options = {}) { return text_report(job, analyze(job), options); }
+std::string text_of(const JobSnapshot& job, TextOptions options = {}) { return text_report(job, analyzers::analyze(job), options); }
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -109,7 +110,7 @@ TEST_CASE("the suspect is listed before an odd rank that waits") {
   const std::string c10d = kTorch + "distributed/distributed_c10d.py";
   for (int r = 0; r < 4; ++r)
     literal.rank(r, 4, r == 1 ? Stack{libc("clock_nanosleep")} + in_main(9) : r == 0 ? Stack{libc("poll"), py("recv", c10d, 3)} + in_main(3) : waits_in_all_reduce());
-  const std::string text = text_report(literal.job, analyze(literal.job), {});
+  const std::string text = text_report(literal.job, analyzers::analyze(literal.job), {});
   REQUIRE(text.find("> 0 (1 rank)  ODD") != std::string::npos);
   CHECK(text.find("> 1 (1 rank)  ODD") < text.find("> 0 (1 rank)  ODD"));
 }
@@ -130,7 +131,7 @@ TEST_CASE("ranks of a grid are named by their places, whole stages as such") {
   TextOptions options;
   options.width = 200;
   options.all_threads = true;
-  const std::string text = text_report(literal.job, analyze(literal.job), options);
+  const std::string text = text_report(literal.job, analyzers::analyze(literal.job), options);
   CHECK(contains(text, "CULPRIT: rank 5 (pp 1, dp 0, tp 1) is in its data pipeline"));
   CHECK(contains(text, "; coordinates: Megatron, from the command line"));
   CHECK(contains(text, "> 5 (1 rank: pp 1, dp 0, tp 1)  ODD"));
@@ -147,7 +148,7 @@ TEST_CASE("the exception that a thread dies of is shown next to it") {
   TextOptions options;
   options.width = 200;
   options.all_threads = true;
-  const std::string text = text_report(literal.job, analyze(literal.job), options);
+  const std::string text = text_report(literal.job, analyzers::analyze(literal.job), options);
   CHECK(contains(flat(text), "the watchdog that ends rank 1 only reports it, with c10::DistBackendError: Watchdog caught "));
   CHECK(contains(text, "terminates with c10::DistBackendError: Watchdog caught "));
   CHECK_FALSE(contains(text, "and more"));
@@ -166,7 +167,7 @@ TEST_CASE("the exception that a thread handles is shown below its frame, and wit
   TextOptions options;
   options.width = 200;
   options.all_threads = true;
-  const std::string text = text_report(literal.job, analyze(literal.job), options);
+  const std::string text = text_report(literal.job, analyzers::analyze(literal.job), options);
   CHECK(contains(text, "    #4   main  /home/u/train.py:17\n         handles RuntimeError(\"loss is inf\") raised in step at model.py:9\n"));
   CHECK(contains(text, "\n         handles RuntimeError(\"loss is\\x1b[31m NaN\") raised in step at model.py:9\n"));
   CHECK(contains(text, "= handles RuntimeError(\"loss is inf\") raised in step at model.py:9\n"));
@@ -187,7 +188,7 @@ TEST_CASE("the holder of the Python lock that a thread waits for is shown next t
   TextOptions options;
   options.width = 200;
   options.all_threads = true;
-  const std::string text = text_report(literal.job, analyze(literal.job), options);
+  const std::string text = text_report(literal.job, analyzers::analyze(literal.job), options);
   CHECK(contains(text, "thread 901 \"x\"  python  cluster 2  waits for a Python lock held by thread 900 (reporter\\x1b[31m)\n"));
   CHECK(contains(text, "  waits for the import of torch\\x1b held by thread 999\n"));
   CHECK(contains(text, "  waits for the end of thread 900\n"));
@@ -199,7 +200,7 @@ TEST_CASE("the report says how ranks were compared if only the stacks were known
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)
     literal.rank(r, 4, Stack{libc("pthread_cond_wait"), nat("gloo::Context::wait()"), py(r == 2 ? "broadcast" : "all_reduce", kTorch + "distributed/distributed_c10d.py", 3)} + in_main(r == 2 ? 3 : 4));
-  CHECK(contains(flat(text_report(literal.job, analyze(literal.job), {})), "(confidence 0.65; who should be alike: inferred from the stacks, most of which are alike)"));
+  CHECK(contains(flat(text_report(literal.job, analyzers::analyze(literal.job), {})), "(confidence 0.65; who should be alike: inferred from the stacks, most of which are alike)"));
 }
 
 TEST_CASE("eight hung ranks on one screen") {

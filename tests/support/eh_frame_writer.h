@@ -108,7 +108,7 @@ class UnwindableTarget : public FakeTarget {
     auto image = elf::Image::from_bytes(file, "made.so");
     if (!image) throw std::runtime_error(image.error().what);
     const auto map = [this](Vaddr from, Vaddr to, bool executable) {
-      Mapping m;
+      target::Mapping m;
       m.range = {kBase + from, kBase + to};
       m.readable = true;
       m.executable = executable;
@@ -117,7 +117,7 @@ class UnwindableTarget : public FakeTarget {
     };
     map(0, code_, false);
     map(code_, code_ + code_size, true);
-    modules_ = ModuleMap({Module{"/lib/made.so", {kBase, kBase + code_ + code_size}, kBase, {}, *image, {}}});
+    modules_ = target::ModuleMap({target::Module{"/lib/made.so", {kBase, kBase + code_ + code_size}, kBase, {}, *image, {}}});
     put(kBase, file);
   }
 
@@ -125,14 +125,14 @@ class UnwindableTarget : public FakeTarget {
   Address pc(std::size_t function) const { return kBase + code_ + kFunction * function + 8; }
 
   // A thread in function `first`, with these words on its stack.
-  Registers thread(std::size_t first, const std::vector<std::uint64_t>& stack) {
+  target::Registers thread(std::size_t first, const std::vector<std::uint64_t>& stack) {
     Bytes words;
     for (const std::uint64_t w : stack) append_value(words, w);
     put(kStack, words);
-    Registers registers;
-    for (unsigned r = 0; r < kDwarfRegisters; ++r) registers.set(r, 1);
-    registers.set(kRip, pc(first));
-    registers.set(kRsp, kStack);
+    target::Registers registers;
+    for (unsigned r = 0; r < target::kDwarfRegisters; ++r) registers.set(r, 1);
+    registers.set(target::kRip, pc(first));
+    registers.set(target::kRsp, kStack);
     return registers;
   }
 

@@ -9,12 +9,12 @@
 
 namespace rankstacks::testing {
 
-class FakeTarget : public Target {
+class FakeTarget : public target::Target {
  public:
   const std::string& subject() const override { return subject_; }
-  std::span<const ThreadInfo> threads() const override { return threads_; }
-  std::span<const Mapping> mappings() const override { return mappings_; }
-  const ModuleMap& modules() const override { return modules_; }
+  std::span<const target::ThreadInfo> threads() const override { return threads_; }
+  std::span<const target::Mapping> mappings() const override { return mappings_; }
+  const target::ModuleMap& modules() const override { return modules_; }
 
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override {
     std::size_t done = 0;
@@ -40,9 +40,9 @@ class FakeTarget : public Target {
   }
 
   std::string subject_ = "fake";
-  std::vector<ThreadInfo> threads_;
-  std::vector<Mapping> mappings_;
-  ModuleMap modules_;
+  std::vector<target::ThreadInfo> threads_;
+  std::vector<target::Mapping> mappings_;
+  target::ModuleMap modules_;
 
  private:
   std::map<Address, std::vector<std::byte>> memory_;   // blocks do not overlap

@@ -6,7 +6,7 @@
 
 #include "symbolizers/workshop.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 namespace fs = std::filesystem;
@@ -114,4 +114,4 @@ TEST_CASE("a libpython's functions and lines are those addr2line gives") {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -2,7 +2,7 @@
 #include "symbolizers/debug_file.h"
 #include "symbolizers/workshop.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 using testing::address_of;
@@ -269,4 +269,4 @@ TEST_CASE("the path of shared parts is accepted in debug directories and below t
             .starts_with(shop.path("own/.dwz/other") + ": refused as the shared debug file of "));
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

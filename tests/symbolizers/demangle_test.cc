@@ -2,7 +2,7 @@
 
 #include "symbolizers/symbolizer.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 
 TEST_CASE("names are demangled as c++filt does") {
   CHECK(demangle("_Z3fooi") == "foo(int)");
@@ -42,4 +42,4 @@ TEST_CASE("other names stay as they are") {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

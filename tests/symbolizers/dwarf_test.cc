@@ -4,7 +4,7 @@
 
 #include "symbolizers/workshop.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 using testing::address_of;
@@ -223,4 +223,4 @@ TEST_CASE("debug sections with random bytes changed neither crash nor hang") {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -12,7 +12,7 @@
 #include "symbolizers/symbolizer.h"
 #include "symbolizers/workshop.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 using testing::alone;
@@ -118,4 +118,4 @@ TEST_CASE("the CRC of a debug file of a terabyte that is all hole") {
   CHECK(resolved.problems[0] == shop.path("huge.debug") + ": refused as a debug file: it has no build-id, and is too long (1024 GiB) for its CRC to be taken");
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -6,7 +6,7 @@
 
 #include "symbolizers/symbolizer.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 void check_all(const std::vector<std::pair<std::string, std::string>>& cases) {
@@ -172,4 +172,4 @@ TEST_CASE("names that only resemble Rust's legacy mangling are demangled as C++ 
   CHECK(demangle(long_name) == long_name);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

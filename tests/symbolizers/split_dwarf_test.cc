@@ -9,7 +9,7 @@
 #include "symbolizers/split_file.h"
 #include "symbolizers/workshop.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 using testing::address_of;
@@ -402,4 +402,4 @@ TEST_CASE("split debug information with random bytes changed neither crashes nor
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -4,7 +4,7 @@
 
 #include "symbolizers/workshop.h"
 
-namespace rankstacks {
+namespace rankstacks::symbolizers {
 namespace {
 
 using testing::address_of;
@@ -260,4 +260,4 @@ TEST_CASE("images are resolved in parallel") {
   CHECK(wrong == std::vector<std::string>(8));
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::symbolizers

@@ -64,8 +64,8 @@ class Workshop {
 };
 
 // Options with which no debug file of this machine is searched.
-inline SymbolizerOptions alone() {
-  SymbolizerOptions options;
+inline symbolizers::SymbolizerOptions alone() {
+  symbolizers::SymbolizerOptions options;
   options.debug_directories.clear();
   return options;
 }
@@ -78,9 +78,9 @@ inline Vaddr address_of(const elf::Image& image, const std::string& symbol) {
 
 // One line per location, innermost first: "leaf file.c:3 <inlined>", with "?" for what is unknown; files without their
 // directory.
-inline std::vector<std::string> shown(const std::vector<SourceLocation>& locations) {
+inline std::vector<std::string> shown(const std::vector<symbolizers::SourceLocation>& locations) {
   std::vector<std::string> lines;
-  for (const SourceLocation& l : locations) {
+  for (const symbolizers::SourceLocation& l : locations) {
     std::string line = l.function.value_or("?");
     if (l.file) line += " " + std::filesystem::path(*l.file).filename().string();
     if (l.line) line += ":" + std::to_string(*l.line);
@@ -89,8 +89,8 @@ inline std::vector<std::string> shown(const std::vector<SourceLocation>& locatio
   return lines;
 }
 
-inline std::vector<std::string> resolve_one(const SymbolizerOptions& options, const elf::Image& image, Vaddr address) {
-  const SymbolizedImage all = Symbolizer(options).resolve(image, std::span(&address, 1));
+inline std::vector<std::string> resolve_one(const symbolizers::SymbolizerOptions& options, const elf::Image& image, Vaddr address) {
+  const symbolizers::SymbolizedImage all = symbolizers::Symbolizer(options).resolve(image, std::span(&address, 1));
   REQUIRE(all.locations.size() == 1);
   return shown(all.locations[0]);
 }

@@ -9,6 +9,7 @@
 #include "target/awaited.h"
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 using What = Awaited::What;
 
 namespace {

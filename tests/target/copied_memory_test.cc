@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 
 namespace {
 

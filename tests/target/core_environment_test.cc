@@ -6,7 +6,7 @@
 #include "target/environment_block.h"
 #include "target/initial_block.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using namespace testing;
@@ -144,4 +144,4 @@ TEST_CASE("a block in which nothing can be trusted") {
   CHECK(read_initial_block(same.write(), kStack, same.auxv()).environment.size() == 1);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

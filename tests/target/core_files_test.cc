@@ -6,7 +6,7 @@
 #include "core_fixture.h"
 #include "target/core_target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using namespace testing;
@@ -177,4 +177,4 @@ TEST_CASE("gcore's core holds a missing library's symbols") {
   CHECK(core->problems()[0].message.starts_with("2 files of the process missing on this machine: "));
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

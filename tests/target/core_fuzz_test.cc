@@ -8,7 +8,7 @@
 #include "support/elf_writer.h"
 #include "target/core_target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using namespace testing;
@@ -132,4 +132,4 @@ TEST_CASE("damaged compressed cores never harm") {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

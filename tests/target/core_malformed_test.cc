@@ -7,7 +7,7 @@
 #include "support/temporary_directory.h"
 #include "target/core_target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using namespace testing;
@@ -369,4 +369,4 @@ TEST_CASE("signals that tools cause are not reported as fatal") {
   CHECK_FALSE(signal_of(11, false, std::pair(6, -6))->code);               // of another signal
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

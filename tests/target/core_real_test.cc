@@ -6,7 +6,7 @@
 #include "core_fixture.h"
 #include "target/core_target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using namespace testing;
@@ -234,4 +234,4 @@ TEST_CASE("a core that is truncated anywhere opens, or an error says why not") {
   }
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -38,6 +38,7 @@ class DistBackendError : public DistError {
 }  // namespace c10
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 using rankstacks::testing::FakeTarget;
 
 namespace {

@@ -4,6 +4,7 @@
 #include "target/database_locks.h"
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include "target/holders.h"
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 
 TEST_CASE("what fdinfo says of a descriptor") {
   const auto pipe = parse_descriptor_info("pos:\t0\nflags:\t02000001\nmnt_id:\t16\nino:\t60669\n");

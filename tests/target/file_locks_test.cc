@@ -4,6 +4,7 @@
 #include "target/file_locks.h"
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 using Kind = FileLock::Kind;
 
 TEST_CASE("the lines of /proc/locks") {

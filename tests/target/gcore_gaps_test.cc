@@ -9,7 +9,7 @@
 #include "core_fixture.h"
 #include "target/core_target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using namespace testing;
@@ -127,4 +127,4 @@ TEST_CASE("in the kernel's core no zeros are taken for gcore's") {
   CHECK(Made(bytes).core->lost_stacks().empty());
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

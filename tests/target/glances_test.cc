@@ -10,6 +10,7 @@
 #include "target/proc.h"
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 using namespace std::chrono_literals;
 
 namespace {
@@ -54,7 +55,7 @@ class Waiter {
 }  // namespace
 
 TEST_CASE("a thread that waits at two places is glanced at once at each", "[glances]") {
-  if (!proc::read_file("/proc/self/syscall")) {
+  if (!target::proc::read_file("/proc/self/syscall")) {
     WARN("skipped: this kernel does not report where threads wait (/proc/PID/syscall)");
     return;
   }
@@ -93,7 +94,7 @@ TEST_CASE("there is no glance of a thread that is gone", "[glances]") {
 }
 
 TEST_CASE("the registers in /proc/PID/task/TID/syscall", "[glances]") {
-  const auto registers = proc::parse_syscall("230 0x0 0x1 0x7ffc10 0x2 0x3 0x4 0x7ffbf0 0x7f60830ed545\n");
+  const auto registers = target::proc::parse_syscall("230 0x0 0x1 0x7ffc10 0x2 0x3 0x4 0x7ffbf0 0x7f60830ed545\n");
   REQUIRE(registers);
   CHECK(registers->orig_rax == 230);
   CHECK((*registers)[kRsi] == 1);
@@ -101,8 +102,8 @@ TEST_CASE("the registers in /proc/PID/task/TID/syscall", "[glances]") {
   CHECK(registers->sp() == 0x7ffbf0);
   CHECK(registers->pc() == 0x7f60830ed545);
   CHECK_FALSE(registers->has(kRbp));
-  CHECK_FALSE(proc::parse_syscall("running\n"));
-  CHECK_FALSE(proc::parse_syscall("-1 0x7ffbf0 0x7f60830ed545\n"));   // it waits, but not in a system call
-  CHECK_FALSE(proc::parse_syscall("230 0x0 0x1\n"));
-  CHECK_FALSE(proc::parse_syscall(""));
+  CHECK_FALSE(target::proc::parse_syscall("running\n"));
+  CHECK_FALSE(target::proc::parse_syscall("-1 0x7ffbf0 0x7f60830ed545\n"));   // it waits, but not in a system call
+  CHECK_FALSE(target::proc::parse_syscall("230 0x0 0x1\n"));
+  CHECK_FALSE(target::proc::parse_syscall(""));
 }

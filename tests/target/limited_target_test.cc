@@ -3,7 +3,7 @@
 #include "support/fake_target.h"
 #include "target/limited_target.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 using namespace std::chrono_literals;
@@ -22,4 +22,4 @@ TEST_CASE("a limited target gives the target's memory until its deadline, and no
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -24,6 +24,7 @@
 #include "target/syscalls.h"
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 using rankstacks::testing::ChildProcess;
 
 namespace {
@@ -38,7 +39,7 @@ void block() {
 char wait_for_state(pid_t pid, char wanted) {
   char state = 0;
   for (int i = 0; i < 20'000 && state != wanted; ++i) {
-    const auto stat = proc::stat_of(pid);
+    const auto stat = target::proc::stat_of(pid);
     state = stat ? stat->state : 'X';
     std::this_thread::yield();
   }
@@ -86,9 +87,9 @@ TEST_CASE("a captured process: its threads, the call they wait in, and its memor
   REQUIRE(call);
   CHECK(call->name == "read");
   REQUIRE(call->fd);
-  CHECK(proc::Descriptors(child.pid()).describe(*call->fd)->starts_with("pipe:["));
+  CHECK(target::proc::Descriptors(child.pid()).describe(*call->fd)->starts_with("pipe:["));
   CHECK(target->stopped_ms() > 0);
-  CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
+  CHECK(target::proc::status_number(child.pid(), "TracerPid") == 0);
   // Memory that was not copied while the process was paused is not available afterwards.
   static int untouched = 1;
   (void)untouched;
@@ -110,7 +111,7 @@ TEST_CASE("a process stopped by a signal stays stopped") {
   CHECK(target->threads().front().state == 'T');
   CHECK(target->threads().front().registers.has_value());
   CHECK(wait_for_state(child.pid(), 'T') == 'T');
-  CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
+  CHECK(target::proc::status_number(child.pid(), "TracerPid") == 0);
 }
 
 TEST_CASE("a process none of whose threads can be stopped is captured too, with the time of the attempt") {
@@ -191,7 +192,7 @@ TEST_CASE("a process that cannot be attached to is named, with a hint") {
       }).join();
     });
     REQUIRE(child.ready());
-    const auto tasks = proc::tasks_of(child.pid());
+    const auto tasks = target::proc::tasks_of(child.pid());
     REQUIRE(tasks.size() == 2);
     const auto error = not_a_target(tasks[1]);
     REQUIRE(error);
@@ -301,7 +302,7 @@ TEST_CASE("a pid that belongs to another process by now is left alone") {
       return;
     }
     REQUIRE(second == number);
-    now = proc::stat_of(second)->start_ticks;
+    now = target::proc::stat_of(second)->start_ticks;
     if (now > started) break;
     kill(second, SIGKILL);
     waitpid(second, nullptr, 0);
@@ -320,7 +321,7 @@ TEST_CASE("a pid that belongs to another process by now is left alone") {
   }).join();
   REQUIRE(error);
   CHECK(error->message() == fmt::format("pid {}: it has ended, and its pid belongs to another process now", number));
-  CHECK(proc::status_number(number, "TracerPid") == 0);
+  CHECK(target::proc::status_number(number, "TracerPid") == 0);
   CHECK(wait_for_state(number, 'S') == 'S');
   kill(second, SIGKILL);
   waitpid(second, nullptr, 0);
@@ -341,22 +342,22 @@ TEST_CASE("threads that come and go during a stop: none is left running, and aft
   for (int turn = 0; turn < 50; ++turn) {
     std::vector<Tid> listed;
     std::thread([&] {
-      auto stopped = StoppedProcess::stop(child.pid(), proc::stat_of(child.pid())->start_ticks, {});
+      auto stopped = StoppedProcess::stop(child.pid(), target::proc::stat_of(child.pid())->start_ticks, {});
       REQUIRE(stopped);
       // While all threads are paused, the kernel's list and ours are the same, and every thread in the list is in a
       // trace stop.
       std::vector<Tid> ours;
       for (const auto& t : stopped->threads())
         if (t.stopped) ours.push_back(t.tid);
-      listed = proc::tasks_of(child.pid());
-      std::erase_if(listed, [&](Tid t) { return proc::stat_of(child.pid(), t)->state != 't'; });
+      listed = target::proc::tasks_of(child.pid());
+      std::erase_if(listed, [&](Tid t) { return target::proc::stat_of(child.pid(), t)->state != 't'; });
       std::sort(ours.begin(), ours.end());
-      auto sorted = proc::tasks_of(child.pid());
+      auto sorted = target::proc::tasks_of(child.pid());
       std::sort(sorted.begin(), sorted.end());
       CHECK(ours == sorted);
       CHECK(listed.size() == ours.size());
     }).join();
-    CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
+    CHECK(target::proc::status_number(child.pid(), "TracerPid") == 0);
   }
 }
 
@@ -369,7 +370,7 @@ TEST_CASE("while a process is paused the tool's thread may have a real-time clas
   int before = -1, after = -1;
   std::thread([&] {
     before = sched_getscheduler(0);
-    auto stopped = StoppedProcess::stop(child.pid(), proc::stat_of(child.pid())->start_ticks, {});
+    auto stopped = StoppedProcess::stop(child.pid(), target::proc::stat_of(child.pid())->start_ticks, {});
     REQUIRE(stopped);
     CHECK(stopped->resume() > 0);
     after = sched_getscheduler(0);
@@ -387,7 +388,7 @@ TEST_CASE("another tracer that releases the process soon is waited for") {
   // of time shows that attempt.
   std::atomic<bool> held{false}, let_go{false};
   std::thread holder([&] {
-    auto stopped = StoppedProcess::stop(child.pid(), proc::stat_of(child.pid())->start_ticks, {});
+    auto stopped = StoppedProcess::stop(child.pid(), target::proc::stat_of(child.pid())->start_ticks, {});
     REQUIRE(stopped);
     held = true;
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
@@ -420,7 +421,7 @@ TEST_CASE("a signal that arrives while the process is stopped is delivered after
 }
 
 TEST_CASE("memory maps are read as the kernel writes them") {
-  const auto maps = proc::parse_maps(
+  const auto maps = target::proc::parse_maps(
       "7f0000000000-7f0000001000 r-xp 00002000 08:01 42                         /lib/a b.so (deleted)\n"
       "7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]\n"
       "not a line\n"
@@ -438,7 +439,7 @@ TEST_CASE("memory maps are read as the kernel writes them") {
 TEST_CASE("the mappings of one load are grouped, those of another load are separate") {
   const auto ranges = [](const char* maps) {
     std::string all;
-    const auto mappings = proc::parse_maps(maps);
+    const auto mappings = target::proc::parse_maps(maps);
     for (const FileMappings& f : group_mappings(mappings)) all += fmt::format("{:x}-{:x} ", f.range.start, f.range.end);
     return all;
   };
@@ -477,14 +478,14 @@ TEST_CASE("how long and how often a thread has run") {
 }
 
 TEST_CASE("a command name with brackets and blanks does not confuse /proc/PID/stat") {
-  const auto stat = proc::parse_stat("12 (a) b (c) S 3 12 12 0 -1 4194304 0 0 0 0 7 5 0 0 20 0 9 0 777 0 0\n");
+  const auto stat = target::proc::parse_stat("12 (a) b (c) S 3 12 12 0 -1 4194304 0 0 0 0 7 5 0 0 20 0 9 0 777 0 0\n");
   REQUIRE(stat);
   CHECK(stat->name == "a) b (c");
   CHECK(stat->state == 'S');
   CHECK(stat->parent == 3);
   CHECK(stat->threads == 9);
   CHECK(stat->start_ticks == 777);
-  CHECK_FALSE(proc::parse_stat("12 (a) S"));
+  CHECK_FALSE(target::proc::parse_stat("12 (a) S"));
 }
 
 TEST_CASE("a failure to open a file is remembered, unless the process through which it was tried has ended", "[live_target]") {

@@ -13,7 +13,7 @@
 #include "support/child_process.h"
 #include "target/stop_watcher.h"
 
-namespace rankstacks {
+namespace rankstacks::target {
 namespace {
 
 // Several times the interval between two rounds of the watcher.
@@ -87,4 +87,4 @@ TEST_CASE("a thread that has ended is reaped, so that nothing waits for it") {
   CHECK(gone);
 }
 
-}  // namespace rankstacks
+}  // namespace rankstacks::target

@@ -16,6 +16,7 @@
 #include "target/stopped_process.h"
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 using rankstacks::testing::ChildProcess;
 
 namespace {
@@ -44,7 +45,7 @@ TEST_CASE("a tool that is killed while threads are stopped loses none of their s
     pause();
   });
   REQUIRE(child.ready());
-  const auto stat = proc::stat_of(child.pid());
+  const auto stat = target::proc::stat_of(child.pid());
   REQUIRE(stat);
   int stopped_with_a_signal = 0;
   for (int round = 0; round < 300; ++round) {
@@ -83,7 +84,7 @@ TEST_CASE("threads that get no processor are distinguished from a process that i
     while (true) pause();
   });
   REQUIRE(child.ready());
-  const auto stat = proc::stat_of(child.pid());
+  const auto stat = target::proc::stat_of(child.pid());
   REQUIRE(stat);
   // The child wakes up for its stop while its processor is taken by the holder, from the moment when the other thread
   // is about to stop the child. That thread has a processor of its own, so that the test works on a busy machine too.
@@ -120,7 +121,7 @@ TEST_CASE("threads that get no processor are distinguished from a process that i
   CHECK(error->message().find("none of its 1 threads could be stopped: tid") != std::string::npos);
   CHECK(error->message().find("(state R)") != std::string::npos);
   CHECK(error->hint.starts_with("it gets no processor"));
-  CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
+  CHECK(target::proc::status_number(child.pid(), "TracerPid") == 0);
 }
 
 TEST_CASE("a process whose only thread is in an uninterruptible wait is reported as such") {
@@ -132,8 +133,8 @@ TEST_CASE("a process whose only thread is in an uninterruptible wait is reported
     }
   });
   REQUIRE(child.ready());
-  auto stat = proc::stat_of(child.pid());
-  while (stat && stat->state != 'D') stat = proc::stat_of(child.pid());
+  auto stat = target::proc::stat_of(child.pid());
+  while (stat && stat->state != 'D') stat = target::proc::stat_of(child.pid());
   REQUIRE(stat);
   std::optional<Error> error;
   std::thread([&] {   // its end releases what it has seized
@@ -144,5 +145,5 @@ TEST_CASE("a process whose only thread is in an uninterruptible wait is reported
   CHECK(error->code == ErrorCode::kTimeout);
   CHECK(error->message().find("(state D)") != std::string::npos);
   CHECK(error->hint.find(fmt::format("/proc/{0}/task/{0}/stack", child.pid())) != std::string::npos);
-  CHECK(proc::status_number(child.pid(), "TracerPid") == 0);
+  CHECK(target::proc::status_number(child.pid(), "TracerPid") == 0);
 }

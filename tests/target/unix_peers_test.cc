@@ -11,6 +11,7 @@
 #include "target/unix_peers.h"
 
 using namespace rankstacks;
+using namespace rankstacks::target;
 
 namespace {
 

@@ -12,5 +12,5 @@ int main(int argc, char** argv) {
     argc -= 2;
     argv += 2;
   }
-  return rankstacks::run_tool(argc, argv, machine);
+  return rankstacks::cli::run_tool(argc, argv, machine);
 }

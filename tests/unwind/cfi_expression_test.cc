@@ -4,7 +4,7 @@
 #include "support/eh_frame_writer.h"
 #include "unwind/cfi_expression.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 using testing::bytes;
@@ -74,4 +74,4 @@ TEST_CASE("values at the limits are accepted") {
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

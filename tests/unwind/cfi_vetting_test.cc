@@ -4,7 +4,7 @@
 #include "support/eh_frame_writer.h"
 #include "unwind/cfi_vetting.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 using testing::bytes;
@@ -237,4 +237,4 @@ TEST_CASE("an entry that is truncated anywhere is invalid, and no byte past its 
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -4,7 +4,7 @@
 #include "support/fake_target.h"
 #include "unwind/stack_walk.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 constexpr Address kCode = 0x400000, kReturn = kCode + 8;
@@ -12,7 +12,7 @@ constexpr Address kCode = 0x400000, kReturn = kCode + 8;
 // The last bytes before the return address; nops before them.
 bool follows(std::initializer_list<int> last) {
   testing::FakeTarget target;
-  Mapping mapping;
+  target::Mapping mapping;
   mapping.range = {kCode, kCode + 0x1000};
   mapping.readable = mapping.executable = true;
   target.mappings_ = {mapping};
@@ -40,7 +40,7 @@ TEST_CASE("every form of a call is recognised") {
 TEST_CASE("a call at the very beginning of its memory is recognised") {
   const auto begins_with = [](std::vector<int> bytes) {
     testing::FakeTarget target;
-    Mapping mapping;
+    target::Mapping mapping;
     mapping.range = {kCode, kCode + 0x1000};
     mapping.readable = mapping.executable = true;
     target.mappings_ = {mapping};
@@ -68,4 +68,4 @@ TEST_CASE("other instructions, and a call that extends beyond the address, are n
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

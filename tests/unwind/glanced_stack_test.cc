@@ -11,6 +11,7 @@
 #include "target/proc.h"
 
 using namespace rankstacks;
+using namespace rankstacks::unwind;
 using namespace std::chrono_literals;
 
 namespace {
@@ -56,15 +57,15 @@ __attribute__((noinline, aligned(256))) void doze_without_pointer() {
 }  // namespace
 
 TEST_CASE("a glance of a running thread is unwound to its end after the thread is gone", "[glanced_stack]") {
-  if (!proc::read_file("/proc/self/syscall")) {
+  if (!target::proc::read_file("/proc/self/syscall")) {
     WARN("skipped: this kernel does not report where threads wait (/proc/PID/syscall)");
     return;
   }
   for (const bool pointer : {false, true}) {
     INFO((pointer ? "with" : "without") << " a frame pointer");
-    std::vector<Glance> seen;
-    LiveImages images;
-    std::unique_ptr<LiveTarget> process;
+    std::vector<target::Glance> seen;
+    target::LiveImages images;
+    std::unique_ptr<target::LiveTarget> process;
     {
       const testing::ChildProcess child([&](const auto& ready) {
         ready();
@@ -75,18 +76,18 @@ TEST_CASE("a glance of a running thread is unwound to its end after the thread i
           else wait_without_pointer(doze_without_pointer);
         }
       });
-      Glances glances;
+      target::Glances glances;
       glances.follow(child.pid(), child.pid());
       const auto end = std::chrono::steady_clock::now() + 30s;
       while (std::chrono::steady_clock::now() < end && glances.of(child.pid(), 0).empty()) glances.glance_until(std::chrono::steady_clock::now() + 20ms);
       seen = glances.of(child.pid(), 0);
-      auto prepared = LiveTarget::prepare(child.pid(), images);
+      auto prepared = target::LiveTarget::prepare(child.pid(), images);
       REQUIRE(prepared);
       process = std::move(*prepared);
     }
-    const GlancedTarget target(std::move(process), std::move(seen));
+    const target::GlancedTarget target(std::move(process), std::move(seen));
     REQUIRE(target.threads().size() == 1);
-    CHECK_FALSE(target.threads()[0].registers->has(kRbp));
+    CHECK_FALSE(target.threads()[0].registers->has(target::kRbp));
     const auto stack = unwind_glance(target, *target.threads()[0].registers);
     REQUIRE(stack);
     // The frames between usleep and the child's main function: doze, and the three functions that call it.

@@ -5,7 +5,7 @@
 #include "unwind/unwinder.h"
 #include "unwind/vetted_tables.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 using testing::bytes;
@@ -33,7 +33,7 @@ TEST_CASE("valid tables are followed to the end, with the same result of both un
   // matter.
   UnwindableTarget target({}, {with({}), with(bytes({DW_CFA_advance_loc | 4, DW_CFA_def_cfa_offset, 24, DW_CFA_advance_loc | 8, DW_CFA_def_cfa_offset, 8})),
                                with(bytes({DW_CFA_def_cfa_expression, 2, DW_OP_breg7, 16, DW_CFA_expression, 3, 2, DW_OP_lit8, DW_OP_minus}))});
-  const Registers registers = target.thread(0, {target.pc(1), 0, 0, target.pc(2), 0, target.pc(1), 0, 0, target.pc(2), 0, 0});
+  const target::Registers registers = target.thread(0, {target.pc(1), 0, 0, target.pc(2), 0, target.pc(1), 0, 0, target.pc(2), 0, 0});
   const std::vector<Address> expected = {target.pc(0), target.pc(1), target.pc(2), target.pc(1), target.pc(2)};
   for (const auto& unwinder : {make_libunwind_unwinder(target), make_libdwfl_unwinder(target)}) {
     INFO(unwinder->name());
@@ -68,7 +68,7 @@ TEST_CASE("a table that would make an unwinder read outside of its arrays, trap,
   for (const auto& [what, cie, fde] : cases) {
     INFO(what);
     UnwindableTarget target(cie, {fde});
-    const Registers registers = target.thread(0, {target.pc(0), target.pc(0), 0});
+    const target::Registers registers = target.thread(0, {target.pc(0), target.pc(0), 0});
     for (const auto& unwinder : {make_libunwind_unwinder, make_libdwfl_unwinder}) {
       const UnwoundStack stack = unwinder(target)->unwind(registers);
       CHECK(stack.end == StackEnd::kNoUnwindInfo);
@@ -81,8 +81,8 @@ TEST_CASE("a lost stack pointer is not the end of a stack, even if the return ad
   UnwindableTarget target({}, {with({})});   // CFA = rsp + 8, the return address is 8 below
   for (const Address lost : {Address{0}, Address{0x10}, ~Address{0} - 7}) {
     INFO(lost);
-    Registers registers = target.thread(0, {target.pc(0), 0});
-    registers.set(kRsp, lost);
+    target::Registers registers = target.thread(0, {target.pc(0), 0});
+    registers.set(target::kRsp, lost);
     for (const auto& unwinder : {make_libunwind_unwinder, make_libdwfl_unwinder}) {
       const UnwoundStack stack = unwinder(target)->unwind(registers);
       CHECK(stack.end == StackEnd::kMemoryUnavailable);
@@ -93,7 +93,7 @@ TEST_CASE("a lost stack pointer is not the end of a stack, even if the return ad
 
 TEST_CASE("an instruction unknown to libunwind, which would read its operands as instructions, is left to libdwfl") {
   UnwindableTarget target({}, {with(bytes({DW_CFA_val_offset, 3, DW_CFA_def_cfa_offset}))});
-  const Registers registers = target.thread(0, {target.pc(0), 0});
+  const target::Registers registers = target.thread(0, {target.pc(0), 0});
   const UnwoundStack first = make_libunwind_unwinder(target)->unwind(registers), second = make_libdwfl_unwinder(target)->unwind(registers);
   CHECK(first.end == StackEnd::kNoUnwindInfo);
   CHECK(pcs(first) == std::vector{target.pc(0)});
@@ -106,7 +106,7 @@ TEST_CASE("a division in a table that only libdw finds does not trap either") {
   const auto trap = bytes({DW_CFA_def_cfa_expression, 12, DW_OP_const8u, 0, 0, 0, 0, 0, 0, 0, 0x80, DW_OP_const1s, 0xff, DW_OP_div});
   for (const bool hostile : {false, true}) {
     UnwindableTarget target({}, {with(hostile ? trap : Bytes{})}, DW_EH_PE_datarel | DW_EH_PE_udata4);
-    const Registers registers = target.thread(0, {target.pc(0), 0});
+    const target::Registers registers = target.thread(0, {target.pc(0), 0});
     VettedTables tables(target);
     REQUIRE(tables.vet(target.pc(0)) == VettedTables::Verdict::kNone);
     const UnwoundStack stack = make_libdwfl_unwinder(target)->unwind(registers);
@@ -159,4 +159,4 @@ TEST_CASE("blocks exist as long as they are documented to") {
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -5,7 +5,7 @@
 #include "target/limited_target.h"
 #include "unwind/stack_walk.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 using namespace std::chrono_literals;
@@ -13,28 +13,28 @@ using namespace std::chrono_literals;
 // Each frame is 16 bytes above the one before, and none is the last: a hostile unwind table can describe that.
 class Endless final : public FrameStepper {
  public:
-  Endless(const Target& target, bool reads, std::size_t readable = ~std::size_t{0}) : target_(target), reads_(reads), readable_(readable) {}
-  void start(const Registers& registers, bool) override { at_ = registers; }
-  Step step(Registers& next, bool& signal_frame) override {
+  Endless(const target::Target& target, bool reads, std::size_t readable = ~std::size_t{0}) : target_(target), reads_(reads), readable_(readable) {}
+  void start(const target::Registers& registers, bool) override { at_ = registers; }
+  Step step(target::Registers& next, bool& signal_frame) override {
     signal_frame = false;
     if (readable_-- == 0) return Step::kMemoryUnavailable;
     if (reads_ && !target_.read_value<Address>(0x1000)) return Step::kMemoryUnavailable;
-    at_.set(kRsp, at_.sp() + 16);
+    at_.set(target::kRsp, at_.sp() + 16);
     next = at_;
     return Step::kStepped;
   }
 
  private:
-  const Target& target_;
+  const target::Target& target_;
   bool reads_;
   std::size_t readable_;   // number of steps until the memory ends
-  Registers at_;
+  target::Registers at_;
 };
 
-Registers somewhere() {
-  Registers registers;
-  registers.set(kRip, 0x400000);
-  registers.set(kRsp, 0x7ffc0000);
+target::Registers somewhere() {
+  target::Registers registers;
+  registers.set(target::kRip, 0x400000);
+  registers.set(target::kRsp, 0x7ffc0000);
   return registers;
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("a stack that is deeper than what is kept, and whose memory ends, is n
 TEST_CASE("past the deadline a stack ends with the frames it has, at least the innermost one") {
   testing::FakeTarget memory;
   memory.put_value<Address>(0x1000, 1);
-  const LimitedTarget target(memory, Deadline::after(0s));
+  const target::LimitedTarget target(memory, Deadline::after(0s));
   const bool reads = GENERATE(true, false);   // unwind tables can compute a caller from registers alone
   Endless stepper(target, reads);
   const UnwoundStack stack = walk_stack(target, stepper, somewhere());
@@ -73,4 +73,4 @@ TEST_CASE("past the deadline a stack ends with the frames it has, at least the i
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

@@ -13,6 +13,7 @@
 #include "unwind/unwinder.h"
 
 using namespace rankstacks;
+using namespace rankstacks::unwind;
 using rankstacks::testing::ChildProcess;
 
 namespace {
@@ -77,14 +78,14 @@ PLAIN void on_made_stack() {
 }
 
 struct Captured {
-  std::unique_ptr<LiveTarget> target;
+  std::unique_ptr<target::LiveTarget> target;
   UnwoundStack libunwind, libdwfl;
 };
 
 Captured capture(pid_t pid) {
-  static LiveImages images;
+  static target::LiveImages images;
   Captured c;
-  auto target = LiveTarget::prepare(pid, images);
+  auto target = target::LiveTarget::prepare(pid, images);
   REQUIRE(target);
   std::thread([&] { REQUIRE((*target)->capture([] {})); }).join();
   c.target = std::move(*target);
@@ -92,7 +93,7 @@ Captured capture(pid_t pid) {
   REQUIRE(thread.registers);
   c.libunwind = make_libunwind_unwinder(*c.target)->unwind(*thread.registers);
   c.libdwfl = make_libdwfl_unwinder(*c.target)->unwind(*thread.registers);
-  CHECK(proc::status_number(pid, "TracerPid") == 0);
+  CHECK(target::proc::status_number(pid, "TracerPid") == 0);
   return c;
 }
 

@@ -9,25 +9,25 @@
 #include "target/target.h"
 #include "unwind/vetted_tables.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 namespace fs = std::filesystem;
 
 // A file as if it were loaded at 0, without relocations.
-class ImageTarget final : public Target {
+class ImageTarget final : public target::Target {
  public:
   explicit ImageTarget(std::shared_ptr<const elf::Image> image) : image_(std::move(image)) {
     Address end = 0;
     for (const Elf64_Phdr& p : image_->segments()) {
       if (p.p_type == PT_LOAD) end = std::max(end, p.p_vaddr + p.p_memsz);
     }
-    modules_ = ModuleMap({Module{image_->name(), {0, end}, 0, {}, image_, {}}});
+    modules_ = target::ModuleMap({target::Module{image_->name(), {0, end}, 0, {}, image_, {}}});
   }
   const std::string& subject() const override { return image_->name(); }
-  std::span<const ThreadInfo> threads() const override { return {}; }
-  std::span<const Mapping> mappings() const override { return {}; }
-  const ModuleMap& modules() const override { return modules_; }
+  std::span<const target::ThreadInfo> threads() const override { return {}; }
+  std::span<const target::Mapping> mappings() const override { return {}; }
+  const target::ModuleMap& modules() const override { return modules_; }
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override {
     const auto bytes = image_->at(address);
     const std::size_t n = std::min(bytes.size(), into.size());
@@ -37,7 +37,7 @@ class ImageTarget final : public Target {
 
  private:
   std::shared_ptr<const elf::Image> image_;
-  ModuleMap modules_;
+  target::ModuleMap modules_;
 };
 
 // The libraries of this program, those of CPython and PyTorch if installed, or those named in RANKSTACKS_LIBRARIES
@@ -96,4 +96,4 @@ TEST_CASE("every entry that the search tables of real libraries refer to is vali
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind

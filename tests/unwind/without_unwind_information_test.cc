@@ -5,7 +5,7 @@
 #include "support/fake_target.h"
 #include "unwind/stack_walk.h"
 
-namespace rankstacks {
+namespace rankstacks::unwind {
 namespace {
 
 using Bytes = std::vector<int>;
@@ -16,8 +16,8 @@ constexpr Address kCaller = kCallers + 2, kOther = kCallers + 18;   // both righ
 // Has no unwind information at all.
 class NoUnwindInfo final : public FrameStepper {
  public:
-  void start(const Registers&, bool) override {}
-  Step step(Registers&, bool&) override { return Step::kNoUnwindInfo; }
+  void start(const target::Registers&, bool) override {}
+  Step step(target::Registers&, bool&) override { return Step::kNoUnwindInfo; }
 };
 
 const Bytes kFunctionWithFramePointer = {0x55, 0x48, 0x89, 0xe5, 0x31, 0xc0, 0x5d, 0xc3};   // push %rbp; mov %rsp,%rbp; xor %eax,%eax; pop %rbp; ret
@@ -38,16 +38,16 @@ UnwoundStack stack_of(Bytes before, Bytes after) {
   }
   target.put(kCallers, callers);
   for (const Address start : {kCode, kCallers}) {
-    Mapping mapping;
+    target::Mapping mapping;
     mapping.range = {start, start + 0x1000};
     mapping.readable = mapping.executable = true;
     target.mappings_.push_back(mapping);
   }
   target.put_value(kStack, std::array<Address, 8>{1, 2, kStack + 40, kCaller, 5, 0, kOther, 8});
-  Registers registers;
-  registers.set(kRip, kCode + before.size());
-  registers.set(kRsp, kStack);
-  registers.set(kRbp, kStack + 40);
+  target::Registers registers;
+  registers.set(target::kRip, kCode + before.size());
+  registers.set(target::kRsp, kStack);
+  registers.set(target::kRbp, kStack + 40);
   NoUnwindInfo stepper;
   return walk_stack(target, stepper, registers);
 }
@@ -105,4 +105,4 @@ TEST_CASE("a return is not the end of the function if a jump leads past it") {
 }
 
 }  // namespace
-}  // namespace rankstacks
+}  // namespace rankstacks::unwind
