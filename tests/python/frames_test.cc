@@ -264,7 +264,7 @@ TEST_CASE("3.13: frames whose executable is None, and instructions outside of th
     CHECK(runs_of(state) == Runs{{{"f"}, shim}});
     CHECK(line_of(state, state.threads[0].runs[0].frames[0]) == std::nullopt);
     REQUIRE(state.threads[0].problems.size() == 1);
-    CHECK(state.threads[0].problems[0].message.find("stands outside its code") != std::string::npos);
+    CHECK(state.threads[0].problems[0].message.find("is outside its code") != std::string::npos);
   }
 }
 

@@ -251,7 +251,7 @@ TEST_CASE("which candidate is chosen") {
     CHECK(state.error().message() ==
           "fake: not the running interpreter: /usr/bin/python3 (symbol _PyRuntime at 0x10000): its version is not known");
     CHECK(state.error().code == ErrorCode::kUnsupported);
-    CHECK(state.error().hint.starts_with("its file tells it: of a core, give it with --exe"));
+    CHECK(state.error().hint.starts_with("its file shows it: of a core, give it with --exe"));
   }
   SECTION("none has a running interpreter: that is no failure to read") {
     const auto state = read_python_state(fake.target, std::span(&stale, 1));

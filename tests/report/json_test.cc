@@ -252,7 +252,7 @@ TEST_CASE("merging: one job, one clock, duplicates said") {
   CHECK(*merged.ranks[1].captured_offset_ms == Approx(2));
   CHECK(merged.ranks[0].problems.empty());
   REQUIRE(merged.ranks[1].problems.size() == 1);
-  CHECK(merged.ranks[1].problems[0].message == "node-a:201 stands in more than one of the merged reports; the first is shown");
+  CHECK(merged.ranks[1].problems[0].message == "node-a:201 is in more than one of the merged reports; the first is shown");
   CHECK(merged.frames[merged.ranks[2].threads[0].frames[1]].function == "__getitem__");
   CHECK(analyzers::analyze(merged).verdict.suspects.at(0).rank == 2);
 }
