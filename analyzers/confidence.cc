@@ -19,6 +19,7 @@ struct Row {
 };
 
 // The base value, by how it is known what the suspect does: the first row that holds.
+// clang-format off
 constexpr Row kBases[] = {
     {0.45, [](const Case& c) { return c.s.known_from_utilization; }},                                    // its GPU is at rest, unlike the others'
     {0.85, [](const Case& c) { return c.s.known_from_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},   // another kernel runs on it
@@ -27,6 +28,7 @@ constexpr Row kBases[] = {
     {0.60, [](const Case& c) { return c.s.doing.activity == known::Activity::kUserCode; }},                      // what is left over: its own code
     {0.75, [](const Case&) { return true; }},                                                             // the system call, a lock's owner
 };
+// clang-format on
 
 bool goes_on(const Case& c) {
   const bool spins = c.s.known_from_gpu && !c.s.moves();   // a CPU that waits for its GPU
@@ -35,6 +37,7 @@ bool goes_on(const Case& c) {
 }
 
 // Added to the base value: all rows that hold.
+// clang-format off
 constexpr Row kChanges[] = {
     {-0.15, goes_on},                                                                                     // it may come yet
     {+0.05, [](const Case& c) { return c.s.progress == Progress::kStill; }},                                      // several samples saw nothing of it move
@@ -44,6 +47,7 @@ constexpr Row kChanges[] = {
     {-0.10, [](const Case& c) { return c.tally.elsewhere.size() * 2 > c.tally.compared; }},               // more than half of the ranks are elsewhere
     {+0.05, [](const Case& c) { return c.tally.elsewhere.size() == 1; }},                                 // it is the only one
 };
+// clang-format on
 
 }  // namespace
 

@@ -26,6 +26,7 @@ struct Words {
   std::string_view verb, advice;
 };
 
+// clang-format off
 constexpr Words kWords[] = {
     {Reason::kDataLoading, "is in its data pipeline", "look at what this rank reads: its storage, this sample, its loader workers; the others only wait for it"},
     {Reason::kCheckpointIo, "saves or loads a checkpoint", "it may still finish: look at the file system before killing; a barrier around rank-0 work, or a longer timeout, keeps the others waiting in order"},
@@ -50,6 +51,7 @@ constexpr Words kWords[] = {
     {Reason::kStoreWait, "waits in the rendezvous store", "find the rank that has not arrived at this point, and check MASTER_ADDR and MASTER_PORT"},
     {Reason::kMissing, "is not there", "look for its process, its log and its machine: it has ended, never started, or was not looked at"},
 };
+// clang-format on
 
 // Advice if more is known from the GPUs. Sources: CUDA programming guide, "Asynchronous Concurrent Execution"; the
 // manuals of compute-sanitizer and cuda-gdb.

@@ -7,10 +7,10 @@ using namespace rankstacks;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const fuzz::ScratchFile file;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const Compression compression = compression_of(bytes);
-  if (compression == Compression::kNone) return 0;
+  const target::Compression compression = target::compression_of(bytes);
+  if (compression == target::Compression::kNone) return 0;
   file.hold(std::as_bytes(std::span(data, size)));
-  const auto unpacked = unpack(file.descriptor(), compression, "fuzz", [](std::string_view, const std::string&) { return std::optional<Error>(); });
+  const auto unpacked = target::unpack(file.descriptor(), compression, "fuzz", [](std::string_view, const std::string&) { return std::optional<Error>(); });
   if (!unpacked) {
     fuzz::require(!unpacked.error().what.empty(), "an error says what is wrong");
     return 0;

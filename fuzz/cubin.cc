@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     any = true;
     fuzz::require(place->function.start <= addresses[i] && !place->function.name.empty(), "a function begins before what it covers");
     fuzz::require(!place->kernel || place->kernel->start <= place->function.start, "a kernel is around its functions");
-    demangle(place->function.name);
+    symbolizers::demangle(place->function.name);
   }
   fuzz::require(!any || gpu::has_code_at(bytes, addresses), "where a function is there is code");
   return 0;

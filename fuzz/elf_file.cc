@@ -52,7 +52,7 @@ bool load(const std::shared_ptr<const elf::Image>& image, testing::FakeTarget& t
     if ((loaded += n) > kMaxLoaded) break;
     target.put(kBase + p.p_vaddr, {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)});
     end = p.p_vaddr + p.p_memsz;
-    Mapping m;
+    target::Mapping m;
     m.range = {kBase + p.p_vaddr, kBase + end};
     m.readable = true;
     m.executable = (p.p_flags & PF_X) != 0;
@@ -60,24 +60,24 @@ bool load(const std::shared_ptr<const elf::Image>& image, testing::FakeTarget& t
     target.mappings_.push_back(m);
   }
   if (end == 0) return false;
-  target.modules_ = ModuleMap({Module{"/lib/fuzz.so", {kBase, kBase + end}, kBase, image->build_id(), image, {}}});
+  target.modules_ = target::ModuleMap({target::Module{"/lib/fuzz.so", {kBase, kBase + end}, kBase, image->build_id(), image, {}}});
   return true;
 }
 
-void unwind(const testing::FakeTarget& memory, std::span<const Vaddr> addresses) {
-  const LimitedTarget target(memory, Deadline::after(kMaxTime));
-  const auto first = make_libunwind_unwinder(target);
-  const auto second = make_libdwfl_unwinder(target);
+void walk_all(const testing::FakeTarget& memory, std::span<const Vaddr> addresses) {
+  const target::LimitedTarget target(memory, Deadline::after(kMaxTime));
+  const auto first = unwind::make_libunwind_unwinder(target);
+  const auto second = unwind::make_libdwfl_unwinder(target);
   for (std::size_t i = 0; i < addresses.size(); i += 1 + addresses.size() / 8) {
-    Registers registers;
-    for (unsigned r = 0; r < kDwarfRegisters; ++r) registers.set(r, kStack + 8 * r);
-    registers.set(kRip, kBase + addresses[i]);
-    registers.set(kRsp, kStack + 64);
-    registers.set(kRbp, kStack + 512);
-    for (Unwinder* unwinder : {first.get(), second.get()}) {
-      const UnwoundStack stack = unwinder->unwind(registers);
+    target::Registers registers;
+    for (unsigned r = 0; r < target::kDwarfRegisters; ++r) registers.set(r, kStack + 8 * r);
+    registers.set(target::kRip, kBase + addresses[i]);
+    registers.set(target::kRsp, kStack + 64);
+    registers.set(target::kRbp, kStack + 512);
+    for (unwind::Unwinder* unwinder : {first.get(), second.get()}) {
+      const unwind::UnwoundStack stack = unwinder->unwind(registers);
       fuzz::require(!stack.frames.empty() && stack.frames.front().pc == registers.pc(), "the innermost frame is at the thread's pc");
-      fuzz::require(stack.frames.size() <= kMaxFrames, "the depth is bounded");
+      fuzz::require(stack.frames.size() <= unwind::kMaxFrames, "the depth is bounded");
     }
   }
 }
@@ -94,8 +94,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (*image)->find_symbol("main");
   (*image)->find_exported("_PyRuntime");
   const std::vector<Vaddr> addresses = interesting(**image);
-  const Symbolizer symbolizer(SymbolizerOptions{.debug_directories = {}});
-  const SymbolizedImage symbols = symbolizer.resolve(**image, addresses);
+  const symbolizers::Symbolizer symbolizer(symbolizers::SymbolizerOptions{.debug_directories = {}});
+  const symbolizers::SymbolizedImage symbols = symbolizer.resolve(**image, addresses);
   fuzz::require(symbols.locations.size() == addresses.size(), "an answer for each address");
   for (const auto& locations : symbols.locations) fuzz::require(!locations.empty(), "at least one location each");
 
@@ -106,7 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = i % 3 == 0 ? kStack + 8 * ((i + 5) % words.size()) : kBase + addresses[i % addresses.size()];
   const auto stack = std::as_bytes(std::span(words));
   target.put(kStack, {stack.begin(), stack.end()});
-  unwind(target, addresses);
+  walk_all(target, addresses);
 
   // The same file as an image in memory, without its sections.
   const auto read = [&](Vaddr v, std::span<std::byte> into) { return target.read_exact(kBase + v, into); };

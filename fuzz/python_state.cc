@@ -153,9 +153,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(!state.error().what.empty(), "an error says what is wrong");
     return 0;
   }
-  UnwoundStack native;
+  unwind::UnwoundStack native;
   for (int i = 0; i < 12; ++i) {
-    UnwoundFrame frame;
+    unwind::UnwoundFrame frame;
     frame.pc = 0x400000 + 16u * static_cast<unsigned>(i);
     frame.sp = FakeInterpreter::kCStack + 0x200u * static_cast<unsigned>(i);
     frame.cfa = i == 11 ? 0 : frame.sp + 0x200;

@@ -6,22 +6,22 @@
 using namespace rankstacks;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto job = read_json_report({reinterpret_cast<const char*>(data), size}, "fuzz.json");
+  const auto job = report::read_json_report({reinterpret_cast<const char*>(data), size}, "fuzz.json");
   if (!job) {
     fuzz::require(!job.error().what.empty(), "an error says what is wrong");
     return 0;
   }
-  const Analysis analysis = analyze(*job);
-  text_report(*job, analysis, {});
-  text_report(*job, analysis, {.color = true, .all_threads = true});
-  const std::string saved = json_report(*job, analysis);
-  const auto again = read_json_report(saved, "again.json");
+  const analyzers::Analysis analysis = analyzers::analyze(*job);
+  report::text_report(*job, analysis, {});
+  report::text_report(*job, analysis, {.color = true, .all_threads = true});
+  const std::string saved = report::json_report(*job, analysis);
+  const auto again = report::read_json_report(saved, "again.json");
   fuzz::require(again.has_value(), "what was saved can be read");
-  fuzz::require(json_report(*again, analyze(*again)) == saved, "and is the same");
+  fuzz::require(report::json_report(*again, analyzers::analyze(*again)) == saved, "and is the same");
   std::vector<JobSnapshot> both;
   both.push_back(*again);
   both.push_back(*job);
-  const JobSnapshot merged = merge_snapshots(std::move(both));
-  text_report(merged, analyze(merged), {});
+  const JobSnapshot merged = report::merge_snapshots(std::move(both));
+  report::text_report(merged, analyzers::analyze(merged), {});
   return 0;
 }

@@ -12,15 +12,15 @@ namespace {
 
 constexpr std::size_t kMaxAddresses = 64;
 
-class OneFile : public SplitSource {
+class OneFile : public symbolizers::SplitSource {
  public:
-  explicit OneFile(std::shared_ptr<const SplitFile> file) : file_(std::move(file)) {}
-  bool find(const DwarfUnit::SplitName&, const std::function<bool(const SplitFile&)>& use) override {
+  explicit OneFile(std::shared_ptr<const symbolizers::SplitFile> file) : file_(std::move(file)) {}
+  bool find(const symbolizers::DwarfUnit::SplitName&, const std::function<bool(const symbolizers::SplitFile&)>& use) override {
     return use(*file_);
   }
 
  private:
-  std::shared_ptr<const SplitFile> file_;
+  std::shared_ptr<const symbolizers::SplitFile> file_;
 };
 
 std::vector<Vaddr> interesting(const elf::Image& image) {
@@ -48,15 +48,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto second = rest.subspan(first.size());
   const auto program = elf::Image::from_bytes({first.begin(), first.end()}, "program");
   auto other = elf::Image::from_bytes({second.begin(), second.end()}, "program.dwp");
-  if (!program || !other || !has_dwarf(**program)) return 0;
-  auto split = SplitFile::open(std::move(*other));
+  if (!program || !other || !symbolizers::has_dwarf(**program)) return 0;
+  auto split = symbolizers::SplitFile::open(std::move(*other));
   if (!split) return 0;
   OneFile source(std::move(*split));
-  const auto lines = DwarfLines::open(**program, nullptr, &source);
+  const auto lines = symbolizers::DwarfLines::open(**program, nullptr, &source);
   if (!lines) return 0;
   const std::vector<Vaddr> addresses = interesting(**program);
   DeadlineCheck deadline(Deadline::never());
-  const auto frames = (*lines)->resolve(addresses, true, deadline);
+  bool too_much_text = false;
+  const auto frames = (*lines)->resolve(addresses, true, deadline, too_much_text);
   fuzz::require(frames.size() == addresses.size(), "an answer for each address");
   return 0;
 }

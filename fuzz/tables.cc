@@ -22,8 +22,8 @@ using namespace rankstacks;
 namespace {
 
 void run_line_program(std::span<const std::byte> line) {
-  const LineSections sections{line, std::as_bytes(std::span("dir\0file.c")), std::as_bytes(std::span("dir\0file.c"))};
-  const auto program = LineProgram::parse(sections, 0, "/src");
+  const symbolizers::LineSections sections{line, std::as_bytes(std::span("dir\0file.c")), std::as_bytes(std::span("dir\0file.c"))};
+  const auto program = symbolizers::LineProgram::parse(sections, 0, "/src");
   if (!program) return;
   const std::vector<Vaddr> addresses{0, 1, 0x1000, 0x1139, 0x40'1000, 0x7fff'ffff, ~Vaddr{0} - 1};
   DeadlineCheck deadline(Deadline::never());
@@ -46,37 +46,37 @@ void read_python_lines(std::span<const std::byte> bytes) {
 }
 
 void read_ras_answer(std::string_view text) {
-  auto status = parse_ras_answer(text, "ras");
+  auto status = nccl::parse_ras_answer(text, "ras");
   if (!status) {
     fuzz::require(!status.error().what.empty(), "an error says what is wrong");
     return;
   }
   NcclStatus same = *status;
-  compare_counts(same, *status);
-  keep_own_communicators(*status, {{{"node-a", 4711}, 544}}, {"192.0.2.2"});
+  nccl::compare_counts(same, *status);
+  nccl::keep_own_communicators(*status, {{{"node-a", 4711}, 544}}, {"192.0.2.2"});
   for (const NcclCommunicator& communicator : status->communicators) fuzz::require(!communicator.hash.empty(), "each has its hash");
 }
 
 // The memory of a thread, with its list of exceptions, their types and their texts.
 void read_exceptions(std::span<const std::byte> bytes) {
-  decode_exception_storage(bytes, 0x1000);
+  target::decode_exception_storage(bytes, 0x1000);
   testing::FakeTarget target;
   constexpr Address kAt = 0x1000;
   target.put(kAt, {bytes.begin(), bytes.end()});
   target.threads_.push_back({});
-  target.threads_.front().registers = Registers{};
+  target.threads_.front().registers = target::Registers{};
   target.threads_.front().registers->fs_base = kAt;
-  const CxxRuntime runtime{{{{}, {}, 0}, {kAt, {}, 16}, {{}, kAt + 8, 0}}, {kAt + 32}, {kAt + 40}, {kAt + 48}};
-  for (const auto& held : read_held_exceptions(target, runtime)) {
+  const target::CxxRuntime runtime{{{{}, {}, 0}, {kAt, {}, 16}, {{}, kAt + 8, 0}}, {kAt + 32}, {kAt + 40}, {kAt + 48}};
+  for (const auto& held : target::read_held_exceptions(target, runtime)) {
     if (!held) continue;
     fuzz::require(!held->type.empty() && held->type.find('\0') == std::string::npos, "a type has a name");
-    fuzz::require(!held->what || (held->what->size() <= kMaxExceptionText && held->what->find('\0') == std::string::npos), "a text has its bounds");
+    fuzz::require(!held->what || (held->what->size() <= target::kMaxExceptionText && held->what->find('\0') == std::string::npos), "a text has its bounds");
   }
 }
 
 void read_rust_name(const std::string& name) {
   constexpr std::size_t kMaxText = 64 << 10;
-  const std::string text = demangle(name);
+  const std::string text = symbolizers::demangle(name);
   fuzz::require(!text.empty(), "there is always a name");
   fuzz::require(text.size() <= kMaxText + name.size(), "a demangled name has its bounds");
 }
@@ -90,7 +90,7 @@ void read_command_line(std::string_view text) {
   }
   for (const int world : {1, 2, 8, 24, 10'000'000})
     for (const int rank : {0, 1, world - 1}) {
-      const auto coordinates = coordinates_of(words, {}, rank, world);
+      const auto coordinates = capture::coordinates_of(words, {}, rank, world);
       if (!coordinates) continue;
       fuzz::require(!coordinates->axes.empty(), "coordinates have an axis");
       for (const auto& [axis, place] : coordinates->axes) fuzz::require(place >= 0 && place < world, "a place is one of the world's");
@@ -98,19 +98,19 @@ void read_command_line(std::string_view text) {
 }
 
 void read_locks(std::string_view text) {
-  const auto all = parse_file_locks(text);
-  for (const FileLock& lock : all) {
+  const auto all = target::parse_file_locks(text);
+  for (const target::FileLock& lock : all) {
     fuzz::require(!lock.file.empty(), "a lock is of a file");
     for (const auto& inode : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{1}})
-      for (const FileLock& held : locks_in_the_way(all, awaited_locks(all, lock.kind, lock.pid, inode))) fuzz::require(!held.waits, "who waits holds nothing");
+      for (const target::FileLock& held : target::locks_in_the_way(all, target::awaited_locks(all, lock.kind, lock.pid, inode))) fuzz::require(!held.waits, "who waits holds nothing");
   }
-  parse_descriptor_info(text);
+  target::parse_descriptor_info(text);
 }
 
 void read_sockets(std::span<const std::byte> bytes, std::string_view text) {
-  parse_unix_diag(bytes, 1);
-  const TcpEnds ends(parse_tcp_sockets(text), OwnAddresses(text, text));
-  for (const TcpSocket& socket : parse_tcp_sockets(text)) fuzz::require(ends.of(socket.inode).inode == 0 || !ends.of(socket.inode).other_host, "an end is here or elsewhere");
+  target::parse_unix_diag(bytes, 1);
+  const capture::TcpEnds ends(nccl::parse_tcp_sockets(text), capture::OwnAddresses(text, text));
+  for (const nccl::TcpSocket& socket : nccl::parse_tcp_sockets(text)) fuzz::require(ends.of(socket.inode).inode == 0 || !ends.of(socket.inode).other_host, "an end is here or elsewhere");
 }
 
 }  // namespace
@@ -120,9 +120,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   switch (input.take<std::uint8_t>() % 11) {
     case 0: run_line_program(input.rest()); break;
     case 1: read_python_lines(input.rest()); break;
-    case 2: demangle("_Z" + std::string(input.text())); break;
+    case 2: symbolizers::demangle("_Z" + std::string(input.text())); break;
     case 3: elf::build_id_of_notes(input.rest(), size % 2 == 0 ? 4 : 8); break;
-    case 4: fuzz::require(sanitize(sanitize(std::string(input.text()))) == sanitize(std::string(input.text())), "clean text stays as it is"); break;
+    case 4: fuzz::require(report::sanitize(report::sanitize(std::string(input.text()))) == report::sanitize(std::string(input.text())), "clean text stays as it is"); break;
     case 5: read_ras_answer(input.text()); break;
     case 6: read_exceptions(input.rest()); break;
     case 7: read_command_line(input.text()); break;

@@ -12,6 +12,7 @@ using M = ActivityMatch;
 
 constexpr NamedOperation kTeardown{.kind = K::kTeardown};
 
+// clang-format off
 constexpr ActivityRule kRules[] = {
     // A debugger prompt. `python -m pdb` keeps bdb.run in every stack: only the functions that stop count.
     {M::kPython, "interaction", "/pdb.py", A::kDebugger, "cpython Lib/pdb.py"},
@@ -186,6 +187,7 @@ constexpr ActivityRule kRules[] = {
     // The main thread of a backward pass on a device waits for the engine's threads.
     {M::kNative, "c10::ivalue::Future::wait", "", A::kAutograd, "pytorch aten/src/ATen/core/ivalue_inl.h"},
 };
+// clang-format on
 
 }  // namespace
 

@@ -5,10 +5,12 @@ namespace {
 
 using M = FileMatch;
 
+// clang-format off
 constexpr FileRule kRules[] = {
     {M::kContains, "/site-packages/", true, "pip, conda, venv"},
     {M::kContains, "/dist-packages/", true, "debian's and ubuntu's packages"},
 };
+// clang-format on
 
 }  // namespace
 

@@ -6,6 +6,7 @@ namespace {
 
 using R = Role;
 
+// clang-format off
 constexpr IdleRule kIdleRules[] = {
     // A watchdog that aborts or prints has other frames inside of its loop, or sleeps there.
     {R::kNcclWatchdog, IdleMatch::kFunction, "ProcessGroupNCCL::Watchdog::run", "", Wait::kCondition, "pytorch ProcessGroupNCCL.cpp, 2.8-"},
@@ -113,6 +114,7 @@ constexpr IdleRule kIdleRules[] = {
     {R::kGrpc, IdleMatch::kFunction, "grpc_event_engine::", "", Wait::kBlocks, "grpc, 1.46-"},
     {R::kGrpc, IdleMatch::kFunction, "grpc_core::", "", Wait::kBlocks, "grpc"},
 };
+// clang-format on
 
 }  // namespace
 

@@ -7,6 +7,7 @@ namespace {
 
 using K = ModuleKind;
 
+// clang-format off
 constexpr ModuleRule kRules[] = {
     {"libc.so", K::kCLibrary, "glibc"},
     {"libc-2.", K::kCLibrary, "glibc -2.33"},
@@ -30,6 +31,7 @@ constexpr ModuleRule kRules[] = {
     {"libomp-", K::kRuntime, "llvm, the copies in wheels"},
     {"[vsyscall]", K::kRuntime, "linux, in /proc/PID/maps"},
 };
+// clang-format on
 
 }  // namespace
 

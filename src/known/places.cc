@@ -11,6 +11,7 @@ namespace {
 using M = FileMatch;
 using P = Place;
 
+// clang-format off
 constexpr PlaceRule kRules[] = {
     {P::kWait, "wait", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition, Event, Barrier"},
     {P::kWait, "wait_for", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition"},
@@ -107,6 +108,7 @@ constexpr PlaceRule kRules[] = {
     {P::kLoaderWork, "", M::kSuffix, "torch/utils/data/_utils/fetch.py", "pytorch utils/data/_utils/fetch.py"},
     {P::kLoaderWork, "", M::kSuffix, "torch/utils/data/_utils/collate.py", "pytorch utils/data/_utils/collate.py"},
 };
+// clang-format on
 
 bool is_of_file(const PlaceRule& rule, std::string_view file) {
   return rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : file.find(rule.file) != std::string_view::npos;

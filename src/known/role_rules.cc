@@ -9,6 +9,7 @@ namespace {
 using M = RoleMatch;
 using R = Role;
 
+// clang-format off
 constexpr RoleRule kThreadRules[] = {
     // PyTorch's process groups
     {M::kFunction, "HeartbeatMonitor::runLoop", "", R::kNcclHeartbeat, "pytorch ProcessGroupNCCL.cpp, 2.8-"},
@@ -183,7 +184,9 @@ constexpr RoleRule kThreadRules[] = {
     {M::kEntryModule, "libnvrtc", "", R::kJitCompile, "nvrtc"},
     {M::kEntryModule, "libnvidia-ptxjitcompiler", "", R::kJitCompile, "cuda driver"},
 };
+// clang-format on
 
+// clang-format off
 constexpr RoleRule kChildRules[] = {
     {M::kPython, "_worker_loop", "torch/utils/data/_utils/worker.py", R::kDataLoader, "pytorch utils/data"},
     {M::kPythonFile, "", "/torchdata/dataloader2/communication/", R::kDataLoader, "torchdata -0.9"},
@@ -194,7 +197,9 @@ constexpr RoleRule kChildRules[] = {
     {M::kPythonFile, "", "torch/_inductor/async_compile.py", R::kJitCompile, "pytorch inductor"},
     {M::kPythonFile, "", "torch/distributed/checkpoint/_async_process_executor.py", R::kCheckpoint, "pytorch distributed/checkpoint, 2.7-"},
 };
+// clang-format on
 
+// clang-format off
 constexpr NameRule kNameRules[] = {
     {"pt_nccl_watchdg", R::kNcclWatchdog, "pytorch, c10::setThreadName, 2.1-"},
     {"pt_nccl_heartbt", R::kNcclHeartbeat, "pytorch"},
@@ -235,6 +240,7 @@ constexpr NameRule kNameRules[] = {
     {"tf_", R::kXla, "xla tsl/platform/threadpool.cc: \"tf_\" + the pool's name: tf_XLAEigen, tf_Compute"},
     {"jemalloc_bg_thd", R::kIdlePool, "jemalloc"},
 };
+// clang-format on
 
 }  // namespace
 

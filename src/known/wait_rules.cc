@@ -10,6 +10,7 @@ using C = Collective;
 using K = OperationKind;
 using M = ActivityMatch;
 
+// clang-format off
 constexpr ActivityRule kRules[] = {
     // The rendezvous store. torch/csrc/distributed/c10d: TCPStore.cpp, PrefixStore.cpp, FileStore.cpp, HashStore.cpp,
     // socket.cpp
@@ -141,6 +142,7 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "_wait_all_workers", "torch/distributed/rpc/", A::kCollective, "pytorch distributed/rpc/", {"_wait_all_workers", "RPC's barrier", C::kBarrier}},
     {M::kPython, "shutdown", "torch/distributed/rpc/", A::kCollective, "pytorch distributed/rpc/", {"shutdown", "RPC's shutdown"}},
 };
+// clang-format on
 
 }  // namespace
 
