@@ -11,11 +11,13 @@ namespace {
 
 // Whether the thread runs a function that another process has called: torch.distributed.rpc.
 bool serves_remote_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return is_place(job.frames[id], known::Place::kRemoteCall); });
+  return std::any_of(thread.frames.begin(), thread.frames.end(),
+                     [&](FrameId id) { return is_place(job.frames[id], known::Place::kRemoteCall); });
 }
 
 bool has_python(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
+  return std::any_of(thread.frames.begin(), thread.frames.end(),
+                     [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
 }
 
 // Whether it waits for the end of threads or tasks that its own process (or its pool of workers) runs: Thread.join,
@@ -24,7 +26,8 @@ bool waits_for_tasks(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) continue;
-    if (!known::is_library_file(frame.file.value_or(""))) return false;   // the innermost code of the user: what it called is what counts
+    if (!known::is_library_file(frame.file.value_or("")))
+      return false;  // the innermost code of the user: what it called is what counts
     if (is_place(frame, known::Place::kTask)) return true;
   }
   return false;
@@ -35,7 +38,7 @@ bool works_for_pool(const JobSnapshot& job, const RankSnapshot& process) {
   for (const ThreadSnapshot& thread : process.threads) {
     if (thread.tid != process.pid) continue;
     const std::size_t own = own_frames(job.frames, thread);
-    bool inside = false;   // frames inside of the worker's loop; an idle worker waits in its queue's get
+    bool inside = false;  // frames inside of the worker's loop; an idle worker waits in its queue's get
     for (std::size_t i = 0; i < own; ++i) {
       const Frame& frame = job.frames[thread.frames[i]];
       if (frame.kind != FrameKind::kPython) continue;
@@ -74,18 +77,23 @@ int precedence(known::Activity a) {
 // names.
 bool run_by_collector(const JobSnapshot& job, const ThreadSnapshot& thread, std::size_t index) {
   const Frame& finalizer = job.frames[thread.frames[index]];
-  if (finalizer.kind != FrameKind::kPython || finalizer.function != "__del__" || finalizer.origin != FrameOrigin::kNormal) return false;
+  if (finalizer.kind != FrameKind::kPython || finalizer.function != "__del__" ||
+      finalizer.origin != FrameOrigin::kNormal)
+    return false;
   std::size_t native = 0;
   for (std::size_t i = index + 1; i < thread.frames.size(); ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind == FrameKind::kPython) break;
-    if (frame.function && (contains(*frame.function, "CallFinalizerFromDealloc") || contains(*frame.function, "subtype_dealloc"))) return false;
+    if (frame.function &&
+        (contains(*frame.function, "CallFinalizerFromDealloc") || contains(*frame.function, "subtype_dealloc")))
+      return false;
     ++native;
   }
-  constexpr std::size_t kLeast = 3;   // calling it, finalizing all, collecting
+  constexpr std::size_t kLeast = 3;  // calling it, finalizing all, collecting
   return native >= kLeast;
 }
-constexpr known::ActivityRule kFinalizerRule{known::ActivityMatch::kPython, "__del__", "", known::Activity::kGarbageCollection, "cpython Modules/gcmodule.c"};
+constexpr known::ActivityRule kFinalizerRule{known::ActivityMatch::kPython, "__del__", "",
+                                             known::Activity::kGarbageCollection, "cpython Modules/gcmodule.c"};
 
 // Whether the thread runs a task of a pool of threads, either the user's function or a library's.
 bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -97,13 +105,15 @@ bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
 }
 
 bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return is_place(job.frames[id], known::Place::kPoolTask); });
+  return std::any_of(thread.frames.begin(), thread.frames.end(),
+                     [&](FrameId id) { return is_place(job.frames[id], known::Place::kPoolTask); });
 }
 
 std::string called_function(const Frame& frame) {
   if (frame.function->starts_with("PMPI_")) return frame.function->substr(1);
   std::string name = frame.kind == FrameKind::kPython ? *frame.function : short_function(*frame.function);
-  if (const std::size_t bracket = name.rfind('('); bracket != std::string::npos && bracket > 0 && name.ends_with(')')) name.resize(bracket);
+  if (const std::size_t bracket = name.rfind('('); bracket != std::string::npos && bracket > 0 && name.ends_with(')'))
+    name.resize(bracket);
   return name;
 }
 
@@ -120,7 +130,8 @@ Operation operation_of(const known::ActivityRule& rule, const Frame& frame) {
   const known::NamedOperation& named = rule.operation;
   const known::OperationKind kind = named.kind != known::OperationKind::kNone ? named.kind : kind_of(rule.activity);
   if (kind == known::OperationKind::kNone) return {};
-  Operation operation = operation_of_call(kind, named.call.empty() ? called_function(frame) : std::string(named.call), std::string(named.name));
+  Operation operation = operation_of_call(kind, named.call.empty() ? called_function(frame) : std::string(named.call),
+                                          std::string(named.name));
   if (named.collective != known::Collective::kUnknown) operation.collective = named.collective;
   operation.generic = named.generic;
   return operation;
@@ -174,12 +185,17 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
     if (!rule) {
       // The operation's own frames end at the first Python frame outside of torch.distributed.
       const Frame& frame = job_.frames[thread.frames[i]];
-      if (best && known::waits_for_ranks(best->activity) && frame.kind == FrameKind::kPython && !is_place(frame, known::Place::kOperation)) break;
+      if (best && known::waits_for_ranks(best->activity) && frame.kind == FrameKind::kPython &&
+          !is_place(frame, known::Place::kOperation))
+        break;
       continue;
     }
     if (known::waits_for_ranks(rule->activity)) {
-      const bool inner_is_wait_for_gpu = !best || best->activity == known::Activity::kGpuWait || best->activity == known::Activity::kAutograd;
-      const bool inner_is_transport = best && rule->over_transport && (best->activity == known::Activity::kNetworkIo || best->activity == known::Activity::kSubprocess);
+      const bool inner_is_wait_for_gpu =
+          !best || best->activity == known::Activity::kGpuWait || best->activity == known::Activity::kAutograd;
+      const bool inner_is_transport =
+          best && rule->over_transport &&
+          (best->activity == known::Activity::kNetworkIo || best->activity == known::Activity::kSubprocess);
       if (!inner_is_wait_for_gpu && !inner_is_transport && !known::waits_for_ranks(best->activity)) break;
       if (best && known::waits_for_ranks(best->activity)) {
         if (best->activity == known::Activity::kStoreWait) break;
@@ -191,7 +207,7 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
       continue;
     }
     if (best && known::waits_for_ranks(best->activity)) {
-      if (job_.frames[thread.frames[i]].kind == FrameKind::kPython) break;   // the operation's own frames end here
+      if (job_.frames[thread.frames[i]].kind == FrameKind::kPython) break;  // the operation's own frames end here
       continue;
     }
     if (!best || precedence(rule->activity) < precedence(best->activity)) {
@@ -221,7 +237,8 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     doing.activity = decided.rule->activity;
     doing.by_frame = true;
     doing.operation = operation_of(*decided.rule, job_.frames[thread.frames[doing.frame]]);
-    doing.in_teardown = main_program_ended(job_, job_.ranks[rank], thread) || std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
+    doing.in_teardown = main_program_ended(job_, job_.ranks[rank], thread) ||
+                        std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
                           const known::ActivityRule* rule = rules_.of(job_.frames, id);
                           return rule != nullptr && rule->operation.kind == known::OperationKind::kTeardown;
                         });
@@ -240,8 +257,10 @@ Doing Activities::of_rank(std::size_t rank) {
 
   // If the main thread waits for threads of its own process, these show what the rank does. Of several threads one
   // that waits for ranks comes last, since a helper such as a watchdog may always do so.
-  const bool by_autograd = doing.activity == known::Activity::kAutograd, in_event_loop = doing.operation.kind == known::OperationKind::kEventLoop;
-  if (doing.by_frame && known::waits_for_ranks(doing.activity) && is_place(job_.frames[r.threads[main].frames[doing.frame]], known::Place::kRemoteCalls)) {
+  const bool by_autograd = doing.activity == known::Activity::kAutograd,
+             in_event_loop = doing.operation.kind == known::OperationKind::kEventLoop;
+  if (doing.by_frame && known::waits_for_ranks(doing.activity) &&
+      is_place(job_.frames[r.threads[main].frames[doing.frame]], known::Place::kRemoteCalls)) {
     // It waits for the end of calls in other ranks, and these calls may wait for one that this rank serves.
     for (std::size_t t = 0; t < r.threads.size(); ++t) {
       if (t == main || !serves_remote_call(job_, r.threads[t])) continue;
@@ -260,7 +279,10 @@ Doing Activities::of_rank(std::size_t rank) {
   for (std::size_t t = 0; t < r.threads.size(); ++t) {
     const known::Role role = roles_[rank][t];
     if (joined != 0 && r.threads[t].tid != joined) continue;
-    if (t == main || (by_autograd ? role != known::Role::kAutograd : role != known::Role::kPython && role != known::Role::kCheckpoint && role != known::Role::kDataLoader)) continue;
+    if (t == main || (by_autograd ? role != known::Role::kAutograd
+                                  : role != known::Role::kPython && role != known::Role::kCheckpoint &&
+                                        role != known::Role::kDataLoader))
+      continue;
     const Doing other = of_thread(rank, t);
     // An event loop may await what its pool runs. The other threads have work of their own: rank_state.cc compares
     // them, and if it cannot, a thread in a collective decides.
@@ -268,20 +290,26 @@ Doing Activities::of_rank(std::size_t rank) {
       if (other.activity == known::Activity::kCollective && !collective) collective = other;
       continue;
     }
-    const bool is_clear = by_autograd ? other.activity != known::Activity::kUnknown && other.activity != known::Activity::kAutograd && (other.by_frame || has_python(job_, r.threads[t]))
-                                   : other.by_frame && other.activity != known::Activity::kSubprocess;
-    const bool task = for_tasks && role == known::Role::kPython && runs_task(job_, r.threads[t]) && !known::waits_for_ranks(other.activity) && other.activity != known::Activity::kUnknown &&
+    const bool is_clear = by_autograd ? other.activity != known::Activity::kUnknown &&
+                                            other.activity != known::Activity::kAutograd &&
+                                            (other.by_frame || has_python(job_, r.threads[t]))
+                                      : other.by_frame && other.activity != known::Activity::kSubprocess;
+    const bool task = for_tasks && role == known::Role::kPython && runs_task(job_, r.threads[t]) &&
+                      !known::waits_for_ranks(other.activity) && other.activity != known::Activity::kUnknown &&
                       other.activity != known::Activity::kPythonLock;
     if (task && by_task) tasks_agree = tasks_agree && by_task->activity == other.activity;
     if (task && !by_task) by_task = other;
-    if (is_clear && (!found || known::waits_for_ranks(in_event_loop ? other.activity : found->activity) > known::waits_for_ranks(in_event_loop ? found->activity : other.activity))) found = other;
+    if (is_clear && (!found || known::waits_for_ranks(in_event_loop ? other.activity : found->activity) >
+                                   known::waits_for_ranks(in_event_loop ? found->activity : other.activity)))
+      found = other;
   }
   if (found) return *found;
   if (by_task && tasks_agree) return *by_task;
   if (collective) return *collective;
   if (for_tasks && !by_task)
     for (const RankSnapshot& child : job_.ranks)
-      if (child.kind == RankKind::kChild && child.parent == r.pid && child.host == r.host && works_for_pool(job_, child)) {
+      if (child.kind == RankKind::kChild && child.parent == r.pid && child.host == r.host &&
+          works_for_pool(job_, child)) {
         Doing pool = doing;
         pool.activity = known::Activity::kSubprocess;
         return pool;
@@ -290,7 +318,8 @@ Doing Activities::of_rank(std::size_t rank) {
   // No thread shows what the rank does. If there are threads of NCCL, the engine may wait for a collective on the
   // device.
   Doing unknown = doing;
-  unknown.activity = any_thread_of(roles_, rank, known::Role::kNcclWatchdog) ? known::Activity::kGpuWait : known::Activity::kUnknown;
+  unknown.activity =
+      any_thread_of(roles_, rank, known::Role::kNcclWatchdog) ? known::Activity::kGpuWait : known::Activity::kUnknown;
   return unknown;
 }
 

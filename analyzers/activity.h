@@ -9,8 +9,8 @@
 
 #include "analyzers/activity_rules.h"
 #include "analyzers/analysis.h"
-#include "analyzers/place.h"
 #include "analyzers/operation.h"
+#include "analyzers/place.h"
 
 namespace rankstacks::analyzers {
 
@@ -20,18 +20,18 @@ Reason reason_of(known::Activity activity);
 
 struct Doing {
   known::Activity activity = known::Activity::kUnknown;
-  std::size_t thread = 0;              // index of the thread that this is known from
-  std::size_t frame = 0;               // index of the frame that shows it (0 if the system call or the state does)
-  bool by_frame = false;               // known from a frame of the table, not from the system call or by elimination
-  Operation operation;                 // none if only the activity is known
-  bool in_teardown = false;            // the main program has ended, and the thread does this on its way out
+  std::size_t thread = 0;    // index of the thread that this is known from
+  std::size_t frame = 0;     // index of the frame that shows it (0 if the system call or the state does)
+  bool by_frame = false;     // known from a frame of the table, not from the system call or by elimination
+  Operation operation;       // none if only the activity is known
+  bool in_teardown = false;  // the main program has ended, and the thread does this on its way out
 };
 
 // The rule of each frame, looked up once. Ranks share their native functions, at different addresses. The table of
 // frames must outlive the cache, and must be the same in every call.
 class RuleCache {
  public:
-  const known::ActivityRule* of(const FrameTable& frames, FrameId id);   // nullptr if no rule holds
+  const known::ActivityRule* of(const FrameTable& frames, FrameId id);  // nullptr if no rule holds
 
  private:
   std::unordered_map<std::string_view, const known::ActivityRule*> by_function_;
@@ -50,8 +50,8 @@ class Activities {
 
  private:
   struct DecidingRule {
-    const known::ActivityRule* rule = nullptr;   // nullptr if no frame shows the activity
-    std::size_t frame = 0;                // index of the frame that shows it
+    const known::ActivityRule* rule = nullptr;  // nullptr if no frame shows the activity
+    std::size_t frame = 0;                      // index of the frame that shows it
   };
   DecidingRule deciding_rule(const ThreadSnapshot& thread);
 

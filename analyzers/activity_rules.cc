@@ -13,24 +13,22 @@ namespace {
 // "c10d::ProcessGroupGloo::allreduce(std::vector<...>&)" -> "allreduce"
 std::string last_component(std::string_view function) {
   std::string name = short_function(function);
-  if (const std::size_t bracket = name.rfind('('); bracket != std::string::npos && name.ends_with(')')) name.resize(bracket);
-  if (const std::size_t angle = name.find('<'); angle != std::string::npos && name.ends_with("<...>")) name.resize(angle);
+  if (const std::size_t bracket = name.rfind('('); bracket != std::string::npos && name.ends_with(')'))
+    name.resize(bracket);
+  if (const std::size_t angle = name.find('<'); angle != std::string::npos && name.ends_with("<...>"))
+    name.resize(angle);
   const std::size_t colon = name.rfind("::");
   return colon == std::string::npos ? name : name.substr(colon + 2);
 }
 
-bool holds(const known::ActivityRule& rule, std::string_view function, std::string_view file, std::string_view component) {
+bool holds(const known::ActivityRule& rule, std::string_view function, std::string_view file,
+           std::string_view component) {
   switch (rule.match) {
-    case known::ActivityMatch::kNative:
-      return contains(function, rule.what);
-    case known::ActivityMatch::kNativePrefix:
-      return function.starts_with(rule.what);
-    case known::ActivityMatch::kNativeOp:
-      return component == rule.what && contains(function, rule.file);
-    case known::ActivityMatch::kPython:
-      return function == rule.what && contains(file, rule.file);
-    case known::ActivityMatch::kPythonFile:
-      return contains(file, rule.file);
+    case known::ActivityMatch::kNative: return contains(function, rule.what);
+    case known::ActivityMatch::kNativePrefix: return function.starts_with(rule.what);
+    case known::ActivityMatch::kNativeOp: return component == rule.what && contains(function, rule.file);
+    case known::ActivityMatch::kPython: return function == rule.what && contains(file, rule.file);
+    case known::ActivityMatch::kPythonFile: return contains(file, rule.file);
   }
   return false;
 }
@@ -41,10 +39,12 @@ const known::ActivityRule* matching_rule(const Frame& frame) {
   const bool python = frame.kind == FrameKind::kPython;
   std::string_view function = *frame.function;
   const std::string_view file = frame.file ? std::string_view(*frame.file) : std::string_view();
-  if (!python && function.starts_with("PMPI_")) function.remove_prefix(1);   // MPI's profiling interface: PMPI_Recv is MPI_Recv
+  if (!python && function.starts_with("PMPI_"))
+    function.remove_prefix(1);  // MPI's profiling interface: PMPI_Recv is MPI_Recv
   const std::string component = python ? std::string() : last_component(function);
   for (const known::ActivityRule& rule : known::known_programs().activities) {
-    const bool python_rule = rule.match == known::ActivityMatch::kPython || rule.match == known::ActivityMatch::kPythonFile;
+    const bool python_rule =
+        rule.match == known::ActivityMatch::kPython || rule.match == known::ActivityMatch::kPythonFile;
     if (python == python_rule && holds(rule, function, file, component)) return &rule;
   }
   return nullptr;

@@ -17,36 +17,36 @@ namespace rankstacks::analyzers {
 
 // Threads of one role whose normalised stacks are equal.
 struct Cluster {
-  int id = 0;                           // dense; in the order of `Analysis::clusters`: odd first, then by role, then larger first
+  int id = 0;  // dense; in the order of `Analysis::clusters`: odd first, then by role, then larger first
   known::Role role = known::Role::kNative;
   // Indices into JobSnapshot::ranks, ascending, unique (children are listed by their own index)
   std::vector<std::size_t> ranks;
-  std::vector<std::pair<std::size_t, std::size_t>> members;   // (rank index, thread index)
+  std::vector<std::pair<std::size_t, std::size_t>> members;  // (rank index, thread index)
   bool odd = false;
-  std::vector<FrameId> frames;          // those of the first member, innermost first
+  std::vector<FrameId> frames;  // those of the first member, innermost first
 };
 
 struct Evidence {
-  std::size_t rank = 0, thread = 0, frame = 0;   // indices
+  std::size_t rank = 0, thread = 0, frame = 0;  // indices
 };
 
 // What a rank does. `kind` is a reason (docs/json.md) or one of: in-collective, in-p2p, in-barrier, in-store-wait,
 // computing, idle.
 struct RankActivity {
   std::string kind;
-  std::string summary;                     // "waits in all_reduce of group 1 (ranks 0,2) (step at train.py:17)"
-  std::optional<std::string> operation;    // if it waits for other ranks
-  std::optional<std::string> group;        // the name of its process group
-  std::optional<int> peer;                 // the other rank of a send or receive
-  std::optional<bool> moves;               // whether it moves; known from several samples only
+  std::string summary;                   // "waits in all_reduce of group 1 (ranks 0,2) (step at train.py:17)"
+  std::optional<std::string> operation;  // if it waits for other ranks
+  std::optional<std::string> group;      // the name of its process group
+  std::optional<int> peer;               // the other rank of a send or receive
+  std::optional<bool> moves;             // whether it moves; known from several samples only
   Evidence evidence;
 };
 
 struct Suspect {
-  std::size_t rank = 0;                 // index into JobSnapshot::ranks; SIZE_MAX: a missing rank, then `missing_rank`
+  std::size_t rank = 0;  // index into JobSnapshot::ranks; SIZE_MAX: a missing rank, then `missing_rank`
   int missing_rank = -1;
   Reason reason = Reason::kNone;
-  double confidence = 0;                // 0..1
+  double confidence = 0;  // 0..1
   std::string summary, advice;
   std::vector<Evidence> evidence;
 };
@@ -59,9 +59,9 @@ inline constexpr const char* kFromLaunches = "NCCL's communicators";
 
 // A rank to examine first if the verdict is undecided. A candidate is not accused of anything.
 struct Candidate {
-  std::size_t rank = 0;                 // index into JobSnapshot::ranks
+  std::size_t rank = 0;  // index into JobSnapshot::ranks
   Reason reason = Reason::kNone;
-  std::string would_decide;             // "--gpu", "more samples (--samples 40)"
+  std::string would_decide;  // "--gpu", "more samples (--samples 40)"
   std::string summary;
 };
 
@@ -72,14 +72,14 @@ struct Verdict {
   std::vector<Suspect> suspects;
   // How some rank depends on a suspect, and what that suspect waits for: one for each of the first suspects.
   std::vector<WaitChain> chains;
-  std::vector<Candidate> candidates;    // best first; empty unless the status is undecided
+  std::vector<Candidate> candidates;  // best first; empty unless the status is undecided
   // How it is known which ranks should be alike: kFromGroups, ...; "" if nothing was compared.
   std::string reference = {};
 };
 
 struct Analysis {
-  std::vector<std::vector<known::Role>> roles;          // [rank index][thread index]
-  std::vector<std::vector<int>> cluster_of;      // [rank index][thread index]: Cluster::id
+  std::vector<std::vector<known::Role>> roles;  // [rank index][thread index]
+  std::vector<std::vector<int>> cluster_of;     // [rank index][thread index]: Cluster::id
   std::vector<Cluster> clusters;
   // [rank index]; std::nullopt for a child, or if the frames do not show it
   std::vector<std::optional<RankActivity>> activities;
@@ -87,7 +87,7 @@ struct Analysis {
   WaitGraph waits;
 };
 
-struct Facts;   // facts.h
+struct Facts;  // facts.h
 
 Analysis analyze(const JobSnapshot& job);
 

@@ -18,7 +18,8 @@ namespace rankstacks::analyzers {
 
 class WaitGraphBuilder {
  public:
-  WaitGraphBuilder(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<PendingOperation>& operations, WaitGraph& graph)
+  WaitGraphBuilder(const JobSnapshot& job, const std::vector<RankState>& states,
+                   const std::vector<PendingOperation>& operations, WaitGraph& graph)
       : job_(job), states_(states), operations_(operations), graph_(graph) {}
 
   void build() {
@@ -30,7 +31,8 @@ class WaitGraphBuilder {
       else if (s.ended) graph_.of_rank_[s.rank] = ended(s.rank);
     }
     for (std::size_t r = 0; r < job_.ranks.size(); ++r)
-      if (job_.ranks[r].kind == RankKind::kChild) children_.emplace(std::pair(job_.ranks[r].host, job_.ranks[r].pid), r);
+      if (job_.ranks[r].kind == RankKind::kChild)
+        children_.emplace(std::pair(job_.ranks[r].host, job_.ranks[r].pid), r);
     for (const PendingOperation& operation : operations_) graph_.operations_.push_back(add_operation(operation));
     for (const RankState& s : states_)
       if (!s.unrelated && s.readable && !s.waits()) add_rank(s);
@@ -39,7 +41,7 @@ class WaitGraphBuilder {
   }
 
  private:
-  static constexpr std::size_t kMaxEdges = 1u << 18;   // for a job in which every rank waits at a different place
+  static constexpr std::size_t kMaxEdges = 1u << 18;  // for a job in which every rank waits at a different place
 
   std::size_t add(WaitNode node) {
     graph_.nodes_.push_back(std::move(node));
@@ -50,7 +52,9 @@ class WaitGraphBuilder {
   }
 
   const ThreadSnapshot& at(std::size_t rank, std::size_t thread) const { return job_.ranks[rank].threads[thread]; }
-  std::optional<std::size_t> main_of(std::size_t rank) const { return thread_with(job_.ranks[rank], job_.ranks[rank].pid); }
+  std::optional<std::size_t> main_of(std::size_t rank) const {
+    return thread_with(job_.ranks[rank], job_.ranks[rank].pid);
+  }
   // The thread that shows what the rank does; the main thread if that only waits for it.
   std::size_t leading(const RankState& s) {
     if (s.by_own_thread) return s.doing.thread;
@@ -67,17 +71,31 @@ class WaitGraphBuilder {
     }
     return it->second;
   }
-  std::size_t ended(std::size_t rank) { return add({.kind = NodeKind::kProcess, .rank = rank, .thread = {}, .missing_rank = -1, .text = "has ended"}); }
-  std::size_t process(std::size_t rank) { return add({.kind = NodeKind::kProcess, .rank = rank, .thread = {}, .missing_rank = -1, .text = ""}); }
+  std::size_t ended(std::size_t rank) {
+    return add({.kind = NodeKind::kProcess, .rank = rank, .thread = {}, .missing_rank = -1, .text = "has ended"});
+  }
+  std::size_t process(std::size_t rank) {
+    return add({.kind = NodeKind::kProcess, .rank = rank, .thread = {}, .missing_rank = -1, .text = ""});
+  }
   std::size_t missing(int number) {
     const auto [it, is_new] = missing_.try_emplace(number, graph_.nodes_.size());
-    if (is_new) add({.kind = NodeKind::kMissingRank, .rank = {}, .thread = {}, .missing_rank = number, .text = fmt::format("rank {} was not seen", number)});
+    if (is_new)
+      add({.kind = NodeKind::kMissingRank,
+           .rank = {},
+           .thread = {},
+           .missing_rank = number,
+           .text = fmt::format("rank {} was not seen", number)});
     return it->second;
   }
 
   std::size_t unseen(const std::vector<int>& numbers) {
     const auto [it, is_new] = unseen_.try_emplace(numbers, graph_.nodes_.size());
-    if (is_new) add({.kind = NodeKind::kRanks, .rank = {}, .thread = {}, .missing_rank = -1, .text = fmt::format("ranks {} were not seen", format_numbers(numbers))});
+    if (is_new)
+      add({.kind = NodeKind::kRanks,
+           .rank = {},
+           .thread = {},
+           .missing_rank = -1,
+           .text = fmt::format("ranks {} were not seen", format_numbers(numbers))});
     return it->second;
   }
 
@@ -85,11 +103,20 @@ class WaitGraphBuilder {
   std::size_t add_operation(const PendingOperation& waiting) {
     const RankState& first = states_[waiting.members.front()];
     const auto world = static_cast<std::size_t>(job_.ranks[first.rank].world_size.value_or(0));
-    const std::size_t node = add({.kind = NodeKind::kOperation, .rank = {}, .thread = {}, .missing_rank = -1, .text = describe_wait(first, world)});
+    const std::size_t node = add({.kind = NodeKind::kOperation,
+                                  .rank = {},
+                                  .thread = {},
+                                  .missing_rank = -1,
+                                  .text = describe_wait(first, world)});
     for (const std::size_t i : waiting.members) {
       const RankState& s = states_[i];
-      const WaitEvidence evidence = s.known_from_gpu ? WaitEvidence::kKernel : s.peer_process ? WaitEvidence::kSystemCall : s.inferred ? WaitEvidence::kOthers : WaitEvidence::kFrame;
-      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective ? Certainty::kPossible : s.doing.by_frame || s.known_from_gpu || s.peer_process ? Certainty::kCertain : Certainty::kLikely;
+      const WaitEvidence evidence = s.known_from_gpu ? WaitEvidence::kKernel
+                                    : s.peer_process ? WaitEvidence::kSystemCall
+                                    : s.inferred     ? WaitEvidence::kOthers
+                                                     : WaitEvidence::kFrame;
+      const Certainty certainty = s.inferred || s.gpu_wait_may_be_collective               ? Certainty::kPossible
+                                  : s.doing.by_frame || s.known_from_gpu || s.peer_process ? Certainty::kCertain
+                                                                                           : Certainty::kLikely;
       connect(of_state(s), node, evidence, certainty);
       graph_.operation_of_[s.rank] = node;
     }
@@ -103,21 +130,22 @@ class WaitGraphBuilder {
     const auto waits = thread_waits_from(job_.ranks[s.rank], lead);
     if (std::any_of(waits.begin(), waits.end(), [&](const ThreadWait& wait) { return wait.thread == deciding; }))
       connect_threads(s.rank, lead, deciding);
-    else
-      connect(thread(s.rank, lead), node, WaitEvidence::kFrame, Certainty::kLikely);
+    else connect(thread(s.rank, lead), node, WaitEvidence::kFrame, Certainty::kLikely);
     return node;
   }
 
   void add_needs(const PendingOperation& waiting, std::size_t node) {
-    const WaitEvidence evidence = states_[waiting.members.front()].peer_process ? WaitEvidence::kSystemCall : waiting.certain ? WaitEvidence::kGroup : WaitEvidence::kOthers;
+    const WaitEvidence evidence = states_[waiting.members.front()].peer_process ? WaitEvidence::kSystemCall
+                                  : waiting.certain                             ? WaitEvidence::kGroup
+                                                                                : WaitEvidence::kOthers;
     const Certainty certainty = waiting.certain ? Certainty::kCertain : Certainty::kLikely;
     // In a job on many machines most ranks were not captured.
     constexpr std::size_t kMaxMissing = 64;
     if (waiting.unseen.size() <= kMaxMissing)
       for (const int number : waiting.unseen) connect(node, missing(number), evidence, certainty);
-    else
-      connect(node, unseen(waiting.unseen), evidence, certainty);
-    if (graph_.edges_.size() + waiting.operations.size() > kMaxEdges) connect(node, all_operations(), evidence, certainty);
+    else connect(node, unseen(waiting.unseen), evidence, certainty);
+    if (graph_.edges_.size() + waiting.operations.size() > kMaxEdges)
+      connect(node, all_operations(), evidence, certainty);
     else
       for (const std::size_t o : waiting.operations) connect(node, graph_.operations_[o], evidence, certainty);
     // If the needed ranks are not named, all operations need the same ones, which are one node.
@@ -140,8 +168,13 @@ class WaitGraphBuilder {
   // Used instead of an edge to each rank if there are too many of them.
   std::size_t all_operations() {
     if (!all_operations_) {
-      all_operations_ = add({.kind = NodeKind::kRanks, .rank = {}, .thread = {}, .missing_rank = -1, .text = "the ranks that wait in other operations"});
-      for (const std::size_t operation : graph_.operations_) connect(*all_operations_, operation, WaitEvidence::kOthers, Certainty::kLikely);
+      all_operations_ = add({.kind = NodeKind::kRanks,
+                             .rank = {},
+                             .thread = {},
+                             .missing_rank = -1,
+                             .text = "the ranks that wait in other operations"});
+      for (const std::size_t operation : graph_.operations_)
+        connect(*all_operations_, operation, WaitEvidence::kOthers, Certainty::kLikely);
     }
     return *all_operations_;
   }
@@ -164,7 +197,13 @@ class WaitGraphBuilder {
       connect(waiting, main ? thread(*s.child, *main) : process(*s.child), WaitEvidence::kProcess, Certainty::kLikely);
       if (main) add_thread(*s.child, *main);
     } else if (s.doing.activity == known::Activity::kGpuWait && s.gpu.kernel != nullptr) {
-      connect(waiting, add({.kind = NodeKind::kKernel, .rank = s.rank, .thread = {}, .missing_rank = -1, .text = describe_kernel(*s.gpu.kernel)}), WaitEvidence::kKernel, Certainty::kLikely);
+      connect(waiting,
+              add({.kind = NodeKind::kKernel,
+                   .rank = s.rank,
+                   .thread = {},
+                   .missing_rank = -1,
+                   .text = describe_kernel(*s.gpu.kernel)}),
+              WaitEvidence::kKernel, Certainty::kLikely);
     } else {
       add_thread(s.rank, s.doing.thread);
       if (const auto other = awaited_other_thread(job_, s)) {
@@ -187,7 +226,10 @@ class WaitGraphBuilder {
       switch (wait->what) {
         case ThreadWait::For::kEnd: connect(from, to, WaitEvidence::kMemory, Certainty::kCertain); break;
         case ThreadWait::For::kPythonLock: connect_python_lock(rank, t, from, wait->thread, to); break;
-        case ThreadWait::For::kNativeLock: connect_lock(rank, from, fmt::format("a native lock held by thread {}", at(rank, wait->thread).tid), WaitEvidence::kFrame, to); break;
+        case ThreadWait::For::kNativeLock:
+          connect_lock(rank, from, fmt::format("a native lock held by thread {}", at(rank, wait->thread).tid),
+                       WaitEvidence::kFrame, to);
+          break;
         case ThreadWait::For::kGil: connect_lock(rank, from, "the GIL", WaitEvidence::kMemory, to); break;
       }
       t = wait->thread;
@@ -197,11 +239,14 @@ class WaitGraphBuilder {
   void connect_python_lock(std::size_t rank, std::size_t waiting, std::size_t from, std::size_t owner, std::size_t to) {
     const PythonLock& lock = *at(rank, waiting).python_lock;
     const Certainty held = lock.kind == PythonLockKind::kLock ? Certainty::kLikely : Certainty::kCertain;
-    connect_lock(rank, from, fmt::format("{} held by thread {}", describe_lock(lock), at(rank, owner).tid), WaitEvidence::kMemory, to, held);
+    connect_lock(rank, from, fmt::format("{} held by thread {}", describe_lock(lock), at(rank, owner).tid),
+                 WaitEvidence::kMemory, to, held);
   }
   // `held`: how certain it is that the owner holds the lock.
-  void connect_lock(std::size_t rank, std::size_t waiting, std::string name, WaitEvidence evidence, std::size_t owner, Certainty held = Certainty::kCertain) {
-    const std::size_t lock = add({.kind = NodeKind::kLock, .rank = rank, .thread = {}, .missing_rank = -1, .text = std::move(name)});
+  void connect_lock(std::size_t rank, std::size_t waiting, std::string name, WaitEvidence evidence, std::size_t owner,
+                    Certainty held = Certainty::kCertain) {
+    const std::size_t lock =
+        add({.kind = NodeKind::kLock, .rank = rank, .thread = {}, .missing_rank = -1, .text = std::move(name)});
     connect(waiting, lock, evidence, Certainty::kCertain);
     connect(lock, owner, WaitEvidence::kMemory, held);
   }
@@ -211,24 +256,36 @@ class WaitGraphBuilder {
     if (thread_wait_of(job_.ranks[rank], t) || !ends_.insert({rank, t}).second) return;
     const std::size_t from = thread(rank, t);
     if (stand_of(job_, waiting) == Stand::kSleeping)
-      connect(from, add({.kind = NodeKind::kTimer, .rank = rank, .thread = {}, .missing_rank = -1, .text = "a time that it has set itself"}), WaitEvidence::kSystemCall, Certainty::kCertain);
-    else if (waiting.syscall)
-      add_other_ends(rank, from, *waiting.syscall);
+      connect(from,
+              add({.kind = NodeKind::kTimer,
+                   .rank = rank,
+                   .thread = {},
+                   .missing_rank = -1,
+                   .text = "a time that it has set itself"}),
+              WaitEvidence::kSystemCall, Certainty::kCertain);
+    else if (waiting.syscall) add_other_ends(rank, from, *waiting.syscall);
   }
   // The descriptor, and the processes at its other end: this rank's children, with what they wait for themselves, and
   // processes outside of the job. Waits for other ranks are found in peer_waits.h.
   void add_other_ends(std::size_t rank, std::size_t from, const SyscallInfo& call) {
     if (call.fd_target) {
-      const std::size_t descriptor = add({.kind = NodeKind::kDescriptor, .rank = rank, .thread = {}, .missing_rank = -1, .text = *call.fd_target});
+      const std::size_t descriptor =
+          add({.kind = NodeKind::kDescriptor, .rank = rank, .thread = {}, .missing_rank = -1, .text = *call.fd_target});
       connect(from, descriptor, WaitEvidence::kSystemCall, Certainty::kCertain);
       from = descriptor;
     }
     for (const OtherEnd& end : call.others) {
       // All processes that hold a lock are in the way; of the processes at a pipe's end, any may act.
-      const Certainty certainty = call.others.size() == 1 || end.kind == EndKind::kLock ? Certainty::kCertain : Certainty::kPossible;
+      const Certainty certainty =
+          call.others.size() == 1 || end.kind == EndKind::kLock ? Certainty::kCertain : Certainty::kPossible;
       if (!end.command.empty()) {
         const auto [it, is_new] = outside_.try_emplace({job_.ranks[rank].host, end.pid}, graph_.nodes_.size());
-        if (is_new) add({.kind = NodeKind::kProcess, .rank = {}, .thread = {}, .missing_rank = -1, .text = fmt::format("pid {} ({})", end.pid, end.command)});
+        if (is_new)
+          add({.kind = NodeKind::kProcess,
+               .rank = {},
+               .thread = {},
+               .missing_rank = -1,
+               .text = fmt::format("pid {} ({})", end.pid, end.command)});
         connect(from, it->second, WaitEvidence::kSystemCall, certainty);
       } else if (const auto child = child_with(rank, end.pid)) {
         const auto main = main_of(*child);
@@ -242,7 +299,9 @@ class WaitGraphBuilder {
     const RankSnapshot& of = job_.ranks[process];
     const auto child = children_.find({of.host, pid});
     if (child == children_.end()) return std::nullopt;
-    return job_.ranks[child->second].parent == (of.kind == RankKind::kChild ? of.parent : std::optional(of.pid)) ? std::optional(child->second) : std::nullopt;
+    return job_.ranks[child->second].parent == (of.kind == RankKind::kChild ? of.parent : std::optional(of.pid))
+               ? std::optional(child->second)
+               : std::nullopt;
   }
 
   const JobSnapshot& job_;
@@ -255,11 +314,12 @@ class WaitGraphBuilder {
   std::map<std::vector<int>, std::size_t> unseen_;
   // By host and pid: indices of ranks; nodes of processes outside of the job.
   std::map<std::pair<std::string, Pid>, std::size_t> children_, outside_;
-  std::set<std::pair<std::size_t, std::size_t>> seen_, ends_;   // threads whose edges have been added
+  std::set<std::pair<std::size_t, std::size_t>> seen_, ends_;  // threads whose edges have been added
   std::optional<std::size_t> all_operations_;
 };
 
-WaitGraph::WaitGraph(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<PendingOperation>& operations) {
+WaitGraph::WaitGraph(const JobSnapshot& job, const std::vector<RankState>& states,
+                     const std::vector<PendingOperation>& operations) {
   WaitGraphBuilder(job, states, operations, *this).build();
 }
 

@@ -21,7 +21,8 @@ std::string would_decide(const JobSnapshot& job, const RankState& s) {
   if (s.gpu_only) return "the core of its process";
   if (!s.readable) return "its stacks: see what its problems say";
   if (rank.source == Source::kCore) return "an attach to the job while it runs, or the cores of all of its ranks";
-  const bool asked = std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+  const bool asked =
+      std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
   if (s.doing.activity == known::Activity::kGpuWait && !asked) return "--gpu";
   if (s.unknown() && rank.status != Status::kComplete) return "what is missing of its stacks: see its problems";
   return "more samples (--samples 40)";
@@ -47,24 +48,35 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
   }
   if (compared < 2) return {};
   struct Rated {
-    std::tuple<bool, bool, bool, bool, std::size_t> rating;   // the smaller, the better
+    std::tuple<bool, bool, bool, bool, std::size_t> rating;  // the smaller, the better
     std::size_t state;
   };
   std::vector<Rated> rated;
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
-    if (s.unrelated || s.ended || (s.readable && s.waits() && !facts.waits.is_needed(s.rank)) || (s.gpu_only && s.gpu.in_collective())) continue;
+    if (s.unrelated || s.ended || (s.readable && s.waits() && !facts.waits.is_needed(s.rank)) ||
+        (s.gpu_only && s.gpu.in_collective()))
+      continue;
     const bool is_clear = s.readable && !s.unknown();
-    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.active(), s.readable ? at_place[place_key(job, s)] : 0}, i});
+    rated.push_back({{!facts.waits.is_needed(s.rank), s.waits(), !is_clear, s.active(),
+                      s.readable ? at_place[place_key(job, s)] : 0},
+                     i});
   }
   // If all are alike and none is needed, no candidate is better than another.
-  if (rated.size() > 1 && std::all_of(rated.begin(), rated.end(), [&](const Rated& one) { return std::get<0>(one.rating) && one.rating == rated.front().rating; })) return {};
+  if (rated.size() > 1 && std::all_of(rated.begin(), rated.end(), [&](const Rated& one) {
+        return std::get<0>(one.rating) && one.rating == rated.front().rating;
+      }))
+    return {};
   std::stable_sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) { return a.rating < b.rating; });
   if (rated.size() > kMaxCandidates) rated.resize(kMaxCandidates);
   std::vector<Candidate> candidates;
   for (const Rated& one : rated) {
     const RankState& s = states[one.state];
-    std::string summary = s.gpu_only ? "is known by the state of its GPU alone" : !s.readable ? "could not be read" : s.unknown() ? "does something that its frames do not show" : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
+    std::string summary = s.gpu_only    ? "is known by the state of its GPU alone"
+                          : !s.readable ? "could not be read"
+                          : s.unknown()
+                              ? "does something that its frames do not show"
+                              : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));
     candidates.push_back({s.rank, reason_for(s), would_decide(job, s), std::move(summary)});
   }
   return candidates;

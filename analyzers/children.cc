@@ -8,7 +8,9 @@
 namespace rankstacks::analyzers {
 namespace {
 
-bool is_child_of(const RankSnapshot& child, const RankSnapshot& rank) { return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host; }
+bool is_child_of(const RankSnapshot& child, const RankSnapshot& rank) {
+  return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host;
+}
 
 // A data-loader worker that works: frames of the data set are inside of torch's worker loop. An idle worker waits for
 // an index there.
@@ -26,7 +28,9 @@ bool is_busy_worker(const JobSnapshot& job, const ThreadSnapshot& thread) {
 // idle worker, a server between two requests, multiprocessing's own helpers).
 bool may_be_waited_for(const JobSnapshot& job, const RankSnapshot& child) {
   for (const std::string& word : child.command)
-    if (word.find("multiprocessing.resource_tracker") != std::string::npos || word.find("multiprocessing.forkserver") != std::string::npos) return false;
+    if (word.find("multiprocessing.resource_tracker") != std::string::npos ||
+        word.find("multiprocessing.forkserver") != std::string::npos)
+      return false;
   for (const ThreadSnapshot& thread : child.threads) {
     if (thread.tid != child.pid) continue;
     const std::string call = blocking_call(job, thread);
@@ -41,7 +45,8 @@ bool may_be_waited_for(const JobSnapshot& job, const RankSnapshot& child) {
 
 // Whether it reads a pipe, which may be the output of a child.
 bool reads_pipe(const ThreadSnapshot& thread) {
-  return thread.syscall && thread.syscall->name == "read" && thread.syscall->fd_target && thread.syscall->fd_target->starts_with("pipe:");
+  return thread.syscall && thread.syscall->name == "read" && thread.syscall->fd_target &&
+         thread.syscall->fd_target->starts_with("pipe:");
 }
 
 // Whether a dead child can explain why the rank waits. Not if the rank waits for a child to end, because such a wait
@@ -52,7 +57,9 @@ bool may_miss_child(const JobSnapshot& job, const RankState& state) {
 }
 
 std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
-  return static_cast<std::size_t>(std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) { return is_child_of(child, rank) && is_dead(child); }));
+  return static_cast<std::size_t>(std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) {
+    return is_child_of(child, rank) && is_dead(child);
+  }));
 }
 
 // A child that ended normally and was not waited for leaves the same trace as a worker that died. If ranks that have
@@ -60,14 +67,16 @@ std::size_t dead_children_of(const JobSnapshot& job, const RankSnapshot& rank) {
 void forget_common_dead_children(const JobSnapshot& job, std::vector<RankState>& states) {
   std::optional<std::size_t> common;
   for (const RankState& s : states)
-    if (s.readable && !s.unrelated && known::waits_for_ranks(s.doing.activity)) common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, job.ranks[s.rank]));
+    if (s.readable && !s.unrelated && known::waits_for_ranks(s.doing.activity))
+      common = std::min(common.value_or(SIZE_MAX), dead_children_of(job, job.ranks[s.rank]));
   for (RankState& s : states)
     if (s.dead_child && common && dead_children_of(job, job.ranks[s.rank]) <= *common) s.dead_child.reset();
 }
 
 void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
-  const bool may_read_child = state.doing.activity == known::Activity::kUserCode && reads_pipe(rank.threads[state.doing.thread]);
+  const bool may_read_child =
+      state.doing.activity == known::Activity::kUserCode && reads_pipe(rank.threads[state.doing.thread]);
   if (may_read_child || state.doing.activity == known::Activity::kSubprocess) {
     std::vector<std::size_t> candidates;
     for (std::size_t c = 0; c < job.ranks.size(); ++c) {
@@ -80,7 +89,9 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<k
     if (may_read_child && !candidates.empty()) state.doing.activity = known::Activity::kSubprocess;
   }
   const known::Activity activity = state.doing.activity;
-  if (activity != known::Activity::kDataLoading && activity != known::Activity::kSubprocess && activity != known::Activity::kPythonLock) return;
+  if (activity != known::Activity::kDataLoading && activity != known::Activity::kSubprocess &&
+      activity != known::Activity::kPythonLock)
+    return;
   for (std::size_t c = 0; c < job.ranks.size(); ++c) {
     const RankSnapshot& child = job.ranks[c];
     if (!is_child_of(child, rank)) continue;
@@ -90,7 +101,8 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<k
     }
     if (activity != known::Activity::kDataLoading || state.known_from_child) continue;
     for (std::size_t t = 0; t < child.threads.size(); ++t)
-      if (roles[c][t] == known::Role::kDataLoader && child.threads[t].tid == child.pid && is_busy_worker(job, child.threads[t])) {
+      if (roles[c][t] == known::Role::kDataLoader && child.threads[t].tid == child.pid &&
+          is_busy_worker(job, child.threads[t])) {
         state.known_from_child = c;
         state.child_thread = t;
       }
@@ -102,11 +114,14 @@ void look_at_children_of(const JobSnapshot& job, const std::vector<std::vector<k
 bool is_dead(const RankSnapshot& process) {
   const auto ended = [](const Problem& p) { return p.code == ProblemCode::kEnded; };
   // A main thread that has ended is not the end of the process while other threads are alive.
-  if (process.status != Status::kFailed) return process.threads.size() == 1 && (process.threads.front().state == 'Z' || process.threads.front().state == 'X');
+  if (process.status != Status::kFailed)
+    return process.threads.size() == 1 &&
+           (process.threads.front().state == 'Z' || process.threads.front().state == 'X');
   return process.threads.empty() && std::any_of(process.problems.begin(), process.problems.end(), ended);
 }
 
-void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, std::vector<RankState>& states) {
+void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                      std::vector<RankState>& states) {
   for (RankState& state : states)
     if (state.readable) look_at_children_of(job, roles, state);
   forget_common_dead_children(job, states);

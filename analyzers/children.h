@@ -14,6 +14,7 @@ bool is_dead(const RankSnapshot& process);
 // Fills RankState::known_from_child, dead_child and child of the ranks that wait, or may wait, for a child. Of a rank
 // that reads the output of a child it also changes the activity. Dead children do not count if every rank that has
 // arrived in a collective has as many.
-void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, std::vector<RankState>& states);
+void look_at_children(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                      std::vector<RankState>& states);
 
 }  // namespace rankstacks::analyzers

@@ -17,14 +17,16 @@
 namespace rankstacks::analyzers {
 namespace {
 
-using Member = std::pair<std::size_t, std::size_t>;   // (rank index, thread index)
+using Member = std::pair<std::size_t, std::size_t>;  // (rank index, thread index)
 
 struct Group {
   std::vector<Member> members;
   std::vector<std::vector<StackItem>> stacks;
 };
 
-const ThreadSnapshot& thread_of(const JobSnapshot& job, const Member& m) { return job.ranks[m.first].threads[m.second]; }
+const ThreadSnapshot& thread_of(const JobSnapshot& job, const Member& m) {
+  return job.ranks[m.first].threads[m.second];
+}
 
 // A stack whose unwinding ended early lacks outer frames, which says nothing about where the thread is. Such a class
 // joins the class that has the same inner frames, if there is exactly one. At least two frames must agree; one is too
@@ -44,7 +46,9 @@ void join_partial_classes(const JobSnapshot& job, const Group& group, std::vecto
       for (std::size_t k = 0; k < classes.size(); ++k) {
         const std::vector<StackItem>& outer = group.stacks[classes[k].front()];
         if (k == i || outer.size() <= inner.size() || is_partial(classes[k])) continue;
-        if (!std::equal(inner.begin(), inner.end(), outer.begin(), [](const StackItem& a, const StackItem& b) { return a.norm == b.norm; })) continue;
+        if (!std::equal(inner.begin(), inner.end(), outer.begin(),
+                        [](const StackItem& a, const StackItem& b) { return a.norm == b.norm; }))
+          continue;
         match = k;
         ++matches;
       }
@@ -58,7 +62,7 @@ void join_partial_classes(const JobSnapshot& job, const Group& group, std::vecto
   }
 }
 
-using Ranks = std::vector<std::size_t>;   // ascending
+using Ranks = std::vector<std::size_t>;  // ascending
 
 // By class: whether it is odd among these ranks.
 std::vector<bool> odd_among(const std::vector<Ranks>& classes) {
@@ -72,7 +76,9 @@ std::vector<bool> odd_among(const std::vector<Ranks>& classes) {
     if (ranks.size() == largest) in_largest.insert(ranks.begin(), ranks.end());
   std::vector<bool> odd(classes.size(), false);
   for (std::size_t c = 0; c < classes.size(); ++c) {
-    if (classes[c].size() == largest || std::includes(in_largest.begin(), in_largest.end(), classes[c].begin(), classes[c].end())) continue;
+    if (classes[c].size() == largest ||
+        std::includes(in_largest.begin(), in_largest.end(), classes[c].begin(), classes[c].end()))
+      continue;
     std::set<std::size_t> covered;
     for (const Ranks& other : classes)
       if (other.size() <= classes[c].size()) covered.insert(other.begin(), other.end());
@@ -83,7 +89,7 @@ std::vector<bool> odd_among(const std::vector<Ranks>& classes) {
 
 // `stage_of` is indexed by rank; empty if all ranks should be alike.
 void mark_odd(std::vector<Cluster>& clusters, const std::vector<int>& stage_of) {
-  std::map<int, std::map<std::size_t, Ranks>> stages;   // the ranks of each class, by its index
+  std::map<int, std::map<std::size_t, Ranks>> stages;  // the ranks of each class, by its index
   for (std::size_t c = 0; c < clusters.size(); ++c)
     for (const std::size_t r : clusters[c].ranks) stages[stage_of.empty() ? 0 : stage_of[r]][c].push_back(r);
   for (const auto& [stage, by_cluster] : stages) {
@@ -95,7 +101,8 @@ void mark_odd(std::vector<Cluster>& clusters, const std::vector<int>& stage_of) 
   }
 }
 
-Cluster cluster_of(const JobSnapshot& job, const Group& group, known::Role role, const std::vector<std::size_t>& members) {
+Cluster cluster_of(const JobSnapshot& job, const Group& group, known::Role role,
+                   const std::vector<std::size_t>& members) {
   Cluster cluster;
   cluster.role = role;
   std::set<std::size_t> ranks;

@@ -31,9 +31,10 @@ constexpr Row kBases[] = {
 // clang-format on
 
 bool goes_on(const Case& c) {
-  const bool spins = c.s.known_from_gpu && !c.s.moves();   // a CPU that waits for its GPU
+  const bool spins = c.s.known_from_gpu && !c.s.moves();  // a CPU that waits for its GPU
   if (spins) return false;
-  return c.s.progress == Progress::kUnknown ? c.job.ranks[c.s.rank].threads[c.s.doing.thread].state == 'R' : c.s.active();
+  return c.s.progress == Progress::kUnknown ? c.job.ranks[c.s.rank].threads[c.s.doing.thread].state == 'R'
+                                            : c.s.active();
 }
 
 // Added to the base value: all rows that hold.
@@ -55,7 +56,8 @@ double bounded(double confidence) { return std::round(std::clamp(confidence, 0.1
 
 double confidence_of_sink(const JobSnapshot& job, const RankState& s, const Tally& tally) {
   const Case sink{job, s, tally};
-  double confidence = std::find_if(std::begin(kBases), std::end(kBases), [&](const Row& row) { return row.holds(sink); })->value;
+  double confidence =
+      std::find_if(std::begin(kBases), std::end(kBases), [&](const Row& row) { return row.holds(sink); })->value;
   for (const Row& row : kChanges)
     if (row.holds(sink)) confidence += row.value;
   return bounded(confidence);

@@ -17,10 +17,11 @@ constexpr std::string_view kPipeline = "pp";
 std::set<std::string> distinguishing_axes(const JobSnapshot& job, const Coordinates& of) {
   std::set<std::string> axes;
   for (const auto& [axis, place] : of.axes) {
-    const bool differs = std::any_of(job.ranks.begin(), job.ranks.end(), [&, a = std::string_view(axis), p = place](const RankSnapshot& rank) {
-      const auto other = rank.coordinates ? (*rank.coordinates)[a] : std::nullopt;
-      return other && *other != p;
-    });
+    const bool differs = std::any_of(job.ranks.begin(), job.ranks.end(),
+                                     [&, a = std::string_view(axis), p = place](const RankSnapshot& rank) {
+                                       const auto other = rank.coordinates ? (*rank.coordinates)[a] : std::nullopt;
+                                       return other && *other != p;
+                                     });
     if (differs) axes.insert(axis);
   }
   return axes;
@@ -39,7 +40,8 @@ std::vector<int> pipeline_stages(const JobSnapshot& job) {
     stages[r] = *stage;
     ++sizes[*stage];
   }
-  if (sizes.size() < 2 || std::any_of(sizes.begin(), sizes.end(), [](const auto& stage) { return stage.second < 2; })) return {};
+  if (sizes.size() < 2 || std::any_of(sizes.begin(), sizes.end(), [](const auto& stage) { return stage.second < 2; }))
+    return {};
   return stages;
 }
 
@@ -74,8 +76,10 @@ std::string whole_stages(const JobSnapshot& job, const std::vector<std::size_t>&
     if (named.contains(stages[r]) && left.erase(r) == 0) return "";
   }
   const auto world = job.ranks[ranks.front()].world_size;
-  if (!left.empty() || named.size() == all.size() || !world || numbers.size() != static_cast<std::size_t>(*world)) return "";
-  return fmt::format("all ranks of pipeline {} {}", named.size() == 1 ? "stage" : "stages", format_numbers({named.begin(), named.end()}));
+  if (!left.empty() || named.size() == all.size() || !world || numbers.size() != static_cast<std::size_t>(*world))
+    return "";
+  return fmt::format("all ranks of pipeline {} {}", named.size() == 1 ? "stage" : "stages",
+                     format_numbers({named.begin(), named.end()}));
 }
 
 std::string coordinates_source(const JobSnapshot& job) {

@@ -7,24 +7,25 @@
 #include <fmt/format.h>
 
 #include "analyzers/coordinates.h"
+#include "analyzers/divergence.h"
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
-#include "analyzers/divergence.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
 namespace {
 
-constexpr double kPartnersKnown = 0.80;   // groups or peers are known
+constexpr double kPartnersKnown = 0.80;  // groups or peers are known
 constexpr double kByPlace = 0.65;
 constexpr double kEqualSides = 0.40;
 constexpr double kPartnersGuessed = 0.45;
 
-using Side = std::vector<std::size_t>;    // indices of states that wait alike
+using Side = std::vector<std::size_t>;  // indices of states that wait alike
 
 class Explanation {
  public:
-  explicit Explanation(const Facts& facts) : facts_(facts), job_(facts.job), states_(facts.states), operations_(facts.operations) {
+  explicit Explanation(const Facts& facts)
+      : facts_(facts), job_(facts.job), states_(facts.states), operations_(facts.operations) {
     for (std::size_t o = 0; o < operations_.size(); ++o) {
       any_cycle_ |= facts_.waits.in_cycle(o);
       ranks_ += operations_[o].members.size();
@@ -33,7 +34,8 @@ class Explanation {
     for (const PendingOperation& operation : operations_)
       for (const std::size_t i : operation.members) {
         const RankState& s = states_[i];
-        const auto [it, is_new] = index.emplace(place_key(job_, s) + '|' + (s.group ? s.group->name : ""), sides_.size());
+        const auto [it, is_new] =
+            index.emplace(place_key(job_, s) + '|' + (s.group ? s.group->name : ""), sides_.size());
         if (is_new) sides_.emplace_back();
         sides_[it->second].push_back(i);
       }
@@ -50,13 +52,25 @@ class Explanation {
     if (sides_.size() == 1 && !split_by_counter()) return std::nullopt;
     if (auto found = by_exception()) return with_reference(std::move(*found), kAllRanks);
     if (auto found = circle_of_peers()) return with_reference(std::move(*found), kAllRanks);
-    if (auto found = unmatched()) return with_reference(std::move(*found), guessed_ ? kInferredFromStacks : kFromGroups);
+    if (auto found = unmatched())
+      return with_reference(std::move(*found), guessed_ ? kInferredFromStacks : kFromGroups);
     if (auto found = circle_of_groups()) return with_reference(std::move(*found), kFromGroups);
-    if (any_side(known::Activity::kPeerWait)) return Deadlock{{}, "some of them for a lock or a queue between processes: who holds or fills it is not in these frames", false, ""};
+    if (any_side(known::Activity::kPeerWait))
+      return Deadlock{
+          {},
+          "some of them for a lock or a queue between processes: who holds or fills it is not in these frames",
+          false,
+          ""};
     if (waits_for_gpu())
-      return Deadlock{{}, known_from_gpus() ? "the kernels on their GPUs are of one collective, but their names do not show whether it is the same call" : "the kernels that run on the GPUs would show the difference", false, ""};
+      return Deadlock{{},
+                      known_from_gpus() ? "the kernels on their GPUs are of one collective, but their names do not "
+                                          "show whether it is the same call"
+                                        : "the kernels that run on the GPUs would show the difference",
+                      false,
+                      ""};
     if (auto found = within_stages()) return found;
-    return with_reference(between_sides(Reason::kCollectiveMismatch, kByPlace), all_certain(operations_) ? kFromGroups : kInferredFromStacks);
+    return with_reference(between_sides(Reason::kCollectiveMismatch, kByPlace),
+                          all_certain(operations_) ? kFromGroups : kInferredFromStacks);
   }
 
  private:
@@ -73,7 +87,10 @@ class Explanation {
     for (const Side& side : sides_) {
       const RankState& first = states_[side.front()];
       const auto world = job_.ranks[first.rank].world_size;
-      if (first.group && (first.group->ranks.empty() ? first.group->name == kDefaultGroup : !world || first.group->ranks.size() == static_cast<std::size_t>(*world))) return std::nullopt;
+      if (first.group &&
+          (first.group->ranks.empty() ? first.group->name == kDefaultGroup
+                                      : !world || first.group->ranks.size() == static_cast<std::size_t>(*world)))
+        return std::nullopt;
       std::map<int, Side> parts;
       for (const std::size_t i : side) {
         const int stage = stage_of[states_[i].rank];
@@ -92,7 +109,8 @@ class Explanation {
       if (found.suspects.empty()) continue;
       for (Blame& blame : found.suspects)
         if (is_p2p(blame.state)) blame.reason = Reason::kUnmatchedP2p;
-      found.explanation += found.sides_are_equal ? fmt::format(", all of pipeline stage {}", stage) : fmt::format(", as the others of pipeline stage {} do", stage);
+      found.explanation += found.sides_are_equal ? fmt::format(", all of pipeline stage {}", stage)
+                                                 : fmt::format(", as the others of pipeline stage {} do", stage);
       std::optional<Deadlock>& into = found.sides_are_equal ? equal : decided;
       if (!into) {
         into = std::move(found);
@@ -105,25 +123,37 @@ class Explanation {
     const std::string reference = fmt::format("pipeline stages: {}", source);
     if (decided) return with_reference(std::move(*decided), reference);
     if (equal) return with_reference(std::move(*equal), reference);
-    return with_reference({{}, fmt::format("no rank differs from the others of its pipeline stage, and stages differ by design (coordinates: {})", source), false, ""}, reference);
+    return with_reference(
+        {{},
+         fmt::format(
+             "no rank differs from the others of its pipeline stage, and stages differ by design (coordinates: {})",
+             source),
+         false,
+         ""},
+        reference);
   }
 
   bool is_p2p(std::size_t i) const { return states_[i].doing.activity == known::Activity::kPointToPoint; }
   bool in_store(std::size_t i) const { return states_[i].doing.activity == known::Activity::kStoreWait; }
   bool any_side(known::Activity activity) const {
-    return std::any_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].doing.activity == activity; });
+    return std::any_of(sides_.begin(), sides_.end(),
+                       [&](const Side& side) { return states_[side.front()].doing.activity == activity; });
   }
   bool waits_for_gpu() const {
-    return std::any_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].gpu_wait_may_be_collective; });
+    return std::any_of(sides_.begin(), sides_.end(),
+                       [&](const Side& side) { return states_[side.front()].gpu_wait_may_be_collective; });
   }
 
   bool known_from_gpus() const {
-    return std::all_of(sides_.begin(), sides_.end(), [&](const Side& side) { return states_[side.front()].known_from_gpu; });
+    return std::all_of(sides_.begin(), sides_.end(),
+                       [&](const Side& side) { return states_[side.front()].known_from_gpu; });
   }
   // Whether the suspects are accused of not having launched what the others wait for, although their GPU runs a
   // collective.
   bool accuses_a_collective_kernel(const Deadlock& found) const {
-    return std::any_of(found.suspects.begin(), found.suspects.end(), [&](const Blame& blame) { return blame.reason == Reason::kGpuWait && states_[blame.state].gpu.in_collective(); });
+    return std::any_of(found.suspects.begin(), found.suspects.end(), [&](const Blame& blame) {
+      return blame.reason == Reason::kGpuWait && states_[blame.state].gpu.in_collective();
+    });
   }
 
   // All are at one place, but some of them at another step: a counter with two values, one of which has the majority.
@@ -131,13 +161,15 @@ class Explanation {
   bool split_by_counter() {
     const Side all = sides_.front();
     const RankState& first = states_[all.front()];
-    if (is_p2p(all.front())) return false;   // the stages of a pipeline are at different steps by design
+    if (is_p2p(all.front())) return false;  // the stages of a pipeline are at different steps by design
     for (std::size_t level = 0; level < first.path.size(); ++level)
       for (const auto& number : first.path[level].numbers) {
         std::map<std::int64_t, Side> by_value;
         for (const std::size_t i : all) {
-          const auto& numbers = level < states_[i].path.size() ? states_[i].path[level].numbers : first.path[level].numbers;
-          const auto same = std::find_if(numbers.begin(), numbers.end(), [&](const auto& n) { return n.first == number.first; });
+          const auto& numbers =
+              level < states_[i].path.size() ? states_[i].path[level].numbers : first.path[level].numbers;
+          const auto same =
+              std::find_if(numbers.begin(), numbers.end(), [&](const auto& n) { return n.first == number.first; });
           if (same != numbers.end()) by_value[same->second].push_back(i);
         }
         if (by_value.size() != 2) continue;
@@ -165,8 +197,10 @@ class Explanation {
     for (const std::size_t i : accused) found.suspects.push_back({i, reason, confidence});
     for (const Side& side : sides_) {
       Side others;
-      std::copy_if(side.begin(), side.end(), std::back_inserter(others), [&](std::size_t i) { return !accused.contains(i); });
-      if (!others.empty()) found.explanation += (found.explanation.empty() ? "" : ", ") + describe_side(job_, states_, others);
+      std::copy_if(side.begin(), side.end(), std::back_inserter(others),
+                   [&](std::size_t i) { return !accused.contains(i); });
+      if (!others.empty())
+        found.explanation += (found.explanation.empty() ? "" : ", ") + describe_side(job_, states_, others);
     }
     return found;
   }
@@ -179,7 +213,10 @@ class Explanation {
     for (const Side& side : sides_)
       for (const std::size_t i : side) {
         ++all;
-        if ((states_[i].doing.in_teardown || handles_failure(job_.ranks[states_[i].rank].threads[states_[i].doing.thread])) && facts_.waits.is_needed(states_[i].rank)) ending.push_back(i);
+        if ((states_[i].doing.in_teardown ||
+             handles_failure(job_.ranks[states_[i].rank].threads[states_[i].doing.thread])) &&
+            facts_.waits.is_needed(states_[i].rank))
+          ending.push_back(i);
       }
     if (ending.empty() || ending.size() * 2 > all) return std::nullopt;
     return accuse(ending, Reason::kException, kByPlace);
@@ -191,10 +228,13 @@ class Explanation {
     std::vector<Blame> circle;
     std::vector<std::size_t> members;
     for (std::size_t o = 0; o < operations_.size(); ++o) {
-      const std::size_t i = operations_[o].members.front();   // a rank whose peer is known is an operation of its own
+      const std::size_t i = operations_[o].members.front();  // a rank whose peer is known is an operation of its own
       if (!states_[i].peer_process || !facts_.waits.in_cycle(o)) continue;
       members.push_back(i);
-      circle.push_back({i, states_[i].doing.operation.kind == known::OperationKind::kProcessLock ? Reason::kFileIo : Reason::kUnmatchedP2p, kPartnersKnown});
+      circle.push_back({i,
+                        states_[i].doing.operation.kind == known::OperationKind::kProcessLock ? Reason::kFileIo
+                                                                                              : Reason::kUnmatchedP2p,
+                        kPartnersKnown});
     }
     if (circle.empty()) return std::nullopt;
     Deadlock found = accuse(members, Reason::kFileIo, kPartnersKnown);
@@ -211,7 +251,9 @@ class Explanation {
       if (!is_p2p(c.members.front())) continue;
       p2p += c.members.size();
       if (c.operations.empty()) continue;
-      const bool peer_is_elsewhere = std::any_of(c.operations.begin(), c.operations.end(), [&](std::size_t other) { return !is_p2p(operations_[other].members.front()); });
+      const bool peer_is_elsewhere = std::any_of(c.operations.begin(), c.operations.end(), [&](std::size_t other) {
+        return !is_p2p(operations_[other].members.front());
+      });
       std::vector<std::size_t>& into = !c.certain ? guessed : peer_is_elsewhere ? direct : in_circle;
       if (&into == &in_circle && !facts_.waits.in_cycle(o)) continue;
       into.insert(into.end(), c.members.begin(), c.members.end());
@@ -219,10 +261,12 @@ class Explanation {
     if (!direct.empty()) return accuse(direct, Reason::kUnmatchedP2p, kPartnersKnown);
     if (!in_circle.empty()) return accuse(in_circle, Reason::kUnmatchedP2p, kPartnersKnown);
     if (p2p == 0) return std::nullopt;
-    if (auto found = within_stages()) return found;   // a stage that receives from another is normal in a pipeline
+    if (auto found = within_stages()) return found;  // a stage that receives from another is normal in a pipeline
     // The peers are not known, but if all ranks receive, none sends.
     const auto all = [&](bool Operation::*does, bool Operation::*does_not) {
-      return std::all_of(guessed.begin(), guessed.end(), [&](std::size_t i) { return states_[i].doing.operation.*does && !(states_[i].doing.operation.*does_not); });
+      return std::all_of(guessed.begin(), guessed.end(), [&](std::size_t i) {
+        return states_[i].doing.operation.*does && !(states_[i].doing.operation.*does_not);
+      });
     };
     const bool one_way = all(&Operation::receives, &Operation::sends) || all(&Operation::sends, &Operation::receives);
     if (!guessed.empty() && (p2p * 2 < ranks_ || (p2p * 2 == ranks_ && one_way))) {
@@ -243,7 +287,8 @@ class Explanation {
       Side& side = by_group[s.group->name];
       side.insert(side.end(), c.members.begin(), c.members.end());
       const auto world = job_.ranks[s.rank].world_size;
-      all_ranks |= s.group->name == kDefaultGroup && (!world || s.group->ranks.size() == static_cast<std::size_t>(*world));
+      all_ranks |=
+          s.group->name == kDefaultGroup && (!world || s.group->ranks.size() == static_cast<std::size_t>(*world));
     }
     if (!any_cycle_ || by_group.size() < 2) return std::nullopt;
     sides_.clear();
@@ -254,7 +299,7 @@ class Explanation {
     if (all_ranks) return between_sides(Reason::kCollectiveMismatch, kPartnersKnown);
     Deadlock found = between_sides(Reason::kProcessGroupOrder, kPartnersKnown);
     if (!found.suspects.empty()) return found;
-    std::vector<std::size_t> all;   // each waits for the next, so none is the odd one
+    std::vector<std::size_t> all;  // each waits for the next, so none is the odd one
     for (const Side& side : sides_) all.insert(all.end(), side.begin(), side.end());
     found = accuse(all, Reason::kProcessGroupOrder, kEqualSides);
     found.explanation = in_words();
@@ -280,7 +325,9 @@ class Explanation {
         merged.push_back(side);
         continue;
       }
-      const auto [it, is_new] = by_call.emplace(fmt::format("{}|{}|{}", operation.key(), s.group->name, format_numbers(s.group->ranks, SIZE_MAX)), merged.size());
+      const auto [it, is_new] = by_call.emplace(
+          fmt::format("{}|{}|{}", operation.key(), s.group->name, format_numbers(s.group->ranks, SIZE_MAX)),
+          merged.size());
       if (is_new) merged.push_back(side);
       else merged[it->second].insert(merged[it->second].end(), side.begin(), side.end());
     }
@@ -290,14 +337,19 @@ class Explanation {
   }
 
   Deadlock between_sides(Reason reason, double confidence) {
-    const auto largest = std::max_element(sides_.begin(), sides_.end(), [](const Side& a, const Side& b) { return a.size() < b.size(); });
-    const auto how_many = std::count_if(sides_.begin(), sides_.end(), [&](const Side& side) { return side.size() == largest->size(); });
+    const auto largest = std::max_element(sides_.begin(), sides_.end(),
+                                          [](const Side& a, const Side& b) { return a.size() < b.size(); });
+    const auto how_many =
+        std::count_if(sides_.begin(), sides_.end(), [&](const Side& side) { return side.size() == largest->size(); });
     std::size_t ranks = 0;
     for (const Side& side : sides_) ranks += side.size();
     const bool majority = how_many == 1 && largest->size() * 2 > ranks;
     const auto reason_of_side = [&](const Side& side, const Side& other) -> Reason {
       if (in_store(side.front())) return Reason::kStoreWait;
-      return reason == Reason::kCollectiveMismatch && divergence_of(states_[side.front()], states_[other.front()]).a_is_behind() ? Reason::kBehind : reason;
+      return reason == Reason::kCollectiveMismatch &&
+                     divergence_of(states_[side.front()], states_[other.front()]).a_is_behind()
+                 ? Reason::kBehind
+                 : reason;
     };
     if (majority) {
       Deadlock found;
@@ -310,7 +362,8 @@ class Explanation {
       return found;
     }
     if (sides_.size() > 2 && merge_same_calls()) return between_sides(reason, confidence);
-    if (sides_.size() != 2) return {{}, fmt::format("they wait in {} different places, none with a majority", sides_.size()), false, ""};
+    if (sides_.size() != 2)
+      return {{}, fmt::format("they wait in {} different places, none with a majority", sides_.size()), false, ""};
     const Side &a = sides_[0], &b = sides_[1];
     const Reason reason_a = reason_of_side(a, b), reason_b = reason_of_side(b, a);
     if (reason_a == Reason::kBehind) return accuse(a, reason_a, kByPlace);
@@ -329,17 +382,19 @@ class Explanation {
   const std::vector<PendingOperation>& operations_;
   std::vector<Side> sides_;
   bool any_cycle_ = false;
-  bool guessed_ = false;          // who sends to whom is concluded from how many do
+  bool guessed_ = false;  // who sends to whom is concluded from how many do
   std::size_t ranks_ = 0;
 };
 
 }  // namespace
 
-std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<std::size_t>& members) {
+std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states,
+                          const std::vector<std::size_t>& members) {
   const RankState& s = states[members.front()];
   std::vector<std::size_t> ranks;
   for (const std::size_t i : members) ranks.push_back(states[i].rank);
-  std::string text = fmt::format("{} {} {}", name_ranks(job, ranks), members.size() == 1 ? "waits" : "wait", describe_wait(s, states.size()));
+  std::string text = fmt::format("{} {} {}", name_ranks(job, ranks), members.size() == 1 ? "waits" : "wait",
+                                 describe_wait(s, states.size()));
   std::string where = describe_place(job, job.ranks[s.rank].threads[s.doing.thread]);
   if (const std::string counter = describe_counter(s); !counter.empty()) where += (where.empty() ? "" : ", ") + counter;
   if (!where.empty()) text += fmt::format(" ({})", where);

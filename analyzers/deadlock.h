@@ -28,17 +28,18 @@ struct Blame {
 };
 
 struct Deadlock {
-  std::vector<Blame> suspects;           // empty if it cannot be determined; then `explanation` says why
+  std::vector<Blame> suspects;  // empty if it cannot be determined; then `explanation` says why
   // The sides, as a sentence without its end, shown along with the suspects, or instead of them.
   std::string explanation;
   bool sides_are_equal = false;
-  std::string reference;                 // Verdict::reference
+  std::string reference;  // Verdict::reference
 };
 
 // std::nullopt if they all wait alike.
 std::optional<Deadlock> explain_deadlock(const Facts& facts);
 
 // "ranks 0-1,3 wait in all_reduce (step at train.py:17)"
-std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<std::size_t>& members);
+std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states,
+                          const std::vector<std::size_t>& members);
 
 }  // namespace rankstacks::analyzers

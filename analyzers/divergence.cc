@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-
 namespace rankstacks::analyzers {
 
 Divergence divergence_of(const RankState& a, const RankState& b) {
@@ -14,12 +13,15 @@ Divergence divergence_of(const RankState& a, const RankState& b) {
     if (x.function != y.function || x.file != y.file) break;
     for (const auto& [name, count] : x.numbers) {
       if (!divergence.counter.empty()) break;
-      const auto other = std::find_if(y.numbers.begin(), y.numbers.end(), [&, n = name](const auto& number) { return number.first == n; });
+      const auto other = std::find_if(y.numbers.begin(), y.numbers.end(),
+                                      [&, n = name](const auto& number) { return number.first == n; });
       if (other == y.numbers.end() || other->second == count) continue;
       divergence.counter = name;
       divergence.count_a = count;
       divergence.count_b = other->second;
-      const auto may_be_done = [](const CodePlace& one, const CodePlace& two) { return one.line > two.line && (one.loops == 0 || one.loops < two.loops); };
+      const auto may_be_done = [](const CodePlace& one, const CodePlace& two) {
+        return one.line > two.line && (one.loops == 0 || one.loops < two.loops);
+      };
       divergence.a_may_be_done = may_be_done(x, y);
       divergence.b_may_be_done = may_be_done(y, x);
       divergence.a_may_count_another = x.loops > y.loops;
@@ -31,7 +33,8 @@ Divergence divergence_of(const RankState& a, const RankState& b) {
 
 std::string describe_counter(const RankState& state) {
   for (auto place = state.path.rbegin(); place != state.path.rend(); ++place)
-    if (!place->numbers.empty()) return fmt::format("{} {}", place->numbers.front().first, place->numbers.front().second);
+    if (!place->numbers.empty())
+      return fmt::format("{} {}", place->numbers.front().first, place->numbers.front().second);
   return "";
 }
 

@@ -14,7 +14,7 @@ namespace rankstacks::analyzers {
 
 struct Facts {
   const JobSnapshot& job;
-  const std::vector<std::vector<known::Role>>& roles;          // [rank index][thread index]
+  const std::vector<std::vector<known::Role>>& roles;  // [rank index][thread index]
   const std::vector<RankState>& states;
   const std::vector<PendingOperation>& operations;
   const WaitGraph& waits;

@@ -14,7 +14,9 @@ namespace {
 
 // Faults of the program itself. SIGABRT may come from a watchdog that follows another rank's failure; SIGTRAP and
 // SIGQUIT are used to take cores on purpose.
-bool is_fault(int signal) { return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE || signal == SIGSYS; }
+bool is_fault(int signal) {
+  return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE || signal == SIGSYS;
+}
 
 }  // namespace
 
@@ -25,14 +27,14 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
   int world = 0;
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.kind != RankKind::kRank) continue;
-    if (!rank.rank && is_dead(rank)) continue;            // its environment ended with it
-    if (!rank.rank || !rank.world_size) return missing;   // it cannot be determined which other ranks there are
+    if (!rank.rank && is_dead(rank)) continue;           // its environment ended with it
+    if (!rank.rank || !rank.world_size) return missing;  // it cannot be determined which other ranks there are
     if (is_dead(rank)) continue;
     if (world != 0 && *rank.world_size != world) return missing;
     world = *rank.world_size;
     if (seen.insert(*rank.rank).second) ++per_host[rank.host];
   }
-  constexpr int kMaxRanks = 1 << 20;   // more than any job has; a corrupt snapshot may say anything
+  constexpr int kMaxRanks = 1 << 20;  // more than any job has; a corrupt snapshot may say anything
   if (seen.empty() || world > kMaxRanks) return missing;
   for (const UnseenRank& unseen : job.not_looked_at)
     if (unseen.rank < world && seen.insert(unseen.rank).second) {
@@ -65,19 +67,22 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
     if (rank.kind != RankKind::kRank) continue;
     ++ranks;
     if (!rank.signal) continue;
-    constexpr int kSentByUser = 0;   // SI_USER: kill(1) from outside, as when cores of a job that hangs are taken
+    constexpr int kSentByUser = 0;  // SI_USER: kill(1) from outside, as when cores of a job that hangs are taken
     if (rank.signal->code == kSentByUser) continue;
     if (is_fault(rank.signal->number)) faults.push_back(r);
     if (rank.signal->number != SIGABRT) continue;
-    bool by_watchdog_reporter = false;   // NCCL's watchdog aborts its process because of what another rank did
+    bool by_watchdog_reporter = false;  // NCCL's watchdog aborts its process because of what another rank did
     for (std::size_t t = 0; t < rank.threads.size(); ++t)
-      if (rank.threads[t].tid == rank.signal->tid) by_watchdog_reporter = is_watchdog_reporter(roles[r][t], rank.threads[t]);
+      if (rank.threads[t].tid == rank.signal->tid)
+        by_watchdog_reporter = is_watchdog_reporter(roles[r][t], rank.threads[t]);
     if (!by_watchdog_reporter) aborts.push_back(r);
   }
   // A signal that every rank has does not distinguish any of them; a single core shares it with none.
   if (!faults.empty()) {
     const int first = job.ranks[faults.front()].signal->number;
-    const bool shared = ranks > 1 && faults.size() == ranks && std::all_of(faults.begin(), faults.end(), [&](std::size_t r) { return job.ranks[r].signal->number == first; });
+    const bool shared =
+        ranks > 1 && faults.size() == ranks &&
+        std::all_of(faults.begin(), faults.end(), [&](std::size_t r) { return job.ranks[r].signal->number == first; });
     return shared ? std::vector<std::size_t>{} : faults;
   }
   return ranks > 1 && aborts.size() == ranks ? std::vector<std::size_t>{} : aborts;

@@ -90,45 +90,57 @@ std::size_t unrelated_on(const JobSnapshot& job, const Member& member) {
   for (const UnseenRank& unseen : job.not_looked_at)
     if (unseen.host == job.ranks[member.rank].host) known.insert(unseen.pid);
   const std::vector<Pid>& others = member.health().other_processes;
-  return static_cast<std::size_t>(std::count_if(others.begin(), others.end(), [&](Pid pid) { return !known.contains(pid); }));
+  return static_cast<std::size_t>(
+      std::count_if(others.begin(), others.end(), [&](Pid pid) { return !known.contains(pid); }));
 }
 
-constexpr double kAtRest = 10;             // percent
-constexpr double kFarUtilization = 50;     // minimal difference in points
-constexpr double kSlowClock = 0.85;        // of the others' clock: boost clocks vary by a few percent between boards
+constexpr double kAtRest = 10;          // percent
+constexpr double kFarUtilization = 50;  // minimal difference in points
+constexpr double kSlowClock = 0.85;     // of the others' clock: boost clocks vary by a few percent between boards
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 std::vector<std::string> notes_of(const JobSnapshot& job, const Member& member, const Reference& most) {
   const GpuHealth& h = member.health();
   std::vector<std::string> notes;
-  const auto note = [&]<class... A>(fmt::format_string<A...> format, A&&... arguments) { notes.push_back(fmt::format(format, std::forward<A>(arguments)...)); };
+  const auto note = [&]<class... A>(fmt::format_string<A...> format, A&&... arguments) {
+    notes.push_back(fmt::format(format, std::forward<A>(arguments)...));
+  };
   if (h.utilization_mean && most.utilization && std::abs(*h.utilization_mean - *most.utilization) >= kFarUtilization)
     note("{:.0f} % used, the others {:.0f} %", *h.utilization_mean, *most.utilization);
   if (h.process_memory && most.memory) {
     const std::uint64_t a = *h.process_memory, b = *most.memory;
-    if (std::max(a, b) - std::min(a, b) > kGiB && (a < b / 2 || a / 2 > b)) note("{:.1f} GiB of its own, the others {:.1f}", static_cast<double>(a) / kGiB, static_cast<double>(b) / kGiB);
+    if (std::max(a, b) - std::min(a, b) > kGiB && (a < b / 2 || a / 2 > b))
+      note("{:.1f} GiB of its own, the others {:.1f}", static_cast<double>(a) / kGiB, static_cast<double>(b) / kGiB);
   }
   // A GPU at rest clocks down.
   const bool at_rest = h.utilization_mean && *h.utilization_mean <= kAtRest;
-  if (h.sm_clock && most.sm_clock && !at_rest && *h.sm_clock < kSlowClock * *most.sm_clock) note("SM clock {} MHz, of the others {}", *h.sm_clock, *most.sm_clock);
+  if (h.sm_clock && most.sm_clock && !at_rest && *h.sm_clock < kSlowClock * *most.sm_clock)
+    note("SM clock {} MHz, of the others {}", *h.sm_clock, *most.sm_clock);
   std::string throttle;
   for (const std::string& reason : h.throttle) {
     const auto count = most.throttled.find(reason);
-    if (count == most.throttled.end() || count->second * 2 <= most.members) throttle += (throttle.empty() ? "" : ", ") + reason;
+    if (count == most.throttled.end() || count->second * 2 <= most.members)
+      throttle += (throttle.empty() ? "" : ", ") + reason;
   }
   if (!throttle.empty()) note("throttled by {}", throttle);
   if (!h.nvlinks_down.empty()) note("NVLink{} {} down", plural(h.nvlinks_down.size()), numbers(h.nvlinks_down));
-  else if (h.nvlinks && h.nvlinks_up && *h.nvlinks_up < *h.nvlinks) note("{} of {} NVLinks up", *h.nvlinks_up, *h.nvlinks);
-  if (h.nvlink_errors && *h.nvlink_errors > 0 && most.nvlink_errors == std::uint64_t{0}) note("{} NVLink errors", *h.nvlink_errors);
+  else if (h.nvlinks && h.nvlinks_up && *h.nvlinks_up < *h.nvlinks)
+    note("{} of {} NVLinks up", *h.nvlinks_up, *h.nvlinks);
+  if (h.nvlink_errors && *h.nvlink_errors > 0 && most.nvlink_errors == std::uint64_t{0})
+    note("{} NVLink errors", *h.nvlink_errors);
   if (h.ecc_uncorrected.value_or(0) > 0) note("{} uncorrected ECC errors", *h.ecc_uncorrected);
   if (h.remap_failed) note("row remapping failed");
   else if (h.remap_pending) note("row remapping pending");
   if (!h.xids.empty()) note("Xid {}", numbers(h.xids));
-  if (h.pcie_width && ((most.pcie_width && *h.pcie_width < *most.pcie_width) || (h.pcie_width_max && *h.pcie_width < *h.pcie_width_max)))
+  if (h.pcie_width && ((most.pcie_width && *h.pcie_width < *most.pcie_width) ||
+                       (h.pcie_width_max && *h.pcie_width < *h.pcie_width_max)))
     note("PCIe x{} of x{}", *h.pcie_width, std::max(h.pcie_width_max.value_or(0), most.pcie_width.value_or(0)));
-  if (const std::size_t unrelated = unrelated_on(job, member); unrelated > 0) note("{} other process{} on it", unrelated, plural(unrelated, "es"));
-  if (most.driver && h.driver != *most.driver && !h.driver.empty()) note("driver {}, of the others {}", h.driver, *most.driver);
-  if (most.name && member.snapshot->name != *most.name && !member.snapshot->name.empty()) note("the others are {}", *most.name);
+  if (const std::size_t unrelated = unrelated_on(job, member); unrelated > 0)
+    note("{} other process{} on it", unrelated, plural(unrelated, "es"));
+  if (most.driver && h.driver != *most.driver && !h.driver.empty())
+    note("driver {}, of the others {}", h.driver, *most.driver);
+  if (most.name && member.snapshot->name != *most.name && !member.snapshot->name.empty())
+    note("the others are {}", *most.name);
   return notes;
 }
 
@@ -160,7 +172,8 @@ std::string describe_gpu_differences(const JobSnapshot& job) {
     if (!condition.differs || ++count > kMax) continue;
     std::string notes;
     for (const std::string& note : condition.notes) notes += (notes.empty() ? "" : ", ") + note;
-    text += fmt::format("{}the GPU of {} differs ({})", text.empty() ? "" : ", ", name_ranks(job, {condition.rank}), notes);
+    text +=
+        fmt::format("{}the GPU of {} differs ({})", text.empty() ? "" : ", ", name_ranks(job, {condition.rank}), notes);
   }
   return count > kMax ? fmt::format("{} and {} more", text, count - kMax) : text;
 }

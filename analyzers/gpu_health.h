@@ -10,8 +10,8 @@
 namespace rankstacks::analyzers {
 
 struct GpuCondition {
-  std::size_t rank = 0, gpu = 0;         // indices
-  std::vector<std::string> notes;        // "NVLinks 3,5 down", "SM clock 1200 MHz, of the others 1980". Not sanitized
+  std::size_t rank = 0, gpu = 0;   // indices
+  std::vector<std::string> notes;  // "NVLinks 3,5 down", "SM clock 1200 MHz, of the others 1980". Not sanitized
   // It differs from more than half of the GPUs; always false if there is only one.
   bool differs = false;
 };

@@ -17,8 +17,16 @@ namespace {
 // NCCL and RCCL. Longer names come first, since older names continue without a separator
 // ("ncclReduceScatterRingLLKernel_sum_f32").
 constexpr std::pair<std::string_view, known::Collective> kOperations[] = {
-    {"AllReduce", known::Collective::kAllReduce},   {"AllGather", known::Collective::kAllGather}, {"AllToAll", known::Collective::kAllToAll}, {"AlltoAll", known::Collective::kAllToAll}, {"ReduceScatter", known::Collective::kReduceScatter},
-    {"Broadcast", known::Collective::kBroadcast},   {"SendRecv", known::Collective::kSendRecv},   {"Reduce", known::Collective::kReduce},     {"Gather", known::Collective::kGather},     {"Scatter", known::Collective::kScatter}};
+    {"AllReduce", known::Collective::kAllReduce},
+    {"AllGather", known::Collective::kAllGather},
+    {"AllToAll", known::Collective::kAllToAll},
+    {"AlltoAll", known::Collective::kAllToAll},
+    {"ReduceScatter", known::Collective::kReduceScatter},
+    {"Broadcast", known::Collective::kBroadcast},
+    {"SendRecv", known::Collective::kSendRecv},
+    {"Reduce", known::Collective::kReduce},
+    {"Gather", known::Collective::kGather},
+    {"Scatter", known::Collective::kScatter}};
 
 // Parses the rest of a name, "AllReduce_Sum_f32_RING_LL".
 std::optional<known::Collective> operation_at(std::string_view rest) {
@@ -38,16 +46,17 @@ struct OtherCollective {
   known::Collective operation;
 };
 constexpr OtherCollective kOthers[] = {
-    {"cross_device_reduce_", known::Collective::kAllReduce},          // vLLM, SGLang: csrc/custom_all_reduce.cuh
-    {"one_shot_all_reduce_kernel", known::Collective::kAllReduce},    // PyTorch: torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu
+    {"cross_device_reduce_", known::Collective::kAllReduce},  // vLLM, SGLang: csrc/custom_all_reduce.cuh
+    {"one_shot_all_reduce_kernel",
+     known::Collective::kAllReduce},  // PyTorch: torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu
     {"two_shot_all_reduce_kernel", known::Collective::kAllReduce},
     {"multimem_all_reduce_kernel", known::Collective::kAllReduce},
     {"multimem_one_shot_all_reduce_kernel", known::Collective::kAllReduce},
     {"multimem_all_gather_kernel", known::Collective::kAllGather},
-    {"allreduce_fusion_kernel", known::Collective::kAllReduce},       // FlashInfer, TensorRT-LLM
-    {"deep_ep::", known::Collective::kUnknown},                              // DeepEP: dispatch, combine, barriers
-    {"msccl", known::Collective::kUnknown},                                  // RCCL's and Microsoft's MSCCL, MSCCL++
-    {"nvshmemi_", known::Collective::kUnknown},                              // NVSHMEM: barriers and collectives on a stream
+    {"allreduce_fusion_kernel", known::Collective::kAllReduce},  // FlashInfer, TensorRT-LLM
+    {"deep_ep::", known::Collective::kUnknown},                  // DeepEP: dispatch, combine, barriers
+    {"msccl", known::Collective::kUnknown},                      // RCCL's and Microsoft's MSCCL, MSCCL++
+    {"nvshmemi_", known::Collective::kUnknown},                  // NVSHMEM: barriers and collectives on a stream
 };
 
 std::optional<known::Collective> nccl_operation(std::string_view name) {
@@ -55,7 +64,8 @@ std::optional<known::Collective> nccl_operation(std::string_view name) {
   for (const std::string_view prefix : kNcclPrefixes) {
     if (!name.starts_with(prefix)) continue;
     const std::size_t at = name.find('_');
-    return at == std::string_view::npos ? known::Collective::kUnknown : operation_at(name.substr(at + 1)).value_or(known::Collective::kUnknown);
+    return at == std::string_view::npos ? known::Collective::kUnknown
+                                        : operation_at(name.substr(at + 1)).value_or(known::Collective::kUnknown);
   }
   // Before 2.8: ncclAllReduceRingLLKernel_sum_f32.
   const auto operation = operation_at(name.substr(4));
@@ -78,7 +88,9 @@ known::Collective operation_within(const FrameTable& frames, const GpuKernel& ke
   return found.size() == 1 ? *found.begin() : known::Collective::kUnknown;
 }
 
-std::string extent(const GpuDim& dim) { return dim.y == 1 && dim.z == 1 ? std::to_string(dim.x) : fmt::format("({},{},{})", dim.x, dim.y, dim.z); }
+std::string extent(const GpuDim& dim) {
+  return dim.y == 1 && dim.z == 1 ? std::to_string(dim.x) : fmt::format("({},{},{})", dim.x, dim.y, dim.z);
+}
 std::string index(const GpuDim& dim) { return fmt::format("({},{},{})", dim.x, dim.y, dim.z); }
 
 }  // namespace
@@ -118,7 +130,8 @@ GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {
       const auto collective = kernel.function ? collective_of(*kernel.function) : std::nullopt;
       if (collective) {
         if (!state.kernel) state.kernel = &kernel;
-        state.collectives.push_back(*collective == known::Collective::kUnknown ? operation_within(frames, kernel) : *collective);
+        state.collectives.push_back(*collective == known::Collective::kUnknown ? operation_within(frames, kernel)
+                                                                               : *collective);
       } else if (!kernel.function) {
         nameless = &kernel;
       } else if (!other) {
@@ -134,7 +147,7 @@ GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {
   } else if (!state.collectives.empty()) {
     state.activity = GpuActivity::kCollective;
   } else if (nameless) {
-    state.activity = GpuActivity::kUnknown;   // it may be a collective's
+    state.activity = GpuActivity::kUnknown;  // it may be a collective's
   } else if (other) {
     state.activity = GpuActivity::kKernel;
     state.kernel = other;
@@ -158,12 +171,14 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job) {
   std::map<std::tuple<int, std::vector<known::Collective>, std::string>, GpuCluster> clusters;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
-    const bool looked_at = std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+    const bool looked_at = std::any_of(rank.gpus.begin(), rank.gpus.end(),
+                                       [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
     if (rank.kind != RankKind::kRank || !looked_at) continue;
     GpuState state = gpu_state_of(job.frames, rank);
     std::string what;
     if (state.activity == GpuActivity::kKernel) what = *state.kernel->function;
-    if (state.activity == GpuActivity::kException) what = state.exception->kind + '\n' + state.exception->kernel.value_or("");
+    if (state.activity == GpuActivity::kException)
+      what = state.exception->kind + '\n' + state.exception->kernel.value_or("");
     std::tuple key{order(state.activity), state.collectives, std::move(what)};
     const auto it = clusters.try_emplace(std::move(key), GpuCluster{std::move(state), {}}).first;
     it->second.ranks.push_back(r);
@@ -176,14 +191,16 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job) {
 bool may_be_same_collective(const GpuState& a, const GpuState& b) {
   if (!a.named() || !b.named()) return true;
   std::vector<known::Collective> both;
-  std::set_intersection(a.collectives.begin(), a.collectives.end(), b.collectives.begin(), b.collectives.end(), std::back_inserter(both));
+  std::set_intersection(a.collectives.begin(), a.collectives.end(), b.collectives.begin(), b.collectives.end(),
+                        std::back_inserter(both));
   return !both.empty();
 }
 
 std::string name_collectives(const GpuState& state) {
   if (!state.named()) return "a collective";
   std::string text;
-  for (const known::Collective collective : state.collectives) text += fmt::format("{}{}", text.empty() ? "" : " and ", known::to_string(collective));
+  for (const known::Collective collective : state.collectives)
+    text += fmt::format("{}{}", text.empty() ? "" : " and ", known::to_string(collective));
   return text;
 }
 
@@ -193,7 +210,9 @@ std::string describe_launch(const GpuKernel& kernel) {
 }
 
 std::string describe_kernel(const GpuKernel& kernel) {
-  const std::string name = kernel.function ? kernel_name(*kernel.function) : kernel.entry ? fmt::format("the kernel at {:#x}", *kernel.entry) : "a kernel without a name";
+  const std::string name = kernel.function ? kernel_name(*kernel.function)
+                           : kernel.entry  ? fmt::format("the kernel at {:#x}", *kernel.entry)
+                                           : "a kernel without a name";
   return fmt::format("{} ({})", name, describe_launch(kernel));
 }
 

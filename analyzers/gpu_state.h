@@ -17,10 +17,10 @@
 namespace rankstacks::analyzers {
 
 enum class GpuActivity {
-  kUnknown,      // its GPUs were not examined, or a kernel has no name
-  kIdle,         // no kernel is resident
+  kUnknown,  // its GPUs were not examined, or a kernel has no name
+  kIdle,     // no kernel is resident
   kCollective,
-  kKernel,       // a kernel that is no collective
+  kKernel,  // a kernel that is no collective
   kException,
 };
 
@@ -34,8 +34,8 @@ std::string kernel_name(std::string_view function);
 // The pointers are into the snapshot.
 struct GpuState {
   GpuActivity activity = GpuActivity::kUnknown;
-  std::vector<known::Collective> collectives;            // ascending, unique; kCollective only
-  const GpuKernel* kernel = nullptr;              // the kernel that shows the activity: kCollective, kKernel
+  std::vector<known::Collective> collectives;  // ascending, unique; kCollective only
+  const GpuKernel* kernel = nullptr;           // the kernel that shows the activity: kCollective, kKernel
   const GpuException* exception = nullptr;
 
   bool in_collective() const { return activity == GpuActivity::kCollective; }
@@ -52,8 +52,8 @@ GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank);
 // Ranks whose GPUs do the same: run a collective of one name, run another kernel, are idle, or ran into an exception
 // of one kind.
 struct GpuCluster {
-  GpuState state;                                 // of its first rank
-  std::vector<std::size_t> ranks;                 // indices into JobSnapshot::ranks, ascending
+  GpuState state;                  // of its first rank
+  std::vector<std::size_t> ranks;  // indices into JobSnapshot::ranks, ascending
 };
 
 // Clusters of the ranks whose GPUs were examined: exceptions first, ranks in collectives last.

@@ -7,7 +7,7 @@
 namespace rankstacks::analyzers {
 namespace {
 
-constexpr double kBusy = 90, kAtRest = 10;   // percent
+constexpr double kBusy = 90, kAtRest = 10;  // percent
 
 // Whether this may be the kernel that the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and
 // all-to-all are sends and receives.
@@ -17,7 +17,8 @@ bool may_be_kernel_of(const RankState& s) {
   return std::any_of(s.gpu.collectives.begin(), s.gpu.collectives.end(), [&](known::Collective kernel) {
     if (kernel == known::Collective::kAllReduce && call.collective == known::Collective::kBarrier) return true;
     if (kernel == known::Collective::kSendRecv)
-      return call.sends || call.receives || call.collective == known::Collective::kAllToAll || call.collective == known::Collective::kGather || call.collective == known::Collective::kScatter;
+      return call.sends || call.receives || call.collective == known::Collective::kAllToAll ||
+             call.collective == known::Collective::kGather || call.collective == known::Collective::kScatter;
     return call.collective != known::Collective::kUnknown && kernel == call.collective;
   });
 }
@@ -32,13 +33,17 @@ void wait_for_own_gpu(RankState& s) {
 }
 
 // Whether the operation, group and peer known from the CPU may be those of this kernel.
-bool cpu_names_kernel(const RankState& s) { return known::waits_for_ranks(s.doing.activity) && s.doing.activity != known::Activity::kStoreWait && may_be_kernel_of(s); }
+bool cpu_names_kernel(const RankState& s) {
+  return known::waits_for_ranks(s.doing.activity) && s.doing.activity != known::Activity::kStoreWait &&
+         may_be_kernel_of(s);
+}
 
 void wait_in_kernel(RankState& s) {
   const bool messages = s.gpu.only_messages();
   s.doing.activity = messages ? known::Activity::kPointToPoint : known::Activity::kCollective;
-  s.doing.operation = operation_of_kind(messages ? known::OperationKind::kMessage : known::OperationKind::kCollective, name_collectives(s.gpu));
-  s.doing.operation.call = s.doing.operation.name;   // several kernels may be there at once
+  s.doing.operation = operation_of_kind(messages ? known::OperationKind::kMessage : known::OperationKind::kCollective,
+                                        name_collectives(s.gpu));
+  s.doing.operation.call = s.doing.operation.name;  // several kernels may be there at once
   if (s.gpu.collectives.size() == 1) s.doing.operation.collective = s.gpu.collectives.front();
   s.doing.operation.sends = s.doing.operation.receives = messages;
   s.gpu_wait_may_be_collective = false;
@@ -54,7 +59,9 @@ class GpuRefinement {
       RankState& s = states[i];
       const RankSnapshot& rank = job.ranks[s.rank];
       s.gpu = gpu_state_of(job.frames, rank);
-      s.gpu_only = rank.threads.empty() && !s.ended && std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+      s.gpu_only = rank.threads.empty() && !s.ended &&
+                   std::any_of(rank.gpus.begin(), rank.gpus.end(),
+                               [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
       if (s.unrelated || !s.readable) continue;
       compared_.push_back(i);
       if (s.gpu.in_collective()) polling_.push_back(i);
@@ -62,7 +69,9 @@ class GpuRefinement {
   }
 
   void refine() {
-    const auto does_not_poll = [&](std::size_t i) { return states_[i].gpu.activity != GpuActivity::kCollective && states_[i].gpu.activity != GpuActivity::kUnknown; };
+    const auto does_not_poll = [&](std::size_t i) {
+      return states_[i].gpu.activity != GpuActivity::kCollective && states_[i].gpu.activity != GpuActivity::kUnknown;
+    };
     if (polling_.empty()) {
       without_collectives();
       by_utilization();
@@ -86,9 +95,11 @@ class GpuRefinement {
   // Its CPU waits for the other ranks in the same call as the CPU of a rank whose GPU polls; the kernel of that call
   // has not started here.
   bool waits_alike(const RankState& s) const {
-    return known::waits_for_ranks(s.doing.activity) && s.doing.activity != known::Activity::kStoreWait && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
+    return known::waits_for_ranks(s.doing.activity) && s.doing.activity != known::Activity::kStoreWait &&
+           std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
              const Doing& doing = before_[i].doing;
-             return doing.activity == s.doing.activity && same_call(doing.operation, s.doing.operation) && may_be_kernel_of(before_[i]);
+             return doing.activity == s.doing.activity && same_call(doing.operation, s.doing.operation) &&
+                    may_be_kernel_of(before_[i]);
            });
   }
 
@@ -102,17 +113,25 @@ class GpuRefinement {
         continue;
       }
       if (s.gpu.activity != GpuActivity::kKernel && s.gpu.activity != GpuActivity::kIdle) continue;
-      const bool cpu_is_unclear = s.doing.activity == known::Activity::kUnknown || s.doing.activity == known::Activity::kAutograd;
-      if (s.doing.activity == known::Activity::kGpuWait || waits_alike(s) || (cpu_is_unclear && s.gpu.activity == GpuActivity::kKernel)) wait_for_own_gpu(s);
+      const bool cpu_is_unclear =
+          s.doing.activity == known::Activity::kUnknown || s.doing.activity == known::Activity::kAutograd;
+      if (s.doing.activity == known::Activity::kGpuWait || waits_alike(s) ||
+          (cpu_is_unclear && s.gpu.activity == GpuActivity::kKernel))
+        wait_for_own_gpu(s);
     }
     name_the_only_peer();
   }
 
   void all_poll() {
     const RankState& first = states_[polling_.front()];
-    const bool all_named = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return states_[i].gpu.named(); });
-    const bool differ = all_named && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return !may_be_same_collective(first.gpu, states_[i].gpu); });
-    const bool cpus_name_them = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return cpu_names_kernel(states_[i]) && !states_[i].doing.operation.generic; });
+    const bool all_named =
+        std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) { return states_[i].gpu.named(); });
+    const bool differ = all_named && std::any_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
+                          return !may_be_same_collective(first.gpu, states_[i].gpu);
+                        });
+    const bool cpus_name_them = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
+      return cpu_names_kernel(states_[i]) && !states_[i].doing.operation.generic;
+    });
     for (const std::size_t i : polling_) {
       RankState& s = states_[i];
       if (differ && !cpus_name_them) wait_in_kernel(s);
@@ -139,7 +158,9 @@ class GpuRefinement {
     for (const std::size_t i : compared_) {
       const RankState& s = states_[i];
       const auto percent = utilization_of(job_.ranks[s.rank]);
-      if (!s.gpu_wait_may_be_collective || s.gpu.activity != GpuActivity::kUnknown || s.progress == Progress::kUnknown || s.moves() || !percent) return;
+      if (!s.gpu_wait_may_be_collective || s.gpu.activity != GpuActivity::kUnknown ||
+          s.progress == Progress::kUnknown || s.moves() || !percent)
+        return;
       if (*percent <= kAtRest) at_rest.push_back(i);
       else if (*percent >= kBusy) busy.push_back(i);
       else return;
@@ -153,19 +174,21 @@ class GpuRefinement {
 
   const JobSnapshot& job_;
   std::vector<RankState>& states_;
-  std::vector<RankState> before_;                  // the states as known from the CPUs
-  std::vector<std::size_t> compared_, polling_;   // indices into the states
+  std::vector<RankState> before_;                // the states as known from the CPUs
+  std::vector<std::size_t> compared_, polling_;  // indices into the states
 };
 
 }  // namespace
 
 void refine_by_gpus(const JobSnapshot& job, std::vector<RankState>& states) {
-  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); })) GpuRefinement(job, states).refine();
+  if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.gpus.empty(); }))
+    GpuRefinement(job, states).refine();
 }
 
 std::string describe_gpu_wait(const RankState& s) {
   if (s.known_from_utilization) return "waits for its GPU, which is at rest while those of the others are busy";
-  if (s.gpu.activity == GpuActivity::kKernel) return fmt::format("waits for its GPU, which runs {}", describe_kernel(*s.gpu.kernel));
+  if (s.gpu.activity == GpuActivity::kKernel)
+    return fmt::format("waits for its GPU, which runs {}", describe_kernel(*s.gpu.kernel));
   if (s.gpu.activity == GpuActivity::kIdle && s.known_from_gpu) return "waits for its GPU, on which no kernel runs";
   return "";
 }

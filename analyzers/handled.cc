@@ -17,7 +17,7 @@ std::string beginning(const std::string& message) {
   const bool is_cut = text.size() < message.size();
   if (text.size() <= kMax) return is_cut ? text + "…" : text;
   std::size_t end = kMax;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;   // between characters
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // between characters
   return text.substr(0, end) + "…";
 }
 
@@ -26,7 +26,8 @@ std::string beginning(const std::string& message) {
 bool handles_exception(const ThreadSnapshot& thread) { return thread.handles.has_value(); }
 
 bool handles_failure(const ThreadSnapshot& thread) {
-  constexpr std::array<std::string_view, 5> kOrdinary = {"StopIteration", "StopAsyncIteration", "GeneratorExit", "Empty", "Full"};
+  constexpr std::array<std::string_view, 5> kOrdinary = {"StopIteration", "StopAsyncIteration", "GeneratorExit",
+                                                         "Empty", "Full"};
   if (!thread.handles) return false;
   const std::string_view type = thread.handles->type;
   return std::find(kOrdinary.begin(), kOrdinary.end(), type.substr(type.rfind('.') + 1)) == kOrdinary.end();

@@ -14,15 +14,19 @@
 
 #include "analyzers/analysis.h"
 #include "analyzers/confidence.h"
+#include "analyzers/divergence.h"
 #include "analyzers/facts.h"
 #include "analyzers/gone_ranks.h"
-#include "analyzers/divergence.h"
 
 namespace rankstacks::analyzers {
 
-inline const ThreadSnapshot& deciding_thread(const JobSnapshot& job, const RankState& s) { return job.ranks[s.rank].threads[s.doing.thread]; }
+inline const ThreadSnapshot& deciding_thread(const JobSnapshot& job, const RankState& s) {
+  return job.ranks[s.rank].threads[s.doing.thread];
+}
 
-inline Reason reason_for(const RankState& s) { return s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity); }
+inline Reason reason_for(const RankState& s) {
+  return s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity);
+}
 
 class Judge {
  public:
@@ -63,7 +67,11 @@ class Judge {
   static bool has_own_reason(const RankState& s);
   // The rank is on a processor, or ready to run: its main thread, or a thread that works for it.
   bool runs(const RankState& s) const;
-  std::string too_few_samples() const { return several_samples_ ? "these samples cannot distinguish a hang from progress; take more of them, or over a longer time (--samples, --interval)" : "one sample cannot distinguish a hang from progress; run it again in a few seconds"; }
+  std::string too_few_samples() const {
+    return several_samples_ ? "these samples cannot distinguish a hang from progress; take more of them, or over a "
+                              "longer time (--samples, --interval)"
+                            : "one sample cannot distinguish a hang from progress; run it again in a few seconds";
+  }
   Verdict of_mixed() const;
   bool is_behind_all(const RankState& s) const;
   std::string pids_of(const std::vector<std::size_t>& ranks) const;
@@ -83,7 +91,10 @@ class Judge {
   bool known_from_gpus() const;
   // The time that every rank was sampled for, at least.
   double span_ms() const;
-  bool may_sample_longer() const { return several_samples_ && std::all_of(job_.ranks.begin(), job_.ranks.end(), [](const RankSnapshot& rank) { return rank.source == Source::kLive; }); }
+  bool may_sample_longer() const {
+    return several_samples_ && std::all_of(job_.ranks.begin(), job_.ranks.end(),
+                                           [](const RankSnapshot& rank) { return rank.source == Source::kLive; });
+  }
   // Longer than most steps take.
   bool have_sampled_long() const { return span_ms() >= 4000; }
   bool loop_at_one_place() const;

@@ -21,8 +21,8 @@ std::int64_t total(const Counts& counts) {
 
 // A communicator and its states.
 struct Seen {
-  std::map<std::size_t, Counts> counts;          // by state
-  std::set<std::size_t> laggards;                // fewer launches than the others; empty if all have as many
+  std::map<std::size_t, Counts> counts;  // by state
+  std::set<std::size_t> laggards;        // fewer launches than the others; empty if all have as many
 };
 
 class Launches {
@@ -30,7 +30,8 @@ class Launches {
   Launches(const JobSnapshot& job, const std::vector<RankState>& states) : job_(job), states_(states) {
     std::map<std::pair<std::string, Pid>, std::size_t> state_of;
     for (std::size_t i = 0; i < states.size(); ++i)
-      if (states[i].readable && !states[i].unrelated) state_of.emplace(std::pair(job.ranks[states[i].rank].host, job.ranks[states[i].rank].pid), i);
+      if (states[i].readable && !states[i].unrelated)
+        state_of.emplace(std::pair(job.ranks[states[i].rank].host, job.ranks[states[i].rank].pid), i);
     for (const NcclCommunicator& communicator : job.nccl->communicators) {
       Seen seen;
       std::int64_t most = 0;
@@ -68,7 +69,8 @@ class Launches {
   }
 
   // The smaller side; both sides if they are of equal size.
-  static std::vector<std::size_t> smaller(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b, bool& equal) {
+  static std::vector<std::size_t> smaller(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b,
+                                          bool& equal) {
     equal = a.size() == b.size();
     if (!equal) return a.size() < b.size() ? a : b;
     std::vector<std::size_t> both = a;
@@ -91,13 +93,21 @@ class Launches {
       for (std::size_t y = x + 1; y < communicators_.size(); ++y) {
         const Seen &a = communicators_[x], &b = communicators_[y];
         if (a.laggards.empty() || b.laggards.empty()) continue;
-        const std::vector<std::size_t> in_b(a.laggards.begin(), a.laggards.end()), in_a(b.laggards.begin(), b.laggards.end());
-        const bool crossed = std::all_of(in_b.begin(), in_b.end(), [&](std::size_t i) { return b.counts.contains(i) && !b.laggards.contains(i); }) &&
-                             std::all_of(in_a.begin(), in_a.end(), [&](std::size_t i) { return a.counts.contains(i) && !a.laggards.contains(i); });
+        const std::vector<std::size_t> in_b(a.laggards.begin(), a.laggards.end()),
+            in_a(b.laggards.begin(), b.laggards.end());
+        const bool crossed =
+            std::all_of(in_b.begin(), in_b.end(),
+                        [&](std::size_t i) { return b.counts.contains(i) && !b.laggards.contains(i); }) &&
+            std::all_of(in_a.begin(), in_a.end(),
+                        [&](std::size_t i) { return a.counts.contains(i) && !a.laggards.contains(i); });
         if (!crossed) continue;
         bool equal = false;
         const auto suspects = smaller(in_a, in_b, equal);
-        return accuse(suspects, Reason::kProcessGroupOrder, fmt::format("by NCCL's counts {} and {} launched in different communicators, each of which needs the other", name(in_a), name(in_b)), equal);
+        return accuse(
+            suspects, Reason::kProcessGroupOrder,
+            fmt::format("by NCCL's counts {} and {} launched in different communicators, each of which needs the other",
+                        name(in_a), name(in_b)),
+            equal);
       }
     return std::nullopt;
   }
@@ -112,7 +122,9 @@ class Launches {
       bool equal = false;
       const auto suspects = smaller(first.second, second.second, equal);
       return accuse(suspects, Reason::kCollectiveMismatch,
-                    fmt::format("by NCCL's counts {} launched {}, and {} launched {}", name(first.second), text(first.first), name(second.second), text(second.first)), equal);
+                    fmt::format("by NCCL's counts {} launched {}, and {} launched {}", name(first.second),
+                                text(first.first), name(second.second), text(second.first)),
+                    equal);
     }
     return std::nullopt;
   }
@@ -123,9 +135,14 @@ class Launches {
       if (late.empty() || late.size() * 2 > seen.counts.size()) continue;
       // Messages are not counted; communicators for messages have two ranks, and run nothing else.
       const bool messages = std::any_of(communicators_.begin(), communicators_.end(), [&](const Seen& pair) {
-        return pair.counts.size() == 2 && std::all_of(pair.counts.begin(), pair.counts.end(), [&](const auto& one) { return total(one.second) == 0 && seen.laggards.contains(one.first); });
+        return pair.counts.size() == 2 && std::all_of(pair.counts.begin(), pair.counts.end(), [&](const auto& one) {
+                 return total(one.second) == 0 && seen.laggards.contains(one.first);
+               });
       });
-      return accuse(late, messages ? Reason::kUnmatchedP2p : Reason::kGpuWait, fmt::format("by NCCL's counts {} not launched what the others wait for", late.size() == 1 ? "it has" : name(late) + " have"), false);
+      return accuse(late, messages ? Reason::kUnmatchedP2p : Reason::kGpuWait,
+                    fmt::format("by NCCL's counts {} not launched what the others wait for",
+                                late.size() == 1 ? "it has" : name(late) + " have"),
+                    false);
     }
     return std::nullopt;
   }
@@ -146,7 +163,8 @@ bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank) {
   if (!job.nccl || job.nccl->answers < 2) return false;
   for (const NcclCommunicator& communicator : job.nccl->communicators)
     for (const NcclMember& member : communicator.members)
-      if (member.counts_move && member.process && member.process->pid == rank.pid && member.process->host == rank.host) return true;
+      if (member.counts_move && member.process && member.process->pid == rank.pid && member.process->host == rank.host)
+        return true;
   return false;
 }
 

@@ -18,10 +18,14 @@ bool on_top(const JobSnapshot& job, const ThreadSnapshot& thread, bool (*matches
 }
 
 bool is_regular_path(const std::string& target) {
-  return target.starts_with('/') && !target.starts_with("/dev/") && !target.starts_with("/proc/") && !target.starts_with("/memfd:");
+  return target.starts_with('/') && !target.starts_with("/dev/") && !target.starts_with("/proc/") &&
+         !target.starts_with("/memfd:");
 }
 
-bool is_network(const std::string& target) { return target.starts_with("tcp") || target.starts_with("udp") || target.starts_with("unix") || target.starts_with("socket"); }
+bool is_network(const std::string& target) {
+  return target.starts_with("tcp") || target.starts_with("udp") || target.starts_with("unix") ||
+         target.starts_with("socket");
+}
 
 // SQLite polls for a lock that another process holds: the kernel sees nothing but a sleep. SQLite's own functions
 // seldom have names.
@@ -51,8 +55,10 @@ bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
 // Python's locks: known from the process's memory, or from frames (the lock's C function at the top of the stack, or
 // threading's own waits innermost).
 std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  static constexpr std::array<std::string_view, 9> kLockFunctions = {"PyThread_acquire_lock_timed", "PyThread_acquire_lock", "take_gil",       "lock_PyThread_acquire_lock", "rlock_acquire",
-                                                                     "_PyMutex_LockTimed",          "_PySemaphore_Wait",     "acquire_timed", "_PyParkingLot_Park"};
+  static constexpr std::array<std::string_view, 9> kLockFunctions = {
+      "PyThread_acquire_lock_timed", "PyThread_acquire_lock", "take_gil",
+      "lock_PyThread_acquire_lock",  "rlock_acquire",         "_PyMutex_LockTimed",
+      "_PySemaphore_Wait",           "acquire_timed",         "_PyParkingLot_Park"};
   for (std::size_t i = 0; i < thread.frames.size(); ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind == FrameKind::kPython) {
@@ -75,7 +81,7 @@ std::optional<std::size_t> python_lock_frame(const JobSnapshot& job, const Threa
 bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnapshot& thread) {
   if (thread.tid != rank.pid) return false;
   const Frame* root = nullptr;
-  bool by_interpreter = false;   // the stack reaches outwards to the interpreter's own main function
+  bool by_interpreter = false;  // the stack reaches outwards to the interpreter's own main function
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind == FrameKind::kPython) {
@@ -88,7 +94,8 @@ bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const 
       by_interpreter = true;
     }
   }
-  return root != nullptr && by_interpreter && root->function != "<module>" && !known::is_library_file(root->file.value_or("<unknown>"));
+  return root != nullptr && by_interpreter && root->function != "<module>" &&
+         !known::is_library_file(root->file.value_or("<unknown>"));
 }
 
 // What the system call, the state and the innermost frames show if no rule applies.
@@ -100,16 +107,20 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   if (main_program_ended(job, rank, thread)) return doing.activity = known::Activity::kException, doing;
   if (call && call->name == "read" && call->fd == 0) return doing.activity = known::Activity::kDebugger, doing;
   if (is_one_of(name, kWaitCalls)) return doing.activity = known::Activity::kSubprocess, doing;
-  if (is_one_of(name, kSocketCalls) || (is_one_of(name, kPollCalls) && is_network(target))) return doing.activity = known::Activity::kNetworkIo, doing;
+  if (is_one_of(name, kSocketCalls) || (is_one_of(name, kPollCalls) && is_network(target)))
+    return doing.activity = known::Activity::kNetworkIo, doing;
   if (is_one_of(name, kFileCalls)) {
     // With the name alone (a core without descriptors) a read may be of a pipe or a socket: only calls that take a
     // path, and sync, are certain to be file I/O.
-    const bool always_file = name != "read" && name != "write" && name != "readv" && name != "writev" && name != "close";
+    const bool always_file =
+        name != "read" && name != "write" && name != "readv" && name != "writev" && name != "close";
     if (is_network(target)) return doing.activity = known::Activity::kNetworkIo, doing;
-    if (is_regular_path(target) || (target.empty() && always_file) || thread.state == 'D') return doing.activity = known::Activity::kFileIo, doing;
+    if (is_regular_path(target) || (target.empty() && always_file) || thread.state == 'D')
+      return doing.activity = known::Activity::kFileIo, doing;
   }
   if (writes_output(thread)) return doing.activity = known::Activity::kFileIo, doing;
-  if (thread.state == 'D') return doing.activity = name == "ioctl" ? known::Activity::kGpuWait : known::Activity::kFileIo, doing;
+  if (thread.state == 'D')
+    return doing.activity = name == "ioctl" ? known::Activity::kGpuWait : known::Activity::kFileIo, doing;
   if (thread.gil == Gil::kWaits) return doing.activity = known::Activity::kPythonLock, doing;
   if (waits_for_database(job, thread)) {
     doing.activity = known::Activity::kFileIo;
@@ -126,10 +137,11 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
     doing.frame = *frame;
     return doing;
   }
-  if (on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); })) return doing.activity = known::Activity::kNativeLock, doing;
+  if (on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); }))
+    return doing.activity = known::Activity::kNativeLock, doing;
 
   const auto place = telling_frame(job, thread);
-  if (!place) return doing;   // unknown frames only
+  if (!place) return doing;  // unknown frames only
   const bool python_place = job.frames[thread.frames[*place]].kind == FrameKind::kPython;
   // Native frames alone do not show what a Python program does, nor does a stack that ended early: the missing part
   // may be a collective.

@@ -10,9 +10,13 @@ namespace rankstacks::analyzers {
 namespace {
 
 // No thread holds these: another one has to fill, set or notify them.
-constexpr std::string_view kNobodyHolds = "nobody holds it, another thread of this rank has to come: it may have ended, or be stuck itself; --threads all --rank shows them";
-constexpr std::string_view kOtherThread = "find what that thread or task does: --threads all --rank shows every thread of this rank";
-constexpr std::string_view kImport = "find the thread that imports this module and what keeps it: --threads all --rank shows every thread of this rank";
+constexpr std::string_view kNobodyHolds =
+    "nobody holds it, another thread of this rank has to come: it may have ended, or be stuck itself; --threads all "
+    "--rank shows them";
+constexpr std::string_view kOtherThread =
+    "find what that thread or task does: --threads all --rank shows every thread of this rank";
+constexpr std::string_view kImport =
+    "find the thread that imports this module and what keeps it: --threads all --rank shows every thread of this rank";
 
 constexpr LocalWait kQueueGet{LocalWaitKind::kQueue, "waits for a queue to be filled", kNobodyHolds};
 constexpr LocalWait kQueuePut{LocalWaitKind::kQueue, "waits for room in a queue", kNobodyHolds};
@@ -23,24 +27,35 @@ constexpr LocalWait kCondition{LocalWaitKind::kCondition, "waits for a condition
 constexpr LocalWait kSemaphore{LocalWaitKind::kSemaphore, "waits for a semaphore of its own threads", kNobodyHolds};
 constexpr LocalWait kThreadEnd{LocalWaitKind::kThreadEnd, "waits for a thread to end", kOtherThread};
 constexpr LocalWait kTask{LocalWaitKind::kTask, "waits for a task's result", kOtherThread};
-constexpr LocalWait kProcessLock{LocalWaitKind::kProcessLock, "waits for a lock between processes", "find the process that holds it: it may have ended without a release; look at the children of this rank"};
-constexpr LocalWait kPool{LocalWaitKind::kPool, "waits for its pool of processes", "look at the pool's workers, children of this rank: one that has died or hangs never answers"};
+constexpr LocalWait kProcessLock{
+    LocalWaitKind::kProcessLock, "waits for a lock between processes",
+    "find the process that holds it: it may have ended without a release; look at the children of this rank"};
+constexpr LocalWait kPool{
+    LocalWaitKind::kPool, "waits for its pool of processes",
+    "look at the pool's workers, children of this rank: one that has died or hangs never answers"};
 constexpr LocalWait kModule{LocalWaitKind::kImport, "waits for another thread's import", kImport};
-constexpr LocalWait kFileLock{LocalWaitKind::kFileLock, "waits for a file lock", "find the process that holds the lock: lslocks, or fuser on the path shown"};
-constexpr LocalWait kDatabase{LocalWaitKind::kDatabase, "waits for a locked SQLite database", "another process holds a transaction open: fuser on the database's file shows which have it open"};
-constexpr LocalWait kOutput{LocalWaitKind::kOutput, "cannot write its output", "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a parent process), or let the terminal go on (Ctrl-Q)"};
-constexpr LocalWait kLoop{LocalWaitKind::kEventLoop, "waits in its event loop", "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets (ss -tnp) and their timeouts"};
+constexpr LocalWait kFileLock{LocalWaitKind::kFileLock, "waits for a file lock",
+                              "find the process that holds the lock: lslocks, or fuser on the path shown"};
+constexpr LocalWait kDatabase{
+    LocalWaitKind::kDatabase, "waits for a locked SQLite database",
+    "another process holds a transaction open: fuser on the database's file shows which have it open"};
+constexpr LocalWait kOutput{LocalWaitKind::kOutput, "cannot write its output",
+                            "nobody takes what it writes: look at the reader of that pipe (a log collector, tee, a "
+                            "parent process), or let the terminal go on (Ctrl-Q)"};
+constexpr LocalWait kLoop{LocalWaitKind::kEventLoop, "waits in its event loop",
+                          "what its tasks await is on no stack: look at their list (asyncio.all_tasks), its sockets "
+                          "(ss -tnp) and their timeouts"};
 
 // What a thread with a frame at one of these places waits for.
 constexpr std::pair<known::Place, LocalWait> kByPlace[] = {{known::Place::kQueueGet, kQueueGet},
-                                                  {known::Place::kQueuePut, kQueuePut},
-                                                  {known::Place::kQueueJoin, kQueueJoin},
-                                                  {known::Place::kThreadingBarrier, kBarrier},
-                                                  {known::Place::kThreadingAcquire, kSemaphore},
-                                                  {known::Place::kThreadingJoin, kThreadEnd},
-                                                  {known::Place::kPool, kPool},
-                                                  {known::Place::kFutures, kTask},
-                                                  {known::Place::kImportWait, kModule}};
+                                                           {known::Place::kQueuePut, kQueuePut},
+                                                           {known::Place::kQueueJoin, kQueueJoin},
+                                                           {known::Place::kThreadingBarrier, kBarrier},
+                                                           {known::Place::kThreadingAcquire, kSemaphore},
+                                                           {known::Place::kThreadingJoin, kThreadEnd},
+                                                           {known::Place::kPool, kPool},
+                                                           {known::Place::kFutures, kTask},
+                                                           {known::Place::kImportWait, kModule}};
 
 // For a wait in threading, queue or concurrent.futures: the outermost of their frames, next to the caller. CPython
 // 3.6 to 3.15.
@@ -51,13 +66,15 @@ std::optional<LocalWait> python_wait(const JobSnapshot& job, const ThreadSnapsho
     const Frame& frame = job.frames[id];
     if (is_process_lock(frame)) return kProcessLock;
     if (frame.kind != FrameKind::kPython) continue;
-    const auto of_place = std::find_if(std::begin(kByPlace), std::end(kByPlace), [&](const auto& one) { return is_place(frame, one.first); });
+    const auto of_place = std::find_if(std::begin(kByPlace), std::end(kByPlace),
+                                       [&](const auto& one) { return is_place(frame, one.first); });
     if (is_place(frame, known::Place::kThreadingWait)) {
       if (waits++ == 0) found = kCondition;
       else if (found && found->kind == LocalWaitKind::kCondition) found = kEvent;
     } else if (of_place != std::end(kByPlace)) {
       found = of_place->second;
-    } else if (!is_place(frame, known::Place::kQueue) && !is_place(frame, known::Place::kThreading) && !is_place(frame, known::Place::kImport)) {
+    } else if (!is_place(frame, known::Place::kQueue) && !is_place(frame, known::Place::kThreading) &&
+               !is_place(frame, known::Place::kImport)) {
       break;
     }
   }

@@ -9,15 +9,32 @@
 
 namespace rankstacks::analyzers {
 
-enum class LocalWaitKind { kQueue, kBarrier, kEvent, kCondition, kSemaphore, kThreadEnd, kTask, kImport, kEventLoop, kProcessLock, kPool, kFileLock, kDatabase, kOutput };
+enum class LocalWaitKind {
+  kQueue,
+  kBarrier,
+  kEvent,
+  kCondition,
+  kSemaphore,
+  kThreadEnd,
+  kTask,
+  kImport,
+  kEventLoop,
+  kProcessLock,
+  kPool,
+  kFileLock,
+  kDatabase,
+  kOutput
+};
 
 struct LocalWait {
   LocalWaitKind kind;
-  std::string_view verb, advice;   // as in the table of words by reason
+  std::string_view verb, advice;  // as in the table of words by reason
 };
 
 // Another process, not a thread of this one, has to end the wait.
-constexpr bool is_between_processes(LocalWaitKind kind) { return kind == LocalWaitKind::kProcessLock || kind == LocalWaitKind::kPool; }
+constexpr bool is_between_processes(LocalWaitKind kind) {
+  return kind == LocalWaitKind::kProcessLock || kind == LocalWaitKind::kPool;
+}
 
 // std::nullopt if there is nothing to add to the words of the reason.
 std::optional<LocalWait> local_wait_of(const JobSnapshot& job, const RankState& state, Reason reason);

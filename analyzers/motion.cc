@@ -13,11 +13,11 @@ namespace rankstacks::analyzers {
 namespace {
 
 // One sample of one thread, reduced to what is compared.
-struct Seen {   // counters: in the order of the frames
+struct Seen {  // counters: in the order of the frames
   bool waits = false;
   std::vector<NormId> stack;
   std::vector<NormId> place;
-  std::vector<std::string> functions;   // of Python frames there
+  std::vector<std::string> functions;  // of Python frames there
   std::vector<std::int64_t> counters;
 };
 
@@ -42,7 +42,8 @@ bool counted_on(const Seen& before, const Seen& after, double seconds) {
 bool is_poller(const FrameTable& frames, const ThreadSnapshot& thread, const Ran& ran) {
   constexpr double kMaxMsPerRun = 0.05;
   if (ran.runs == 0 || ran.cpu_ms > kMaxMsPerRun * static_cast<double>(ran.runs)) return false;
-  return std::none_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return frames[id].kind == FrameKind::kPython; });
+  return std::none_of(thread.frames.begin(), thread.frames.end(),
+                      [&](FrameId id) { return frames[id].kind == FrameKind::kPython; });
 }
 
 class Comparison {
@@ -58,7 +59,8 @@ class Comparison {
       if (item.index < wait) continue;
       seen.place.push_back(item.norm);
       const Frame& frame = frames_[thread.frames[item.index]];
-      if (frame.kind == FrameKind::kPython) seen.functions.push_back(frame.function.value_or("") + '|' + frame.file.value_or(""));
+      if (frame.kind == FrameKind::kPython)
+        seen.functions.push_back(frame.function.value_or("") + '|' + frame.file.value_or(""));
       else seen.functions.push_back(without_suffixes(frame.function.value_or("")));
     }
     for (const FrameVariables& variables : thread.variables)
@@ -89,7 +91,8 @@ class Comparison {
 
 }  // namespace
 
-void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later, const std::function<Ran(Tid)>& ran, double span_ms) {
+void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later,
+                  const std::function<Ran(Tid)>& ran, double span_ms) {
   if (later.empty()) return;
   // Thread ids are unique on the one machine that was sampled.
   std::unordered_map<Tid, std::vector<const ThreadSnapshot*>> again;
@@ -106,13 +109,15 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
       seen_at.insert(seen_at.end(), found->second.begin(), found->second.end());
       Motion motion{.samples = static_cast<int>(seen_at.size())};
       const auto waits = [](const ThreadSnapshot* t) { return t->syscall.has_value(); };
-      if (is_poller(job.frames, thread, time) && std::any_of(seen_at.begin(), seen_at.end(), waits)) std::erase_if(seen_at, std::not_fn(waits));
+      if (is_poller(job.frames, thread, time) && std::any_of(seen_at.begin(), seen_at.end(), waits))
+        std::erase_if(seen_at, std::not_fn(waits));
       const Seen first = comparison.see(*seen_at.front());
       std::set<std::vector<NormId>> stacks{first.stack};
       Seen before = first;
       for (std::size_t i = 1; i < seen_at.size(); ++i) {
         const Seen seen = comparison.see(*seen_at[i]);
-        motion.left_wait |= before.waits && (!seen.waits || seen.place != before.place || counted_on(before, seen, span_ms / 1000));
+        motion.left_wait |=
+            before.waits && (!seen.waits || seen.place != before.place || counted_on(before, seen, span_ms / 1000));
         before = seen;
         stacks.insert(seen.stack);
         motion.moved |= seen.place != first.place;

@@ -22,6 +22,7 @@ struct Ran {
 // Fills ThreadSnapshot::motion of `job`, the first sample, for the threads that a later sample found again. `later`
 // has the ranks of the later samples, with FrameIds of job.frames. `ran` returns what a thread consumed between the
 // samples; `span_ms` is the time between the first and the last.
-void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later, const std::function<Ran(Tid)>& ran, double span_ms);
+void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later,
+                  const std::function<Ran(Tid)>& ran, double span_ms);
 
 }  // namespace rankstacks::analyzers

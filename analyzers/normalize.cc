@@ -13,19 +13,19 @@ namespace {
 
 // Loops that wake up again and again on their own, run by threads of the role table.
 constexpr std::array<std::string_view, 16> kPollLoops = {
-    "gloo::transport::tcp::Loop::run",       // epoll_wait of 10 ms
-    "ProcessGroupNCCL::Watchdog::runLoop",   // 100 ms
+    "gloo::transport::tcp::Loop::run",      // epoll_wait of 10 ms
+    "ProcessGroupNCCL::Watchdog::runLoop",  // 100 ms
     "ProcessGroupNCCL::watchdogHandler",
     "ProcessGroupNCCL::workCleanupLoop",
     "HeartbeatMonitor::runLoop",
     "ProcessGroupNCCL::heartbeatMonitor",
-    "ncclProxyProgress",                     // spins with sched_yield
-    "ncclProxyService",                      // poll of 500 ms
+    "ncclProxyProgress",  // spins with sched_yield
+    "ncclProxyService",   // poll of 500 ms
     "persistentSocketThread",
     "uv_run",
     "uv.io_poll",
     "uv__io_poll",
-    "blas_thread_server",                    // spins, then waits
+    "blas_thread_server",  // spins, then waits
     "gomp_thread_start",
     "__kmp_launch_worker",
     "opal_progress",
@@ -36,11 +36,13 @@ constexpr std::array<std::string_view, 16> kPollLoops = {
 constexpr std::string_view kEventLoops[] = {"gloo::transport::tcp::Loop::run"};
 
 bool is_poll_loop_function(std::string_view function) {
-  return std::any_of(kPollLoops.begin(), kPollLoops.end(), [&](std::string_view loop) { return contains(function, loop); });
+  return std::any_of(kPollLoops.begin(), kPollLoops.end(),
+                     [&](std::string_view loop) { return contains(function, loop); });
 }
 
 bool is_event_loop_function(std::string_view function) {
-  return std::any_of(std::begin(kEventLoops), std::end(kEventLoops), [&](std::string_view loop) { return contains(function, loop); });
+  return std::any_of(std::begin(kEventLoops), std::end(kEventLoops),
+                     [&](std::string_view loop) { return contains(function, loop); });
 }
 
 FrameClass class_of(const Frame& frame) {
@@ -56,7 +58,10 @@ std::string normal_form(const Frame& frame) {
     return fmt::format("P\n{}\n{}\n{}", frame.function.value_or(""), frame.file.value_or(""), frame.line.value_or(-1));
   if (frame.module.empty() && !frame.function) return "N\nanonymous";
   const std::string_view module = base_name(frame.module);
-  if (frame.function) return fmt::format("N\n{}\n{}", module, is_c_library(frame.module) ? public_libc_name(*frame.function) : without_suffixes(*frame.function));
+  if (frame.function)
+    return fmt::format(
+        "N\n{}\n{}", module,
+        is_c_library(frame.module) ? public_libc_name(*frame.function) : without_suffixes(*frame.function));
   return fmt::format("N\n{}\n+{:x}", module, frame.offset.value_or(0));
 }
 
@@ -79,7 +84,7 @@ std::size_t inner_end(const ThreadSnapshot& thread, const NormalizedFrames& fram
   const auto opaque = [&](std::size_t i) { return frames.frame_class(ids[i]) == FrameClass::kOpaque; };
   std::size_t begin = 0;
   while (begin < end && opaque(begin)) ++begin;
-  if (begin > 0) --begin;   // the outermost frame represents the run
+  if (begin > 0) --begin;  // the outermost frame represents the run
   for (std::size_t i = end; i-- > begin;)
     if (frames.is_mpi_call(ids[i])) {
       begin = i;
@@ -118,7 +123,8 @@ NormalizedFrames::NormalizedFrames(const FrameTable& frames) {
 
 std::vector<StackItem> normalized_stack(const ThreadSnapshot& thread, const NormalizedFrames& frames) {
   const std::vector<FrameId>& ids = thread.frames;
-  const std::size_t size = ids.size(), end = outer_end(ids, frames), begin = inner_end(thread, frames, end), outer_hidden = size - end;
+  const std::size_t size = ids.size(), end = outer_end(ids, frames), begin = inner_end(thread, frames, end),
+                    outer_hidden = size - end;
   const bool on_opaque = begin < end && frames.frame_class(ids[begin]) == FrameClass::kOpaque;
 
   std::vector<StackItem> items;
@@ -135,10 +141,8 @@ std::vector<StackItem> normalized_stack(const ThreadSnapshot& thread, const Norm
     } else if (!leaf) {
       innermost_interpreter = false;
     }
-    if (counts)
-      items.push_back({frames.id(ids[i]), i, 0});
-    else if (!items.empty())
-      ++items.back().hidden;
+    if (counts) items.push_back({frames.id(ids[i]), i, 0});
+    else if (!items.empty()) ++items.back().hidden;
   }
   if (items.empty()) {
     for (std::size_t i = 0; i < size; ++i) items.push_back({frames.id(ids[i]), i, 0});

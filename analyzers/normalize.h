@@ -35,9 +35,9 @@ using NormId = std::uint32_t;
 enum class FrameClass : std::uint8_t {
   kPython,
   kNative,
-  kOpaque,        // C and C++ library, CUDA driver, OpenMP runtime
-  kInterpreter,   // CPython's own C code
-  kStart,         // starts a thread or the program
+  kOpaque,       // C and C++ library, CUDA driver, OpenMP runtime
+  kInterpreter,  // CPython's own C code
+  kStart,        // starts a thread or the program
 };
 
 // Every frame of a job, normalised once. Equal normal forms have equal ids.

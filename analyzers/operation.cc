@@ -41,10 +41,13 @@ known::Collective collective_of_call(std::string_view function) {
   return known::Collective::kUnknown;
 }
 
-std::string Operation::key() const { return fmt::format("{}|{}|{}", static_cast<int>(kind), static_cast<int>(collective), call); }
+std::string Operation::key() const {
+  return fmt::format("{}|{}|{}", static_cast<int>(kind), static_cast<int>(collective), call);
+}
 
 bool same_call(const Operation& a, const Operation& b) {
-  return a.kind == b.kind && a.collective == b.collective && a.sends == b.sends && a.receives == b.receives && a.call == b.call;
+  return a.kind == b.kind && a.collective == b.collective && a.sends == b.sends && a.receives == b.receives &&
+         a.call == b.call;
 }
 
 Operation operation_of_kind(known::OperationKind kind, std::string name) {
@@ -62,7 +65,8 @@ Operation operation_of_call(known::OperationKind kind, std::string function, std
   if (kind == known::OperationKind::kMessage) {
     const std::string called = letters(operation.call);
     operation.sends = called.find("send") != std::string::npos;
-    operation.receives = called.find("recv") != std::string::npos || called.find("probe") != std::string::npos;   // MPI_Probe, MPI_Mprobe
+    operation.receives =
+        called.find("recv") != std::string::npos || called.find("probe") != std::string::npos;  // MPI_Probe, MPI_Mprobe
   }
   return operation;
 }

@@ -21,8 +21,8 @@ struct Operation {
   bool sends = false, receives = false;
   // The function that was called, as the library spells it: "all_gather_object".
   std::string call;
-  std::string name;                        // for display: "all_gather_object", "DDP's gradient all-reduce"
-  bool generic = false;                    // many operations share `call`; which of them it is, is not known
+  std::string name;      // for display: "all_gather_object", "DDP's gradient all-reduce"
+  bool generic = false;  // many operations share `call`; which of them it is, is not known
 
   bool is_none() const { return kind == known::OperationKind::kNone; }
   // The operation as the key of a table.

@@ -22,12 +22,15 @@ std::string member_name(const JobSnapshot& job, Pid pid) {
   }
   if (member == nullptr) return "";
   if (member->kind == RankKind::kRank) return member->rank ? fmt::format("rank {}", *member->rank) : "";
-  const auto parent = std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& rank) { return rank.pid == member->parent && rank.host == member->host; });
+  const auto parent = std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& rank) {
+    return rank.pid == member->parent && rank.host == member->host;
+  });
   return parent != job.ranks.end() && parent->rank ? fmt::format("a child of rank {}", *parent->rank) : "";
 }
 
 std::string before(const SyscallInfo& call) {
-  constexpr std::array<std::string_view, 8> kWriting = {"write", "writev", "sendto", "sendmsg", "sendmmsg", "vmsplice", "sendfile", "connect"};
+  constexpr std::array<std::string_view, 8> kWriting = {"write",    "writev",   "sendto",   "sendmsg",
+                                                        "sendmmsg", "vmsplice", "sendfile", "connect"};
   constexpr std::array<std::string_view, 5> kReading = {"read", "readv", "recvfrom", "recvmsg", "recvmmsg"};
   const auto among = [&](const auto& names) { return std::find(names.begin(), names.end(), call.name) != names.end(); };
   switch (call.others.front().kind) {
@@ -42,7 +45,10 @@ std::string before(const SyscallInfo& call) {
 
 }  // namespace
 
-std::string database_lock_name(const SyscallInfo& call) { return call.database ? fmt::format("a lock of the database {}", base_name(*call.database)) : "a lock of an SQLite database"; }
+std::string database_lock_name(const SyscallInfo& call) {
+  return call.database ? fmt::format("a lock of the database {}", base_name(*call.database))
+                       : "a lock of an SQLite database";
+}
 
 std::string describe_other_ends(const JobSnapshot& job, const SyscallInfo& call) {
   if (call.others.empty()) return "";

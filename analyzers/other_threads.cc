@@ -15,7 +15,7 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
     const ThreadSnapshot& thread = rank.threads[t];
     if (t == waiting) continue;
     if (thread.stack_end != StackEnd::kComplete) {
-      others.any_python = true;   // as far as is known
+      others.any_python = true;  // as far as is known
       continue;
     }
     bool user_code = false;
@@ -33,7 +33,9 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
 
 std::optional<std::size_t> awaited_other_thread(const JobSnapshot& job, const RankState& state) {
   const RankSnapshot& rank = job.ranks[state.rank];
-  if (state.doing.activity != known::Activity::kPythonLock || rank.status != Status::kComplete || thread_wait_of(rank, state.doing.thread)) return std::nullopt;
+  if (state.doing.activity != known::Activity::kPythonLock || rank.status != Status::kComplete ||
+      thread_wait_of(rank, state.doing.thread))
+    return std::nullopt;
   const auto wait = local_wait_of(job, state, Reason::kPythonLock);
   if (wait && is_between_processes(wait->kind)) return std::nullopt;
   return other_threads(job, rank, state.doing.thread).in_user_code;

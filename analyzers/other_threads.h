@@ -12,7 +12,7 @@ namespace rankstacks::analyzers {
 struct OtherThreads {
   // The only one with the user's Python code on its stack: index into the rank's threads.
   std::optional<std::size_t> in_user_code;
-  bool any_python = false;                   // others may run Python, as far as is known
+  bool any_python = false;  // others may run Python, as far as is known
 };
 OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting);
 

@@ -19,7 +19,9 @@ bool waits_for_own_threads(const JobSnapshot& job, const ThreadSnapshot& thread)
     if (frame.kind != FrameKind::kNative || !is_opaque(frame.module)) return false;
     if (!frame.function) continue;
     const std::string name = public_libc_name(*frame.function);
-    if (name == "pthread_join" || name.starts_with("pthread_cond_") || name.starts_with("sem_") || name.starts_with("std::thread::join") || name.starts_with("futex")) return true;
+    if (name == "pthread_join" || name.starts_with("pthread_cond_") || name.starts_with("sem_") ||
+        name.starts_with("std::thread::join") || name.starts_with("futex"))
+      return true;
   }
   return false;
 }
@@ -38,7 +40,9 @@ std::string_view waiting_library(const JobSnapshot& job, const ThreadSnapshot& t
 }
 
 bool has_frame_of(const JobSnapshot& job, const ThreadSnapshot& thread, std::string_view module) {
-  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return job.frames[id].kind == FrameKind::kNative && job.frames[id].module == module; });
+  return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
+    return job.frames[id].kind == FrameKind::kNative && job.frames[id].module == module;
+  });
 }
 
 // Whether the activity is more than an idle wait: a pool's thread waits on a condition variable as well.
@@ -49,9 +53,12 @@ bool is_conclusive(const JobSnapshot& job, const ThreadSnapshot& thread, const D
 
 }  // namespace
 
-std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activities, std::size_t rank, const Doing& main) {
+std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activities, std::size_t rank,
+                                       const Doing& main) {
   const bool on_lock = main.activity == known::Activity::kPythonLock || main.activity == known::Activity::kNativeLock;
-  const bool is_clear = !on_lock && (main.by_frame || (main.activity != known::Activity::kUserCode && main.activity != known::Activity::kUnknown));
+  const bool is_clear =
+      !on_lock &&
+      (main.by_frame || (main.activity != known::Activity::kUserCode && main.activity != known::Activity::kUnknown));
   if (is_clear) return std::nullopt;
   const RankSnapshot& process = job.ranks[rank];
   const std::vector<ThreadWait> way = thread_waits_from(process, main.thread);
@@ -67,19 +74,23 @@ std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activ
   return joined;
 }
 
-std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, Activities& activities, std::size_t rank, const Doing& main) {
+std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                       Activities& activities, std::size_t rank, const Doing& main) {
   const RankSnapshot& process = job.ranks[rank];
-  const bool is_clear = main.by_frame || (main.activity != known::Activity::kUserCode && main.activity != known::Activity::kUnknown);
+  const bool is_clear =
+      main.by_frame || (main.activity != known::Activity::kUserCode && main.activity != known::Activity::kUnknown);
   const ThreadSnapshot& waiting = process.threads[main.thread];
   if (is_clear || !process.python_version || !waits_for_own_threads(job, waiting)) return std::nullopt;
-  if (waiting.joins) return std::nullopt;   // see of_awaited_thread
+  if (waiting.joins) return std::nullopt;  // see of_awaited_thread
   const std::string_view library = waiting_library(job, waiting);
   if (library.empty()) return std::nullopt;
   std::optional<Doing> found;
   for (std::size_t t = 0; t < process.threads.size(); ++t) {
     const ThreadSnapshot& thread = process.threads[t];
     const known::Role role = roles[rank][t];
-    if (t == main.thread || (role != known::Role::kNative && role != known::Role::kPython) || is_idle(job, thread, role) || !has_frame_of(job, thread, library)) continue;
+    if (t == main.thread || (role != known::Role::kNative && role != known::Role::kPython) ||
+        is_idle(job, thread, role) || !has_frame_of(job, thread, library))
+      continue;
     Doing doing = activities.of_thread(rank, t);
     if (!is_conclusive(job, thread, doing)) continue;
     if (found && found->activity != doing.activity) return std::nullopt;
@@ -92,14 +103,18 @@ namespace {
 
 bool main_threads_are_alike(const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of) {
   return std::any_of(clusters.begin(), clusters.end(), [&](const Cluster& cluster) {
-    return cluster.role == known::Role::kMain && std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return std::binary_search(cluster.ranks.begin(), cluster.ranks.end(), one.first); });
+    return cluster.role == known::Role::kMain && std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) {
+             return std::binary_search(cluster.ranks.begin(), cluster.ranks.end(), one.first);
+           });
   });
 }
 
 // A thread that every rank has is not background if it makes progress in one of them: what it does in each rank is
 // then what the rank does.
-void refine_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters, const std::map<std::size_t, std::size_t>& state_of, Activities& activities, std::vector<RankState>& states) {
-  std::map<std::size_t, std::size_t> most_active;   // by rank: its most active thread
+void refine_by_motion(const JobSnapshot& job, const std::vector<Cluster>& clusters,
+                      const std::map<std::size_t, std::size_t>& state_of, Activities& activities,
+                      std::vector<RankState>& states) {
+  std::map<std::size_t, std::size_t> most_active;  // by rank: its most active thread
   bool some_move = false;
   for (const Cluster& cluster : clusters) {
     if (cluster.role != known::Role::kNative) continue;
@@ -117,11 +132,13 @@ void refine_by_motion(const JobSnapshot& job, const std::vector<Cluster>& cluste
 }
 
 // Whether every rank has a thread that its main thread joins, and these all do the same.
-bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& states, const std::map<std::size_t, std::size_t>& state_of) {
+bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& states,
+                      const std::map<std::size_t, std::size_t>& state_of) {
   const Doing& first = states[state_of.begin()->second].doing;
   return std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) {
     const Doing& doing = states[one.second].doing;
-    return doing.thread != thread_with(job.ranks[one.first], job.ranks[one.first].pid) && doing.activity == first.activity && doing.operation.key() == first.operation.key();
+    return doing.thread != thread_with(job.ranks[one.first], job.ranks[one.first].pid) &&
+           doing.activity == first.activity && doing.operation.key() == first.operation.key();
   });
 }
 
@@ -129,27 +146,36 @@ bool are_joined_alike(const JobSnapshot& job, const std::vector<RankState>& stat
 // have what the main thread does, regardless of what a joined thread does: a main thread joins the threads of a pool
 // one after the other, and it is chance which of them has the task. Empty if the job is not like this, or if there is
 // nothing to compare.
-std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
+std::map<std::size_t, std::size_t> states_that_join(const JobSnapshot& job, const std::vector<Cluster>& clusters,
+                                                    Activities& activities, std::vector<RankState>& states) {
   std::map<std::size_t, std::size_t> state_of;
-  std::map<std::size_t, Doing> own;   // what main threads do, by state, if another thread decides
+  std::map<std::size_t, Doing> own;  // what main threads do, by state, if another thread decides
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
     if (s.unrelated || !s.readable) continue;
     const RankSnapshot& rank = job.ranks[s.rank];
     const auto main = thread_with(rank, rank.pid);
-    if (!main || rank.python_version || known::waits_for_ranks(s.doing.activity) || !waits_for_own_threads(job, rank.threads[*main])) return {};
+    if (!main || rank.python_version || known::waits_for_ranks(s.doing.activity) ||
+        !waits_for_own_threads(job, rank.threads[*main]))
+      return {};
     const Doing& doing = s.doing.thread == *main ? s.doing : own.emplace(i, activities.of_rank(s.rank)).first->second;
-    if (doing.by_frame || (doing.activity != known::Activity::kUserCode && doing.activity != known::Activity::kNativeLock && doing.activity != known::Activity::kUnknown)) return {};
+    if (doing.by_frame ||
+        (doing.activity != known::Activity::kUserCode && doing.activity != known::Activity::kNativeLock &&
+         doing.activity != known::Activity::kUnknown))
+      return {};
     state_of.emplace(s.rank, i);
   }
-  if (state_of.size() < 2 || (!own.empty() && (!main_threads_are_alike(clusters, state_of) || are_joined_alike(job, states, state_of)))) return {};
+  if (state_of.size() < 2 ||
+      (!own.empty() && (!main_threads_are_alike(clusters, state_of) || are_joined_alike(job, states, state_of))))
+    return {};
   for (auto& [i, doing] : own) states[i].doing = std::move(doing);
   return state_of;
 }
 
 }  // namespace
 
-void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states) {
+void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities,
+                       std::vector<RankState>& states) {
   const std::map<std::size_t, std::size_t> state_of = states_that_join(job, clusters, activities, states);
   if (state_of.empty()) return;
 
@@ -157,15 +183,18 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
     int cluster = -1;
     std::size_t thread = 0;
   };
-  std::map<std::size_t, OwnThread> own_threads;           // by state
+  std::map<std::size_t, OwnThread> own_threads;  // by state
   for (const Cluster& cluster : clusters) {
     if (cluster.role != known::Role::kNative && cluster.role != known::Role::kPython) continue;
     const std::set<std::size_t> ranks(cluster.ranks.begin(), cluster.ranks.end());
-    if (std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return ranks.contains(one.first); })) continue;
+    if (std::all_of(state_of.begin(), state_of.end(), [&](const auto& one) { return ranks.contains(one.first); }))
+      continue;
     for (const auto& [rank, thread] : cluster.members)
-      if (const auto it = state_of.find(rank); it != state_of.end() && !is_idle(job, job.ranks[rank].threads[thread], cluster.role)) own_threads.try_emplace(it->second, OwnThread{cluster.id, thread});
+      if (const auto it = state_of.find(rank);
+          it != state_of.end() && !is_idle(job, job.ranks[rank].threads[thread], cluster.role))
+        own_threads.try_emplace(it->second, OwnThread{cluster.id, thread});
   }
-  if (own_threads.size() != state_of.size()) {         // some rank has no thread of its own kind
+  if (own_threads.size() != state_of.size()) {  // some rank has no thread of its own kind
     refine_by_motion(job, clusters, state_of, activities, states);
     return;
   }
@@ -175,7 +204,8 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
     classes[own.cluster].push_back(i);
     states[i].doing = activities.of_thread(states[i].rank, own.thread);
   }
-  const auto largest = std::max_element(classes.begin(), classes.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const auto largest = std::max_element(classes.begin(), classes.end(),
+                                        [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (largest->second.size() * 2 <= state_of.size()) return;
   for (const auto& [cluster, members] : classes) {
     if (cluster == largest->first) continue;
@@ -191,7 +221,9 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
     doing.activity = known::Activity::kPeerWait;
     const ThreadSnapshot& thread = job.ranks[states[i].rank].threads[doing.thread];
     const auto place = telling_frame(job, thread);
-    doing.operation = operation_of_call(known::OperationKind::kUnnamed, place ? short_function(*job.frames[thread.frames[*place]].function) : "", place ? "" : "a wait");
+    doing.operation = operation_of_call(known::OperationKind::kUnnamed,
+                                        place ? short_function(*job.frames[thread.frames[*place]].function) : "",
+                                        place ? "" : "a wait");
     doing.by_frame = false;
     states[i].inferred = true;
   }

@@ -18,17 +18,20 @@ bool waits_for_own_threads(const JobSnapshot& job, const ThreadSnapshot& thread)
 // threads: what the last thread of this chain does, if it waits for other ranks (then the rank does, too). Otherwise
 // what the last joined thread does. std::nullopt if the main thread does not wait in this way, or if those threads
 // show nothing.
-std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activities, std::size_t rank, const Doing& main);
+std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activities, std::size_t rank,
+                                       const Doing& main);
 
 // For a Python process whose main thread waits in a native library for a thread of that library: what that thread
 // does, if there is only one, or if several do the same. std::nullopt if the main thread does not wait in this way,
 // or if those threads show nothing.
-std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, Activities& activities, std::size_t rank, const Doing& main);
+std::optional<Doing> of_called_library(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                       Activities& activities, std::size_t rank, const Doing& main);
 
 // If all main threads are at the same place in such a wait, assigns each state the thread that shows what the rank
 // does. If these threads are alike in most ranks and the threads of the other ranks make no progress, the majority is
 // assumed to wait for the minority. If several samples show that a thread that every rank has makes progress, that
 // thread is used.
-void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities, std::vector<RankState>& states);
+void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clusters, Activities& activities,
+                       std::vector<RankState>& states);
 
 }  // namespace rankstacks::analyzers

@@ -17,9 +17,11 @@ namespace {
 constexpr std::size_t kNone = SIZE_MAX;
 
 // Indices of rank states by their process and by its children, which work for it.
-std::map<std::pair<std::string, Pid>, std::size_t> states_by_process(const JobSnapshot& job, const std::vector<RankState>& states) {
+std::map<std::pair<std::string, Pid>, std::size_t> states_by_process(const JobSnapshot& job,
+                                                                     const std::vector<RankState>& states) {
   std::map<std::pair<std::string, Pid>, std::size_t> found;
-  for (std::size_t i = 0; i < states.size(); ++i) found.emplace(std::pair(job.ranks[states[i].rank].host, job.ranks[states[i].rank].pid), i);
+  for (std::size_t i = 0; i < states.size(); ++i)
+    found.emplace(std::pair(job.ranks[states[i].rank].host, job.ranks[states[i].rank].pid), i);
   for (const RankSnapshot& process : job.ranks) {
     if (process.kind != RankKind::kChild || !process.parent) continue;
     const auto parent = found.find({process.host, *process.parent});
@@ -32,20 +34,26 @@ std::map<std::pair<std::string, Pid>, std::size_t> states_by_process(const JobSn
 // a client of a manager or a listener in another rank has the same frames.
 bool may_wait_for_a_rank(const RankState& s) {
   const known::Activity activity = s.doing.activity;
-  if (!s.readable || s.unrelated || s.dead_child || s.known_from_child || (s.doing.by_frame && activity != known::Activity::kSubprocess)) return false;
-  if (s.inferred || activity == known::Activity::kSubprocess) return true;   // the other end is better evidence
-  return activity == known::Activity::kNetworkIo || activity == known::Activity::kFileIo || activity == known::Activity::kUserCode || activity == known::Activity::kUnknown;
+  if (!s.readable || s.unrelated || s.dead_child || s.known_from_child ||
+      (s.doing.by_frame && activity != known::Activity::kSubprocess))
+    return false;
+  if (s.inferred || activity == known::Activity::kSubprocess) return true;  // the other end is better evidence
+  return activity == known::Activity::kNetworkIo || activity == known::Activity::kFileIo ||
+         activity == known::Activity::kUserCode || activity == known::Activity::kUnknown;
 }
 
 // The state at the other end. kNone if there is none or more than one, or if it does not belong to the job.
-std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::string, Pid>, std::size_t>& by_process, std::size_t own, const RankState& s) {
+std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::string, Pid>, std::size_t>& by_process,
+                         std::size_t own, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   const auto& call = rank.threads[s.doing.thread].syscall;
   if (!call || call->own_end) return kNone;
   std::size_t found = kNone;
   for (const OtherEnd& end : call->others) {
     const auto of = by_process.find({rank.host, end.pid});
-    if (end.kind == EndKind::kChild || of == by_process.end() || of->second == own || (found != kNone && found != of->second)) return kNone;
+    if (end.kind == EndKind::kChild || of == by_process.end() || of->second == own ||
+        (found != kNone && found != of->second))
+      return kNone;
     found = of->second;
   }
   return found;
@@ -55,16 +63,24 @@ std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::s
 // 2)".
 Operation wait_for(const JobSnapshot& job, const SyscallInfo& call, std::size_t rank) {
   if (call.others.front().kind == EndKind::kDatabase)
-    return operation_of_call(known::OperationKind::kProcessLock, call.database.value_or("SQLite"), fmt::format("{} (held by {})", database_lock_name(call), name_ranks(job, {rank})));
-  const bool is_lock = call.others.front().kind == EndKind::kLock, sends = call.name.starts_with("send") || call.name.starts_with("write");
+    return operation_of_call(known::OperationKind::kProcessLock, call.database.value_or("SQLite"),
+                             fmt::format("{} (held by {})", database_lock_name(call), name_ranks(job, {rank})));
+  const bool is_lock = call.others.front().kind == EndKind::kLock,
+             sends = call.name.starts_with("send") || call.name.starts_with("write");
   const std::string who = name_ranks(job, {rank});
-  return operation_of_call(is_lock ? known::OperationKind::kProcessLock : known::OperationKind::kProcessPipe, call.name, fmt::format("{} ({} {})", call.name, is_lock ? "a lock held by" : sends ? "to" : "from", who));
+  return operation_of_call(is_lock ? known::OperationKind::kProcessLock : known::OperationKind::kProcessPipe, call.name,
+                           fmt::format("{} ({} {})", call.name,
+                                       is_lock ? "a lock held by"
+                                       : sends ? "to"
+                                               : "from",
+                                       who));
 }
 
 // For plain multiprocessing, whose processes no launcher has numbered: a queue, pipe or lock that another of them
 // fills or holds. None if the rank does not wait so.
 Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  const auto queue = operation_of_kind(known::OperationKind::kProcessQueue, "a multiprocessing queue"), pipe = operation_of_kind(known::OperationKind::kProcessPipe, "a multiprocessing pipe"),
+  const auto queue = operation_of_kind(known::OperationKind::kProcessQueue, "a multiprocessing queue"),
+             pipe = operation_of_kind(known::OperationKind::kProcessPipe, "a multiprocessing pipe"),
              lock = operation_of_kind(known::OperationKind::kProcessLock, "a multiprocessing lock");
   Operation found;
   for (const FrameId id : thread.frames) {
@@ -77,7 +93,7 @@ Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
     if (is_place(frame, known::Place::kProcessQueue)) return {};
     if (is_place(frame, known::Place::kProcessPipe)) {
       found = pipe;
-      continue;   // it may be part of a queue
+      continue;  // it may be part of a queue
     }
     if (is_place(frame, known::Place::kProcessLock)) return lock;
     return found;
@@ -91,7 +107,9 @@ void find_peer_waits(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto may = [&](const RankState& s) { return s.readable && !s.unrelated && !job.ranks[s.rank].rank; };
   if (std::count_if(states.begin(), states.end(), may) < 2) return;
   for (RankState& s : states) {
-    if (!may(s) || known::waits_for_ranks(s.doing.activity) || s.dead_child || s.doing.activity == known::Activity::kStopped) continue;
+    if (!may(s) || known::waits_for_ranks(s.doing.activity) || s.dead_child ||
+        s.doing.activity == known::Activity::kStopped)
+      continue;
     Operation wait = wait_for_peer(job, job.ranks[s.rank].threads[s.doing.thread]);
     if (wait.is_none()) continue;
     s.doing.activity = known::Activity::kPeerWait;
@@ -104,7 +122,9 @@ void refine_by_other_ends(const JobSnapshot& job, std::vector<RankState>& states
     const auto& call = job.ranks[s.rank].threads[s.doing.thread].syscall;
     return call && !call->others.empty();
   };
-  if (std::none_of(states.begin(), states.end(), [&](const RankState& s) { return may_wait_for_a_rank(s) && has_other_end(s); })) return;
+  if (std::none_of(states.begin(), states.end(),
+                   [&](const RankState& s) { return may_wait_for_a_rank(s) && has_other_end(s); }))
+    return;
   const auto by_process = states_by_process(job, states);
   std::vector<std::size_t> next(states.size(), kNone);
   for (std::size_t i = 0; i < states.size(); ++i)

@@ -26,13 +26,16 @@ bool same_group(const RankState& a, const RankState& b) { return !a.group || !b.
 // Which collective it is, as far as known. If many collectives share the call, the place has to distinguish them.
 bool same_operation(const RankState& a, const RankState& b, const std::string& place_a, const std::string& place_b) {
   if (a.known_from_gpu && b.known_from_gpu) return may_be_same_collective(a.gpu, b.gpu);
-  if (a.doing.operation.generic || b.doing.operation.generic || a.gpu_wait_may_be_collective || b.gpu_wait_may_be_collective) return place_a == place_b;
+  if (a.doing.operation.generic || b.doing.operation.generic || a.gpu_wait_may_be_collective ||
+      b.gpu_wait_may_be_collective)
+    return place_a == place_b;
   return same_call(a.doing.operation, b.doing.operation);
 }
 
 class OperationFinder {
  public:
-  OperationFinder(const JobSnapshot& job, const std::vector<RankState>& states) : job_(job), states_(states), missing_(missing_ranks(job).certain), operation_of_(states.size(), kNone) {}
+  OperationFinder(const JobSnapshot& job, const std::vector<RankState>& states)
+      : job_(job), states_(states), missing_(missing_ranks(job).certain), operation_of_(states.size(), kNone) {}
 
   std::vector<PendingOperation> find() {
     group_those_alike();
@@ -47,7 +50,7 @@ class OperationFinder {
     int kind;
     std::string place, group;
     int peer;
-    std::size_t own;   // a rank whose peer is known has an operation of its own
+    std::size_t own;  // a rank whose peer is known has an operation of its own
     auto operator<=>(const Key&) const = default;
   };
 
@@ -57,14 +60,16 @@ class OperationFinder {
       const RankState& s = states_[i];
       if (s.unrelated) continue;
       by_process_.emplace(s.rank, i);
-      if (const auto number = job_.ranks[s.rank].rank; number && (s.readable || s.ended)) by_number_.emplace(*number, i);
+      if (const auto number = job_.ranks[s.rank].rank; number && (s.readable || s.ended))
+        by_number_.emplace(*number, i);
       if (s.ended) others_.push_back(i);
       if (!s.readable) continue;
       if (!s.waits()) {
         others_.push_back(i);
         continue;
       }
-      Key key{static_cast<int>(kind_of(s)), place_key(job_, s), s.group ? s.group->name + '|' + format_numbers(s.group->ranks, SIZE_MAX) : "", s.peer.value_or(-1),
+      Key key{static_cast<int>(kind_of(s)), place_key(job_, s),
+              s.group ? s.group->name + '|' + format_numbers(s.group->ranks, SIZE_MAX) : "", s.peer.value_or(-1),
               s.peer || s.peer_process ? i : kNone};
       const auto [it, is_new] = index.emplace(key, operations_.size());
       if (is_new) {
@@ -100,7 +105,7 @@ class OperationFinder {
   void find_needs(std::size_t o) {
     PendingOperation& operation = operations_[o];
     const RankState& s = first_of(o);
-    std::vector<int> named;   // the ranks that it needs, if known
+    std::vector<int> named;  // the ranks that it needs, if known
     if (kind_of(s) == Kind::kPointToPoint && s.peer) named = {*s.peer};
     else if (kind_of(s) == Kind::kCollective && s.group) named = s.group->ranks;
     operation.certain = !named.empty() || s.peer_process;
@@ -117,7 +122,8 @@ class OperationFinder {
     }
     if (operation.certain) {
       std::sort(operation.operations.begin(), operation.operations.end());
-      operation.operations.erase(std::unique(operation.operations.begin(), operation.operations.end()), operation.operations.end());
+      operation.operations.erase(std::unique(operation.operations.begin(), operation.operations.end()),
+                                 operation.operations.end());
       return;
     }
     operation.elsewhere = others_;
@@ -128,10 +134,10 @@ class OperationFinder {
 
   const JobSnapshot& job_;
   const std::vector<RankState>& states_;
-  const std::vector<int> missing_;                  // derived from the world size
+  const std::vector<int> missing_;  // derived from the world size
   std::vector<PendingOperation> operations_;
-  std::vector<std::string> places_;                 // place_key of each operation's members
-  std::vector<std::size_t> operation_of_;           // by state; kNone if it waits in none
+  std::vector<std::string> places_;        // place_key of each operation's members
+  std::vector<std::size_t> operation_of_;  // by state; kNone if it waits in none
   std::vector<std::size_t> others_;
   std::map<int, std::size_t> by_number_;
   std::unordered_map<std::size_t, std::size_t> by_process_;
@@ -139,7 +145,9 @@ class OperationFinder {
 
 }  // namespace
 
-std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<RankState>& states) { return OperationFinder(job, states).find(); }
+std::vector<PendingOperation> pending_operations(const JobSnapshot& job, const std::vector<RankState>& states) {
+  return OperationFinder(job, states).find();
+}
 
 bool all_certain(const std::vector<PendingOperation>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](const PendingOperation& o) { return o.certain; });

@@ -24,11 +24,11 @@
 namespace rankstacks::analyzers {
 
 struct PendingOperation {
-  std::vector<std::size_t> members;      // indices into the states
-  std::vector<std::size_t> operations;   // indices of the pending operations whose members it needs
-  std::vector<std::size_t> elsewhere;    // states that it needs and that wait in none, including those that have ended
-  std::vector<int> unseen;               // ranks that it needs and that were not captured, or could not be read
-  bool certain = false;                  // the ranks it needs are known: a group with its members, or a peer
+  std::vector<std::size_t> members;     // indices into the states
+  std::vector<std::size_t> operations;  // indices of the pending operations whose members it needs
+  std::vector<std::size_t> elsewhere;   // states that it needs and that wait in none, including those that have ended
+  std::vector<int> unseen;              // ranks that it needs and that were not captured, or could not be read
+  bool certain = false;                 // the ranks it needs are known: a group with its members, or a peer
 };
 
 // The operations of all states that are readable and not unrelated.

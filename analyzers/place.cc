@@ -35,8 +35,9 @@ std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSna
       if (!known::is_library_file(frame.file.value_or("<unknown>"))) return i;
       if (!python) python = i;
     } else if (frame.function && is_mpi_function(*frame.function)) {
-      native.reset();   // frames inside of an MPI call are MPI's, and change while it spins
-    } else if (!native && frame.function && !is_opaque(frame.module) && !is_interpreter(frame.module) && !is_thread_start(frame)) {
+      native.reset();  // frames inside of an MPI call are MPI's, and change while it spins
+    } else if (!native && frame.function && !is_opaque(frame.module) && !is_interpreter(frame.module) &&
+               !is_thread_start(frame)) {
       native = i;
     }
   }
@@ -44,20 +45,24 @@ std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSna
 }
 
 bool waits_for_events(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  constexpr std::array<std::string_view, 13> kEventCalls = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "pselect",         "pause",  "sigsuspend", "rt_sigsuspend",
-                                                            "sigwait",    "sigwaitinfo", "sigtimedwait", "rt_sigtimedwait", "accept", "accept4"};
+  constexpr std::array<std::string_view, 13> kEventCalls = {
+      "epoll_wait", "epoll_pwait", "epoll_pwait2", "pselect",         "pause",  "sigsuspend", "rt_sigsuspend",
+      "sigwait",    "sigwaitinfo", "sigtimedwait", "rt_sigtimedwait", "accept", "accept4"};
   const std::string call = blocking_call(job, thread);
   return is_one_of(call, kSleepCalls) || is_one_of(call, kPollCalls) || is_one_of(call, kEventCalls);
 }
 
-bool is_process_lock(const Frame& frame) { return frame.kind == FrameKind::kNative && base_name(frame.module).starts_with("_multiprocessing."); }
+bool is_process_lock(const Frame& frame) {
+  return frame.kind == FrameKind::kNative && base_name(frame.module).starts_with("_multiprocessing.");
+}
 
 bool writes_output(const ThreadSnapshot& thread) {
   const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr);
   if (call == nullptr || (call->name != "write" && call->name != "writev")) return false;
-  if (!call->fd_target) return call->fd == 1 || call->fd == 2;   // a core: the target is not known, but it is output
+  if (!call->fd_target) return call->fd == 1 || call->fd == 2;  // a core: the target is not known, but it is output
   const std::string& target = *call->fd_target;
-  return target.starts_with("pipe:") || target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target.starts_with("/dev/console");
+  return target.starts_with("pipe:") || target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") ||
+         target.starts_with("/dev/console");
 }
 
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -65,11 +70,13 @@ std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread)
   if (!index) return "";
   const Frame& frame = job.frames[thread.frames[*index]];
   if (frame.kind == FrameKind::kNative) {
-    const std::string line = frame.file && frame.line ? fmt::format(" at {}:{}", base_name(*frame.file), *frame.line) : "";
+    const std::string line =
+        frame.file && frame.line ? fmt::format(" at {}:{}", base_name(*frame.file), *frame.line) : "";
     return fmt::format("{}{} in {}", short_function(*frame.function), line, base_name(frame.module));
   }
   const std::string name = frame.qualname ? *frame.qualname : frame.function.value_or("?");
-  return fmt::format("{} at {}:{}", name, base_name(frame.file.value_or("?")), frame.line ? std::to_string(*frame.line) : "?");
+  return fmt::format("{} at {}:{}", name, base_name(frame.file.value_or("?")),
+                     frame.line ? std::to_string(*frame.line) : "?");
 }
 
 Stand stand_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -98,7 +105,8 @@ std::string describe_block(const JobSnapshot& job, const ThreadSnapshot& thread)
   }
   const SyscallInfo& call = *thread.syscall;
   const std::string others = describe_other_ends(job, call);
-  if (call.fd && call.fd_target) return fmt::format("blocked in {}(fd {} -> {}){}", call.name, *call.fd, *call.fd_target, others);
+  if (call.fd && call.fd_target)
+    return fmt::format("blocked in {}(fd {} -> {}){}", call.name, *call.fd, *call.fd_target, others);
   if (call.fd) return fmt::format("blocked in {}(fd {}){}", call.name, *call.fd, others);
   return "blocked in " + call.name + others;
 }

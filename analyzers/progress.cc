@@ -47,7 +47,8 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       const known::Role role = roles[state.rank][t];
       const auto& motion = rank.threads[t].motion;
-      if ((role == known::Role::kNative || role == known::Role::kPython) && motion && motion->moved && !state.inferred) motions.push_back(&*motion);
+      if ((role == known::Role::kNative || role == known::Role::kPython) && motion && motion->moved && !state.inferred)
+        motions.push_back(&*motion);
     }
   state.left_wait = main->motion->left_wait;
   state.progress = Progress::kStill;
@@ -59,7 +60,9 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
     state.travels |= motion->travelled;
   }
   if (launches_go_on(job, rank)) state.progress = Progress::kMoves;
-  if (state.waits() && state.doing.activity != known::Activity::kStoreWait && gloo_moves(rank, roles[state.rank], *main->motion)) state.progress = Progress::kMoves;
+  if (state.waits() && state.doing.activity != known::Activity::kStoreWait &&
+      gloo_moves(rank, roles[state.rank], *main->motion))
+    state.progress = Progress::kMoves;
 }
 
 }  // namespace rankstacks::analyzers

@@ -36,7 +36,8 @@ std::optional<PythonWait> describe_python_wait(const JobSnapshot& job, const Ran
   if (!wait || (wait->what != ThreadWait::For::kPythonLock && wait->what != ThreadWait::For::kEnd)) return std::nullopt;
   const ThreadSnapshot& thread = rank.threads[wait->thread];
   const std::string name = name_of(thread, rank.threads[waiting]), place = where(job, thread);
-  if (wait->what == ThreadWait::For::kEnd) return PythonWait{fmt::format("waits for its thread {} to end", name), place.empty() ? "" : ", which is " + place};
+  if (wait->what == ThreadWait::For::kEnd)
+    return PythonWait{fmt::format("waits for its thread {} to end", name), place.empty() ? "" : ", which is " + place};
   const PythonLock& lock = *rank.threads[waiting].python_lock;
   const std::string verb = "waits for " + describe_lock(lock);
   if (wait->thread == waiting) return PythonWait{verb + " that it holds itself", ""};

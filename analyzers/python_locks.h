@@ -13,7 +13,7 @@ std::string describe_lock(const PythonLock& lock);
 
 // What a thread waits for, and the thread that keeps it waiting; the latter goes after the place where it waits.
 struct PythonWait {
-  std::string verb;     // "waits for a Python lock", "waits for its thread 4713 to end"
+  std::string verb;  // "waits for a Python lock", "waits for its thread 4713 to end"
   // ", which its thread reporter holds, in write_report at train.py:9 (sleeping)"; "" if it holds the lock itself
   std::string holder;
 };

@@ -9,7 +9,9 @@ namespace {
 
 // Servers between two requests: their loop waits for the next one.
 bool is_idle(const JobSnapshot& job, const RankState& s) {
-  if (s.doing.activity != known::Activity::kNetworkIo && s.doing.activity != known::Activity::kUserCode && s.doing.activity != known::Activity::kPythonLock) return false;
+  if (s.doing.activity != known::Activity::kNetworkIo && s.doing.activity != known::Activity::kUserCode &&
+      s.doing.activity != known::Activity::kPythonLock)
+    return false;
   for (const FrameId id : job.ranks[s.rank].threads[s.doing.thread].frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) continue;
@@ -21,14 +23,16 @@ bool is_idle(const JobSnapshot& job, const RankState& s) {
 std::string kind_of(const JobSnapshot& job, const RankState& s) {
   if (s.dead_child) return "worker-dead";
   switch (s.doing.activity) {
-    case known::Activity::kCollective: return s.doing.operation.collective == known::Collective::kBarrier ? "in-barrier" : "in-collective";
+    case known::Activity::kCollective:
+      return s.doing.operation.collective == known::Collective::kBarrier ? "in-barrier" : "in-collective";
     case known::Activity::kPointToPoint:
     case known::Activity::kPeerWait: return "in-p2p";
     case known::Activity::kStoreWait: return "in-store-wait";
     default: break;
   }
   if (is_idle(job, s)) return "idle";
-  const bool runs = s.progress == Progress::kUnknown ? job.ranks[s.rank].threads[s.doing.thread].state == 'R' : s.active();
+  const bool runs =
+      s.progress == Progress::kUnknown ? job.ranks[s.rank].threads[s.doing.thread].state == 'R' : s.active();
   if (s.doing.activity == known::Activity::kUserCode && runs) return "computing";
   return std::string(to_string(reason_of(s.doing.activity)));
 }
@@ -47,7 +51,9 @@ std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, c
       if (s.group) activity.group = s.group->name;
       activity.peer = s.peer;
       const std::string place = describe_place(job, thread);
-      activity.summary = "waits " + describe_wait(s, static_cast<std::size_t>(job.ranks[s.rank].world_size.value_or(0))) + (place.empty() ? "" : " (" + place + ")");
+      activity.summary = "waits " +
+                         describe_wait(s, static_cast<std::size_t>(job.ranks[s.rank].world_size.value_or(0))) +
+                         (place.empty() ? "" : " (" + place + ")");
     } else {
       activity.summary = describe_suspect(job, s, s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity));
     }

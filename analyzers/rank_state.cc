@@ -9,8 +9,8 @@
 #include "analyzers/gpu_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/own_threads.h"
-#include "analyzers/progress.h"
 #include "analyzers/peer_waits.h"
+#include "analyzers/progress.h"
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/training_threads.h"
@@ -24,7 +24,8 @@ const ThreadSnapshot* main_thread(const RankSnapshot& rank) {
 }
 
 // Derived from its own threads alone.
-std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, Activities& activities) {
+std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                  Activities& activities) {
   std::vector<RankState> states;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
@@ -36,7 +37,8 @@ std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std:
     if (state.readable) {
       state.doing = activities.of_rank(r);
       if (auto awaited = of_awaited_thread(job, activities, r, state.doing)) state.doing = std::move(*awaited);
-      else if (auto called = of_called_library(job, roles, activities, r, state.doing)) state.doing = std::move(*called);
+      else if (auto called = of_called_library(job, roles, activities, r, state.doing))
+        state.doing = std::move(*called);
     }
     states.push_back(std::move(state));
   }
@@ -81,7 +83,8 @@ void find_partners(const JobSnapshot& job, RankState& state) {
     for (const std::string_view name : {"src", "dst"}) {
       if (const auto peer = number_of(variables, name)) state.peer = peer;
       const auto place = number_of(variables, name == "src" ? "group_src" : "group_dst");
-      if (!state.peer && place && variables.group && static_cast<std::size_t>(*place) < variables.group->ranks.size()) state.peer = variables.group->ranks[static_cast<std::size_t>(*place)];
+      if (!state.peer && place && variables.group && static_cast<std::size_t>(*place) < variables.group->ranks.size())
+        state.peer = variables.group->ranks[static_cast<std::size_t>(*place)];
     }
   }
 }
@@ -94,8 +97,10 @@ void find_path(const JobSnapshot& job, RankState& state) {
   const std::string_view program = base_name(executable);
   for (std::size_t i = main->frames.size(); i-- > 0;) {
     const Frame& frame = job.frames[main->frames[i]];
-    const bool of_user = frame.kind == FrameKind::kPython ? !known::is_library_file(frame.file.value_or("<unknown>"))
-                                                           : frame.function && frame.line && base_name(frame.module) == program && !is_interpreter(frame.module) && !is_thread_start(frame);
+    const bool of_user = frame.kind == FrameKind::kPython
+                             ? !known::is_library_file(frame.file.value_or("<unknown>"))
+                             : frame.function && frame.line && base_name(frame.module) == program &&
+                                   !is_interpreter(frame.module) && !is_thread_start(frame);
     if (!of_user) continue;
     CodePlace place{frame.function.value_or(""), frame.file.value_or(""), frame.line.value_or(-1), {}, 0};
     for (const FrameVariables& variables : main->variables)
@@ -106,12 +111,15 @@ void find_path(const JobSnapshot& job, RankState& state) {
 
 }  // namespace
 
-std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, const std::vector<Cluster>& clusters) {
+std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                 const std::vector<Cluster>& clusters) {
   Activities activities(job, roles);
   std::vector<RankState> states = own_states(job, roles, activities);
   find_unrelated(job, states);
   refine_by_training_threads(job, roles, activities, states);
-  for (RankState& s : states) s.gpu_wait_may_be_collective = s.readable && s.doing.activity == known::Activity::kGpuWait && has_nccl(roles[s.rank]);
+  for (RankState& s : states)
+    s.gpu_wait_may_be_collective =
+        s.readable && s.doing.activity == known::Activity::kGpuWait && has_nccl(roles[s.rank]);
   look_at_children(job, roles, states);
   find_peer_waits(job, states);
   refine_by_classes(job, clusters, activities, states);
@@ -132,7 +140,7 @@ const ThreadSnapshot* leading_thread(const JobSnapshot& job, const RankState& st
 }
 
 std::string place_key(const JobSnapshot& job, const RankState& state) {
-  if (state.named_by_gpu) return "on the GPU|" + state.doing.operation.key();   // the CPU may be further on
+  if (state.named_by_gpu) return "on the GPU|" + state.doing.operation.key();  // the CPU may be further on
   std::string key = state.doing.operation.key();
   if (const ThreadSnapshot* leading = leading_thread(job, state)) {
     const ThreadSnapshot& thread = *leading;
@@ -146,7 +154,8 @@ std::string place_key(const JobSnapshot& job, const RankState& state) {
     const auto index = telling_frame(job, thread);
     if (user_code || !index) return key;
     const Frame& frame = job.frames[thread.frames[*index]];
-    key += fmt::format("|{}|{}|{}", frame.function.value_or(""), frame.file.value_or(""), frame.kind == FrameKind::kPython ? frame.line.value_or(-1) : -1);
+    key += fmt::format("|{}|{}|{}", frame.function.value_or(""), frame.file.value_or(""),
+                       frame.kind == FrameKind::kPython ? frame.line.value_or(-1) : -1);
   }
   return key;
 }

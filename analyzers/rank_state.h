@@ -24,10 +24,10 @@ namespace rankstacks::analyzers {
 
 // How a rank moves between several samples.
 enum class Progress {
-  kUnknown,   // it was sampled once
-  kStill,     // it did not run at all
-  kRuns,      // it ran, at the same place: a timed wait, a spin, or a step that looks the same in every sample
-  kMoves,     // its place or a counter has changed
+  kUnknown,  // it was sampled once
+  kStill,    // it did not run at all
+  kRuns,     // it ran, at the same place: a timed wait, a spin, or a step that looks the same in every sample
+  kMoves,    // its place or a counter has changed
 };
 
 // A line of the program, and the loop counters at that line.
@@ -35,47 +35,49 @@ struct CodePlace {
   std::string function, file;
   int line = -1;
   std::vector<std::pair<std::string, std::int64_t>> numbers;
-  int loops = 0;                         // FrameVariables::loops
+  int loops = 0;  // FrameVariables::loops
 };
 
 struct RankState {
-  std::size_t rank = 0;                  // index into JobSnapshot::ranks
-  bool unrelated = false;                // a process that is not a rank of the job; it is in no comparison
-  bool readable = false;                 // it has a main thread whose frames or state are known
-  bool ended = false;                    // its process is a zombie, or does not exist any more
+  std::size_t rank = 0;    // index into JobSnapshot::ranks
+  bool unrelated = false;  // a process that is not a rank of the job; it is in no comparison
+  bool readable = false;   // it has a main thread whose frames or state are known
+  bool ended = false;      // its process is a zombie, or does not exist any more
   Doing doing;
   // Waits for its GPU in a process with NCCL's threads: the kernel may be a collective's.
   bool gpu_wait_may_be_collective = false;
-  std::optional<std::size_t> known_from_child;   // index of the child that shows more than the rank's own stack
+  std::optional<std::size_t> known_from_child;  // index of the child that shows more than the rank's own stack
   std::size_t child_thread = 0;
-  std::optional<std::size_t> dead_child;     // index of a child that is a zombie or dead
+  std::optional<std::size_t> dead_child;  // index of a child that is a zombie or dead
   // Its main thread is idle, as in the other ranks, and doing.thread is the one that trains.
   bool by_own_thread = false;
   // Index of the child process that the rank waits for, if only one can be meant.
   std::optional<std::size_t> child;
-  bool inferred = false;                     // the wait is concluded from the other ranks, not from its frames
+  bool inferred = false;  // the wait is concluded from the other ranks, not from its frames
   Progress progress = Progress::kUnknown;
   // A loop counter of the rank, or of its worker that decides, increased between the samples.
   bool counts = false;
-  bool left_wait = false;                    // Motion::left_wait of its main thread
-  bool travels = false;                      // Motion::travelled, of it or that worker
-  GpuState gpu;                              // what runs on its GPUs
-  bool known_from_gpu = false;               // its GPUs' kernels show whether it waits for other ranks (gpu_waits.h)
-  bool named_by_gpu = false;                 // and in which operation: doing.operation is the kernel's
-  bool known_from_utilization = false;       // its GPU is at rest, which is its only difference from the others
+  bool left_wait = false;               // Motion::left_wait of its main thread
+  bool travels = false;                 // Motion::travelled, of it or that worker
+  GpuState gpu;                         // what runs on its GPUs
+  bool known_from_gpu = false;          // its GPUs' kernels show whether it waits for other ranks (gpu_waits.h)
+  bool named_by_gpu = false;            // and in which operation: doing.operation is the kernel's
+  bool known_from_utilization = false;  // its GPU is at rest, which is its only difference from the others
   // Not readable, but what ran on its GPUs is known: a GPU core without its process's core.
   bool gpu_only = false;
   // The rank, or its worker that decides, was on a processor for a good part of the samples.
   bool busy = false;
-  std::optional<ProcessGroup> group;         // if it waits for ranks: the process group of the wait
-  std::optional<int> peer;                   // if it sends or receives: the other rank
+  std::optional<ProcessGroup> group;  // if it waits for ranks: the process group of the wait
+  std::optional<int> peer;            // if it sends or receives: the other rank
   // If it waits at a pipe, socket or lock: the rank at the other end, an index into JobSnapshot::ranks.
   std::optional<std::size_t> peer_process;
-  std::vector<CodePlace> path;               // the main thread's path through the user's code, outermost first
+  std::vector<CodePlace> path;  // the main thread's path through the user's code, outermost first
 
   // Waits for other ranks, as far as this can be determined.
   bool waits() const { return known::waits_for_ranks(doing.activity) || gpu_wait_may_be_collective; }
-  bool unknown() const { return !readable || doing.activity == known::Activity::kUnknown || doing.activity == known::Activity::kAutograd; }
+  bool unknown() const {
+    return !readable || doing.activity == known::Activity::kUnknown || doing.activity == known::Activity::kAutograd;
+  }
   bool elsewhere() const { return !waits() && !unknown(); }
   // Several samples were taken; between two of them a wait ended, or something else of the rank changed.
   bool moves() const { return progress == Progress::kMoves; }
@@ -84,7 +86,8 @@ struct RankState {
 };
 
 // One for each rank (children excluded), in the order of the snapshot.
-std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, const std::vector<Cluster>& clusters);
+std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                 const std::vector<Cluster>& clusters);
 
 // The thread by which a rank is compared with the others; nullptr if it has no main thread.
 const ThreadSnapshot* leading_thread(const JobSnapshot& job, const RankState& state);

@@ -9,25 +9,25 @@ namespace rankstacks::analyzers {
 
 enum class VerdictStatus : std::uint8_t {
   kUndecided,
-  kCulprit,        // some ranks hold up the others
-  kSymmetric,      // no rank moves, and none differs
-  kHealthy,        // nothing is stuck
+  kCulprit,    // some ranks hold up the others
+  kSymmetric,  // no rank moves, and none differs
+  kHealthy,    // nothing is stuck
 };
-std::string_view to_string(VerdictStatus status);   // "undecided"
+std::string_view to_string(VerdictStatus status);  // "undecided"
 
 // The open question in a verdict "nobody moves" or "all move", if more samples may change it.
 enum class Doubt : std::uint8_t {
   kNone,
-  kGpuWaits,       // the only waits seen are waits for GPUs: a step may take long
+  kGpuWaits,  // the only waits seen are waits for GPUs: a step may take long
   // The rank that is waited for counts on, beyond where the others wait: it may be slow in another loop, or have left
   // out what they wait in.
   kPassedBy,
-  kLoops,          // all run, each at one place: an endless loop, or a long computation
+  kLoops,  // all run, each at one place: an endless loop, or a long computation
 };
 
 // In the order of their words; a summary lists them in this order.
 enum class Reason : std::uint8_t {
-  kNone,           // "": a wait for the other ranks, or the frames do not show it
+  kNone,  // "": a wait for the other ranks, or the frames do not show it
   kBehind,
   kCheckpointIo,
   kCollectiveMismatch,
@@ -51,6 +51,6 @@ enum class Reason : std::uint8_t {
   kUserCode,
   kWorkerDead,
 };
-std::string_view to_string(Reason reason);          // "data-loading"
+std::string_view to_string(Reason reason);  // "data-loading"
 
 }  // namespace rankstacks::analyzers

@@ -14,8 +14,10 @@ bool is_library(std::string_view module) { return is_c_library(module) || is_cpp
 
 bool is_wait_of_library(std::string_view function) {
   const std::string_view name = function.substr(0, function.find('('));
-  if (name.starts_with("absl::")) return contains(name, "synchronization_internal") || contains(name, "::CondVar::") || contains(name, "::Mutex::");
-  return name.starts_with("nsync::") || name.starts_with("std::this_thread::sleep") || name.starts_with("void std::this_thread::sleep") || contains(name, "std::condition_variable::");
+  if (name.starts_with("absl::"))
+    return contains(name, "synchronization_internal") || contains(name, "::CondVar::") || contains(name, "::Mutex::");
+  return name.starts_with("nsync::") || name.starts_with("std::this_thread::sleep") ||
+         name.starts_with("void std::this_thread::sleep") || contains(name, "std::condition_variable::");
 }
 
 FrameTrait trait_in(const Frame& frame, bool in_library) {

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "analyzers/coordinates.h"
-#include "analyzers/watchdog_reporters.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/verdict_words.h"
+#include "analyzers/watchdog_reporters.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -24,13 +24,17 @@ std::vector<Evidence> evidence_for(const JobSnapshot& job, const RankState& s) {
     evidence.push_back({*s.known_from_child, s.child_thread, telling_frame(job, worker).value_or(0)});
   }
   const ThreadSnapshot& thread = deciding_thread(job, s);
-  const std::size_t place = s.doing.activity == known::Activity::kDataLoading ? telling_frame(job, thread).value_or(s.doing.frame) : s.doing.frame;
+  const std::size_t place = s.doing.activity == known::Activity::kDataLoading
+                                ? telling_frame(job, thread).value_or(s.doing.frame)
+                                : s.doing.frame;
   evidence.push_back({s.rank, s.doing.thread, place});
   // The holder of a lock explains why other threads wait for it.
   const auto& threads = job.ranks[s.rank].threads;
-  const bool on_lock = s.doing.activity == known::Activity::kNativeLock || s.doing.activity == known::Activity::kPythonLock;
+  const bool on_lock =
+      s.doing.activity == known::Activity::kNativeLock || s.doing.activity == known::Activity::kPythonLock;
   const auto wait = on_lock ? thread_wait_of(job.ranks[s.rank], s.doing.thread) : std::nullopt;
-  if (wait && wait->thread != s.doing.thread && !threads[wait->thread].frames.empty()) evidence.push_back({s.rank, wait->thread, telling_frame(job, threads[wait->thread]).value_or(0)});
+  if (wait && wait->thread != s.doing.thread && !threads[wait->thread].frames.empty())
+    evidence.push_back({s.rank, wait->thread, telling_frame(job, threads[wait->thread]).value_or(0)});
   return evidence;
 }
 
@@ -39,18 +43,26 @@ std::vector<Evidence> evidence_for(const JobSnapshot& job, const RankState& s) {
 std::string Judge::numbers_seen_twice() const {
   std::set<int> seen, twice;
   for (const RankState& s : states_)
-    if (const auto number = job_.ranks[s.rank].rank; number && !s.ended && !s.unrelated && !seen.insert(*number).second) twice.insert(*number);
+    if (const auto number = job_.ranks[s.rank].rank; number && !s.ended && !s.unrelated && !seen.insert(*number).second)
+      twice.insert(*number);
   if (twice.empty()) return "";
-  return fmt::format("{} {} {}", twice.size() == 1 ? "rank" : "ranks", format_numbers({twice.begin(), twice.end()}), twice.size() == 1 ? "is" : "are");
+  return fmt::format("{} {} {}", twice.size() == 1 ? "rank" : "ranks", format_numbers({twice.begin(), twice.end()}),
+                     twice.size() == 1 ? "is" : "are");
 }
 
 Verdict Judge::make(VerdictStatus status, std::string summary) const {
   if (!tally_.unrelated.empty())
-    summary += fmt::format("; {} {} not of this job", pids_of(tally_.unrelated), tally_.unrelated.size() == 1 ? "is" : "are");
-  if (!tally_.failed.empty() && tally_.failed.size() < tally_.compared) summary += fmt::format("; {} could not be read", name_ranks(job_, tally_.failed));
-  if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < tally_.compared) summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
-  if (!tally_.partial.empty()) summary += fmt::format("; {} {} read only in part", name_ranks(job_, tally_.partial), tally_.partial.size() == 1 ? "was" : "were");
-  if (const std::string reported = describe_watchdog_reporters(job_, reporters_); !reported.empty()) summary += "; " + reported;
+    summary +=
+        fmt::format("; {} {} not of this job", pids_of(tally_.unrelated), tally_.unrelated.size() == 1 ? "is" : "are");
+  if (!tally_.failed.empty() && tally_.failed.size() < tally_.compared)
+    summary += fmt::format("; {} could not be read", name_ranks(job_, tally_.failed));
+  if (!tally_.gpu_only.empty() && tally_.gpu_only.size() < tally_.compared)
+    summary += fmt::format("; of {} only the GPU's state is at hand", name_ranks(job_, ranks_of(tally_.gpu_only)));
+  if (!tally_.partial.empty())
+    summary += fmt::format("; {} {} read only in part", name_ranks(job_, tally_.partial),
+                           tally_.partial.size() == 1 ? "was" : "were");
+  if (const std::string reported = describe_watchdog_reporters(job_, reporters_); !reported.empty())
+    summary += "; " + reported;
   Verdict verdict;
   verdict.status = status;
   verdict.summary = std::move(summary);
@@ -72,12 +84,14 @@ std::string Judge::sentence(const std::vector<Suspect>& suspects, const std::str
   if (!like_first.empty()) {
     text += fmt::format("; {} likewise", name_ranks(job_, like_first));
     like_first.push_back(suspects.front().rank);
-    if (const std::string stages = whole_stages(job_, like_first); !stages.empty()) text += fmt::format(" ({})", stages);
+    if (const std::string stages = whole_stages(job_, like_first); !stages.empty())
+      text += fmt::format(" ({})", stages);
   }
   std::map<Reason, std::vector<std::size_t>> by_reason;
   for (const Suspect& s : suspects)
     if (s.reason != suspects.front().reason) by_reason[s.reason].push_back(s.rank);
-  for (const auto& [reason, ranks] : by_reason) text += fmt::format("; also {} ({})", name_ranks(job_, ranks), to_string(reason));
+  for (const auto& [reason, ranks] : by_reason)
+    text += fmt::format("; also {} ({})", name_ranks(job_, ranks), to_string(reason));
   return text;
 }
 
@@ -88,13 +102,15 @@ Suspect Judge::suspect(const RankState& s, Reason reason, double confidence) con
   one.advice = advice_for(job_, s, reason);
   one.confidence = confidence;
   if (!job_.ranks[s.rank].threads.empty()) one.evidence = evidence_for(job_, s);
-  std::copy_if(reporters_.begin(), reporters_.end(), std::back_inserter(one.evidence), [&](const Evidence& m) { return m.rank == s.rank; });
+  std::copy_if(reporters_.begin(), reporters_.end(), std::back_inserter(one.evidence),
+               [&](const Evidence& m) { return m.rank == s.rank; });
   one.reason = reason;
   return one;
 }
 
 Verdict Judge::culprits(std::vector<Suspect> suspects, const std::string& waiting) const {
-  std::stable_sort(suspects.begin(), suspects.end(), [](const Suspect& a, const Suspect& b) { return a.confidence > b.confidence; });
+  std::stable_sort(suspects.begin(), suspects.end(),
+                   [](const Suspect& a, const Suspect& b) { return a.confidence > b.confidence; });
   Verdict verdict = make(VerdictStatus::kCulprit, sentence(suspects, waiting));
   verdict.suspects = std::move(suspects);
   return verdict;
@@ -103,7 +119,8 @@ Verdict Judge::culprits(std::vector<Suspect> suspects, const std::string& waitin
 std::string Judge::pids_of(const std::vector<std::size_t>& ranks) const {
   constexpr std::size_t kMax = 8;
   std::string text = ranks.size() == 1 ? "pid" : "pids";
-  for (std::size_t i = 0; i < ranks.size() && i < kMax; ++i) text += fmt::format("{}{}", i == 0 ? " " : ",", job_.ranks[ranks[i]].pid);
+  for (std::size_t i = 0; i < ranks.size() && i < kMax; ++i)
+    text += fmt::format("{}{}", i == 0 ? " " : ",", job_.ranks[ranks[i]].pid);
   return ranks.size() > kMax ? fmt::format("{} and {} more", text, ranks.size() - kMax) : text;
 }
 

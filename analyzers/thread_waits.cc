@@ -5,7 +5,8 @@
 
 namespace rankstacks::analyzers {
 std::optional<std::size_t> thread_with(const RankSnapshot& rank, Tid tid) {
-  const auto it = std::find_if(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == tid; });
+  const auto it =
+      std::find_if(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == tid; });
   return it == rank.threads.end() ? std::nullopt : std::optional(static_cast<std::size_t>(it - rank.threads.begin()));
 }
 
@@ -15,18 +16,25 @@ std::optional<ThreadWait> thread_wait_of(const RankSnapshot& rank, std::size_t t
     const auto other = thread_with(rank, tid);
     return other ? std::optional(ThreadWait{what, *other}) : std::nullopt;
   };
-  if (waiting.python_lock && waiting.python_lock->owner) return wait_for(ThreadWait::For::kPythonLock, *waiting.python_lock->owner);
+  if (waiting.python_lock && waiting.python_lock->owner)
+    return wait_for(ThreadWait::For::kPythonLock, *waiting.python_lock->owner);
   if (waiting.lock_owner) return wait_for(ThreadWait::For::kNativeLock, *waiting.lock_owner);
   if (waiting.joins) return wait_for(ThreadWait::For::kEnd, *waiting.joins);
   if (waiting.gil != Gil::kWaits) return std::nullopt;
-  const auto holder = std::find_if(rank.threads.begin(), rank.threads.end(), [](const ThreadSnapshot& t) { return t.gil == Gil::kHolds; });
-  return holder == rank.threads.end() ? std::nullopt : std::optional(ThreadWait{ThreadWait::For::kGil, static_cast<std::size_t>(holder - rank.threads.begin())});
+  const auto holder = std::find_if(rank.threads.begin(), rank.threads.end(),
+                                   [](const ThreadSnapshot& t) { return t.gil == Gil::kHolds; });
+  return holder == rank.threads.end()
+             ? std::nullopt
+             : std::optional(
+                   ThreadWait{ThreadWait::For::kGil, static_cast<std::size_t>(holder - rank.threads.begin())});
 }
 
 std::vector<ThreadWait> thread_waits_from(const RankSnapshot& rank, std::size_t thread) {
   std::vector<ThreadWait> waits;
   std::set<std::size_t> passed{thread};
-  for (auto next = thread_wait_of(rank, thread); next && passed.insert(next->thread).second; next = thread_wait_of(rank, next->thread)) waits.push_back(*next);
+  for (auto next = thread_wait_of(rank, thread); next && passed.insert(next->thread).second;
+       next = thread_wait_of(rank, next->thread))
+    waits.push_back(*next);
   return waits;
 }
 

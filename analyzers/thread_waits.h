@@ -13,13 +13,13 @@ namespace rankstacks::analyzers {
 
 struct ThreadWait {
   enum class For {
-    kEnd,          // the end of that thread
-    kPythonLock,   // the lock that it holds; certain, except for a Lock, for which it is likely
-    kNativeLock,   // the lock that it holds
+    kEnd,         // the end of that thread
+    kPythonLock,  // the lock that it holds; certain, except for a Lock, for which it is likely
+    kNativeLock,  // the lock that it holds
     kGil,
   };
   For what = For::kEnd;
-  std::size_t thread = 0;   // the thread that is waited for: index into the rank's threads
+  std::size_t thread = 0;  // the thread that is waited for: index into the rank's threads
 };
 
 // Index of the thread of `rank` with this tid; std::nullopt if it has none.

@@ -22,18 +22,23 @@ namespace {
 std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (std::size_t i = own_frames(job.frames, thread); i-- > 0;) {
     const Frame& frame = job.frames[thread.frames[i]];
-    if (frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>"))) return frame.function.value_or("") + '|' + std::string(base_name(*frame.file));
+    if (frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>")))
+      return frame.function.value_or("") + '|' + std::string(base_name(*frame.file));
   }
   return "";
 }
 
 // The function in which a main thread is idle; std::nullopt if it is at work, or waits for other ranks itself.
 std::optional<std::string> standby_function(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
-  if (known::waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != known::Activity::kPythonLock)) return std::nullopt;
-  if ((main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion))) return std::nullopt;
+  if (known::waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != known::Activity::kPythonLock))
+    return std::nullopt;
+  if ((main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion)))
+    return std::nullopt;
   // A call that waits for any event, as opposed to an answer or an exchange of its own.
   const bool waits = doing.operation.kind == known::OperationKind::kEventLoop || waits_for_events(job, main);
-  if (doing.activity != known::Activity::kPythonLock && !((doing.activity == known::Activity::kUserCode || doing.activity == known::Activity::kNetworkIo) && waits)) return std::nullopt;
+  if (doing.activity != known::Activity::kPythonLock &&
+      !((doing.activity == known::Activity::kUserCode || doing.activity == known::Activity::kNetworkIo) && waits))
+    return std::nullopt;
   const auto place = telling_frame(job, main);
   if (!place) return std::nullopt;
   const Frame& frame = job.frames[main.frames[*place]];
@@ -47,16 +52,19 @@ struct AlikeThreads {
   // listener in the store, a receiver of messages); collectives are for training.
   enum class Wait { kNone, kOther, kExchange, kCollective };
 
-  std::map<std::size_t, std::size_t> threads;   // index of the thread by index of the state
-  std::size_t waiting = 0;                      // number of threads that wait for other ranks
+  std::map<std::size_t, std::size_t> threads;  // index of the thread by index of the state
+  std::size_t waiting = 0;                     // number of threads that wait for other ranks
   Wait wait = Wait::kNone;
 
   void add(std::size_t state, std::size_t thread, known::Activity activity, bool has_nccl) {
     threads.try_emplace(state, thread);
-    const bool on_device = activity == known::Activity::kGpuWait && has_nccl;   // for a kernel that may be a collective's
+    const bool on_device =
+        activity == known::Activity::kGpuWait && has_nccl;  // for a kernel that may be a collective's
     if (!known::waits_for_ranks(activity) && !on_device) return;
     ++waiting;
-    wait = std::max(wait, activity == known::Activity::kCollective ? Wait::kCollective : activity == known::Activity::kPointToPoint || on_device ? Wait::kExchange : Wait::kOther);
+    wait = std::max(wait, activity == known::Activity::kCollective                  ? Wait::kCollective
+                          : activity == known::Activity::kPointToPoint || on_device ? Wait::kExchange
+                                                                                    : Wait::kOther);
   }
   bool half_wait() const { return waiting > 0 && waiting * 2 >= threads.size(); }
   // Whether these may be the threads that train: most ranks have one, and half of them have arrived. If they wait in
@@ -64,7 +72,8 @@ struct AlikeThreads {
   // rank has a thread in a collective (`arrived`), since the threads of the others may have ended.
   bool may_train(std::size_t ranks, const std::set<std::size_t>& arrived) const {
     if (threads.size() * 2 > ranks) return wait == Wait::kCollective || half_wait();
-    return threads.size() * 2 == ranks && wait == Wait::kCollective && std::all_of(arrived.begin(), arrived.end(), [&](std::size_t i) { return threads.contains(i); });
+    return threads.size() * 2 == ranks && wait == Wait::kCollective &&
+           std::all_of(arrived.begin(), arrived.end(), [&](std::size_t i) { return threads.contains(i); });
   }
   // If only some of them wait, a rank differs.
   auto weight() const { return std::tuple(wait, half_wait(), waiting < threads.size(), waiting); }
@@ -72,10 +81,11 @@ struct AlikeThreads {
 
 }  // namespace
 
-void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, Activities& activities, std::vector<RankState>& states) {
+void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                Activities& activities, std::vector<RankState>& states) {
   std::optional<std::string> common;
   std::map<std::string, AlikeThreads> by_entry;
-  std::set<std::size_t> arrived;   // states with a thread in a collective
+  std::set<std::size_t> arrived;  // states with a thread in a collective
   std::size_t ranks = 0;
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
@@ -101,7 +111,8 @@ void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::v
   }
   const AlikeThreads* trainers = nullptr;
   for (const auto& [entry, group] : by_entry)
-    if (group.may_train(ranks, arrived) && (trainers == nullptr || trainers->weight() < group.weight())) trainers = &group;
+    if (group.may_train(ranks, arrived) && (trainers == nullptr || trainers->weight() < group.weight()))
+      trainers = &group;
   if (trainers == nullptr) return;
   for (const auto& [i, thread] : trainers->threads) {
     Doing doing = activities.of_thread(states[i].rank, thread);

@@ -10,6 +10,7 @@ namespace rankstacks::analyzers {
 
 // If all main threads are idle in one function, and threads with a common start function wait for other ranks, then
 // each rank that has such a thread is described by it (RankState::doing, by_own_thread).
-void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, Activities& activities, std::vector<RankState>& states);
+void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                Activities& activities, std::vector<RankState>& states);
 
 }  // namespace rankstacks::analyzers

@@ -22,9 +22,9 @@ class StackTree {
   struct Node {
     NormId norm = 0;
     std::uint32_t parent = kRoot;
-    std::uint32_t depth = 0;                 // 0 for the root, which represents no frame
-    std::vector<std::uint32_t> children;     // in the order of first insertion
-    std::vector<std::size_t> ending;         // members whose stack ends here
+    std::uint32_t depth = 0;              // 0 for the root, which represents no frame
+    std::vector<std::uint32_t> children;  // in the order of first insertion
+    std::vector<std::size_t> ending;      // members whose stack ends here
   };
 
   StackTree() : nodes_(1) {}
@@ -39,7 +39,7 @@ class StackTree {
 
  private:
   std::vector<Node> nodes_;
-  std::unordered_map<std::uint64_t, std::uint32_t> child_;   // (parent, norm) -> node
+  std::unordered_map<std::uint64_t, std::uint32_t> child_;  // (parent, norm) -> node
 };
 
 }  // namespace rankstacks::analyzers

@@ -38,7 +38,11 @@
 
 namespace rankstacks::analyzers {
 
-Judge::Judge(const Facts& facts) : facts_(facts), job_(facts.job), states_(facts.states), reporters_(find_watchdog_reporters(facts.job, facts.roles)) {
+Judge::Judge(const Facts& facts)
+    : facts_(facts),
+      job_(facts.job),
+      states_(facts.states),
+      reporters_(find_watchdog_reporters(facts.job, facts.roles)) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const RankState& s = states_[i];
     if (s.unrelated) {
@@ -46,21 +50,18 @@ Judge::Judge(const Facts& facts) : facts_(facts), job_(facts.job), states_(facts
       continue;
     }
     ++tally_.compared;
-    if (s.gpu_only)
-      tally_.gpu_only.push_back(i);
-    else if (!s.readable)
-      (s.ended ? tally_.ended : tally_.failed).push_back(s.rank);
-    else if (s.unknown())
-      tally_.unknown.push_back(i);
-    else
-      (s.waits() ? tally_.waiting : tally_.elsewhere).push_back(i);
+    if (s.gpu_only) tally_.gpu_only.push_back(i);
+    else if (!s.readable) (s.ended ? tally_.ended : tally_.failed).push_back(s.rank);
+    else if (s.unknown()) tally_.unknown.push_back(i);
+    else (s.waits() ? tally_.waiting : tally_.elsewhere).push_back(i);
     if (s.readable && job_.ranks[s.rank].status == Status::kPartial) tally_.partial.push_back(s.rank);
     if (s.waits() && !s.gpu_wait_may_be_collective) tally_.waits_for_gpu_only = false;
     tally_.inferred |= s.inferred;
     if (s.readable) several_samples_ &= s.progress != Progress::kUnknown;
   }
   const std::vector<std::size_t> sinks = facts_.waits.sinks();
-  std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed), [&](std::size_t i) { return std::binary_search(sinks.begin(), sinks.end(), states_[i].rank); });
+  std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed),
+               [&](std::size_t i) { return std::binary_search(sinks.begin(), sinks.end(), states_[i].rank); });
 }
 
 Verdict Judge::verdict() {
@@ -68,7 +69,10 @@ Verdict Judge::verdict() {
   if (tally_.ended.size() == tally_.compared) return undecided("every rank has ended");
   if (tally_.failed.size() + tally_.ended.size() == tally_.compared) return undecided("no rank could be read");
   if (const std::string twice = numbers_seen_twice(); !twice.empty())
-    return undecided(fmt::format("{} there more than once: these are processes of several jobs, or of one job at several times; name those of one (--pids, or its cores)", twice));
+    return undecided(
+        fmt::format("{} there more than once: these are processes of several jobs, or of one job at several times; "
+                    "name those of one (--pids, or its cores)",
+                    twice));
   if (auto faults = of_gpu_faults()) return *faults;
   if (const auto crashed = crashed_ranks(job_, facts_.roles); !crashed.empty()) return of_crashed(crashed);
   if (auto failed = of_gpu_failures()) return *failed;

@@ -8,8 +8,8 @@
 
 #include "analyzers/coordinates.h"
 #include "analyzers/gpu_health.h"
-#include "analyzers/watchdog_reporters.h"
 #include "analyzers/verdict_words.h"
+#include "analyzers/watchdog_reporters.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -32,13 +32,17 @@ Verdict Judge::of_gpus_alone() const {
   std::string text;
   for (const std::size_t i : others) {
     const RankState& s = states_[i];
-    const std::string state = s.gpu.activity == GpuActivity::kKernel ? "runs " + describe_kernel(*s.gpu.kernel) : s.gpu.activity == GpuActivity::kIdle ? "is idle" : "runs a kernel without a name";
+    const std::string state = s.gpu.activity == GpuActivity::kKernel ? "runs " + describe_kernel(*s.gpu.kernel)
+                              : s.gpu.activity == GpuActivity::kIdle ? "is idle"
+                                                                     : "runs a kernel without a name";
     if (text.empty()) text = fmt::format("the GPU of {} {}", name_ranks(job_, {s.rank}), state);
-    if (s.gpu.activity == GpuActivity::kKernel && !polling.empty()) suspects.push_back(suspect(s, Reason::kGpuWait, bounded(0.65)));
+    if (s.gpu.activity == GpuActivity::kKernel && !polling.empty())
+      suspects.push_back(suspect(s, Reason::kGpuWait, bounded(0.65)));
   }
   std::string waiting;
   if (!polling.empty())
-    waiting = fmt::format("{} {} in {} on the GPU", name_ranks(job_, ranks_of(polling)), polling.size() == 1 ? "waits" : "wait", name_collectives(states_[polling.front()].gpu));
+    waiting = fmt::format("{} {} in {} on the GPU", name_ranks(job_, ranks_of(polling)),
+                          polling.size() == 1 ? "waits" : "wait", name_collectives(states_[polling.front()].gpu));
   if (!suspects.empty()) return culprits(std::move(suspects), waiting);
   if (!waiting.empty()) text += (text.empty() ? "" : " while ") + waiting;
   return undecided(text + "; only the state of GPUs is at hand: the stacks of their processes would show why");
@@ -56,7 +60,8 @@ Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
     Suspect one;
     one.rank = s.rank;
     one.reason = Reason::kCrashed;
-    one.summary = fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, Reason::kCrashed));
+    one.summary =
+        fmt::format("{} {}", name_with_coordinates(job_, s.rank), describe_suspect(job_, s, Reason::kCrashed));
     one.advice = fails_on_gpu(rank) ? advice_for_gpu_failure() : advice_for(Reason::kCrashed);
     one.confidence = bounded(tally_.compared > 1 ? 0.90 : 0.60);
     for (std::size_t t = 0; t < rank.threads.size(); ++t)
@@ -98,7 +103,8 @@ bool Judge::fails_on_gpu(const RankSnapshot& rank) {
 }
 
 std::vector<std::size_t> Judge::needed_of_ended() const {
-  const bool some_unseen = std::any_of(facts_.operations.begin(), facts_.operations.end(), [](const PendingOperation& o) { return !o.unseen.empty(); });
+  const bool some_unseen = std::any_of(facts_.operations.begin(), facts_.operations.end(),
+                                       [](const PendingOperation& o) { return !o.unseen.empty(); });
   std::vector<std::size_t> needed;
   for (const std::size_t r : tally_.ended)
     if (facts_.waits.is_needed(r) || (!job_.ranks[r].rank && some_unseen)) needed.push_back(r);
@@ -120,7 +126,9 @@ std::vector<Suspect> Judge::suspects_of_ended(const std::vector<std::size_t>& en
 }
 
 Verdict Judge::of_ended(const std::vector<std::size_t>& ended) const {
-  Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} ended while {}", name_ranks(job_, ended), ended.size() == 1 ? "has" : "have", describe_waiting(job_, states_)));
+  Verdict verdict =
+      make(VerdictStatus::kCulprit, fmt::format("{} {} ended while {}", name_ranks(job_, ended),
+                                                ended.size() == 1 ? "has" : "have", describe_waiting(job_, states_)));
   verdict.suspects = suspects_of_ended(ended);
   return verdict;
 }
@@ -139,9 +147,13 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
     one.confidence = bounded(0.70);
     suspects.push_back(std::move(one));
   }
-  const std::string why = tally_.ended.empty() ? "ended, never started, or not looked at" : fmt::format("{} {} ended", pids_of(tally_.ended), tally_.ended.size() == 1 ? "has" : "have");
-  Verdict verdict = make(VerdictStatus::kCulprit, fmt::format("{} {} {} not there ({}) while {}", missing.size() == 1 ? "rank" : "ranks", format_numbers(missing), missing.size() == 1 ? "is" : "are", why,
-                                                describe_waiting(job_, states_)));
+  const std::string why = tally_.ended.empty() ? "ended, never started, or not looked at"
+                                               : fmt::format("{} {} ended", pids_of(tally_.ended),
+                                                             tally_.ended.size() == 1 ? "has" : "have");
+  Verdict verdict = make(
+      VerdictStatus::kCulprit,
+      fmt::format("{} {} {} not there ({}) while {}", missing.size() == 1 ? "rank" : "ranks", format_numbers(missing),
+                  missing.size() == 1 ? "is" : "are", why, describe_waiting(job_, states_)));
   verdict.suspects = std::move(suspects);
   return verdict;
 }

@@ -20,32 +20,46 @@ std::string Judge::moving() const {
 std::optional<Verdict> Judge::of_progress() const {
   const auto moves = [&](std::size_t i) { return states_[i].moves(); };
   const bool some_wait_ended = std::any_of(tally_.waiting.begin(), tally_.waiting.end(), moves) ||
-                               std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return states_[i].left_wait; });
+                               std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(),
+                                           [&](std::size_t i) { return states_[i].left_wait; });
   if (some_wait_ended) {
     // A wait that does not end, and that is known to be for a rank that makes no progress either.
     for (std::size_t o = 0; o < facts_.operations.size(); ++o) {
       const PendingOperation& waiting = facts_.operations[o];
       if (!waiting.certain || std::any_of(waiting.members.begin(), waiting.members.end(), moves)) continue;
-      if (std::any_of(waiting.elsewhere.begin(), waiting.elsewhere.end(), [&](std::size_t i) { return !states_[i].active(); }) || facts_.waits.in_cycle(o)) return std::nullopt;
+      if (std::any_of(waiting.elsewhere.begin(), waiting.elsewhere.end(),
+                      [&](std::size_t i) { return !states_[i].active(); }) ||
+          facts_.waits.in_cycle(o))
+        return std::nullopt;
     }
     std::vector<std::size_t> still;
     for (const std::size_t i : tally_.elsewhere)
       if (has_own_reason(states_[i])) still.push_back(i);
     std::string text = fmt::format("nothing is stuck: {} moved between the samples", moving());
-    if (!still.empty()) text += fmt::format("; {} {}", name_ranks(job_, {states_[still.front()].rank}), describe_suspect(job_, states_[still.front()], reason_for(states_[still.front()])));
+    if (!still.empty())
+      text += fmt::format("; {} {}", name_ranks(job_, {states_[still.front()].rank}),
+                          describe_suspect(job_, states_[still.front()], reason_for(states_[still.front()])));
     return make(VerdictStatus::kHealthy, text);
   }
   // The counters of the ranks that are waited for increase: they are slower than the others, not stuck.
   const std::vector<std::size_t>& counting = tally_.needed;
-  const bool passed_by = std::any_of(counting.begin(), counting.end(), [&](std::size_t i) { return divergence_from_those_it_passed(states_[i]).has_value(); });
+  const bool passed_by = std::any_of(counting.begin(), counting.end(), [&](std::size_t i) {
+    return divergence_from_those_it_passed(states_[i]).has_value();
+  });
   if (passed_by && have_sampled_long()) return std::nullopt;
   if (!counting.empty() && tally_.unknown.empty() && tally_.failed.empty() &&
-      std::all_of(counting.begin(), counting.end(), [&](std::size_t i) { return states_[i].counts && !has_own_reason(states_[i]); })) {
+      std::all_of(counting.begin(), counting.end(),
+                  [&](std::size_t i) { return states_[i].counts && !has_own_reason(states_[i]); })) {
     const RankState& s = states_[counting.front()];
     const bool one = counting.size() == 1;
-    Verdict verdict = make(VerdictStatus::kHealthy, fmt::format("nothing is stuck: {} {} than the others, which wait for {}, and {} on between the samples ({})", name_ranks(job_, ranks_of(counting)),
-                                                                passed_by ? (one ? "is further on" : "are further on") : one ? "is slower" : "are slower", one ? "it" : "them", one ? "counts" : "count",
-                                                                describe_suspect(job_, s, reason_for(s))));
+    Verdict verdict = make(
+        VerdictStatus::kHealthy,
+        fmt::format("nothing is stuck: {} {} than the others, which wait for {}, and {} on between the samples ({})",
+                    name_ranks(job_, ranks_of(counting)),
+                    passed_by ? (one ? "is further on" : "are further on")
+                    : one     ? "is slower"
+                              : "are slower",
+                    one ? "it" : "them", one ? "counts" : "count", describe_suspect(job_, s, reason_for(s))));
     if (passed_by) verdict.doubt = Doubt::kPassedBy;
     return verdict;
   }
@@ -53,8 +67,10 @@ std::optional<Verdict> Judge::of_progress() const {
   if (!tally_.waiting.empty() && tally_.elsewhere.size() == 1 && tally_.unknown.empty() && tally_.failed.empty()) {
     const RankState& s = states_[tally_.elsewhere.front()];
     if (job_.ranks[s.rank].rank == 0 && tally_.compared > 2 && (s.travels || s.counts) && !has_own_reason(s)) {
-      Verdict verdict = make(VerdictStatus::kHealthy, fmt::format("nothing is stuck at this moment: rank 0 moves ({}), and {}; look again if that takes longer than it should",
-                                                                  describe_suspect(job_, s, reason_for(s)), describe_waiting(job_, states_)));
+      Verdict verdict = make(VerdictStatus::kHealthy,
+                             fmt::format("nothing is stuck at this moment: rank 0 moves ({}), and {}; look again if "
+                                         "that takes longer than it should",
+                                         describe_suspect(job_, s, reason_for(s)), describe_waiting(job_, states_)));
       if (passed_by) verdict.doubt = Doubt::kPassedBy;
       return verdict;
     }
@@ -72,16 +88,19 @@ std::optional<Divergence> Judge::divergence_from_those_it_passed(const RankState
 }
 
 bool Judge::has_own_reason(const RankState& s) {
-  return s.dead_child || s.doing.activity == known::Activity::kStopped || s.doing.activity == known::Activity::kDebugger;
+  return s.dead_child || s.doing.activity == known::Activity::kStopped ||
+         s.doing.activity == known::Activity::kDebugger;
 }
 
 bool Judge::runs(const RankState& s) const {
   if (s.progress != Progress::kUnknown) return s.active();
   const RankSnapshot& rank = job_.ranks[s.rank];
-  if (rank.source == Source::kLive && !deciding_thread(job_, s).state) return true;   // as far as is known
+  if (rank.source == Source::kLive && !deciding_thread(job_, s).state) return true;  // as far as is known
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
     const known::Role role = facts_.roles[s.rank][t];
-    if (rank.threads[t].state == 'R' && (role == known::Role::kMain || role == known::Role::kAutograd || role == known::Role::kPython)) return true;
+    if (rank.threads[t].state == 'R' &&
+        (role == known::Role::kMain || role == known::Role::kAutograd || role == known::Role::kPython))
+      return true;
   }
   return false;
 }
@@ -89,7 +108,9 @@ bool Judge::runs(const RankState& s) const {
 bool Judge::gloo_is_moving() const {
   for (const RankState& s : states_)
     for (std::size_t t = 0; t < job_.ranks[s.rank].threads.size(); ++t)
-      if ((facts_.roles[s.rank][t] == known::Role::kGlooLoop || facts_.roles[s.rank][t] == known::Role::kGlooWorker) && job_.ranks[s.rank].threads[t].state == 'R') return true;
+      if ((facts_.roles[s.rank][t] == known::Role::kGlooLoop || facts_.roles[s.rank][t] == known::Role::kGlooWorker) &&
+          job_.ranks[s.rank].threads[t].state == 'R')
+        return true;
   return false;
 }
 
@@ -105,7 +126,8 @@ double Judge::span_ms() const {
 bool Judge::loop_at_one_place() const {
   return std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) {
     // On a busy machine a thread that runs gets little processor time.
-    return states_[i].progress == Progress::kRuns && (states_[i].busy || deciding_thread(job_, states_[i]).state == 'R');
+    return states_[i].progress == Progress::kRuns &&
+           (states_[i].busy || deciding_thread(job_, states_[i]).state == 'R');
   });
 }
 

@@ -20,16 +20,19 @@ Verdict Judge::of_mixed() const {
   // code.
   const bool all_running = std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
     const RankState& s = states_[i];
-    const bool at_work = s.doing.activity == known::Activity::kUserCode || s.doing.activity == known::Activity::kDataLoading;
+    const bool at_work =
+        s.doing.activity == known::Activity::kUserCode || s.doing.activity == known::Activity::kDataLoading;
     return at_work && !s.known_from_child && runs(s);
   });
   if (all_running && needed.size() * 2 >= tally_.compared)
     return undecided(fmt::format("{} ranks are running their own code, and {}: {}",
-                                 needed.size() * 2 > tally_.compared ? "most" : "half of the", describe_waiting(job_, states_), too_few_samples()));
+                                 needed.size() * 2 > tally_.compared ? "most" : "half of the",
+                                 describe_waiting(job_, states_), too_few_samples()));
   // The stages of a pipeline take turns: a stage that is at work as a whole is not late just because others wait for
   // it.
   if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !stages.empty())
-    return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages, describe_waiting(job_, states_), too_few_samples()));
+    return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages,
+                                 describe_waiting(job_, states_), too_few_samples()));
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   for (const std::size_t i : needed) {
     const RankState& s = states_[i];
@@ -38,7 +41,8 @@ Verdict Judge::of_mixed() const {
     if (s.doing.activity == known::Activity::kUserCode && s.moves() && is_behind_all(s)) reason = Reason::kBehind;
     suspects.push_back(suspect(s, reason, confidence_of_sink(job_, s, tally_)));
     if (const auto divergence = s.counts ? divergence_from_those_it_passed(s) : std::nullopt)
-      suspects.back().summary += fmt::format(", at {0} {1}, past the {0} {2} in which they wait", divergence->counter, divergence->count_a, divergence->count_b);
+      suspects.back().summary += fmt::format(", at {0} {1}, past the {0} {2} in which they wait", divergence->counter,
+                                             divergence->count_a, divergence->count_b);
   }
   Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, states_));
   verdict.reference = tally_.inferred ? kInferredFromStacks : all_certain(facts_.operations) ? kFromGroups : kAllRanks;
@@ -46,48 +50,66 @@ Verdict Judge::of_mixed() const {
 }
 
 bool Judge::is_behind_all(const RankState& s) const {
-  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return divergence_of(s, states_[i]).a_is_behind(); });
+  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(),
+                     [&](std::size_t i) { return divergence_of(s, states_[i]).a_is_behind(); });
 }
 
 Verdict Judge::of_waiting() const {
   const std::string waiting = describe_waiting(job_, states_);
-  if (!tally_.unknown.empty()) return undecided(fmt::format("{}; the frames of {} do not show what {}", waiting, name_ranks(job_, ranks_of(tally_.unknown)),
-                                                             tally_.unknown.size() == 1 ? "it does" : "they do"));
-  if (!tally_.failed.empty()) return undecided(fmt::format("{}; what is missing is the rank that could not be read", waiting));
+  if (!tally_.unknown.empty())
+    return undecided(fmt::format("{}; the frames of {} do not show what {}", waiting,
+                                 name_ranks(job_, ranks_of(tally_.unknown)),
+                                 tally_.unknown.size() == 1 ? "it does" : "they do"));
+  if (!tally_.failed.empty())
+    return undecided(fmt::format("{}; what is missing is the rank that could not be read", waiting));
   const auto ended = needed_of_ended();
   const MissingRanks missing = missing_ranks(job_);
   if (auto absent = of_absent(needed_of(missing), ended)) return *absent;
   if (tally_.compared == 1) return undecided(fmt::format("{}; there is no other rank to compare with", waiting));
 
   const auto deadlock = explain_deadlock(facts_);
-  if (!deadlock)   // they need no rank that was captured, and yet nothing else differs
+  if (!deadlock)  // they need no rank that was captured, and yet nothing else differs
     if (auto absent = of_absent(missing, tally_.ended)) return *absent;
   if (!deadlock && !several_samples_ && gloo_is_moving())
-    return undecided(fmt::format("{} at the same place, and their gloo threads are at work: {}", waiting, too_few_samples()));
+    return undecided(
+        fmt::format("{} at the same place, and their gloo threads are at work: {}", waiting, too_few_samples()));
   if (!deadlock && known_from_gpus()) {
     const std::string differences = describe_gpu_differences(job_);
-    return make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place, and each GPU runs {}, waiting for the others; the cause lies below these frames: {}", waiting,
-                                         name_collectives(states_[tally_.waiting.front()].gpu),
-                                         differences.empty() ? "the network (NICs, switches), NVLink, or a call that differs in size or group" : differences));
+    return make(VerdictStatus::kSymmetric,
+                fmt::format("no rank differs: {} at the same place, and each GPU runs {}, waiting for the others; the "
+                            "cause lies below these frames: {}",
+                            waiting, name_collectives(states_[tally_.waiting.front()].gpu),
+                            differences.empty()
+                                ? "the network (NICs, switches), NVLink, or a call that differs in size or group"
+                                : differences));
   }
   if (!deadlock) {
-    Verdict symmetric = make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these frames (network, GPU) or in a rank's other threads", waiting));
+    Verdict symmetric =
+        make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these "
+                                                    "frames (network, GPU) or in a rank's other threads",
+                                                    waiting));
     if (tally_.waits_for_gpu_only && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
     return symmetric;
   }
-  if (deadlock->suspects.empty()) return undecided(fmt::format("{} at different places; {}", waiting, deadlock->explanation));
+  if (deadlock->suspects.empty())
+    return undecided(fmt::format("{} at different places; {}", waiting, deadlock->explanation));
   std::vector<Suspect> suspects;
-  for (const Blame& blame : deadlock->suspects) suspects.push_back(suspect(states_[blame.state], blame.reason, bounded(blame.confidence)));
+  for (const Blame& blame : deadlock->suspects)
+    suspects.push_back(suspect(states_[blame.state], blame.reason, bounded(blame.confidence)));
   Verdict verdict = culprits(std::move(suspects), deadlock->sides_are_equal ? "" : deadlock->explanation);
   verdict.reference = deadlock->reference;
-  if (deadlock->sides_are_equal) verdict.summary = make(VerdictStatus::kCulprit, deadlock->explanation + ": both cannot be right, and the stacks do not show which is").summary;
+  if (deadlock->sides_are_equal)
+    verdict.summary = make(VerdictStatus::kCulprit,
+                           deadlock->explanation + ": both cannot be right, and the stacks do not show which is")
+                          .summary;
   return verdict;
 }
 
 MissingRanks Judge::needed_of(MissingRanks missing) const {
   if (!all_certain(facts_.operations)) return missing;
   std::set<int> needed;
-  for (const PendingOperation& operation : facts_.operations) needed.insert(operation.unseen.begin(), operation.unseen.end());
+  for (const PendingOperation& operation : facts_.operations)
+    needed.insert(operation.unseen.begin(), operation.unseen.end());
   for (std::vector<int>* numbers : {&missing.certain, &missing.alive, &missing.elsewhere})
     std::erase_if(*numbers, [&](int number) { return !needed.contains(number); });
   return missing;
@@ -100,21 +122,29 @@ std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::
     // is missing.
     const bool have_met = std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) {
       const Doing& doing = states_[i].doing;
-      return doing.activity != known::Activity::kStoreWait && doing.operation.kind != known::OperationKind::kSetUp && job_.ranks[states_[i].rank].source == Source::kCore;
+      return doing.activity != known::Activity::kStoreWait && doing.operation.kind != known::OperationKind::kSetUp &&
+             job_.ranks[states_[i].rank].source == Source::kCore;
     });
-    if (have_met) return undecided(fmt::format("{}; the cores of ranks {} are not among these, and are needed to find the cause", waiting, format_numbers(missing.certain)));
+    if (have_met)
+      return undecided(fmt::format("{}; the cores of ranks {} are not among these, and are needed to find the cause",
+                                   waiting, format_numbers(missing.certain)));
     return of_missing(missing.certain);
   }
   if (!ended.empty()) return of_ended(ended);
   if (!missing.alive.empty())
-    return undecided(fmt::format("{}; ranks {} run on this machine and were not looked at: add their processes to --pids, or use --job", waiting, format_numbers(missing.alive)));
+    return undecided(fmt::format(
+        "{}; ranks {} run on this machine and were not looked at: add their processes to --pids, or use --job", waiting,
+        format_numbers(missing.alive)));
   if (!missing.elsewhere.empty())
-    return undecided(fmt::format("{}; ranks {} were not looked at: look at them too, on their machines, and merge the reports", waiting, format_numbers(missing.elsewhere)));
+    return undecided(
+        fmt::format("{}; ranks {} were not looked at: look at them too, on their machines, and merge the reports",
+                    waiting, format_numbers(missing.elsewhere)));
   return std::nullopt;
 }
 
 bool Judge::known_from_gpus() const {
-  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(), [&](std::size_t i) { return states_[i].gpu.in_collective(); });
+  return std::all_of(tally_.waiting.begin(), tally_.waiting.end(),
+                     [&](std::size_t i) { return states_[i].gpu.in_collective(); });
 }
 
 }  // namespace rankstacks::analyzers

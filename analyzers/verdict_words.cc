@@ -6,16 +6,16 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/divergence.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/handled.h"
-#include "analyzers/watchdog_reporters.h"
-#include "analyzers/names.h"
 #include "analyzers/local_waits.h"
+#include "analyzers/names.h"
 #include "analyzers/other_threads.h"
-#include "analyzers/divergence.h"
 #include "analyzers/pending_operations.h"
 #include "analyzers/python_locks.h"
 #include "analyzers/thread_waits.h"
+#include "analyzers/watchdog_reporters.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -55,15 +55,22 @@ constexpr Words kWords[] = {
 
 // Advice if more is known from the GPUs. Sources: CUDA programming guide, "Asynchronous Concurrent Execution"; the
 // manuals of compute-sanitizer and cuda-gdb.
-constexpr std::string_view kKernelAdvice = "look again: if this kernel is still there, a loop or a wait in it does not end (--threads all shows where it is), or it has far more work than the others";
-constexpr std::string_view kIdleGpuAdvice = "no kernel is there to wait for: look at what its stream waits for (a copy, an event, a host function), and for Xid errors in the kernel log";
-constexpr std::string_view kGpuFaultAdvice = "start with this kernel and thread: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to see who launches it";
+constexpr std::string_view kKernelAdvice =
+    "look again: if this kernel is still there, a loop or a wait in it does not end (--threads all shows where it is), "
+    "or it has far more work than the others";
+constexpr std::string_view kIdleGpuAdvice =
+    "no kernel is there to wait for: look at what its stream waits for (a copy, an event, a host function), and for "
+    "Xid errors in the kernel log";
+constexpr std::string_view kGpuFaultAdvice =
+    "start with this kernel and thread: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to see "
+    "who launches it";
 
 constexpr std::string_view kGpuFailureAdvice =
     "the text is of this rank's own GPU work: run that step under compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1 to "
     "see which kernel it is; look for Xid errors (ECC, a lost GPU) in the kernel log";
 
-constexpr std::string_view kHolderAdvice = "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
+constexpr std::string_view kHolderAdvice =
+    "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
 
 const Words* words_of(Reason reason) {
   for (const Words& words : kWords)
@@ -84,17 +91,21 @@ std::string describe_other_thread(const JobSnapshot& job, const RankSnapshot& ra
   const OtherThreads others = other_threads(job, rank, waiting);
   if (!others.in_user_code) return others.any_python ? "" : ", and it has no other Python thread";
   const ThreadSnapshot& thread = rank.threads[*others.in_user_code];
-  const std::string name = thread.name.empty() || thread.name == rank.threads[waiting].name ? std::to_string(thread.tid) : thread.name;
-  return fmt::format(", and its thread {} is in {}", name, describe_place(job, thread)) + in_brackets("", describe_block(job, thread));
+  const std::string name =
+      thread.name.empty() || thread.name == rank.threads[waiting].name ? std::to_string(thread.tid) : thread.name;
+  return fmt::format(", and its thread {} is in {}", name, describe_place(job, thread)) +
+         in_brackets("", describe_block(job, thread));
 }
 
 // ": pid 4711 (sleep 100000)", ": pid 4711, in tokenize at data.py:7 (running)"
 std::string describe_child(const JobSnapshot& job, std::size_t index) {
   const RankSnapshot& child = job.ranks[index];
-  const auto main = std::find_if(child.threads.begin(), child.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == child.pid; });
+  const auto main = std::find_if(child.threads.begin(), child.threads.end(),
+                                 [&](const ThreadSnapshot& t) { return t.tid == child.pid; });
   std::string text = fmt::format(": pid {}", child.pid);
   if (child.python_version && main != child.threads.end())
-    if (const std::string place = describe_place(job, *main); !place.empty()) return text + ", in " + place + in_brackets("", describe_block(job, *main));
+    if (const std::string place = describe_place(job, *main); !place.empty())
+      return text + ", in " + place + in_brackets("", describe_block(job, *main));
   constexpr std::size_t kMax = 60;
   std::string command;
   for (const std::string& word : child.command) command += (command.empty() ? "" : " ") + word;
@@ -113,7 +124,8 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
   if (reason == Reason::kCrashed && state.gpu.exception) return std::string(kGpuFaultAdvice);
   if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
   if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
-  if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[state.rank], state.doing.thread)) return std::string(kHolderAdvice);
+  if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[state.rank], state.doing.thread))
+    return std::string(kHolderAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
   return advice_for(reason);
 }
@@ -122,29 +134,39 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   const RankSnapshot& rank = job.ranks[state.rank];
   const Words* words = words_of(reason);
   std::string verb(words ? words->verb : "is elsewhere");
-  if (reason == Reason::kCrashed && state.gpu.exception) return fmt::format("{} on its GPU: {}", verb, describe_exception(*state.gpu.exception));
+  if (reason == Reason::kCrashed && state.gpu.exception)
+    return fmt::format("{} on its GPU: {}", verb, describe_exception(*state.gpu.exception));
   if (reason == Reason::kGpuWait)
     if (std::string gpu_wait = describe_gpu_wait(state); !gpu_wait.empty()) verb = std::move(gpu_wait);
   if (state.gpu_only) return verb;
-  if (reason == Reason::kWorkerDead && state.dead_child) verb += fmt::format(" (pid {})", job.ranks[*state.dead_child].pid);
+  if (reason == Reason::kWorkerDead && state.dead_child)
+    verb += fmt::format(" (pid {})", job.ranks[*state.dead_child].pid);
   if (reason == Reason::kCrashed && rank.signal) {
     verb += fmt::format(" with {}", rank.signal->name);
     for (const ThreadSnapshot& thread : rank.threads)
-      if (thread.tid == rank.signal->tid) return verb + in_brackets(describe_place(job, thread), thread.exception ? describe_exception(*thread.exception) : "");
+      if (thread.tid == rank.signal->tid)
+        return verb +
+               in_brackets(describe_place(job, thread), thread.exception ? describe_exception(*thread.exception) : "");
     return verb;
   }
-  const bool waits = reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait || reason == Reason::kProcessGroupOrder || reason == Reason::kUnmatchedP2p || (reason == Reason::kBehind && state.waits());
-  if (waits) verb = fmt::format("waits {}", describe_wait(state, static_cast<std::size_t>(rank.world_size.value_or(0))));
+  const bool waits = reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait ||
+                     reason == Reason::kProcessGroupOrder || reason == Reason::kUnmatchedP2p ||
+                     (reason == Reason::kBehind && state.waits());
+  if (waits)
+    verb = fmt::format("waits {}", describe_wait(state, static_cast<std::size_t>(rank.world_size.value_or(0))));
   const ThreadSnapshot& thread = rank.threads[state.doing.thread];
   if (state.known_from_child) {
     const RankSnapshot& child = job.ranks[*state.known_from_child];
     const ThreadSnapshot& worker = child.threads[state.child_thread];
-    return fmt::format("waits for its data pipeline: its loader worker, pid {}, is in {}", child.pid, describe_place(job, worker)) + in_brackets("", describe_block(job, worker));
+    return fmt::format("waits for its data pipeline: its loader worker, pid {}, is in {}", child.pid,
+                       describe_place(job, worker)) +
+           in_brackets("", describe_block(job, worker));
   }
   std::string block = describe_block(job, thread);
   const auto local_wait = local_wait_of(job, state, reason);
   if (local_wait) verb = local_wait->verb;
-  const auto python_wait = reason == Reason::kPythonLock ? describe_python_wait(job, rank, state.doing.thread) : std::nullopt;
+  const auto python_wait =
+      reason == Reason::kPythonLock ? describe_python_wait(job, rank, state.doing.thread) : std::nullopt;
   if (python_wait) verb = python_wait->verb;
   if (reason == Reason::kSubprocess && state.child) verb += describe_child(job, *state.child);
   const Stand stand = stand_of(job, thread);
@@ -158,15 +180,19 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (reason == Reason::kException && thread.exception) block = describe_exception(*thread.exception);
   else if (reason == Reason::kException && thread.handles) block = "handles " + describe_handled(job, *thread.handles);
   if (reason == Reason::kNativeLock && thread.lock_owner) {
-    verb += *thread.lock_owner == thread.tid ? " that it holds itself" : fmt::format(" held by thread {}", *thread.lock_owner);
-    if (const auto owner = thread_with(rank, *thread.lock_owner); owner && *owner != state.doing.thread) verb += in_brackets(describe_place(job, rank.threads[*owner]), describe_block(job, rank.threads[*owner]));
+    verb += *thread.lock_owner == thread.tid ? " that it holds itself"
+                                             : fmt::format(" held by thread {}", *thread.lock_owner);
+    if (const auto owner = thread_with(rank, *thread.lock_owner); owner && *owner != state.doing.thread)
+      verb += in_brackets(describe_place(job, rank.threads[*owner]), describe_block(job, rank.threads[*owner]));
   }
   if (waits || reason == Reason::kBehind) {
     const std::string counter = describe_counter(state);
     if (!counter.empty()) block += (block.empty() ? "" : ", ") + counter;
   }
   std::string other = python_wait ? python_wait->holder : "";
-  if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) && rank.status == Status::kComplete) other = describe_other_thread(job, rank, state.doing.thread);
+  if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) &&
+      rank.status == Status::kComplete)
+    other = describe_other_thread(job, rank, state.doing.thread);
   return verb + in_brackets(describe_place(job, thread), block) + other;
 }
 
@@ -183,7 +209,9 @@ std::string describe_waiting(const JobSnapshot& job, const std::vector<RankState
   for (const RankState& s : states) {
     if (!s.waits()) continue;
     ranks.push_back(s.rank);
-    operations.insert(s.gpu_wait_may_be_collective ? "their GPU" : s.named_by_gpu ? s.doing.operation.name + " on the GPU" : s.doing.operation.name);
+    operations.insert(s.gpu_wait_may_be_collective ? "their GPU"
+                      : s.named_by_gpu             ? s.doing.operation.name + " on the GPU"
+                                                   : s.doing.operation.name);
   }
   if (ranks.empty()) return "";
   std::string text = name_ranks(job, ranks) + (ranks.size() == 1 ? " waits " : " wait ");

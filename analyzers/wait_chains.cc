@@ -11,7 +11,7 @@ namespace {
 // The edges to `target` from the nearest rank that depends on it and is not in `suspects`; if there is none, from the
 // nearest suspect. Found by a breadth-first search backwards.
 std::vector<std::size_t> path_to(const WaitGraph& graph, std::size_t target, const std::set<std::size_t>& suspects) {
-  std::vector<std::optional<std::size_t>> next(graph.nodes().size());   // the edge that leads on to the target
+  std::vector<std::optional<std::size_t>> next(graph.nodes().size());  // the edge that leads on to the target
   std::vector<bool> seen(graph.nodes().size(), false);
   std::deque<std::size_t> queue{target};
   std::optional<std::size_t> begin, begin_among_suspects;
@@ -43,7 +43,7 @@ std::vector<std::size_t> path_to(const WaitGraph& graph, std::size_t target, con
 }  // namespace
 
 std::vector<WaitChain> chains_of(const WaitGraph& graph, const std::vector<Suspect>& suspects) {
-  constexpr std::size_t kMaxChains = 64;   // as many suspects as a summary names; each costs one pass over the graph
+  constexpr std::size_t kMaxChains = 64;  // as many suspects as a summary names; each costs one pass over the graph
   std::set<std::size_t> ranks;
   for (const Suspect& s : suspects) ranks.insert(s.rank);
   std::vector<WaitChain> chains;

@@ -9,16 +9,16 @@
 
 namespace rankstacks::analyzers {
 
-struct Suspect;   // analysis.h
+struct Suspect;  // analysis.h
 
 // How a suspect holds up others: from a rank that depends on it, through the suspect, to where its own wait ends or
 // closes a cycle.
 struct WaitChain {
   struct Link {
     std::size_t node = 0;
-    std::optional<WaitEvidence> evidence;   // of the edge to the next link; std::nullopt for the last link
+    std::optional<WaitEvidence> evidence;  // of the edge to the next link; std::nullopt for the last link
   };
-  std::size_t suspect = 0;                  // index into Verdict::suspects
+  std::size_t suspect = 0;  // index into Verdict::suspects
   // Index into JobSnapshot::ranks; std::nullopt if no rank is seen to depend on the suspect.
   std::optional<std::size_t> from;
   std::vector<Link> links;

@@ -41,10 +41,14 @@ std::string_view to_string(Certainty certainty) {
   return "";
 }
 
-std::optional<std::size_t> WaitGraph::node_of_rank(std::size_t rank) const { return rank < of_rank_.size() ? of_rank_[rank] : std::nullopt; }
+std::optional<std::size_t> WaitGraph::node_of_rank(std::size_t rank) const {
+  return rank < of_rank_.size() ? of_rank_[rank] : std::nullopt;
+}
 
 std::optional<std::size_t> WaitGraph::node_of_missing(int rank) const {
-  const auto it = std::find_if(nodes_.begin(), nodes_.end(), [&](const WaitNode& node) { return node.kind == NodeKind::kMissingRank && node.missing_rank == rank; });
+  const auto it = std::find_if(nodes_.begin(), nodes_.end(), [&](const WaitNode& node) {
+    return node.kind == NodeKind::kMissingRank && node.missing_rank == rank;
+  });
   return it == nodes_.end() ? std::nullopt : std::optional(static_cast<std::size_t>(it - nodes_.begin()));
 }
 
@@ -70,7 +74,8 @@ void WaitGraph::index() {
     in_[edges_[e].to].push_back(e);
   }
   for (auto& edges : out_)
-    std::stable_sort(edges.begin(), edges.end(), [&](std::size_t a, std::size_t b) { return edges_[a].certainty > edges_[b].certainty; });
+    std::stable_sort(edges.begin(), edges.end(),
+                     [&](std::size_t a, std::size_t b) { return edges_[a].certainty > edges_[b].certainty; });
   find_needed();
   find_cycles();
 }

@@ -21,46 +21,46 @@
 
 namespace rankstacks::analyzers {
 
-struct PendingOperation;   // pending_operations.h
-struct RankState;           // rank_state.h
+struct PendingOperation;  // pending_operations.h
+struct RankState;         // rank_state.h
 
 enum class NodeKind : std::uint8_t {
   kThread,
-  kProcess,        // as a whole: one that has ended, a child whose threads are not known
-  kOperation,      // a collective, a message, a wait in the store: of all ranks that wait in it alike
-  kRanks,          // several ranks, each of which is needed
-  kMissingRank,    // a rank that is needed, and was not captured or does not exist
+  kProcess,      // as a whole: one that has ended, a child whose threads are not known
+  kOperation,    // a collective, a message, a wait in the store: of all ranks that wait in it alike
+  kRanks,        // several ranks, each of which is needed
+  kMissingRank,  // a rank that is needed, and was not captured or does not exist
   kLock,
-  kKernel,         // on a GPU of the rank's
-  kDescriptor,     // a file, pipe or socket
+  kKernel,      // on a GPU of the rank's
+  kDescriptor,  // a file, pipe or socket
   kTimer,
 };
-std::string_view to_string(NodeKind kind);           // "thread"
+std::string_view to_string(NodeKind kind);  // "thread"
 
 enum class WaitEvidence : std::uint8_t {
-  kFrame,          // a frame that a table of rules names (activity_rules)
-  kSystemCall,     // the system call and its descriptor
-  kMemory,         // a lock's owner, the holder of the GIL
-  kGroup,          // the members of a process group, or the other end of a message
-  kKernel,         // what runs on the GPU
-  kProcess,        // parent and child
-  kOthers,         // what the other ranks or threads do
+  kFrame,       // a frame that a table of rules names (activity_rules)
+  kSystemCall,  // the system call and its descriptor
+  kMemory,      // a lock's owner, the holder of the GIL
+  kGroup,       // the members of a process group, or the other end of a message
+  kKernel,      // what runs on the GPU
+  kProcess,     // parent and child
+  kOthers,      // what the other ranks or threads do
 };
-std::string_view to_string(WaitEvidence evidence);   // "system-call"
+std::string_view to_string(WaitEvidence evidence);  // "system-call"
 
 enum class Certainty : std::uint8_t { kPossible, kLikely, kCertain };
 std::string_view to_string(Certainty certainty);
 
 struct WaitNode {
   NodeKind kind = NodeKind::kThread;
-  std::optional<std::size_t> rank;       // index into JobSnapshot::ranks
-  std::optional<std::size_t> thread;     // index into its threads
-  int missing_rank = -1;                 // kMissingRank
-  std::string text;                      // "in all_reduce (step at train.py:17)"
+  std::optional<std::size_t> rank;    // index into JobSnapshot::ranks
+  std::optional<std::size_t> thread;  // index into its threads
+  int missing_rank = -1;              // kMissingRank
+  std::string text;                   // "in all_reduce (step at train.py:17)"
 };
 
 struct WaitEdge {
-  std::size_t from = 0, to = 0;          // indices of nodes
+  std::size_t from = 0, to = 0;  // indices of nodes
   WaitEvidence evidence = WaitEvidence::kFrame;
   Certainty certainty = Certainty::kLikely;
 };
@@ -68,7 +68,8 @@ struct WaitEdge {
 class WaitGraph {
  public:
   WaitGraph() = default;
-  WaitGraph(const JobSnapshot& job, const std::vector<RankState>& states, const std::vector<PendingOperation>& operations);
+  WaitGraph(const JobSnapshot& job, const std::vector<RankState>& states,
+            const std::vector<PendingOperation>& operations);
 
   const std::vector<WaitNode>& nodes() const { return nodes_; }
   const std::vector<WaitEdge>& edges() const { return edges_; }
@@ -96,10 +97,10 @@ class WaitGraph {
   std::vector<WaitNode> nodes_;
   std::vector<WaitEdge> edges_;
   std::vector<std::vector<std::size_t>> out_, in_;
-  std::vector<std::optional<std::size_t>> of_rank_;         // by rank: its node
-  std::vector<std::optional<std::size_t>> operation_of_;    // by rank: the node of the operation that it waits in
-  std::vector<std::size_t> operations_;                     // their nodes, as they are in the pending operations
-  std::vector<bool> needed_, in_cycle_;                     // by node: some operation leads to it; it leads to itself
+  std::vector<std::optional<std::size_t>> of_rank_;       // by rank: its node
+  std::vector<std::optional<std::size_t>> operation_of_;  // by rank: the node of the operation that it waits in
+  std::vector<std::size_t> operations_;                   // their nodes, as they are in the pending operations
+  std::vector<bool> needed_, in_cycle_;                   // by node: some operation leads to it; it leads to itself
 };
 
 }  // namespace rankstacks::analyzers

@@ -19,7 +19,9 @@ std::optional<std::size_t> ending_frame(const JobSnapshot& job, const ThreadSnap
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind != FrameKind::kNative || !frame.function) continue;
     const std::string& function = *frame.function;
-    if (function.starts_with("std::terminate(") || function.starts_with("__gnu_cxx::__verbose_terminate_handler(") || function == "std::terminate") return i;
+    if (function.starts_with("std::terminate(") || function.starts_with("__gnu_cxx::__verbose_terminate_handler(") ||
+        function == "std::terminate")
+      return i;
     if (!place && is_c_library(frame.module) && public_libc_name(function) == "abort") place = i;
   }
   return place;
@@ -46,7 +48,8 @@ std::vector<Evidence> find_gpu_failures(const JobSnapshot& job) {
   return failures;
 }
 
-std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles) {
+std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job,
+                                              const std::vector<std::vector<known::Role>>& roles) {
   std::vector<Evidence> reporters;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
@@ -54,7 +57,8 @@ std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std:
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       if (!is_watchdog_reporter(roles[r][t], rank.threads[t])) continue;
       const auto frame = ending_frame(job, rank.threads[t]);
-      const bool got_signal = rank.signal && rank.signal->number == SIGABRT && rank.signal->tid == rank.threads[t].tid && !rank.threads[t].frames.empty();
+      const bool got_signal = rank.signal && rank.signal->number == SIGABRT &&
+                              rank.signal->tid == rank.threads[t].tid && !rank.threads[t].frames.empty();
       if (frame || got_signal) reporters.push_back({r, t, frame.value_or(0)});
     }
   }
@@ -68,7 +72,7 @@ std::string describe_exception(const CxxException& exception) {
   std::string text = exception.what->substr(0, exception.what->find_first_of("\r\n"));
   if (text.size() > kMax) {
     std::size_t end = kMax;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;   // between characters
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // between characters
     text = text.substr(0, end) + "…";
   }
   return fmt::format("{}: {}", exception.type, text);
@@ -84,8 +88,12 @@ std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vecto
     if (exception && (carried == nullptr || (!carried->what && exception->what))) carried = &*exception;
   }
   const std::string who = name_ranks(job, {ranks.begin(), ranks.end()});
-  if (carried != nullptr) return fmt::format("the watchdog that ends {} only reports it, with {}", who, describe_exception(*carried));
-  return fmt::format("the watchdog that ends {} only reports it: its message is in {} own error output, the cause is with the ranks that the collective waited for", who, ranks.size() == 1 ? "that rank's" : "those ranks'");
+  if (carried != nullptr)
+    return fmt::format("the watchdog that ends {} only reports it, with {}", who, describe_exception(*carried));
+  return fmt::format(
+      "the watchdog that ends {} only reports it: its message is in {} own error output, the cause is with the ranks "
+      "that the collective waited for",
+      who, ranks.size() == 1 ? "that rank's" : "those ranks'");
 }
 
 }  // namespace rankstacks::analyzers

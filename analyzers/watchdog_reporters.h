@@ -15,7 +15,8 @@ namespace rankstacks::analyzers {
 bool is_watchdog_reporter(known::Role role, const ThreadSnapshot& thread);
 
 // Threads of that kind that abort or terminate, each with the frame that shows it, in the order of their ranks.
-std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles);
+std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job,
+                                              const std::vector<std::vector<known::Role>>& roles);
 
 // Threads that terminate because the GPU work of their own process failed, each with the frame that shows it, in the
 // order of their ranks.

@@ -5,10 +5,10 @@
 // The report's ranks are repeated under new numbers until there are RANKS (1024), and the threads of each rank until it
 // has THREADS (30). Addresses differ from rank to rank, as in a real job. Prints the time of each part, the best of
 // five.
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <iostream>
 #include <iterator>
 
@@ -60,10 +60,13 @@ void measure(const char* what, F&& part) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::size_t ranks = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1024, threads = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 30;
+  const std::size_t ranks = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1024,
+                    threads = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 30;
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});
   const auto seed = report::read_json_report(text, "stdin");
-  if (!seed || ranks == 0 || threads == 0 || std::none_of(seed->ranks.begin(), seed->ranks.end(), [](const RankSnapshot& r) { return r.kind == RankKind::kRank && !r.threads.empty(); })) {
+  if (!seed || ranks == 0 || threads == 0 ||
+      std::none_of(seed->ranks.begin(), seed->ranks.end(),
+                   [](const RankSnapshot& r) { return r.kind == RankKind::kRank && !r.threads.empty(); })) {
     fmt::print(stderr, "bench_analysis: a saved report is expected on stdin, and numbers above 0\n");
     return 2;
   }
@@ -77,6 +80,7 @@ int main(int argc, char** argv) {
   measure("analysis in all", [&] { analyzers::analyze(job); });
   const analyzers::Analysis analysis = analyzers::analyze(job);
   measure("text report", [&] { report::text_report(job, analysis, {}); });
-  fmt::print("verdict: {}: {}\n", analyzers::to_string(analysis.verdict.status), analysis.verdict.summary.substr(0, 160));
+  fmt::print("verdict: {}: {}\n", analyzers::to_string(analysis.verdict.status),
+             analysis.verdict.summary.substr(0, 160));
   return 0;
 }

@@ -10,11 +10,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const target::Compression compression = target::compression_of(bytes);
   if (compression == target::Compression::kNone) return 0;
   file.hold(std::as_bytes(std::span(data, size)));
-  const auto unpacked = target::unpack(file.descriptor(), compression, "fuzz", [](std::string_view, const std::string&) { return std::optional<Error>(); });
+  const auto unpacked = target::unpack(file.descriptor(), compression, "fuzz",
+                                       [](std::string_view, const std::string&) { return std::optional<Error>(); });
   if (!unpacked) {
     fuzz::require(!unpacked.error().what.empty(), "an error says what is wrong");
     return 0;
   }
-  fuzz::require(unpacked->size == static_cast<std::uint64_t>(lseek(unpacked->file.get(), 0, SEEK_END)), "the size is the file's");
+  fuzz::require(unpacked->size == static_cast<std::uint64_t>(lseek(unpacked->file.get(), 0, SEEK_END)),
+                "the size is the file's");
   return 0;
 }

@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::array<std::byte, 5000> into{};
   for (const target::Mapping& m : core.mappings()) {
     fuzz::require(m.range.start < m.range.end, "a mapping is a range");
-    fuzz::require(core.read(m.range.start, into) <= into.size() && core.read(m.range.end - 8, into) <= into.size(), "a read fits");
+    fuzz::require(core.read(m.range.start, into) <= into.size() && core.read(m.range.end - 8, into) <= into.size(),
+                  "a read fits");
   }
   Address end = 0;
   for (const target::Module& m : core.modules().all()) {
@@ -37,9 +38,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(rank.stacks.size() == rank.target->threads().size(), "one stack for each thread");
   capture::SymbolBatch symbols;
   symbols.add(rank);
-  symbols.resolve(std::make_shared<const symbolizers::Symbolizer>(symbolizers::SymbolizerOptions{.debug_directories = {}}));
+  symbols.resolve(
+      std::make_shared<const symbolizers::Symbolizer>(symbolizers::SymbolizerOptions{.debug_directories = {}}));
   FrameTable frames;
   capture::build_threads(rank, symbols, frames);
-  fuzz::require(rank.snapshot.threads.size() == rank.target->threads().size(), "one thread in the report for each in the core");
+  fuzz::require(rank.snapshot.threads.size() == rank.target->threads().size(),
+                "one thread in the report for each in the core");
   return 0;
 }

@@ -1,6 +1,6 @@
 // A cubin: looks up the functions at the addresses that it contains, and at those in the input's first bytes.
-#include <algorithm>
 #include <elf.h>
+#include <algorithm>
 
 #include "gpu/cubin.h"
 #include "input.h"
@@ -33,7 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto& place = (*found)[i];
     if (!place) continue;
     any = true;
-    fuzz::require(place->function.start <= addresses[i] && !place->function.name.empty(), "a function begins before what it covers");
+    fuzz::require(place->function.start <= addresses[i] && !place->function.name.empty(),
+                  "a function begins before what it covers");
     fuzz::require(!place->kernel || place->kernel->start <= place->function.start, "a kernel is around its functions");
     symbolizers::demangle(place->function.name);
   }

@@ -60,7 +60,8 @@ bool load(const std::shared_ptr<const elf::Image>& image, testing::FakeTarget& t
     target.mappings_.push_back(m);
   }
   if (end == 0) return false;
-  target.modules_ = target::ModuleMap({target::Module{"/lib/fuzz.so", {kBase, kBase + end}, kBase, image->build_id(), image, {}}});
+  target.modules_ =
+      target::ModuleMap({target::Module{"/lib/fuzz.so", {kBase, kBase + end}, kBase, image->build_id(), image, {}}});
   return true;
 }
 
@@ -76,7 +77,8 @@ void walk_all(const testing::FakeTarget& memory, std::span<const Vaddr> addresse
     registers.set(target::kRbp, kStack + 512);
     for (unwind::Unwinder* unwinder : {first.get(), second.get()}) {
       const unwind::UnwoundStack stack = unwinder->unwind(registers);
-      fuzz::require(!stack.frames.empty() && stack.frames.front().pc == registers.pc(), "the innermost frame is at the thread's pc");
+      fuzz::require(!stack.frames.empty() && stack.frames.front().pc == registers.pc(),
+                    "the innermost frame is at the thread's pc");
       fuzz::require(stack.frames.size() <= unwind::kMaxFrames, "the depth is bounded");
     }
   }
@@ -103,7 +105,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!load(*image, target)) return 0;
   // A stack full of addresses of the module, so that unwinding continues for a while.
   std::vector<Address> words(kStackSize / sizeof(Address));
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] = i % 3 == 0 ? kStack + 8 * ((i + 5) % words.size()) : kBase + addresses[i % addresses.size()];
+  for (std::size_t i = 0; i < words.size(); ++i)
+    words[i] = i % 3 == 0 ? kStack + 8 * ((i + 5) % words.size()) : kBase + addresses[i % addresses.size()];
   const auto stack = std::as_bytes(std::span(words));
   target.put(kStack, {stack.begin(), stack.end()});
   walk_all(target, addresses);

@@ -27,12 +27,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::require(kernel.blocks > 0 && kernel.sms > 0 && kernel.lanes >= kernel.warps, "a kernel is somewhere");
       std::uint32_t in_places = 0;
       for (const GpuPlace& place : kernel.places) in_places += place.warps;
-      fuzz::require(in_places <= kernel.warps && (kernel.more_places > 0 || in_places == kernel.warps), "each warp is at one place");
-      fuzz::require(!kernel.frames.empty() && kernel.frames.front() == kernel.places.front().frame, "the stack begins at the most common place");
-      for (const FrameId id : kernel.frames) fuzz::require(id < frames.size() && frames[id].kind == FrameKind::kGpu, "frames are those of the table");
+      fuzz::require(in_places <= kernel.warps && (kernel.more_places > 0 || in_places == kernel.warps),
+                    "each warp is at one place");
+      fuzz::require(!kernel.frames.empty() && kernel.frames.front() == kernel.places.front().frame,
+                    "the stack begins at the most common place");
+      for (const FrameId id : kernel.frames)
+        fuzz::require(id < frames.size() && frames[id].kind == FrameKind::kGpu, "frames are those of the table");
     }
     fuzz::require(counted == valid || gpu.execution->kernels.size() == gpu::kMaxKernels, "each warp counts once");
-    for (const GpuException& e : gpu.execution->exceptions) fuzz::require(e.kind != "none" && (!e.frame || *e.frame < frames.size()), "an exception is one");
+    for (const GpuException& e : gpu.execution->exceptions)
+      fuzz::require(e.kind != "none" && (!e.frame || *e.frame < frames.size()), "an exception is one");
   }
   fuzz::require((*core)->partial == !(*core)->problems.empty(), "what is missing is said");
   return 0;

@@ -1,4 +1,5 @@
-// Writes the seeds of the harnesses gpu_core and cubin:   gpu_core_seeds DIRECTORY    DIRECTORY/gpu_core/*, DIRECTORY/cubin/*
+// Writes the seeds of the harnesses gpu_core and cubin:   gpu_core_seeds DIRECTORY    DIRECTORY/gpu_core/*,
+// DIRECTORY/cubin/*
 #include <cstdio>
 #include <filesystem>
 
@@ -41,7 +42,10 @@ CubinWriter many_functions() {
   CubinWriter cubin = spin_cubin();
   cubin.code.push_back({"_Z5laterv", 0, 0x200, {{"_Z5laterv", 0, 0x200, true}}});
   cubin.code.push_back({"_Z4lazyv", 0x7100'0000, 0x200, {{"_Z4lazyv", 0x40, 0x100, false}}, true});
-  cubin.code.push_back({"g", kSpinCode + 0x1000, 0x100, {{"__nv_static_8__abcdef0__Z1gv", 0, 0x100}, {"local", 0, 0x100, false, false}}});
+  cubin.code.push_back({"g",
+                        kSpinCode + 0x1000,
+                        0x100,
+                        {{"__nv_static_8__abcdef0__Z1gv", 0, 0x100}, {"local", 0, 0x100, false, false}}});
   return cubin;
 }
 

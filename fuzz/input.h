@@ -2,6 +2,8 @@
 // run.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -10,8 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace rankstacks::fuzz {
 
@@ -46,7 +46,9 @@ class Input {
 // A file in memory that holds one input after the other, for code that can only open paths.
 class ScratchFile {
  public:
-  ScratchFile() : fd_(memfd_create("fuzz", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(fd_)) { require(fd_ >= 0, "memfd_create"); }
+  ScratchFile() : fd_(memfd_create("fuzz", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(fd_)) {
+    require(fd_ >= 0, "memfd_create");
+  }
   ~ScratchFile() { close(fd_); }
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
@@ -54,7 +56,8 @@ class ScratchFile {
   int descriptor() const { return fd_; }
   const std::string& path() const { return path_; }
   void hold(std::span<const std::byte> bytes) const {
-    require(ftruncate(fd_, 0) == 0 && pwrite(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()), "writing the input");
+    require(ftruncate(fd_, 0) == 0 && pwrite(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
+            "writing the input");
   }
 
  private:

@@ -22,7 +22,7 @@ constexpr Address kThread = 0x7f00'0000'1000;
 
 struct Process {
   FakeInterpreter fake;
-  std::vector<Address> parts;   // what a poke may point to, and where it may be made
+  std::vector<Address> parts;  // what a poke may point to, and where it may be made
 };
 
 // The second thread waits for a lock; the first one is inside of a `with` statement of that lock. A fourth thread waits
@@ -33,7 +33,9 @@ void add_locks(Process& p, Address holder, Address waiter) {
   const auto exit = f.exit_of(lock);
   f.set_stack(holder, exit, exit.size());
   f.set_stack(waiter, {f.builtin("acquire", lock), lock});
-  const Address self = f.instance({{"wakeup", wakeup}, {"name", f.string("torch._C")}, {"owner", f.integer({kThread & 0x3fff'ffff, kThread >> 30}, 1)}});
+  const Address self = f.instance({{"wakeup", wakeup},
+                                   {"name", f.string("torch._C")},
+                                   {"owner", f.integer({kThread & 0x3fff'ffff, kThread >> 30}, 1)}});
   const bool has_shims = f.layout().frame_owner != python::kAbsent && f.layout().frame_is_entry == python::kAbsent;
   const Address code = f.code_of(f.string("acquire"), f.string("<frozen importlib._bootstrap>"), 7);
   const Address frame = f.frame(code, has_shims ? f.shim(0, FakeInterpreter::kCStack + 0x3800) : 0);
@@ -44,8 +46,10 @@ void add_locks(Process& p, Address holder, Address waiter) {
   f.waits_on(kThread, 1, 0);
   f.waits_on(kThread + 1, 2, futex);
   f.waits_on(kThread + 3, 4, f.futex_of(wakeup));
-  p.parts.insert(p.parts.end(), {lock, wakeup, exit.front(), self, code, frame, thread, *f.target.read_value<Address>(self + f.layout().object_type)});
-  if (f.layout().code_exception_table != python::kAbsent) p.parts.push_back(*f.target.read_value<Address>(code + f.layout().code_exception_table));
+  p.parts.insert(p.parts.end(), {lock, wakeup, exit.front(), self, code, frame, thread,
+                                 *f.target.read_value<Address>(self + f.layout().object_type)});
+  if (f.layout().code_exception_table != python::kAbsent)
+    p.parts.push_back(*f.target.read_value<Address>(code + f.layout().code_exception_table));
 }
 
 Process sound(FakeInterpreter fake) {
@@ -56,16 +60,18 @@ Process sound(FakeInterpreter fake) {
   Address holder = 0, waiter = 0;
   for (std::uint64_t t = 0; t < 3; ++t) {
     // Its variables: those of a function, of a module, and a process group of torch.distributed.
-    const Address code = t == 0   ? f.code("function")
-                         : t == 1 ? f.code("<module>")
-                                  : f.code_of(f.string("recv"), f.string("/v/torch/distributed/distributed_c10d.py"), 7);
+    const Address code = t == 0 ? f.code("function")
+                         : t == 1
+                             ? f.code("<module>")
+                             : f.code_of(f.string("recv"), f.string("/v/torch/distributed/distributed_c10d.py"), 7);
     f.name_slots(code, {"step", "src", "group"}, {"i"});
     const Address step = f.string("step");
     f.set(code + f.layout().code_global_names, f.tuple({step}));
     const Address number = f.integer({1, 2, 3}, 1), cell = f.cell(number), group = f.integer(1);
     const Address ranks = f.dict({{f.integer(1), f.integer(0)}, {f.integer(0), f.integer(1)}});
     const Address groups = f.dict({{group, ranks}}), names = f.dict({{group, f.string("0")}});
-    const Address globals = f.dict({{step, number}, {f.string("_pg_names"), names}, {f.string("_pg_group_ranks"), groups}}, t == 1);
+    const Address globals =
+        f.dict({{step, number}, {f.string("_pg_names"), names}, {f.string("_pg_group_ranks"), groups}}, t == 1);
     const Address keys = *f.target.read_value<Address>(globals + f.layout().dict_keys);
     const Address outer_end = has_shims ? f.shim(0, FakeInterpreter::kCStack + 0x1000 * t + 0x800) : 0;
     const Address outer = f.frame(code, outer_end);
@@ -88,7 +94,8 @@ Process sound(FakeInterpreter fake) {
     }
     // The exceptions that are handled: raised in the inner frame, handled in the outer one; the first thread handles
     // its own in a generator.
-    const Address raised = f.traceback(f.frame_object(inner), 0, -1), handler = f.traceback(f.frame_object(outer), raised, 9);
+    const Address raised = f.traceback(f.frame_object(inner), 0, -1),
+                  handler = f.traceback(f.frame_object(outer), raised, 9);
     const Address error = f.exception(f.tuple({f.string("loss is NaN")}), handler);
     f.set_handled(thread, error);
     if (f.layout().thread_exc_info != python::kAbsent && t == 0) {
@@ -98,14 +105,16 @@ Process sound(FakeInterpreter fake) {
     }
     p.parts.insert(p.parts.end(), {code, outer, inner, thread, number, cell, ranks, groups, globals, keys, step});
     p.parts.push_back(*f.target.read_value<Address>(code + f.layout().code_slot_names));
-    p.parts.insert(p.parts.end(), {raised, handler, error, FakeInterpreter::kErrorType, FakeInterpreter::kTracebackType, FakeInterpreter::kFrameType});
+    p.parts.insert(p.parts.end(), {raised, handler, error, FakeInterpreter::kErrorType, FakeInterpreter::kTracebackType,
+                                   FakeInterpreter::kFrameType});
   }
   add_locks(p, holder, waiter);
   return p;
 }
 
 Process make(unsigned which) {
-  static const python::Version kVersions[] = {{3, 6, 15, ""}, {3, 7, 17, ""}, {3, 8, 18, ""}, {3, 9, 18, ""}, {3, 10, 13, ""}, {3, 11, 2, ""}, {3, 12, 3, ""}};
+  static const python::Version kVersions[] = {{3, 6, 15, ""},  {3, 7, 17, ""}, {3, 8, 18, ""}, {3, 9, 18, ""},
+                                              {3, 10, 13, ""}, {3, 11, 2, ""}, {3, 12, 3, ""}};
   constexpr unsigned kMeasured = std::size(kVersions);
   static_assert(kMeasured + 4 == kProcesses);
   switch (which) {
@@ -163,15 +172,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   std::vector<const python::ThreadState*> threads;
   for (const python::ThreadState& t : state->threads) {
-    constexpr std::size_t kMaxBytes = 4 * 200;   // of 200 characters
+    constexpr std::size_t kMaxBytes = 4 * 200;  // of 200 characters
     fuzz::require(!t.handles || !t.handles->message || t.handles->message->size() <= kMaxBytes, "a message is bounded");
     constexpr Tid kMaxTid = 4;
-    fuzz::require(!t.lock || !t.lock->owner || (*t.lock->owner >= 1 && *t.lock->owner <= kMaxTid), "a lock's owner is a thread of the process");
+    fuzz::require(!t.lock || !t.lock->owner || (*t.lock->owner >= 1 && *t.lock->owner <= kMaxTid),
+                  "a lock's owner is a thread of the process");
     fuzz::require(!t.lock || !t.lock->name || t.lock->name->size() <= kMaxBytes, "a module's name is bounded");
     threads.push_back(&t);
   }
   const std::size_t count = native.frames.size();
-  python::KnownFrames known{.eval_loop = std::vector<bool>(count), .loop_border = std::vector<bool>(count), .greenlet = std::nullopt};
+  python::KnownFrames known{
+      .eval_loop = std::vector<bool>(count), .loop_border = std::vector<bool>(count), .greenlet = std::nullopt};
   for (std::size_t i = 0; i < count; ++i) {
     known.eval_loop[i] = i % 2 == 0;
     known.loop_border[i] = i % 3 == 0;
@@ -179,8 +190,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (state->threads.size() % 2 == 0) known.greenlet = count - 4;
   const python::MergedStack merged = python::merge(*state, threads, native, known);
   for (const python::MergedFrame& f : merged.frames) {
-    fuzz::require(f.variables == python::kNoVariables || f.variables < state->variables.size(), "variables of a frame are among those read");
-    fuzz::require(f.is_python ? f.code < state->codes.size() : f.native < native.frames.size(), "a merged frame is one of those given");
+    fuzz::require(f.variables == python::kNoVariables || f.variables < state->variables.size(),
+                  "variables of a frame are among those read");
+    fuzz::require(f.is_python ? f.code < state->codes.size() : f.native < native.frames.size(),
+                  "a merged frame is one of those given");
   }
   return 0;
 }

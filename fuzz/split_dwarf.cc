@@ -15,7 +15,8 @@ constexpr std::size_t kMaxAddresses = 64;
 class OneFile : public symbolizers::SplitSource {
  public:
   explicit OneFile(std::shared_ptr<const symbolizers::SplitFile> file) : file_(std::move(file)) {}
-  bool find(const symbolizers::DwarfUnit::SplitName&, const std::function<bool(const symbolizers::SplitFile&)>& use) override {
+  bool find(const symbolizers::DwarfUnit::SplitName&,
+            const std::function<bool(const symbolizers::SplitFile&)>& use) override {
     return use(*file_);
   }
 

@@ -9,8 +9,8 @@
 #include "nccl/ras_answer.h"
 #include "python/line_table.h"
 #include "report/sanitize.h"
-#include "symbolizers/line_program.h"
 #include "support/fake_target.h"
+#include "symbolizers/line_program.h"
 #include "symbolizers/symbolizer.h"
 #include "target/cxx_exceptions.h"
 #include "target/descriptor_info.h"
@@ -22,7 +22,8 @@ using namespace rankstacks;
 namespace {
 
 void run_line_program(std::span<const std::byte> line) {
-  const symbolizers::LineSections sections{line, std::as_bytes(std::span("dir\0file.c")), std::as_bytes(std::span("dir\0file.c"))};
+  const symbolizers::LineSections sections{line, std::as_bytes(std::span("dir\0file.c")),
+                                           std::as_bytes(std::span("dir\0file.c"))};
   const auto program = symbolizers::LineProgram::parse(sections, 0, "/src");
   if (!program) return;
   const std::vector<Vaddr> addresses{0, 1, 0x1000, 0x1139, 0x40'1000, 0x7fff'ffff, ~Vaddr{0} - 1};
@@ -54,7 +55,8 @@ void read_ras_answer(std::string_view text) {
   NcclStatus same = *status;
   nccl::compare_counts(same, *status);
   nccl::keep_own_communicators(*status, {{{"node-a", 4711}, 544}}, {"192.0.2.2"});
-  for (const NcclCommunicator& communicator : status->communicators) fuzz::require(!communicator.hash.empty(), "each has its hash");
+  for (const NcclCommunicator& communicator : status->communicators)
+    fuzz::require(!communicator.hash.empty(), "each has its hash");
 }
 
 // The memory of a thread, with its list of exceptions, their types and their texts.
@@ -70,7 +72,9 @@ void read_exceptions(std::span<const std::byte> bytes) {
   for (const auto& held : target::read_held_exceptions(target, runtime)) {
     if (!held) continue;
     fuzz::require(!held->type.empty() && held->type.find('\0') == std::string::npos, "a type has a name");
-    fuzz::require(!held->what || (held->what->size() <= target::kMaxExceptionText && held->what->find('\0') == std::string::npos), "a text has its bounds");
+    fuzz::require(
+        !held->what || (held->what->size() <= target::kMaxExceptionText && held->what->find('\0') == std::string::npos),
+        "a text has its bounds");
   }
 }
 
@@ -93,7 +97,8 @@ void read_command_line(std::string_view text) {
       const auto coordinates = capture::coordinates_of(words, {}, rank, world);
       if (!coordinates) continue;
       fuzz::require(!coordinates->axes.empty(), "coordinates have an axis");
-      for (const auto& [axis, place] : coordinates->axes) fuzz::require(place >= 0 && place < world, "a place is one of the world's");
+      for (const auto& [axis, place] : coordinates->axes)
+        fuzz::require(place >= 0 && place < world, "a place is one of the world's");
     }
 }
 
@@ -102,7 +107,9 @@ void read_locks(std::string_view text) {
   for (const target::FileLock& lock : all) {
     fuzz::require(!lock.file.empty(), "a lock is of a file");
     for (const auto& inode : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{1}})
-      for (const target::FileLock& held : target::locks_in_the_way(all, target::awaited_locks(all, lock.kind, lock.pid, inode))) fuzz::require(!held.waits, "who waits holds nothing");
+      for (const target::FileLock& held :
+           target::locks_in_the_way(all, target::awaited_locks(all, lock.kind, lock.pid, inode)))
+        fuzz::require(!held.waits, "who waits holds nothing");
   }
   target::parse_descriptor_info(text);
 }
@@ -110,7 +117,8 @@ void read_locks(std::string_view text) {
 void read_sockets(std::span<const std::byte> bytes, std::string_view text) {
   target::parse_unix_diag(bytes, 1);
   const capture::TcpEnds ends(nccl::parse_tcp_sockets(text), capture::OwnAddresses(text, text));
-  for (const nccl::TcpSocket& socket : nccl::parse_tcp_sockets(text)) fuzz::require(ends.of(socket.inode).inode == 0 || !ends.of(socket.inode).other_host, "an end is here or elsewhere");
+  for (const nccl::TcpSocket& socket : nccl::parse_tcp_sockets(text))
+    fuzz::require(ends.of(socket.inode).inode == 0 || !ends.of(socket.inode).other_host, "an end is here or elsewhere");
 }
 
 }  // namespace
@@ -122,7 +130,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 1: read_python_lines(input.rest()); break;
     case 2: symbolizers::demangle("_Z" + std::string(input.text())); break;
     case 3: elf::build_id_of_notes(input.rest(), size % 2 == 0 ? 4 : 8); break;
-    case 4: fuzz::require(report::sanitize(report::sanitize(std::string(input.text()))) == report::sanitize(std::string(input.text())), "clean text stays as it is"); break;
+    case 4:
+      fuzz::require(
+          report::sanitize(report::sanitize(std::string(input.text()))) == report::sanitize(std::string(input.text())),
+          "clean text stays as it is");
+      break;
     case 5: read_ras_answer(input.text()); break;
     case 6: read_exceptions(input.rest()); break;
     case 7: read_command_line(input.text()); break;

@@ -16,7 +16,9 @@ Values values_of(const DescribedOption& option) {
   return option.value == "PID" ? Values::kProcesses : Values::kAny;
 }
 
-std::string joined(const std::vector<std::string>& words, const char* separator = " ") { return fmt::format("{}", fmt::join(words, separator)); }
+std::string joined(const std::vector<std::string>& words, const char* separator = " ") {
+  return fmt::format("{}", fmt::join(words, separator));
+}
 
 std::vector<std::string> names_of(const DescribedCommand& command) {
   std::vector<std::string> names;
@@ -70,10 +72,15 @@ std::string bash_completion(const CLI::App& app) {
       for (const std::string& name : option.names) patterns.push_back(command.name + ":" + name);
       std::string action;
       switch (values_of(option)) {
-        case Values::kChoices: action = fmt::format("mapfile -t COMPREPLY < <(compgen -W {} -- \"$current\")", quoted(joined(option.choices))); break;
+        case Values::kChoices:
+          action =
+              fmt::format("mapfile -t COMPREPLY < <(compgen -W {} -- \"$current\")", quoted(joined(option.choices)));
+          break;
         case Values::kDirectories: action = "compopt -o dirnames"; break;
         case Values::kFiles: action = "compopt -o default"; break;
-        case Values::kProcesses: action = "mapfile -t COMPREPLY < <(cd /proc && compgen -G '[0-9]*' | compgen -W \"$(cat)\" -- \"$current\")"; break;
+        case Values::kProcesses:
+          action = "mapfile -t COMPREPLY < <(cd /proc && compgen -G '[0-9]*' | compgen -W \"$(cat)\" -- \"$current\")";
+          break;
         default: action = ":"; break;
       }
       values += fmt::format("    {}) {}; return ;;\n", joined(patterns, "|"), action);
@@ -82,7 +89,9 @@ std::string bash_completion(const CLI::App& app) {
   first_words = commands;
   for (const std::string& name : names_of(tool)) first_words.push_back(name);
   std::string files;
-  if (!with_files.empty()) files = fmt::format("  case $command in\n    {}) [[ $current == -* ]] || compopt -o default ;;\n  esac\n", joined(with_files, "|"));
+  if (!with_files.empty())
+    files = fmt::format("  case $command in\n    {}) [[ $current == -* ]] || compopt -o default ;;\n  esac\n",
+                        joined(with_files, "|"));
   return fmt::format(R"(# Completion for bash. Written from the description that {0} --help prints. Do not edit.
 _{0}() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} command= words= word
@@ -166,10 +175,12 @@ _{0} "$@"
 
 std::string fish_completion(const CLI::App& app) {
   const DescribedCommand tool = describe(app);
-  std::string out = fmt::format("# Completion for fish. Written from the description that {0} --help prints. Do not edit.\n", tool.name);
+  std::string out = fmt::format(
+      "# Completion for fish. Written from the description that {0} --help prints. Do not edit.\n", tool.name);
   const auto line = [&](const std::string& condition, const DescribedOption& option) {
     std::string names;
-    for (const std::string& name : option.names) names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+    for (const std::string& name : option.names)
+      names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
     std::string value;
     switch (values_of(option)) {
       case Values::kNone: value = " -f"; break;
@@ -179,12 +190,14 @@ std::string fish_completion(const CLI::App& app) {
       case Values::kProcesses: value = " -x -a '(__fish_complete_pids)'"; break;
       case Values::kAny: value = " -x"; break;
     }
-    out += fmt::format("complete -c {} -n {}{}{} -d {}\n", tool.name, fish_quoted(condition), names, value, fish_quoted(option.text));
+    out += fmt::format("complete -c {} -n {}{}{} -d {}\n", tool.name, fish_quoted(condition), names, value,
+                       fish_quoted(option.text));
   };
   for (const DescribedOption& option : tool.options) line("__fish_use_subcommand", option);
   for (const DescribedCommand& command : tool.commands) {
     const std::string seen = "__fish_seen_subcommand_from " + command.name;
-    out += fmt::format("complete -c {} -f -n '__fish_use_subcommand' -a {} -d {}\n", tool.name, command.name, fish_quoted(command.text));
+    out += fmt::format("complete -c {} -f -n '__fish_use_subcommand' -a {} -d {}\n", tool.name, command.name,
+                       fish_quoted(command.text));
     if (!takes_files(command)) out += fmt::format("complete -c {} -f -n {}\n", tool.name, fish_quoted(seen));
     for (const DescribedOption& option : command.options)
       if (!option.positional) line(seen, option);

@@ -11,7 +11,8 @@ std::vector<std::string> choices_in(const std::string& type) {
   const std::size_t open = type.find('{');
   const std::size_t close = type.find('}', open);
   if (open == std::string::npos || close == std::string::npos) return choices;
-  for (const std::string& choice : CLI::detail::split(type.substr(open + 1, close - open - 1), ',')) choices.push_back(choice);
+  for (const std::string& choice : CLI::detail::split(type.substr(open + 1, close - open - 1), ','))
+    choices.push_back(choice);
   return choices;
 }
 
@@ -26,7 +27,8 @@ DescribedOption describe(const CLI::Option& option) {
   }
   described.takes_value = described.positional || option.get_items_expected_max() > 0;
   described.required = option.get_required();
-  described.repeats = option.get_items_expected_max() > 1 || option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  described.repeats =
+      option.get_items_expected_max() > 1 || option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
   if (described.takes_value) {
     const std::string type = option.get_type_name();
     described.choices = choices_in(type);

@@ -11,13 +11,13 @@ class App;
 namespace rankstacks::packaging {
 
 struct DescribedOption {
-  std::vector<std::string> names;      // with dashes, short names first; for a positional argument its name alone
+  std::vector<std::string> names;  // with dashes, short names first; for a positional argument its name alone
   bool positional = false;
   bool takes_value = false;
   bool required = false;
   bool repeats = false;
-  std::string value;                   // placeholder for the value: FILE, DIR, PID ...
-  std::vector<std::string> choices;    // the only accepted values; empty: any value
+  std::string value;                 // placeholder for the value: FILE, DIR, PID ...
+  std::vector<std::string> choices;  // the only accepted values; empty: any value
   std::string default_value;
   std::string text;
 };
@@ -26,7 +26,7 @@ struct DescribedCommand {
   std::string name;
   std::string text;
   std::string footer;
-  std::vector<DescribedOption> options;   // includes positional arguments
+  std::vector<DescribedOption> options;  // includes positional arguments
   std::vector<DescribedCommand> commands;
 };
 

@@ -1,5 +1,5 @@
-#include <cctype>
 #include <fmt/format.h>
+#include <cctype>
 #include <sstream>
 
 #include "packaging/command_line_docs.h"
@@ -90,7 +90,8 @@ void write_footer(const std::string& footer, const char* heading_request, std::s
   for (const std::string& paragraph : paragraphs(footer)) {
     const std::size_t colon = paragraph.find(':');
     std::string body = colon == std::string::npos ? paragraph : paragraph.substr(colon + 1);
-    if (colon != std::string::npos) out += fmt::format("{} {}\n", heading_request, escaped(upper(paragraph.substr(0, colon))));
+    if (colon != std::string::npos)
+      out += fmt::format("{} {}\n", heading_request, escaped(upper(paragraph.substr(0, colon))));
     if (body.starts_with("\n")) {
       out += ".nf\n" + escaped(body.substr(1)) + ".fi\n";
     } else {
@@ -103,13 +104,16 @@ void write_footer(const std::string& footer, const char* heading_request, std::s
 
 std::string man_page(const CLI::App& app, const std::string& version) {
   const DescribedCommand tool = describe(app);
-  std::string out = fmt::format(".\\\" Written from the description that rankstacks \\-\\-help prints. Do not edit.\n.TH {} 1 \"\" \"{} {}\" \"User Commands\"\n",
-                                upper(tool.name), tool.name, version);
+  std::string out = fmt::format(
+      ".\\\" Written from the description that rankstacks \\-\\-help prints. Do not edit.\n.TH {} 1 \"\" \"{} {}\" "
+      "\"User Commands\"\n",
+      upper(tool.name), tool.name, version);
   std::string purpose = one_line(tool.text.substr(0, tool.text.find(':')));
   if (!purpose.empty()) purpose[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(purpose[0])));
   out += ".SH NAME\n" + escaped(tool.name) + " \\- " + escaped(purpose) + "\n.SH SYNOPSIS\n";
   for (const DescribedCommand& command : tool.commands)
-    out += fmt::format("\\fB{} {}\\fR [\\fIOPTIONS\\fR]{}\n.br\n", escaped(tool.name), escaped(command.name), usage_arguments(command));
+    out += fmt::format("\\fB{} {}\\fR [\\fIOPTIONS\\fR]{}\n.br\n", escaped(tool.name), escaped(command.name),
+                       usage_arguments(command));
   out += ".SH DESCRIPTION\n" + escaped(one_line(tool.text)) + "\n.SH OPTIONS\n";
   write_options(tool, out);
   out += ".SH COMMANDS\n";

@@ -28,10 +28,13 @@ int main(int argc, char** argv) {
   const std::filesystem::path share = std::filesystem::path(argv[1]) / "share";
   bool written = true;
   rankstacks::cli::describe_command_line([&](const CLI::App& app) {
-    written = write(share / "man/man1/rankstacks.1", rankstacks::packaging::man_page(app, RANKSTACKS_VERSION)) && written;
-    written = write(share / "bash-completion/completions/rankstacks", rankstacks::packaging::bash_completion(app)) && written;
+    written =
+        write(share / "man/man1/rankstacks.1", rankstacks::packaging::man_page(app, RANKSTACKS_VERSION)) && written;
+    written =
+        write(share / "bash-completion/completions/rankstacks", rankstacks::packaging::bash_completion(app)) && written;
     written = write(share / "zsh/site-functions/_rankstacks", rankstacks::packaging::zsh_completion(app)) && written;
-    written = write(share / "fish/vendor_completions.d/rankstacks.fish", rankstacks::packaging::fish_completion(app)) && written;
+    written = write(share / "fish/vendor_completions.d/rankstacks.fish", rankstacks::packaging::fish_completion(app)) &&
+              written;
   });
   return written ? 0 : 1;
 }

@@ -2,9 +2,9 @@
 // libdw needs them.
 #pragma once
 
+#include <elf.h>
 #include <cstddef>
 #include <cstdint>
-#include <elf.h>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,11 +1,11 @@
 #include "symbolizers/debug_file.h"
 
-#include <algorithm>
-#include <filesystem>
 #include <fmt/format.h>
 #include <lzma.h>
-#include <optional>
 #include <zlib.h>
+#include <algorithm>
+#include <filesystem>
+#include <optional>
 
 #include "elf/bytes.h"
 
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 // A debug file of 65,536 functions unpacks to 5 MB; the dictionary of xz -9 is 64 MiB.
 constexpr std::uint64_t kMaxUnpacked = std::uint64_t{256} << 20;
-constexpr std::uint64_t kBestRatio = 32;               // symbols are compressed by a factor of 3 to 5
+constexpr std::uint64_t kBestRatio = 32;  // symbols are compressed by a factor of 3 to 5
 constexpr std::uint64_t kAlwaysAllowed = 16 << 20;
 // The CRC covers all bytes of a file, and a sparse file of terabytes takes no space. Debug files this large (4 s to
 // read from memory) have build-ids.
@@ -25,9 +25,9 @@ constexpr std::size_t kCrcStep = 4 << 20;
 
 constexpr std::uint64_t kMaxDictionary = std::uint64_t{128} << 20;
 
-constexpr std::size_t kLongestName = 255;   // NAME_MAX
-constexpr std::size_t kLongestPath = 4095;   // PATH_MAX
-constexpr std::size_t kLongestBuildId = 256;   // as in notes
+constexpr std::size_t kLongestName = 255;     // NAME_MAX
+constexpr std::size_t kLongestPath = 4095;    // PATH_MAX
+constexpr std::size_t kLongestBuildId = 256;  // as in notes
 
 std::string_view c_string(std::span<const std::byte> bytes) {
   const auto* start = reinterpret_cast<const char*>(bytes.data());
@@ -41,7 +41,9 @@ std::span<const std::byte> section_bytes(const elf::Image& image, std::string_vi
 }
 
 // /proc/PID/map_files/... and a bare name do not show where the file is.
-bool names_a_directory(const std::string& path) { return path.starts_with('/') && path.find("/map_files/") == std::string::npos; }
+bool names_a_directory(const std::string& path) {
+  return path.starts_with('/') && path.find("/map_files/") == std::string::npos;
+}
 
 // The full names of a file: as opened, as the target calls it, and with links resolved (/lib is /usr/lib).
 std::vector<std::string> names_of(const elf::Image& image) {
@@ -60,7 +62,8 @@ std::vector<std::string> directories_of_names(const std::vector<std::string>& na
   std::vector<std::string> directories;
   for (const std::string& name : names) {
     std::string directory = fs::path(name).parent_path().string();
-    if (std::find(directories.begin(), directories.end(), directory) == directories.end()) directories.push_back(std::move(directory));
+    if (std::find(directories.begin(), directories.end(), directory) == directories.end())
+      directories.push_back(std::move(directory));
   }
   return directories;
 }
@@ -110,10 +113,11 @@ std::shared_ptr<const elf::Image> DebugFiles::open_if_there(const std::string& p
   return nullptr;
 }
 
-bool DebugFiles::accept_id(const elf::Image& found, const BuildId& wanted, const std::string& wanted_by, const char* kind) {
+bool DebugFiles::accept_id(const elf::Image& found, const BuildId& wanted, const std::string& wanted_by,
+                           const char* kind) {
   if (found.build_id() == wanted) return true;
-  problems_.push_back(fmt::format("{}: refused as the {} of {}: its build-id is {}, {} is expected", found.name(), kind, wanted_by,
-                                  elf::to_string(found.build_id()), elf::to_string(wanted)));
+  problems_.push_back(fmt::format("{}: refused as the {} of {}: its build-id is {}, {} is expected", found.name(), kind,
+                                  wanted_by, elf::to_string(found.build_id()), elf::to_string(wanted)));
   return false;
 }
 
@@ -131,13 +135,16 @@ std::shared_ptr<const elf::Image> DebugFiles::by_build_id(const BuildId& id, con
 std::optional<std::uint32_t> DebugFiles::crc_of(const elf::Image& file) {
   auto rest = file.bytes();
   if (rest.size() > kMaxForCrc) {
-    problems_.push_back(fmt::format("{}: refused as a debug file: it has no build-id, and is too long ({} GiB) for its CRC to be taken", file.name(), rest.size() >> 30));
+    problems_.push_back(
+        fmt::format("{}: refused as a debug file: it has no build-id, and is too long ({} GiB) for its CRC to be taken",
+                    file.name(), rest.size() >> 30));
     return std::nullopt;
   }
   uLong crc = 0;
   while (!rest.empty()) {
     if (until_.passed()) {
-      problems_.push_back(fmt::format("{}: not used as a debug file: the time was over before its CRC was known", file.name()));
+      problems_.push_back(
+          fmt::format("{}: not used as a debug file: the time was over before its CRC was known", file.name()));
       return std::nullopt;
     }
     const auto step = rest.first(std::min(rest.size(), kCrcStep));
@@ -184,8 +191,8 @@ std::shared_ptr<const elf::Image> DebugFiles::separate_file(const elf::Image& im
     const auto actual = crc_of(*found);
     if (!actual) continue;
     if (*actual == *crc) return found;
-    problems_.push_back(fmt::format("{}: refused as the debug file of {}: its CRC is {:08x}, {:08x} is expected", candidate, image.name(),
-                                    *actual, *crc));
+    problems_.push_back(fmt::format("{}: refused as the debug file of {}: its CRC is {:08x}, {:08x} is expected",
+                                    candidate, image.name(), *actual, *crc));
   }
   return nullptr;
 }
@@ -229,9 +236,10 @@ std::shared_ptr<const elf::Image> DebugFiles::alt_file(const elf::Image& image) 
                                     candidate, image.name()));
     return nullptr;
   }
-  problems_.push_back(fmt::format(
-      "{}: no lines or inlined functions: its shared debug file {} (build-id {}) is {}", image.name(), name,
-      elf::to_string(id), candidates.empty() ? "outside of the debug directories and of its own directory" : "not there"));
+  problems_.push_back(
+      fmt::format("{}: no lines or inlined functions: its shared debug file {} (build-id {}) is {}", image.name(), name,
+                  elf::to_string(id),
+                  candidates.empty() ? "outside of the debug directories and of its own directory" : "not there"));
   return nullptr;
 }
 
@@ -245,7 +253,8 @@ std::shared_ptr<const elf::Image> DebugFiles::mini_debug_info(const elf::Image& 
   lzma_stream stream = LZMA_STREAM_INIT;
   if (lzma_stream_decoder(&stream, kMaxDictionary, LZMA_CONCATENATED) != LZMA_OK) return refuse("cannot start xz");
   const std::unique_ptr<lzma_stream, void (*)(lzma_stream*)> guard(&stream, lzma_end);
-  const std::uint64_t most = std::min(kMaxUnpacked, std::max<std::uint64_t>(packed.size() * kBestRatio, kAlwaysAllowed));
+  const std::uint64_t most =
+      std::min(kMaxUnpacked, std::max<std::uint64_t>(packed.size() * kBestRatio, kAlwaysAllowed));
   std::vector<std::byte> bytes(std::min<std::uint64_t>(packed.size() * 4, most));
   stream.next_in = reinterpret_cast<const std::uint8_t*>(packed.data());
   stream.avail_in = packed.size();
@@ -254,7 +263,8 @@ std::shared_ptr<const elf::Image> DebugFiles::mini_debug_info(const elf::Image& 
     stream.avail_out = bytes.size() - stream.total_out;
     const lzma_ret done = lzma_code(&stream, LZMA_FINISH);
     if (done == LZMA_STREAM_END) break;
-    if (done != LZMA_OK) return refuse(fmt::format("not a whole xz stream (liblzma's error {})", static_cast<int>(done)));
+    if (done != LZMA_OK)
+      return refuse(fmt::format("not a whole xz stream (liblzma's error {})", static_cast<int>(done)));
     if (stream.avail_out > 0) continue;
     if (bytes.size() >= most) return refuse(fmt::format("unpacks to more than {} MiB", most >> 20));
     bytes.resize(std::min<std::uint64_t>(bytes.size() * 2, most));
@@ -332,7 +342,8 @@ bool SplitFiles::find(const DwarfUnit::SplitName& unit, const std::function<bool
   const std::string& sysroot = files_.options_.sysroot;
   const auto take_below = [&](const std::string& directory, const fs::path& name) {
     if (!stays_below(name)) return false;
-    return (!sysroot.empty() && take(fs::path(sysroot + directory) / name, false)) || take(fs::path(directory) / name, false);
+    return (!sysroot.empty() && take(fs::path(sysroot + directory) / name, false)) ||
+           take(fs::path(directory) / name, false);
   };
   for (const std::string& directory : directories_) {
     if (take_below(directory, named)) return true;

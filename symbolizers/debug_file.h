@@ -19,7 +19,8 @@ namespace rankstacks::symbolizers {
 class DebugFiles {
  public:
   // Borrows `options` and `problems`. Refusals are added to `problems`. `until`: long work is given up then.
-  DebugFiles(const SymbolizerOptions& options, std::vector<std::string>& problems, const Deadline& until = Deadline::never())
+  DebugFiles(const SymbolizerOptions& options, std::vector<std::string>& problems,
+             const Deadline& until = Deadline::never())
       : options_(options), problems_(problems), until_(until) {}
 
   // By build-id under the debug directories, then by .gnu_debuglink; nullptr if there is none, or it was refused.

@@ -7,7 +7,8 @@
 
 // The demangler behind abi::__cxa_demangle (libstdc++, libiberty/cp-demangle.c), which returns its text piece by piece.
 // Returns 0 if the name is not mangled.
-extern "C" int __gcclibcxx_demangle_callback(const char* name, void (*piece)(const char*, std::size_t, void*), void* opaque);
+extern "C" int __gcclibcxx_demangle_callback(const char* name, void (*piece)(const char*, std::size_t, void*),
+                                             void* opaque);
 
 namespace rankstacks::symbolizers {
 namespace {
@@ -61,7 +62,8 @@ std::string demangle(std::string_view name) {
   // The demangler knows the suffixes of GCC's and clang's clones: "foo(int) [clone .cold]".
   if (auto text = demangle_cxx(mangled)) return *text + tail;
   if (const std::size_t suffix = mangled.find('.'); suffix != std::string::npos) {
-    if (auto text = demangle_cxx(mangled.substr(0, suffix))) return *text + " [clone " + mangled.substr(suffix) + "]" + tail;
+    if (auto text = demangle_cxx(mangled.substr(0, suffix)))
+      return *text + " [clone " + mangled.substr(suffix) + "]" + tail;
   }
   return std::string(name);
 }

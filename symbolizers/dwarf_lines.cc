@@ -1,9 +1,9 @@
 #include "symbolizers/dwarf_lines.h"
 
-#include <algorithm>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <libelf.h>
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -29,9 +29,9 @@ using ElfHandle = std::unique_ptr<Elf, EndElf>;
 using DwarfHandle = std::unique_ptr<Dwarf, EndDwarf>;
 
 struct OpenDwarf {
-  std::shared_ptr<const elf::Image> unpacked;   // if the file's own sections are compressed
-  ElfHandle elf;        // borrows the bytes
-  DwarfHandle dwarf;    // borrows the ELF handle
+  std::shared_ptr<const elf::Image> unpacked;  // if the file's own sections are compressed
+  ElfHandle elf;                               // borrows the bytes
+  DwarfHandle dwarf;                           // borrows the ELF handle
   const elf::Image* image = nullptr;
 };
 
@@ -60,7 +60,8 @@ Result<OpenDwarf> open_dwarf(const elf::Image& image) {
   if (opened.elf != nullptr) opened.dwarf.reset(dwarf_begin_elf(opened.elf.get(), DWARF_C_READ, nullptr));
   if (opened.dwarf == nullptr) {
     const char* why = opened.elf == nullptr ? elf_errmsg(-1) : dwarf_errmsg(-1);
-    return fail(Error{.code = ErrorCode::kMalformed, .subject = image.name(), .what = why, .where = {}, .os_errno = 0, .hint = {}});
+    return fail(Error{
+        .code = ErrorCode::kMalformed, .subject = image.name(), .what = why, .where = {}, .os_errno = 0, .hint = {}});
   }
   dwarf_new_oom_handler(opened.dwarf.get(), out_of_memory);
   return opened;
@@ -134,7 +135,7 @@ std::optional<int> to_line(std::optional<std::uint64_t> number) {
 }  // namespace
 
 struct DwarfLines::Impl {
-  OpenDwarf alt;    // borrowed by `main`
+  OpenDwarf alt;  // borrowed by `main`
   OpenDwarf main;
   LineSections sections;
   AddressSections address_sections;
@@ -162,7 +163,8 @@ Result<std::unique_ptr<DwarfLines>> DwarfLines::open(const elf::Image& image, co
   if (!opened) return fail(opened.error());
   impl->main = std::move(*opened);
   const elf::Image& plain = *impl->main.image;
-  impl->sections = {section_bytes(plain, ".debug_line"), section_bytes(plain, ".debug_line_str"), section_bytes(plain, ".debug_str")};
+  impl->sections = {section_bytes(plain, ".debug_line"), section_bytes(plain, ".debug_line_str"),
+                    section_bytes(plain, ".debug_str")};
   impl->address_sections = {section_bytes(plain, ".debug_addr"), section_bytes(plain, ".debug_ranges"),
                             section_bytes(plain, ".debug_rnglists")};
   // If none is set, libdw searches for the file that a .gnu_debugaltlink names, and opens it: so each file gets one.
@@ -195,8 +197,8 @@ std::vector<Unit> DwarfLines::Impl::units_of(std::span<const Vaddr> addresses, D
     Dwarf_Arange* range = count == 0 ? nullptr : dwarf_getarange_addr(aranges, addresses[i]);
     // libdw may also find an empty range (of a function that was folded into another one), which belongs to another
     // unit.
-    if (range != nullptr && dwarf_getarangeinfo(range, &start, &length, &offset) == 0 && addresses[i] - start < length &&
-        dwarf_offdie(dwarf, offset, &die) != nullptr) {
+    if (range != nullptr && dwarf_getarangeinfo(range, &start, &length, &offset) == 0 &&
+        addresses[i] - start < length && dwarf_offdie(dwarf, offset, &die) != nullptr) {
       put(die, i);
     } else {
       missing.push_back(i);
@@ -206,11 +208,12 @@ std::vector<Unit> DwarfLines::Impl::units_of(std::span<const Vaddr> addresses, D
   Dwarf_CU* unit = nullptr;
   Dwarf_Die die;
   // Does not ask for the split unit's entry: libdw would then open the .dwo path that the file names.
-  while (!missing.empty() && !deadline.passed() && dwarf_get_units(dwarf, unit, &unit, nullptr, nullptr, &die, nullptr) == 0) {
+  while (!missing.empty() && !deadline.passed() &&
+         dwarf_get_units(dwarf, unit, &unit, nullptr, nullptr, &die, nullptr) == 0) {
     const DwarfUnit of_die(die, address_sections);
     RangeReader ranges = of_die.ranges(die);
-    std::vector<std::size_t> found =
-        places_in_ranges(ranges, deadline, missing.size(), [&](std::size_t place) { return addresses[missing[place]]; });
+    std::vector<std::size_t> found = places_in_ranges(ranges, deadline, missing.size(),
+                                                      [&](std::size_t place) { return addresses[missing[place]]; });
     if (found.empty()) continue;
     for (std::size_t& i : found) i = missing[i];
     for (const std::size_t i : found) put(die, i);
@@ -269,7 +272,8 @@ std::optional<SplitUnit> DwarfLines::Impl::split_unit_of(DwarfUnit& unit, Deadli
   return found;
 }
 
-std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> addresses, bool functions, DeadlineCheck& deadline, bool& too_much_text) const {
+std::vector<std::vector<DwarfFrame>> DwarfLines::resolve(std::span<const Vaddr> addresses, bool functions,
+                                                         DeadlineCheck& deadline, bool& too_much_text) const {
   std::vector<std::vector<DwarfFrame>> frames(addresses.size());
   std::size_t text_left = kMaxText;
   const auto take_text = [&](const DwarfFrame& frame) {

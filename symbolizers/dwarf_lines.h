@@ -15,9 +15,9 @@ namespace rankstacks::symbolizers {
 
 // A function at an address, or one that is inlined there. Its file and line are those of the address within it.
 struct DwarfFrame {
-  std::optional<std::string> function;   // as DWARF names it, demangled; std::nullopt: only the line is known
+  std::optional<std::string> function;  // as DWARF names it, demangled; std::nullopt: only the line is known
   std::optional<std::string> file;
-  std::optional<int> line;               // std::nullopt: unknown, or code without a line (DWARF's line 0)
+  std::optional<int> line;  // std::nullopt: unknown, or code without a line (DWARF's line 0)
 };
 
 // Not thread-safe: libdw caches what it has read in its handles.
@@ -33,7 +33,8 @@ class DwarfLines {
   // Parallel to `addresses` (sorted, unique): innermost first, the last one is the function itself; empty if nothing is
   // known. Without `functions`: at most one each, with file and line only. Leaves out the remaining units at the
   // deadline, and when names and paths have more than 256 MiB in total, which sets `too_much_text`.
-  std::vector<std::vector<DwarfFrame>> resolve(std::span<const Vaddr> addresses, bool functions, DeadlineCheck& deadline, bool& too_much_text) const;
+  std::vector<std::vector<DwarfFrame>> resolve(std::span<const Vaddr> addresses, bool functions,
+                                               DeadlineCheck& deadline, bool& too_much_text) const;
 
  private:
   struct Impl;

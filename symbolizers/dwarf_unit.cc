@@ -1,7 +1,7 @@
 #include "symbolizers/dwarf_unit.h"
 
-#include <cstring>
 #include <dwarf.h>
+#include <cstring>
 #include <limits>
 
 #include "elf/bytes.h"

@@ -12,9 +12,9 @@
 // file.
 #pragma once
 
+#include <elfutils/libdw.h>
 #include <cstddef>
 #include <cstdint>
-#include <elfutils/libdw.h>
 #include <optional>
 #include <span>
 #include <string>
@@ -88,7 +88,7 @@ class DwarfUnit {
   // unit is not a skeleton.
   struct SplitName {
     std::uint64_t id = 0;
-    std::string path;    // DW_AT_dwo_name
+    std::string path;       // DW_AT_dwo_name
     std::string directory;  // DW_AT_comp_dir, "" if there is none
   };
   std::optional<SplitName> split_name();

@@ -1,7 +1,7 @@
 #include "symbolizers/line_program.h"
 
-#include <algorithm>
 #include <dwarf.h>
+#include <algorithm>
 
 #include "elf/bytes.h"
 #include "elf/leb128.h"
@@ -12,10 +12,12 @@ namespace {
 // The longest possible path (PATH_MAX). Each of a million files may name the rest of a large string table.
 constexpr std::size_t kLongestPath = 4096;
 
-std::string_view c_string_at(std::span<const std::byte> bytes, std::uint64_t offset, std::size_t longest = kLongestPath) {
+std::string_view c_string_at(std::span<const std::byte> bytes, std::uint64_t offset,
+                             std::size_t longest = kLongestPath) {
   if (offset >= bytes.size()) return {};
   const auto* start = reinterpret_cast<const char*>(bytes.data()) + offset;
-  const auto* end = static_cast<const char*>(std::memchr(start, 0, std::min<std::size_t>(bytes.size() - offset, longest)));
+  const auto* end =
+      static_cast<const char*>(std::memchr(start, 0, std::min<std::size_t>(bytes.size() - offset, longest)));
   return end == nullptr ? std::string_view{} : std::string_view(start, static_cast<std::size_t>(end - start));
 }
 
@@ -61,7 +63,8 @@ struct LineProgram::Reader {
   }
 };
 
-std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std::uint64_t offset, std::string_view directory) {
+std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std::uint64_t offset,
+                                              std::string_view directory) {
   // DWARF 5, 6.2.4: the first 4 bytes of unit_length show whether offsets have 8 bytes.
   Reader length{elf::clip(sections.line, offset, 12)};
   std::uint64_t unit_length = length.fixed<std::uint32_t>();
@@ -84,7 +87,7 @@ std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std:
   const std::uint64_t tables_end = reader.at + std::min(header_length, reader.left());
   program.step_ = reader.fixed<std::uint8_t>();
   const auto operations = program.version_ >= 4 ? reader.fixed<std::uint8_t>() : std::uint8_t{1};
-  reader.fixed<std::uint8_t>();   // default_is_stmt: all rows count, whether or not a breakpoint would go there
+  reader.fixed<std::uint8_t>();  // default_is_stmt: all rows count, whether or not a breakpoint would go there
   program.line_base_ = reader.fixed<std::int8_t>();
   program.line_range_ = reader.fixed<std::uint8_t>();
   program.opcode_base_ = reader.fixed<std::uint8_t>();
@@ -92,20 +95,21 @@ std::optional<LineProgram> LineProgram::parse(const LineSections& sections, std:
   if (!reader.good || operations != 1 || program.line_range_ == 0 || program.opcode_base_ == 0) return std::nullopt;
   program.opcode_lengths_ = elf::clip(unit, reader.at, program.opcode_base_ - 1U);
   reader.skip(program.opcode_base_ - 1U);
-  const bool tables_read = program.version_ == 5 ? program.read_tables_v5(reader, sections, is_64) : program.read_tables_v4(reader);
+  const bool tables_read =
+      program.version_ == 5 ? program.read_tables_v5(reader, sections, is_64) : program.read_tables_v4(reader);
   if (!tables_read || reader.at > tables_end) return std::nullopt;
   program.program_ = elf::clip(unit, tables_end, unit.size());
   return program;
 }
 
 bool LineProgram::read_tables_v4(Reader& reader) {
-  directories_.push_back({});   // 0: the directory of the unit
+  directories_.push_back({});  // 0: the directory of the unit
   for (std::string_view name = reader.c_string(); !name.empty(); name = reader.c_string()) directories_.push_back(name);
-  files_.push_back({});     // 0: no file
+  files_.push_back({});  // 0: no file
   for (std::string_view name = reader.c_string(); !name.empty(); name = reader.c_string()) {
     const std::uint64_t directory = reader.unsigned_leb();
-    reader.unsigned_leb();   // time of modification
-    reader.unsigned_leb();   // size
+    reader.unsigned_leb();  // time of modification
+    reader.unsigned_leb();  // size
     files_.push_back({name, directory});
   }
   return reader.good;
@@ -113,7 +117,7 @@ bool LineProgram::read_tables_v4(Reader& reader) {
 
 bool LineProgram::read_tables_v5(Reader& reader, const LineSections& sections, bool is_64) {
   for (const bool are_files : {false, true}) {
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> format(reader.fixed<std::uint8_t>());   // content, form
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> format(reader.fixed<std::uint8_t>());  // content, form
     for (auto& [content, form] : format) {
       content = reader.unsigned_leb();
       form = reader.unsigned_leb();
@@ -136,13 +140,14 @@ bool LineProgram::read_tables_v5(Reader& reader, const LineSections& sections, b
           case DW_FORM_data8: number = reader.fixed<std::uint64_t>(); break;
           case DW_FORM_data16: reader.skip(16); break;
           case DW_FORM_block: reader.skip(reader.unsigned_leb()); break;
-          default: return false;   // of unknown length: what follows cannot be found
+          default: return false;  // of unknown length: what follows cannot be found
         }
         if (content == DW_LNCT_path) entry.name = text;
         if (content == DW_LNCT_directory_index) entry.directory = number;
       }
       if (!reader.good) return false;
-      if (are_files) files_.push_back(entry); else directories_.push_back(entry.name);
+      if (are_files) files_.push_back(entry);
+      else directories_.push_back(entry.name);
     }
   }
   return true;
@@ -164,7 +169,7 @@ std::vector<std::optional<LineRow>> LineProgram::find(std::span<const Vaddr> add
   std::vector<std::optional<LineRow>> found(addresses.size());
   std::size_t missing = addresses.size();
   Machine m;
-  std::size_t next = 0;   // the first address that is not before the start of the current row
+  std::size_t next = 0;  // the first address that is not before the start of the current row
   const auto write_row = [&](bool end_of_sequence) {
     if (m.has_row && !m.dropped && m.address > m.row_address) {
       for (; next < addresses.size() && addresses[next] < m.address; ++next) {
@@ -174,7 +179,8 @@ std::vector<std::optional<LineRow>> LineProgram::find(std::span<const Vaddr> add
       }
     }
     if (!m.has_row || m.address < m.row_address) {
-      next = static_cast<std::size_t>(std::lower_bound(addresses.begin(), addresses.end(), m.address) - addresses.begin());
+      next =
+          static_cast<std::size_t>(std::lower_bound(addresses.begin(), addresses.end(), m.address) - addresses.begin());
     }
     m.has_row = !end_of_sequence;
     m.row_address = m.address;
@@ -212,7 +218,7 @@ std::vector<std::optional<LineRow>> LineProgram::find(std::span<const Vaddr> add
       case DW_LNS_set_file: m.row.file = reader.unsigned_leb(); break;
       case DW_LNS_const_add_pc: m.address += std::uint64_t{(255U - opcode_base_) / line_range_} * step_; break;
       case DW_LNS_fixed_advance_pc: m.address += reader.fixed<std::uint16_t>(); break;
-      default:   // is_stmt, column and others that do not affect the line; their number of operands is known
+      default:  // is_stmt, column and others that do not affect the line; their number of operands is known
         for (auto n = static_cast<unsigned>(opcode_lengths_[opcode - 1U]); n > 0; --n) reader.unsigned_leb();
         break;
     }

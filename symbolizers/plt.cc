@@ -12,13 +12,13 @@ namespace {
 constexpr std::size_t kMaxTables = 16;
 
 struct Entry {
-  std::optional<Vaddr> slot;             // the GOT slot it jumps through
-  std::optional<std::uint32_t> number;   // or: the number that it pushes, an index into .rela.plt
+  std::optional<Vaddr> slot;            // the GOT slot it jumps through
+  std::optional<std::uint32_t> number;  // or: the number that it pushes, an index into .rela.plt
 };
 
 bool is_plt(const elf::Section& section) {
-  return section.header.sh_type == SHT_PROGBITS &&
-         (section.name == ".plt" || section.name == ".plt.sec" || section.name == ".plt.got" || section.name == ".plt.bnd");
+  return section.header.sh_type == SHT_PROGBITS && (section.name == ".plt" || section.name == ".plt.sec" ||
+                                                    section.name == ".plt.got" || section.name == ".plt.bnd");
 }
 
 // Entries as GNU ld, gold, lld and mold write them for x86-64 (binutils bfd/elf64-x86-64.c, elfxx-x86.c):
@@ -47,9 +47,10 @@ std::string_view name_of(const elf::SymbolTable& symbols, const Elf64_Rela& relo
 
 }  // namespace
 
-std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& image, std::span<const Vaddr> addresses) {
+std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& image,
+                                                              std::span<const Vaddr> addresses) {
   std::vector<std::optional<std::string_view>> names(addresses.size());
-  std::unordered_map<Vaddr, std::vector<std::size_t>> wanted_slots;   // the addresses that jump through each
+  std::unordered_map<Vaddr, std::vector<std::size_t>> wanted_slots;  // the addresses that jump through each
   std::vector<std::pair<std::uint32_t, std::size_t>> wanted_numbers;
   std::size_t tables = 0;
   for (const elf::Section& section : image.sections()) {
@@ -83,7 +84,8 @@ std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& 
     bytes_left -= relocations.size();
     if (section.name == ".rela.plt") {
       for (const auto& [number, address] : std::exchange(wanted_numbers, {})) {
-        if (const auto relocation = elf::load<Elf64_Rela>(relocations, std::uint64_t{number} * sizeof(Elf64_Rela))) give(*relocation, {&address, 1});
+        if (const auto relocation = elf::load<Elf64_Rela>(relocations, std::uint64_t{number} * sizeof(Elf64_Rela)))
+          give(*relocation, {&address, 1});
       }
     }
     for (std::uint64_t at = 0; !wanted_slots.empty(); at += sizeof(Elf64_Rela)) {

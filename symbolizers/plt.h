@@ -11,6 +11,7 @@
 namespace rankstacks::symbolizers {
 
 // Parallel to `addresses`: the name (mangled, without "@plt") of the symbol whose PLT entry contains the address.
-std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& image, std::span<const Vaddr> addresses);
+std::vector<std::optional<std::string_view>> name_plt_entries(const elf::Image& image,
+                                                              std::span<const Vaddr> addresses);
 
 }  // namespace rankstacks::symbolizers

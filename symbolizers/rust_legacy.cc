@@ -8,7 +8,8 @@ namespace {
 
 // The character for the text between the '$' of an escape. std::nullopt if unknown, or a control character.
 std::optional<std::uint64_t> escaped_character(std::string_view escape) {
-  static constexpr std::pair<std::string_view, char> kNamed[] = {{"SP", '@'}, {"BP", '*'}, {"RF", '&'}, {"LT", '<'}, {"GT", '>'}, {"LP", '('}, {"RP", ')'}, {"C", ','}};
+  static constexpr std::pair<std::string_view, char> kNamed[] = {{"SP", '@'}, {"BP", '*'}, {"RF", '&'}, {"LT", '<'},
+                                                                 {"GT", '>'}, {"LP", '('}, {"RP", ')'}, {"C", ','}};
   for (const auto& [name, c] : kNamed) {
     if (escape == name) return static_cast<unsigned char>(c);
   }
@@ -25,11 +26,12 @@ std::optional<std::uint64_t> escaped_character(std::string_view escape) {
 
 // One element of a path. An unknown escape, and everything after it, stays unchanged.
 void append_legacy(std::string& text, std::string_view element) {
-  if (element.starts_with("_$")) element.remove_prefix(1);   // an identifier may not begin with '$'
+  if (element.starts_with("_$")) element.remove_prefix(1);  // an identifier may not begin with '$'
   for (std::size_t at = 0; at < element.size();) {
     if (element[at] == '$') {
       const std::size_t end = element.find('$', at + 1);
-      const auto c = end == std::string_view::npos ? std::nullopt : escaped_character(element.substr(at + 1, end - at - 1));
+      const auto c =
+          end == std::string_view::npos ? std::nullopt : escaped_character(element.substr(at + 1, end - at - 1));
       if (!c) {
         text += element.substr(at);
         return;
@@ -38,7 +40,7 @@ void append_legacy(std::string& text, std::string_view element) {
       at = end + 1;
     } else if (element[at] == '.') {
       const bool is_pair = element.substr(at, 2) == "..";
-      text += is_pair ? "::" : "-";   // "fn() -> T"
+      text += is_pair ? "::" : "-";  // "fn() -> T"
       at += is_pair ? 2 : 1;
     } else {
       text += element[at++];

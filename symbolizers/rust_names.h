@@ -2,7 +2,8 @@
 // name.
 //
 // v0 ("_R..."), in which std itself is compiled (seen in 1.95), and crates with -C symbol-mangling-version=v0:
-//   https://doc.rust-lang.org/rustc/symbol-mangling/v0.html, https://rust-lang.github.io/rfcs/2603-rust-symbol-name-mangling-v0.html
+//   https://doc.rust-lang.org/rustc/symbol-mangling/v0.html,
+//   https://rust-lang.github.io/rfcs/2603-rust-symbol-name-mangling-v0.html
 // The legacy scheme ("_ZN...17h<16 hex digits>E"): C++'s nested names, with characters that C++ does not have written
 // as $..$, "." and "..", and a hash at the end:
 //   https://rust-lang.github.io/rfcs/2603-rust-symbol-name-mangling-v0.html#the-current-mangling-scheme

@@ -7,7 +7,7 @@
 namespace rankstacks::symbolizers {
 namespace {
 
-constexpr int kMaxNested = 500;                  // rustc's own demangler: 500
+constexpr int kMaxNested = 500;  // rustc's own demangler: 500
 // Limit for the number of characters read; those behind back references count each time. Text that prints nothing (the
 // path of an impl) can be referred to again and again, which the limit on the text does not catch. Of the 150,000 names
 // in rustc 1.95 itself the longest takes 9,700 (and 96 levels, 10,100 characters of text).
@@ -54,7 +54,7 @@ class V0 {
 
   std::optional<std::string> demangle() {
     path(true);
-    if (peek() != '\0') silently([&] { path(false); });   // the crate in which a generic function was instantiated
+    if (peek() != '\0') silently([&] { path(false); });  // the crate in which a generic function was instantiated
     if (failed_ || at_ != mangled_.size() || text_.empty()) return std::nullopt;
     return std::move(text_);
   }
@@ -149,7 +149,8 @@ class V0 {
       else if (c >= 'a' && c <= 'z') digit = c - 'a' + 10;
       else if (c >= 'A' && c <= 'Z') digit = c - 'A' + 36;
       else fail();
-      if (__builtin_mul_overflow(value, std::uint64_t{62}, &value) || __builtin_add_overflow(value, digit, &value)) fail();
+      if (__builtin_mul_overflow(value, std::uint64_t{62}, &value) || __builtin_add_overflow(value, digit, &value))
+        fail();
     }
     if (__builtin_add_overflow(value, std::uint64_t{1}, &value)) fail();
     return failed_ ? 0 : value;
@@ -189,7 +190,7 @@ class V0 {
         if (size > mangled_.size()) fail();
       }
     }
-    eat('_');   // present if the identifier begins with a digit or a '_'
+    eat('_');  // present if the identifier begins with a digit or a '_'
     if (failed_ || size > mangled_.size() - at_) {
       fail();
       return {};
@@ -198,7 +199,9 @@ class V0 {
     at_ += size;
     if (!encoded) return {name, {}};
     const std::size_t split = name.rfind('_');
-    const Identifier result = split == std::string_view::npos ? Identifier{{}, name} : Identifier{name.substr(0, split), name.substr(split + 1)};
+    const Identifier result = split == std::string_view::npos
+                                  ? Identifier{{}, name}
+                                  : Identifier{name.substr(0, split), name.substr(split + 1)};
     if (result.punycode.empty()) fail();
     return result;
   }
@@ -222,7 +225,7 @@ class V0 {
     const std::uint64_t bound = optional_base_62('G'), before = lifetimes_;
     if (bound > 0 && !silent_) {
       print("for<");
-      for (std::uint64_t i = 0; i < bound && !failed_; ++i) {   // the limit on the text ends this
+      for (std::uint64_t i = 0; i < bound && !failed_; ++i) {  // the limit on the text ends this
         if (i > 0) print(", ");
         ++lifetimes_;
         lifetime(1);
@@ -242,9 +245,9 @@ class V0 {
         print(identifier());
         break;
       case 'N': nested_path(value); break;
-      case 'M':   // impl Type
-      case 'X':   // impl Trait for Type
-      case 'Y':   // Type as Trait
+      case 'M':  // impl Type
+      case 'X':  // impl Trait for Type
+      case 'Y':  // Type as Trait
         if (tag != 'Y') {
           disambiguator();
           silently([&] { path(false); });
@@ -438,11 +441,21 @@ class V0 {
         if (const auto number = number_of(hex()); number && is_character(*number)) character(*number);
         else fail();
         break;
-      case 'a': case 'i': case 'l': case 'n': case 's': case 'x':
+      case 'a':
+      case 'i':
+      case 'l':
+      case 'n':
+      case 's':
+      case 'x':
         if (eat('n')) print("-");
         integer();
         break;
-      case 'h': case 'j': case 'm': case 'o': case 't': case 'y': integer(); break;
+      case 'h':
+      case 'j':
+      case 'm':
+      case 'o':
+      case 't':
+      case 'y': integer(); break;
       case 'e':
         print("*");
         string_literal();
@@ -516,7 +529,8 @@ class V0 {
     if (silent_) return;
     std::string text = "\"";
     for (std::size_t i = 0; i < digits.size(); i += 2)
-      append_escaped(text, static_cast<unsigned char>(kHexDigits.find(digits[i]) << 4 | kHexDigits.find(digits[i + 1])), '"');
+      append_escaped(text, static_cast<unsigned char>(kHexDigits.find(digits[i]) << 4 | kHexDigits.find(digits[i + 1])),
+                     '"');
     print(text += '"');
   }
 
@@ -525,7 +539,7 @@ class V0 {
   std::string text_;
   std::size_t at_ = 0;
   std::size_t read_ = 0;
-  std::uint64_t lifetimes_ = 0;   // number of lifetimes bound here
+  std::uint64_t lifetimes_ = 0;  // number of lifetimes bound here
   int nested_ = 0;
   bool silent_ = false;
   bool failed_ = false;

@@ -1,15 +1,15 @@
 #include "symbolizers/scope_walk.h"
 
-#include <algorithm>
 #include <dwarf.h>
+#include <algorithm>
 
 namespace rankstacks::symbolizers {
 namespace {
 
-constexpr int kDeepest = 256;                       // nested scopes; gcc's own limit for brackets is 256
+constexpr int kDeepest = 256;                      // nested scopes; gcc's own limit for brackets is 256
 constexpr std::uint64_t kMaxEntries = 20'000'000;  // the largest units seen have 2 million
 
-using Selection = std::vector<std::uint32_t>;   // ascending indices of addresses
+using Selection = std::vector<std::uint32_t>;  // ascending indices of addresses
 
 class Walk {
  public:
@@ -25,7 +25,9 @@ class Walk {
       if (++entries_ > kMaxEntries || deadline_.passed()) return;
       const Dwarf_Off here = dwarf_dieoffset(&child);
       visit(child, selected, inlined_depth, depth);
-      if (std::all_of(selected.begin(), selected.end(), [&](std::uint32_t i) { return chains_[i].size() > inlined_depth; })) return;
+      if (std::all_of(selected.begin(), selected.end(),
+                      [&](std::uint32_t i) { return chains_[i].size() > inlined_depth; }))
+        return;
       // In a broken file DW_AT_sibling can lead back.
       Dwarf_Die next;
       if (dwarf_siblingof(&child, &next) != 0 || dwarf_dieoffset(&next) <= here) return;
@@ -72,11 +74,8 @@ class Walk {
       case DW_TAG_namespace:
       case DW_TAG_module:
       case DW_TAG_class_type:
-      case DW_TAG_structure_type:
-        children_of(die, selected, inlined_depth, depth + 1);
-        break;
-      default:
-        break;
+      case DW_TAG_structure_type: children_of(die, selected, inlined_depth, depth + 1); break;
+      default: break;
     }
   }
 

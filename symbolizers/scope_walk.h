@@ -6,9 +6,9 @@
 //          `-- namespace n --- subprogram n::g [a2]                  chain of a1: main, helper, leaf
 #pragma once
 
+#include <elfutils/libdw.h>
 #include <algorithm>
 #include <cstdint>
-#include <elfutils/libdw.h>
 #include <span>
 #include <utility>
 #include <vector>
@@ -29,8 +29,9 @@ std::vector<ScopeChain> find_scopes(DwarfUnit& unit, std::span<const Vaddr> addr
 // Which of some sorted addresses are in the entry's ranges, each once: ranges may overlap any number of times in a
 // broken file.
 template <class AddressAt>
-std::vector<std::size_t> places_in_ranges(RangeReader& ranges, DeadlineCheck& deadline, std::size_t count, AddressAt address_at) {
-  std::vector<std::pair<std::size_t, std::size_t>> held;   // first place, place behind the last
+std::vector<std::size_t> places_in_ranges(RangeReader& ranges, DeadlineCheck& deadline, std::size_t count,
+                                          AddressAt address_at) {
+  std::vector<std::pair<std::size_t, std::size_t>> held;  // first place, place behind the last
   const auto place_of = [&](Vaddr v) {
     std::size_t low = 0, high = count;
     while (low < high) {

@@ -9,7 +9,7 @@
 namespace rankstacks::symbolizers {
 namespace {
 
-constexpr std::size_t kBuckets = 4096;            // 16 KiB: stays in the first-level cache during the pass
+constexpr std::size_t kBuckets = 4096;  // 16 KiB: stays in the first-level cache during the pass
 // A file in which every symbol covers every address reaches this limit.
 constexpr std::uint64_t kMaxOverlaps = 50'000'000;
 
@@ -24,7 +24,8 @@ int rank_of_bind(unsigned char bind) {
 bool is_code(const Elf64_Phdr& segment) { return (segment.p_flags & PF_X) != 0; }
 
 bool holds_code(const elf::Image& owner, std::optional<std::uint32_t> section, Vaddr value) {
-  if (section && *section < owner.sections().size()) return (owner.sections()[*section].header.sh_flags & SHF_EXECINSTR) != 0;
+  if (section && *section < owner.sections().size())
+    return (owner.sections()[*section].header.sh_flags & SHF_EXECINSTR) != 0;
   const Elf64_Phdr* segment = owner.load_of(value);
   return segment != nullptr && is_code(*segment);
 }
@@ -35,7 +36,8 @@ std::vector<Range> code_sections_of(const elf::Image& image) {
   for (const elf::Section& section : image.sections()) {
     constexpr std::uint64_t kCode = SHF_ALLOC | SHF_EXECINSTR;
     const Elf64_Shdr& h = section.header;
-    if ((h.sh_flags & kCode) == kCode && h.sh_size > 0 && h.sh_size <= std::numeric_limits<Vaddr>::max() - h.sh_addr) code.push_back({h.sh_addr, h.sh_addr + h.sh_size});
+    if ((h.sh_flags & kCode) == kCode && h.sh_size > 0 && h.sh_size <= std::numeric_limits<Vaddr>::max() - h.sh_addr)
+      code.push_back({h.sh_addr, h.sh_addr + h.sh_size});
   }
   std::stable_sort(code.begin(), code.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
   std::size_t kept = 0;
@@ -67,7 +69,8 @@ std::size_t SymbolLookup::first_at_or_after(Vaddr v) const {
   std::size_t low = buckets_[bucket];
   const std::size_t high = bucket + 1 < buckets_.size() ? buckets_[bucket + 1] : addresses_.size();
   if (high - low > 8) {
-    return static_cast<std::size_t>(std::lower_bound(addresses_.begin() + low, addresses_.begin() + high, v) - addresses_.begin());
+    return static_cast<std::size_t>(std::lower_bound(addresses_.begin() + low, addresses_.begin() + high, v) -
+                                    addresses_.begin());
   }
   while (low < high && addresses_[low] < v) ++low;
   return low;
@@ -93,8 +96,9 @@ void SymbolLookup::add(const elf::Image& owner, const elf::SymbolTable& table, D
     if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) continue;
     const std::size_t first = first_at_or_after(symbol.st_value);
     // An end that wraps around is behind every address.
-    const Vaddr end = symbol.st_size > std::numeric_limits<Vaddr>::max() - symbol.st_value ? std::numeric_limits<Vaddr>::max()
-                                                                                           : symbol.st_value + symbol.st_size;
+    const Vaddr end = symbol.st_size > std::numeric_limits<Vaddr>::max() - symbol.st_value
+                          ? std::numeric_limits<Vaddr>::max()
+                          : symbol.st_value + symbol.st_size;
     if (symbol.st_size != 0) {
       // For nearly every symbol the work ends here: it covers no address, and its gap has seen a later end.
       const bool covers = first < addresses_.size() && addresses_[first] < end;
@@ -106,11 +110,12 @@ void SymbolLookup::add(const elf::Image& owner, const elf::SymbolTable& table, D
     if (!section) continue;
     if (type == STT_NOTYPE && !holds_code(owner, section, symbol.st_value)) continue;
 
-    Candidate candidate{symbol.st_value, symbol.st_size, {}, static_cast<unsigned char>(ELF64_ST_BIND(symbol.st_info)), true, false};
+    Candidate candidate{
+        symbol.st_value, symbol.st_size, {}, static_cast<unsigned char>(ELF64_ST_BIND(symbol.st_info)), true, false};
     if (symbol.st_size == 0) {
       Candidate& label = gaps_[first].label;
       if (label.there && label.start > candidate.start) continue;
-      if (deadline.passed()) return;   // a name without an end is as long as the file
+      if (deadline.passed()) return;  // a name without an end is as long as the file
       candidate.name = table.name(symbol);
       if (!candidate.name.empty() && better(candidate, label)) label = candidate;
       continue;
@@ -145,7 +150,8 @@ std::optional<Vaddr> SymbolLookup::start_of_code_around(Vaddr pc) const {
     const Elf64_Phdr* segment = image_.load_of(pc);
     return segment != nullptr && is_code(*segment) ? std::optional(segment->p_vaddr) : std::nullopt;
   }
-  const auto after = std::upper_bound(code_.begin(), code_.end(), pc, [](Vaddr v, const Range& r) { return v < r.start; });
+  const auto after =
+      std::upper_bound(code_.begin(), code_.end(), pc, [](Vaddr v, const Range& r) { return v < r.start; });
   if (after == code_.begin() || !std::prev(after)->contains(pc)) return std::nullopt;
   return std::prev(after)->start;
 }
@@ -157,7 +163,8 @@ void SymbolLookup::prepare_labels() {
   for (std::size_t g = 0; g < gaps_.size(); ++g) {
     const Gap& gap = gaps_[g];
     if (gap.label.there) labels_[g] = {g, true, gap.function_end};
-    else if (g > 0) labels_[g] = {labels_[g - 1].gap, labels_[g - 1].there, std::max(labels_[g - 1].function_end, gap.function_end)};
+    else if (g > 0)
+      labels_[g] = {labels_[g - 1].gap, labels_[g - 1].there, std::max(labels_[g - 1].function_end, gap.function_end)};
   }
 }
 
@@ -175,7 +182,8 @@ std::optional<std::string_view> SymbolLookup::sizeless(std::size_t i) {
   return label.name;
 }
 
-// The highest start of unwind information at or before `pc`, from the binary search table of .eh_frame_hdr (LSB, "Exception Frames").
+// The highest start of unwind information at or before `pc`, from the binary search table of .eh_frame_hdr (LSB,
+// "Exception Frames").
 std::optional<Vaddr> SymbolLookup::frame_start_before(Vaddr pc) const {
   const auto header_at = image_.eh_frame_hdr();
   if (!header_at) return std::nullopt;
@@ -190,13 +198,14 @@ std::optional<Vaddr> SymbolLookup::frame_start_before(Vaddr pc) const {
     if (!relative) return std::nullopt;
     return *header_at + static_cast<std::uint64_t>(std::int64_t{*relative});
   };
-  std::uint64_t low = 0;   // the entries before it start at or before pc
+  std::uint64_t low = 0;  // the entries before it start at or before pc
   std::uint64_t high = *count;
   while (low < high) {
     const std::uint64_t middle = (low + high) / 2;
     const auto start = start_of(middle);
     if (!start) return std::nullopt;
-    if (*start <= pc) low = middle + 1; else high = middle;
+    if (*start <= pc) low = middle + 1;
+    else high = middle;
   }
   return low == 0 ? std::nullopt : start_of(low - 1);
 }

@@ -78,11 +78,11 @@ class SymbolLookup {
 
   const elf::Image& image_;
   std::span<const Vaddr> addresses_;
-  std::vector<Candidate> best_;    // parallel to the addresses
-  std::vector<Gap> gaps_;          // likewise: the gap before each
-  std::vector<NearestLabel> labels_;   // likewise, computed on first use
-  std::vector<Range> code_;              // the code sections, by address
-  std::vector<std::uint32_t> buckets_;   // index of the first address at or after the start of each bucket
+  std::vector<Candidate> best_;         // parallel to the addresses
+  std::vector<Gap> gaps_;               // likewise: the gap before each
+  std::vector<NearestLabel> labels_;    // likewise, computed on first use
+  std::vector<Range> code_;             // the code sections, by address
+  std::vector<std::uint32_t> buckets_;  // index of the first address at or after the start of each bucket
   unsigned bucket_shift_ = 0;
   std::size_t covered_ = 0;
   std::uint64_t work_left_;

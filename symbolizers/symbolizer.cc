@@ -28,9 +28,11 @@ SourceLocation to_location(DwarfFrame&& frame, bool inlined) {
   return {.function = std::move(frame.function), .file = std::move(frame.file), .line = frame.line, .inlined = inlined};
 }
 
-// Finds the addresses' symbols. Tables of more worth first. A file that was stripped holds what the next one lacks: .dynsym names what
-// .gnu_debugdata leaves out. The result is the image of .gnu_debugdata, if it was used: names point into it.
-std::shared_ptr<const elf::Image> find_symbols(SymbolLookup& symbols, const elf::Image& image, const elf::Image* debug, DebugFiles& files, DeadlineCheck& deadline) {
+// Finds the addresses' symbols. Tables of more worth first. A file that was stripped holds what the next one lacks:
+// .dynsym names what .gnu_debugdata leaves out. The result is the image of .gnu_debugdata, if it was used: names point
+// into it.
+std::shared_ptr<const elf::Image> find_symbols(SymbolLookup& symbols, const elf::Image& image, const elf::Image* debug,
+                                               DebugFiles& files, DeadlineCheck& deadline) {
   std::shared_ptr<const elf::Image> mini;
   if (debug != nullptr) {
     symbols.add(*debug, debug->static_symbols(), deadline);
@@ -48,9 +50,12 @@ std::shared_ptr<const elf::Image> find_symbols(SymbolLookup& symbols, const elf:
   return mini;
 }
 
-// The frames at each address by the DWARF of `dwarf_image`, which is the image or its debug file. Empty if it cannot be read; `problems` says why.
-std::vector<std::vector<DwarfFrame>> find_dwarf_frames(const elf::Image& image, const elf::Image& dwarf_image, std::span<const Vaddr> addresses, bool inlines, DebugFiles& files,
-                                                       DeadlineCheck& deadline, std::vector<std::string>& problems) {
+// The frames at each address by the DWARF of `dwarf_image`, which is the image or its debug file. Empty if it cannot be
+// read; `problems` says why.
+std::vector<std::vector<DwarfFrame>> find_dwarf_frames(const elf::Image& image, const elf::Image& dwarf_image,
+                                                       std::span<const Vaddr> addresses, bool inlines,
+                                                       DebugFiles& files, DeadlineCheck& deadline,
+                                                       std::vector<std::string>& problems) {
   std::vector<std::vector<DwarfFrame>> frames;
   const bool needs_alt = dwarf_image.section(".gnu_debugaltlink") != nullptr;
   const auto alt = needs_alt ? files.alt_file(dwarf_image) : nullptr;
@@ -64,7 +69,8 @@ std::vector<std::vector<DwarfFrame>> find_dwarf_frames(const elf::Image& image, 
   }
   bool too_much_text = false;
   frames = (*dwarf)->resolve(addresses, inlines, deadline, too_much_text);
-  if (too_much_text) problems.push_back(fmt::format("{}: names and paths of more than 256 MiB: some lines are left out", image.name()));
+  if (too_much_text)
+    problems.push_back(fmt::format("{}: names and paths of more than 256 MiB: some lines are left out", image.name()));
   split.tell_missing();
   return frames;
 }
@@ -72,7 +78,8 @@ std::vector<std::vector<DwarfFrame>> find_dwarf_frames(const elf::Image& image, 
 // The physical function at each address.
 class FunctionNames {
  public:
-  FunctionNames(const elf::Image& image, std::span<const Vaddr> addresses, SymbolLookup& symbols) : image_(image), addresses_(addresses), symbols_(symbols) {}
+  FunctionNames(const elf::Image& image, std::span<const Vaddr> addresses, SymbolLookup& symbols)
+      : image_(image), addresses_(addresses), symbols_(symbols) {}
 
   // `frames`: what DWARF has at addresses[i].
   std::optional<std::string> of(std::size_t i, const std::vector<DwarfFrame>& frames) {
@@ -88,7 +95,7 @@ class FunctionNames {
   const elf::Image& image_;
   std::span<const Vaddr> addresses_;
   SymbolLookup& symbols_;
-  std::vector<std::optional<std::string_view>> plt_names_;   // filled in when the first is needed
+  std::vector<std::optional<std::string_view>> plt_names_;  // filled in when the first is needed
   Demangler demangled_;
 };
 
@@ -97,7 +104,8 @@ class FunctionNames {
 Symbolizer::Symbolizer(SymbolizerOptions options) : options_(std::move(options)) {}
 Symbolizer::~Symbolizer() = default;
 
-SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vaddr> addresses, const Deadline& until) const {
+SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vaddr> addresses,
+                                    const Deadline& until) const {
   SymbolizedImage result;
   result.locations.resize(addresses.size());
   if (addresses.empty()) return result;
@@ -119,7 +127,8 @@ SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vad
   const elf::Image* dwarf_image = debug && has_dwarf(*debug) ? debug.get() : image_has_dwarf ? &image : nullptr;
   // Names that the symbols lack are worth the walk too.
   if (wants_dwarf && dwarf_image != nullptr && !until.passed())
-    dwarf_frames = find_dwarf_frames(image, *dwarf_image, addresses, options_.inlines || !symbols.all_covered(), files, deadline, result.problems);
+    dwarf_frames = find_dwarf_frames(image, *dwarf_image, addresses, options_.inlines || !symbols.all_covered(), files,
+                                     deadline, result.problems);
   dwarf_frames.resize(addresses.size());
 
   FunctionNames names(image, addresses, symbols);
@@ -128,7 +137,8 @@ SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vad
     std::optional<std::string> function = names.of(i, frames);
     auto& locations = result.locations[i];
     if (!options_.inlines && frames.size() > 1) frames.erase(frames.begin() + 1, frames.end());
-    for (std::size_t f = 0; f < frames.size(); ++f) locations.push_back(to_location(std::move(frames[f]), f + 1 < frames.size()));
+    for (std::size_t f = 0; f < frames.size(); ++f)
+      locations.push_back(to_location(std::move(frames[f]), f + 1 < frames.size()));
     if (locations.empty()) locations.emplace_back();
     locations.back().function = std::move(function);
   }

@@ -14,23 +14,23 @@
 namespace rankstacks::symbolizers {
 
 struct SourceLocation {
-  std::optional<std::string> function;   // demangled; std::nullopt: no symbol covers the address
-  std::optional<std::string> file;       // needs debug information
+  std::optional<std::string> function;  // demangled; std::nullopt: no symbol covers the address
+  std::optional<std::string> file;      // needs debug information
   std::optional<int> line;
-  bool inlined = false;                  // inlined into the next location
+  bool inlined = false;  // inlined into the next location
 };
 
 struct SymbolizerOptions {
-  bool lines = true;       // file and line from DWARF, if there is any
-  bool inlines = true;     // inlined frames too (implies lines)
-  std::vector<std::string> debug_directories = {"/usr/lib/debug"};   // searched by build-id and .gnu_debuglink
-  std::string sysroot;     // also tried as a prefix of the above
+  bool lines = true;                                                // file and line from DWARF, if there is any
+  bool inlines = true;                                              // inlined frames too (implies lines)
+  std::vector<std::string> debug_directories = {"/usr/lib/debug"};  // searched by build-id and .gnu_debuglink
+  std::string sysroot;                                              // also tried as a prefix of the above
 };
 
 struct SymbolizedImage {
   // Parallel to the requested addresses; innermost first, at least one each.
   std::vector<std::vector<SourceLocation>> locations;
-  std::vector<std::string> problems;                    // a debug file that was found and refused, and why
+  std::vector<std::string> problems;  // a debug file that was found and refused, and why
   bool gave_up = false;
 };
 
@@ -42,7 +42,8 @@ class Symbolizer {
 
   // `addresses`: in the file's address space, return addresses already reduced to pc-1; sorted and unique. At the
   // deadline the answer is what is known by then, and `gave_up` is set.
-  SymbolizedImage resolve(const elf::Image& image, std::span<const Vaddr> addresses, const Deadline& deadline = Deadline::never()) const;
+  SymbolizedImage resolve(const elf::Image& image, std::span<const Vaddr> addresses,
+                          const Deadline& deadline = Deadline::never()) const;
 
  private:
   SymbolizerOptions options_;

@@ -1,12 +1,12 @@
 #include "symbolizers/unpack_debug.h"
 
+#include <fmt/format.h>
+#include <zlib.h>
+#include <zstd.h>
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <set>
-#include <fmt/format.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include "base/memory_limit.h"
 #include "base/workers.h"
@@ -23,16 +23,18 @@ constexpr std::uint64_t kBestRatio = 16;
 // A section of zeros is compressed by a factor of 1,000, which is harmless while it is small.
 constexpr std::uint64_t kAlwaysAllowed = 16 << 20;
 
-constexpr std::uint32_t kZlib = 1;   // ELFCOMPRESS_ZLIB
-constexpr std::uint32_t kZstd = 2;   // ELFCOMPRESS_ZSTD, which Debian 12's elf.h lacks
+constexpr std::uint32_t kZlib = 1;  // ELFCOMPRESS_ZLIB
+constexpr std::uint32_t kZstd = 2;  // ELFCOMPRESS_ZSTD, which Debian 12's elf.h lacks
 
 struct Packed {
-  std::uint32_t method = 0;   // 0: not compressed
-  std::uint64_t size = 0;     // when unpacked
+  std::uint32_t method = 0;  // 0: not compressed
+  std::uint64_t size = 0;    // when unpacked
   std::span<const std::byte> bytes;
 };
 
-bool is_debug(const elf::Section& section) { return section.name.starts_with(".debug_") || section.name.starts_with(".zdebug_"); }
+bool is_debug(const elf::Section& section) {
+  return section.name.starts_with(".debug_") || section.name.starts_with(".zdebug_");
+}
 
 // The sections from which lines and scopes are read, also in split units (.debug_info.dwo). The locations of variables
 // (.debug_loclists, a seventh of libc's), macros and indexes of names are not needed.
@@ -111,14 +113,18 @@ Result<std::shared_ptr<const elf::Image>> unpack_debug(const elf::Image& image) 
     if (contents.size() > DebugElf::kMaxSections) return malformed("too many debug sections");
   }
   if (!take_memory(MemoryUse::kSections, plain.size())) {
-    return fail({.code = ErrorCode::kLimit, .subject = image.name(), .what = fmt::format("its debug sections would take {} MiB of memory: more than is left for such", plain.size() >> 20),
+    return fail({.code = ErrorCode::kLimit,
+                 .subject = image.name(),
+                 .what = fmt::format("its debug sections would take {} MiB of memory: more than is left for such",
+                                     plain.size() >> 20),
                  .hint = "if the machine has more memory, allow more with --memory"});
   }
   plain.lay_out(image.type());
   // The largest section first: .debug_info alone is more than half of the total.
   std::vector<std::size_t> order(contents.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return contents[a].size > contents[b].size; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return contents[a].size > contents[b].size; });
   std::vector<char> unpacked(contents.size());
   run_in_parallel(contents.size(), [&](std::size_t turn) {
     const std::size_t i = order[turn];

@@ -30,7 +30,7 @@ extern "C" long ncclAllReduce(int rank) { return ++counters()->launched[rank]; }
 
 extern "C" int cudaEventQuery(long operation, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
-    if (counters()->launched[rank] < operation) return 600;   // cudaErrorNotReady
+    if (counters()->launched[rank] < operation) return 600;  // cudaErrorNotReady
   }
   return 0;
 }

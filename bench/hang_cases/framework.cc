@@ -84,8 +84,9 @@ class EventPoller {
   void Run() {
     for (long step = 0;; ++step) {
       data::LoadBatch(!steps_ && !polls_ && rank_ == Number("HANGS_ODD", 2) && step == 3);
-      const long operation = ncclAllReduce(rank_) + (polls_ && step == 3 ? 1 : 0);   // an operation that no rank launches
-      if (step == 3) Announce(steps_ ? "moves" : "asleep");   // the state of the main thread, which joins
+      const long operation =
+          ncclAllReduce(rank_) + (polls_ && step == 3 ? 1 : 0);  // an operation that no rank launches
+      if (step == 3) Announce(steps_ ? "moves" : "asleep");      // the state of the main thread, which joins
       WaitFor(operation);
     }
   }

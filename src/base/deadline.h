@@ -53,4 +53,4 @@ class DeadlineCheck {
   bool passed_ = false;
 };
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

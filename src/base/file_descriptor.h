@@ -1,8 +1,8 @@
 // Owns an open file descriptor and closes it in the destructor.
 #pragma once
 
-#include <cerrno>
 #include <unistd.h>
+#include <cerrno>
 #include <utility>
 
 namespace rankstacks::inline base {
@@ -33,4 +33,4 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

@@ -18,4 +18,4 @@ inline void hurry_no_more() {
   if (sched_getscheduler(0) == SCHED_FIFO) sched_setscheduler(0, SCHED_OTHER, &none);
 }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

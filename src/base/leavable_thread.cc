@@ -71,7 +71,7 @@ void LeavableThread::leave(State& state) {
     state.inside = false;
     if (!state.left) return;
   }
-  while (true) pause();   // abandoned: others own by now what it was working on
+  while (true) pause();  // abandoned: others own by now what it was working on
 }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

@@ -24,7 +24,7 @@ class LeavableThread {
 
   // The new thread runs `first` and then waits for work.
   explicit LeavableThread(std::function<void()> first = {});
-  ~LeavableThread();                         // waits for the end of the work, unless the thread was abandoned
+  ~LeavableThread();  // waits for the end of the work, unless the thread was abandoned
   LeavableThread(const LeavableThread&) = delete;
   LeavableThread& operator=(const LeavableThread&) = delete;
 
@@ -42,7 +42,7 @@ class LeavableThread {
   // that nobody else uses, such as locals of the work.
   template <class Call>
   void blocking(Call&& call) {
-    const std::shared_ptr<State> state = state_;   // `this` may be destroyed by the time the call returns
+    const std::shared_ptr<State> state = state_;  // `this` may be destroyed by the time the call returns
     enter(*state);
     call();
     leave(*state);
@@ -67,4 +67,4 @@ class LeavableThread {
   std::thread thread_;
 };
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

@@ -1,10 +1,10 @@
 #include "base/mapped_file.h"
 
+#include <sys/mman.h>
 #include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <mutex>
-#include <sys/mman.h>
 #include <utility>
 
 namespace rankstacks::inline base {
@@ -12,8 +12,8 @@ namespace rankstacks::inline base {
 // A range that the handler takes care of. Never freed, so that the handler needs no lock; a released one is reused for
 // another mapping.
 struct MappedFile::Watched {
-  std::atomic<std::uintptr_t> start{0}, end{0};   // end 0: free
-  std::atomic<std::uintptr_t> lost_from{0};   // the lowest page that was lost; equal to `end` if none was
+  std::atomic<std::uintptr_t> start{0}, end{0};  // end 0: free
+  std::atomic<std::uintptr_t> lost_from{0};      // the lowest page that was lost; equal to `end` if none was
   Watched* next = nullptr;
 };
 
@@ -27,7 +27,8 @@ struct BusErrors {
     constexpr std::uintptr_t kPage = 4096;
     const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
     for (MappedFile::Watched* w = all.load(std::memory_order_acquire); w != nullptr; w = w->next) {
-      if (address < w->start.load(std::memory_order_acquire) || address >= w->end.load(std::memory_order_acquire)) continue;
+      if (address < w->start.load(std::memory_order_acquire) || address >= w->end.load(std::memory_order_acquire))
+        continue;
       const std::uintptr_t page = address & ~(kPage - 1);
       if (mmap(reinterpret_cast<void*>(page), kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
           MAP_FAILED)
@@ -76,11 +77,12 @@ std::optional<MappedFile> MappedFile::map(int descriptor, std::size_t size) {
 
 MappedFile::~MappedFile() {
   if (watched_ == nullptr) return;
-  watched_->end = 0;   // before another mapping can get its addresses
+  watched_->end = 0;  // before another mapping can get its addresses
   munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})), watched_(std::exchange(other.watched_, nullptr)) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})), watched_(std::exchange(other.watched_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
@@ -96,4 +98,4 @@ std::size_t MappedFile::first_lost() const noexcept {
 
 bool MappedFile::has_lost_pages() const noexcept { return first_lost() < bytes_.size(); }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

@@ -1,22 +1,22 @@
 #include "base/memory_limit.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
-#include <fcntl.h>
 #include <limits>
 #include <string>
-#include <sys/resource.h>
-#include <sys/sysinfo.h>
-#include <unistd.h>
 #include <vector>
 
 namespace rankstacks::inline base {
 namespace {
 
 std::atomic<std::size_t> limit_in_force{std::numeric_limits<std::size_t>::max()};
-std::array<std::atomic<std::size_t>, 3> taken{};   // indexed by MemoryUse
+std::array<std::atomic<std::size_t>, 3> taken{};  // indexed by MemoryUse
 
 std::string text_of(const std::string& path) {
   std::string text;
@@ -56,7 +56,8 @@ std::optional<Hierarchy> hierarchy(std::string_view mountinfo, bool v2) {
     const auto dash = std::find(words.begin(), words.end(), "-");
     if (words.size() < 6 || words.end() - dash < 4) continue;
     const auto options = words_of(dash[3], ",");
-    const bool is_it = v2 ? dash[1] == "cgroup2" : dash[1] == "cgroup" && std::find(options.begin(), options.end(), "memory") != options.end();
+    const bool is_it = v2 ? dash[1] == "cgroup2"
+                          : dash[1] == "cgroup" && std::find(options.begin(), options.end(), "memory") != options.end();
     if (is_it) return Hierarchy{words[3], words[4]};
   }
   return std::nullopt;
@@ -91,8 +92,9 @@ std::optional<std::size_t> control_group_limit(std::string_view proc_cgroup, std
     if (group.find("..") != group.npos) group.clear();
     while (true) {
       while (group.ends_with('/')) group.pop_back();
-      const std::string text = text_of(std::string(mounted->point) + group + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-      if (const auto bytes = number_of(text)) least = std::min(least.value_or(*bytes), *bytes);   // "max": no limit
+      const std::string text =
+          text_of(std::string(mounted->point) + group + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+      if (const auto bytes = number_of(text)) least = std::min(least.value_or(*bytes), *bytes);  // "max": no limit
       if (group.empty()) break;
       group.resize(group.rfind('/') == group.npos ? 0 : group.rfind('/'));
     }
@@ -101,7 +103,7 @@ std::optional<std::size_t> control_group_limit(std::string_view proc_cgroup, std
 }
 
 std::size_t default_memory_limit() {
-  struct sysinfo info{};
+  struct sysinfo info {};
   std::size_t all = std::size_t{4} << 30;
   if (sysinfo(&info) == 0) all = static_cast<std::size_t>(info.totalram) * info.mem_unit;
   const auto group = control_group_limit(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
@@ -139,7 +141,7 @@ bool take_memory(MemoryUse use, std::size_t bytes) {
 
 void enforce_memory_limit(std::size_t bytes) {
   limit_in_force = bytes;
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)   // their shadow memory counts as data
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their shadow memory counts as data
   rlimit limit{};
   if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur <= bytes) return;
   limit.rlim_cur = bytes;
@@ -156,4 +158,4 @@ void lift_memory_limit() {
   setrlimit(RLIMIT_DATA, &limit);
 }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

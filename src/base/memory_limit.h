@@ -14,9 +14,9 @@
 namespace rankstacks::inline base {
 
 enum class MemoryUse {
-  kCopies,     // copies of the memory of the processes in one sample, kept while they are unwound
-  kFrames,     // the frames of all stacks of all ranks
-  kSections,   // unpacked debug sections and cores
+  kCopies,    // copies of the memory of the processes in one sample, kept while they are unwound
+  kFrames,    // the frames of all stacks of all ranks
+  kSections,  // unpacked debug sections and cores
 };
 
 // The share of one use in bytes, where `limit` is the total.
@@ -46,4 +46,4 @@ bool take_memory(MemoryUse use, std::size_t bytes);
 // was allowed.
 void lift_memory_limit();
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

@@ -1,10 +1,10 @@
 #include "base/regular_file.h"
 
+#include <fcntl.h>
+#include <sys/vfs.h>
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <fcntl.h>
-#include <sys/vfs.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -69,4 +69,4 @@ tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path)
   return failed(why);
 }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

@@ -7,8 +7,8 @@
 // The file that was checked is the file that is opened: the name is not followed a second time.
 #pragma once
 
-#include <string>
 #include <sys/stat.h>
+#include <string>
 
 #include <tl/expected.hpp>
 
@@ -17,13 +17,13 @@
 namespace rankstacks::inline base {
 
 struct RegularFile {
-  FileDescriptor descriptor;   // for reading; close-on-exec; open and read never block on it
+  FileDescriptor descriptor;  // for reading; close-on-exec; open and read never block on it
   struct stat status {};
 };
 
 struct NotRegular {
-  int os_errno = 0;   // errno of the call that failed; 0: the file exists, but is not of a kind that is opened
-  std::string kind;   // "a directory", "a pipe", "a socket", "a device", "a file of procfs"; empty where a call failed
+  int os_errno = 0;  // errno of the call that failed; 0: the file exists, but is not of a kind that is opened
+  std::string kind;  // "a directory", "a pipe", "a socket", "a device", "a file of procfs"; empty where a call failed
   std::string hint;
 };
 
@@ -31,4 +31,4 @@ struct NotRegular {
 // reading do not.
 tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path);
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

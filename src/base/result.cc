@@ -1,7 +1,7 @@
 #include "base/result.h"
 
-#include <cstring>
 #include <fmt/format.h>
+#include <cstring>
 
 namespace rankstacks::inline base {
 
@@ -12,4 +12,4 @@ std::string Error::message() const {
   return text;
 }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

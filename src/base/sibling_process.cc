@@ -1,13 +1,13 @@
 #include "base/sibling_process.h"
 
-#include <cerrno>
-#include <csignal>
-#include <cstdint>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
 
 namespace rankstacks::inline base {
 namespace {
@@ -21,7 +21,7 @@ struct Sibling {
 int live(void* argument) noexcept {
   Sibling& sibling = *static_cast<Sibling*>(argument);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == sibling.tool) sibling.work();   // otherwise the tool has ended already
+  if (getppid() == sibling.tool) sibling.work();  // otherwise the tool has ended already
   sibling.ended_well = true;
   _exit(0);
 }
@@ -77,9 +77,10 @@ void in_sibling_process(const std::function<void()>& work) {
   // This thread's own frames continue below this point once the sibling has ended, in the space left free between the
   // two.
   constexpr std::uintptr_t kKeptForThisThread = 64u << 10;
-  auto* top = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - kKeptForThisThread) & ~std::uintptr_t{63});
+  auto* top = reinterpret_cast<void*>(
+      (reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - kKeptForThisThread) & ~std::uintptr_t{63});
   const pid_t process = clone_sibling(top, &sibling);
-  if (process < 0) {   // a limit on processes, or a system call filter
+  if (process < 0) {  // a limit on processes, or a system call filter
     work();
     return;
   }
@@ -97,4 +98,4 @@ void in_sibling_process(const std::function<void()>& work) {
   _exit(known && WIFEXITED(status) ? WEXITSTATUS(status) : 2);
 }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

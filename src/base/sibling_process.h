@@ -17,4 +17,4 @@ namespace rankstacks::inline base {
 // way.
 void in_sibling_process(const std::function<void()>& work);
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

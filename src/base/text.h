@@ -9,6 +9,8 @@ namespace rankstacks::inline base {
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 // The plural ending of a counted noun: "1 thread", "2 threads".
-constexpr std::string_view plural(std::size_t count, std::string_view ending = "s") { return count == 1 ? std::string_view() : ending; }
+constexpr std::string_view plural(std::size_t count, std::string_view ending = "s") {
+  return count == 1 ? std::string_view() : ending;
+}
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

@@ -1,5 +1,7 @@
 #include "base/unattended.h"
 
+#include <pthread.h>
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -7,9 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <pthread.h>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 
 #include "base/sibling_process.h"
@@ -37,14 +37,14 @@ struct Batch {
   std::function<void(std::size_t)> work;
   std::vector<Piece> pieces;
   std::size_t next = 0;
-  std::size_t open = 0;      // pieces that are neither done nor given up
-  std::size_t workers = 0;   // workers that work, without those that hold a given-up piece
+  std::size_t open = 0;     // pieces that are neither done nor given up
+  std::size_t workers = 0;  // workers that work, without those that hold a given-up piece
 };
 
 struct Worker {
   std::shared_ptr<Batch> batch;
   std::optional<std::size_t> piece;
-  bool given_up = false;   // its last piece was given up, and another worker has taken its place
+  bool given_up = false;  // its last piece was given up, and another worker has taken its place
 };
 thread_local Worker* this_worker = nullptr;
 
@@ -121,7 +121,7 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
     while (batch->workers < std::min(width, batch->open)) {
       if (start_worker(batch)) continue;
       if (batch->workers > 0) break;
-      lock.unlock();   // no thread could be started because of a limit: this one does the work
+      lock.unlock();  // no thread could be started because of a limit: this one does the work
       Worker here;
       here.batch = batch;
       take_turns(here);
@@ -143,7 +143,7 @@ std::vector<Outcome> Unattended::run(std::size_t count) const {
       outcomes[i].file = piece.reads;
       any_lost = something_given_up = true;
       if (given_up) given_up(i, outcomes[i]);
-      until = now;   // its place is free
+      until = now;  // its place is free
     }
     if (batch->open == 0 || until == now) continue;
     // For the pieces that start meanwhile.
@@ -180,4 +180,4 @@ void end_at_once(int status) {
 
 pid_t tool_pid() { return kToolPid; }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

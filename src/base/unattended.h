@@ -8,7 +8,8 @@
 //
 //     the tool                                          a worker's process
 //     main thread ── waits, no longer than it wants     shares memory, descriptors, directory and signal handlers
-//     worker's thread ── waits for its process ───────> one piece of work after the other, with that thread's own thread-local variables
+//     worker's thread ── waits for its process ───────> one piece of work after the other, with that thread's own
+//     thread-local variables
 //
 // The process of a worker differs from a thread in one respect: the kernel lets the tool exit without waiting for it.
 // It ends with the thread (PR_SET_PDEATHSIG), as soon as the kernel releases it.
@@ -16,13 +17,13 @@
 // Work that was given up may continue at any time: it must own, through shared pointers, everything that it uses.
 #pragma once
 
+#include <sys/types.h>
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <sys/types.h>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,7 @@ inline constexpr std::chrono::seconds kMinTimeout{2};
 // The outcome of one piece of work.
 struct Outcome {
   bool came_back = false;
-  std::string file;   // if it did not return: what it was reading then (reading_now), if it said so
+  std::string file;  // if it did not return: what it was reading then (reading_now), if it said so
 };
 
 struct Unattended {
@@ -44,8 +45,8 @@ struct Unattended {
   // so.
   static Duration beyond(Duration deadline);
 
-  std::function<void(std::size_t)> work;             // owns what it uses; is copied
-  Duration limit = Duration::max();                  // for each piece, from the start of that piece
+  std::function<void(std::size_t)> work;  // owns what it uses; is copied
+  Duration limit = Duration::max();       // for each piece, from the start of that piece
   // Called at once in the caller's thread, so that later pieces can take it into account.
   std::function<void(std::size_t, const Outcome&)> given_up = {};
 
@@ -57,7 +58,8 @@ struct Unattended {
 template <class T>
 std::optional<T> unattended(std::function<T()> work, Unattended::Duration limit) {
   const auto result = std::make_shared<std::optional<T>>();
-  const auto outcomes = Unattended{[result, work = std::move(work)](std::size_t) { result->emplace(work()); }, limit}.run(1);
+  const auto outcomes =
+      Unattended{[result, work = std::move(work)](std::size_t) { result->emplace(work()); }, limit}.run(1);
   return outcomes.front().came_back ? std::move(*result) : std::nullopt;
 }
 
@@ -68,7 +70,7 @@ void reading_now(const std::string& what);
 // Whether some work was given up and may still be running. Then the tool must exit by end_at_once(), as nothing that
 // the work may use can be destroyed.
 bool any_given_up();
-void note_given_up();   // for other code that abandons work (leavable_thread.h)
+void note_given_up();  // for other code that abandons work (leavable_thread.h)
 
 // Closes all descriptors and calls _exit. Work that was given up shares the descriptors, and would keep a pipe open.
 [[noreturn]] void end_at_once(int status);
@@ -76,4 +78,4 @@ void note_given_up();   // for other code that abandons work (leavable_thread.h)
 // The process id of the tool, also when called in one of its workers.
 pid_t tool_pid();
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

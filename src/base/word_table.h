@@ -27,4 +27,4 @@ constexpr std::optional<E> value_of(const WordTable<E, N>& table, std::string_vi
   return std::nullopt;
 }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

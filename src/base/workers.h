@@ -1,12 +1,12 @@
 // Runs independent pieces of work in parallel, one thread per processor.
 #pragma once
 
+#include <sys/resource.h>
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <sys/resource.h>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -47,7 +47,7 @@ inline void run_in_parallel(std::size_t count, const std::function<void(std::siz
   try {
     while (threads.size() < width) threads.emplace_back(take_turns);
   } catch (const std::system_error&) {
-    if (threads.empty()) take_turns();   // no thread could be started because of a limit: this one does the work
+    if (threads.empty()) take_turns();  // no thread could be started because of a limit: this one does the work
   }
   for (std::thread& t : threads) t.join();
 }
@@ -58,4 +58,4 @@ inline void run_on_fresh_threads(std::size_t count, const std::function<void(std
   run_in_parallel(count, [&](std::size_t i) { std::thread([&] { work(i); }).join(); });
 }
 
-}  // namespace rankstacks::base
+}  // namespace rankstacks::inline base

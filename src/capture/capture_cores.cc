@@ -1,8 +1,8 @@
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <algorithm>
 #include <chrono>
-#include <fmt/format.h>
 #include <memory>
-#include <sys/stat.h>
 
 #include "base/unattended.h"
 #include "capture/capture_job.h"
@@ -21,19 +21,22 @@ using WallClock = std::chrono::system_clock;
 // job usually does.
 std::string host_of(const target::CoreTarget& core) {
   for (const char* name : {"HOSTNAME", "SLURMD_NODENAME", "HOST"})
-    if (const auto it = core.environment().find(name); it != core.environment().end() && !it->second.empty()) return it->second;
+    if (const auto it = core.environment().find(name); it != core.environment().end() && !it->second.empty())
+      return it->second;
   return "unknown";
 }
 
 // The time of a core's last modification, which is when it was written: the best available estimate of the time of the
 // capture.
 std::optional<WallClock::time_point> written_at(const std::string& path) {
-  struct stat st{};
+  struct stat st {};
   if (stat(path.c_str(), &st) != 0) return std::nullopt;
-  return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(std::chrono::seconds(st.st_mtim.tv_sec) + std::chrono::nanoseconds(st.st_mtim.tv_nsec)));
+  return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(
+      std::chrono::seconds(st.st_mtim.tv_sec) + std::chrono::nanoseconds(st.st_mtim.tv_nsec)));
 }
 
-void read_core(RankStacks& rank, const std::string& path, const target::CoreOptions& core_options, elf::ImageCache& images, Deadline::Clock::duration timeout) {
+void read_core(RankStacks& rank, const std::string& path, const target::CoreOptions& core_options,
+               elf::ImageCache& images, Deadline::Clock::duration timeout) {
   const Deadline deadline = Deadline::after(timeout);
   RankSnapshot& snapshot = rank.snapshot;
   snapshot.source = Source::kCore;
@@ -71,7 +74,8 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
 
 }  // namespace
 
-JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options, const CaptureOptions& options) {
+JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options,
+                          const CaptureOptions& options) {
   const auto started = std::chrono::steady_clock::now();
   // Cores, and the files that they refer to, may be in a file system that does not answer any more: each is read by a
   // worker that can be given up.
@@ -84,16 +88,23 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
     std::vector<std::optional<OpenedGpuCore>> gpu_cores;
     std::vector<std::optional<WallClock::time_point>> times;
   };
-  constexpr int kFilesShare = 4;   // of the timeout: the longest wait for a file that another rank's worker is reading
-  const auto work = std::shared_ptr<Work>(new Work{paths, core_options, options.timeout, elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)), std::vector<RankStacks>(paths.size()),
-                                                   std::vector<std::optional<OpenedGpuCore>>(paths.size()), std::vector<std::optional<WallClock::time_point>>(paths.size())});
+  constexpr int kFilesShare = 4;  // of the timeout: the longest wait for a file that another rank's worker is reading
+  const auto work = std::shared_ptr<Work>(
+      new Work{paths, core_options, options.timeout,
+               elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)),
+               std::vector<RankStacks>(paths.size()), std::vector<std::optional<OpenedGpuCore>>(paths.size()),
+               std::vector<std::optional<WallClock::time_point>>(paths.size())});
   // Code that checks the deadline itself returns before this limit, with what it has so far.
-  const auto outcomes = Unattended{[work](std::size_t i) {
-                                     reading_now(work->paths[i]);
-                                     work->times[i] = written_at(work->paths[i]);
-                                     if (auto core = gpu::read_gpu_core(work->paths[i], Deadline::after(work->timeout))) work->gpu_cores[i] = OpenedGpuCore{work->paths[i], std::move(*core)};
-                                     else read_core(work->ranks[i], work->paths[i], work->core_options, work->images, work->timeout);
-                                   }, Unattended::beyond(options.timeout)}.run(paths.size());
+  const auto outcomes =
+      Unattended{[work](std::size_t i) {
+                   reading_now(work->paths[i]);
+                   work->times[i] = written_at(work->paths[i]);
+                   if (auto core = gpu::read_gpu_core(work->paths[i], Deadline::after(work->timeout)))
+                     work->gpu_cores[i] = OpenedGpuCore{work->paths[i], std::move(*core)};
+                   else read_core(work->ranks[i], work->paths[i], work->core_options, work->images, work->timeout);
+                 },
+                 Unattended::beyond(options.timeout)}
+          .run(paths.size());
   std::vector<RankStacks> ranks(paths.size());
   std::vector<std::optional<OpenedGpuCore>> gpu_cores(paths.size());
   std::vector<std::optional<WallClock::time_point>> times(paths.size());
@@ -108,19 +119,24 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
     ranks[i].snapshot.path = paths[i];
     ranks[i].snapshot.host = "unknown";
     ranks[i].snapshot.rank = rank_from_file_name(paths[i]);
-    fail_rank(ranks[i], {.code = ErrorCode::kTimeout, .subject = paths[i], .what = fmt::format("reading it was given up: {} does not answer", outcomes[i].file),
-                         .hint = "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more time with --timeout"});
+    fail_rank(ranks[i], {.code = ErrorCode::kTimeout,
+                         .subject = paths[i],
+                         .what = fmt::format("reading it was given up: {} does not answer", outcomes[i].file),
+                         .hint = "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits "
+                                 "as well; give it more time with --timeout"});
   }
   const GpuCoresOfJob gpus = join_gpu_cores(ranks, std::move(gpu_cores));
   std::vector<CoreProcess> processes;
   for (RankStacks& rank : ranks)
-    processes.push_back({&rank.snapshot, rank.target ? static_cast<const target::CoreTarget&>(*rank.target).parent() : std::nullopt});
+    processes.push_back(
+        {&rank.snapshot, rank.target ? static_cast<const target::CoreTarget&>(*rank.target).parent() : std::nullopt});
   adopt_children(processes);
   std::optional<WallClock::time_point> first;
   const auto note_time = [&](std::optional<WallClock::time_point> at) {
     if (at && (!first || *at < *first)) first = at;
   };
-  for (std::size_t i = 0; i < paths.size(); ++i) note_time(gpus.written_at(paths[i]) ? gpus.written_at(paths[i]) : times[i]);
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    note_time(gpus.written_at(paths[i]) ? gpus.written_at(paths[i]) : times[i]);
   JobSnapshot job = finish_job(std::move(ranks), {}, options, first.value_or(WallClock::now()), started).job;
   gpus.add_to(job);
   return job;

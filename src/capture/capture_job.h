@@ -31,13 +31,13 @@ struct CaptureOptions {
 
 struct LiveRequest {
   std::vector<Pid> pids;
-  bool whole_job = false;                  // --job: every rank on this machine
-  int samples = 3;   // number of samples; 1 shows where the ranks are, several also show what moves
+  bool whole_job = false;  // --job: every rank on this machine
+  int samples = 3;         // number of samples; 1 shows where the ranks are, several also show what moves
   // From one sample to the next: three samples take less than a second.
   std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);
   // Whether native threads that wake up often are glanced at between the samples (target/glances.h).
   bool glances = false;
-  gpu::NvmlRequest nvml;                   // refers to a simulated machine in tests only
+  gpu::NvmlRequest nvml;  // refers to a simulated machine in tests only
 };
 
 // Several samples of the same processes. The first is the job as it is shown; the later ones show what moves.
@@ -45,11 +45,13 @@ struct LiveCapture {
   JobSnapshot job;
   // Later samples of the processes that could be captured again; their FrameIds refer to job.frames.
   std::vector<std::vector<RankSnapshot>> later;
-  std::unordered_map<Tid, target::RunTime> ran;   // run times between the samples, by thread id, which is unique on a machine
-  std::chrono::steady_clock::duration between{};     // the time that `ran` covers
+  std::unordered_map<Tid, target::RunTime>
+      ran;  // run times between the samples, by thread id, which is unique on a machine
+  std::chrono::steady_clock::duration between{};  // the time that `ran` covers
 };
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options);
 
-JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options, const CaptureOptions& options);
+JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::CoreOptions& core_options,
+                          const CaptureOptions& options);
 
 }  // namespace rankstacks::capture

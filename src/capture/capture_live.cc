@@ -1,14 +1,14 @@
 // The live capture, in its order: plan (which processes), prepare (files), stop-copy-resume (in parallel), then
 // everything else on the copies.
+#include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <fmt/format.h>
 #include <map>
 #include <memory>
 #include <set>
 #include <thread>
-#include <unistd.h>
 
 #include "base/memory_limit.h"
 #include "base/unattended.h"
@@ -52,8 +52,11 @@ class Preparer {
       std::vector<Pid> pids;
       std::vector<std::map<std::string, std::string>> read;
     };
-    const auto work = std::make_shared<Environments>(Environments{fresh, std::vector<std::map<std::string, std::string>>(fresh.size())});
-    const auto outcomes = Unattended{[work](std::size_t i) { work->read[i] = initial_environment(work->pids[i]); }, limit_}.run(fresh.size());
+    const auto work = std::make_shared<Environments>(
+        Environments{fresh, std::vector<std::map<std::string, std::string>>(fresh.size())});
+    const auto outcomes =
+        Unattended{[work](std::size_t i) { work->read[i] = initial_environment(work->pids[i]); }, limit_}.run(
+            fresh.size());
     std::vector<Pid> deeper;
     for (std::size_t i = 0; i < fresh.size(); ++i) {
       if (outcomes[i].came_back) initial_.emplace(fresh[i], std::move(work->read[i]));
@@ -87,9 +90,10 @@ class Preparer {
   // Whether it has loaded a library with which ranks communicate.
   bool can_train(Pid pid) {
     const auto maps = read(fmt::format("/proc/{}/maps", pid));
-    return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos || maps->find("/libnccl") != std::string::npos ||
-                    maps->find("/jaxlib/") != std::string::npos || maps->find("/libtensorflow") != std::string::npos || maps->find("/libpaddle") != std::string::npos ||
-                    maps->find("/libcuda.so") != std::string::npos);
+    return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos ||
+                    maps->find("/libnccl") != std::string::npos || maps->find("/jaxlib/") != std::string::npos ||
+                    maps->find("/libtensorflow") != std::string::npos ||
+                    maps->find("/libpaddle") != std::string::npos || maps->find("/libcuda.so") != std::string::npos);
   }
 
   void prepare(const std::vector<Pid>& pids) {
@@ -120,7 +124,8 @@ class Preparer {
     std::vector<PlannedTarget> silent;
     for (const auto& [pid, why] : silent_) {
       const ProcessEntry* entry = table_.find(pid);
-      if (entry != nullptr && names.contains(entry->name) && !planned.contains(pid)) silent.push_back({pid, RankKind::kRank, std::nullopt, {}});
+      if (entry != nullptr && names.contains(entry->name) && !planned.contains(pid))
+        silent.push_back({pid, RankKind::kRank, std::nullopt, {}});
     }
     return silent;
   }
@@ -130,7 +135,8 @@ class Preparer {
  private:
   static std::map<std::string, std::string> initial_environment(Pid pid) {
     const auto text = target::proc::read_file(fmt::format("/proc/{}/environ", pid));
-    return text ? target::proc::parse_environment(target::proc::split_nul(*text)) : std::map<std::string, std::string>{};
+    return text ? target::proc::parse_environment(target::proc::split_nul(*text))
+                : std::map<std::string, std::string>{};
   }
   std::optional<std::string> read(const std::string& path) const {
     const auto text = unattended<Result<std::string>>([path] { return target::proc::read_file(path); }, limit_);
@@ -178,7 +184,8 @@ std::string host_name() {
 }
 
 // Returns false if it could not be captured; then the rank has the reason.
-bool capture_one(RankStacks& rank, target::LiveTarget& target, const std::vector<python::RuntimeCandidate>& interpreters, const target::CopyLimits& limits) {
+bool capture_one(RankStacks& rank, target::LiveTarget& target,
+                 const std::vector<python::RuntimeCandidate>& interpreters, const target::CopyLimits& limits) {
   const auto copied = [&] {
     read_syscalls(rank);
     read_exceptions(rank);
@@ -207,8 +214,9 @@ bool capture_one(RankStacks& rank, target::LiveTarget& target, const std::vector
 
 // Stops, copies and resumes all processes. Afterwards targets[i] is nullptr if that failed for process i; then the rank
 // has the reason.
-void capture_in_parallel(std::vector<RankStacks>& ranks, std::vector<target::LiveTarget*>& targets, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
-                          std::size_t memory) {
+void capture_in_parallel(std::vector<RankStacks>& ranks, std::vector<target::LiveTarget*>& targets,
+                         const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
+                         std::size_t memory) {
   const NoSuspension none_is_left_stopped;
   const std::size_t copies = share_of_memory(memory, MemoryUse::kCopies);
   const auto pool = std::make_shared<target::CopyPool>(copies / 2);
@@ -230,18 +238,21 @@ void forget_copies(const std::vector<RankStacks>& ranks, std::vector<target::Liv
 // Takes further samples of the processes of the first sample.
 class LaterSamples {
  public:
-  LaterSamples(const std::vector<target::LiveTarget*>& first, const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters, const target::LiveImages& images, const CaptureOptions& options,
-             bool glances)
+  LaterSamples(const std::vector<target::LiveTarget*>& first,
+               const std::vector<const std::vector<python::RuntimeCandidate>*>& interpreters,
+               const target::LiveImages& images, const CaptureOptions& options, bool glances)
       : images_(images), options_(options), with_glances_(glances) {
     for (std::size_t i = 0; i < first.size(); ++i)
-      if (first[i] != nullptr && !first[i]->does_not_answer()) processes_.push_back({first[i]->pid(), first[i]->start_ticks(), interpreters[i]});
+      if (first[i] != nullptr && !first[i]->does_not_answer())
+        processes_.push_back({first[i]->pid(), first[i]->start_ticks(), interpreters[i]});
   }
 
   // Unwinds the sample immediately: there is time until the next one, and the memory copied for it can be released.
   void take(std::chrono::steady_clock::time_point when) {
     // On a busy machine a thread returns to its wait slightly late after a sample; that is not counted as a run.
     constexpr std::chrono::milliseconds kReturn{20};
-    std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(kReturn, (when - std::chrono::steady_clock::now()) / 4));
+    std::this_thread::sleep_for(
+        std::min<std::chrono::steady_clock::duration>(kReturn, (when - std::chrono::steady_clock::now()) / 4));
     const auto from = std::chrono::steady_clock::now();
     const auto before = run_times();
     if (with_glances_ && glances_.empty()) follow_the_wakeful();
@@ -270,7 +281,8 @@ class LaterSamples {
     }
     capture_in_parallel(ranks, targets, interpreters, options_.memory);
     for (const target::LiveTarget* target : targets)
-      if (target != nullptr && target->does_not_answer()) std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
+      if (target != nullptr && target->does_not_answer())
+        std::erase_if(processes_, [&](const Process& process) { return process.pid == target->pid(); });
     unwind_ranks(ranks, options_);
     forget_copies(ranks, targets);
     samples.push_back(std::move(ranks));
@@ -286,13 +298,19 @@ class LaterSamples {
       };
       const auto work = std::make_shared<Work>();
       for (const Process& process : processes_) work->glances.push_back(glances_.of(process.pid, n));
-      if (std::all_of(work->glances.begin(), work->glances.end(), [](const auto& of_process) { return of_process.empty(); })) continue;
+      if (std::all_of(work->glances.begin(), work->glances.end(),
+                      [](const auto& of_process) { return of_process.empty(); }))
+        continue;
       work->targets = prepare_again();
       work->ranks.resize(processes_.size());
       const auto timeout = options_.timeout;
       const auto outcomes = Unattended{[work, timeout](std::size_t i) {
-                                         if (work->targets[i] && !work->glances[i].empty()) unwind_glances(work->ranks[i], std::move(work->targets[i]), std::move(work->glances[i]), timeout);
-                                       }, std::max<Deadline::Clock::duration>(timeout, kMinTimeout)}.run(processes_.size());
+                                         if (work->targets[i] && !work->glances[i].empty())
+                                           unwind_glances(work->ranks[i], std::move(work->targets[i]),
+                                                          std::move(work->glances[i]), timeout);
+                                       },
+                                       std::max<Deadline::Clock::duration>(timeout, kMinTimeout)}
+                                .run(processes_.size());
       std::vector<RankStacks> ranks;
       for (std::size_t i = 0; i < processes_.size(); ++i) {
         if (!outcomes[i].came_back || !work->ranks[i].target) continue;
@@ -314,7 +332,8 @@ class LaterSamples {
     const std::vector<python::RuntimeCandidate>* interpreters;
   };
 
-  static void unwind_glances(RankStacks& rank, std::unique_ptr<target::LiveTarget> process, std::vector<target::Glance> glances, Deadline::Clock::duration timeout) {
+  static void unwind_glances(RankStacks& rank, std::unique_ptr<target::LiveTarget> process,
+                             std::vector<target::Glance> glances, Deadline::Clock::duration timeout) {
     auto target = std::make_unique<target::GlancedTarget>(std::move(process), std::move(glances));
     const target::LimitedTarget limited(*target, Deadline::after(timeout));
     for (std::size_t i = 0; i < target->threads().size();) {
@@ -340,14 +359,17 @@ class LaterSamples {
   // Follows the threads of each process that woke up most often, except in Python processes: the state of Python code
   // is not in the stack alone.
   void follow_the_wakeful() {
-    const std::size_t of_each = std::max<std::size_t>(1, target::Glances::kMaxThreads / std::max<std::size_t>(1, processes_.size()));
+    const std::size_t of_each =
+        std::max<std::size_t>(1, target::Glances::kMaxThreads / std::max<std::size_t>(1, processes_.size()));
     for (const Process& process : processes_) {
       if (!process.interpreters->empty()) continue;
       std::vector<std::pair<std::int64_t, Tid>> wakeful;
       for (const Tid tid : target::proc::tasks_of(process.pid))
-        if (const auto found = ran.find(tid); found != ran.end() && found->second.runs > 0) wakeful.emplace_back(-found->second.runs, tid);
+        if (const auto found = ran.find(tid); found != ran.end() && found->second.runs > 0)
+          wakeful.emplace_back(-found->second.runs, tid);
       std::sort(wakeful.begin(), wakeful.end());
-      for (std::size_t i = 0; i < std::min(of_each, wakeful.size()); ++i) glances_.follow(process.pid, wakeful[i].second);
+      for (std::size_t i = 0; i < std::min(of_each, wakeful.size()); ++i)
+        glances_.follow(process.pid, wakeful[i].second);
     }
   }
 
@@ -359,7 +381,8 @@ class LaterSamples {
     auto prepared = prepare_targets(pids, images_, Preparing::kModules, options_.timeout);
     std::vector<std::unique_ptr<target::LiveTarget>> targets(pids.size());
     for (std::size_t i = 0; i < pids.size(); ++i)
-      if (prepared[i].target && prepared[i].target->start_ticks() == processes_[i].start_ticks) targets[i] = std::move(prepared[i].target);
+      if (prepared[i].target && prepared[i].target->start_ticks() == processes_[i].start_ticks)
+        targets[i] = std::move(prepared[i].target);
     return targets;
   }
 
@@ -373,13 +396,15 @@ class LaterSamples {
 // What is looked at, one entry for each process of the plan.
 struct LiveRanks {
   std::vector<RankStacks> ranks;
-  std::vector<target::LiveTarget*> targets;   // owned by ranks[i].target; nullptr: failed
+  std::vector<target::LiveTarget*> targets;  // owned by ranks[i].target; nullptr: failed
   std::vector<const std::vector<python::RuntimeCandidate>*> interpreters;
 };
 
-std::vector<PlannedTarget> plan_and_prepare(const LiveRequest& request, const ProcessTable& table, const ProcessFacts& facts, Preparer& preparer) {
+std::vector<PlannedTarget> plan_and_prepare(const LiveRequest& request, const ProcessTable& table,
+                                            const ProcessFacts& facts, Preparer& preparer) {
   preparer.read_ahead(asked_processes(request, table));
-  std::vector<PlannedTarget> plan = request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid());
+  std::vector<PlannedTarget> plan =
+      request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid());
   if (request.whole_job) {
     const auto silent = preparer.silent_ranks(plan);
     plan.insert(plan.end(), silent.begin(), silent.end());
@@ -403,8 +428,10 @@ void identify(RankSnapshot& snapshot, const PlannedTarget& planned, const std::s
   }
 }
 
-LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& preparer, const std::string& host, Deadline::Clock::duration timeout, GpuHealthQuestion& gpu_health, NcclCounts& nccl) {
-  LiveRanks live{std::vector<RankStacks>(plan.size()), std::vector<target::LiveTarget*>(plan.size()), std::vector<const std::vector<python::RuntimeCandidate>*>(plan.size())};
+LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& preparer, const std::string& host,
+                        Deadline::Clock::duration timeout, GpuHealthQuestion& gpu_health, NcclCounts& nccl) {
+  LiveRanks live{std::vector<RankStacks>(plan.size()), std::vector<target::LiveTarget*>(plan.size()),
+                 std::vector<const std::vector<python::RuntimeCandidate>*>(plan.size())};
   for (std::size_t i = 0; i < plan.size(); ++i) {
     PreparedTarget& prepared = preparer.prepared(plan[i].pid);
     RankStacks& rank = live.ranks[i];
@@ -422,7 +449,8 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& prepar
     snapshot.start_ticks = target.start_ticks();
     if (!target.executable().empty()) snapshot.executable = target.executable();
     snapshot.command = target.command();
-    if (snapshot.kind == RankKind::kRank) snapshot.coordinates = coordinates_of(snapshot.command, environment, snapshot.rank, snapshot.world_size);
+    if (snapshot.kind == RankKind::kRank)
+      snapshot.coordinates = coordinates_of(snapshot.command, environment, snapshot.rank, snapshot.world_size);
     if (snapshot.kind == RankKind::kRank) nccl.add(target, host, environment);
     rank.target = std::move(prepared.target);
     rank.cxx = prepared.cxx;
@@ -437,15 +465,19 @@ WallClock::time_point set_capture_times(LiveRanks& live) {
     if (target != nullptr) first = std::min(first, target->captured_at());
   if (first == WallClock::time_point::max()) first = WallClock::now();
   for (std::size_t i = 0; i < live.targets.size(); ++i)
-    if (live.targets[i] != nullptr) live.ranks[i].snapshot.captured_offset_ms = std::chrono::duration<double, std::milli>(live.targets[i]->captured_at() - first).count();
+    if (live.targets[i] != nullptr)
+      live.ranks[i].snapshot.captured_offset_ms =
+          std::chrono::duration<double, std::milli>(live.targets[i]->captured_at() - first).count();
   return first;
 }
 
-// A rank's child that ended before its turn came (a compiler, a shell) has no more to say than one that ended before the tool began.
+// A rank's child that ended before its turn came (a compiler, a shell) has no more to say than one that ended before
+// the tool began.
 void leave_out_ended_children(LiveRanks& live) {
   for (std::size_t i = live.ranks.size(); i-- > 0;) {
     const RankSnapshot& snapshot = live.ranks[i].snapshot;
-    if (snapshot.kind != RankKind::kChild || snapshot.status != Status::kFailed || target::proc::stat_of(snapshot.pid)) continue;
+    if (snapshot.kind != RankKind::kChild || snapshot.status != Status::kFailed || target::proc::stat_of(snapshot.pid))
+      continue;
     const auto at = static_cast<std::ptrdiff_t>(i);
     live.ranks.erase(live.ranks.begin() + at);
     live.targets.erase(live.targets.begin() + at);
@@ -459,8 +491,10 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   const auto started = std::chrono::steady_clock::now();
   const ProcessTable table = ProcessTable::scan();
   Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kMinTimeout));
-  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid); },
-                           [&](Pid pid) { return preparer.can_train(pid); }, [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
+  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); },
+                           [&](Pid pid) { return preparer.is_wrapper(pid); },
+                           [&](Pid pid) { return preparer.can_train(pid); },
+                           [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
   const std::vector<PlannedTarget> plan = plan_and_prepare(request, table, facts, preparer);
 
   const std::string host = host_name();

@@ -10,7 +10,7 @@ namespace rankstacks::capture {
 
 struct CoreProcess {
   RankSnapshot* snapshot = nullptr;
-  std::optional<Pid> parent;         // NT_PRPSINFO: the parent's pid when the core was taken
+  std::optional<Pid> parent;  // NT_PRPSINFO: the parent's pid when the core was taken
 };
 
 // A worker inherits its rank's environment, and with it the rank's number. So a core with the same number and host,

@@ -1,16 +1,16 @@
 #include "capture/find_ends.h"
 
-#include <algorithm>
 #include <asm/unistd_64.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <fmt/format.h>
 #include <map>
 #include <set>
 #include <string_view>
-#include <sys/epoll.h>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 
 #include "base/deadline.h"
@@ -50,7 +50,8 @@ bool sleeps_still(const BlockedThread& thread) {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const auto now = target::proc::waiting_registers(thread.pid, thread.tid);
-    if (now && (now->orig_rax == thread.awaited.number || now->orig_rax == __NR_restart_syscall)) return now->sp() == thread.awaited.sp;
+    if (now && (now->orig_rax == thread.awaited.number || now->orig_rax == __NR_restart_syscall))
+      return now->sp() == thread.awaited.sp;
   }
   return false;
 }
@@ -61,7 +62,8 @@ bool has_moved_on(const BlockedThread& thread) {
   if (thread.awaited.what == What::kDatabase) return !sleeps_still(thread);
   const auto now = target::proc::waiting_registers(thread.pid, thread.tid);
   if (!now) return false;
-  return (now->orig_rax != thread.awaited.number && now->orig_rax != __NR_restart_syscall) || (*now)[target::kRdi] != thread.awaited.first_argument;
+  return (now->orig_rax != thread.awaited.number && now->orig_rax != __NR_restart_syscall) ||
+         (*now)[target::kRdi] != thread.awaited.first_argument;
 }
 
 // The pids of a process in all pid namespaces that it is in, starting with that of /proc.
@@ -135,7 +137,9 @@ std::optional<std::uint64_t> socket_inode(std::string_view link) {
   std::uint64_t inode = 0;
   if (!link.starts_with(kPrefix)) return std::nullopt;
   const auto [end, error] = std::from_chars(link.data() + kPrefix.size(), link.data() + link.size(), inode);
-  return error == std::errc() && std::string_view(end, static_cast<std::size_t>(link.data() + link.size() - end)) == "]" ? std::optional(inode) : std::nullopt;
+  return error == std::errc() && std::string_view(end, static_cast<std::size_t>(link.data() + link.size() - end)) == "]"
+             ? std::optional(inode)
+             : std::nullopt;
 }
 
 // Turns each wait into questions; each table is read once, when a wait first needs it.
@@ -175,7 +179,9 @@ class Seeker {
     const target::DescriptorInfo::Watched& only = info->watched.front();
     const auto file = target::descriptor_info(pid, only.fd);
     if (!file || (file->inode && only.inode && *file->inode != *only.inode)) return;
-    seek_end(pid, only.fd, (only.events & (EPOLLIN | EPOLLPRI | EPOLLRDNORM)) != 0 || (only.events & (EPOLLOUT | EPOLLWRNORM)) == 0, sought);
+    seek_end(pid, only.fd,
+             (only.events & (EPOLLIN | EPOLLPRI | EPOLLRDNORM)) != 0 || (only.events & (EPOLLOUT | EPOLLWRNORM)) == 0,
+             sought);
   }
 
   void seek_end(Pid pid, int fd, bool input, Sought& sought) {
@@ -188,9 +194,11 @@ class Seeker {
       seek_socket(pid, *inode, sought);
     } else if (*link == "anon_inode:[pidfd]" || link->starts_with("pidfd:[")) {
       sought.kind = EndKind::kChild;
-      if (const auto info = target::descriptor_info(pid, fd); info && info->process) sought.known.insert(*info->process);
+      if (const auto info = target::descriptor_info(pid, fd); info && info->process)
+        sought.known.insert(*info->process);
     } else if (link->starts_with('/')) {
-      if (const auto file = target::identity_of(pid, fd); file && file->is_fifo) sought.questions.push_back(holders_.who_opened_fifo(std::string(target::name_in(*link)), *file, input));
+      if (const auto file = target::identity_of(pid, fd); file && file->is_fifo)
+        sought.questions.push_back(holders_.who_opened_fifo(std::string(target::name_in(*link)), *file, input));
     }
   }
 
@@ -199,7 +207,8 @@ class Seeker {
     if (const auto peer = unix_peers_.peer_of(inode)) {
       other = *peer;
     } else {
-      const std::string network = target::proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
+      const std::string network =
+          target::proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
       auto found = networks_.find(network);
       if (found == networks_.end()) found = networks_.emplace(network, tcp_ends_of(pid)).first;
       const TcpEnds::End end = found->second.of(inode);
@@ -214,7 +223,8 @@ class Seeker {
     const auto link = target::proc::read_link(fmt::format("/proc/{}/fd/{}", thread.pid, thread.awaited.fd));
     const auto info = target::descriptor_info(thread.pid, thread.awaited.fd);
     if (!link || !info) return;
-    for (const target::FileLock& lock : target::locks_in_the_way(locks(), target::awaited_locks(locks(), kind, thread.pid, info->inode))) {
+    for (const target::FileLock& lock :
+         target::locks_in_the_way(locks(), target::awaited_locks(locks(), kind, thread.pid, info->inode))) {
       if (lock.kind == target::FileLock::Kind::kRecord) {
         if (lock.pid > 0) sought.known.insert(lock.pid);
         continue;
@@ -231,7 +241,8 @@ class Seeker {
     auto open = databases_.find(pid);
     if (open == databases_.end()) {
       const auto files = target::open_files(pid);
-      open = databases_.emplace(pid, files ? target::databases_among(*files) : std::vector<target::OpenDatabase>{}).first;
+      open =
+          databases_.emplace(pid, files ? target::databases_among(*files) : std::vector<target::OpenDatabase>{}).first;
     }
     target::DatabaseLocks awaited = target::awaited_database_locks(locks(), pid, open->second);
     for (const auto& [name, lock] : awaited.held) {
@@ -264,7 +275,8 @@ bool is_answered(const target::Holders& holders, target::Holders::Question quest
   return found.size() > (found.contains(own) ? 1u : 0u);
 }
 
-void close_answered(target::Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought) {
+void close_answered(target::Holders& holders, const std::vector<BlockedThread>& threads,
+                    const std::vector<Sought>& sought) {
   std::set<target::Holders::Question> left, all;
   for (std::size_t i = 0; i < threads.size(); ++i)
     for (const auto question : sought[i].questions) {
@@ -294,8 +306,11 @@ std::vector<Pid> other_processes(const std::vector<Pid>& job) {
 }
 
 // Returns false if some process could not be searched, which may be the one that is sought.
-bool search(target::Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought, const std::vector<Pid>& job) {
-  const auto budget = [] { return target::Holders::Budget{kMaxProcesses, kMaxDescriptors, DeadlineCheck(Deadline::after(kLongestSearch))}; };
+bool search(target::Holders& holders, const std::vector<BlockedThread>& threads, const std::vector<Sought>& sought,
+            const std::vector<Pid>& job) {
+  const auto budget = [] {
+    return target::Holders::Budget{kMaxProcesses, kMaxDescriptors, DeadlineCheck(Deadline::after(kLongestSearch))};
+  };
   if (!holders.any_open()) return true;
   target::Holders::Budget of_job = budget();
   for (const Pid pid : job) holders.look_through(pid, of_job);
@@ -311,13 +326,15 @@ bool search(target::Holders& holders, const std::vector<BlockedThread>& threads,
 }
 
 FoundEnds found_of(const BlockedThread& thread, Sought& sought, const target::Holders& holders, bool all_seen) {
-  FoundEnds found{.kind = sought.kind, .others = {}, .own_end = false, .other_host = std::move(sought.other_host), .database = {}};
+  FoundEnds found{
+      .kind = sought.kind, .others = {}, .own_end = false, .other_host = std::move(sought.other_host), .database = {}};
   std::set<Pid> pids = std::move(sought.known);
   for (const auto question : sought.questions) {
     const auto& of_question = holders.of(question);
     pids.insert(of_question.begin(), of_question.end());
     const auto taker = sought.takers.find(question);
-    if (of_question.empty() && taker != sought.takers.end() && holders.refused().contains(taker->second)) pids.insert(taker->second);
+    if (of_question.empty() && taker != sought.takers.end() && holders.refused().contains(taker->second))
+      pids.insert(taker->second);
   }
   // The tool's workers are its children and share its descriptors.
   std::erase_if(pids, [](Pid pid) { return pid == tool_pid() || is_child(pid, tool_pid()); });

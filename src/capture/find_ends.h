@@ -20,10 +20,10 @@ struct BlockedThread {
 
 struct FoundEnds {
   EndKind kind = EndKind::kPipe;
-  std::vector<Pid> others;                 // as SyscallInfo::others
+  std::vector<Pid> others;  // as SyscallInfo::others
   bool own_end = false;
   std::optional<std::string> other_host;
-  std::string database;                    // as SyscallInfo::database
+  std::string database;  // as SyscallInfo::database
 };
 
 // Returns the ends found for each thread. Should be called by a worker that can be given up (base/unattended.h).

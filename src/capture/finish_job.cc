@@ -1,9 +1,9 @@
 #include "capture/finish_job.h"
 
-#include <algorithm>
-#include <chrono>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <algorithm>
+#include <chrono>
 #include <memory>
 
 #include "base/memory_limit.h"
@@ -37,7 +37,8 @@ void fail_rank(RankStacks& rank, const Error& error) {
 }
 
 void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options) {
-  const std::size_t of_each = share_of_memory(options.memory, MemoryUse::kFrames) / kBytesOfFrame / std::max<std::size_t>(1, ranks.size());
+  const std::size_t of_each =
+      share_of_memory(options.memory, MemoryUse::kFrames) / kBytesOfFrame / std::max<std::size_t>(1, ranks.size());
   const std::size_t most = std::clamp(of_each, kLeastFramesOfRank, kMaxFramesOfRank);
   std::vector<std::size_t> unread;
   for (std::size_t i = 0; i < ranks.size(); ++i)
@@ -58,7 +59,9 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
   const auto outcomes = Unattended{[work, most, choice = options.unwinder](std::size_t n) {
                                      RankStacks& rank = (*work)[n];
                                      unwind_threads(rank, choice, Deadline::after(rank.time_left), most);
-                                   }, Unattended::beyond(limit)}.run(unread.size());
+                                   },
+                                   Unattended::beyond(limit)}
+                            .run(unread.size());
   for (std::size_t n = 0; n < unread.size(); ++n) {
     RankStacks& rank = ranks[unread[n]];
     if (outcomes[n].came_back) {
@@ -66,14 +69,17 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
       continue;
     }
     rank.snapshot = std::move(identities[n]);
-    fail_rank(rank, {.code = ErrorCode::kTimeout, .subject = rank.snapshot.path.value_or(fmt::format("pid {}", rank.snapshot.pid)),
+    fail_rank(rank, {.code = ErrorCode::kTimeout,
+                     .subject = rank.snapshot.path.value_or(fmt::format("pid {}", rank.snapshot.pid)),
                      .what = "unwinding was given up: a file that it needs for that does not answer",
-                     .hint = "the server of a file system (NFS, FUSE) that it has files of is gone or slow; give it more time with --timeout"});
+                     .hint = "the server of a file system (NFS, FUSE) that it has files of is gone or slow; give it "
+                             "more time with --timeout"});
   }
 }
 
-FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later, const CaptureOptions& options,
-                       std::chrono::system_clock::time_point captured_at, std::chrono::steady_clock::time_point started) {
+FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later,
+                       const CaptureOptions& options, std::chrono::system_clock::time_point captured_at,
+                       std::chrono::steady_clock::time_point started) {
   unwind_ranks(ranks, options);
   for (auto& sample : later) unwind_ranks(sample, options);
 

@@ -18,11 +18,12 @@ void unwind_ranks(std::vector<RankStacks>& ranks, const CaptureOptions& options)
 
 struct FinishedJob {
   JobSnapshot job;
-  std::vector<std::vector<RankSnapshot>> later;   // the ranks of `later` that could be read, with frames of job.frames
+  std::vector<std::vector<RankSnapshot>> later;  // the ranks of `later` that could be read, with frames of job.frames
 };
 // `later`: further samples of the same processes. `captured_at`: time of the first rank's capture; `started`: when the
 // tool began, for elapsed_ms.
-FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later, const CaptureOptions& options,
-                       std::chrono::system_clock::time_point captured_at, std::chrono::steady_clock::time_point started);
+FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<RankStacks>> later,
+                       const CaptureOptions& options, std::chrono::system_clock::time_point captured_at,
+                       std::chrono::steady_clock::time_point started);
 
 }  // namespace rankstacks::capture

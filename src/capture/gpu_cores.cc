@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 #include <string_view>
 
 #include "capture/rank_identity.h"
@@ -12,19 +12,21 @@
 namespace rankstacks::capture {
 namespace {
 
-constexpr std::uint64_t kHighestPid = 1u << 22;   // PID_MAX_LIMIT, include/linux/threads.h: a higher number is a time
+constexpr std::uint64_t kHighestPid = 1u << 22;  // PID_MAX_LIMIT, include/linux/threads.h: a higher number is a time
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
 // The file's name without the suffixes for the type of the file.
 std::string stem_of(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
-  constexpr std::array<std::string_view, 9> kEndings = {".gz", ".zst", ".xz", ".lz4", ".nvcudmp", ".gpucore", ".cudacore", ".core", ".dmp"};
+  constexpr std::array<std::string_view, 9> kEndings = {".gz",      ".zst",      ".xz",   ".lz4", ".nvcudmp",
+                                                        ".gpucore", ".cudacore", ".core", ".dmp"};
   for (bool again = true; again;) {
     again = false;
     for (const std::string_view ending : kEndings) {
@@ -45,7 +47,8 @@ struct Number {
 // "rank".
 std::optional<Number> last_pid(const std::string& stem) {
   for (std::size_t end = stem.size(); end > 0; --end) {
-    if (!is_digit(stem[end - 1]) || (end < stem.size() && std::isalnum(static_cast<unsigned char>(stem[end])))) continue;
+    if (!is_digit(stem[end - 1]) || (end < stem.size() && std::isalnum(static_cast<unsigned char>(stem[end]))))
+      continue;
     std::size_t at = end;
     while (at > 0 && is_digit(stem[at - 1])) --at;
     Number number{at, end, 0};
@@ -54,9 +57,11 @@ std::optional<Number> last_pid(const std::string& stem) {
     while (word > 0 && std::isalpha(static_cast<unsigned char>(stem[word - 1]))) --word;
     const std::string before = lower(stem.substr(word, at - word));
     std::size_t earlier = at > 0 && !std::isalnum(static_cast<unsigned char>(stem[at - 1])) ? at - 1 : 0;
-    const bool behind_rank = before == "rank" || (word == at && earlier >= 4 && lower(stem.substr(earlier - 4, 4)) == "rank");
+    const bool behind_rank =
+        before == "rank" || (word == at && earlier >= 4 && lower(stem.substr(earlier - 4, 4)) == "rank");
     const bool stands_alone = before.empty() || before == "pid" || before == "p";
-    if (error == std::errc() && !behind_rank && stands_alone && number.value > 0 && number.value <= kHighestPid) return number;
+    if (error == std::errc() && !behind_rank && stands_alone && number.value > 0 && number.value <= kHighestPid)
+      return number;
     end = at + 1;
     if (at == 0) break;
   }
@@ -76,7 +81,7 @@ std::string host_between(const std::string& stem, std::size_t pid_at) {
   left.remove_prefix(first + 1);
   std::size_t digits = 0;
   while (digits < left.size() && is_digit(left[digits])) ++digits;
-  if (digits != 0 && digits < left.size() && is_separator(left[digits])) left.remove_prefix(digits + 1);   // the time
+  if (digits != 0 && digits < left.size() && is_separator(left[digits])) left.remove_prefix(digits + 1);  // the time
   const bool has_letter = std::any_of(left.begin(), left.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
   if (!has_letter || lower(std::string(left)).find("rank") != std::string::npos) return {};
   return std::string(left);
@@ -102,7 +107,8 @@ GpuCoreName read_gpu_core_name(const std::string& path) {
   return name;
 }
 
-std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core, const std::vector<const RankSnapshot*>& ranks,
+std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core,
+                                            const std::vector<const RankSnapshot*>& ranks,
                                             const std::vector<std::vector<Tid>>& threads) {
   const GpuCoreName name = read_gpu_core_name(gpu_core.path);
   const auto only = [&](auto&& fits) {
@@ -122,7 +128,8 @@ std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core, const
     if (const auto found = only([&](std::size_t i) { return ranks[i]->pid == *name.pid; })) return found;
   }
   if (name.rank) {
-    if (const auto found = only([&](std::size_t i) { return ranks[i]->rank == name.rank && ranks[i]->kind == RankKind::kRank; })) {
+    if (const auto found =
+            only([&](std::size_t i) { return ranks[i]->rank == name.rank && ranks[i]->kind == RankKind::kRank; })) {
       if (!name.pid || ranks[*found]->pid == *name.pid) return found;
     }
   }
@@ -130,8 +137,9 @@ std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core, const
   return only([&](std::size_t i) {
     // The driver's own name states the process.
     if (name.pid && !name.host.empty() && ranks[i]->pid != *name.pid) return false;
-    return std::any_of(gpu_core.core->threads.begin(), gpu_core.core->threads.end(),
-                       [&](Tid tid) { return std::find(threads[i].begin(), threads[i].end(), tid) != threads[i].end(); });
+    return std::any_of(gpu_core.core->threads.begin(), gpu_core.core->threads.end(), [&](Tid tid) {
+      return std::find(threads[i].begin(), threads[i].end(), tid) != threads[i].end();
+    });
   });
 }
 
@@ -166,7 +174,8 @@ void add_gpus(const OpenedGpuCore& gpu_core, RankSnapshot& rank, FrameTable& fra
     gpu.execution->path = gpu_core.path;
     rank.gpus.push_back(std::move(gpu));
   }
-  std::stable_sort(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& a, const GpuSnapshot& b) { return a.pci < b.pci; });
+  std::stable_sort(rank.gpus.begin(), rank.gpus.end(),
+                   [](const GpuSnapshot& a, const GpuSnapshot& b) { return a.pci < b.pci; });
   if (gpu_core.core->partial || problems.size() > of_reading) rank.status = std::max(rank.status, Status::kPartial);
   for (Problem& problem : problems) add_problem(std::move(problem));
 }
@@ -179,7 +188,8 @@ std::optional<std::chrono::system_clock::time_point> GpuCoresOfJob::written_at(c
 
 void GpuCoresOfJob::add_to(JobSnapshot& job) const {
   for (const auto& [rank_path, core] : cores_) {
-    const auto it = std::find_if(job.ranks.begin(), job.ranks.end(), [&path = rank_path](const RankSnapshot& rank) { return rank.path == path; });
+    const auto it = std::find_if(job.ranks.begin(), job.ranks.end(),
+                                 [&path = rank_path](const RankSnapshot& rank) { return rank.path == path; });
     if (it != job.ranks.end()) add_gpus(core, *it, job.frames);
   }
 }

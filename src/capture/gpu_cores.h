@@ -18,8 +18,8 @@ namespace rankstacks::capture {
 // The information about its process that the name of a GPU core contains.
 struct GpuCoreName {
   std::optional<int> rank;
-  std::optional<Pid> pid;                  // the last number in it that can be one
-  std::string host;                        // empty: not in the name
+  std::optional<Pid> pid;  // the last number in it that can be one
+  std::string host;        // empty: not in the name
 };
 GpuCoreName read_gpu_core_name(const std::string& path);
 
@@ -31,7 +31,9 @@ struct OpenedGpuCore {
 // The GPU cores of a job. Each is stored with the rank that it belongs to, identified by the path of that rank's core.
 class GpuCoresOfJob {
  public:
-  void put(std::string rank_path, OpenedGpuCore gpu_core) { cores_.emplace_back(std::move(rank_path), std::move(gpu_core)); }
+  void put(std::string rank_path, OpenedGpuCore gpu_core) {
+    cores_.emplace_back(std::move(rank_path), std::move(gpu_core));
+  }
   // The time recorded in the GPU core of that path.
   std::optional<std::chrono::system_clock::time_point> written_at(const std::string& path) const;
   void add_to(JobSnapshot& job) const;
@@ -48,7 +50,8 @@ GpuCoresOfJob join_gpu_cores(std::vector<RankStacks>& ranks, std::vector<std::op
 // Which of `ranks` (from host cores) the GPU core belongs to: the one with its pid and host; else the one with its
 // rank; else the one that has the thread that owns its context. std::nullopt if it could belong to none of them, or to
 // more than one. A rank that contradicts the name is never chosen.
-std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core, const std::vector<const RankSnapshot*>& ranks,
+std::optional<std::size_t> rank_of_gpu_core(const OpenedGpuCore& gpu_core,
+                                            const std::vector<const RankSnapshot*>& ranks,
                                             const std::vector<std::vector<Tid>>& threads);
 
 // A rank made from the GPU core alone: no threads, only its GPUs (filled in by add_gpus).

@@ -7,12 +7,15 @@ namespace {
 
 bool has_cuda(const target::LiveTarget& target) {
   const auto& modules = target.modules().all();
-  return std::any_of(modules.begin(), modules.end(), [](const target::Module& m) { return m.path.substr(m.path.rfind('/') + 1).starts_with("libcuda.so"); });
+  return std::any_of(modules.begin(), modules.end(), [](const target::Module& m) {
+    return m.path.substr(m.path.rfind('/') + 1).starts_with("libcuda.so");
+  });
 }
 
 // Other data about that device is kept.
 void add_gpu(std::vector<GpuSnapshot>& gpus, GpuSnapshot gpu) {
-  const auto known = std::find_if(gpus.begin(), gpus.end(), [&](const GpuSnapshot& g) { return !g.pci.empty() && g.pci == gpu.pci; });
+  const auto known =
+      std::find_if(gpus.begin(), gpus.end(), [&](const GpuSnapshot& g) { return !g.pci.empty() && g.pci == gpu.pci; });
   if (known == gpus.end()) {
     gpus.push_back(std::move(gpu));
     return;
@@ -38,7 +41,8 @@ void GpuHealthQuestion::fill_in(std::vector<RankSnapshot>& ranks) {
   const gpu::NvmlAnswer answer = query_->collect();
   query_.reset();
   if (answer.outcome == gpu::NvmlOutcome::kNoDriver) return;
-  gpu::JoinedGpus joined = join_gpus(answer, users_, gpu::facts_of_this_machine(request_.machine.devices()), gpu::in_own_pid_namespace());
+  gpu::JoinedGpus joined =
+      join_gpus(answer, users_, gpu::facts_of_this_machine(request_.machine.devices()), gpu::in_own_pid_namespace());
   for (RankSnapshot& rank : ranks) {
     const auto found = joined.of.find(rank.pid);
     if (found == joined.of.end() || rank.kind != RankKind::kRank) continue;
@@ -47,7 +51,8 @@ void GpuHealthQuestion::fill_in(std::vector<RankSnapshot>& ranks) {
   const auto user = std::find_if(users_.begin(), users_.end(), [](const gpu::GpuUser& u) { return u.uses_cuda; });
   if (user == users_.end()) return;
   for (RankSnapshot& rank : ranks)
-    if (rank.pid == user->pid) rank.problems.insert(rank.problems.end(), joined.problems.begin(), joined.problems.end());
+    if (rank.pid == user->pid)
+      rank.problems.insert(rank.problems.end(), joined.problems.begin(), joined.problems.end());
 }
 
 }  // namespace rankstacks::capture

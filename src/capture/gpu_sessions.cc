@@ -1,7 +1,7 @@
 #include "capture/gpu_sessions.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <memory>
 
 #include "base/unattended.h"
@@ -30,13 +30,15 @@ void add_problem(RankSnapshot& rank, Problem problem) {
 
 Problem gpu_problem(Problem problem) {
   problem.message.insert(0, "GPU: ");
-  if (problem.code != ProblemCode::kPermission && problem.code != ProblemCode::kTimeout) problem.code = ProblemCode::kGpu;
+  if (problem.code != ProblemCode::kPermission && problem.code != ProblemCode::kTimeout)
+    problem.code = ProblemCode::kGpu;
   return problem;
 }
 
 // Adds what runs on a device to the entry that NVML has made for that device, if there is one.
 void join(RankSnapshot& rank, GpuSnapshot gpu) {
-  const auto known = std::find_if(rank.gpus.begin(), rank.gpus.end(), [&](const GpuSnapshot& g) { return !g.pci.empty() && g.pci == gpu.pci; });
+  const auto known = std::find_if(rank.gpus.begin(), rank.gpus.end(),
+                                  [&](const GpuSnapshot& g) { return !g.pci.empty() && g.pci == gpu.pci; });
   // Parts of one device (MIG) share its address: each part gets an entry of its own.
   if (known == rank.gpus.end() || known->execution) rank.gpus.push_back(std::move(gpu));
   else known->execution = std::move(gpu.execution);
@@ -44,8 +46,11 @@ void join(RankSnapshot& rank, GpuSnapshot gpu) {
 
 // Two processes that both claim to be rank 3 (two jobs, or a wrong environment) must not write the same file.
 std::string core_path(const std::string& base, const JobSnapshot& job, const RankSnapshot& rank) {
-  const auto has_its_name = [&](const RankSnapshot& other) { return other.kind == RankKind::kRank && other.rank == rank.rank; };
-  if (rank.rank && rank.kind == RankKind::kRank && std::count_if(job.ranks.begin(), job.ranks.end(), has_its_name) == 1) return fmt::format("{}.rank{}", base, *rank.rank);
+  const auto has_its_name = [&](const RankSnapshot& other) {
+    return other.kind == RankKind::kRank && other.rank == rank.rank;
+  };
+  if (rank.rank && rank.kind == RankKind::kRank && std::count_if(job.ranks.begin(), job.ranks.end(), has_its_name) == 1)
+    return fmt::format("{}.rank{}", base, *rank.rank);
   return fmt::format("{}.{}.{}", base, rank.host, rank.pid);
 }
 
@@ -67,7 +72,11 @@ Asked ask(const target::ProcessId& process, const gpu::Machine& machine) {
 std::vector<Asked> ask_all(const std::vector<target::ProcessId>& processes, const GpuRequest& request) {
   const auto limit = std::max<Unattended::Duration>(request.timeout, kMinTimeout);
   const auto asked = std::make_shared<std::vector<Asked>>(processes.size());
-  const auto outcomes = Unattended{[asked, processes, machine = request.machine](std::size_t i) { (*asked)[i] = ask(processes[i], machine); }, limit}.run(processes.size());
+  const auto outcomes = Unattended{[asked, processes, machine = request.machine](std::size_t i) {
+                                     (*asked)[i] = ask(processes[i], machine);
+                                   },
+                                   limit}
+                            .run(processes.size());
   std::vector<Asked> answers(processes.size());
   for (std::size_t i = 0; i < processes.size(); ++i) {
     if (outcomes[i].came_back) answers[i] = (*asked)[i];
@@ -97,8 +106,10 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
     if (!answers[n].has_descriptor) plan.makes_inferior_calls = true;
     plan.ranks.push_back(meant[n]);
   }
-  if (plan.ranks.empty() && !job.ranks.empty() && std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& r) { return has_event_handler(r.pid); }))
-    job.ranks.front().problems.push_back({"--gpu: no process of the job has a CUDA context", std::nullopt, ProblemCode::kGpu});
+  if (plan.ranks.empty() && !job.ranks.empty() &&
+      std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& r) { return has_event_handler(r.pid); }))
+    job.ranks.front().problems.push_back(
+        {"--gpu: no process of the job has a CUDA context", std::nullopt, ProblemCode::kGpu});
   return plan;
 }
 
@@ -107,10 +118,12 @@ void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& 
   // (session.cc, session_requests.cc). Killing a session sometimes harms the process (docs/gpu.md), so the limit here
   // is longer than these.
   constexpr std::chrono::seconds kLeast{45}, kLeastWithCore{180};
-  constexpr int kCoreFactor = 5;           // a core of 1 GiB takes a minute
+  constexpr int kCoreFactor = 5;  // a core of 1 GiB takes a minute
   constexpr std::chrono::hours kMax{1};
-  const auto limit = request.core ? std::clamp<Unattended::Duration>(kCoreFactor * std::min<Unattended::Duration>(request.timeout, kMax), kLeastWithCore, kMax)
-                                  : std::clamp<Unattended::Duration>(request.timeout, kLeast, kMax);
+  const auto limit =
+      request.core ? std::clamp<Unattended::Duration>(
+                         kCoreFactor * std::min<Unattended::Duration>(request.timeout, kMax), kLeastWithCore, kMax)
+                   : std::clamp<Unattended::Duration>(request.timeout, kLeast, kMax);
   std::vector<gpu::SessionTarget> targets;
   for (const std::size_t i : plan.ranks) {
     gpu::SessionTarget& target = targets.emplace_back();
@@ -138,7 +151,8 @@ void hold_gpu_sessions(JobSnapshot& job, const GpuPlan& plan, const GpuRequest& 
       for_each_frame(gpu, [&](std::uint32_t& id) { id = ids[id]; });
       join(rank, std::move(gpu));
     }
-    std::sort(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& a, const GpuSnapshot& b) { return a.pci < b.pci; });
+    std::sort(rank.gpus.begin(), rank.gpus.end(),
+              [](const GpuSnapshot& a, const GpuSnapshot& b) { return a.pci < b.pci; });
   }
 }
 

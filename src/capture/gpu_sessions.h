@@ -14,17 +14,17 @@
 namespace rankstacks::capture {
 
 struct GpuRequest {
-  gpu::Machine machine;                    // a simulated machine in tests only
-  bool sessions = false;                   // --gpu
+  gpu::Machine machine;   // a simulated machine in tests only
+  bool sessions = false;  // --gpu
   // --gpu-core: write a lightweight GPU core of each rank, at this path followed by its rank: FILE.rank3.
   std::optional<std::string> core;
-  std::uint64_t core_limit = std::uint64_t{1} << 30;   // --gpu-core-limit, bytes for one core
+  std::uint64_t core_limit = std::uint64_t{1} << 30;  // --gpu-core-limit, bytes for one core
   // --timeout: for all sessions, which run at the same time, at least 45 s; five times as long with a core.
   std::chrono::steady_clock::duration timeout = std::chrono::seconds(60);
 };
 
 struct GpuPlan {
-  std::vector<std::size_t> ranks;          // indices into job.ranks: live processes that have a CUDA context
+  std::vector<std::size_t> ranks;  // indices into job.ranks: live processes that have a CUDA context
   // A driver before 590: a thread of each process makes inferior calls, and what they load stays in the process.
   bool makes_inferior_calls = false;
 };

@@ -1,11 +1,11 @@
 #include "capture/job_processes.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <fmt/format.h>
 #include <iterator>
 #include <set>
-#include <unistd.h>
 
 #include "target/proc.h"
 
@@ -15,10 +15,12 @@ namespace {
 // Finds ranks below a process and the children below ranks; caches identities, so that each process is asked once.
 class Planner {
  public:
-  Planner(const ProcessTable& table, const ProcessFacts& facts, Pid self, bool whole_job) : table_(table), facts_(facts), self_(self), whole_job_(whole_job) {
+  Planner(const ProcessTable& table, const ProcessFacts& facts, Pid self, bool whole_job)
+      : table_(table), facts_(facts), self_(self), whole_job_(whole_job) {
     bool only_leads = true;
     int depth = 0;
-    for (const ProcessEntry* at = table_.find(self); at != nullptr && depth < kMaxDepth; at = table_.find(at->parent), ++depth) {
+    for (const ProcessEntry* at = table_.find(self); at != nullptr && depth < kMaxDepth;
+         at = table_.find(at->parent), ++depth) {
       if (at->pid != self) {
         ancestors_.insert(at->pid);
         only_leads = only_leads && table_.children(at->pid).size() == 1;
@@ -30,7 +32,8 @@ class Planner {
 
   const RankIdentity& identity(Pid pid) {
     auto it = identities_.find(pid);
-    if (it == identities_.end()) it = identities_.emplace(pid, identity_from_environment(facts_.environment(pid))).first;
+    if (it == identities_.end())
+      it = identities_.emplace(pid, identity_from_environment(facts_.environment(pid))).first;
     return it->second;
   }
 
@@ -48,7 +51,8 @@ class Planner {
   bool has_it_from_bystander(Pid pid) {
     int depth = 0;
     const ProcessEntry* entry = table_.find(pid);
-    for (const ProcessEntry* up = entry ? table_.find(entry->parent) : nullptr; up != nullptr && depth < kMaxDepth; up = table_.find(up->parent), ++depth)
+    for (const ProcessEntry* up = entry ? table_.find(entry->parent) : nullptr; up != nullptr && depth < kMaxDepth;
+         up = table_.find(up->parent), ++depth)
       if (is_bystander(up->pid) && same(identity(up->pid), identity(pid))) return true;
     return false;
   }
@@ -68,7 +72,7 @@ class Planner {
   void add(Pid pid) {
     const ProcessEntry* entry = table_.find(pid);
     if (entry == nullptr || entry->kernel_thread || pid == self_) {
-      add_rank(pid, {});   // it does not exist, or cannot be captured: the capture reports that
+      add_rank(pid, {});  // it does not exist, or cannot be captured: the capture reports that
       return;
     }
     std::vector<Pid> ranks;
@@ -91,9 +95,12 @@ class Planner {
       const ProcessEntry* entry = table_.find(target.pid);
       std::optional<Pid> top;
       int depth = 0;
-      for (const ProcessEntry* up = entry ? table_.find(entry->parent) : nullptr; up != nullptr && up->pid != target.pid && depth < kMaxDepth; up = table_.find(up->parent), ++depth) {
+      for (const ProcessEntry* up = entry ? table_.find(entry->parent) : nullptr;
+           up != nullptr && up->pid != target.pid && depth < kMaxDepth; up = table_.find(up->parent), ++depth) {
         const auto at = position_.find(up->pid);
-        if (at != position_.end() && planned_[at->second].kind == RankKind::kRank && same(planned_[at->second].identity, target.identity)) top = up->pid;
+        if (at != position_.end() && planned_[at->second].kind == RankKind::kRank &&
+            same(planned_[at->second].identity, target.identity))
+          top = up->pid;
       }
       if (top) target = {target.pid, RankKind::kChild, top, {}};
     }
@@ -108,7 +115,9 @@ class Planner {
     return leads_to_self_.contains(pid) || (entry != nullptr && entry->kernel_thread);
   }
 
-  static bool same(const RankIdentity& a, const RankIdentity& b) { return a.rank == b.rank && a.precedence == b.precedence; }
+  static bool same(const RankIdentity& a, const RankIdentity& b) {
+    return a.rank == b.rank && a.precedence == b.precedence;
+  }
 
   // Finds the topmost ranks at or below `pid`. A process that has a rank itself is replaced by descendants whose rank
   // comes from variables closer to the program (`srun torchrun`), or by the program that it merely wraps.
@@ -118,7 +127,8 @@ class Planner {
     const RankIdentity own = identity(pid);
     for (const Pid child : table_.children(pid))
       if (!is_left_out(child)) find_ranks(child, below, depth + 1);
-    const bool nearer = std::any_of(below.begin(), below.end(), [&](Pid p) { return identity(p).precedence < own.precedence; });
+    const bool nearer =
+        std::any_of(below.begin(), below.end(), [&](Pid p) { return identity(p).precedence < own.precedence; });
     const bool wraps = below.size() == 1 && same(identity(below.front()), own) && facts_.is_wrapper(pid);
     const bool starts_other = std::any_of(below.begin(), below.end(), [&](Pid p) { return !same(identity(p), own); });
     if (own.precedence < 0 || nearer || wraps || is_bystander(pid)) {
@@ -140,7 +150,9 @@ class Planner {
   // For a script around a training program, in shell (`python train.py | tee log`) or in Python: returns that program,
   // which is recognised by libraries that it has loaded and the script has not.
   std::optional<Pid> only_trainer(Pid script, const std::vector<Pid>& below) {
-    if (below.empty() || !facts_.can_train || facts_.can_train(script) || !std::all_of(below.begin(), below.end(), [&](Pid p) { return same(identity(p), identity(script)); })) return std::nullopt;
+    if (below.empty() || !facts_.can_train || facts_.can_train(script) ||
+        !std::all_of(below.begin(), below.end(), [&](Pid p) { return same(identity(p), identity(script)); }))
+      return std::nullopt;
     std::vector<Pid> trainers;
     std::copy_if(below.begin(), below.end(), std::back_inserter(trainers), facts_.can_train);
     if (trainers.size() != 1) return std::nullopt;
@@ -157,7 +169,7 @@ class Planner {
       const auto job = own.find("SLURM_JOB_ID"), its_job = environment.find("SLURM_JOB_ID");
       if (job != own.end() && its_job != environment.end() && job->second != its_job->second) continue;
       const ProcessEntry* parent = table_.find(entry.parent);
-      if (parent != nullptr && facts_.environment(parent->pid).contains("SLURM_PROCID")) continue;   // not the topmost
+      if (parent != nullptr && facts_.environment(parent->pid).contains("SLURM_PROCID")) continue;  // not the topmost
       find_ranks(pid, tasks);
     }
     return tasks;
@@ -189,11 +201,11 @@ class Planner {
   const ProcessFacts& facts_;
   const Pid self_;
   const bool whole_job_;
-  std::set<Pid> ancestors_;                  // of self_
-  std::set<Pid> leads_to_self_;              // self_, and those of its ancestors that have no other descendants
+  std::set<Pid> ancestors_;      // of self_
+  std::set<Pid> leads_to_self_;  // self_, and those of its ancestors that have no other descendants
   std::map<Pid, RankIdentity> identities_;
   std::vector<PlannedTarget> planned_;
-  std::map<Pid, std::size_t> position_;   // of a pid in planned_
+  std::map<Pid, std::size_t> position_;  // of a pid in planned_
 };
 
 }  // namespace
@@ -211,7 +223,8 @@ ProcessTable ProcessTable::scan() {
   for (const Pid pid : target::proc::processes()) {
     const auto stat = target::proc::stat_of(pid);
     if (!stat) continue;
-    entries.push_back({pid, stat->parent, stat->name, stat->state, stat->threads, stat->kernel_thread(), stat->start_ticks});
+    entries.push_back(
+        {pid, stat->parent, stat->name, stat->state, stat->threads, stat->kernel_thread(), stat->start_ticks});
   }
   return ProcessTable(std::move(entries));
 }
@@ -227,13 +240,15 @@ const std::vector<Pid>& ProcessTable::children(Pid pid) const {
   return it == children_.end() ? none : it->second;
 }
 
-std::vector<PlannedTarget> plan_pids(const std::vector<Pid>& pids, const ProcessTable& table, const ProcessFacts& facts, Pid self) {
+std::vector<PlannedTarget> plan_pids(const std::vector<Pid>& pids, const ProcessTable& table, const ProcessFacts& facts,
+                                     Pid self) {
   Planner planner(table, facts, self, false);
   for (const Pid pid : pids) planner.add(pid);
   return planner.take();
 }
 
-std::vector<UnseenRank> find_unseen(const std::vector<PlannedTarget>& plan, const ProcessTable& table, const ProcessFacts& facts, const std::string& host, Pid self) {
+std::vector<UnseenRank> find_unseen(const std::vector<PlannedTarget>& plan, const ProcessTable& table,
+                                    const ProcessFacts& facts, const std::string& host, Pid self) {
   std::set<int> numbers;
   std::set<Pid> pids;
   const PlannedTarget* model = nullptr;
@@ -257,7 +272,8 @@ std::vector<UnseenRank> find_unseen(const std::vector<PlannedTarget>& plan, cons
   const std::string port = port_of(facts.environment(model->pid));
   std::vector<Pid> namesakes;
   for (const auto& [pid, entry] : table.all())
-    if (pid != self && !entry.kernel_thread && entry.state != 'Z' && !pids.contains(pid) && entry.name == program->name) namesakes.push_back(pid);
+    if (pid != self && !entry.kernel_thread && entry.state != 'Z' && !pids.contains(pid) && entry.name == program->name)
+      namesakes.push_back(pid);
   if (facts.read_ahead) facts.read_ahead(namesakes);
   std::vector<UnseenRank> unseen;
   for (const Pid pid : namesakes) {
@@ -280,7 +296,8 @@ std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFact
     if (planner.identity(pid).precedence < 0 || planner.is_bystander(pid)) continue;
     bool topmost = true;
     int depth = 0;
-    for (const ProcessEntry* up = table.find(entry.parent); up != nullptr && up->pid != 0 && topmost && depth < 64; up = table.find(up->parent), ++depth)
+    for (const ProcessEntry* up = table.find(entry.parent); up != nullptr && up->pid != 0 && topmost && depth < 64;
+         up = table.find(up->parent), ++depth)
       if (planner.identity(up->pid).precedence >= 0 && !planner.is_bystander(up->pid)) topmost = false;
     if (!topmost) continue;
     if (planner.has_it_from_bystander(pid)) {

@@ -18,11 +18,11 @@ namespace rankstacks::capture {
 // literally in a test.
 struct ProcessEntry {
   Pid pid = 0, parent = 0;
-  std::string name;            // comm
+  std::string name;  // comm
   char state = 0;
   int threads = 1;
   bool kernel_thread = false;
-  std::uint64_t start_ticks = 0;   // after the machine's start; 0: unknown
+  std::uint64_t start_ticks = 0;  // after the machine's start; 0: unknown
 };
 
 class ProcessTable {
@@ -31,7 +31,7 @@ class ProcessTable {
   static ProcessTable scan();
 
   const ProcessEntry* find(Pid pid) const;
-  const std::vector<Pid>& children(Pid pid) const;   // ascending
+  const std::vector<Pid>& children(Pid pid) const;  // ascending
   const std::map<Pid, ProcessEntry>& all() const { return entries_; }
 
  private:
@@ -42,14 +42,14 @@ class ProcessTable {
 struct PlannedTarget {
   Pid pid = 0;
   RankKind kind = RankKind::kRank;
-  std::optional<Pid> parent;       // of a child: its rank
-  RankIdentity identity;           // of a rank
+  std::optional<Pid> parent;  // of a child: its rank
+  RankIdentity identity;      // of a rank
 };
 
 // Facts about a process that are read on demand, and as seldom as possible, because reading them is expensive.
 struct ProcessFacts {
   std::function<std::map<std::string, std::string>(Pid)> environment;
-  std::function<bool(Pid)> is_wrapper;      // a shell or similar process that only waits for its only child
+  std::function<bool(Pid)> is_wrapper;  // a shell or similar process that only waits for its only child
   // Whether it has loaded a library with which ranks communicate; if empty, this is not known for any process.
   std::function<bool(Pid)> can_train = {};
   // Announces that the environments of these processes will be asked for, one after the other.
@@ -60,11 +60,13 @@ struct ProcessFacts {
 // for its ranks, that of a wrapper for the program that it wraps; children are included. Order: ranks as given, each
 // followed by its children. No pid occurs twice. `self` is this tool; it and processes that only wait for it (a
 // `timeout` or a shell around it) are never a rank or a child, unless they were named.
-std::vector<PlannedTarget> plan_pids(const std::vector<Pid>& pids, const ProcessTable& table, const ProcessFacts& facts, Pid self);
+std::vector<PlannedTarget> plan_pids(const std::vector<Pid>& pids, const ProcessTable& table, const ProcessFacts& facts,
+                                     Pid self);
 
 // The running ranks of the same job on this machine that are not in `plan`: of the same program, with the same world
 // size and the same MASTER_PORT. Only searched for if the world has more ranks than were planned. Sorted by number.
-std::vector<UnseenRank> find_unseen(const std::vector<PlannedTarget>& plan, const ProcessTable& table, const ProcessFacts& facts, const std::string& host, Pid self);
+std::vector<UnseenRank> find_unseen(const std::vector<PlannedTarget>& plan, const ProcessTable& table,
+                                    const ProcessFacts& facts, const std::string& host, Pid self);
 
 // Every process of the machine that has a rank. The tool's ancestors (an srun shell, `timeout`, a script) have the
 // variables of a rank in their environment but are not ranks, except those with several threads: a watchdog in a rank

@@ -1,16 +1,16 @@
 #include "capture/nccl_counts.h"
 
-#include <algorithm>
-#include <charconv>
 #include <fcntl.h>
 #include <sched.h>
+#include <algorithm>
+#include <charconv>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "base/file_descriptor.h"
 #include "nccl/local_addresses.h"
 #include "nccl/socket_owner.h"
-#include "base/file_descriptor.h"
 #include "target/proc.h"
 
 namespace rankstacks::capture {
@@ -71,16 +71,20 @@ class NumberedProcesses {
   std::multimap<Pid, Pid> by_own_pid_;
 };
 
-std::string network_of(const std::string& process) { return target::proc::read_link("/proc/" + process + "/ns/net").value_or(""); }
+std::string network_of(const std::string& process) {
+  return target::proc::read_link("/proc/" + process + "/ns/net").value_or("");
+}
 
 }  // namespace
 
-void NcclCounts::add(const target::LiveTarget& target, const std::string& host, const std::map<std::string, std::string>& environment) {
+void NcclCounts::add(const target::LiveTarget& target, const std::string& host,
+                     const std::map<std::string, std::string>& environment) {
   if (!has_nccl(target)) return;
   if (processes_.empty()) {
     troubled = target.pid();
     const auto named = environment.find("NCCL_RAS_ADDR");
-    const auto address = named == environment.end() ? std::optional(nccl::RasAddress()) : nccl::parse_ras_address(named->second);
+    const auto address =
+        named == environment.end() ? std::optional(nccl::RasAddress()) : nccl::parse_ras_address(named->second);
     can_ask_ = address.has_value();
     if (address) address_ = *address;
   } else if (network_of(std::to_string(target.pid())) != network_of(std::to_string(troubled))) {
@@ -130,8 +134,8 @@ Result<NcclStatus> NcclCounts::ask() const {
       auto once = nccl::query_ras(place, address_.port, deadline, is_ours);
       if (once) {
         nccl::keep_own_communicators(*once, processes_, addresses);
-        if (auto why =
-                nccl::contradiction_in(*once, processes_, addresses, [&](Pid own_pid) { return others.look_for(own_pid); })) {
+        if (auto why = nccl::contradiction_in(*once, processes_, addresses,
+                                              [&](Pid own_pid) { return others.look_for(own_pid); })) {
           const std::string subject = fmt::format(
               "NCCL's RAS at {}:{}", place.find(':') == std::string::npos ? place : "[" + place + "]", address_.port);
           once =

@@ -17,7 +17,8 @@ namespace rankstacks::capture {
 class NcclCounts {
  public:
   // Called for every process before any of them is stopped; ignores processes without NCCL.
-  void add(const target::LiveTarget& target, const std::string& host, const std::map<std::string, std::string>& environment);
+  void add(const target::LiveTarget& target, const std::string& host,
+           const std::map<std::string, std::string>& environment);
 
   // Each takes at most 1 s. They ask only if a socket of one of the processes listens, and accept only an answer that
   // comes from one of them and agrees with /proc. It is no problem if none of them listens (RAS can be turned off), or
@@ -34,8 +35,8 @@ class NcclCounts {
   std::vector<std::string> listening() const;
   Result<NcclStatus> ask() const;
 
-  std::vector<nccl::NcclProcess> processes_;     // those in the network namespace of the first one
-  std::vector<Pid> pids_;   // their pids in the tool's pid namespace
+  std::vector<nccl::NcclProcess> processes_;  // those in the network namespace of the first one
+  std::vector<Pid> pids_;                     // their pids in the tool's pid namespace
   nccl::RasAddress address_;
   bool can_ask_ = false;
 };

@@ -5,8 +5,8 @@
 // destroyed. SIGSTOP cannot be delayed.
 #pragma once
 
-#include <csignal>
 #include <pthread.h>
+#include <csignal>
 
 namespace rankstacks::capture {
 

@@ -1,9 +1,9 @@
 #include "capture/other_ends.h"
 
-#include <algorithm>
 #include <asm/unistd_64.h>
-#include <atomic>
 #include <fmt/format.h>
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -17,8 +17,8 @@
 namespace rankstacks::capture {
 namespace {
 
-constexpr std::size_t kMaxThreads = 4096;   // threads blocked in calls whose other end is searched for
-constexpr std::size_t kMaxNamed = 64;       // processes outside of the job whose command is read
+constexpr std::size_t kMaxThreads = 4096;  // threads blocked in calls whose other end is searched for
+constexpr std::size_t kMaxNamed = 64;      // processes outside of the job whose command is read
 
 // Commands by pid: "python3 prepare.py". If a process's memory does not answer, that process and all later ones are
 // given by their name alone.
@@ -37,7 +37,9 @@ std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
     const auto text = target::proc::read_file(fmt::format("/proc/{}/cmdline", work->pids[i]), kMaxBytes);
     if (text) work->read[i] = target::proc::split_nul(*text);
   };
-  const auto outcomes = Unattended{read, kMinTimeout, [work](std::size_t, const Outcome&) { work->some_is_silent = true; }}.run(pids.size());
+  const auto outcomes =
+      Unattended{read, kMinTimeout, [work](std::size_t, const Outcome&) { work->some_is_silent = true; }}.run(
+          pids.size());
   std::map<Pid, std::string> commands;
   for (std::size_t i = 0; i < pids.size(); ++i) {
     std::string command = outcomes[i].came_back ? short_command(work->read[i]) : "";
@@ -51,7 +53,7 @@ std::map<Pid, std::string> commands_of(const std::vector<Pid>& pids) {
 // The calls of captured processes whose other ends are searched for, with what they wait for.
 struct Asked {
   std::vector<BlockedThread> threads;
-  std::vector<SyscallInfo*> calls;   // parallel
+  std::vector<SyscallInfo*> calls;  // parallel
   std::vector<Pid> job;
 
   void add(RankStacks& rank, std::size_t thread, target::Awaited awaited) {
@@ -69,7 +71,8 @@ void find_and_fill_in(const Asked& asked) {
     std::vector<FoundEnds> found;
   };
   const auto work = std::make_shared<Work>(Work{asked.threads, asked.job, {}});
-  const auto outcome = Unattended{[work](std::size_t) { work->found = find_ends(work->threads, work->job); }, kMinTimeout}.run(1);
+  const auto outcome =
+      Unattended{[work](std::size_t) { work->found = find_ends(work->threads, work->job); }, kMinTimeout}.run(1);
   if (!outcome.front().came_back) return;
 
   const std::set<Pid> job(work->job.begin(), work->job.end());
@@ -117,7 +120,7 @@ std::string short_command(const std::vector<std::string>& arguments) {
   }
   if (command.size() > kMaxBytes) {
     std::size_t end = kMaxBytes;
-    while (end > 0 && (static_cast<unsigned char>(command[end]) & 0xc0) == 0x80) --end;   // not within a character
+    while (end > 0 && (static_cast<unsigned char>(command[end]) & 0xc0) == 0x80) --end;  // not within a character
     command.resize(end);
   }
   return command;
@@ -142,8 +145,10 @@ void find_database_holders(std::vector<RankStacks>& ranks) {
     const auto threads = rank.target->threads();
     for (std::size_t i = 0; i < std::min({threads.size(), rank.syscalls.size(), rank.stacks.size()}); ++i) {
       const auto& call = rank.syscalls[i];
-      if (!call || !is_sleep(*call) || !threads[i].registers || !sleeps_in_sqlite(*rank.target, rank.stacks[i])) continue;
-      asked.add(rank, i, {.what = target::Awaited::What::kDatabase, .number = call->number, .sp = threads[i].registers->sp()});
+      if (!call || !is_sleep(*call) || !threads[i].registers || !sleeps_in_sqlite(*rank.target, rank.stacks[i]))
+        continue;
+      asked.add(rank, i,
+                {.what = target::Awaited::What::kDatabase, .number = call->number, .sp = threads[i].registers->sp()});
     }
   }
   find_and_fill_in(asked);

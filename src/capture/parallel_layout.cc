@@ -9,7 +9,7 @@
 namespace rankstacks::capture {
 namespace {
 
-constexpr int kMaxRanks = 10'000'000;   // as in rank_identity
+constexpr int kMaxRanks = 10'000'000;  // as in rank_identity
 constexpr std::size_t kMaxWords = 1 << 16;
 
 std::optional<int> number(std::string_view text) {
@@ -36,7 +36,7 @@ class Options {
       std::string value;
       if (equals != std::string_view::npos) value = word.substr(equals + 1);
       else if (i + 1 < command.size()) value = command[i + 1];
-      if (!name.empty()) values_[std::move(name)] = std::move(value);   // the last one counts
+      if (!name.empty()) values_[std::move(name)] = std::move(value);  // the last one counts
     }
   }
 
@@ -49,7 +49,8 @@ class Options {
   // The option, or a nested setting of that name: "model.tensor_model_parallel_size".
   const std::string* nested(std::string_view name) const {
     for (const auto& [full, value] : values_)
-      if (full.size() > name.size() && full.ends_with(name) && full[full.size() - name.size() - 1] == '.') return &value;
+      if (full.size() > name.size() && full.ends_with(name) && full[full.size() - name.size() - 1] == '.')
+        return &value;
     return nullptr;
   }
 
@@ -59,8 +60,8 @@ class Options {
 
 struct Axis {
   std::string name;
-  std::optional<int> size;   // std::nullopt: not given
-  bool rest = false;         // whether its size is what the other axes leave
+  std::optional<int> size;  // std::nullopt: not given
+  bool rest = false;        // whether its size is what the other axes leave
 };
 
 // Places a rank on the axes, the slowest first. Axes whose place is not known are left out; std::nullopt if the sizes
@@ -80,7 +81,7 @@ std::optional<std::vector<std::pair<std::string, int>>> place(std::vector<Axis> 
       if (!axis.size && axis.rest) axis.size = static_cast<int>(world / given), unknown = 0;
 
   std::vector<std::optional<int>> coordinates(axes.size());
-  int block = world;   // number of ranks that have the same place on all axes so far
+  int block = world;  // number of ranks that have the same place on all axes so far
   for (std::size_t i = 0; i < axes.size() && axes[i].size; ++i) {
     coordinates[i] = rank % block / (block / *axes[i].size);
     block /= *axes[i].size;
@@ -114,11 +115,13 @@ void drop_axis_of_one(std::vector<std::pair<std::string, int>>& axes, std::strin
 }
 
 // tp, pp, cp and ep as in Megatron's options. `partial`: more sizes may be given elsewhere.
-std::optional<Coordinates> megatron(const std::string* tp_text, const std::string* pp_text, const std::string* cp_text, const std::string* ep_text, const std::string* etp_text,
-                                    bool pp_before_dp, bool partial, int rank, int world, std::string from) {
+std::optional<Coordinates> megatron(const std::string* tp_text, const std::string* pp_text, const std::string* cp_text,
+                                    const std::string* ep_text, const std::string* etp_text, bool pp_before_dp,
+                                    bool partial, int rank, int world, std::string from) {
   const std::optional<int> otherwise = partial ? std::nullopt : std::optional(1);
   Sizes sizes;
-  const auto tp = sizes.read(tp_text, otherwise), pp = sizes.read(pp_text, otherwise), cp = sizes.read(cp_text, otherwise);
+  const auto tp = sizes.read(tp_text, otherwise), pp = sizes.read(pp_text, otherwise),
+             cp = sizes.read(cp_text, otherwise);
   const auto ep = sizes.read(ep_text, otherwise), etp = sizes.read(etp_text, tp);
   if (sizes.broken || !sizes.any) return std::nullopt;
   std::vector<Axis> axes = {{"pp", pp}, {"dp", std::nullopt, true}, {"cp", cp}, {"tp", tp}};
@@ -141,15 +144,22 @@ std::optional<Coordinates> megatron(const std::string* tp_text, const std::strin
 
 std::optional<Coordinates> of_megatron(const Options& options, int rank, int world) {
   const bool checkpoint = options.has("use_checkpoint_args") || options.has("use_mp_args_from_checkpoint_args");
-  const std::string* encoders[] = {options.plain("encoder_tensor_model_parallel_size"), options.plain("encoder_pipeline_model_parallel_size"), options.plain("ds_sequence_parallel_size")};
-  if (checkpoint || std::any_of(std::begin(encoders), std::end(encoders), [](const std::string* text) { return text != nullptr && *text != "0" && *text != "1"; })) return std::nullopt;
+  const std::string* encoders[] = {options.plain("encoder_tensor_model_parallel_size"),
+                                   options.plain("encoder_pipeline_model_parallel_size"),
+                                   options.plain("ds_sequence_parallel_size")};
+  if (checkpoint || std::any_of(std::begin(encoders), std::end(encoders), [](const std::string* text) {
+        return text != nullptr && *text != "0" && *text != "1";
+      }))
+    return std::nullopt;
   const bool tp_pp_dp = options.has("use_tp_pp_dp_mapping");
   const auto all = [&](auto option, bool partial, const char* from) {
-    return megatron(option("tensor_model_parallel_size"), option("pipeline_model_parallel_size"), option("context_parallel_size"), option("expert_model_parallel_size"),
+    return megatron(option("tensor_model_parallel_size"), option("pipeline_model_parallel_size"),
+                    option("context_parallel_size"), option("expert_model_parallel_size"),
                     option("expert_tensor_parallel_size"), tp_pp_dp, partial, rank, world, from);
   };
   if (options.plain("tensor_model_parallel_size") || options.plain("pipeline_model_parallel_size"))
-    return all([&](const char* name) { return options.plain(name); }, options.has("yaml_cfg"), "Megatron, from the command line");
+    return all([&](const char* name) { return options.plain(name); }, options.has("yaml_cfg"),
+               "Megatron, from the command line");
   if (options.nested("tensor_model_parallel_size") || options.nested("pipeline_model_parallel_size"))
     return all([&](const char* name) { return options.nested(name); }, true, "NeMo, from the command line");
   return std::nullopt;
@@ -159,23 +169,29 @@ std::optional<Coordinates> of_torchtitan(const Options& options, int rank, int w
   bool any = false;
   const auto option = [&](const std::string& name) {
     const std::string* text = options.plain("parallelism." + name);
-    if (text == nullptr) text = options.plain("training." + name);       // before 2025
+    if (text == nullptr) text = options.plain("training." + name);  // before 2025
     if (text == nullptr) text = options.plain("experimental." + name);
     any |= text != nullptr;
     return text;
   };
-  const std::string *pp_text = option("pipeline_parallel_degree"), *replicate_text = option("data_parallel_replicate_degree"), *shard_text = option("data_parallel_shard_degree"),
-                    *cp_text = option("context_parallel_degree"), *tp_text = option("tensor_parallel_degree");
+  const std::string *pp_text = option("pipeline_parallel_degree"),
+                    *replicate_text = option("data_parallel_replicate_degree"),
+                    *shard_text = option("data_parallel_shard_degree"), *cp_text = option("context_parallel_degree"),
+                    *tp_text = option("tensor_parallel_degree");
   if (!any) return std::nullopt;
-  const bool file = options.has("job.config_file") || options.has("config_file") || options.has("module") || options.has("config");
+  const bool file =
+      options.has("job.config_file") || options.has("config_file") || options.has("module") || options.has("config");
   const std::optional<int> otherwise = file ? std::nullopt : std::optional(1);
   Sizes sizes;
-  const auto pp = sizes.read(pp_text, otherwise), replicate = sizes.read(replicate_text, otherwise), cp = sizes.read(cp_text, otherwise), tp = sizes.read(tp_text, otherwise);
+  const auto pp = sizes.read(pp_text, otherwise), replicate = sizes.read(replicate_text, otherwise),
+             cp = sizes.read(cp_text, otherwise), tp = sizes.read(tp_text, otherwise);
   std::optional<int> shard;
   bool shard_is_rest = shard_text == nullptr ? !file : *shard_text == "-1";
   if (shard_text != nullptr && !shard_is_rest) shard = sizes.read(shard_text, std::nullopt);
   if (sizes.broken) return std::nullopt;
-  auto placed = place({{"pp", pp}, {"dp_replicate", replicate}, {"dp_shard", shard, shard_is_rest}, {"cp", cp}, {"tp", tp}}, rank, world);
+  auto placed =
+      place({{"pp", pp}, {"dp_replicate", replicate}, {"dp_shard", shard, shard_is_rest}, {"cp", cp}, {"tp", tp}}, rank,
+            world);
   if (!placed) return std::nullopt;
   drop_axis_of_one(*placed, "dp_replicate", replicate);
   drop_axis_of_one(*placed, "cp", cp);
@@ -202,13 +218,15 @@ std::optional<Coordinates> of_accelerate(const std::map<std::string, std::string
   };
   const std::string* use = variable("ACCELERATE_USE_MEGATRON_LM");
   if (use == nullptr || *use != "true") return std::nullopt;
-  return megatron(variable("MEGATRON_LM_TP_DEGREE"), variable("MEGATRON_LM_PP_DEGREE"), nullptr, nullptr, nullptr, false, false, rank, world, "Megatron by Accelerate, from the environment");
+  return megatron(variable("MEGATRON_LM_TP_DEGREE"), variable("MEGATRON_LM_PP_DEGREE"), nullptr, nullptr, nullptr,
+                  false, false, rank, world, "Megatron by Accelerate, from the environment");
 }
 
 }  // namespace
 
-std::optional<Coordinates> coordinates_of(std::span<const std::string> command, const std::map<std::string, std::string>& environment, std::optional<int> rank,
-                                          std::optional<int> world_size) {
+std::optional<Coordinates> coordinates_of(std::span<const std::string> command,
+                                          const std::map<std::string, std::string>& environment,
+                                          std::optional<int> rank, std::optional<int> world_size) {
   if (!rank || !world_size || *rank < 0 || *rank >= *world_size || *world_size > kMaxRanks) return std::nullopt;
   const Options options(command);
   for (const auto& framework : {of_megatron, of_torchtitan, of_deepspeed})

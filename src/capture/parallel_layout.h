@@ -25,7 +25,8 @@ namespace rankstacks::capture {
 // std::nullopt if no sizes are given, if they do not fit the world size, or if the framework may use other sizes (a
 // checkpoint's, an encoder's). If a settings file may contain more sizes than the command line (torchtitan, NeMo), only
 // those axes are returned whose place follows from the given sizes.
-std::optional<Coordinates> coordinates_of(std::span<const std::string> command, const std::map<std::string, std::string>& environment,
+std::optional<Coordinates> coordinates_of(std::span<const std::string> command,
+                                          const std::map<std::string, std::string>& environment,
                                           std::optional<int> rank, std::optional<int> world_size);
 
 }  // namespace rankstacks::capture

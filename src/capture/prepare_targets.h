@@ -21,7 +21,7 @@ namespace rankstacks::capture {
 
 // Everything known about one process before it is stopped.
 struct PreparedTarget {
-  std::unique_ptr<target::LiveTarget> target;                  // nullptr: `error` says why
+  std::unique_ptr<target::LiveTarget> target;  // nullptr: `error` says why
   std::optional<Error> error;
   std::vector<python::RuntimeCandidate> interpreters;
   target::CxxRuntime cxx;
@@ -29,13 +29,15 @@ struct PreparedTarget {
   std::map<std::string, std::string> environment;
 };
 
-enum class Preparing { kModules, kEverything };        // kModules: for a process whose interpreters are known
+enum class Preparing { kModules, kEverything };  // kModules: for a process whose interpreters are known
 
 // The result is parallel to `pids`. `timeout` applies to each step for each process, and a quarter of it to each file;
 // at least kMinTimeout.
-std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const target::LiveImages& images, Preparing what, std::chrono::steady_clock::duration timeout);
+std::vector<PreparedTarget> prepare_targets(const std::vector<Pid>& pids, const target::LiveImages& images,
+                                            Preparing what, std::chrono::steady_clock::duration timeout);
 
 // The error for a process that did not answer within that time, or that waits for something that did not.
-Error silent_process(Pid pid, const std::string& what, const std::string& file, std::chrono::steady_clock::duration limit);
+Error silent_process(Pid pid, const std::string& what, const std::string& file,
+                     std::chrono::steady_clock::duration limit);
 
 }  // namespace rankstacks::capture

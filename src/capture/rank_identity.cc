@@ -1,8 +1,8 @@
 #include "capture/rank_identity.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 
 namespace rankstacks::capture {
 namespace {
@@ -14,12 +14,12 @@ struct Variables {
 // In order of precedence: the variables that the training program itself reads come before those with which its
 // launcher was started. `srun torchrun ...` sets SLURM_PROCID in every rank of a node, and RANK in the ranks alone.
 constexpr Variables kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},                                                       // PyTorch's env:// rendezvous
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},             // Open MPI
-    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},                // MVAPICH2
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},                                                // MPICH's Hydra, Intel MPI
-    {"PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"},                                              // PMIx servers
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},                                          // srun
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},                                            // PyTorch's env:// rendezvous
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},  // Open MPI
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},     // MVAPICH2
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},                                     // MPICH's Hydra, Intel MPI
+    {"PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"},                                   // PMIx servers
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},                               // srun
 };
 
 // Far above the size of any job; a larger number is not a rank.
@@ -59,11 +59,14 @@ RankIdentity identity_from_environment(const std::map<std::string, std::string>&
 
 std::optional<int> rank_from_file_name(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   for (std::size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
-    if (at > 0 && std::isalpha(static_cast<unsigned char>(name[at - 1]))) continue;   // "frank-2"
+    if (at > 0 && std::isalpha(static_cast<unsigned char>(name[at - 1]))) continue;  // "frank-2"
     std::size_t digits = at + 4;
-    if (digits < name.size() && (name[digits] == '-' || name[digits] == '_' || name[digits] == '.' || name[digits] == '=')) ++digits;
+    if (digits < name.size() &&
+        (name[digits] == '-' || name[digits] == '_' || name[digits] == '.' || name[digits] == '='))
+      ++digits;
     int value = 0;
     const auto [p, e] = std::from_chars(name.data() + digits, name.data() + name.size(), value);
     if (e == std::errc() && value >= 0 && value <= kMaxRank) return value;

@@ -9,7 +9,7 @@ namespace rankstacks::capture {
 
 struct RankIdentity {
   std::optional<int> rank, world_size, local_rank;
-  int precedence = -1;   // which launcher's variables were used: smaller is closer to the training program; -1: none
+  int precedence = -1;  // which launcher's variables were used: smaller is closer to the training program; -1: none
   // The precedence of srun's variables, which every shell and notebook of an allocation has too.
   static constexpr int kSlurm = 5;
 };

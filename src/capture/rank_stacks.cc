@@ -1,9 +1,9 @@
 #include "capture/rank_stacks.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <fmt/format.h>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -18,7 +18,9 @@ namespace {
 
 // Recognises the interpreter's eval loop by its symbol: CPython 3.6 to 3.15, with the suffixes of compiler clones, and
 // the opcode functions of the tail-call interpreter (3.14 and newer).
-bool is_eval_loop(const std::string& function) { return function.starts_with("_PyEval_EvalFrameDefault") || function.starts_with("_TAIL_CALL_"); }
+bool is_eval_loop(const std::string& function) {
+  return function.starts_with("_PyEval_EvalFrameDefault") || function.starts_with("_TAIL_CALL_");
+}
 
 // Whether a greenlet's part of the C stack, and its chain of Python frames, begin here. The frames outside of it belong
 // to other greenlets: these may have been switched away from since, and the stack contents there may be stale.
@@ -26,15 +28,20 @@ bool is_greenlet_start(const std::string& function) { return function.find("g_in
 
 // Functions that the loop calls before it links a frame, or after it has unlinked one; none of them runs Python code.
 // CPython 3.6 to 3.9, Python/ceval.c.
-bool is_loop_border(const std::string& function) { return function.starts_with("_Py_CheckFunctionResult") || function.starts_with("_Py_CheckRecursiveCall"); }
+bool is_loop_border(const std::string& function) {
+  return function.starts_with("_Py_CheckFunctionResult") || function.starts_with("_Py_CheckRecursiveCall");
+}
 
 void worsen(RankSnapshot& snapshot, Status status) {
   if (static_cast<int>(status) > static_cast<int>(snapshot.status)) snapshot.status = status;
 }
 
 void give_up(RankSnapshot& snapshot, std::string_view what, std::string_view limit = kTimeoutOption) {
-  const auto hint = limit == kTimeoutOption ? std::optional<std::string>("give it more time with --timeout") : std::nullopt;
-  snapshot.problems.push_back({fmt::format("{} was given up, as the time for it ({}) was over: the rest is missing", what, limit), hint, ProblemCode::kTimeout});
+  const auto hint =
+      limit == kTimeoutOption ? std::optional<std::string>("give it more time with --timeout") : std::nullopt;
+  snapshot.problems.push_back(
+      {fmt::format("{} was given up, as the time for it ({}) was over: the rest is missing", what, limit), hint,
+       ProblemCode::kTimeout});
   worsen(snapshot, Status::kPartial);
 }
 
@@ -52,9 +59,10 @@ class CoreStacks {
   explicit CoreStacks(const target::Target& target) : target_(target) {}
 
   bool lacks(Address sp) {
-    constexpr std::uint64_t kMax = 64u << 20;   // as much of a stack as is copied from a live process
+    constexpr std::uint64_t kMax = 64u << 20;  // as much of a stack as is copied from a live process
     const auto mappings = target_.mappings();
-    const auto after = std::upper_bound(mappings.begin(), mappings.end(), sp, [](Address a, const target::Mapping& m) { return a < m.range.start; });
+    const auto after = std::upper_bound(mappings.begin(), mappings.end(), sp,
+                                        [](Address a, const target::Mapping& m) { return a < m.range.start; });
     if (after == mappings.begin() || !std::prev(after)->range.contains(sp) || !std::prev(after)->readable) return false;
     const Range& stack = std::prev(after)->range;
     Seen& seen = seen_.try_emplace(stack.start, Seen{stack.end, stack.end}).first->second;
@@ -81,7 +89,7 @@ class CoreStacks {
     Address from, missing;
   };
   const target::Target& target_;
-  std::map<Address, Seen> seen_;   // by the start of the mapping
+  std::map<Address, Seen> seen_;  // by the start of the mapping
   std::vector<std::byte> bytes_ = std::vector<std::byte>(64u << 10);
 };
 
@@ -117,10 +125,12 @@ Frame native_frame(const unwind::UnwoundFrame& unwound, const target::Module* mo
 }
 
 // Appends the locations of one unwound frame as frames, innermost first.
-void append_native(const target::Target& target, const unwind::UnwoundFrame& unwound, const SymbolBatch& symbols, FrameTable& table, std::vector<FrameId>& out) {
+void append_native(const target::Target& target, const unwind::UnwoundFrame& unwound, const SymbolBatch& symbols,
+                   FrameTable& table, std::vector<FrameId>& out) {
   const target::Module* module = target.modules().find(unwound.lookup_pc());
   const Frame base = native_frame(unwound, module);
-  const std::vector<symbolizers::SourceLocation>* locations = module != nullptr && module->image ? symbols.find(*module, module->to_vaddr(unwound.lookup_pc())) : nullptr;
+  const std::vector<symbolizers::SourceLocation>* locations =
+      module != nullptr && module->image ? symbols.find(*module, module->to_vaddr(unwound.lookup_pc())) : nullptr;
   if (locations == nullptr || locations->empty()) {
     out.push_back(table.intern(base));
     return;
@@ -135,7 +145,8 @@ void append_native(const target::Target& target, const unwind::UnwoundFrame& unw
   }
 }
 
-Frame python_frame(std::string function, std::optional<std::string> qualname, std::string file, std::optional<int> line) {
+Frame python_frame(std::string function, std::optional<std::string> qualname, std::string file,
+                   std::optional<int> line) {
   Frame frame;
   frame.kind = FrameKind::kPython;
   frame.function = std::move(function);
@@ -152,13 +163,19 @@ FrameId intern_python(const python::State& state, const python::MergedFrame& mer
   return table.intern(std::move(frame));
 }
 
-FrameId intern_place(const python::Handled::Place& place, FrameTable& table) { return table.intern(python_frame(place.function, place.qualname, place.file, place.line)); }
+FrameId intern_place(const python::Handled::Place& place, FrameTable& table) {
+  return table.intern(python_frame(place.function, place.qualname, place.file, place.line));
+}
 
-using PythonFrames = std::vector<std::pair<Address, std::size_t>>;   // the frame's address in the process, its index in the thread's frames
+using PythonFrames = std::vector<std::pair<Address, std::size_t>>;  // the frame's address in the process, its index in
+                                                                    // the thread's frames
 
-HandledException handled_exception(const python::Handled& handled, const PythonFrames& python_frames, FrameTable& table) {
-  HandledException exception{.type = handled.type, .message = handled.message, .frame = {}, .handler = {}, .raised = {}};
-  const auto at = std::find_if(python_frames.begin(), python_frames.end(), [&](const auto& f) { return handled.frame != 0 && f.first == handled.frame; });
+HandledException handled_exception(const python::Handled& handled, const PythonFrames& python_frames,
+                                   FrameTable& table) {
+  HandledException exception{
+      .type = handled.type, .message = handled.message, .frame = {}, .handler = {}, .raised = {}};
+  const auto at = std::find_if(python_frames.begin(), python_frames.end(),
+                               [&](const auto& f) { return handled.frame != 0 && f.first == handled.frame; });
   if (at != python_frames.end()) exception.frame = at->second;
   if (handled.handler) exception.handler = intern_place(*handled.handler, table);
   if (handled.raised) exception.raised = intern_place(*handled.raised, table);
@@ -167,14 +184,15 @@ HandledException handled_exception(const python::Handled& handled, const PythonF
 
 }  // namespace
 
-void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates, const Deadline& deadline, const char* limit) {
+void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates, const Deadline& deadline,
+                 const char* limit) {
   const target::LimitedTarget target(*rank.target, deadline);
   auto state = python::read_python_state(target, candidates);
   if (target.gave_up()) give_up(rank.snapshot, "reading Python's state", limit);
   if (!state) {
-    if (candidates.empty() && state.error().code == ErrorCode::kNotFound) return;   // it is not a Python process
+    if (candidates.empty() && state.error().code == ErrorCode::kNotFound) return;  // it is not a Python process
     rank.snapshot.problems.push_back(problem_of(state.error()));
-    if (state.error().code != ErrorCode::kNotFound) {   // there is an interpreter, and its frames are missing
+    if (state.error().code != ErrorCode::kNotFound) {  // there is an interpreter, and its frames are missing
       rank.snapshot.python_version.emplace();
       worsen(rank.snapshot, Status::kPartial);
     }
@@ -194,7 +212,7 @@ namespace {
 // pthread_join waits on the `tid` of the other thread's descriptor (struct pthread, at its fs base), until the kernel
 // clears it; no other function waits there.
 constexpr std::size_t kMaxFutexes = 256;
-constexpr Address kTidInDescriptor = 720;   // glibc 2.17 to 2.42
+constexpr Address kTidInDescriptor = 720;  // glibc 2.17 to 2.42
 constexpr std::size_t kWordOfMutexOwner = 2, kWordOfWriterFromWriters = 3, kWordOfWriterFromPhase = 4;
 using FutexWords = std::array<std::int32_t, 5>;
 
@@ -207,7 +225,8 @@ void read_futex_memory(RankStacks& rank) {
   for (std::size_t i = 0; i < threads.size(); ++i) {
     if (!threads[i].registers) continue;
     const auto& address = rank.futexes[i] = target::futex_address(target, *threads[i].registers);
-    if (address && *address < ~Address{0} - sizeof(FutexWords) && futexes.size() < kMaxFutexes) futexes.emplace_back(i, *address);
+    if (address && *address < ~Address{0} - sizeof(FutexWords) && futexes.size() < kMaxFutexes)
+      futexes.emplace_back(i, *address);
   }
   std::vector<Range> ranges;
   for (const auto& [i, address] : futexes) ranges.push_back({address, address + sizeof(FutexWords)});
@@ -216,7 +235,8 @@ void read_futex_memory(RankStacks& rank) {
   std::unordered_map<Address, Tid> by_tid_address;
   for (const target::ThreadInfo& t : threads) {
     tids.insert(t.tid);
-    if (t.registers && t.registers->fs_base != 0) by_tid_address.emplace(t.registers->fs_base + kTidInDescriptor, t.tid);
+    if (t.registers && t.registers->fs_base != 0)
+      by_tid_address.emplace(t.registers->fs_base + kTidInDescriptor, t.tid);
   }
   const auto thread_in = [&](std::int32_t word) { return tids.contains(word) ? word : 0; };
   for (const auto& [i, address] : futexes) {
@@ -227,27 +247,36 @@ void read_futex_memory(RankStacks& rank) {
     if ((*words)[0] == kContended) memory.mutex_owner = thread_in((*words)[kWordOfMutexOwner]);
     memory.rwlock_writer = thread_in((*words)[kWordOfWriterFromPhase]);
     if (memory.rwlock_writer == 0) memory.rwlock_writer = thread_in((*words)[kWordOfWriterFromWriters]);
-    if (const auto other = by_tid_address.find(address); other != by_tid_address.end() && other->second != threads[i].tid) memory.joined = other->second;
+    if (const auto other = by_tid_address.find(address);
+        other != by_tid_address.end() && other->second != threads[i].tid)
+      memory.joined = other->second;
   }
 }
 
 // Whether the C library's function on top of the stack is one of these.
 template <std::size_t N>
-bool is_in(const FrameTable& table, const std::vector<FrameId>& frames, const std::array<std::string_view, N>& functions) {
-  constexpr std::size_t kNearTop = 4;   // the wait itself is one or two functions further inside
+bool is_in(const FrameTable& table, const std::vector<FrameId>& frames,
+           const std::array<std::string_view, N>& functions) {
+  constexpr std::size_t kNearTop = 4;  // the wait itself is one or two functions further inside
   for (std::size_t i = 0; i < std::min(frames.size(), kNearTop); ++i) {
     const auto& function = table[frames[i]].function;
-    if (function && std::any_of(functions.begin(), functions.end(), [&](std::string_view name) { return function->find(name) != std::string::npos; })) return true;
+    if (function && std::any_of(functions.begin(), functions.end(),
+                                [&](std::string_view name) { return function->find(name) != std::string::npos; }))
+      return true;
   }
   return false;
 }
 
-constexpr std::array<std::string_view, 3> kLocksMutex = {"pthread_mutex_lock", "pthread_mutex_timedlock", "pthread_mutex_clocklock"};
-constexpr std::array<std::string_view, 6> kLocksRwlock = {"pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_rwlock_timedrdlock", "pthread_rwlock_timedwrlock", "pthread_rwlock_clockrdlock", "pthread_rwlock_clockwrlock"};
+constexpr std::array<std::string_view, 3> kLocksMutex = {"pthread_mutex_lock", "pthread_mutex_timedlock",
+                                                         "pthread_mutex_clocklock"};
+constexpr std::array<std::string_view, 6> kLocksRwlock = {"pthread_rwlock_rdlock",      "pthread_rwlock_wrlock",
+                                                          "pthread_rwlock_timedrdlock", "pthread_rwlock_timedwrlock",
+                                                          "pthread_rwlock_clockrdlock", "pthread_rwlock_clockwrlock"};
 
 void tell_owner(const FrameTable& table, const FutexMemory& memory, ThreadSnapshot& thread) {
   if (memory.mutex_owner != 0 && is_in(table, thread.frames, kLocksMutex)) thread.lock_owner = memory.mutex_owner;
-  else if (memory.rwlock_writer != 0 && is_in(table, thread.frames, kLocksRwlock)) thread.lock_owner = memory.rwlock_writer;
+  else if (memory.rwlock_writer != 0 && is_in(table, thread.frames, kLocksRwlock))
+    thread.lock_owner = memory.rwlock_writer;
   else if (memory.joined != 0) thread.joins = memory.joined;
 }
 
@@ -255,7 +284,8 @@ void tell_owner(const FrameTable& table, const FutexMemory& memory, ThreadSnapsh
 bool terminates(const FrameTable& table, const std::vector<FrameId>& frames) {
   return std::any_of(frames.begin(), frames.end(), [&](FrameId id) {
     const auto& function = table[id].function;
-    return function && (function->starts_with("std::terminate(") || function->starts_with("__gnu_cxx::__verbose_terminate_handler("));
+    return function && (function->starts_with("std::terminate(") ||
+                        function->starts_with("__gnu_cxx::__verbose_terminate_handler("));
   });
 }
 
@@ -286,7 +316,8 @@ void read_syscalls(RankStacks& rank) {
 void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline, std::size_t most_frames) {
   if (!rank.target) return;
   const target::LimitedTarget target(*rank.target, deadline);
-  const auto first = choice == UnwinderChoice::kLibdwfl ? unwind::make_libdwfl_unwinder(target) : unwind::make_libunwind_unwinder(target);
+  const auto first = choice == UnwinderChoice::kLibdwfl ? unwind::make_libdwfl_unwinder(target)
+                                                        : unwind::make_libunwind_unwinder(target);
   std::size_t frames = 0, unwound = 0, not_held = 0;
   CoreStacks core_stacks(target);
   // Created for the first thread that needs it, because reporting every module to libdwfl is expensive.
@@ -298,11 +329,13 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
     }
     const bool too_many = frames >= most_frames || unwound >= kMaxUnwoundOfRank;
     if (target.gave_up() || too_many) {
-      rank.stacks.push_back(innermost_only(*thread.registers, target.gave_up() ? StackEnd::kMemoryUnavailable : StackEnd::kDepthLimit));
+      rank.stacks.push_back(
+          innermost_only(*thread.registers, target.gave_up() ? StackEnd::kMemoryUnavailable : StackEnd::kDepthLimit));
       continue;
     }
     unwind::UnwoundStack stack = first->unwind(*thread.registers);
-    if (choice == UnwinderChoice::kAuto && (stack.end == StackEnd::kNoUnwindInfo || stack.end == StackEnd::kMemoryUnavailable)) {
+    if (choice == UnwinderChoice::kAuto &&
+        (stack.end == StackEnd::kNoUnwindInfo || stack.end == StackEnd::kMemoryUnavailable)) {
       if (!second) second = unwind::make_libdwfl_unwinder(target);
       unwind::UnwoundStack other = second->unwind(*thread.registers);
       const bool finished = other.end == StackEnd::kComplete || other.end == StackEnd::kDepthLimit;
@@ -319,12 +352,18 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
   }
   if (target.gave_up()) give_up(rank.snapshot, "unwinding");
   if (not_held > 0) {
-    rank.snapshot.problems.push_back({fmt::format("the core does not hold the stack{} of {} thread{} to the end: callers are missing", plural(not_held), not_held, plural(not_held)),
-                                      "it is cut off, or was taken without private memory: see ulimit -c and bit 0 of /proc/PID/coredump_filter, and take it again", ProblemCode::kIncomplete});
+    rank.snapshot.problems.push_back(
+        {fmt::format("the core does not hold the stack{} of {} thread{} to the end: callers are missing",
+                     plural(not_held), not_held, plural(not_held)),
+         "it is cut off, or was taken without private memory: see ulimit -c and bit 0 of /proc/PID/coredump_filter, "
+         "and take it again",
+         ProblemCode::kIncomplete});
     worsen(rank.snapshot, Status::kPartial);
   }
   if (frames >= most_frames || unwound >= kMaxUnwoundOfRank) {
-    rank.snapshot.problems.push_back({fmt::format("{} frames in all: threads after that are shown with their innermost frame alone", unwound), std::nullopt, ProblemCode::kLimit});
+    rank.snapshot.problems.push_back(
+        {fmt::format("{} frames in all: threads after that are shown with their innermost frame alone", unwound),
+         std::nullopt, ProblemCode::kLimit});
     worsen(rank.snapshot, Status::kPartial);
   }
 }
@@ -340,14 +379,17 @@ void SymbolBatch::add(const RankStacks& rank) {
   File* file = nullptr;
   for (const unwind::UnwoundStack& stack : rank.stacks) {
     for (const unwind::UnwoundFrame& frame : stack.frames) {
-      const target::Module* module = last != nullptr && last->range.contains(frame.lookup_pc()) ? last : rank.target->modules().find(frame.lookup_pc());
+      const target::Module* module = last != nullptr && last->range.contains(frame.lookup_pc())
+                                         ? last
+                                         : rank.target->modules().find(frame.lookup_pc());
       if (module == nullptr || !module->image) continue;
       if (module != last) {
         const auto [known, is_new] = by_image_.try_emplace(module->image.get(), nullptr);
         if (is_new) known->second = &files_[key(*module->image)];
         file = known->second;
         // Of two images of one build, the one with sections has more names than the one read back from memory.
-        if (!file->image || (file->image->sections().empty() && !module->image->sections().empty())) file->image = module->image;
+        if (!file->image || (file->image->sections().empty() && !module->image->sections().empty()))
+          file->image = module->image;
         last = module;
       }
       file->addresses.push_back(module->to_vaddr(frame.lookup_pc()));
@@ -355,7 +397,8 @@ void SymbolBatch::add(const RankStacks& rank) {
   }
 }
 
-void SymbolBatch::resolve(const std::shared_ptr<const symbolizers::Symbolizer>& symbolizer, Deadline::Clock::duration timeout) {
+void SymbolBatch::resolve(const std::shared_ptr<const symbolizers::Symbolizer>& symbolizer,
+                          Deadline::Clock::duration timeout) {
   std::vector<File*> files;
   const auto work = std::make_shared<std::vector<File>>();
   for (auto& [name, file] : files_) {
@@ -369,8 +412,11 @@ void SymbolBatch::resolve(const std::shared_ptr<const symbolizers::Symbolizer>& 
   const auto outcomes = Unattended{[work, symbolizer, timeout](std::size_t i) {
                                      File& file = (*work)[i];
                                      reading_now(file.image->name());
-                                     file.symbols = symbolizer->resolve(*file.image, file.addresses, Deadline::after(timeout));
-                                   }, Unattended::beyond(timeout)}.run(files.size());
+                                     file.symbols =
+                                         symbolizer->resolve(*file.image, file.addresses, Deadline::after(timeout));
+                                   },
+                                   Unattended::beyond(timeout)}
+                            .run(files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
     File& file = *files[i];
     if (outcomes[i].came_back) {
@@ -378,7 +424,8 @@ void SymbolBatch::resolve(const std::shared_ptr<const symbolizers::Symbolizer>& 
     } else {
       file.symbols.locations.resize(file.addresses.size());
       file.symbols.gave_up = true;
-      file.symbols.problems.push_back(fmt::format("{}: no functions of it: {} does not answer", file.image->name(), outcomes[i].file));
+      file.symbols.problems.push_back(
+          fmt::format("{}: no functions of it: {} does not answer", file.image->name(), outcomes[i].file));
     }
     problems_.insert(problems_.end(), file.symbols.problems.begin(), file.symbols.problems.end());
   }
@@ -401,16 +448,21 @@ const std::vector<symbolizers::SourceLocation>* SymbolBatch::find(const target::
 namespace {
 
 // The function that a frame of the stack is in, not an inlined one; nullptr if there is no symbol.
-const std::string* physical_function(const target::Target& target, const unwind::UnwoundFrame& frame, const SymbolBatch& symbols) {
+const std::string* physical_function(const target::Target& target, const unwind::UnwoundFrame& frame,
+                                     const SymbolBatch& symbols) {
   const target::Module* module = target.modules().find(frame.lookup_pc());
   if (module == nullptr || !module->image) return nullptr;
   const auto* locations = symbols.find(*module, module->to_vaddr(frame.lookup_pc()));
   // The outermost location is the physical function; the others are inlined into it.
-  return locations == nullptr || locations->empty() || !locations->back().function ? nullptr : &*locations->back().function;
+  return locations == nullptr || locations->empty() || !locations->back().function ? nullptr
+                                                                                   : &*locations->back().function;
 }
 
-python::KnownFrames known_frames(const target::Target& target, const unwind::UnwoundStack& stack, const SymbolBatch& symbols) {
-  python::KnownFrames known{.eval_loop = std::vector<bool>(stack.frames.size()), .loop_border = std::vector<bool>(stack.frames.size()), .greenlet = std::nullopt};
+python::KnownFrames known_frames(const target::Target& target, const unwind::UnwoundStack& stack,
+                                 const SymbolBatch& symbols) {
+  python::KnownFrames known{.eval_loop = std::vector<bool>(stack.frames.size()),
+                            .loop_border = std::vector<bool>(stack.frames.size()),
+                            .greenlet = std::nullopt};
   for (std::size_t f = 0; f < stack.frames.size(); ++f) {
     const std::string* function = physical_function(target, stack.frames[f], symbols);
     if (function == nullptr) continue;
@@ -429,16 +481,20 @@ python::KnownFrames known_frames(const target::Target& target, const unwind::Unw
 bool names_threads(const python::State& state) {
   constexpr int kFirstWithAnchors = 10;
   return state.version.minor >= kFirstWithAnchors ||
-         std::all_of(state.threads.begin(), state.threads.end(), [&](const python::ThreadState& t) { return t.interpreter_id == state.threads.front().interpreter_id; });
+         std::all_of(state.threads.begin(), state.threads.end(), [&](const python::ThreadState& t) {
+           return t.interpreter_id == state.threads.front().interpreter_id;
+         });
 }
 
 // Whether the interpreter is being finalized: from some point on, other threads have no state and stay in the loop
 // forever.
-bool is_finalizing(const target::Target& target, const std::vector<unwind::UnwoundStack>& stacks, const SymbolBatch& symbols) {
+bool is_finalizing(const target::Target& target, const std::vector<unwind::UnwoundStack>& stacks,
+                   const SymbolBatch& symbols) {
   return std::any_of(stacks.begin(), stacks.end(), [&](const unwind::UnwoundStack& stack) {
     return std::any_of(stack.frames.begin(), stack.frames.end(), [&](const unwind::UnwoundFrame& frame) {
       const std::string* function = physical_function(target, frame, symbols);
-      return function != nullptr && (function->starts_with("Py_Finalize") || function->starts_with("_Py_Finalize") || function->starts_with("Py_EndInterpreter"));
+      return function != nullptr && (function->starts_with("Py_Finalize") || function->starts_with("_Py_Finalize") ||
+                                     function->starts_with("Py_EndInterpreter"));
     });
   });
 }
@@ -450,7 +506,9 @@ bool runs_unknown_loop(const target::Target& target, const unwind::UnwoundStack&
     const std::string* function = physical_function(target, stack.frames[f], symbols);
     if (function == nullptr) continue;
     if (is_eval_loop(*function)) return f > 1;
-    if (is_loop_border(*function) || is_greenlet_start(*function) || function->starts_with("take_gil") || function->find("hang_thread") != std::string::npos) return false;
+    if (is_loop_border(*function) || is_greenlet_start(*function) || function->starts_with("take_gil") ||
+        function->find("hang_thread") != std::string::npos)
+      return false;
   }
   return false;
 }
@@ -458,7 +516,8 @@ bool runs_unknown_loop(const target::Target& target, const unwind::UnwoundStack&
 // The threads of one rank's snapshot, from what was captured of it.
 class ThreadBuilder {
  public:
-  ThreadBuilder(RankStacks& rank, const SymbolBatch& symbols, FrameTable& table) : rank_(rank), snapshot_(rank.snapshot), target_(*rank.target), symbols_(symbols), table_(table) {}
+  ThreadBuilder(RankStacks& rank, const SymbolBatch& symbols, FrameTable& table)
+      : rank_(rank), snapshot_(rank.snapshot), target_(*rank.target), symbols_(symbols), table_(table) {}
 
   void build() {
     const auto infos = target_.threads();
@@ -470,7 +529,8 @@ class ThreadBuilder {
       snapshot_.problems.push_back(std::move(p));
       worsen(snapshot_, Status::kPartial);
     }
-    std::stable_partition(snapshot_.threads.begin(), snapshot_.threads.end(), [&](const ThreadSnapshot& t) { return t.tid == snapshot_.pid; });
+    std::stable_partition(snapshot_.threads.begin(), snapshot_.threads.end(),
+                          [&](const ThreadSnapshot& t) { return t.tid == snapshot_.pid; });
     troubles_.report(snapshot_);
   }
 
@@ -480,7 +540,8 @@ class ThreadBuilder {
   std::vector<ThreadStates> assign_python(std::span<const target::ThreadInfo> infos) {
     snapshot_.python_version = rank_.python->version.to_string();
     std::vector<python::NativeThread> native;
-    for (std::size_t i = 0; i < infos.size(); ++i) native.push_back({infos[i].registers ? infos[i].registers->fs_base : 0, &rank_.stacks[i]});
+    for (std::size_t i = 0; i < infos.size(); ++i)
+      native.push_back({infos[i].registers ? infos[i].registers->fs_base : 0, &rank_.stacks[i]});
     auto states = python::assign_threads(*rank_.python, native);
     snapshot_.problems.insert(snapshot_.problems.end(), rank_.python->problems.begin(), rank_.python->problems.end());
     if (rank_.python->partial) worsen(snapshot_, Status::kPartial);
@@ -500,7 +561,8 @@ class ThreadBuilder {
     snapshot_.threads.push_back(std::move(thread));
   }
 
-  ThreadSnapshot snapshot_without_frames(std::size_t i, const target::ThreadInfo& info, const unwind::UnwoundStack& stack) const {
+  ThreadSnapshot snapshot_without_frames(std::size_t i, const target::ThreadInfo& info,
+                                         const unwind::UnwoundStack& stack) const {
     ThreadSnapshot thread;
     thread.tid = info.tid;
     thread.name = info.name;
@@ -522,7 +584,8 @@ class ThreadBuilder {
       if (info.state != 'Z' && info.state != 'X') worsen(snapshot_, Status::kPartial);
     }
     if (!stack.note.empty()) troubles_.add(stack.note, info.tid);
-    // A stack that ends in a module whose file is missing, or was refused, is short of its callers; the images' problems say which file.
+    // A stack that ends in a module whose file is missing, or was refused, is short of its callers; the images'
+    // problems say which file.
     if (snapshot_.source == Source::kCore && stack.end == StackEnd::kNoUnwindInfo && !stack.frames.empty()) {
       const target::Module* last = target_.modules().find(stack.frames.back().lookup_pc());
       if (last != nullptr && !last->image) worsen(snapshot_, Status::kPartial);
@@ -531,20 +594,26 @@ class ThreadBuilder {
 
   // For a thread without a thread state of the interpreter.
   void add_native_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, ThreadSnapshot& thread) {
-    for (const unwind::UnwoundFrame& frame : stack.frames) append_native(target_, frame, symbols_, table_, thread.frames);
+    for (const unwind::UnwoundFrame& frame : stack.frames)
+      append_native(target_, frame, symbols_, table_, thread.frames);
     if (rank_.python && names_threads(*rank_.python) && runs_unknown_loop(target_, stack, symbols_) && !finalizes()) {
-      troubles_.add("it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are missing", info.tid);
+      troubles_.add(
+          "it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are "
+          "missing",
+          info.tid);
       worsen(snapshot_, Status::kPartial);
     }
   }
 
-  void add_merged_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, const ThreadStates& states, ThreadSnapshot& thread) {
+  void add_merged_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, const ThreadStates& states,
+                         ThreadSnapshot& thread) {
     const python::KnownFrames known = known_frames(target_, stack, symbols_);
     const python::MergedStack merged = python::merge(*rank_.python, states, stack, known);
     std::optional<OmittedFrames> omitted;
     PythonFrames python_frames;
     for (const python::MergedFrame& frame : merged.frames) {
-      if (stack.omitted && !omitted && !frame.is_python && frame.native >= stack.omitted->at) omitted = OmittedFrames{thread.frames.size(), stack.omitted->count};
+      if (stack.omitted && !omitted && !frame.is_python && frame.native >= stack.omitted->at)
+        omitted = OmittedFrames{thread.frames.size(), stack.omitted->count};
       if (frame.is_python && frame.variables < rank_.python->variables.size()) {
         thread.variables.push_back(rank_.python->variables[frame.variables]);
         thread.variables.back().frame = thread.frames.size();
@@ -559,16 +628,21 @@ class ThreadBuilder {
     for (const python::ThreadState* state : states) add_python_state(info, *state, python_frames, thread);
   }
 
-  void add_python_state(const target::ThreadInfo& info, const python::ThreadState& state, const PythonFrames& python_frames, ThreadSnapshot& thread) {
+  void add_python_state(const target::ThreadInfo& info, const python::ThreadState& state,
+                        const PythonFrames& python_frames, ThreadSnapshot& thread) {
     if (state.holds_gil) thread.gil = Gil::kHolds;
-    // Another thread may have the GIL while a finalizer waits: the collector itself is C code inside of the innermost Python frame.
+    // Another thread may have the GIL while a finalizer waits: the collector itself is C code inside of the innermost
+    // Python frame.
     constexpr std::size_t kLeastOfCollector = 2;
-    const auto python_at = std::find_if(thread.frames.begin(), thread.frames.end(), [&](FrameId id) { return table_[id].kind == FrameKind::kPython; });
-    thread.collecting |= state.collects && static_cast<std::size_t>(python_at - thread.frames.begin()) >= kLeastOfCollector;
+    const auto python_at = std::find_if(thread.frames.begin(), thread.frames.end(),
+                                        [&](FrameId id) { return table_[id].kind == FrameKind::kPython; });
+    thread.collecting |=
+        state.collects && static_cast<std::size_t>(python_at - thread.frames.begin()) >= kLeastOfCollector;
     // Of several interpreters in one thread the innermost that handles something.
     if (state.handles) {
       HandledException handled = handled_exception(*state.handles, python_frames, table_);
-      if (!thread.handles || (handled.frame && (!thread.handles->frame || *handled.frame < *thread.handles->frame))) thread.handles = std::move(handled);
+      if (!thread.handles || (handled.frame && (!thread.handles->frame || *handled.frame < *thread.handles->frame)))
+        thread.handles = std::move(handled);
     }
     if (state.lock) thread.python_lock = state.lock;
     if (state.joins) thread.joins = state.joins;
@@ -585,16 +659,21 @@ class ThreadBuilder {
     }
     if (rank_.python && info.registers) {
       const auto futex = i < rank_.futexes.size() ? rank_.futexes[i] : std::nullopt;
-      const bool on_gil = futex && std::any_of(rank_.python->gil_ranges.begin(), rank_.python->gil_ranges.end(), [&](const Range& r) { return r.contains(*futex); });
+      const bool on_gil = futex && std::any_of(rank_.python->gil_ranges.begin(), rank_.python->gil_ranges.end(),
+                                               [&](const Range& r) { return r.contains(*futex); });
       if (on_gil) thread.gil = Gil::kWaits;
     }
   }
 
   void add_module_problems() {
     for (const target::Module& module : target_.modules().all()) {
-      if (symbols_.gave_up(module)) give_up(snapshot_, fmt::format("{}: looking up its functions and lines", module.path));
+      if (symbols_.gave_up(module))
+        give_up(snapshot_, fmt::format("{}: looking up its functions and lines", module.path));
       if (!module.image || !module.image->has_lost_pages()) continue;
-      snapshot_.problems.push_back({fmt::format("{}: it became shorter, or its disk failed, while it was read: frames and names may be missing", module.path), std::nullopt, ProblemCode::kUnreadable});
+      snapshot_.problems.push_back(
+          {fmt::format("{}: it became shorter, or its disk failed, while it was read: frames and names may be missing",
+                       module.path),
+           std::nullopt, ProblemCode::kUnreadable});
       worsen(snapshot_, Status::kPartial);
     }
   }
@@ -610,7 +689,7 @@ class ThreadBuilder {
   const SymbolBatch& symbols_;
   FrameTable& table_;
   ThreadTroubles troubles_;
-  std::optional<bool> finalizing_;   // looked for in all stacks, once
+  std::optional<bool> finalizing_;  // looked for in all stacks, once
 };
 
 }  // namespace

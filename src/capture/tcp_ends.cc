@@ -1,10 +1,10 @@
 #include "capture/tcp_ends.h"
 
-#include <algorithm>
 #include <arpa/inet.h>
+#include <fmt/format.h>
+#include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <fmt/format.h>
 #include <functional>
 
 #include "target/proc.h"
@@ -31,11 +31,14 @@ std::optional<std::uint32_t> v4_of(const nccl::SocketAddress& address) {
   return ntohl(value);
 }
 
-bool is_in(std::uint32_t address, std::uint32_t network, int prefix) { return prefix == 0 || (address ^ network) >> (32 - prefix) == 0; }
+bool is_in(std::uint32_t address, std::uint32_t network, int prefix) {
+  return prefix == 0 || (address ^ network) >> (32 - prefix) == 0;
+}
 
 }  // namespace
 
-OwnAddresses::OwnAddresses(std::string_view fib_trie, std::string_view if_inet6) : knows_v4_(!fib_trie.empty()), knows_v6_(!if_inet6.empty()) {
+OwnAddresses::OwnAddresses(std::string_view fib_trie, std::string_view if_inet6)
+    : knows_v4_(!fib_trie.empty()), knows_v6_(!if_inet6.empty()) {
   //   |-- 127.0.0.0
   //      /8 host LOCAL
   std::optional<std::uint32_t> leaf;
@@ -43,7 +46,9 @@ OwnAddresses::OwnAddresses(std::string_view fib_trie, std::string_view if_inet6)
     const std::string_view line = take_line(fib_trie);
     if (line.starts_with("|-- ")) {
       in_addr address{};
-      leaf = inet_pton(AF_INET, std::string(line.substr(4)).c_str(), &address) == 1 ? std::optional(ntohl(address.s_addr)) : std::nullopt;
+      leaf = inet_pton(AF_INET, std::string(line.substr(4)).c_str(), &address) == 1
+                 ? std::optional(ntohl(address.s_addr))
+                 : std::nullopt;
     } else if (leaf && line.starts_with('/') && line.ends_with(" host LOCAL")) {
       int prefix = -1;
       std::from_chars(line.data() + 1, line.data() + line.size(), prefix);
@@ -69,19 +74,24 @@ std::optional<bool> OwnAddresses::has(const nccl::SocketAddress& address) const 
     constexpr std::uint32_t kLoopback = 0x7f000000;
     if (is_in(*v4, kLoopback, 8)) return true;
     if (!knows_v4_) return std::nullopt;
-    return std::any_of(v4_.begin(), v4_.end(), [&](const Network& network) { return is_in(*v4, network.address, network.prefix); });
+    return std::any_of(v4_.begin(), v4_.end(),
+                       [&](const Network& network) { return is_in(*v4, network.address, network.prefix); });
   }
   if (!knows_v6_) return std::nullopt;
   return std::find(v6_.begin(), v6_.end(), address.address) != v6_.end();
 }
 
 std::size_t TcpEnds::Hash::operator()(const Ends& ends) const {
-  const auto text = [](const nccl::SocketAddress& a) { return std::string_view(reinterpret_cast<const char*>(a.address.data()), a.address.size()); };
+  const auto text = [](const nccl::SocketAddress& a) {
+    return std::string_view(reinterpret_cast<const char*>(a.address.data()), a.address.size());
+  };
   const std::size_t ports = static_cast<std::size_t>(ends.first.port) << 16 | ends.second.port;
-  return std::hash<std::string_view>()(text(ends.first)) * 31 + std::hash<std::string_view>()(text(ends.second)) * 17 + std::hash<std::size_t>()(ports);
+  return std::hash<std::string_view>()(text(ends.first)) * 31 + std::hash<std::string_view>()(text(ends.second)) * 17 +
+         std::hash<std::size_t>()(ports);
 }
 
-TcpEnds::TcpEnds(std::vector<nccl::TcpSocket> sockets, OwnAddresses own) : sockets_(std::move(sockets)), own_(std::move(own)) {
+TcpEnds::TcpEnds(std::vector<nccl::TcpSocket> sockets, OwnAddresses own)
+    : sockets_(std::move(sockets)), own_(std::move(own)) {
   for (std::size_t i = 0; i < sockets_.size(); ++i) {
     const nccl::TcpSocket& socket = sockets_[i];
     if (socket.listens) listening_.push_back(i);
@@ -109,7 +119,8 @@ TcpEnds::End TcpEnds::of(std::uint64_t inode) const {
   if (inode == 0 || own == by_inode_.end()) return {};
   const nccl::TcpSocket& socket = sockets_[own->second];
   if (socket.listens) return {};
-  if (const auto other = by_ends_.find({socket.peer, socket.local}); other != by_ends_.end() && other->second != own->second) {
+  if (const auto other = by_ends_.find({socket.peer, socket.local});
+      other != by_ends_.end() && other->second != own->second) {
     const nccl::TcpSocket& end = sockets_[other->second];
     if (end.inode != 0) return {end.inode, {}};
     return {end.established ? listener_at(socket.peer) : 0, {}};

@@ -25,7 +25,7 @@ class OwnAddresses {
 
  private:
   struct Network {
-    std::uint32_t address = 0;   // in host order
+    std::uint32_t address = 0;  // in host order
     int prefix = 32;
   };
   std::vector<Network> v4_;
@@ -40,7 +40,7 @@ class TcpEnds {
   struct End {
     // Of the other socket, or of the listening socket for a connection that has not been accepted yet; 0: not known.
     std::uint64_t inode = 0;
-    std::optional<std::string> other_host;   // the address of the other end, if it is not one of this network namespace
+    std::optional<std::string> other_host;  // the address of the other end, if it is not one of this network namespace
   };
   End of(std::uint64_t inode) const;
 

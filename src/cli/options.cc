@@ -1,15 +1,15 @@
 #include "cli/options.h"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
-#include <fmt/format.h>
 #include <sstream>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/memory_limit.h"
 #include "base/unattended.h"
@@ -42,7 +42,9 @@ std::vector<Pid> parse_pids(const std::vector<std::string>& words) {
       Pid pid = 0;
       const auto [p, e] = std::from_chars(begin, end, pid);
       if (begin != end) {
-        if (e != std::errc() || p != end || pid <= 0) throw CLI::ValidationError("--pids", fmt::format("expected process ids, found \"{}\"", std::string(begin, end)));
+        if (e != std::errc() || p != end || pid <= 0)
+          throw CLI::ValidationError("--pids",
+                                     fmt::format("expected process ids, found \"{}\"", std::string(begin, end)));
         if (std::find(pids.begin(), pids.end(), pid) == pids.end()) pids.push_back(pid);
       }
       at = comma + 1;
@@ -56,7 +58,9 @@ std::vector<Pid> parse_pids(const std::vector<std::string>& words) {
 CLI::Validator a_number() {
   return {[](std::string& word) {
             double value = 0;
-            return CLI::detail::lexical_cast(word, value) && value == value ? std::string() : fmt::format("expected a number, found \"{}\"", report::sanitize(word));
+            return CLI::detail::lexical_cast(word, value) && value == value
+                       ? std::string()
+                       : fmt::format("expected a number, found \"{}\"", report::sanitize(word));
           },
           ""};
 }
@@ -65,19 +69,23 @@ CLI::Validator a_number() {
 // missing.
 CLI::Validator is_there(bool directory) {
   return {[directory](std::string& path) {
-            constexpr std::chrono::seconds kLongestWait{10};   // --timeout may come later on the command line
+            constexpr std::chrono::seconds kLongestWait{10};  // --timeout may come later on the command line
             struct Looked {
               int error = 0;
               mode_t mode = 0;
             };
             const std::string name = path.empty() ? "\"\"" : report::sanitize(path);
-            const auto looked = unattended<Looked>([path] {
-              struct stat st{};
-              return stat(path.c_str(), &st) != 0 ? Looked{errno, 0} : Looked{0, st.st_mode};
-            }, kLongestWait);
+            const auto looked = unattended<Looked>(
+                [path] {
+                  struct stat st {};
+                  return stat(path.c_str(), &st) != 0 ? Looked{errno, 0} : Looked{0, st.st_mode};
+                },
+                kLongestWait);
             if (!looked) return fmt::format("{}: its file system does not answer", name);
             if (looked->error != 0) return fmt::format("{}: {}", name, std::strerror(looked->error));
-            return (S_ISDIR(looked->mode) != 0) == directory ? std::string() : fmt::format("{}: {}", name, directory ? "not a directory" : "a directory, not a file");
+            return (S_ISDIR(looked->mode) != 0) == directory
+                       ? std::string()
+                       : fmt::format("{}: {}", name, directory ? "not a directory" : "a directory, not a file");
           },
           ""};
 }
@@ -88,16 +96,21 @@ CLI::Validator a_size() {
             constexpr std::size_t kLeast = 128u << 20;
             const auto bytes = parse_size(word);
             if (!bytes) return fmt::format("expected a size as 512M or 2G, found \"{}\"", report::sanitize(word));
-            return *bytes >= kLeast ? std::string() : fmt::format("expected at least 128M, found \"{}\"", report::sanitize(word));
+            return *bytes >= kLeast ? std::string()
+                                    : fmt::format("expected at least 128M, found \"{}\"", report::sanitize(word));
           },
           ""};
 }
 
 CLI::Validator not_empty() {
-  return {[](std::string& path) { return path.empty() ? std::string("expected a file's name, found none") : std::string(); }, ""};
+  return {[](std::string& path) {
+            return path.empty() ? std::string("expected a file's name, found none") : std::string();
+          },
+          ""};
 }
 
-// The one description of the command line: it is parsed by it, and the man page and the completions are written from it.
+// The one description of the command line: it is parsed by it, and the man page and the completions are written from
+// it.
 class CommandLine {
  public:
   CommandLine() {
@@ -110,17 +123,23 @@ class CommandLine {
     add_report();
     add_doctor();
     add_rules();
-    for (CLI::App* command : {&app_, attach_, core_, report_, doctor_, rules_}) command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION, "show the version and exit");
+    for (CLI::App* command : {&app_, attach_, core_, report_, doctor_, rules_})
+      command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION,
+                                "show the version and exit");
   }
-  CommandLine(const CommandLine&) = delete;              // the description refers to the members
+  CommandLine(const CommandLine&) = delete;  // the description refers to the members
   CommandLine& operator=(const CommandLine&) = delete;
 
   const CLI::App& description() const { return app_; }
 
   // Once.
   std::variant<Options, EarlyExit> parse(int argc, const char* const* argv) {
-    if (argc > 1 && argv[1][0] != '-' && app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
-      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, doctor or rules\nhint: rankstacks --help\n", report::sanitize(argv[1])), 2};
+    if (argc > 1 && argv[1][0] != '-' &&
+        app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
+      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, doctor or "
+                                   "rules\nhint: rankstacks --help\n",
+                                   report::sanitize(argv[1])),
+                       2};
     std::ostringstream out, err;
     try {
       app_.parse(argc, const_cast<char**>(argv));
@@ -129,7 +148,9 @@ class CommandLine {
     } catch (const CLI::ParseError& e) {
       const int status = app_.exit(e, out, err);
       if (status == 0) return EarlyExit{out.str(), 0};
-      return EarlyExit{fmt::format("rankstacks: {}\nhint: rankstacks --help\n", err.str().substr(0, err.str().find_last_not_of('\n') + 1)), 2};
+      return EarlyExit{fmt::format("rankstacks: {}\nhint: rankstacks --help\n",
+                                   err.str().substr(0, err.str().find_last_not_of('\n') + 1)),
+                       2};
     }
     complete_options();
     return std::move(options_);
@@ -138,26 +159,53 @@ class CommandLine {
  private:
   void add_attach() {
     attach_ = app_.add_subcommand("attach", "look at running processes: stopped for milliseconds, copied, resumed");
-    pids_ = attach_->add_option("--pids", pid_words_, "process ids, separated by commas or blanks; a launcher stands for its ranks")->type_name("PID");
-    auto* job = attach_->add_flag("--job", options_.live.whole_job, "every rank on this machine, found by its environment");
+    pids_ = attach_
+                ->add_option("--pids", pid_words_,
+                             "process ids, separated by commas or blanks; a launcher stands for its ranks")
+                ->type_name("PID");
+    auto* job =
+        attach_->add_flag("--job", options_.live.whole_job, "every rank on this machine, found by its environment");
     pids_->excludes(job);
-    samples_ = attach_->add_option("--samples", options_.live.samples, "samples to take of the job: several distinguish what moves from what is stuck; more are taken where the default leaves that open")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();
-    pause_ = attach_->add_option("--interval", interval_, "from one sample to the next")->type_name("SECONDS")->check(a_number())->check(CLI::Range(0.0, 3600.0))->capture_default_str();
-    attach_->add_option("--max-wait", max_wait_, "how long to go on sampling where all that is seen is waits for GPUs, or loops, which a long step shows as well; not with --samples or --interval")
+    samples_ = attach_
+                   ->add_option("--samples", options_.live.samples,
+                                "samples to take of the job: several distinguish what moves from what is stuck; more "
+                                "are taken where the default leaves that open")
+                   ->type_name("N")
+                   ->check(CLI::Range(1, 1000))
+                   ->capture_default_str();
+    pause_ = attach_->add_option("--interval", interval_, "from one sample to the next")
+                 ->type_name("SECONDS")
+                 ->check(a_number())
+                 ->check(CLI::Range(0.0, 3600.0))
+                 ->capture_default_str();
+    attach_
+        ->add_option("--max-wait", max_wait_,
+                     "how long to go on sampling where all that is seen is waits for GPUs, or loops, which a long step "
+                     "shows as well; not with --samples or --interval")
         ->type_name("SECONDS")
         ->check(a_number())
         ->check(CLI::Range(0.0, 3600.0))
         ->capture_default_str();
     auto* gpu = attach_->add_flag("--gpu", options_.gpu.sessions,
-                                 "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching takes about a second; drivers before 590 keep some memory loaded for it");
-    attach_->add_option("--gpu-core", gpu_core_, "write a lightweight GPU core of each rank to FILE.rankN (FILE.HOST.PID where two processes say that they are one rank)")->type_name("FILE")->needs(gpu);
-    attach_->add_option("--gpu-core-limit", gpu_core_limit_, "a GPU core that would be larger is not written")->type_name("MIB")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+                                  "also what runs on the ranks' GPUs: each GPU is paused for milliseconds, attaching "
+                                  "takes about a second; drivers before 590 keep some memory loaded for it");
+    attach_
+        ->add_option("--gpu-core", gpu_core_,
+                     "write a lightweight GPU core of each rank to FILE.rankN (FILE.HOST.PID where two processes say "
+                     "that they are one rank)")
+        ->type_name("FILE")
+        ->needs(gpu);
+    attach_->add_option("--gpu-core-limit", gpu_core_limit_, "a GPU core that would be larger is not written")
+        ->type_name("MIB")
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
     add_capturing(attach_);
     attach_->footer("\nExample: rankstacks attach --pids 101,102,103,104");
   }
 
   void add_core() {
-    core_ = app_.add_subcommand("core", "look at core files, of processes and of their GPUs (also .zst, .lz4, .xz, .gz)");
+    core_ =
+        app_.add_subcommand("core", "look at core files, of processes and of their GPUs (also .zst, .lz4, .xz, .gz)");
     core_->add_option("CORE", options_.paths, "the core files of the ranks")->required();
     add_files(core_);
     add_capturing(core_);
@@ -166,27 +214,37 @@ class CommandLine {
 
   void add_report() {
     report_ = app_.add_subcommand("report", "show saved JSON reports again, several as one job");
-    report_->add_option("SNAPSHOT", options_.paths, "files written with --format json; - for the standard input")->required();
+    report_->add_option("SNAPSHOT", options_.paths, "files written with --format json; - for the standard input")
+        ->required();
     add_common(report_);
     add_limit(report_);
     report_->footer("\nExample: rankstacks report hang.json --threads all");
   }
 
   void add_doctor() {
-    doctor_ = app_.add_subcommand("doctor", "say what would stop an attach or a core from working here, each with what mends it");
-    patients_ = doctor_->add_option("--pids", pid_words_, "these processes too; a launcher stands for its ranks")->type_name("PID");
-    patients_->excludes(doctor_->add_flag("--job", options_.live.whole_job, "every rank on this machine, found by its environment"));
-    doctor_->add_option("CORE", options_.paths, "core files: whether they are whole, and the files they are of are on this machine");
+    doctor_ = app_.add_subcommand("doctor",
+                                  "say what would stop an attach or a core from working here, each with what mends it");
+    patients_ = doctor_->add_option("--pids", pid_words_, "these processes too; a launcher stands for its ranks")
+                    ->type_name("PID");
+    patients_->excludes(
+        doctor_->add_flag("--job", options_.live.whole_job, "every rank on this machine, found by its environment"));
+    doctor_->add_option("CORE", options_.paths,
+                        "core files: whether they are whole, and the files they are of are on this machine");
     add_files(doctor_);
     add_writing(doctor_);
-    doctor_->footer("\nExit status: 0 all is well; 1 something is not; 2 a usage error.\nExample: rankstacks doctor --pids 101,102,103,104");
+    doctor_->footer(
+        "\nExit status: 0 all is well; 1 something is not; 2 a usage error.\nExample: rankstacks doctor --pids "
+        "101,102,103,104");
   }
 
   void add_rules() {
-    rules_ = app_.add_subcommand("rules", "show what is known of other programs: by which frames, names and files threads are recognized");
+    rules_ = app_.add_subcommand(
+        "rules", "show what is known of other programs: by which frames, names and files threads are recognized");
     add_rules_option(rules_);
     add_writing(rules_);
-    rules_->footer("\nWith --format json in the form that --rules reads (docs/rules.md).\nExample: rankstacks rules --rules acme.json");
+    rules_->footer(
+        "\nWith --format json in the form that --rules reads (docs/rules.md).\nExample: rankstacks rules --rules "
+        "acme.json");
   }
 
   // Options that several commands have.
@@ -196,17 +254,32 @@ class CommandLine {
                     "write the report to this file instead of stdout; a new one only its owner can read")
         ->type_name("FILE")
         ->check(not_empty());
-    sub->add_option("--color", color_, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
+    sub->add_option("--color", color_, "auto, always or never")
+        ->check(CLI::IsMember({"auto", "always", "never"}))
+        ->capture_default_str();
   }
 
   void add_files(CLI::App* sub) {
-    sub->add_option("--exe", options_.core.executable, "the program that the cores are of, when it is not at the path they name")->type_name("FILE")->check(is_there(false));
-    sub->add_option("--sysroot", options_.core.sysroot, "directory that holds the other machine's files under their paths")->type_name("DIR")->check(is_there(true));
-    sub->add_option("--search", options_.core.search, "directory with executables, libraries or .build-id files; may be repeated")->type_name("DIR")->expected(1)->take_all()->check(is_there(true));
+    sub->add_option("--exe", options_.core.executable,
+                    "the program that the cores are of, when it is not at the path they name")
+        ->type_name("FILE")
+        ->check(is_there(false));
+    sub->add_option("--sysroot", options_.core.sysroot,
+                    "directory that holds the other machine's files under their paths")
+        ->type_name("DIR")
+        ->check(is_there(true));
+    sub->add_option("--search", options_.core.search,
+                    "directory with executables, libraries or .build-id files; may be repeated")
+        ->type_name("DIR")
+        ->expected(1)
+        ->take_all()
+        ->check(is_there(true));
   }
 
   void add_rules_option(CLI::App* sub) {
-    sub->add_option("--rules", options_.rules, "file of rules (JSON) for programs that the tool does not know, asked before the built-in ones; may be repeated")
+    sub->add_option("--rules", options_.rules,
+                    "file of rules (JSON) for programs that the tool does not know, asked before the built-in ones; "
+                    "may be repeated")
         ->type_name("FILE")
         ->expected(1)
         ->take_all()
@@ -216,15 +289,23 @@ class CommandLine {
   void add_common(CLI::App* sub) {
     add_writing(sub);
     add_rules_option(sub);
-    sub->add_option("--memory", memory_, "the most that the tool takes, as 512M or 2G; what does not fit is left out, and said (default: half of the machine's, or of the container's)")
+    sub->add_option("--memory", memory_,
+                    "the most that the tool takes, as 512M or 2G; what does not fit is left out, and said (default: "
+                    "half of the machine's, or of the container's)")
         ->type_name("SIZE")
         ->check(a_size());
-    sub->add_option("--threads", threads_, "all: show every thread of every rank in full (text)")->check(CLI::IsMember({"all", "clusters"}));
-    sub->add_option("--rank", options_.ranks, "show these ranks' threads in full (text): a number, host:pid or pid; may be repeated")->type_name("RANK")->delimiter(',');
+    sub->add_option("--threads", threads_, "all: show every thread of every rank in full (text)")
+        ->check(CLI::IsMember({"all", "clusters"}));
+    sub->add_option("--rank", options_.ranks,
+                    "show these ranks' threads in full (text): a number, host:pid or pid; may be repeated")
+        ->type_name("RANK")
+        ->delimiter(',');
   }
 
   void add_limit(CLI::App* sub) {
-    sub->add_option("--timeout", timeout_, "give up on a rank, on what it waits for, or on a file's functions, after this long, and on a file that does not answer after a fourth of it; the report has what was read by then")
+    sub->add_option("--timeout", timeout_,
+                    "give up on a rank, on what it waits for, or on a file's functions, after this long, and on a file "
+                    "that does not answer after a fourth of it; the report has what was read by then")
         ->type_name("SECONDS")
         ->check(a_number())
         ->check(CLI::Range(0.001, 86400.0))
@@ -234,7 +315,8 @@ class CommandLine {
   void add_capturing(CLI::App* sub) {
     add_common(sub);
     sub->add_flag("--no-inlines", no_inlines_, "leave out inlined frames");
-    sub->add_option("--unwinder", unwinder_, "auto: libunwind, and libdwfl for threads that it does not finish; or one of both alone")
+    sub->add_option("--unwinder", unwinder_,
+                    "auto: libunwind, and libdwfl for threads that it does not finish; or one of both alone")
         ->check(CLI::IsMember({"auto", "libunwind", "libdwfl"}))
         ->capture_default_str();
     add_limit(sub);
@@ -249,8 +331,11 @@ class CommandLine {
   void take_pids_of_doctor() {
     if (patients_->count() == 0) return;
     // --pids takes all words that follow it: those of them that are files are taken as cores.
-    const auto is_file = [](const std::string& word) { return word.find_first_not_of("0123456789,") != std::string::npos && access(word.c_str(), F_OK) == 0; };
-    const auto cores = std::stable_partition(pid_words_.begin(), pid_words_.end(), [&](const std::string& word) { return !is_file(word); });
+    const auto is_file = [](const std::string& word) {
+      return word.find_first_not_of("0123456789,") != std::string::npos && access(word.c_str(), F_OK) == 0;
+    };
+    const auto cores = std::stable_partition(pid_words_.begin(), pid_words_.end(),
+                                             [&](const std::string& word) { return !is_file(word); });
     options_.paths.insert(options_.paths.end(), cores, pid_words_.end());
     pid_words_.erase(cores, pid_words_.end());
     options_.live.pids = parse_pids(pid_words_);
@@ -258,31 +343,43 @@ class CommandLine {
 
   // From words and numbers to what they stand for.
   void complete_options() {
-    options_.command = doctor_->parsed() ? Options::Command::kDoctor : rules_->parsed() ? Options::Command::kRules : core_->parsed() ? Options::Command::kCore : report_->parsed() ? Options::Command::kReport : Options::Command::kAttach;
+    options_.command = doctor_->parsed()   ? Options::Command::kDoctor
+                       : rules_->parsed()  ? Options::Command::kRules
+                       : core_->parsed()   ? Options::Command::kCore
+                       : report_->parsed() ? Options::Command::kReport
+                                           : Options::Command::kAttach;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
     options_.format = format_ == "json" ? Format::kJson : Format::kText;
     options_.color = color_ == "always" ? Color::kAlways : color_ == "never" ? Color::kNever : Color::kAuto;
     options_.all_threads = threads_ == "all";
-    options_.capture.unwinder = unwinder_ == "libunwind" ? capture::UnwinderChoice::kLibunwind : unwinder_ == "libdwfl" ? capture::UnwinderChoice::kLibdwfl : capture::UnwinderChoice::kAuto;
+    options_.capture.unwinder = unwinder_ == "libunwind" ? capture::UnwinderChoice::kLibunwind
+                                : unwinder_ == "libdwfl" ? capture::UnwinderChoice::kLibdwfl
+                                                         : capture::UnwinderChoice::kAuto;
     options_.capture.symbols.inlines = !no_inlines_;
     options_.max_wait = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(max_wait_));
     options_.samples_as_needed = attach_->parsed() && samples_->count() == 0 && pause_->count() == 0;
-    options_.live.interval = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval_));
-    options_.capture.timeout = std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(timeout_));
+    options_.live.interval =
+        std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(interval_));
+    options_.capture.timeout =
+        std::chrono::duration_cast<Deadline::Clock::duration>(std::chrono::duration<double>(timeout_));
     options_.gpu.timeout = options_.capture.timeout;
-    options_.capture.memory = memory_.empty() ? default_memory_limit() : parse_size(memory_).value_or(default_memory_limit());
+    options_.capture.memory =
+        memory_.empty() ? default_memory_limit() : parse_size(memory_).value_or(default_memory_limit());
     options_.capture.symbols.sysroot = options_.core.sysroot;
     // A directory that is given for libraries may hold their debug files as well, as .build-id trees.
-    options_.capture.symbols.debug_directories.insert(options_.capture.symbols.debug_directories.begin(), options_.core.search.begin(), options_.core.search.end());
+    options_.capture.symbols.debug_directories.insert(options_.capture.symbols.debug_directories.begin(),
+                                                      options_.core.search.begin(), options_.core.search.end());
   }
 
   Options options_;
-  CLI::App app_{"Shows which rank of a distributed training job is different, and where it is stuck: the stacks of all threads of all ranks,\n"
-                "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
+  CLI::App app_{
+      "Shows which rank of a distributed training job is different, and where it is stuck: the stacks of all threads "
+      "of all ranks,\n"
+      "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *doctor_ = nullptr, *rules_ = nullptr;
-  CLI::Option *pids_ = nullptr, *samples_ = nullptr, *pause_ = nullptr;   // of attach
-  CLI::Option* patients_ = nullptr;                                       // of doctor: --pids
+  CLI::Option *pids_ = nullptr, *samples_ = nullptr, *pause_ = nullptr;  // of attach
+  CLI::Option* patients_ = nullptr;                                      // of doctor: --pids
 
   // As the user gave them.
   std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto";
@@ -297,7 +394,9 @@ class CommandLine {
 
 }  // namespace
 
-std::variant<Options, EarlyExit> parse_command_line(int argc, const char* const* argv) { return CommandLine().parse(argc, argv); }
+std::variant<Options, EarlyExit> parse_command_line(int argc, const char* const* argv) {
+  return CommandLine().parse(argc, argv);
+}
 
 void describe_command_line(const std::function<void(const CLI::App&)>& look) { look(CommandLine().description()); }
 

@@ -27,15 +27,15 @@ struct Options {
   // Neither --samples nor --interval was given: take more samples if the first few leave it open.
   bool samples_as_needed = false;
   capture::GpuRequest gpu;
-  std::vector<std::string> paths;          // cores or snapshots
+  std::vector<std::string> paths;  // cores or snapshots
   target::CoreOptions core;
   capture::CaptureOptions capture;
   Format format = Format::kText;
   Color color = Color::kAuto;
   bool all_threads = false;
   std::vector<std::string> ranks;
-  std::string output;                      // -o; empty: stdout
-  std::vector<std::string> rules;          // --rules: files, in the order in which they are asked
+  std::string output;              // -o; empty: stdout
+  std::vector<std::string> rules;  // --rules: files, in the order in which they are asked
 };
 
 // What to do instead of running: print `text` (on stdout for help and version, on stderr for a usage error) and exit.

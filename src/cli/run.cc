@@ -1,18 +1,18 @@
 #include "cli/run.h"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fmt/format.h>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <sstream>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "analyzers/analysis.h"
 #include "base/memory_limit.h"
@@ -20,8 +20,8 @@
 #include "base/unattended.h"
 #include "capture/capture_job.h"
 #include "capture/job_processes.h"
-#include "cli/sample_as_needed.h"
 #include "cli/options.h"
+#include "cli/sample_as_needed.h"
 #include "doctor/doctor.h"
 #include "doctor/job_pids.h"
 #include "doctor/real_system.h"
@@ -43,41 +43,61 @@ void print_error(std::ostream& err, const std::string& message, const std::strin
 // For --job, if no rank was found.
 void report_no_rank(const char* command, std::ostream& err) {
   const std::size_t hidden = capture::count_hidden_environments();
-  if (hidden == 0) return print_error(err, "no process of this machine has a rank in its environment", fmt::format("name the processes: rankstacks {} --pids ...", command));
-  print_error(err, fmt::format("no process whose environment can be read has a rank in it; the environments of {} process{} of other users cannot be read", hidden, plural(hidden, "es")),
-              geteuid() == 0 ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`" : "run rankstacks as root, or as the user whose job it is");
+  if (hidden == 0)
+    return print_error(err, "no process of this machine has a rank in its environment",
+                       fmt::format("name the processes: rankstacks {} --pids ...", command));
+  print_error(err,
+              fmt::format("no process whose environment can be read has a rank in it; the environments of {} process{} "
+                          "of other users cannot be read",
+                          hidden, plural(hidden, "es")),
+              geteuid() == 0
+                  ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`"
+                  : "run rankstacks as root, or as the user whose job it is");
 }
 
 // Pipes are waited for as long as it takes; a file may lie on a file system that no longer answers.
-std::vector<Result<std::string>> read_files(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit, Result<std::string> (*read)(const std::string&)) {
+std::vector<Result<std::string>> read_files(const std::vector<std::string>& paths,
+                                            std::chrono::steady_clock::duration limit,
+                                            Result<std::string> (*read)(const std::string&)) {
   struct Work {
     std::vector<std::string> paths;
-    std::vector<std::optional<Result<std::string>>> texts;   // std::nullopt: not a regular file
+    std::vector<std::optional<Result<std::string>>> texts;  // std::nullopt: not a regular file
   };
   const auto work = std::make_shared<Work>(Work{paths, std::vector<std::optional<Result<std::string>>>(paths.size())});
   const auto outcomes = Unattended{[work, read](std::size_t i) {
                                      struct stat status {};
                                      const std::string& path = work->paths[i];
-                                     if (path != "-" && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) work->texts[i] = read(path);
-                                   }, std::max<std::chrono::steady_clock::duration>(limit, kMinTimeout)}.run(paths.size());
+                                     if (path != "-" && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+                                       work->texts[i] = read(path);
+                                   },
+                                   std::max<std::chrono::steady_clock::duration>(limit, kMinTimeout)}
+                            .run(paths.size());
   std::vector<Result<std::string>> texts;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (!outcomes[i].came_back) texts.push_back(fail({.code = ErrorCode::kTimeout, .subject = paths[i], .what = "does not answer", .hint = "the server of that file system (NFS, FUSE) is gone or slow"}));
+    if (!outcomes[i].came_back)
+      texts.push_back(fail({.code = ErrorCode::kTimeout,
+                            .subject = paths[i],
+                            .what = "does not answer",
+                            .hint = "the server of that file system (NFS, FUSE) is gone or slow"}));
     else if (work->texts[i]) texts.push_back(std::move(*work->texts[i]));
     else texts.push_back(read(paths[i]));
   }
   return texts;
 }
 
-Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit, std::ostream& err, bool& all_read) {
+Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit,
+                                   std::ostream& err, bool& all_read) {
   std::vector<JobSnapshot> snapshots;
   std::optional<Error> first;
-  std::vector<Result<std::string>> texts = read_files(paths, limit, [](const std::string& path) { return report::read_report_file(path); });
+  std::vector<Result<std::string>> texts =
+      read_files(paths, limit, [](const std::string& path) { return report::read_report_file(path); });
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const std::string subject = paths[i] == "-" ? "standard input" : paths[i];
     auto& text = texts[i];
     auto snapshot = text ? report::read_json_report(*text, subject) : Result<JobSnapshot>(fail(text.error()));
-    if (snapshot && snapshot->ranks.empty()) snapshot = fail({.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
+    if (snapshot && snapshot->ranks.empty())
+      snapshot = fail(
+          {.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
     if (snapshot) {
       snapshots.push_back(std::move(*snapshot));
       continue;
@@ -95,7 +115,8 @@ bool use_color(const Options& options) {
   if (options.color != Color::kAuto) return options.color == Color::kAlways;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  return options.output.empty() && isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0') && (term == nullptr || std::string_view(term) != "dumb");
+  return options.output.empty() && isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0') &&
+         (term == nullptr || std::string_view(term) != "dumb");
 }
 
 // What went wrong with single targets is in the report; it is also printed on stderr, where a script's log shows it.
@@ -110,7 +131,10 @@ int report_problems(const JobSnapshot& job, std::ostream& err) {
     // already.
     for (const Problem& p : rank.problems) {
       const bool names_file = !rank.path || p.message.starts_with(*rank.path + ":");
-      print_error(err, "rank " + report::sanitize(rank_label(rank)) + ": " + (names_file ? "" : report::sanitize(*rank.path) + ": ") + report::sanitize(p.message), report::sanitize(p.hint.value_or("")));
+      print_error(err,
+                  "rank " + report::sanitize(rank_label(rank)) + ": " +
+                      (names_file ? "" : report::sanitize(*rank.path) + ": ") + report::sanitize(p.message),
+                  report::sanitize(p.hint.value_or("")));
     }
   }
   if (failed == job.ranks.size()) status = 2;
@@ -136,11 +160,13 @@ void add_gpu_state(const capture::GpuRequest& request, JobSnapshot& job, std::os
   const auto start = std::chrono::steady_clock::now();
   const capture::GpuPlan plan = capture::plan_gpu_sessions(job, request);
   if (plan.makes_inferior_calls)
-    err << "rankstacks: --gpu: this driver (before 590) has to be called inside of the ranks: one thread of each makes an inferior call of milliseconds, a training step may take 1.5 s longer, "
+    err << "rankstacks: --gpu: this driver (before 590) has to be called inside of the ranks: one thread of each makes "
+           "an inferior call of milliseconds, a training step may take 1.5 s longer, "
            "and about 125 MB of memory and 80 MiB of GPU memory stay in use in each\n"
         << std::flush;
   capture::hold_gpu_sessions(job, plan, request);
-  if (job.elapsed_ms) *job.elapsed_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (job.elapsed_ms)
+    *job.elapsed_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
 // Returns false, after a message, if a rules file cannot be read or is not understood: a verdict without these rules
@@ -149,7 +175,8 @@ bool install_rules(const Options& options, std::ostream& err) {
   const auto texts = read_files(options.rules, options.capture.timeout, report::read_rules_file);
   known::AddedPrograms added;
   for (std::size_t i = 0; i < options.rules.size(); ++i) {
-    auto rules = texts[i] ? report::read_rules(*texts[i], options.rules[i]) : Result<known::AddedPrograms>(fail(texts[i].error()));
+    auto rules = texts[i] ? report::read_rules(*texts[i], options.rules[i])
+                          : Result<known::AddedPrograms>(fail(texts[i].error()));
     if (!rules) {
       print_error(err, report::sanitize(rules.error().message()), rules.error().hint);
       return false;
@@ -161,7 +188,10 @@ bool install_rules(const Options& options, std::ostream& err) {
 }
 
 int run_rules(const Options& options, std::ostream& out, std::ostream& err) {
-  const std::string text = options.format == Format::kJson ? report::json_of_rules(known::known_programs()) : report::text_of_rules(known::added_programs(), known::built_in_programs(), {.color = use_color(options)});
+  const std::string text =
+      options.format == Format::kJson
+          ? report::json_of_rules(known::known_programs())
+          : report::text_of_rules(known::added_programs(), known::built_in_programs(), {.color = use_color(options)});
   return write_report(options, text, out, err) ? 0 : 2;
 }
 
@@ -175,7 +205,9 @@ int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
     }
   }
   const doctor::Examination examination = doctor::examine(doctor::RealSystem(), request);
-  const std::string text = options.format == Format::kJson ? doctor::json_of(examination) : doctor::text_of(examination, {.color = use_color(options)});
+  const std::string text = options.format == Format::kJson
+                               ? doctor::json_of(examination)
+                               : doctor::text_of(examination, {.color = use_color(options)});
   return write_report(options, text, out, err) ? examination.exit_status() : 2;
 }
 
@@ -228,12 +260,15 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   if (options.format == Format::kJson) {
     text = report::json_report(job, analysis);
   } else {
-    text = report::text_report(job, analysis, {.color = use_color(options), .all_threads = options.all_threads, .ranks = options.ranks});
+    text = report::text_report(
+        job, analysis, {.color = use_color(options), .all_threads = options.all_threads, .ranks = options.ranks});
   }
   int status = report_problems(job, err);
   if (status == 0 && !all_read) status = 1;
   for (const std::string& name : options.ranks)
-    if (report::selected_ranks(job, {name}).empty()) print_error(err, "--rank " + report::sanitize(name) + ": no such rank in the report", "a number, host:pid or pid, as the report names them");
+    if (report::selected_ranks(job, {name}).empty())
+      print_error(err, "--rank " + report::sanitize(name) + ": no such rank in the report",
+                  "a number, host:pid or pid, as the report names them");
   if (!write_report(options, text, out, err)) return 2;
   return status;
 }

@@ -21,7 +21,8 @@ JobSnapshot look_at(const capture::LiveRequest& request, const capture::CaptureO
     const auto found = capture.ran.find(tid);
     return found == capture.ran.end() ? analyzers::Ran{} : analyzers::Ran{found->second.cpu_ms, found->second.runs};
   };
-  analyzers::fold_samples(capture.job, capture.later, ran, std::chrono::duration<double, std::milli>(capture.between).count());
+  analyzers::fold_samples(capture.job, capture.later, ran,
+                          std::chrono::duration<double, std::milli>(capture.between).count());
   return std::move(capture.job);
 }
 
@@ -41,11 +42,17 @@ bool some_own_thread_wakes(const JobSnapshot& job, const analyzers::Analysis& an
 
 // Ranks are at work, and none was seen to progress: a few samples hit the same place by chance.
 bool is_left_open(const JobSnapshot& job, const analyzers::Analysis& analysis) {
-  if (analysis.verdict.status != analyzers::VerdictStatus::kSymmetric && analysis.verdict.status != analyzers::VerdictStatus::kUndecided) return false;
+  if (analysis.verdict.status != analyzers::VerdictStatus::kSymmetric &&
+      analysis.verdict.status != analyzers::VerdictStatus::kUndecided)
+    return false;
   if (some_own_thread_wakes(job, analysis)) return true;
-  return analysis.verdict.status == analyzers::VerdictStatus::kUndecided && std::any_of(analysis.activities.begin(), analysis.activities.end(), [&](const std::optional<analyzers::RankActivity>& activity) {
-    return activity && (activity->moves.value_or(false) || job.ranks[activity->evidence.rank].threads[activity->evidence.thread].state == 'R');
-  });
+  return analysis.verdict.status == analyzers::VerdictStatus::kUndecided &&
+         std::any_of(analysis.activities.begin(), analysis.activities.end(),
+                     [&](const std::optional<analyzers::RankActivity>& activity) {
+                       return activity &&
+                              (activity->moves.value_or(false) ||
+                               job.ranks[activity->evidence.rank].threads[activity->evidence.thread].state == 'R');
+                     });
 }
 
 // `samples` samples over that time; fewer for a job with so many threads that a sample takes long.
@@ -71,7 +78,8 @@ bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
   return std::any_of(before.ranks.begin(), before.ranks.end(), [&](const RankSnapshot& rank) {
     if (rank.kind != RankKind::kRank || rank.status == Status::kFailed) return false;
     return std::none_of(after.ranks.begin(), after.ranks.end(), [&](const RankSnapshot& other) {
-      return other.pid == rank.pid && other.start_ticks == rank.start_ticks && other.status != Status::kFailed && is_still_there(other);
+      return other.pid == rank.pid && other.start_ticks == rank.start_ticks && other.status != Status::kFailed &&
+             is_still_there(other);
     });
   });
 }
@@ -79,7 +87,8 @@ bool lost_a_rank(const JobSnapshot& before, const JobSnapshot& after) {
 // The job as it was seen last while all of it was there.
 class Sampling {
  public:
-  Sampling(JobSnapshot job, const capture::CaptureOptions& options) : job_(std::move(job)), analysis_(analyzers::analyze(job_)), options_(options) {}
+  Sampling(JobSnapshot job, const capture::CaptureOptions& options)
+      : job_(std::move(job)), analysis_(analyzers::analyze(job_)), options_(options) {}
 
   const JobSnapshot& job() const { return job_; }
   const analyzers::Analysis& analysis() const { return analysis_; }
@@ -110,10 +119,11 @@ void sample_on(Sampling& sampling, const Options& options) {
   constexpr int kSamples = 8;
   constexpr std::chrono::seconds kShortest{1};
   const auto begun = Clock::now();
-  for (Duration span = std::chrono::seconds(3); sampling.analysis().verdict.doubt != analyzers::Doubt::kNone; span *= 2) {
+  for (Duration span = std::chrono::seconds(3); sampling.analysis().verdict.doubt != analyzers::Doubt::kNone;
+       span *= 2) {
     const Duration left = options.max_wait - (Clock::now() - begun);
     if (left < kShortest) return;
-    if (left < 2 * span) span = left;       // the rest after it would be too short to show anything new
+    if (left < 2 * span) span = left;  // the rest after it would be too short to show anything new
     if (!sampling.sample_again(longer(options.live, sampling.job(), kSamples, span))) return;
   }
 }

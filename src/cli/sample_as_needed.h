@@ -8,7 +8,7 @@
 
 namespace rankstacks::cli {
 
-struct Options;   // options.h
+struct Options;  // options.h
 
 // Takes three samples within a second. If they leave it open, it takes twenty more within two seconds. Then it goes on
 // for as long as --max-wait says if all that is seen is waits for GPUs, or loops, which a long step shows as well (not

@@ -1,16 +1,17 @@
 #include "cli/start.h"
 
-#include <cerrno>
-#include <csignal>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <cerrno>
+#include <csignal>
 
 namespace rankstacks::cli {
 
 void hold_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
-    if (fcntl(descriptor, F_GETFD) == -1 && errno == EBADF) (void)::open("/dev/null", O_RDONLY | O_NOCTTY);   // the lowest one that is free
+    if (fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
+      (void)::open("/dev/null", O_RDONLY | O_NOCTTY);  // the lowest one that is free
   }
 }
 

@@ -1,5 +1,6 @@
 #include "cli/sudden_end.h"
 
+#include <unistd.h>
 #include <csignal>
 #include <cstring>
 #include <exception>
@@ -7,7 +8,6 @@
 #include <new>
 #include <string_view>
 #include <system_error>
-#include <unistd.h>
 
 namespace rankstacks::cli {
 namespace {
@@ -16,7 +16,8 @@ namespace {
 void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.size()); }
 
 [[noreturn]] void out_of_memory() {
-  say("rankstacks: out of memory\nhint: --memory, a limit on this shell (ulimit -v) or on this container leaves too little; look at fewer ranks at once\n");
+  say("rankstacks: out of memory\nhint: --memory, a limit on this shell (ulimit -v) or on this container leaves too "
+      "little; look at fewer ranks at once\n");
   _exit(2);
 }
 
@@ -34,7 +35,8 @@ void say(std::string_view text) { (void)!write(STDERR_FILENO, text.data(), text.
       // Otherwise only std::thread's constructor throws these: no stack, or no process, can be had.
       say("rankstacks: cannot start a thread: ");
       say(e.what());
-      say("\nhint: a limit is reached: of memory (ulimit -v), of processes (ulimit -u, the container's pids), or a system call filter refuses clone3\n");
+      say("\nhint: a limit is reached: of memory (ulimit -v), of processes (ulimit -u, the container's pids), or a "
+          "system call filter refuses clone3\n");
     } catch (const std::exception& e) {
       say("rankstacks: cannot go on: ");
       say(e.what());
@@ -54,7 +56,8 @@ void aborted(int signal, siginfo_t* info, void*) {
     return;
   }
   say("rankstacks: cannot go on: a library has called abort(); what it says of that is above\n"
-      "hint: \"Unexpected error\" and failed assertions are how one runs out of memory: --memory, a limit on this shell (ulimit -v) or on this container leaves too little\n");
+      "hint: \"Unexpected error\" and failed assertions are how one runs out of memory: --memory, a limit on this "
+      "shell (ulimit -v) or on this container leaves too little\n");
   _exit(2);
 }
 
@@ -63,7 +66,7 @@ void aborted(int signal, siginfo_t* info, void*) {
 void end_at_once_without_memory() {
   std::set_new_handler(out_of_memory);
   std::set_terminate(uncaught);
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_sigaction = aborted;
   action.sa_flags = SA_SIGINFO;
   sigemptyset(&action.sa_mask);

@@ -18,7 +18,8 @@ int run_tool(int argc, const char* const* argv, const gpu::Machine& machine) {
   raise_limit_of_files();
   outlive_limit_of_file_size();
   end_at_once_without_memory();
-  if (argc > 1 && std::string_view(argv[1]).starts_with("--internal-")) lift_memory_limit();   // the tool's own, not the driver's in a helper
+  if (argc > 1 && std::string_view(argv[1]).starts_with("--internal-"))
+    lift_memory_limit();  // the tool's own, not the driver's in a helper
   gpu::run_nvml_helper_if_asked(argc, argv, machine);
   gpu::run_session_helper_if_asked(argc, argv, machine);
   const int status = run(argc, argv, std::cout, std::cerr, machine);

@@ -1,9 +1,9 @@
 #include "doctor/core_writing.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <fmt/format.h>
 
 #include "doctor/refusal.h"
 #include "report/shell_quoted.h"
@@ -12,7 +12,7 @@ namespace rankstacks::doctor {
 namespace {
 
 constexpr Area kArea = Area::kCores;
-constexpr std::uint64_t kPage = 4096;   // a lower limit means no core: Linux fs/binfmt_elf.c, min_coredump
+constexpr std::uint64_t kPage = 4096;  // a lower limit means no core: Linux fs/binfmt_elf.c, min_coredump
 
 std::string first_line(const Result<std::string>& text) { return text ? text->substr(0, text->find('\n')) : ""; }
 
@@ -28,7 +28,8 @@ std::string size_text(std::uint64_t bytes) {
 // drop-ins by name.
 std::string coredump_storage(const System& system) {
   std::vector<std::string> files = {"/usr/lib/systemd/coredump.conf", "/etc/systemd/coredump.conf"};
-  for (const char* directory : {"/usr/lib/systemd/coredump.conf.d", "/run/systemd/coredump.conf.d", "/etc/systemd/coredump.conf.d"}) {
+  for (const char* directory :
+       {"/usr/lib/systemd/coredump.conf.d", "/run/systemd/coredump.conf.d", "/etc/systemd/coredump.conf.d"}) {
     auto names = system.list(directory);
     std::sort(names.begin(), names.end());
     for (const std::string& name : names)
@@ -50,18 +51,21 @@ std::string coredump_storage(const System& system) {
 Finding check_pipe(const System& system, const Self& self, const CorePattern& pattern) {
   const std::string name = base_name(pattern.program);
   if (name == "false" || name == "true")
-    return problem("core-pattern", kArea, fmt::format("kernel.core_pattern is \"{}\": cores are thrown away", pattern.text),
+    return problem("core-pattern", kArea,
+                   fmt::format("kernel.core_pattern is \"{}\": cores are thrown away", pattern.text),
                    {sysctl(self, "kernel.core_pattern=core.%p")});
   if (!system.exists(pattern.program)) {
     // The kernel starts it in the machine's own file system, which a container does not see.
     if (self.container.any())
-      return note("core-pattern", kArea,
-                  fmt::format("cores go to the host's {}: they are found there, not in this container", pattern.program));
+      return note(
+          "core-pattern", kArea,
+          fmt::format("cores go to the host's {}: they are found there, not in this container", pattern.program));
     return problem("core-pattern", kArea, fmt::format("cores are piped to {}, which is not there", pattern.program),
                    {sysctl(self, "kernel.core_pattern=core.%p")});
   }
   if (name != "systemd-coredump")
-    return note("core-pattern", kArea, fmt::format("cores are piped to {}: where it keeps them is up to it", pattern.program));
+    return note("core-pattern", kArea,
+                fmt::format("cores are piped to {}: where it keeps them is up to it", pattern.program));
   if (coredump_storage(system) == "none")
     return problem("core-pattern", kArea, "systemd-coredump takes cores, and its Storage=none throws them away",
                    {"set Storage=external in /etc/systemd/coredump.conf"});
@@ -71,7 +75,8 @@ Finding check_pipe(const System& system, const Self& self, const CorePattern& pa
 Finding check_file(const System& system, const Self& self, const CorePattern& pattern) {
   const std::size_t slash = pattern.text.rfind('/');
   if (slash == std::string::npos)
-    return ok("core-pattern", kArea, fmt::format("cores are files named {} in the process's working directory", pattern.text));
+    return ok("core-pattern", kArea,
+              fmt::format("cores are files named {} in the process's working directory", pattern.text));
   if (pattern.text == "/dev/null")
     return problem("core-pattern", kArea, "kernel.core_pattern is /dev/null: cores are thrown away",
                    {sysctl(self, "kernel.core_pattern=core.%p")});
@@ -108,7 +113,7 @@ CorePattern read_core_pattern(const System& system) {
     const std::string name = base_name(p.program);
     p.obeys_limit = name == "systemd-coredump" || name == "apport";
   } else if (p.text.starts_with('@')) {
-    p.kind = CorePattern::Kind::kSocket;   // Linux 6.16
+    p.kind = CorePattern::Kind::kSocket;  // Linux 6.16
   } else if (p.text.empty() && first_line(system.read_file("/proc/sys/kernel/core_uses_pid")) != "1") {
     p.kind = CorePattern::Kind::kNowhere;
   } else {
@@ -120,7 +125,8 @@ CorePattern read_core_pattern(const System& system) {
 std::vector<Finding> check_core_pattern(const System& system, const Self& self, const CorePattern& pattern) {
   std::vector<Finding> findings;
   switch (pattern.kind) {
-    case CorePattern::Kind::kUnknown: return {note("core-pattern", kArea, "/proc/sys/kernel/core_pattern cannot be read")};
+    case CorePattern::Kind::kUnknown:
+      return {note("core-pattern", kArea, "/proc/sys/kernel/core_pattern cannot be read")};
     case CorePattern::Kind::kNowhere:
       return {problem("core-pattern", kArea, "kernel.core_pattern is empty: no core is written",
                       {sysctl(self, "kernel.core_pattern=core.%p")})};
@@ -136,7 +142,8 @@ std::vector<Finding> check_core_pattern(const System& system, const Self& self, 
                         pattern.text.find("%i") != std::string::npos ||
                         first_line(system.read_file("/proc/sys/kernel/core_uses_pid")) == "1";
   if (!numbered && findings.back().severity != Severity::kProblem) {
-    findings.push_back(note("core-names", kArea, "the name has no %p: ranks that die in one directory write over each other's core",
+    findings.push_back(note("core-names", kArea,
+                            "the name has no %p: ranks that die in one directory write over each other's core",
                             {sysctl(self, "kernel.core_pattern=" + pattern.text + ".%p")}));
   }
   return findings;
@@ -169,14 +176,16 @@ Finding check_own_core_limit(const System& system, const Self& self, const CoreP
   if (!limit->soft) return ok("core-limit", kArea, "ulimit -c is unlimited");
   const std::uint64_t soft = *limit->soft;
   if (!limit_binds(pattern))
-    return ok("core-limit", kArea, fmt::format("ulimit -c is {}, which does not bind {}", size_text(soft), pipe_or_socket(pattern)));
+    return ok("core-limit", kArea,
+              fmt::format("ulimit -c is {}, which does not bind {}", size_text(soft), pipe_or_socket(pattern)));
   const bool raisable = !limit->hard || *limit->hard > soft || has_capability(self.status.effective, kCapSysResource);
-  std::vector<std::string> mends = {raisable
-                                        ? "ulimit -c unlimited   (in the shell that starts the job; in a systemd unit: LimitCORE=infinity)"
-                                        : "sudo prlimit --pid $$ --core=unlimited   (in the shell that starts the job)"};
+  std::vector<std::string> mends = {
+      raisable ? "ulimit -c unlimited   (in the shell that starts the job; in a systemd unit: LimitCORE=infinity)"
+               : "sudo prlimit --pid $$ --core=unlimited   (in the shell that starts the job)"};
   if (self.container.any()) mends.push_back("docker run --ulimit core=-1 ..., podman run --ulimit core=-1 ...");
   if (soft < kPage) return problem("core-limit", kArea, "ulimit -c is 0: jobs started from here leave no core", mends);
-  return note("core-limit", kArea, fmt::format("ulimit -c is {}: larger cores of jobs started from here are cut off", size_text(soft)),
+  return note("core-limit", kArea,
+              fmt::format("ulimit -c is {}: larger cores of jobs started from here are cut off", size_text(soft)),
               mends);
 }
 
@@ -193,16 +202,21 @@ std::vector<Finding> check_core_of(const System& system, const Self& self, const
   } else {
     const std::uint64_t soft = *limit->soft;
     // prlimit(2) is open to the same user, up to the hard limit; with CAP_SYS_RESOURCE neither restriction holds.
-    const bool may = has_capability(self.status.effective, kCapSysResource) || (status.uids[0] == self.status.uids[0] && !limit->hard);
+    const bool may = has_capability(self.status.effective, kCapSysResource) ||
+                     (status.uids[0] == self.status.uids[0] && !limit->hard);
     std::vector<std::string> raise = {fmt::format("{}prlimit --pid {} --core=unlimited", may ? "" : "sudo ", kPid)};
     if (!may && self.container.any())
       raise = {"start its container with: docker run --ulimit core=-1 ..., podman run --ulimit core=-1 ..."};
-    const std::string sizes = fmt::format("its limit is {}, it has {} in memory", size_text(soft), size_text(status.resident));
+    const std::string sizes =
+        fmt::format("its limit is {}, it has {} in memory", size_text(soft), size_text(status.resident));
     if (!limit_binds(pattern))
       findings.push_back(
-          ok("core-limit", kArea, fmt::format("its limit is {}, which does not bind {}", size_text(soft), pipe_or_socket(pattern))));
-    else if (soft < kPage) findings.push_back(problem("core-limit", kArea, "its limit is 0: it would leave no core", raise));
-    else if (soft < status.resident) findings.push_back(problem("core-limit", kArea, sizes + ": its core would be cut off", raise));
+          ok("core-limit", kArea,
+             fmt::format("its limit is {}, which does not bind {}", size_text(soft), pipe_or_socket(pattern))));
+    else if (soft < kPage)
+      findings.push_back(problem("core-limit", kArea, "its limit is 0: it would leave no core", raise));
+    else if (soft < status.resident)
+      findings.push_back(problem("core-limit", kArea, sizes + ": its core would be cut off", raise));
     else findings.push_back(ok("core-limit", kArea, sizes));
   }
 
@@ -216,33 +230,38 @@ std::vector<Finding> check_core_of(const System& system, const Self& self, const
     if ((filter & kPrivate) == 0)
       findings.push_back(problem("coredump-filter", kArea, is + "stacks and heap would not be in its core", mend));
     else if ((filter & kHeaders) == 0)
-      findings.push_back(
-          problem("coredump-filter", kArea, is + "build-ids would not be in its core, so that its libraries could not be checked", mend));
+      findings.push_back(problem("coredump-filter", kArea,
+                                 is + "build-ids would not be in its core, so that its libraries could not be checked",
+                                 mend));
     else if ((filter & kShared) == 0)
       findings.push_back(note("coredump-filter", kArea, is + "shared memory would not be in its core", mend));
-    else findings.push_back(ok("coredump-filter", kArea, fmt::format("{:#x}: stacks, heap and build-ids would be in its core", filter)));
+    else
+      findings.push_back(
+          ok("coredump-filter", kArea, fmt::format("{:#x}: stacks, heap and build-ids would be in its core", filter)));
   }
 
   if (known_not_dumpable(system, pid, status)) {
     const bool changed_user = status.uids[0] != status.uids[1] || status.uids[1] != status.uids[2];
     const std::string mode = first_line(system.read_file("/proc/sys/fs/suid_dumpable"));
-    const std::string why =
-        changed_user ? "as it changed its user" : "by prctl(PR_SET_DUMPABLE), a change of its user, or a program that may not be read";
-    const bool safe_place =
-        pattern.kind == CorePattern::Kind::kPipe || pattern.kind == CorePattern::Kind::kSocket || pattern.text.starts_with('/');
+    const std::string why = changed_user
+                                ? "as it changed its user"
+                                : "by prctl(PR_SET_DUMPABLE), a change of its user, or a program that may not be read";
+    const bool safe_place = pattern.kind == CorePattern::Kind::kPipe || pattern.kind == CorePattern::Kind::kSocket ||
+                            pattern.text.starts_with('/');
     // fs.suid_dumpable 2, "suidsafe": the core is written for root alone, to a pipe or an absolute path; but never
     // after prctl(PR_SET_DUMPABLE, 0).
     if (mode == "2" && safe_place) {
-      findings.push_back(
-          note("dumpable", kArea,
-               fmt::format("it is not dumpable ({}): its core is written for root alone (fs.suid_dumpable is 2), or not at all after prctl",
-                           why)));
+      findings.push_back(note("dumpable", kArea,
+                              fmt::format("it is not dumpable ({}): its core is written for root alone "
+                                          "(fs.suid_dumpable is 2), or not at all after prctl",
+                                          why)));
     } else {
       findings.push_back(
           problem("dumpable", kArea,
                   fmt::format("it is not dumpable ({}): the kernel writes no core of it (fs.suid_dumpable is {})", why,
                               mode.empty() ? "unknown" : mode),
-                  {"after a change of its user: sysctl fs.suid_dumpable=2, and a core_pattern that is a pipe or an absolute path",
+                  {"after a change of its user: sysctl fs.suid_dumpable=2, and a core_pattern that is a pipe or an "
+                   "absolute path",
                    "after prctl(PR_SET_DUMPABLE, 0): gcore, as root"}));
     }
   }

@@ -14,7 +14,7 @@ namespace rankstacks::doctor {
 struct CorePattern {
   enum class Kind { kUnknown, kFile, kPipe, kSocket, kNowhere } kind = Kind::kUnknown;
   std::string text;
-  std::string program;             // of a pipe: its path
+  std::string program;  // of a pipe: its path
   // systemd-coredump and apport keep no core of a process whose limit is 0; the kernel itself ignores the limit when it
   // pipes.
 
@@ -25,9 +25,9 @@ CorePattern read_core_pattern(const System& system);
 std::vector<Finding> check_core_pattern(const System& system, const Self& self, const CorePattern& pattern);
 
 struct CoreLimit {
-  std::optional<std::uint64_t> soft, hard;   // bytes; std::nullopt: unlimited
+  std::optional<std::uint64_t> soft, hard;  // bytes; std::nullopt: unlimited
 };
-std::optional<CoreLimit> parse_core_limit(std::string_view limits);   // of /proc/PID/limits
+std::optional<CoreLimit> parse_core_limit(std::string_view limits);  // of /proc/PID/limits
 
 // The limit of this tool, which jobs started from the same shell inherit.
 Finding check_own_core_limit(const System& system, const Self& self, const CorePattern& pattern);

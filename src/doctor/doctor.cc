@@ -42,7 +42,8 @@ Examination examine(const System& system, const Request& request) {
     examination.sections.push_back(std::move(machine));
     for (const Pid pid : request.pids) examination.sections.push_back(check_process(system, self, pattern, nvml, pid));
   }
-  for (const std::string& core : request.cores) examination.sections.push_back(check_core(system, core, request.core_options));
+  for (const std::string& core : request.cores)
+    examination.sections.push_back(check_core(system, core, request.core_options));
   return examination;
 }
 

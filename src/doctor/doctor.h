@@ -11,7 +11,7 @@
 namespace rankstacks::doctor {
 
 struct Request {
-  std::vector<Pid> pids;   // exactly these: launchers are not replaced by their ranks
+  std::vector<Pid> pids;  // exactly these: launchers are not replaced by their ranks
   // With cores alone, this machine's rights do not matter and are not checked.
   std::vector<std::string> cores;
   target::CoreOptions core_options;
@@ -27,4 +27,4 @@ std::string text_of(const Examination& examination, const TextOptions& options);
 
 std::string json_of(const Examination& examination);
 
-}   // namespace rankstacks::doctor
+}  // namespace rankstacks::doctor

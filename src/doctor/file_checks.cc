@@ -2,8 +2,8 @@
 
 #include "base/text.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace rankstacks::doctor {
 namespace {
@@ -21,13 +21,16 @@ std::vector<std::string> paths_where(const TargetFacts& facts, Condition conditi
 }
 
 // "3 of 38 files"
-std::string of_files(std::size_t some, std::size_t all) { return fmt::format("{} of {} file{}", some, all, plural(all)); }
+std::string of_files(std::size_t some, std::size_t all) {
+  return fmt::format("{} of {} file{}", some, all, plural(all));
+}
 
 }  // namespace
 
 std::string list_names(const std::vector<std::string>& paths) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(paths.size(), kMaxNames); ++i) text += (i == 0 ? "" : ", ") + base_name(paths[i]);
+  for (std::size_t i = 0; i < std::min(paths.size(), kMaxNames); ++i)
+    text += (i == 0 ? "" : ", ") + base_name(paths[i]);
   if (paths.size() > kMaxNames) text += fmt::format(" and {} more", paths.size() - kMaxNames);
   return text;
 }
@@ -55,14 +58,14 @@ std::vector<Finding> check_names(const TargetFacts& facts) {
   if (without_debug.empty()) {
     findings.push_back(ok("debuginfo", Area::kNames, fmt::format("every file has debug information ({})", all)));
   } else {
-    std::string found = fmt::format("{} have none: {}: native frames of them have no lines", of_files(without_debug.size(), all),
-                                    list_names(without_debug));
+    std::string found = fmt::format("{} have none: {}: native frames of them have no lines",
+                                    of_files(without_debug.size(), all), list_names(without_debug));
     if (!without_symbols.empty())
       found += fmt::format("; of {} the exported names alone are known",
                            without_symbols == without_debug ? "them" : list_names(without_symbols));
-    findings.push_back(
-        note("debuginfo", Area::kNames, found,
-             {"Debian, Ubuntu: find-dbgsym-packages FILE names the packages (debian-goodies); Fedora, RHEL: dnf debuginfo-install"}));
+    findings.push_back(note("debuginfo", Area::kNames, found,
+                            {"Debian, Ubuntu: find-dbgsym-packages FILE names the packages (debian-goodies); Fedora, "
+                             "RHEL: dnf debuginfo-install"}));
   }
   return findings;
 }
@@ -71,7 +74,8 @@ Finding check_python(const TargetFacts& facts, Area area) {
   if (!facts.python) {
     if (base_name(facts.executable).starts_with("pypy"))
       return note("python", area,
-                  fmt::format("{} is no CPython: its native frames are shown, its Python frames are not", base_name(facts.executable)));
+                  fmt::format("{} is no CPython: its native frames are shown, its Python frames are not",
+                              base_name(facts.executable)));
     const std::size_t unread = paths_where(facts, [](const FileFacts& f) { return f.unread; }).size();
     if (unread > 0 && unread == facts.files.size()) return note("python", area, "not known: its files cannot be read");
     if (unread > 0)
@@ -79,7 +83,8 @@ Finding check_python(const TargetFacts& facts, Area area) {
     return ok("python", area, "no Python in it");
   }
   const PythonFacts& python = *facts.python;
-  const std::string what = fmt::format("CPython {} ({})", python.version.value_or("of unknown version"), base_name(python.module));
+  const std::string what =
+      fmt::format("CPython {} ({})", python.version.value_or("of unknown version"), base_name(python.module));
   if (python.unreadable.empty()) return ok("python", area, what + ": its state was read");
   return problem("python", area, fmt::format("{}: {}", what, python.unreadable),
                  {"CPython 3.6 to 3.15 is supported, released versions: of others native frames alone are shown"});

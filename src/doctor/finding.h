@@ -15,15 +15,15 @@ namespace rankstacks::doctor {
 
 enum class Severity {
   kOk,
-  kNote,      // worth knowing; nothing stops working because of it
-  kProblem,   // an attach, or a core, would not work or lack what belongs in it
+  kNote,     // worth knowing; nothing stops working because of it
+  kProblem,  // an attach, or a core, would not work or lack what belongs in it
 };
 
 // What the finding is about.
 enum class Area { kAttach, kCores, kNames, kGpu };
 
 struct Finding {
-  std::string check;                // a stable word: scripts search for it
+  std::string check;  // a stable word: scripts search for it
   Area area = Area::kAttach;
   Severity severity = Severity::kOk;
   std::string found;
@@ -36,19 +36,21 @@ struct Finding {
 inline constexpr std::string_view kPid = "{PID}";
 
 struct Section {
-  std::optional<Pid> pid;            // of a process
-  std::optional<std::string> path;   // of a core; without pid and path: this machine
-  std::string name;                  // the process's name
+  std::optional<Pid> pid;           // of a process
+  std::optional<std::string> path;  // of a core; without pid and path: this machine
+  std::string name;                 // the process's name
   std::vector<Finding> findings;
 };
 
 struct Examination {
   std::vector<Section> sections;
   bool has_problem(Area area) const;
-  int exit_status() const;           // 0: all is well; 1: there is a problem
+  int exit_status() const;  // 0: all is well; 1: there is a problem
 };
 
-inline Finding ok(std::string check, Area area, std::string found) { return {std::move(check), area, Severity::kOk, std::move(found), {}}; }
+inline Finding ok(std::string check, Area area, std::string found) {
+  return {std::move(check), area, Severity::kOk, std::move(found), {}};
+}
 inline Finding note(std::string check, Area area, std::string found, std::vector<std::string> mends = {}) {
   return {std::move(check), area, Severity::kNote, std::move(found), std::move(mends)};
 }

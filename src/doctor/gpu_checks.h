@@ -15,6 +15,7 @@ namespace rankstacks::doctor {
 std::vector<Finding> check_gpus(const System& system, const Self& self, const gpu::NvmlAnswer& nvml);
 
 // Checks of a process; empty if it has no libcuda loaded. `threads`: the names of its threads.
-std::vector<Finding> check_gpu_of(const System& system, const gpu::NvmlAnswer& nvml, Pid pid, const TargetFacts& facts, const std::vector<std::string>& threads);
+std::vector<Finding> check_gpu_of(const System& system, const gpu::NvmlAnswer& nvml, Pid pid, const TargetFacts& facts,
+                                  const std::vector<std::string>& threads);
 
 }  // namespace rankstacks::doctor

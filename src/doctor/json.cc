@@ -5,7 +5,9 @@
 namespace rankstacks::doctor {
 namespace {
 
-const char* word_of(Severity severity) { return severity == Severity::kOk ? "ok" : severity == Severity::kNote ? "note" : "problem"; }
+const char* word_of(Severity severity) {
+  return severity == Severity::kOk ? "ok" : severity == Severity::kNote ? "note" : "problem";
+}
 
 const char* word_of(Area area) {
   switch (area) {

@@ -9,7 +9,7 @@
 
 namespace rankstacks::doctor {
 
-std::vector<Finding> check_rights(const Self& self);   // ptrace, memory, capabilities, yama, seccomp, mapped files
-std::vector<Finding> check_surroundings(const System& system, const Self& self);   // container, namespaces, /proc
+std::vector<Finding> check_rights(const Self& self);  // ptrace, memory, capabilities, yama, seccomp, mapped files
+std::vector<Finding> check_surroundings(const System& system, const Self& self);  // container, namespaces, /proc
 
-}   // namespace rankstacks::doctor
+}  // namespace rankstacks::doctor

@@ -1,8 +1,8 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/text.h"
 #include "doctor/file_checks.h"
@@ -30,7 +30,12 @@ struct Task {
 class ProcessCheck {
  public:
   ProcessCheck(const System& system, const Self& self, const CorePattern& pattern, const gpu::NvmlAnswer& nvml, Pid pid)
-      : system_(system), self_(self), pattern_(pattern), nvml_(nvml), pid_(pid), directory_(fmt::format("/proc/{}/", pid)) {}
+      : system_(system),
+        self_(self),
+        pattern_(pattern),
+        nvml_(nvml),
+        pid_(pid),
+        directory_(fmt::format("/proc/{}/", pid)) {}
 
   Section run() {
     section_.pid = pid_;
@@ -45,12 +50,15 @@ class ProcessCheck {
     status_ = parse_status(*status_text);
     // /proc/TID exists for each thread, though no listing shows it.
     if (status_.process != 0 && status_.process != pid_) {
-      add(problem("process", kArea, fmt::format("a thread of process {} ({}), not a process", status_.process, name_of(system_, status_.process)),
-                  {fmt::format("name the process: --pids {}", status_.process)}));
+      add(problem(
+          "process", kArea,
+          fmt::format("a thread of process {} ({}), not a process", status_.process, name_of(system_, status_.process)),
+          {fmt::format("name the process: --pids {}", status_.process)}));
       return std::move(section_);
     }
     if (system_.read_link("/proc/self") == std::to_string(pid_)) {
-      add(problem("process", kArea, "this is rankstacks itself, which cannot look at itself", {"name the processes of the job: --pids, or --job"}));
+      add(problem("process", kArea, "this is rankstacks itself, which cannot look at itself",
+                  {"name the processes of the job: --pids, or --job"}));
       return std::move(section_);
     }
     if (stat->kernel_thread()) {
@@ -59,12 +67,12 @@ class ProcessCheck {
       return std::move(section_);
     }
     read_tasks();
-    const auto alive =
-        std::find_if(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.status.state != 'Z' && t.status.state != 'X'; });
+    const auto alive = std::find_if(tasks_.begin(), tasks_.end(),
+                                    [](const Task& t) { return t.status.state != 'Z' && t.status.state != 'X'; });
     if (alive == tasks_.end()) {
       add(problem("process", kArea,
-                  fmt::format("a zombie: it has ended, and its parent, pid {} ({}), has not collected its exit status", stat->parent,
-                              name_of(system_, stat->parent)),
+                  fmt::format("a zombie: it has ended, and its parent, pid {} ({}), has not collected its exit status",
+                              stat->parent, name_of(system_, stat->parent)),
                   {"its core, if it left one, is what can be looked at"}));
       return std::move(section_);
     }
@@ -91,21 +99,25 @@ class ProcessCheck {
     std::vector<std::string> mends;
     if (self_.own_pid_namespace())
       mends.push_back(
-          "this is a pid namespace of its own (a container): name it by the number that `ps` shows in here, or run rankstacks on the host");
+          "this is a pid namespace of its own (a container): name it by the number that `ps` shows in here, or run "
+          "rankstacks on the host");
     else
       mends.push_back(
-          "if the number is one of a container, name it by the number that `ps` shows on this machine: grep NSpid /proc/[0-9]*/status");
+          "if the number is one of a container, name it by the number that `ps` shows on this machine: grep NSpid "
+          "/proc/[0-9]*/status");
     add(problem("process", kArea, "no such process", std::move(mends)));
   }
 
   void read_tasks() {
     for (const std::string& name : system_.list(directory_ + "task")) {
       const auto text = system_.read_file(directory_ + "task/" + name + "/status");
-      if (text && !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); }))
+      if (text && !name.empty() &&
+          std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); }))
         tasks_.push_back({static_cast<Tid>(std::strtol(name.c_str(), nullptr, 10)), parse_status(*text)});
     }
-    std::sort(tasks_.begin(), tasks_.end(),
-              [this](const Task& a, const Task& b) { return std::pair(a.tid != pid_, a.tid) < std::pair(b.tid != pid_, b.tid); });
+    std::sort(tasks_.begin(), tasks_.end(), [this](const Task& a, const Task& b) {
+      return std::pair(a.tid != pid_, a.tid) < std::pair(b.tid != pid_, b.tid);
+    });
   }
 
   void threads(Tid alive) {
@@ -115,14 +127,14 @@ class ProcessCheck {
     const auto all = tasks_.size();
     std::string found = fmt::format("{} thread{}", all, plural(all));
     if (alive != pid_) found += "; the main thread has ended, the others go on";
-    if (const auto stopped = count_of('T'); stopped > 0) found += fmt::format("; {} stopped by a signal, and will stay so", stopped);
+    if (const auto stopped = count_of('T'); stopped > 0)
+      found += fmt::format("; {} stopped by a signal, and will stay so", stopped);
     if (const auto waiting = count_of('D'); waiting > 0) {
-      add(note(
-          "threads", kArea,
-          fmt::format(
-              "{}; {} in an uninterruptible wait (state D): such a thread cannot be stopped, and its stack is read as far as /proc shows it",
-              found, waiting),
-          {fmt::format("look at its storage, and at what it waits for: cat /proc/{}/wchan", pid_)}));
+      add(note("threads", kArea,
+               fmt::format("{}; {} in an uninterruptible wait (state D): such a thread cannot be stopped, and its "
+                           "stack is read as far as /proc shows it",
+                           found, waiting),
+               {fmt::format("look at its storage, and at what it waits for: cat /proc/{}/wchan", pid_)}));
       return;
     }
     add(ok("threads", kArea, found));
@@ -134,7 +146,8 @@ class ProcessCheck {
     for (const Task& task : tasks_) {
       if (task.status.tracer == 0) continue;
       ++threads;
-      if (std::find(tracers.begin(), tracers.end(), task.status.tracer) == tracers.end()) tracers.push_back(task.status.tracer);
+      if (std::find(tracers.begin(), tracers.end(), task.status.tracer) == tracers.end())
+        tracers.push_back(task.status.tracer);
     }
     if (tracers.empty()) return false;
     std::vector<std::string> names, mends;
@@ -143,22 +156,28 @@ class ProcessCheck {
       mends.push_back(fmt::format("end that tracer, or let it detach: kill {}", tracer));
     }
     add(problem("ptrace", kArea,
-                fmt::format("{} of its threads are traced by {}: a thread has one tracer at most", threads, fmt::join(names, ", ")),
+                fmt::format("{} of its threads are traced by {}: a thread has one tracer at most", threads,
+                            fmt::join(names, ", ")),
                 std::move(mends)));
     return true;
   }
 
   void seize(Tid tid) {
-    if (self_.filter_kills()) return add(problem("ptrace", kArea, "not tried: a system call filter kills the process that calls it", mends_for_seccomp(self_)));
+    if (self_.filter_kills())
+      return add(problem("ptrace", kArea, "not tried: a system call filter kills the process that calls it",
+                         mends_for_seccomp(self_)));
     const int refused = system_.try_seize(tid);
     if (refused == 0) return add(ok("ptrace", kArea, "tried: it can be seized"));
     if (refused == ESRCH) return add(problem("ptrace", kArea, "it ended meanwhile", {"name a process that runs"}));
     Refusal refusal = explain_refusal(system_, self_, pid_, status_);
-    add(problem("ptrace", kArea, fmt::format("tried: {}: {}", std::strerror(refused), refusal.why), std::move(refusal.mends)));
+    add(problem("ptrace", kArea, fmt::format("tried: {}: {}", std::strerror(refused), refusal.why),
+                std::move(refusal.mends)));
   }
 
   // The finding on ptrace gave the reason for a refusal: the same conditions hold for the process's memory.
-  bool said() const { return section_.findings.back().check == "ptrace" && section_.findings.back().severity == Severity::kProblem; }
+  bool said() const {
+    return section_.findings.back().check == "ptrace" && section_.findings.back().severity == Severity::kProblem;
+  }
 
   void memory(Tid tid) {
     const auto text = system_.read_file(directory_ + "maps");
@@ -169,9 +188,11 @@ class ProcessCheck {
       return;
     }
     const auto maps = target::proc::parse_maps(*text);
-    const auto readable = std::find_if(maps.begin(), maps.end(), [](const target::Mapping& m) { return m.readable && m.inode != 0; });
+    const auto readable =
+        std::find_if(maps.begin(), maps.end(), [](const target::Mapping& m) { return m.readable && m.inode != 0; });
     if (self_.filter_kills()) return add(note("memory", kArea, "process_vm_readv was not tried"));
-    if (readable == maps.end()) return add(note("memory", kArea, "no file is mapped in it: nothing to try process_vm_readv with"));
+    if (readable == maps.end())
+      return add(note("memory", kArea, "no file is mapped in it: nothing to try process_vm_readv with"));
     if (const int refused = system_.try_read(tid, readable->range.start); refused != 0) {
       Refusal refusal = explain_refusal(system_, self_, pid_, status_);
       add(problem("memory", kArea, fmt::format("tried: process_vm_readv: {}", std::strerror(refused)),
@@ -187,16 +208,18 @@ class ProcessCheck {
   void namespaces() {
     const Namespaces theirs = namespaces_of(system_, std::to_string(pid_));
     std::vector<std::string> others;
-    const auto compare = [&](const char* what, const std::optional<std::string>& a, const std::optional<std::string>& b) {
+    const auto compare = [&](const char* what, const std::optional<std::string>& a,
+                             const std::optional<std::string>& b) {
       if (a && b && *a != *b) others.push_back(what);
     };
     compare("pid", theirs.pid, self_.namespaces.pid);
     compare("user", theirs.user, self_.namespaces.user);
     compare("mount", theirs.mount, self_.namespaces.mount);
-    if (!theirs.pid && !theirs.user && !theirs.mount) return add(note("namespaces", kArea, "its namespaces may not be looked at"));
+    if (!theirs.pid && !theirs.user && !theirs.mount)
+      return add(note("namespaces", kArea, "its namespaces may not be looked at"));
     if (others.empty()) return add(ok("namespaces", kArea, "the same as this tool's"));
-    std::string found =
-        fmt::format("another container than this tool's (its {} namespace{})", fmt::join(others, ", "), plural(others.size()));
+    std::string found = fmt::format("another container than this tool's (its {} namespace{})", fmt::join(others, ", "),
+                                    plural(others.size()));
     if (status_.pids.size() > 1) found += ": it has a pid of its own in there";
     add(note("namespaces", kArea, found + "; its files are opened through /proc/PID"));
   }
@@ -206,8 +229,9 @@ class ProcessCheck {
     const auto facts = system_.open_process(pid_);
     if (!facts) {
       // Without the right to read, there are no files; an earlier finding says so.
-      const bool refused = std::any_of(section_.findings.begin(), section_.findings.end(),
-                                       [](const Finding& f) { return f.area == kArea && f.severity == Severity::kProblem; });
+      const bool refused = std::any_of(section_.findings.begin(), section_.findings.end(), [](const Finding& f) {
+        return f.area == kArea && f.severity == Severity::kProblem;
+      });
       if (!refused)
         add(problem("files", kArea, facts.error().message(),
                     {facts.error().hint.empty() ? "try again: it may be starting or ending" : facts.error().hint}));
@@ -220,15 +244,17 @@ class ProcessCheck {
       unread += file.unread ? 1 : 0;
     }
     if (unreadable.empty()) {
-      add(ok(
-          "files", Area::kNames,
-          fmt::format("its executable and {} libraries, opened as they were loaded", facts->files.empty() ? 0 : facts->files.size() - 1)));
+      add(ok("files", Area::kNames,
+             fmt::format("its executable and {} libraries, opened as they were loaded",
+                         facts->files.empty() ? 0 : facts->files.size() - 1)));
     } else {
       add(note("files", Area::kNames,
-               fmt::format("{} of {} cannot be opened as they were loaded: {}: {}", unreadable.size(), facts->files.size(), list_names(unreadable),
-                           unread == 0                   ? "only their exported names are there"
-                           : unread == unreadable.size() ? "nor can what of them is in memory be read"
-                                                         : fmt::format("only their exported names are there, and of {} nothing", unread)),
+               fmt::format("{} of {} cannot be opened as they were loaded: {}: {}", unreadable.size(),
+                           facts->files.size(), list_names(unreadable),
+                           unread == 0 ? "only their exported names are there"
+                           : unread == unreadable.size()
+                               ? "nor can what of them is in memory be read"
+                               : fmt::format("only their exported names are there, and of {} nothing", unread)),
                deleted_readable_ ? std::vector<std::string>{} : mends_for_ptrace(self_)));
     }
     for (Finding& f : check_names(*facts)) add(std::move(f));
@@ -252,7 +278,8 @@ class ProcessCheck {
 
 }  // namespace
 
-Section check_process(const System& system, const Self& self, const CorePattern& pattern, const gpu::NvmlAnswer& nvml, Pid pid) {
+Section check_process(const System& system, const Self& self, const CorePattern& pattern, const gpu::NvmlAnswer& nvml,
+                      Pid pid) {
   return ProcessCheck(system, self, pattern, nvml, pid).run();
 }
 

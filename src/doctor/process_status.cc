@@ -1,7 +1,7 @@
 #include "doctor/process_status.h"
 
-#include <charconv>
 #include <fmt/format.h>
+#include <charconv>
 
 namespace rankstacks::doctor {
 namespace {
@@ -56,7 +56,7 @@ ProcessStatus parse_status(std::string_view text) {
     } else if (key == "NSpid") {
       for (const auto word : words) s.pids.push_back(number<Pid>(word));
     } else if (key == "VmRSS") {
-      s.resident = number<std::uint64_t>(words[0]) * 1024;   // always in kB
+      s.resident = number<std::uint64_t>(words[0]) * 1024;  // always in kB
     }
   }
   return s;
@@ -64,7 +64,8 @@ ProcessStatus parse_status(std::string_view text) {
 
 Namespaces namespaces_of(const System& system, const std::string& process) {
   const std::string directory = "/proc/" + process + "/ns/";
-  return {system.read_link(directory + "user"), system.read_link(directory + "pid"), system.read_link(directory + "mnt")};
+  return {system.read_link(directory + "user"), system.read_link(directory + "pid"),
+          system.read_link(directory + "mnt")};
 }
 
 std::string capability_names(std::uint64_t set) {

@@ -1,13 +1,13 @@
 #include "doctor/real_system.h"
 
-#include <cerrno>
-#include <csignal>
-#include <cstdlib>
 #include <fcntl.h>
-#include <filesystem>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/file_descriptor.h"
 #include "doctor/target_facts.h"
@@ -17,25 +17,30 @@
 
 namespace rankstacks::doctor {
 
-Result<std::string> RealSystem::read_file(const std::string& path) const { return target::proc::read_file(path, 16u << 20); }
+Result<std::string> RealSystem::read_file(const std::string& path) const {
+  return target::proc::read_file(path, 16u << 20);
+}
 
-std::optional<std::string> RealSystem::read_link(const std::string& path) const { return target::proc::read_link(path); }
+std::optional<std::string> RealSystem::read_link(const std::string& path) const {
+  return target::proc::read_link(path);
+}
 
 std::vector<std::string> RealSystem::list(const std::string& directory) const {
   std::vector<std::string> names;
   std::error_code error;
   std::filesystem::directory_iterator it(directory, error);
-  for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) names.push_back(it->path().filename().string());
+  for (; !error && it != std::filesystem::directory_iterator(); it.increment(error))
+    names.push_back(it->path().filename().string());
   return names;
 }
 
 bool RealSystem::exists(const std::string& path) const {
-  struct stat st{};
+  struct stat st {};
   return stat(path.c_str(), &st) == 0;
 }
 
 std::optional<unsigned> RealSystem::owner(const std::string& path) const {
-  struct stat st{};
+  struct stat st {};
   if (stat(path.c_str(), &st) != 0) return std::nullopt;
   return st.st_uid;
 }

@@ -47,23 +47,29 @@ Refusal explain_refusal(const System& system, const Self& self, Pid pid, const P
   if (self.trial.filtered()) return {"a seccomp filter on this tool answers ptrace itself", mends_for_seccomp(self)};
   const Namespaces theirs = namespaces_of(system, std::to_string(pid));
   const bool other_user_namespace = theirs.user && self.namespaces.user && *theirs.user != *self.namespaces.user;
-  const unsigned uid = self.status.uids[0], gid = self.status.gids[0];   // ptrace uses the real ones
+  const unsigned uid = self.status.uids[0], gid = self.status.gids[0];  // ptrace uses the real ones
   // Capabilities hold in the tool's own user namespace and in those created in it: in the machine's first one, they
   // hold in all. Which one the target is in cannot be read from within another namespace.
   const bool trusted = self.can_trace_all() && (!self.own_user_namespace() || (theirs.user && !other_user_namespace));
   if (!trusted) {
     if (differ(target.uids))
-      return {fmt::format("it changed its user (uids {}, {}, {}): only root may trace it", target.uids[0], target.uids[1], target.uids[2]),
+      return {fmt::format("it changed its user (uids {}, {}, {}): only root may trace it", target.uids[0],
+                          target.uids[1], target.uids[2]),
               by_root};
     if (!all_are(target.uids, uid)) {
       auto mends = by_root;
-      if (!self.container.any() && target.uids[0] != 0) mends.push_back(fmt::format("sudo -u '#{}' rankstacks ...", target.uids[0]));
+      if (!self.container.any() && target.uids[0] != 0)
+        mends.push_back(fmt::format("sudo -u '#{}' rankstacks ...", target.uids[0]));
       return {fmt::format("it belongs to uid {}, this is uid {}", target.uids[0], uid), mends};
     }
     if (!all_are(target.gids, gid))
-      return {fmt::format("its groups are {}, {}, {}, this is group {}", target.gids[0], target.gids[1], target.gids[2], gid), by_root};
+      return {fmt::format("its groups are {}, {}, {}, this is group {}", target.gids[0], target.gids[1], target.gids[2],
+                          gid),
+              by_root};
     if (known_not_dumpable(system, pid, target))
-      return {"it is not dumpable: it called prctl(PR_SET_DUMPABLE, 0), changed its user, or its program may not be read", by_root};
+      return {
+          "it is not dumpable: it called prctl(PR_SET_DUMPABLE, 0), changed its user, or its program may not be read",
+          by_root};
     if (other_user_namespace || (!theirs.user && self.own_user_namespace())) {
       return {fmt::format("it is in {}, this tool in {}: capabilities do not reach out of a user namespace",
                           theirs.user.value_or("another user namespace"), self.namespaces.user.value_or("another")),
@@ -80,8 +86,10 @@ Refusal explain_refusal(const System& system, const Self& self, Pid pid, const P
     return {fmt::format("kernel.yama.ptrace_scope is {}", *self.yama_scope), mends_for_yama(self)};
   }
   if (Refusal module = security_module(system, self); !module.why.empty()) return module;
-  return {"users, groups, capabilities, namespaces, Yama, seccomp, AppArmor and SELinux would allow it: another security module refuses",
-          by_root};
+  return {
+      "users, groups, capabilities, namespaces, Yama, seccomp, AppArmor and SELinux would allow it: another security "
+      "module refuses",
+      by_root};
 }
 
-}   // namespace rankstacks::doctor
+}  // namespace rankstacks::doctor

@@ -1,7 +1,7 @@
 #include "doctor/self.h"
 
-#include <cstdlib>
 #include <fmt/format.h>
+#include <cstdlib>
 #include <string_view>
 
 #include "report/shell_quoted.h"
@@ -22,8 +22,9 @@ ContainerMarks find_container(const System& system) {
   if (const auto groups = system.read_file("/proc/self/cgroup")) {
     // The names that container engines give their cgroups, with the cgroupfs and the systemd driver.
     const std::pair<const char*, bool ContainerMarks::*> names[] = {
-        {"kubepods", &ContainerMarks::kubernetes}, {"/docker/", &ContainerMarks::docker},   {"docker-", &ContainerMarks::docker},
-        {"libpod-", &ContainerMarks::podman},      {"containerd-", &ContainerMarks::other}, {"crio-", &ContainerMarks::kubernetes},
+        {"kubepods", &ContainerMarks::kubernetes}, {"/docker/", &ContainerMarks::docker},
+        {"docker-", &ContainerMarks::docker},      {"libpod-", &ContainerMarks::podman},
+        {"containerd-", &ContainerMarks::other},   {"crio-", &ContainerMarks::kubernetes},
         {"/lxc", &ContainerMarks::other}};
     for (const auto& [name, kind] : names) {
       if (groups->find(name) == std::string::npos) continue;
@@ -41,7 +42,8 @@ Self read_self(const System& system) {
   if (const auto status = system.read_file("/proc/self/status")) self.status = parse_status(*status);
   self.namespaces = namespaces_of(system, "self");
   self.container = find_container(system);
-  if (const auto scope = system.read_file("/proc/sys/kernel/yama/ptrace_scope")) self.yama_scope = std::atoi(scope->c_str());
+  if (const auto scope = system.read_file("/proc/sys/kernel/yama/ptrace_scope"))
+    self.yama_scope = std::atoi(scope->c_str());
   self.trial = system.try_attach();
   return self;
 }
@@ -55,7 +57,8 @@ std::vector<std::string> mends_for_ptrace(const Self& self) {
   if (c.podman || unknown) mends.push_back("podman run --cap-add=SYS_PTRACE ...");
   if (c.kubernetes || unknown)
     mends.push_back("Kubernetes, in the container's spec: securityContext: {capabilities: {add: [\"SYS_PTRACE\"]}}");
-  if (self.status.uids[1] != 0) mends.push_back("and run rankstacks as root there: a user's processes are not given the capability");
+  if (self.status.uids[1] != 0)
+    mends.push_back("and run rankstacks as root there: a user's processes are not given the capability");
   return mends;
 }
 
@@ -78,7 +81,8 @@ std::vector<std::string> mends_for_seccomp(const Self& self) {
   if (c.podman || unknown) mends.push_back("podman run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined ...");
   if (c.kubernetes || unknown)
     mends.push_back(
-        "Kubernetes, in the container's spec: securityContext: {capabilities: {add: [\"SYS_PTRACE\"]}, seccompProfile: {type: "
+        "Kubernetes, in the container's spec: securityContext: {capabilities: {add: [\"SYS_PTRACE\"]}, seccompProfile: "
+        "{type: "
         "Unconfined}}");
   return mends;
 }

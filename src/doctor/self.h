@@ -11,7 +11,7 @@
 namespace rankstacks::doctor {
 
 struct ContainerMarks {
-  std::vector<std::string> marks;       // what was seen: "/.dockerenv", "kubepods in /proc/self/cgroup"
+  std::vector<std::string> marks;  // what was seen: "/.dockerenv", "kubepods in /proc/self/cgroup"
   bool docker = false, podman = false, kubernetes = false, other = false;
   bool any() const { return !marks.empty(); }
 };
@@ -20,7 +20,7 @@ struct Self {
   ProcessStatus status;
   Namespaces namespaces;
   ContainerMarks container;
-  std::optional<int> yama_scope;        // std::nullopt: this kernel has no Yama
+  std::optional<int> yama_scope;  // std::nullopt: this kernel has no Yama
   Trial trial;
 
   bool can_trace_all() const { return has_capability(status.effective, kCapSysPtrace); }

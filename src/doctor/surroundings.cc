@@ -1,8 +1,8 @@
 // Checks where this tool runs: in a container, in namespaces of its own, with a /proc that hides processes.
-#include <algorithm>
-#include <cctype>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
+#include <cctype>
 
 #include "doctor/machine_checks.h"
 
@@ -37,12 +37,14 @@ Finding check_pid_namespace(const System& system, const Self& self) {
   const auto processes = std::count_if(names.begin(), names.end(), [](const std::string& n) {
     return std::all_of(n.begin(), n.end(), [](unsigned char c) { return std::isdigit(c); });
   });
-  return note(
-      "pid-namespace", kArea,
-      fmt::format("{}, one of its own: its {} processes can be named, by the numbers they have in it", *self.namespaces.pid, processes),
-      {"for the machine's: docker run --pid=host ..., podman run --pid=host ..., Kubernetes: hostPID: true in the pod's spec",
-       "for another container's: docker run --pid=container:NAME ..., Kubernetes: kubectl debug POD --target=CONTAINER, or "
-       "shareProcessNamespace: true"});
+  return note("pid-namespace", kArea,
+              fmt::format("{}, one of its own: its {} processes can be named, by the numbers they have in it",
+                          *self.namespaces.pid, processes),
+              {"for the machine's: docker run --pid=host ..., podman run --pid=host ..., Kubernetes: hostPID: true in "
+               "the pod's spec",
+               "for another container's: docker run --pid=container:NAME ..., Kubernetes: kubectl debug POD "
+               "--target=CONTAINER, or "
+               "shareProcessNamespace: true"});
 }
 
 // The last mount on /proc is the visible one: "... /proc opts - proc proc rw,hidepid=invisible,gid=4" (proc(5),
@@ -67,15 +69,19 @@ Finding check_hidepid(const System& system, const Self& self) {
   const std::string hidepid = hidepid_option(system);
   if (hidepid.empty()) return ok("hidepid", kArea, "/proc shows all processes");
   if (self.can_trace_all())
-    return ok("hidepid", kArea, fmt::format("/proc is mounted with hidepid={}, which does not bind CAP_SYS_PTRACE", hidepid));
-  return note("hidepid", kArea, fmt::format("/proc is mounted with hidepid={}: it shows only processes that may be traced anyway", hidepid),
-              {"sudo mount -o remount,hidepid=0 /proc"});
+    return ok("hidepid", kArea,
+              fmt::format("/proc is mounted with hidepid={}, which does not bind CAP_SYS_PTRACE", hidepid));
+  return note(
+      "hidepid", kArea,
+      fmt::format("/proc is mounted with hidepid={}: it shows only processes that may be traced anyway", hidepid),
+      {"sudo mount -o remount,hidepid=0 /proc"});
 }
 
 }  // namespace
 
 std::vector<Finding> check_surroundings(const System& system, const Self& self) {
-  return {check_container(self), check_user_namespace(system, self), check_pid_namespace(system, self), check_hidepid(system, self)};
+  return {check_container(self), check_user_namespace(system, self), check_pid_namespace(system, self),
+          check_hidepid(system, self)};
 }
 
 }  // namespace rankstacks::doctor

@@ -1,8 +1,8 @@
 #include "doctor/target_facts.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
-#include <fmt/format.h>
 
 #include "base/unattended.h"
 #include "gpu/attach_point.h"
@@ -13,7 +13,8 @@
 namespace rankstacks::doctor {
 namespace {
 
-FileFacts facts_of_file(const target::Module& module, const std::string& executable, const symbolizers::SymbolizerOptions& options) {
+FileFacts facts_of_file(const target::Module& module, const std::string& executable,
+                        const symbolizers::SymbolizerOptions& options) {
   FileFacts facts{.path = module.path, .build_id = module.build_id, .main_program = module.path == executable};
   if (!module.image) {
     facts.why_not_opened = module.why_no_image;
@@ -25,7 +26,8 @@ FileFacts facts_of_file(const target::Module& module, const std::string& executa
   if (!facts.opened) facts.why_not_opened = "only what of it is in memory can be read";
   const auto examine = [&](const elf::Image& in) {
     facts.symbols = facts.symbols || in.static_symbols().size() > 0 || in.section(".gnu_debugdata") != nullptr;
-    facts.debug_info = facts.debug_info || in.section(".debug_info") != nullptr || in.section(".zdebug_info") != nullptr;
+    facts.debug_info =
+        facts.debug_info || in.section(".debug_info") != nullptr || in.section(".zdebug_info") != nullptr;
   };
   examine(image);
   if (!facts.debug_info) {
@@ -51,7 +53,9 @@ std::optional<GpuFacts> facts_of_gpu(Pid pid) {
   const auto process = target::ProcessId::of(pid);
   if (!process) return std::nullopt;
   const auto point = gpu::AttachPoint::find(*process, gpu::Machine());
-  if (!point) return point.error().code == ErrorCode::kNotFound ? std::nullopt : std::optional(GpuFacts{.unreadable = point.error().what});
+  if (!point)
+    return point.error().code == ErrorCode::kNotFound ? std::nullopt
+                                                      : std::optional(GpuFacts{.unreadable = point.error().what});
   const auto admission = gpu::admission_to(*point);
   if (!admission) return GpuFacts{.unreadable = admission.error().what};
   GpuFacts facts{.left_by = admission->left_by.value_or(0)};
@@ -64,7 +68,8 @@ std::optional<GpuFacts> facts_of_gpu(Pid pid) {
   return facts;
 }
 
-TargetFacts facts_of(const target::Target& target, const std::string& executable, const symbolizers::SymbolizerOptions& options) {
+TargetFacts facts_of(const target::Target& target, const std::string& executable,
+                     const symbolizers::SymbolizerOptions& options) {
   TargetFacts facts{.executable = executable};
   for (const target::Module& module : target.modules().all())
     if (module.path != "[vdso]") facts.files.push_back(facts_of_file(module, executable, options));
@@ -100,8 +105,12 @@ Result<TargetFacts> read_core(const std::string& path, const target::CoreOptions
 constexpr std::chrono::seconds kLongestWait{60};
 
 Error silent(std::string subject) {
-  return {.code = ErrorCode::kTimeout, .subject = std::move(subject), .what = fmt::format("looking at it did not come back within {} s", kLongestWait.count()),
-          .hint = "a file system whose server is gone (NFS, FUSE), or memory that nobody fills in, blocks every process that touches it: an attach leaves out what does not answer"};
+  return {.code = ErrorCode::kTimeout,
+          .subject = std::move(subject),
+          .what = fmt::format("looking at it did not come back within {} s", kLongestWait.count()),
+          .hint =
+              "a file system whose server is gone (NFS, FUSE), or memory that nobody fills in, blocks every process "
+              "that touches it: an attach leaves out what does not answer"};
 }
 
 }  // namespace

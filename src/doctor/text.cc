@@ -4,9 +4,9 @@
 //       ok       ptrace           tried on a process of its own: it can be seized
 //       problem  core-limit       ulimit -c is 0: jobs started from here leave no core
 //                                 -> ulimit -c unlimited, before the job is started
-#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
 
 #include "base/text.h"
 #include "doctor/doctor.h"
@@ -16,16 +16,19 @@
 namespace rankstacks::doctor {
 namespace {
 
-constexpr std::size_t kCheckAt = 11;   // "  problem  "
+constexpr std::size_t kCheckAt = 11;  // "  problem  "
 constexpr std::size_t kMaxPids = 8;
 
-const char* word_of(Severity severity) { return severity == Severity::kOk ? "ok" : severity == Severity::kNote ? "note" : "problem"; }
+const char* word_of(Severity severity) {
+  return severity == Severity::kOk ? "ok" : severity == Severity::kNote ? "note" : "problem";
+}
 
 bool same(const Section& a, const Section& b) {
   return a.pid.has_value() && b.pid.has_value() && a.name == b.name &&
-         std::equal(a.findings.begin(), a.findings.end(), b.findings.begin(), b.findings.end(), [](const Finding& x, const Finding& y) {
-           return x.check == y.check && x.severity == y.severity && x.found == y.found && x.mends == y.mends;
-         });
+         std::equal(a.findings.begin(), a.findings.end(), b.findings.begin(), b.findings.end(),
+                    [](const Finding& x, const Finding& y) {
+                      return x.check == y.check && x.severity == y.severity && x.found == y.found && x.mends == y.mends;
+                    });
 }
 
 // Processes with the same findings, shown once.
@@ -37,7 +40,8 @@ struct Group {
 std::vector<Group> group(const std::vector<Section>& sections) {
   std::vector<Group> groups;
   for (const Section& section : sections) {
-    const auto it = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return same(*g.section, section); });
+    const auto it =
+        std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return same(*g.section, section); });
     if (it != groups.end()) it->pids.push_back(*section.pid);
     else groups.push_back({&section, section.pid ? std::vector<Pid>{*section.pid} : std::vector<Pid>{}});
   }
@@ -84,15 +88,18 @@ std::string count_of(std::size_t n, const char* what) { return fmt::format("{} {
 std::string verdict_on(const Examination& e, Area area, const char* nothing, const report::TextStyle& style) {
   std::size_t problems = 0;
   for (const Section& s : e.sections)
-    problems += static_cast<std::size_t>(std::count_if(
-        s.findings.begin(), s.findings.end(), [area](const Finding& f) { return f.area == area && f.severity == Severity::kProblem; }));
+    problems += static_cast<std::size_t>(std::count_if(s.findings.begin(), s.findings.end(), [area](const Finding& f) {
+      return f.area == area && f.severity == Severity::kProblem;
+    }));
   return problems == 0 ? style.good(nothing) : style.alarm(count_of(problems, "problem"));
 }
 
 // Whether there are GPUs: a machine without any says so in a single finding.
 bool has_gpus(const Examination& e) {
   std::size_t findings = 0;
-  for (const Section& s : e.sections) findings += static_cast<std::size_t>(std::count_if(s.findings.begin(), s.findings.end(), [](const Finding& f) { return f.area == Area::kGpu; }));
+  for (const Section& s : e.sections)
+    findings += static_cast<std::size_t>(
+        std::count_if(s.findings.begin(), s.findings.end(), [](const Finding& f) { return f.area == Area::kGpu; }));
   return findings > 1;
 }
 
@@ -112,20 +119,25 @@ std::string text_of(const Examination& examination, const TextOptions& options) 
     out += style.strong(heading(g)) + '\n';
     for (const Finding& f : g.section->findings) {
       std::string word = fmt::format("{:<7}", word_of(f.severity));
-      word = f.severity == Severity::kProblem ? style.alarm(word) : f.severity == Severity::kOk ? style.good(word) : style.strong(word);
-      out += fmt::format("  {}  {:<{}}{}\n", word, f.check, longest + 2, wrapped(report::sanitize(f.found), text_at, options.width));
+      word = f.severity == Severity::kProblem ? style.alarm(word)
+             : f.severity == Severity::kOk    ? style.good(word)
+                                              : style.strong(word);
+      out += fmt::format("  {}  {:<{}}{}\n", word, f.check, longest + 2,
+                         wrapped(report::sanitize(f.found), text_at, options.width));
       // Not broken into lines, so that they can be copied.
-      for (const std::string& mend : f.mends) out += fmt::format("{:{}}-> {}\n", "", text_at, report::sanitize(with_pids(mend, g.pids)));
+      for (const std::string& mend : f.mends)
+        out += fmt::format("{:{}}-> {}\n", "", text_at, report::sanitize(with_pids(mend, g.pids)));
     }
     out += '\n';
   }
   if (machine) {
     out += fmt::format("Attach: {}. Cores: {}.", verdict_on(examination, Area::kAttach, "nothing stops it", style),
                        verdict_on(examination, Area::kCores, "nothing stops them", style));
-    if (has_gpus(examination)) out += fmt::format(" GPU state: {}.", verdict_on(examination, Area::kGpu, "nothing stops it", style));
+    if (has_gpus(examination))
+      out += fmt::format(" GPU state: {}.", verdict_on(examination, Area::kGpu, "nothing stops it", style));
     out += '\n';
-  }
-  else out += fmt::format("Cores: {}.\n", verdict_on(examination, Area::kCores, "they can be read as they are", style));
+  } else
+    out += fmt::format("Cores: {}.\n", verdict_on(examination, Area::kCores, "they can be read as they are", style));
   return out;
 }
 

@@ -1,25 +1,25 @@
 #include "doctor/trial.h"
 
-#include <cerrno>
-#include <climits>
-#include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <functional>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <functional>
 
 #include "target/proc.h"
 
 namespace rankstacks::doctor {
 namespace {
 
-constexpr Pid kNobody = INT_MAX;   // pids end at 2^22: Linux include/linux/threads.h, PID_MAX_LIMIT
+constexpr Pid kNobody = INT_MAX;  // pids end at 2^22: Linux include/linux/threads.h, PID_MAX_LIMIT
 
 int seize(Pid pid) { return ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) == 0 ? 0 : errno; }
 
@@ -59,8 +59,7 @@ std::optional<Answers> ask_child(const std::function<void(int)>& body) {
       used += static_cast<std::size_t>(n);
     }
     answers.count = used / sizeof(int);
-    while (waitpid(child, &answers.status, 0) < 0 && errno == EINTR) {
-    }
+    while (waitpid(child, &answers.status, 0) < 0 && errno == EINTR) {}
   }
   close(fds[0]);
   errno = saved;
@@ -71,11 +70,13 @@ void answer(int fd, int value) { (void)!write(fd, &value, sizeof value); }
 
 }  // namespace
 
-bool Trial::filtered() const { return not_run.empty() && killed_by == 0 && (seize_nobody != ESRCH || read_nobody != ESRCH); }
+bool Trial::filtered() const {
+  return not_run.empty() && killed_by == 0 && (seize_nobody != ESRCH || read_nobody != ESRCH);
+}
 
 Trial try_attach_to_sibling() {
   Trial trial;
-  static const char kByte = 1;   // at the same address in every forked process
+  static const char kByte = 1;  // at the same address in every forked process
   const auto maps_text = target::proc::read_file("/proc/self/maps");
   const auto maps = maps_text ? target::proc::parse_maps(*maps_text) : std::vector<target::Mapping>{};
   const pid_t self = getpid();
@@ -97,8 +98,8 @@ Trial try_attach_to_sibling() {
     for (const target::Mapping& m : maps) {
       if (m.inode == 0) continue;
       char path[128];
-      std::snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", sibling, static_cast<unsigned long long>(m.range.start),
-                    static_cast<unsigned long long>(m.range.end));
+      std::snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", sibling,
+                    static_cast<unsigned long long>(m.range.start), static_cast<unsigned long long>(m.range.end));
       opened = open(path, O_RDONLY | O_CLOEXEC) >= 0 ? 0 : errno;
       break;
     }
@@ -108,8 +109,7 @@ Trial try_attach_to_sibling() {
   });
   if (!answers) trial.not_run = fmt::format("fork: {}", std::strerror(errno));
   kill(sibling, SIGKILL);
-  while (waitpid(sibling, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(sibling, nullptr, 0) < 0 && errno == EINTR) {}
   if (!answers) return trial;
   int* const into[] = {&trial.seize_nobody, &trial.read_nobody, &trial.map_files, &trial.read, &trial.seize};
   for (std::size_t i = 0; i < std::size(into) && i < answers->count; ++i) *into[i] = answers->values[i];

@@ -8,7 +8,7 @@ namespace rankstacks::elf {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr int kMaxBiases = 1 << 20;   // pages of a 4 GiB image
+constexpr int kMaxBiases = 1 << 20;  // pages of a 4 GiB image
 // How many of the biases tried may look plausible enough to have their hash walked.
 constexpr int kMaxCounts = 64;
 // Limit of all these walks together: a library of 600,000 symbols has a million words of hash.
@@ -40,11 +40,14 @@ Pointers read_pointers(std::span<const std::byte> dynamic) {
 
 // Returns the table if the pointers, moved down by `bias`, lead to one: the null symbol is all zeros, the string table
 // begins and ends with 0, a hash gives the number of symbols, and all of them exist.
-SymbolTable table_at(const Pointers& p, const VaddrView& at, std::uint64_t bias, int& counts_left, std::uint64_t& hash_words_left) {
+SymbolTable table_at(const Pointers& p, const VaddrView& at, std::uint64_t bias, int& counts_left,
+                     std::uint64_t& hash_words_left) {
   SymbolTable table;
   const auto symbols = at(p.symbols - bias);
   const auto null_symbol = exactly(symbols, 0, sizeof(Elf64_Sym));
-  if (null_symbol.empty() || std::any_of(null_symbol.begin(), null_symbol.end(), [](std::byte b) { return b != std::byte{0}; })) return {};
+  if (null_symbol.empty() ||
+      std::any_of(null_symbol.begin(), null_symbol.end(), [](std::byte b) { return b != std::byte{0}; }))
+    return {};
   table.strings = exactly(at(p.strings - bias), 0, p.strings_size);
   if (table.strings.empty() || table.strings.front() != std::byte{0} || table.strings.back() != std::byte{0}) return {};
   if (p.gnu_hash != 0) table.gnu_hash = at(p.gnu_hash - bias);
@@ -62,7 +65,8 @@ SymbolTable table_at(const Pointers& p, const VaddrView& at, std::uint64_t bias,
 
 SymbolTable find_dynamic_symbols(std::span<const std::byte> dynamic, const VaddrView& at, Vaddr low, Vaddr high) {
   const Pointers p = read_pointers(dynamic);
-  if (p.symbols == 0 || p.strings == 0 || p.strings_size == 0 || (p.gnu_hash == 0 && p.sysv_hash == 0) || low >= high) return {};
+  if (p.symbols == 0 || p.strings == 0 || p.strings_size == 0 || (p.gnu_hash == 0 && p.sysv_hash == 0) || low >= high)
+    return {};
   // In a file, in the vdso and under musl these pointers are in the file's own address space. glibc adds the load bias
   // to them in the memory of a running process (elf/get-dynamic-info.h), and a copy of that memory does not state the
   // bias: it is the multiple of the page size for which the pointers fit.

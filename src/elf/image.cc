@@ -1,8 +1,8 @@
 #include "elf/image.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
-#include <fmt/format.h>
 #include <limits>
 #include <utility>
 
@@ -49,15 +49,20 @@ Result<Elf64_Ehdr> parse_header(std::span<const std::byte> bytes, const std::str
   if (std::memcmp(ident.data(), ELFMAG, SELFMAG) != 0) return fail(malformed(subject, "not an ELF file"));
   const auto byte_at = [&](int i) { return static_cast<unsigned>(ident[static_cast<std::size_t>(i)]); };
   if (byte_at(EI_CLASS) != ELFCLASS64) {
-    return fail(unsupported(subject, fmt::format("ELF class {} where 2 (64-bit) is expected", byte_at(EI_CLASS)), EI_CLASS));
+    return fail(
+        unsupported(subject, fmt::format("ELF class {} where 2 (64-bit) is expected", byte_at(EI_CLASS)), EI_CLASS));
   }
   if (byte_at(EI_DATA) != ELFDATA2LSB) {
-    return fail(unsupported(subject, fmt::format("ELF byte order {} where 1 (little-endian) is expected", byte_at(EI_DATA)), EI_DATA));
+    return fail(unsupported(
+        subject, fmt::format("ELF byte order {} where 1 (little-endian) is expected", byte_at(EI_DATA)), EI_DATA));
   }
   const auto header = load<Elf64_Ehdr>(bytes, 0);
-  if (!header) return fail(malformed(subject, fmt::format("the ELF header is cut off: {} of {} bytes", bytes.size(), sizeof(Elf64_Ehdr))));
+  if (!header)
+    return fail(
+        malformed(subject, fmt::format("the ELF header is cut off: {} of {} bytes", bytes.size(), sizeof(Elf64_Ehdr))));
   if (header->e_machine != EM_X86_64) {
-    return fail(unsupported(subject, fmt::format("machine {} where {} (x86-64) is expected", header->e_machine, EM_X86_64),
+    return fail(unsupported(subject,
+                            fmt::format("machine {} where {} (x86-64) is expected", header->e_machine, EM_X86_64),
                             offsetof(Elf64_Ehdr, e_machine)));
   }
   return *header;
@@ -69,7 +74,8 @@ struct SectionTable {
   std::uint64_t segment_count = 0;
 };
 
-Result<SectionTable> parse_sections(std::span<const std::byte> bytes, const Elf64_Ehdr& header, const std::string& subject) {
+Result<SectionTable> parse_sections(std::span<const std::byte> bytes, const Elf64_Ehdr& header,
+                                    const std::string& subject) {
   SectionTable table;
   table.segment_count = header.e_phnum;
   if (header.e_shoff == 0) {
@@ -81,8 +87,10 @@ Result<SectionTable> parse_sections(std::span<const std::byte> bytes, const Elf6
   }
   if (header.e_shentsize != sizeof(Elf64_Shdr)) {
     if (header.e_shnum == 0 && header.e_phnum != PN_XNUM) return table;
-    return fail(malformed(subject, fmt::format("section headers of {} bytes where {} are expected", header.e_shentsize, sizeof(Elf64_Shdr)),
-                          offsetof(Elf64_Ehdr, e_shentsize)));
+    return fail(malformed(
+        subject,
+        fmt::format("section headers of {} bytes where {} are expected", header.e_shentsize, sizeof(Elf64_Shdr)),
+        offsetof(Elf64_Ehdr, e_shentsize)));
   }
   const auto first = load<Elf64_Shdr>(bytes, header.e_shoff);
   if (!first) return fail(malformed(subject, "the section headers begin outside the file", header.e_shoff));
@@ -90,7 +98,8 @@ Result<SectionTable> parse_sections(std::span<const std::byte> bytes, const Elf6
   const std::uint64_t names_index = header.e_shstrndx != SHN_XINDEX ? header.e_shstrndx : first->sh_link;
   if (header.e_phnum == PN_XNUM) table.segment_count = first->sh_info;
   if (count > (bytes.size() - header.e_shoff) / sizeof(Elf64_Shdr)) {
-    return fail(malformed(subject, fmt::format("{} section headers reach past the end of the file", count), header.e_shoff));
+    return fail(
+        malformed(subject, fmt::format("{} section headers reach past the end of the file", count), header.e_shoff));
   }
   std::span<const std::byte> names;
   if (names_index < count) {
@@ -112,17 +121,22 @@ Result<SectionTable> parse_sections(std::span<const std::byte> bytes, const Elf6
   return table;
 }
 
-Result<std::vector<Elf64_Phdr>> parse_segments(std::span<const std::byte> bytes, const Elf64_Ehdr& header, std::uint64_t count,
-                                               const std::string& subject) {
+Result<std::vector<Elf64_Phdr>> parse_segments(std::span<const std::byte> bytes, const Elf64_Ehdr& header,
+                                               std::uint64_t count, const std::string& subject) {
   std::vector<Elf64_Phdr> segments;
   if (count == 0) return segments;
-  if (count > kMaxSegments) return fail(unsupported(subject, fmt::format("{} program headers, more than any loader takes", count), offsetof(Elf64_Ehdr, e_phnum)));
+  if (count > kMaxSegments)
+    return fail(unsupported(subject, fmt::format("{} program headers, more than any loader takes", count),
+                            offsetof(Elf64_Ehdr, e_phnum)));
   if (header.e_phentsize != sizeof(Elf64_Phdr)) {
-    return fail(malformed(subject, fmt::format("program headers of {} bytes where {} are expected", header.e_phentsize, sizeof(Elf64_Phdr)),
-                          offsetof(Elf64_Ehdr, e_phentsize)));
+    return fail(malformed(
+        subject,
+        fmt::format("program headers of {} bytes where {} are expected", header.e_phentsize, sizeof(Elf64_Phdr)),
+        offsetof(Elf64_Ehdr, e_phentsize)));
   }
   if (header.e_phoff > bytes.size() || count > (bytes.size() - header.e_phoff) / sizeof(Elf64_Phdr)) {
-    return fail(malformed(subject, fmt::format("{} program headers reach past the end of the file", count), header.e_phoff));
+    return fail(
+        malformed(subject, fmt::format("{} program headers reach past the end of the file", count), header.e_phoff));
   }
   segments.resize(count);
   std::memcpy(segments.data(), bytes.data() + header.e_phoff, count * sizeof(Elf64_Phdr));
@@ -138,13 +152,15 @@ void Image::Impl::index_loads() {
     if (segment.p_type == PT_LOAD) loads.push_back(segment);
     has_interpreter = has_interpreter || segment.p_type == PT_INTERP;
   }
-  std::stable_sort(loads.begin(), loads.end(), [](const Elf64_Phdr& a, const Elf64_Phdr& b) { return a.p_vaddr < b.p_vaddr; });
+  std::stable_sort(loads.begin(), loads.end(),
+                   [](const Elf64_Phdr& a, const Elf64_Phdr& b) { return a.p_vaddr < b.p_vaddr; });
   std::size_t kept = 0;
   Vaddr end = 0;
   for (const Elf64_Phdr& load : loads) {
     const std::uint64_t size = std::max(load.p_filesz, load.p_memsz);
     if (size == 0 || (kept > 0 && load.p_vaddr < end)) continue;
-    end = size > std::numeric_limits<Vaddr>::max() - load.p_vaddr ? std::numeric_limits<Vaddr>::max() : load.p_vaddr + size;
+    end = size > std::numeric_limits<Vaddr>::max() - load.p_vaddr ? std::numeric_limits<Vaddr>::max()
+                                                                  : load.p_vaddr + size;
     loads[kept++] = load;
   }
   loads.resize(kept);
@@ -153,11 +169,12 @@ void Image::Impl::index_loads() {
 
 // Registers each table once: the first of its kind that is not empty, then the tables that belong to the two found.
 void Image::Impl::index_symbol_tables(const Image& image) {
-  constexpr std::size_t kNone = 0;   // section 0 is never a table
+  constexpr std::size_t kNone = 0;  // section 0 is never a table
   std::size_t static_at = kNone, dynamic_at = kNone;
   for (std::size_t i = 1; i < sections.size(); ++i) {
     const Elf64_Shdr& header = sections[i].header;
-    if (header.sh_entsize != sizeof(Elf64_Sym) || (header.sh_type != SHT_SYMTAB && header.sh_type != SHT_DYNSYM)) continue;
+    if (header.sh_entsize != sizeof(Elf64_Sym) || (header.sh_type != SHT_SYMTAB && header.sh_type != SHT_DYNSYM))
+      continue;
     std::size_t& at = header.sh_type == SHT_SYMTAB ? static_at : dynamic_at;
     if (at == kNone && !image.contents(sections[i]).empty()) at = i;
   }
@@ -168,7 +185,9 @@ void Image::Impl::index_symbol_tables(const Image& image) {
     if (strings < sections.size()) table->strings = image.contents(sections[strings]);
   }
   for (const Section& section : sections) {
-    if (section.header.sh_link == kNone || (section.header.sh_link != static_at && section.header.sh_link != dynamic_at)) continue;
+    if (section.header.sh_link == kNone ||
+        (section.header.sh_link != static_at && section.header.sh_link != dynamic_at))
+      continue;
     SymbolTable& table = section.header.sh_link == static_at ? static_symbols : dynamic_symbols;
     if (section.header.sh_type == SHT_SYMTAB_SHNDX) table.section_indices = image.contents(section);
     if (section.header.sh_type == SHT_GNU_HASH) table.gnu_hash = image.contents(section);
@@ -187,23 +206,27 @@ void Image::Impl::index_contents(const Image& image) {
     build_id = build_id_of_notes(notes, alignment);
   };
   for (const Section& section : sections) {
-    if (section.header.sh_type == SHT_NOTE && build_id.empty()) look_for_id(image.contents(section), section.header.sh_addralign);
+    if (section.header.sh_type == SHT_NOTE && build_id.empty())
+      look_for_id(image.contents(section), section.header.sh_addralign);
   }
   Vaddr low = std::numeric_limits<Vaddr>::max();
   Vaddr high = 0;
   for (const Elf64_Phdr& load : loads) {
     low = std::min(low, load.p_vaddr);
-    if (load.p_filesz <= std::numeric_limits<Vaddr>::max() - load.p_vaddr) high = std::max(high, load.p_vaddr + load.p_filesz);
+    if (load.p_filesz <= std::numeric_limits<Vaddr>::max() - load.p_vaddr)
+      high = std::max(high, load.p_vaddr + load.p_filesz);
   }
-  bool dynamic_seen = false;   // a sound file has one; the search that starts from it tries many addresses
+  bool dynamic_seen = false;  // a sound file has one; the search that starts from it tries many addresses
   for (const Elf64_Phdr& segment : segments) {
     // A debug file made by eu-strip keeps the program headers of the stripped file, whose offsets mean nothing in it.
     // So the notes of sections come first.
-    if (segment.p_type == PT_NOTE && build_id.empty()) look_for_id(clip(image.at(segment.p_vaddr), 0, segment.p_filesz), segment.p_align);
+    if (segment.p_type == PT_NOTE && build_id.empty())
+      look_for_id(clip(image.at(segment.p_vaddr), 0, segment.p_filesz), segment.p_align);
     if (segment.p_type != PT_DYNAMIC || dynamic_seen || !sections.empty() || !dynamic_symbols.symbols.empty()) continue;
     const auto dynamic = clip(image.at(segment.p_vaddr), 0, segment.p_filesz);
     dynamic_seen = !dynamic.empty();
-    dynamic_symbols = find_dynamic_symbols(dynamic, [&image](Vaddr v) { return image.at(v); }, low, high);
+    dynamic_symbols = find_dynamic_symbols(
+        dynamic, [&image](Vaddr v) { return image.at(v); }, low, high);
   }
 }
 
@@ -235,7 +258,8 @@ Result<OpenedFile> open_regular(const std::string& path, const std::string& show
   return fail(std::move(error));
 }
 
-Result<std::shared_ptr<const Image>> Image::map(const OpenedFile& file, const std::string& path, const std::string& shown_name) {
+Result<std::shared_ptr<const Image>> Image::map(const OpenedFile& file, const std::string& path,
+                                                const std::string& shown_name) {
   auto impl = std::make_unique<Impl>();
   impl->name = shown_name;
   impl->path = path;
@@ -263,8 +287,8 @@ Result<std::shared_ptr<const Image>> Image::from_bytes(std::vector<std::byte> by
   return parse(std::move(impl));
 }
 
-Result<std::shared_ptr<const Image>> Image::from_memory(const MemoryReader& read, Vaddr vaddr_of_header, const std::string& shown_name,
-                                                        std::uint64_t most) {
+Result<std::shared_ptr<const Image>> Image::from_memory(const MemoryReader& read, Vaddr vaddr_of_header,
+                                                        const std::string& shown_name, std::uint64_t most) {
   auto impl = std::make_unique<Impl>();
   impl->name = shown_name;
   std::vector<std::byte> head(sizeof(Elf64_Ehdr));
@@ -281,7 +305,8 @@ Result<std::shared_ptr<const Image>> Image::from_memory(const MemoryReader& read
   const std::uint64_t table_size = std::uint64_t{header->e_phnum} * sizeof(Elf64_Phdr);
   const Vaddr table_at = vaddr_of_header + header->e_phoff;
   std::vector<std::byte> table(table_size);
-  if (table_at < vaddr_of_header || !read(table_at, table)) return fail(cannot_read("the program headers are not in memory", table_at));
+  if (table_at < vaddr_of_header || !read(table_at, table))
+    return fail(cannot_read("the program headers are not in memory", table_at));
   header->e_phoff = 0;
   auto segments = parse_segments(table, *header, header->e_phnum, shown_name);
   if (!segments) return fail(segments.error());
@@ -293,7 +318,7 @@ Result<std::shared_ptr<const Image>> Image::from_memory(const MemoryReader& read
   for (const Elf64_Phdr& load : impl->segments) {
     if (load.p_type != PT_LOAD || load.p_filesz > std::numeric_limits<Vaddr>::max() - load.p_vaddr) continue;
     const Vaddr end = load.p_vaddr + load.p_filesz;
-    bool extend = false;   // the previous run ends where the next chunk begins
+    bool extend = false;  // the previous run ends where the next chunk begins
     for (Vaddr v = load.p_vaddr; v < end && budget > 0;) {
       // A chunk that cannot be read in full is read page by page, up to the start of the next chunk.
       const Vaddr stop = v + std::min({end - v, kChunk - v % kChunk, budget});
@@ -339,7 +364,8 @@ const SymbolTable& Image::static_symbols() const { return impl_->static_symbols;
 const SymbolTable& Image::dynamic_symbols() const { return impl_->dynamic_symbols; }
 
 const Section* Image::section(std::string_view name) const {
-  const auto found = std::find_if(impl_->sections.begin(), impl_->sections.end(), [&](const Section& s) { return s.name == name; });
+  const auto found =
+      std::find_if(impl_->sections.begin(), impl_->sections.end(), [&](const Section& s) { return s.name == name; });
   return found == impl_->sections.end() ? nullptr : &*found;
 }
 
@@ -352,7 +378,8 @@ std::span<const Elf64_Phdr> Image::loads() const { return impl_->loads; }
 
 const Elf64_Phdr* Image::load_of(Vaddr vaddr) const {
   const auto& loads = impl_->loads;
-  const auto after = std::upper_bound(loads.begin(), loads.end(), vaddr, [](Vaddr v, const Elf64_Phdr& p) { return v < p.p_vaddr; });
+  const auto after =
+      std::upper_bound(loads.begin(), loads.end(), vaddr, [](Vaddr v, const Elf64_Phdr& p) { return v < p.p_vaddr; });
   if (after == loads.begin()) return nullptr;
   const Elf64_Phdr& load = *std::prev(after);
   return vaddr - load.p_vaddr < std::max(load.p_filesz, load.p_memsz) ? &load : nullptr;
@@ -361,7 +388,8 @@ const Elf64_Phdr* Image::load_of(Vaddr vaddr) const {
 std::span<const std::byte> Image::at(Vaddr vaddr) const {
   if (impl_->bytes.empty()) {
     const auto& runs = impl_->runs;
-    const auto after = std::upper_bound(runs.begin(), runs.end(), vaddr, [](Vaddr v, const Impl::Run& run) { return v < run.start; });
+    const auto after =
+        std::upper_bound(runs.begin(), runs.end(), vaddr, [](Vaddr v, const Impl::Run& run) { return v < run.start; });
     if (after == runs.begin()) return {};
     const Impl::Run& run = *std::prev(after);
     return clip(run.bytes, vaddr - run.start, run.bytes.size());

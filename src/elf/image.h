@@ -4,14 +4,15 @@
 // Every offset and count in the file is untrusted: accessors return an empty span or std::nullopt where the file does
 // not contain what it claims.
 //
-//     +-------------+  program headers: what is loaded where (Vaddr), .eh_frame_hdr by PT_GNU_EH_FRAME, the build-id by PT_NOTE
-//     | ELF header  |  section headers: symbol tables, debug sections; may be missing (an image read back from memory, a stripped core)
+//     +-------------+  program headers: what is loaded where (Vaddr), .eh_frame_hdr by PT_GNU_EH_FRAME, the build-id by
+//     PT_NOTE | ELF header  |  section headers: symbol tables, debug sections; may be missing (an image read back from
+//     memory, a stripped core)
 //     +-------------+
 #pragma once
 
+#include <elf.h>
 #include <chrono>
 #include <cstddef>
-#include <elf.h>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -52,7 +53,8 @@ class Image {
   // is no file. At most `most` bytes of the segments are requested in total: libtorch_cuda, the largest file seen, has
   // 1.5 GB.
   using MemoryReader = std::function<bool(Vaddr, std::span<std::byte>)>;
-  static Result<std::shared_ptr<const Image>> from_memory(const MemoryReader& read, Vaddr vaddr_of_header, const std::string& shown_name,
+  static Result<std::shared_ptr<const Image>> from_memory(const MemoryReader& read, Vaddr vaddr_of_header,
+                                                          const std::string& shown_name,
                                                           std::uint64_t most = kMaxMemory);
   static constexpr std::uint64_t kMaxMemory = std::uint64_t{4} << 30;
 
@@ -60,18 +62,18 @@ class Image {
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
 
-  const std::string& name() const;          // shown_name
-  const std::string& path() const;          // the path that was opened; empty for from_bytes and from_memory
+  const std::string& name() const;  // shown_name
+  const std::string& path() const;  // the path that was opened; empty for from_bytes and from_memory
   // The user who owns the opened file; std::nullopt for from_bytes and from_memory.
   std::optional<std::uint32_t> owner() const;
-  const BuildId& build_id() const;          // empty: the file has none
-  std::uint16_t type() const;               // ET_EXEC, ET_DYN, ...
+  const BuildId& build_id() const;  // empty: the file has none
+  std::uint16_t type() const;       // ET_EXEC, ET_DYN, ...
   std::span<const Elf64_Phdr> segments() const;
   std::span<const Section> sections() const;
-  const Section* section(std::string_view name) const;            // the first section of that name, or nullptr
+  const Section* section(std::string_view name) const;  // the first section of that name, or nullptr
   // Raw bytes (SHF_COMPRESSED stays compressed); empty for SHT_NOBITS or bad bounds.
   std::span<const std::byte> contents(const Section& s) const;
-  std::span<const std::byte> bytes() const;                       // the whole file as mapped
+  std::span<const std::byte> bytes() const;  // the whole file as mapped
   // The file was truncated, or its disk failed, while it was read: the lost pages were read as zeros.
   bool has_lost_pages() const;
 
@@ -107,7 +109,8 @@ class Image {
   struct Impl;
   explicit Image(std::unique_ptr<Impl> impl);
   static Result<std::shared_ptr<const Image>> parse(std::unique_ptr<Impl> impl);
-  static Result<std::shared_ptr<const Image>> map(const OpenedFile& file, const std::string& path, const std::string& shown_name);
+  static Result<std::shared_ptr<const Image>> map(const OpenedFile& file, const std::string& path,
+                                                  const std::string& shown_name);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -9,7 +9,7 @@
 namespace rankstacks::elf {
 namespace {
 
-using Identity = std::tuple<dev_t, ino_t, off_t, std::int64_t, std::int64_t>;   // device, inode, size, mtime in s and ns
+using Identity = std::tuple<dev_t, ino_t, off_t, std::int64_t, std::int64_t>;  // device, inode, size, mtime in s and ns
 
 }  // namespace
 
@@ -18,9 +18,9 @@ struct ImageCache::Impl {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<Identity, Result<std::shared_ptr<const Image>>> images;
-  std::map<std::string, Error> not_opened;   // by path, as no identity is known
-  std::set<std::string> looked_for;          // paths that some thread is opening now
-  std::set<Identity> read;                   // files that some thread is reading now
+  std::map<std::string, Error> not_opened;  // by path, as no identity is known
+  std::set<std::string> looked_for;         // paths that some thread is opening now
+  std::set<Identity> read;                  // files that some thread is reading now
 
   // The first thread that asks does the work. The others wait for that file only, and not forever: the first may never
   // return.
@@ -33,7 +33,9 @@ struct ImageCache::Impl {
   }
 };
 
-ImageCache::ImageCache(std::chrono::steady_clock::duration longest_wait) : impl_(std::make_unique<Impl>()) { impl_->longest_wait = longest_wait; }
+ImageCache::ImageCache(std::chrono::steady_clock::duration longest_wait) : impl_(std::make_unique<Impl>()) {
+  impl_->longest_wait = longest_wait;
+}
 ImageCache::~ImageCache() = default;
 
 Result<std::shared_ptr<const Image>> ImageCache::open(const std::string& path, const std::string& shown_name) {
@@ -43,7 +45,9 @@ Result<std::shared_ptr<const Image>> ImageCache::open(const std::string& path, c
     return fail(std::move(error));
   };
   const auto silent = [&] {
-    Error error{.code = ErrorCode::kTimeout, .subject = shown_name, .what = "does not answer: another read of it has not returned"};
+    Error error{.code = ErrorCode::kTimeout,
+                .subject = shown_name,
+                .what = "does not answer: another read of it has not returned"};
     impl_->not_opened.emplace(path, error);
     return fail(std::move(error));
   };

@@ -35,7 +35,7 @@ struct Image::Impl {
   BuildId build_id;
   std::uint16_t type = ET_NONE;
   std::vector<Elf64_Phdr> segments;
-  std::vector<Elf64_Phdr> loads;     // the PT_LOADs of `segments` that have a size, by address, without overlaps
+  std::vector<Elf64_Phdr> loads;  // the PT_LOADs of `segments` that have a size, by address, without overlaps
   bool has_interpreter = false;
   std::vector<Section> sections;
   SymbolTable static_symbols;
@@ -43,7 +43,7 @@ struct Image::Impl {
   std::span<const std::byte> bytes;  // of `mapped` or `owned`; empty for from_memory
   MappedFile mapped;
   std::vector<std::byte> owned;
-  std::vector<Run> runs;             // by address
+  std::vector<Run> runs;  // by address
   mutable std::mutex found_mutex;
   // Results of find_symbol() from static_symbols.
   mutable std::map<std::string, std::optional<Symbol>, std::less<>> found;

@@ -1,7 +1,7 @@
 #include "elf/notes.h"
 
-#include <cstring>
 #include <elf.h>
+#include <cstring>
 
 #include "elf/bytes.h"
 

@@ -31,8 +31,9 @@ std::uint32_t sysv_hash_of(std::string_view name) {
   return h;
 }
 
-// .gnu.hash: u32 nbuckets, first hashed symbol, bloom words, bloom shift; u64 bloom[]; u32 buckets[]; u32 chain[], one for each
-// hashed symbol, its lowest bit set at the end of a bucket. https://sourceware.org/legacy-ml/binutils/2006-10/msg00377.html
+// .gnu.hash: u32 nbuckets, first hashed symbol, bloom words, bloom shift; u64 bloom[]; u32 buckets[]; u32 chain[], one
+// for each hashed symbol, its lowest bit set at the end of a bucket.
+// https://sourceware.org/legacy-ml/binutils/2006-10/msg00377.html
 struct GnuHash {
   std::uint32_t buckets = 0;
   std::uint32_t first_symbol = 0;
@@ -60,7 +61,8 @@ std::optional<Symbol> defined(const SymbolTable& table, std::uint64_t index, std
   if (symbol.st_shndx == SHN_UNDEF || !table.is_named(symbol, wanted)) return std::nullopt;
   const unsigned char type = ELF64_ST_TYPE(symbol.st_info);
   if (type == STT_SECTION || type == STT_FILE) return std::nullopt;
-  return Symbol{table.name(symbol), symbol.st_value, symbol.st_size, type, static_cast<unsigned char>(ELF64_ST_BIND(symbol.st_info))};
+  return Symbol{table.name(symbol), symbol.st_value, symbol.st_size, type,
+                static_cast<unsigned char>(ELF64_ST_BIND(symbol.st_info))};
 }
 
 }  // namespace
@@ -68,7 +70,8 @@ std::optional<Symbol> defined(const SymbolTable& table, std::uint64_t index, std
 std::string_view SymbolTable::name(const Elf64_Sym& symbol) const {
   if (symbol.st_name >= strings.size()) return {};
   const char* start = reinterpret_cast<const char*>(strings.data()) + symbol.st_name;
-  const auto* end = static_cast<const char*>(std::memchr(start, 0, std::min<std::size_t>(strings.size() - symbol.st_name, kLongestName)));
+  const auto* end = static_cast<const char*>(
+      std::memchr(start, 0, std::min<std::size_t>(strings.size() - symbol.st_name, kLongestName)));
   return end == nullptr ? std::string_view{} : std::string_view(start, static_cast<std::size_t>(end - start));
 }
 
@@ -88,7 +91,8 @@ std::optional<Symbol> SymbolTable::find(std::string_view wanted) const {
   if (wanted.empty()) return std::nullopt;
   if (const auto hash = parse_gnu_hash(gnu_hash)) {
     const std::uint32_t h = gnu_hash_of(wanted);
-    std::uint64_t index = load<std::uint32_t>(gnu_hash, hash->buckets_at + std::uint64_t{h % hash->buckets} * 4).value_or(0);
+    std::uint64_t index =
+        load<std::uint32_t>(gnu_hash, hash->buckets_at + std::uint64_t{h % hash->buckets} * 4).value_or(0);
     if (index < hash->first_symbol) return std::nullopt;
     for (std::size_t steps = 0; index < size() && steps < kLongestChain; ++index, ++steps) {
       const auto link = load<std::uint32_t>(gnu_hash, hash->chain_at + (index - hash->first_symbol) * 4);
@@ -103,7 +107,8 @@ std::optional<Symbol> SymbolTable::find(std::string_view wanted) const {
   const auto buckets = load<std::uint32_t>(sysv_hash, 0);
   const auto chains = load<std::uint32_t>(sysv_hash, 4);
   if (buckets && chains && *buckets != 0) {
-    std::uint64_t index = load<std::uint32_t>(sysv_hash, 8 + std::uint64_t{sysv_hash_of(wanted) % *buckets} * 4).value_or(0);
+    std::uint64_t index =
+        load<std::uint32_t>(sysv_hash, 8 + std::uint64_t{sysv_hash_of(wanted) % *buckets} * 4).value_or(0);
     // A chain in a broken file can be a cycle: no chain is longer than the table.
     for (std::size_t steps = 0; index != 0 && steps <= std::min(size(), kLongestChain); ++steps) {
       if (auto found = defined(*this, index, wanted)) return found;
@@ -129,7 +134,7 @@ std::size_t count_symbols(const SymbolTable& table, std::uint64_t& words_left) {
     for (std::uint64_t i = 0; i < hash->buckets; ++i) {
       last = std::max<std::uint64_t>(last, load<std::uint32_t>(table.gnu_hash, hash->buckets_at + i * 4).value_or(0));
     }
-    if (last < hash->first_symbol) return hash->first_symbol;   // nothing is hashed: there are only undefined symbols
+    if (last < hash->first_symbol) return hash->first_symbol;  // nothing is hashed: there are only undefined symbols
     while (take_words(1)) {
       const auto link = load<std::uint32_t>(table.gnu_hash, hash->chain_at + (last - hash->first_symbol) * 4);
       if (!link) return 0;
@@ -138,7 +143,7 @@ std::size_t count_symbols(const SymbolTable& table, std::uint64_t& words_left) {
     }
     return 0;
   }
-  return load<std::uint32_t>(table.sysv_hash, 4).value_or(0);   // nchain: one entry for each symbol
+  return load<std::uint32_t>(table.sysv_hash, 4).value_or(0);  // nchain: one entry for each symbol
 }
 
 }  // namespace rankstacks::elf

@@ -1,9 +1,9 @@
 // One ELF symbol table in place in the file: nothing is copied or sorted.
 #pragma once
 
+#include <elf.h>
 #include <cstddef>
 #include <cstring>
-#include <elf.h>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -13,7 +13,7 @@
 namespace rankstacks::elf {
 
 struct Symbol {
-  std::string_view name;   // mangled, as the table has it
+  std::string_view name;  // mangled, as the table has it
   Vaddr value = 0;
   std::uint64_t size = 0;
   unsigned char type = 0;  // STT_*
@@ -23,12 +23,12 @@ struct Symbol {
 // Views into an image's bytes, which must outlive it. Any of them may be empty or cut off; nothing outside them is
 // read.
 struct SymbolTable {
-  std::span<const std::byte> symbols;           // an Elf64_Sym each, of any alignment
+  std::span<const std::byte> symbols;  // an Elf64_Sym each, of any alignment
   std::span<const std::byte> strings;
-  std::span<const std::byte> section_indices;   // SHT_SYMTAB_SHNDX: for st_shndx == SHN_XINDEX
+  std::span<const std::byte> section_indices;  // SHT_SYMTAB_SHNDX: for st_shndx == SHN_XINDEX
   // .gnu.hash or DT_GNU_HASH; from its start, possibly longer than the table.
   std::span<const std::byte> gnu_hash;
-  std::span<const std::byte> sysv_hash;         // .hash or DT_HASH; likewise
+  std::span<const std::byte> sysv_hash;  // .hash or DT_HASH; likewise
 
   std::size_t size() const { return symbols.size() / sizeof(Elf64_Sym); }
   Elf64_Sym at(std::size_t index) const {

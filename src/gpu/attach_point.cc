@@ -1,16 +1,16 @@
 #include "gpu/attach_point.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <string_view>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
 #include <vector>
 
 #include "elf/image.h"
@@ -28,11 +28,17 @@
 namespace rankstacks::gpu {
 namespace {
 
-constexpr std::array<const char*, kWords> kWordNames{
-    "cudbgApiClientPid",           "cudbgApiClientRevision",   "cudbgSessionId",
-    "cudbgRpcEnabled",             "cudbgIpcFlag",             "cudbgDebuggerCapabilities",
-    "cudbgDebuggerInitialized",    "cudbgAttachHandlerAvailable", "cudbgResumeForAttachDetach",
-    "cudbgReportedDriverInternalErrorCode", "cudbgInitiateDebuggerAttachProcedureFd"};
+constexpr std::array<const char*, kWords> kWordNames{"cudbgApiClientPid",
+                                                     "cudbgApiClientRevision",
+                                                     "cudbgSessionId",
+                                                     "cudbgRpcEnabled",
+                                                     "cudbgIpcFlag",
+                                                     "cudbgDebuggerCapabilities",
+                                                     "cudbgDebuggerInitialized",
+                                                     "cudbgAttachHandlerAvailable",
+                                                     "cudbgResumeForAttachDetach",
+                                                     "cudbgReportedDriverInternalErrorCode",
+                                                     "cudbgInitiateDebuggerAttachProcedureFd"};
 constexpr std::array<const char*, kEntryPoints> kFunctionNames{"cudbgApiAttach", "cudbgApiDetach"};
 
 bool is_driver(const std::string& path) { return path.substr(path.rfind('/') + 1).starts_with("libcuda.so"); }
@@ -41,11 +47,16 @@ bool is_driver(const std::string& path) { return path.substr(path.rfind('/') + 1
 // and inode numbers that the kernel lists identify the file on most file systems; on the others, the path in the
 // process's mount namespace does.
 bool is_mapped_from(Pid pid, const target::Mapping& mapping, const MachineLibrary& library) {
-  const auto is_it = [&](const struct stat& file) { return file.st_dev == library.device && file.st_ino == library.inode; };
-  struct stat mapped{};
-  if (stat(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end).c_str(), &mapped) == 0) return is_it(mapped);
+  const auto is_it = [&](const struct stat& file) {
+    return file.st_dev == library.device && file.st_ino == library.inode;
+  };
+  struct stat mapped {};
+  if (stat(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.range.start, mapping.range.end).c_str(), &mapped) ==
+      0)
+    return is_it(mapped);
   if (mapping.device == library.device && mapping.inode == library.inode) return true;
-  return !mapping.deleted && stat(fmt::format("/proc/{}/root{}", pid, mapping.path).c_str(), &mapped) == 0 && is_it(mapped);
+  return !mapping.deleted && stat(fmt::format("/proc/{}/root{}", pid, mapping.path).c_str(), &mapped) == 0 &&
+         is_it(mapped);
 }
 
 std::string subject_of(Pid pid) { return fmt::format("pid {}", pid); }
@@ -80,7 +91,12 @@ Result<AttachPoint> AttachPoint::find(const target::ProcessId& process, const Ma
   if (!maps) return fail(target::attach_error(pid, maps.error().os_errno));
   std::vector<target::Mapping> drivers = target::proc::parse_maps(*maps);
   std::erase_if(drivers, [](const target::Mapping& m) { return m.file_offset != 0 || !is_driver(m.path); });
-  const Error none{.code = ErrorCode::kNotFound, .subject = subject_of(pid), .what = "has no CUDA driver loaded", .where = {}, .os_errno = 0, .hint = {}};
+  const Error none{.code = ErrorCode::kNotFound,
+                   .subject = subject_of(pid),
+                   .what = "has no CUDA driver loaded",
+                   .where = {},
+                   .os_errno = 0,
+                   .hint = {}};
   if (drivers.empty()) return fail(none);
   auto libraries = find_machine_libraries(kDriverLibrary, machine);
   const target::Mapping* mapping = nullptr;
@@ -93,9 +109,15 @@ Result<AttachPoint> AttachPoint::find(const target::ProcessId& process, const Ma
           library = &one;
         }
   if (mapping == nullptr) {
-    const std::string own = libraries ? fmt::format("is not this machine's ({})", libraries->front().path) : fmt::format("is not loaded: {}", libraries.error().message());
-    return fail({.code = ErrorCode::kMismatch, .subject = subject_of(pid), .what = fmt::format("its CUDA driver {} {}", drivers.front().path, own), .where = {}, .os_errno = 0,
-                 .hint = "only the machine's own driver is asked, which a container has from NVIDIA's container runtime (docker run --gpus all): not one of the container's image or of a user"});
+    const std::string own = libraries ? fmt::format("is not this machine's ({})", libraries->front().path)
+                                      : fmt::format("is not loaded: {}", libraries.error().message());
+    return fail({.code = ErrorCode::kMismatch,
+                 .subject = subject_of(pid),
+                 .what = fmt::format("its CUDA driver {} {}", drivers.front().path, own),
+                 .where = {},
+                 .os_errno = 0,
+                 .hint = "only the machine's own driver is asked, which a container has from NVIDIA's container "
+                         "runtime (docker run --gpus all): not one of the container's image or of a user"});
   }
 
   AttachPoint point;
@@ -111,7 +133,8 @@ Result<AttachPoint> AttachPoint::find(const target::ProcessId& process, const Ma
   }
   const auto locate = [&](const auto& names, auto& addresses) {
     for (std::size_t i = 0; i < names.size(); ++i)
-      if (const auto symbol = (*image)->find_exported(names[i])) addresses[i] = mapping->range.start - first + symbol->value;
+      if (const auto symbol = (*image)->find_exported(names[i]))
+        addresses[i] = mapping->range.start - first + symbol->value;
   };
   locate(kWordNames, point.words_);
   locate(kFunctionNames, point.functions_);
@@ -129,11 +152,14 @@ bool AttachPoint::is_still_mapped() const {
   const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid()));
   if (!maps) return false;
   for (const target::Mapping& mapping : target::proc::parse_maps(*maps))
-    if (mapping.range.start == mapped_at_ && mapping.file_offset == 0) return is_mapped_from(pid(), mapping, driver_) && process_.check().has_value();
+    if (mapping.range.start == mapped_at_ && mapping.file_offset == 0)
+      return is_mapped_from(pid(), mapping, driver_) && process_.check().has_value();
   return false;
 }
 
-std::optional<Address> AttachPoint::address(EntryPoint function) const { return functions_[static_cast<std::size_t>(function)]; }
+std::optional<Address> AttachPoint::address(EntryPoint function) const {
+  return functions_[static_cast<std::size_t>(function)];
+}
 
 Result<std::optional<std::uint32_t>> AttachPoint::read(Word word) const {
   const auto at = words_[static_cast<std::size_t>(word)];
@@ -165,26 +191,38 @@ Result<bool> AttachPoint::ask_by_descriptor() const {
   if (!*number) return false;
   const std::string subject = fmt::format("pid {} descriptor {}", pid(), **number);
   const auto refuse = [&](ErrorCode code, std::string what, int os_errno = 0, std::string hint = "") {
-    return fail({.code = code, .subject = subject, .what = std::move(what), .where = {}, .os_errno = os_errno, .hint = std::move(hint)});
+    return fail({.code = code,
+                 .subject = subject,
+                 .what = std::move(what),
+                 .where = {},
+                 .os_errno = os_errno,
+                 .hint = std::move(hint)});
   };
   const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid(), 0)));
-  if (!process.is_open()) return refuse(ErrorCode::kUnsupported, "the driver cannot be asked to let a debugger in", errno, "this needs Linux 5.6");
+  if (!process.is_open())
+    return refuse(ErrorCode::kUnsupported, "the driver cannot be asked to let a debugger in", errno,
+                  "this needs Linux 5.6");
   if (auto same = process_.check(); !same) return fail(same.error());
   const FileDescriptor pipe(static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), **number, 0)));
   if (!pipe.is_open())
-    return refuse(ErrorCode::kPermission, "the driver cannot be asked to let a debugger in", errno, errno == ENOSYS ? "this needs Linux 5.6" : "");
+    return refuse(ErrorCode::kPermission, "the driver cannot be asked to let a debugger in", errno,
+                  errno == ENOSYS ? "this needs Linux 5.6" : "");
   if (!is_still_mapped()) return fail(target::attach_error(pid(), ESRCH));
-  struct stat file{};
+  struct stat file {};
   const int flags = fcntl(pipe.get(), F_GETFL);
   const bool writes = flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_RDONLY;
   if (fstat(pipe.get(), &file) != 0 || !S_ISFIFO(file.st_mode) || !writes)
-    return refuse(ErrorCode::kMismatch, "the driver cannot be asked to let a debugger in: this is not the writing end of a pipe");
+    return refuse(ErrorCode::kMismatch,
+                  "the driver cannot be asked to let a debugger in: this is not the writing end of a pipe");
   // The file description is shared with the process: it is not made non-blocking, and is written to only if there is
   // room.
   pollfd ready{pipe.get(), POLLOUT, 0};
   const char any = 1;
-  if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return refuse(ErrorCode::kTimeout, "the driver cannot be asked to let a debugger in: its pipe is full, or nobody reads it");
-  if (::write(pipe.get(), &any, 1) != 1) return refuse(ErrorCode::kUnreadable, "the driver cannot be asked to let a debugger in", errno);
+  if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0)
+    return refuse(ErrorCode::kTimeout,
+                  "the driver cannot be asked to let a debugger in: its pipe is full, or nobody reads it");
+  if (::write(pipe.get(), &any, 1) != 1)
+    return refuse(ErrorCode::kUnreadable, "the driver cannot be asked to let a debugger in", errno);
   return true;
 }
 
@@ -195,7 +233,11 @@ Result<Admission> admission_to(const AttachPoint& point) {
   if (!available) return fail(available.error());
   const std::string subject = subject_of(point.pid());
   if (available->value_or(0) == 0) {
-    return Admission{.refusal = Error{.code = ErrorCode::kUnsupported, .subject = subject, .what = "its CUDA driver takes no debugger: it has no context yet, or a debugger was excluded at its start"}, .left_by = {}};
+    return Admission{.refusal = Error{.code = ErrorCode::kUnsupported,
+                                      .subject = subject,
+                                      .what = "its CUDA driver takes no debugger: it has no context yet, or a debugger "
+                                              "was excluded at its start"},
+                     .left_by = {}};
   }
   const auto capabilities = point.read(Word::kDebuggerCapabilities);
   if (!capabilities) return fail(capabilities.error());
@@ -206,7 +248,9 @@ Result<Admission> admission_to(const AttachPoint& point) {
   const auto other = process_in_namespace_of(point.pid(), inner);
   const auto stat = other ? target::proc::stat_of(*other) : std::nullopt;
   if (!stat || stat->state == 'Z' || stat->state == 'X') return Admission{.refusal = {}, .left_by = inner};
-  return Admission{.refusal = Error{.code = ErrorCode::kPermission, .subject = subject, .what = fmt::format("a GPU debugger is attached: pid {} ({})", *other, stat->name),
+  return Admission{.refusal = Error{.code = ErrorCode::kPermission,
+                                    .subject = subject,
+                                    .what = fmt::format("a GPU debugger is attached: pid {} ({})", *other, stat->name),
                                     .hint = "end that debugger; a process takes one at a time"},
                    .left_by = {}};
 }

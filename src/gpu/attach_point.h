@@ -33,8 +33,8 @@ enum class Word : std::uint8_t {
   kDebuggerInitialized,
   kAttachHandlerAvailable,
   kResumeForAttachDetach,
-  kReportedDriverInternalErrorCode,        // its low word
-  kInitiateDebuggerAttachProcedureFd,      // drivers since CUDA 13.1
+  kReportedDriverInternalErrorCode,    // its low word
+  kInitiateDebuggerAttachProcedureFd,  // drivers since CUDA 13.1
 };
 inline constexpr std::size_t kWords = 11;
 enum class EntryPoint : std::uint8_t { kAttach, kDetach };
@@ -52,7 +52,7 @@ class AttachPoint {
   Pid pid() const { return process_.pid; }
   const target::ProcessId& process() const { return process_; }
   const MachineLibrary& driver() const { return driver_; }
-  std::optional<Address> address(EntryPoint function) const;   // std::nullopt if this driver lacks it
+  std::optional<Address> address(EntryPoint function) const;  // std::nullopt if this driver lacks it
 
   // Whether this very driver is still mapped where it was found. It is not if the process has executed another program
   // meanwhile: exec keeps pid and start time, but other code is there. The answer stays valid for as long as a thread
@@ -81,7 +81,7 @@ class AttachPoint {
   target::ProcessId process_;
   MachineLibrary driver_;
   Address mapped_at_ = 0;
-  FileDescriptor memory_;                  // of this very process: its pid may be reused
+  FileDescriptor memory_;  // of this very process: its pid may be reused
   std::array<std::optional<Address>, kWords> words_;
   std::array<std::optional<Address>, kEntryPoints> functions_;
 };

@@ -1,11 +1,11 @@
 #include "gpu/calling_thread.h"
 
-#include <algorithm>
-#include <array>
-#include <charconv>
 #include <fmt/format.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <algorithm>
+#include <array>
+#include <charconv>
 
 #include "target/proc.h"
 #include "target/syscalls.h"
@@ -125,11 +125,12 @@ bool all_pages_are_there(Pid pid, Range range) {
 }
 
 const target::Mapping* writable_mapping_of(Address a, std::span<const target::Mapping> mappings) {
-  const auto it = std::find_if(mappings.begin(), mappings.end(), [&](const target::Mapping& m) { return m.range.contains(a); });
+  const auto it =
+      std::find_if(mappings.begin(), mappings.end(), [&](const target::Mapping& m) { return m.range.contains(a); });
   return it != mappings.end() && it->readable && it->writable ? &*it : nullptr;
 }
 
-}   // namespace
+}  // namespace
 
 std::string words_of(const Refused& refused) {
   const char* text = line_of(refused.why).text;
@@ -146,7 +147,8 @@ const char* hint_of(Refusal refusal) {
     case Refusal::kStopped: return "let it go on (SIGCONT), then look again";
     case Refusal::kTraced: return "a thread takes one tracer: end or detach the other one first";
     case Refusal::kMainThread:
-      return "the process needs a thread of its own in addition to the main thread that waits, as torch's and NCCL's do; "
+      return "the process needs a thread of its own in addition to the main thread that waits, as torch's and NCCL's "
+             "do; "
              "drivers since 590 need none";
     default:
       return "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a "
@@ -168,16 +170,11 @@ std::optional<ThreadStatus> parse_thread_status(std::string_view text) {
     const auto number = [&](auto& into) {
       return std::from_chars(value.data(), value.data() + value.size(), into).ec == std::errc();
     };
-    if (field == "State" && !value.empty())
-      status.state = value.front();
-    else if (field == "Tgid")
-      found = number(status.process);
-    else if (field == "TracerPid")
-      number(status.tracer);
-    else if (field == "Seccomp")
-      number(status.seccomp);
-    else if (field == "Seccomp_filters")
-      counted = number(status.seccomp_filters);
+    if (field == "State" && !value.empty()) status.state = value.front();
+    else if (field == "Tgid") found = number(status.process);
+    else if (field == "TracerPid") number(status.tracer);
+    else if (field == "Seccomp") number(status.seccomp);
+    else if (field == "Seccomp_filters") counted = number(status.seccomp_filters);
     else if (field == "x86_Thread_features") {
       // "shstk wrss": words, each followed by a space (arch/x86/kernel/cpu/proc.c, dump_x86_features).
       while (!value.empty()) {
@@ -216,10 +213,8 @@ Candidates candidates_of(Pid pid) {
     if (waiting)
       call = waiting->orig_rax == SYS_restart_syscall ? restarted_call(pid, waiting->pc())
                                                       : std::optional(waiting->orig_rax);
-    if (const auto refused = refusal_of(*status, waiting, call))
-      found.refused[tid] = *refused;
-    else
-      found.threads.push_back({tid, suitability_of(*waiting, call), Wait::of(*waiting), call});
+    if (const auto refused = refusal_of(*status, waiting, call)) found.refused[tid] = *refused;
+    else found.threads.push_back({tid, suitability_of(*waiting, call), Wait::of(*waiting), call});
   }
   // New threads inherit filters, and filters are never removed: a thread that has more than another has sandboxed
   // itself.
@@ -236,7 +231,7 @@ Candidates candidates_of(Pid pid) {
 std::optional<Range> own_stack(Address control_block, std::span<const std::uint64_t> words,
                                std::span<const target::Mapping> mappings) {
   // The control block and what is rounded up above it (glibc 2.36: 2,304 bytes and a page).
-  constexpr std::uint64_t kMaxAbove = 64 * 1024, kLeastStack = 16 * 1024;   // PTHREAD_STACK_MIN
+  constexpr std::uint64_t kMaxAbove = 64 * 1024, kLeastStack = 16 * 1024;  // PTHREAD_STACK_MIN
   const target::Mapping* mapping = writable_mapping_of(control_block, mappings);
   if (mapping == nullptr) return std::nullopt;
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
@@ -252,7 +247,7 @@ std::optional<Range> own_stack(Address control_block, std::span<const std::uint6
 }
 
 std::optional<Refused> refusal_of_stack(Pid pid, const target::Registers& registers, ProcessCode& code) {
-  std::array<std::uint64_t, 512> block{};   // struct pthread: 2,304 bytes in glibc 2.36, 1,808 in 2.17
+  std::array<std::uint64_t, 512> block{};  // struct pthread: 2,304 bytes in glibc 2.36, 1,808 in 2.17
   const std::size_t got = read_stack(pid, registers.fs_base, block) / sizeof(std::uint64_t);
   const auto stack = own_stack(registers.fs_base, std::span(block).first(got), code.mappings());
   const Address sp = registers.sp();
@@ -277,4 +272,4 @@ std::optional<Refused> refusal_of_stack(Pid pid, const target::Registers& regist
   return Refused{Refusal::kUnreadable, ""};
 }
 
-}   // namespace rankstacks::gpu
+}  // namespace rankstacks::gpu

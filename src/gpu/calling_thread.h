@@ -24,34 +24,34 @@ namespace rankstacks::gpu {
 
 // Why a thread is not used for the call.
 enum class Refusal : std::uint8_t {
-  kMainThread,   // the kernel gives it the process's signals first, its stack grows, and it may be anywhere in the
-                 // program
+  kMainThread,  // the kernel gives it the process's signals first, its stack grows, and it may be anywhere in the
+                // program
   kEnded,
-  kStopped,   // by SIGSTOP or a tracer: the driver's own threads are stopped as well
+  kStopped,  // by SIGSTOP or a tracer: the driver's own threads are stopped as well
   kTraced,
   kRunning,
   kUninterruptible,
-  kOtherCall,   // a system call during which a lock of the C library may be held
+  kOtherCall,  // a system call during which a lock of the C library may be held
   kLock,
   kShadowStack,   // a return without a matching call is a fault there
-  kSeccomp,   // a filter that other threads of the process lack may end the process for a system call of the driver
-  kUserDispatch,   // PR_SET_SYSCALL_USER_DISPATCH: the driver's system calls would become signals
+  kSeccomp,       // a filter that other threads of the process lack may end the process for a system call of the driver
+  kUserDispatch,  // PR_SET_SYSCALL_USER_DISPATCH: the driver's system calls would become signals
   kRestartableSequence,
-  kOtherStack,   // a signal stack, a coroutine's
+  kOtherStack,  // a signal stack, a coroutine's
   kLittleRoom,
-  kDeepStack,   // more of it is in use than is scanned
+  kDeepStack,  // more of it is in use than is scanned
   kDriver,
   kLoader,
   kAllocator,
   kSignalHandler,
   kUnknownCode,
-  kMovedOn,   // between the choice and the stop
+  kMovedOn,  // between the choice and the stop
   kUnreadable,
 };
 
 struct Refused {
   Refusal why = Refusal::kMovedOn;
-  std::string detail;   // "malloc of libc.so.6"; may be empty
+  std::string detail;  // "malloc of libc.so.6"; may be empty
 };
 
 // "waiting for a lock", "in the memory allocator (malloc of libc.so.6)": what the thread is or does.
@@ -65,8 +65,8 @@ bool is_passing(Refusal refusal);
 struct ThreadStatus {
   char state = 0;
   Pid process = 0, tracer = 0;
-  int seccomp = 0;   // 0 none, 1 strict, 2 filters
-  int seccomp_filters = 0;   // number of filters; 1 where an older kernel does not count them
+  int seccomp = 0;          // 0 none, 1 strict, 2 filters
+  int seccomp_filters = 0;  // number of filters; 1 where an older kernel does not count them
   bool has_shadow_stack = false;
 };
 std::optional<ThreadStatus> parse_thread_status(std::string_view text);
@@ -80,7 +80,7 @@ std::optional<ThreadStatus> parse_thread_status(std::string_view text);
 struct Wait {
   std::int64_t call = -1;
   Address sp = 0, pc = 0;
-  std::uint64_t first = 0, second = 0;   // arguments
+  std::uint64_t first = 0, second = 0;  // arguments
   friend bool operator==(const Wait&, const Wait&) = default;
   static Wait of(const target::Registers& r) { return {r.orig_rax, r.sp(), r.pc(), r[target::kRdi], r[target::kRsi]}; }
   bool is_at_the_place_of(const Wait& o) const {
@@ -90,22 +90,22 @@ struct Wait {
 
 struct Candidate {
   Tid tid = 0;
-  int suitability = 0;   // higher is better
+  int suitability = 0;  // higher is better
   Wait wait;
-  std::optional<std::int64_t> call{};   // the call to restart; std::nullopt: restart_syscall, original call unknown
+  std::optional<std::int64_t> call{};  // the call to restart; std::nullopt: restart_syscall, original call unknown
 };
 struct Candidates {
-  std::vector<Candidate> threads;   // the most suitable first
+  std::vector<Candidate> threads;  // the most suitable first
   std::map<Tid, Refused> refused;
 };
-inline constexpr std::size_t kMaxThreads = 4096;   // that are examined, at some 40 us each
+inline constexpr std::size_t kMaxThreads = 4096;  // that are examined, at some 40 us each
 Candidates candidates_of(Pid pid);
 
 // Room below the red zone for the call: the vector state and the signal frame take 3 KiB, with AMX's tiles 12 KiB. The
 // driver's function loads a library; for that the loader takes up to 20 KiB, and the C library's file and name
 // functions take up to 64 KiB. kRoom is twice these 64 KiB.
 inline constexpr std::uint64_t kRoom = 128 * 1024;
-inline constexpr std::uint64_t kMaxStack = 1024 * 1024;   // scanned at most, while the thread is paused
+inline constexpr std::uint64_t kMaxStack = 1024 * 1024;  // scanned at most, while the thread is paused
 
 // The part of a thread's own stack that it may use, up to its thread control block, which lies on top. The control
 // block is glibc's struct pthread; `words` are its contents, which give the stack's block and the size of the guard at
@@ -124,4 +124,4 @@ struct RestartableSequence {
   bool contains(Address pc) const { return pc - start < length; }
 };
 
-}   // namespace rankstacks::gpu
+}  // namespace rankstacks::gpu

@@ -1,8 +1,8 @@
 #include "gpu/core_file.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <bit>
-#include <fmt/format.h>
 #include <map>
 #include <set>
 
@@ -20,21 +20,29 @@ using core::Table;
 
 // Exceptions of a single thread (CUDBG_EXCEPTION_LANE_*), and an assert. The others are of a warp, and all its lanes
 // are marked with them.
-bool is_of_lane(ExceptionCode code) { return code == 1 || code == 2 || (code >= 11 && code <= 13) || code == 15 || code == 16; }
+bool is_of_lane(ExceptionCode code) {
+  return code == 1 || code == 2 || (code >= 11 && code <= 13) || code == 15 || code == 16;
+}
 
 class CoreReader {
  public:
-  CoreReader(Sections& sections, GpuCore& core, const Deadline& deadline) : sections_(sections), core_(core), whole_deadline_(deadline), deadline_(deadline) {}
+  CoreReader(Sections& sections, GpuCore& core, const Deadline& deadline)
+      : sections_(sections), core_(core), whole_deadline_(deadline), deadline_(deadline) {}
 
   void read() {
     const Table devices = sections_.table(core::kDevices, 0, 0, core::device::kLeast);
     for (std::uint64_t i = 0; i < devices.size() && next_row(); ++i) read_device(devices, i);
-    const Row meta(sections_.contents(core::kMetaData, 0, 0));   // one row, in a section that states no row size
-    if (meta[core::meta::kDriverMajor] != 0) core_.driver = fmt::format("{}.{}", meta[core::meta::kDriverMajor], meta[core::meta::kDriverMinor]);
+    const Row meta(sections_.contents(core::kMetaData, 0, 0));  // one row, in a section that states no row size
+    if (meta[core::meta::kDriverMajor] != 0)
+      core_.driver = fmt::format("{}.{}", meta[core::meta::kDriverMajor], meta[core::meta::kDriverMinor]);
     if (meta[core::meta::kTime] != 0) core_.written.emplace(std::chrono::seconds(meta[core::meta::kTime]));
-    if (out_of_rows_) sections_.report(fmt::format("it has more than {} rows: those behind them are not read", kMaxRows), "");
-    if (out_of_warps_) sections_.report(fmt::format("it has more than {} warps: those behind them are not read", kMaxWarps), "");
-    if (whole_deadline_.passed()) sections_.report("reading it took longer than --timeout: what is behind is not read", "give it more with --timeout");
+    if (out_of_rows_)
+      sections_.report(fmt::format("it has more than {} rows: those behind them are not read", kMaxRows), "");
+    if (out_of_warps_)
+      sections_.report(fmt::format("it has more than {} warps: those behind them are not read", kMaxWarps), "");
+    if (whole_deadline_.passed())
+      sections_.report("reading it took longer than --timeout: what is behind is not read",
+                       "give it more with --timeout");
   }
 
  private:
@@ -55,16 +63,19 @@ class CoreReader {
     device.sm_type = sections_.text(row[core::device::kSmType]);
     instruction_size_ = row[core::device::kInstructionSize];
     if (const std::uint32_t status = row[core::device::kStatus]; status != 0) {
-      sections_.report(fmt::format("GPU {}: the driver could not read its state (CUDBGResult {})", device.device, status), "");
+      sections_.report(
+          fmt::format("GPU {}: the driver could not read its state (CUDBGResult {})", device.device, status), "");
     }
     read_sms(device, devices.section(), index);
     const Table contexts = sections_.table(core::kContexts, devices.section(), index, core::context::kLeast);
     for (std::uint64_t i = 0; i < contexts.size() && next_row(); ++i) {
       ++device.contexts;
       const auto tid = static_cast<Tid>(contexts[i][core::context::kTid]);
-      if (tid > 0 && std::find(core_.threads.begin(), core_.threads.end(), tid) == core_.threads.end()) core_.threads.push_back(tid);
+      if (tid > 0 && std::find(core_.threads.begin(), core_.threads.end(), tid) == core_.threads.end())
+        core_.threads.push_back(tid);
     }
-    if (device.contexts == 0 && device.warps.empty() && device.sm_exceptions.empty()) return;   // it was only visible to the process
+    if (device.contexts == 0 && device.warps.empty() && device.sm_exceptions.empty())
+      return;  // it was only visible to the process
     read_grids(device, devices.section(), index);
     read_stacks(device);
     read_images(device, contexts);
@@ -78,7 +89,8 @@ class CoreReader {
       const std::uint32_t sm = row[core::sm::kId];
       if (const ExceptionCode code = row[core::sm::kException]; code != 0) {
         SmException exception{sm, code, {}};
-        if (row[core::sm::kErrorPcValid] != 0 && row.has(core::sm::kErrorPc)) exception.error_pc = row[core::sm::kErrorPc];
+        if (row[core::sm::kErrorPcValid] != 0 && row.has(core::sm::kErrorPc))
+          exception.error_pc = row[core::sm::kErrorPc];
         device.sm_exceptions.push_back(exception);
       }
       const Table blocks = sections_.table(core::kBlocks, sms.section(), s, core::block::kLeast);
@@ -125,7 +137,8 @@ class CoreReader {
       rows[lane] = static_cast<std::uint32_t>(t);
     }
     if (seen != warp.valid_lanes) {
-      if (!lost_lanes_) sections_.report(fmt::format("GPU {}: not all threads of its warps are in the core", device.device), "");
+      if (!lost_lanes_)
+        sections_.report(fmt::format("GPU {}: not all threads of its warps are in the core", device.device), "");
       lost_lanes_ = true;
       warp.valid_lanes = seen;
     }
@@ -155,7 +168,11 @@ class CoreReader {
     for (std::uint64_t i = 0; i < grids.size() && next_row(); ++i) {
       const Row row = grids[i];
       if (named.erase(row[core::grid::kId]) == 0) continue;
-      device.grids.push_back({row[core::grid::kId], row[core::grid::kContext], row[core::grid::kModule], row[core::grid::kFunction], row[core::grid::kEntry],
+      device.grids.push_back({row[core::grid::kId],
+                              row[core::grid::kContext],
+                              row[core::grid::kModule],
+                              row[core::grid::kFunction],
+                              row[core::grid::kEntry],
                               {row[core::grid::kGridX], row[core::grid::kGridY], row[core::grid::kGridZ]},
                               {row[core::grid::kBlockX], row[core::grid::kBlockY], row[core::grid::kBlockZ]}});
     }
@@ -165,7 +182,8 @@ class CoreReader {
     std::map<std::pair<std::uint32_t, std::uint64_t>, LaneStack> wanted;
     for (const LaneId& lane : representative_lanes(device)) {
       const auto it = threads_of_.find({lane.sm, lane.warp});
-      if (it != threads_of_.end()) wanted[{it->second.section, it->second.rows[lane.lane]}] = {lane.sm, lane.warp, lane.lane, {}};
+      if (it != threads_of_.end())
+        wanted[{it->second.section, it->second.rows[lane.lane]}] = {lane.sm, lane.warp, lane.lane, {}};
     }
     std::vector<std::pair<std::uint32_t, std::uint64_t>> keys;
     for (const auto& [key, stack] : wanted) keys.push_back(key);
@@ -176,7 +194,8 @@ class CoreReader {
       for (std::uint64_t r = 0; r < tables[i].size() && r < kMaxReturns && next_row(); ++r) {
         by_level.emplace_back(tables[i][r][core::returns::kLevel], tables[i][r][core::returns::kAddress]);
       }
-      std::stable_sort(by_level.begin(), by_level.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      std::stable_sort(by_level.begin(), by_level.end(),
+                       [](const auto& a, const auto& b) { return a.first < b.first; });
       for (const auto& [level, address] : by_level) stack.returns.push_back(address);
       device.stacks.push_back(std::move(stack));
     }
@@ -197,14 +216,20 @@ class CoreReader {
         const bool is_needed = std::binary_search(needed.begin(), needed.end(), ModuleId{context, module});
         if (!is_needed && !has_code_at(image, addresses)) continue;
         if (device.images.size() == kMaxImages || image.size() > image_bytes_left_) {
-          sections_.report(fmt::format("GPU {}: more than {} modules or {} MiB of their code: functions of those behind have no names", device.device,
-                                       kMaxImages, kMaxImageBytes >> 20), "");
+          sections_.report(
+              fmt::format(
+                  "GPU {}: more than {} modules or {} MiB of their code: functions of those behind have no names",
+                  device.device, kMaxImages, kMaxImageBytes >> 20),
+              "");
           return;
         }
         image_bytes_left_ -= image.size();
         if (image.empty()) {
-          sections_.report(fmt::format("GPU {}: the code of module 0x{:x} is not in the core: its functions have no names", device.device, module),
-                           "write cores without skip_... of ELF images in CUDA_COREDUMP_GENERATION_FLAGS but skip_nonrelocated_elf_images");
+          sections_.report(
+              fmt::format("GPU {}: the code of module 0x{:x} is not in the core: its functions have no names",
+                          device.device, module),
+              "write cores without skip_... of ELF images in CUDA_COREDUMP_GENERATION_FLAGS but "
+              "skip_nonrelocated_elf_images");
         }
         device.images.push_back({context, module, {image.begin(), image.end()}});
       }
@@ -213,14 +238,14 @@ class CoreReader {
 
   struct ThreadsOf {
     std::uint32_t section = 0;
-    std::array<std::uint32_t, kLanes> rows{};   // by lane
+    std::array<std::uint32_t, kLanes> rows{};  // by lane
   };
 
   Sections& sections_;
   GpuCore& core_;
   Deadline whole_deadline_;
   DeadlineCheck deadline_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, ThreadsOf> threads_of_;   // of the warps (SM, index) of one device
+  std::map<std::pair<std::uint32_t, std::uint32_t>, ThreadsOf> threads_of_;  // of the warps (SM, index) of one device
   std::uint64_t rows_left_ = kMaxRows;
   std::uint64_t image_bytes_left_ = kMaxImageBytes;
   std::size_t warps_ = 0;
@@ -237,7 +262,9 @@ std::optional<Result<GpuCore>> read_gpu_core(const std::string& path, const Dead
   Sections& sections = ***opened;
   GpuCore core;
   CoreReader(sections, core, deadline).read();
-  if (sections.has_lost_pages()) sections.report("the core became shorter, or its disk failed, while it was read", "open it again when nothing writes to it");
+  if (sections.has_lost_pages())
+    sections.report("the core became shorter, or its disk failed, while it was read",
+                    "open it again when nothing writes to it");
   core.problems = std::move(sections.problems());
   core.partial = !sections.is_complete();
   return core;

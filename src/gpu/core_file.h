@@ -21,19 +21,19 @@
 namespace rankstacks::gpu {
 
 struct GpuCore {
-  std::vector<DeviceState> devices;        // those with a context or anything on them; in the core's order
-  std::vector<Tid> threads;                // threads of the process that own the contexts
-  std::string driver;                      // "580.159"; empty if the core does not say
+  std::vector<DeviceState> devices;  // those with a context or anything on them; in the core's order
+  std::vector<Tid> threads;          // threads of the process that own the contexts
+  std::string driver;                // "580.159"; empty if the core does not say
   std::optional<std::chrono::system_clock::time_point> written;
   std::vector<Problem> problems;
-  bool partial = false;                    // something that belongs to the core could not be read
+  bool partial = false;  // something that belongs to the core could not be read
 };
 
-inline constexpr std::size_t kMaxWarps = 1u << 18;         // in all: eight of the largest devices hold a third of it
-inline constexpr std::uint64_t kMaxRows = 16u << 20;       // rows of all tables; those eight have 2.5 million threads
-inline constexpr std::size_t kMaxReturns = 1024;           // return addresses of one thread
-inline constexpr std::size_t kMaxImages = 256;             // images of one device, of code that its warps are in
-inline constexpr std::uint64_t kMaxImageBytes = 2ull << 30;   // in all; NCCL's is 190 MB
+inline constexpr std::size_t kMaxWarps = 1u << 18;           // in all: eight of the largest devices hold a third of it
+inline constexpr std::uint64_t kMaxRows = 16u << 20;         // rows of all tables; those eight have 2.5 million threads
+inline constexpr std::size_t kMaxReturns = 1024;             // return addresses of one thread
+inline constexpr std::size_t kMaxImages = 256;               // images of one device, of code that its warps are in
+inline constexpr std::uint64_t kMaxImageBytes = 2ull << 30;  // in all; NCCL's is 190 MB
 
 // std::nullopt if the file is not from a GPU, or cannot be opened: the reader of other cores then says what it is.
 // Errors: the file is from a GPU, and nothing can be read from it.

@@ -11,12 +11,12 @@
 // beyond it is absent. tests/gpu/layouts/core.cc checks the layouts against the toolkit's header.
 #pragma once
 
-#include <cstdint>
 #include <elf.h>
+#include <cstdint>
 
 namespace rankstacks::gpu::core {
 
-inline constexpr std::uint32_t kSectionTypes = 0x8000'0000;   // SHT_LOUSER
+inline constexpr std::uint32_t kSectionTypes = 0x8000'0000;  // SHT_LOUSER
 enum SectionType : std::uint32_t {
   kRelocatedImage = kSectionTypes + 7,
   kReturns = kSectionTypes + 8,
@@ -28,7 +28,7 @@ enum SectionType : std::uint32_t {
   kWarps = kSectionTypes + 14,
   kThreads = kSectionTypes + 15,
   kModules = kSectionTypes + 16,
-  kMetaData = kSectionTypes + 22,      // since R565
+  kMetaData = kSectionTypes + 22,  // since R565
 };
 
 // A member of a row: its offset and, by its type, its size.
@@ -39,9 +39,10 @@ struct Member {
 
 namespace device {
 inline constexpr std::uint64_t kLeast = 72;
-inline constexpr Member<std::uint64_t> kName{0};         // in .strtab
-inline constexpr Member<std::uint64_t> kSmType{16};      // likewise
-inline constexpr Member<std::uint32_t> kId{24}, kPciBus{28}, kPciDevice{32}, kInstructionSize{64}, kStatus{68};   // kStatus: a CUDBGResult, 0 is success
+inline constexpr Member<std::uint64_t> kName{0};     // in .strtab
+inline constexpr Member<std::uint64_t> kSmType{16};  // likewise
+inline constexpr Member<std::uint32_t> kId{24}, kPciBus{28}, kPciDevice{32}, kInstructionSize{64},
+    kStatus{68};  // kStatus: a CUDBGResult, 0 is success
 }  // namespace device
 
 namespace context {
@@ -64,7 +65,7 @@ inline constexpr Member<std::uint32_t> kGridX{72}, kGridY{76}, kGridZ{80}, kBloc
 namespace sm {
 inline constexpr std::uint64_t kLeast = 8;
 inline constexpr Member<std::uint32_t> kId{0};
-inline constexpr Member<std::uint32_t> kException{8}, kErrorPcValid{12};   // since R555
+inline constexpr Member<std::uint32_t> kException{8}, kErrorPcValid{12};  // since R555
 inline constexpr Member<std::uint64_t> kErrorPc{16};
 }  // namespace sm
 
@@ -93,7 +94,7 @@ inline constexpr Member<std::uint32_t> kLevel{16};
 }  // namespace returns
 
 namespace meta {
-inline constexpr Member<std::uint32_t> kDriverMajor{8}, kDriverMinor{12}, kTime{28};   // kTime: seconds since 1970
+inline constexpr Member<std::uint32_t> kDriverMajor{8}, kDriverMinor{12}, kTime{28};  // kTime: seconds since 1970
 }  // namespace meta
 
 }  // namespace rankstacks::gpu::core

@@ -1,11 +1,11 @@
 #include "gpu/core_sections.h"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fmt/format.h>
-#include <sys/stat.h>
 #include <tuple>
 
 #include "base/regular_file.h"
@@ -15,11 +15,15 @@
 namespace rankstacks::gpu::core {
 namespace {
 
-constexpr const char* kTakeAgain = "copy it again, or let it be written again with more room: it is written section by section, the headers at the end";
-constexpr std::uint64_t kMaxSections = 32u << 20;   // eight GPUs full of warps, with registers of each thread, have 10 million
-constexpr std::size_t kMaxIndexed = 4u << 20;       // tables; those eight GPUs have 150,000
+constexpr const char* kTakeAgain =
+    "copy it again, or let it be written again with more room: it is written section by section, the headers at the "
+    "end";
+constexpr std::uint64_t kMaxSections =
+    32u << 20;  // eight GPUs full of warps, with registers of each thread, have 10 million
+constexpr std::size_t kMaxIndexed = 4u << 20;  // tables; those eight GPUs have 150,000
 
-Error unusable(ErrorCode code, const std::string& subject, std::string what, std::optional<std::uint64_t> where, std::string hint = kTakeAgain) {
+Error unusable(ErrorCode code, const std::string& subject, std::string what, std::optional<std::uint64_t> where,
+               std::string hint = kTakeAgain) {
   return Error{.code = code, .subject = subject, .what = std::move(what), .where = where, .hint = std::move(hint)};
 }
 
@@ -38,17 +42,23 @@ std::optional<Error> refuse_others(std::string_view first, const std::string& su
 std::optional<Error> refuse(const Elf64_Ehdr& header, const std::string& subject) {
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB) {
     return unusable(ErrorCode::kUnsupported, subject,
-                    fmt::format("a GPU's ELF file of class {} and byte order {} where 2 and 1 are expected", header.e_ident[EI_CLASS], header.e_ident[EI_DATA]),
+                    fmt::format("a GPU's ELF file of class {} and byte order {} where 2 and 1 are expected",
+                                header.e_ident[EI_CLASS], header.e_ident[EI_DATA]),
                     EI_CLASS, "only GPU cores of 64-bit little-endian hosts are read");
   }
   if (header.e_type != ET_CORE) {
-    return unusable(ErrorCode::kMalformed, subject, "code of a GPU (a cubin), not a GPU core", offsetof(Elf64_Ehdr, e_type),
+    return unusable(ErrorCode::kMalformed, subject, "code of a GPU (a cubin), not a GPU core",
+                    offsetof(Elf64_Ehdr, e_type),
                     "name the file that CUDA_COREDUMP_FILE names, by default core_TIME_HOST_PID.nvcudmp");
   }
-  if (header.e_shoff == 0) return unusable(ErrorCode::kMalformed, subject, "a GPU core without section headers", offsetof(Elf64_Ehdr, e_shoff));
+  if (header.e_shoff == 0)
+    return unusable(ErrorCode::kMalformed, subject, "a GPU core without section headers",
+                    offsetof(Elf64_Ehdr, e_shoff));
   if (header.e_shentsize != sizeof(Elf64_Shdr)) {
-    return unusable(ErrorCode::kMalformed, subject, fmt::format("section headers of {} bytes where {} are expected", header.e_shentsize, sizeof(Elf64_Shdr)),
-                    offsetof(Elf64_Ehdr, e_shentsize));
+    return unusable(
+        ErrorCode::kMalformed, subject,
+        fmt::format("section headers of {} bytes where {} are expected", header.e_shentsize, sizeof(Elf64_Shdr)),
+        offsetof(Elf64_Ehdr, e_shentsize));
   }
   return std::nullopt;
 }
@@ -89,7 +99,8 @@ std::optional<Result<std::unique_ptr<Sections>>> Sections::open(const std::strin
   struct stat status {};
   if (fstat(file.get(), &status) != 0)
     return fail({.subject = path, .what = "cannot look at the open file", .os_errno = errno});
-  if (status.st_size < static_cast<off_t>(sizeof(Elf64_Ehdr))) return fail(unusable(ErrorCode::kMalformed, path, "the ELF header is cut off", {}));
+  if (status.st_size < static_cast<off_t>(sizeof(Elf64_Ehdr)))
+    return fail(unusable(ErrorCode::kMalformed, path, "the ELF header is cut off", {}));
   auto mapped = MappedFile::map(file.get(), static_cast<std::size_t>(status.st_size));
   if (!mapped) return fail({.subject = path, .what = "cannot map", .os_errno = errno});
   core->mapped_ = std::move(*mapped);
@@ -104,12 +115,15 @@ std::optional<Error> Sections::index_sections() {
   const std::uint64_t at = header_of_file->e_shoff;
   const auto first = elf::load<Elf64_Shdr>(bytes_, at);
   if (!first) {
-    return unusable(ErrorCode::kMalformed, subject_, fmt::format("the section headers lie outside the file of {} bytes", bytes_.size()), at);
+    return unusable(ErrorCode::kMalformed, subject_,
+                    fmt::format("the section headers lie outside the file of {} bytes", bytes_.size()), at);
   }
   std::uint64_t count = header_of_file->e_shnum != 0 ? header_of_file->e_shnum : first->sh_size;
   const std::uint64_t held = (bytes_.size() - at) / sizeof(Elf64_Shdr);
   if (count > held) {
-    report(fmt::format("{} of {} section headers are missing: the core ends at byte {}", count - held, count, bytes_.size()), kTakeAgain);
+    report(fmt::format("{} of {} section headers are missing: the core ends at byte {}", count - held, count,
+                       bytes_.size()),
+           kTakeAgain);
     count = held;
   }
   if (count > kMaxSections) {
@@ -121,8 +135,11 @@ std::optional<Error> Sections::index_sections() {
   std::uint64_t cut = 0;
   for (std::uint64_t i = 1; i < count; ++i) {
     const Elf64_Shdr h = header(i);
-    if (h.sh_type == SHT_STRTAB && (i != names || strings_.empty())) strings_ = bytes_of(h);   // .strtab; the one of section names is another
-    if (h.sh_type != SHT_NOBITS && h.sh_type != SHT_NULL && elf::exactly(bytes_, h.sh_offset, h.sh_size).size() != h.sh_size) ++cut;
+    if (h.sh_type == SHT_STRTAB && (i != names || strings_.empty()))
+      strings_ = bytes_of(h);  // .strtab; the one of section names is another
+    if (h.sh_type != SHT_NOBITS && h.sh_type != SHT_NULL &&
+        elf::exactly(bytes_, h.sh_offset, h.sh_size).size() != h.sh_size)
+      ++cut;
     if (!is_indexed(h.sh_type)) continue;
     if (entries_.size() == kMaxIndexed) {
       report(fmt::format("more than {} tables: those behind them are not read", kMaxIndexed), "");
@@ -130,10 +147,13 @@ std::optional<Error> Sections::index_sections() {
     }
     entries_.push_back({h.sh_type, h.sh_link, h.sh_info, static_cast<std::uint32_t>(i)});
   }
-  if (cut != 0) report(fmt::format("{} of {} sections are cut off or missing: the core ends at byte {}", cut, count, bytes_.size()), kTakeAgain);
+  if (cut != 0)
+    report(fmt::format("{} of {} sections are cut off or missing: the core ends at byte {}", cut, count, bytes_.size()),
+           kTakeAgain);
   std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.key() < b.key(); });
   if (find(kDevices, 0, 0) == nullptr) {
-    return unusable(ErrorCode::kMalformed, subject_, "a GPU core without a table of devices", {}, "the core is damaged; take or copy it again");
+    return unusable(ErrorCode::kMalformed, subject_, "a GPU core without a table of devices", {},
+                    "the core is damaged; take or copy it again");
   }
   return std::nullopt;
 }
@@ -149,7 +169,9 @@ std::span<const std::byte> Sections::bytes_of(const Elf64_Shdr& h) const {
 }
 
 const Sections::Entry* Sections::find(SectionType type, std::uint32_t parent, std::uint64_t row) const {
-  const auto below = [&](const Entry& e) { return std::tuple(e.type, e.parent, std::uint64_t{e.row}) < std::tuple(std::uint32_t{type}, parent, row); };
+  const auto below = [&](const Entry& e) {
+    return std::tuple(e.type, e.parent, std::uint64_t{e.row}) < std::tuple(std::uint32_t{type}, parent, row);
+  };
   const auto it = std::partition_point(entries_.begin(), entries_.end(), below);
   return it != entries_.end() && it->type == type && it->parent == parent && it->row == row ? &*it : nullptr;
 }
@@ -159,7 +181,8 @@ Table Sections::table_of(std::uint32_t section, std::uint64_t least) {
   if (h.sh_size == 0) return {};
   if (h.sh_entsize < least) {
     if (!short_rows_reported_) {
-      report(fmt::format("section {} has rows of {} bytes where {} are the fewest: it is left out", section, h.sh_entsize, least),
+      report(fmt::format("section {} has rows of {} bytes where {} are the fewest: it is left out", section,
+                         h.sh_entsize, least),
              "the core is damaged; take or copy it again");
     }
     short_rows_reported_ = true;
@@ -178,7 +201,8 @@ std::span<const std::byte> Sections::contents(SectionType type, std::uint32_t pa
   return entry != nullptr ? bytes_of(header(entry->section)) : std::span<const std::byte>{};
 }
 
-std::vector<Table> Sections::tables(SectionType type, std::span<const std::pair<std::uint32_t, std::uint64_t>> wanted, std::uint64_t least) {
+std::vector<Table> Sections::tables(SectionType type, std::span<const std::pair<std::uint32_t, std::uint64_t>> wanted,
+                                    std::uint64_t least) {
   std::vector<Table> found(wanted.size());
   const std::uint64_t count = wanted.empty() ? 0 : headers_.size() / sizeof(Elf64_Shdr);
   for (std::uint64_t i = 1; i < count; ++i) {

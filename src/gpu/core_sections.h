@@ -2,9 +2,9 @@
 // rest is the GPU's memory.
 #pragma once
 
+#include <elf.h>
 #include <cstdint>
 #include <cstring>
-#include <elf.h>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/file_descriptor.h"
 #include "base/mapped_file.h"
 #include "base/result.h"
 #include "gpu/core_layout.h"
 #include "model/snapshot.h"
-#include "base/file_descriptor.h"
 
 namespace rankstacks::gpu::core {
 
@@ -26,7 +26,9 @@ class Row {
  public:
   explicit Row(std::span<const std::byte> bytes) : bytes_(bytes) {}
   template <class T>
-  bool has(Member<T> member) const { return member.offset + sizeof(T) <= bytes_.size(); }
+  bool has(Member<T> member) const {
+    return member.offset + sizeof(T) <= bytes_.size();
+  }
   template <class T>
   T operator[](Member<T> member) const {
     T value{};
@@ -41,7 +43,8 @@ class Row {
 class Table {
  public:
   Table() = default;
-  Table(std::uint32_t section, std::span<const std::byte> bytes, std::uint64_t stride) : section_(section), bytes_(bytes), stride_(stride) {}
+  Table(std::uint32_t section, std::span<const std::byte> bytes, std::uint64_t stride)
+      : section_(section), bytes_(bytes), stride_(stride) {}
   std::uint32_t section() const { return section_; }
   std::uint64_t size() const { return stride_ != 0 ? bytes_.size() / stride_ : 0; }
   Row operator[](std::uint64_t row) const { return Row(bytes_.subspan(row * stride_, stride_)); }
@@ -67,8 +70,9 @@ class Sections {
   std::span<const std::byte> contents(SectionType type, std::uint32_t parent, std::uint64_t row) const;
   // For a type with too many sections to be indexed: one pass over all headers finds the tables of all `wanted`
   // (parent, row) pairs, which must be ascending. The result is parallel to `wanted`.
-  std::vector<Table> tables(SectionType type, std::span<const std::pair<std::uint32_t, std::uint64_t>> wanted, std::uint64_t least);
-  std::string text(std::uint64_t offset) const;   // in .strtab; empty if it is not there
+  std::vector<Table> tables(SectionType type, std::span<const std::pair<std::uint32_t, std::uint64_t>> wanted,
+                            std::uint64_t least);
+  std::string text(std::uint64_t offset) const;  // in .strtab; empty if it is not there
 
   // The file is cut off, or changed while it was read. Each is reported once.
   bool is_complete() const { return complete_; }
@@ -93,7 +97,7 @@ class Sections {
   std::span<const std::byte> bytes_;
   std::span<const std::byte> headers_;
   std::span<const std::byte> strings_;
-  std::vector<Entry> entries_;             // sorted; without return addresses, which have one section for each thread
+  std::vector<Entry> entries_;  // sorted; without return addresses, which have one section for each thread
   std::vector<Problem> problems_;
   bool complete_ = true;
   bool short_rows_reported_ = false;

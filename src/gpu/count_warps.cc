@@ -18,7 +18,7 @@ Position position_of(const Warp& warp) {
   const std::uint32_t active = warp.active_lanes & warp.valid_lanes;
   std::uint32_t left = active != 0 ? active : warp.valid_lanes;
   Position best;
-  for (int most = 0; std::popcount(left) > most;) {   // `most` is final once no more lanes than that are left
+  for (int most = 0; std::popcount(left) > most;) {  // `most` is final once no more lanes than that are left
     const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
     const Address pc = warp.pc[lane];
     std::uint32_t there = 0;
@@ -43,7 +43,8 @@ std::vector<KernelCount> count_kernels(const DeviceState& state) {
     const Warp& warp = state.warps[i];
     if (warp.valid_lanes == 0) continue;
     const Position position = position_of(warp);
-    const auto [it, is_new] = places.try_emplace({warp.grid_id, position.pc}, PlaceCount{position.pc, 0, i, position.lane});
+    const auto [it, is_new] =
+        places.try_emplace({warp.grid_id, position.pc}, PlaceCount{position.pc, 0, i, position.lane});
     PlaceCount& place = it->second;
     ++place.warps;
     const Warp& first = state.warps[place.first_warp];
@@ -73,12 +74,12 @@ std::vector<ExceptionCount> count_exceptions(const DeviceState& state) {
     auto key() const { return std::tie(code, grid_id, pc, warp); }
   };
   std::vector<Raised> raised;
-  std::vector<std::uint32_t> sms;   // multiprocessors of warps that have one
+  std::vector<std::uint32_t> sms;  // multiprocessors of warps that have one
   for (std::size_t i = 0; i < state.warps.size(); ++i) {
     const Warp& warp = state.warps[i];
     if (warp.exception == 0) continue;
     std::optional<Address> pc = warp.error_pc;
-    if (!pc && warp.valid_lanes != 0) pc = position_of(warp).pc;   // an assert: the pc is right behind it
+    if (!pc && warp.valid_lanes != 0) pc = position_of(warp).pc;  // an assert: the pc is right behind it
     raised.push_back({warp.exception, warp.grid_id, pc, i});
     sms.push_back(warp.sm);
   }
@@ -86,7 +87,8 @@ std::vector<ExceptionCount> count_exceptions(const DeviceState& state) {
   std::sort(sms.begin(), sms.end());
   std::vector<ExceptionCount> counts;
   for (const Raised& r : raised) {
-    if (counts.empty() || counts.back().code != r.code || counts.back().grid_id != r.grid_id || counts.back().pc != r.pc) {
+    if (counts.empty() || counts.back().code != r.code || counts.back().grid_id != r.grid_id ||
+        counts.back().pc != r.pc) {
       counts.push_back({r.code, r.grid_id, r.pc, 0, r.warp});
     }
     ++counts.back().warps;
@@ -99,7 +101,8 @@ std::vector<ExceptionCount> count_exceptions(const DeviceState& state) {
   std::vector<std::pair<ExceptionCode, std::optional<Address>>> remembered;
   for (const SmException& e : state.sm_exceptions) {
     if (e.code == 0 || std::binary_search(sms.begin(), sms.end(), e.sm)) continue;
-    if (!std::binary_search(known.begin(), known.end(), std::pair(e.code, e.error_pc))) remembered.emplace_back(e.code, e.error_pc);
+    if (!std::binary_search(known.begin(), known.end(), std::pair(e.code, e.error_pc)))
+      remembered.emplace_back(e.code, e.error_pc);
   }
   std::sort(remembered.begin(), remembered.end());
   remembered.erase(std::unique(remembered.begin(), remembered.end()), remembered.end());

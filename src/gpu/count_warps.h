@@ -12,14 +12,14 @@ namespace rankstacks::gpu {
 struct PlaceCount {
   Address pc = 0;
   std::uint32_t warps = 0;
-  std::size_t first_warp = 0;     // index into DeviceState::warps: lowest SM, then lowest warp
-  std::uint32_t lane = 0;         // of that warp, the lowest at the pc
+  std::size_t first_warp = 0;  // index into DeviceState::warps: lowest SM, then lowest warp
+  std::uint32_t lane = 0;      // of that warp, the lowest at the pc
 };
 
 struct KernelCount {
   std::uint64_t grid_id = 0;
   std::uint32_t warps = 0;
-  std::vector<PlaceCount> places;   // most warps first, then by pc
+  std::vector<PlaceCount> places;  // most warps first, then by pc
 };
 
 // Most warps first, then by grid. Warps without any lane left do not count.
@@ -30,7 +30,7 @@ struct ExceptionCount {
   std::optional<std::uint64_t> grid_id;
   std::optional<Address> pc;
   std::uint32_t warps = 0;
-  std::size_t first_warp = 0;     // index into DeviceState::warps, where warps > 0
+  std::size_t first_warp = 0;  // index into DeviceState::warps, where warps > 0
 };
 
 // Exceptions of warps first, by number of warps; then those that only multiprocessors remember, if no warp has one of

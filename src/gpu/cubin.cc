@@ -1,10 +1,10 @@
 #include "gpu/cubin.h"
 
+#include <elf.h>
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <elf.h>
-#include <fmt/format.h>
 
 #include "elf/bytes.h"
 #include "elf/symbol_table.h"
@@ -14,14 +14,14 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr unsigned char kEntryFlag = 0x10;          // st_other of a kernel that the host launches
+constexpr unsigned char kEntryFlag = 0x10;  // st_other of a kernel that the host launches
 constexpr std::string_view kCodePrefix = ".text.";
 // Bound on the addresses that all symbols together cover: real files have one or two symbols for each address.
 constexpr std::uint64_t kMaxOverlaps = 4u << 20;
 
 struct Sections {
   Bytes file;
-  Bytes headers;         // Elf64_Shdr each
+  Bytes headers;  // Elf64_Shdr each
   Bytes names;
 
   std::size_t size() const { return headers.size() / sizeof(Elf64_Shdr); }
@@ -40,27 +40,31 @@ struct Sections {
   }
 };
 
-tl::unexpected<Error> broken(std::string what, std::optional<std::uint64_t> where = {}, ErrorCode code = ErrorCode::kMalformed) {
+tl::unexpected<Error> broken(std::string what, std::optional<std::uint64_t> where = {},
+                             ErrorCode code = ErrorCode::kMalformed) {
   return fail({.code = code, .subject = "cubin", .what = std::move(what), .where = where});
 }
 
 Result<Sections> parse(Bytes file) {
   const auto header = elf::load<Elf64_Ehdr>(file, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return broken("no ELF file");
-  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_machine != EM_CUDA) {
-    return broken(fmt::format("an ELF file of machine {} where {} (CUDA) is expected", header->e_machine, EM_CUDA), offsetof(Elf64_Ehdr, e_machine),
-                  ErrorCode::kUnsupported);
+  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
+      header->e_machine != EM_CUDA) {
+    return broken(fmt::format("an ELF file of machine {} where {} (CUDA) is expected", header->e_machine, EM_CUDA),
+                  offsetof(Elf64_Ehdr, e_machine), ErrorCode::kUnsupported);
   }
   if (header->e_shoff == 0) return broken("it has no sections", offsetof(Elf64_Ehdr, e_shoff));
   if (header->e_shentsize != sizeof(Elf64_Shdr)) {
-    return broken(fmt::format("section headers of {} bytes where {} are expected", header->e_shentsize, sizeof(Elf64_Shdr)),
-                  offsetof(Elf64_Ehdr, e_shentsize));
+    return broken(
+        fmt::format("section headers of {} bytes where {} are expected", header->e_shentsize, sizeof(Elf64_Shdr)),
+        offsetof(Elf64_Ehdr, e_shentsize));
   }
   const auto first = elf::load<Elf64_Shdr>(file, header->e_shoff);
   if (!first) return broken("the section headers lie outside the file", header->e_shoff);
   const std::uint64_t held = (file.size() - header->e_shoff) / sizeof(Elf64_Shdr);
   const std::uint64_t count = header->e_shnum != 0 ? header->e_shnum : first->sh_size;
-  if (count > held) return broken(fmt::format("{} of {} section headers are missing", count - held, count), header->e_shoff);
+  if (count > held)
+    return broken(fmt::format("{} of {} section headers are missing", count - held, count), header->e_shoff);
   Sections sections{file, file.subspan(header->e_shoff, count * sizeof(Elf64_Shdr)), {}};
   const std::uint64_t names = header->e_shstrndx == SHN_XINDEX ? first->sh_link : header->e_shstrndx;
   if (names < sections.size()) sections.names = sections.contents(sections.at(names));
@@ -68,8 +72,8 @@ Result<Sections> parse(Bytes file) {
 }
 
 bool is_loaded_code(const Elf64_Shdr& header) {
-  return header.sh_type == SHT_PROGBITS && (header.sh_flags & SHF_EXECINSTR) != 0 && header.sh_addr != 0 && header.sh_size != 0 &&
-         header.sh_size <= ~std::uint64_t{0} - header.sh_addr;
+  return header.sh_type == SHT_PROGBITS && (header.sh_flags & SHF_EXECINSTR) != 0 && header.sh_addr != 0 &&
+         header.sh_size != 0 && header.sh_size <= ~std::uint64_t{0} - header.sh_addr;
 }
 
 elf::SymbolTable symbol_table(const Sections& sections) {
@@ -164,7 +168,8 @@ Result<std::vector<std::optional<CubinPlace>>> find_functions(Bytes cubin, std::
   }
   const auto shown = [&](const Best& best) -> std::optional<CubinFunction> {
     if (best.range.end == 0) return std::nullopt;
-    const std::string_view name = own_name(table.name(table.at(best.symbol)), sections->name(sections->at(best.section)));
+    const std::string_view name =
+        own_name(table.name(table.at(best.symbol)), sections->name(sections->at(best.section)));
     if (name.empty()) return std::nullopt;
     return CubinFunction{name, best.range.start};
   };

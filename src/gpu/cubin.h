@@ -28,18 +28,19 @@ namespace rankstacks::gpu {
 
 // Views into the cubin's bytes.
 struct CubinFunction {
-  std::string_view name;     // mangled, without the "$KERNEL$" that a device function's symbol begins with
+  std::string_view name;  // mangled, without the "$KERNEL$" that a device function's symbol begins with
   Address start = 0;
 };
 
 struct CubinPlace {
-  CubinFunction function;                  // the innermost that covers the address
-  std::optional<CubinFunction> kernel;     // the entry that covers it: it runs as part of this kernel
+  CubinFunction function;               // the innermost that covers the address
+  std::optional<CubinFunction> kernel;  // the entry that covers it: it runs as part of this kernel
 };
 
 // For each of `addresses` (sorted, unique) the function that covers it, or std::nullopt. Errors: not an ELF file of a
 // GPU, or tables outside of the file. Overlaps beyond those of any real file are not all examined.
-Result<std::vector<std::optional<CubinPlace>>> find_functions(std::span<const std::byte> cubin, std::span<const Address> addresses);
+Result<std::vector<std::optional<CubinPlace>>> find_functions(std::span<const std::byte> cubin,
+                                                              std::span<const Address> addresses);
 
 // Whether code of the cubin is loaded at one of `addresses` (sorted), judged by its sections alone. False for a broken
 // file.

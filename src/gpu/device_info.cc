@@ -1,8 +1,8 @@
 #include "gpu/device_info.h"
 
+#include <fmt/format.h>
 #include <bit>
 #include <cstring>
-#include <fmt/format.h>
 
 namespace rankstacks::gpu {
 namespace {
@@ -53,18 +53,23 @@ GpuDim dim(const api::Dim3& d) { return {d.x, d.y, d.z}; }
 
 }  // namespace
 
-Result<DeviceWarps> parse_device_info(std::span<const std::byte> buffer, const api::DeviceInfoSizes& sizes, std::uint32_t sms) {
+Result<DeviceWarps> parse_device_info(std::span<const std::byte> buffer, const api::DeviceInfoSizes& sizes,
+                                      std::uint32_t sms) {
   Cursor cursor(buffer);
-  const auto bad = [&](const char* what) { return fail({.code = ErrorCode::kMalformed, .subject = "the driver's device state", .what = what, .where = cursor.at()}); };
+  const auto bad = [&](const char* what) {
+    return fail(
+        {.code = ErrorCode::kMalformed, .subject = "the driver's device state", .what = what, .where = cursor.at()});
+  };
   DeviceWarps found;
   api::DeviceInfo device{};
   std::span<const std::byte> active, excepted, updated;
   if (!cursor.take(device, sizes.device)) return bad("it ends within its header");
-  const bool whole = cursor.attributes(device.flags, sizes.device_attribute, [&](unsigned bit, std::span<const std::byte> bytes) {
-    if (bit == api::kDeviceActiveSms) active = bytes;
-    if (bit == api::kDeviceExceptionSms) excepted = bytes;
-    if (bit == api::kDeviceUpdated) updated = bytes;
-  });
+  const bool whole =
+      cursor.attributes(device.flags, sizes.device_attribute, [&](unsigned bit, std::span<const std::byte> bytes) {
+        if (bit == api::kDeviceActiveSms) active = bytes;
+        if (bit == api::kDeviceExceptionSms) excepted = bytes;
+        if (bit == api::kDeviceUpdated) updated = bytes;
+      });
   if (!whole) return bad("it ends within the device's attributes");
   for (std::uint32_t sm = 0; sm < sms; ++sm) {
     if (bit_of(excepted, sm)) found.exception_sms.push_back(sm);
@@ -104,7 +109,8 @@ Result<DeviceWarps> parse_device_info(std::span<const std::byte> buffer, const a
         warp.pc[static_cast<std::size_t>(std::countr_zero(lanes))] = lane.pc;
         if ((warp_info.flags >> api::kWarpLaneAttributes & 1) == 0) continue;
         std::uint32_t flags = 0;
-        if (!cursor.take(flags, sizeof flags) || !cursor.attributes(flags, sizes.lane_attribute, [](unsigned, auto) {})) return bad("it ends within a lane's attributes");
+        if (!cursor.take(flags, sizeof flags) || !cursor.attributes(flags, sizes.lane_attribute, [](unsigned, auto) {}))
+          return bad("it ends within a lane's attributes");
       }
     }
   }

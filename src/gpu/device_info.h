@@ -19,10 +19,11 @@ namespace rankstacks::gpu {
 
 struct DeviceWarps {
   std::vector<Warp> warps;
-  std::vector<std::uint32_t> exception_sms;   // those with an exception, whether its warp is still there or not
+  std::vector<std::uint32_t> exception_sms;  // those with an exception, whether its warp is still there or not
 };
 
 // Errors: kMalformed, with the offset in the buffer. `sms`: the number of multiprocessors of the device.
-Result<DeviceWarps> parse_device_info(std::span<const std::byte> buffer, const api::DeviceInfoSizes& sizes, std::uint32_t sms);
+Result<DeviceWarps> parse_device_info(std::span<const std::byte> buffer, const api::DeviceInfoSizes& sizes,
+                                      std::uint32_t sms);
 
 }  // namespace rankstacks::gpu

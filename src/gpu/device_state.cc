@@ -8,12 +8,16 @@ namespace rankstacks::gpu {
 std::string exception_name(ExceptionCode code) {
   switch (code) {
     case 0: return "none";
-    case 1: case 10: case 14: return "illegal address";
+    case 1:
+    case 10:
+    case 14: return "illegal address";
     case 2: return "user stack overflow";
-    case 3: case 9: return "hardware stack overflow";
+    case 3:
+    case 9: return "hardware stack overflow";
     case 4: return "illegal instruction";
     case 5: return "address out of range";
-    case 6: case 11: return "misaligned address";
+    case 6:
+    case 11: return "misaligned address";
     case 7: return "invalid address space";
     case 8: return "invalid pc";
     case 12: return "assert";

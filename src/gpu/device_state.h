@@ -27,9 +27,9 @@ std::string exception_name(ExceptionCode code);
 struct Warp {
   std::uint32_t sm = 0, index = 0;
   std::uint64_t grid_id = 0;
-  GpuDim block;                            // its block's index in the grid
-  GpuDim first_thread;                     // index in the block of its lane 0, where known
-  std::uint32_t valid_lanes = 0, active_lanes = 0;   // masks
+  GpuDim block;                                     // its block's index in the grid
+  GpuDim first_thread;                              // index in the block of its lane 0, where known
+  std::uint32_t valid_lanes = 0, active_lanes = 0;  // masks
   ExceptionCode exception = 0;
   std::optional<Address> error_pc;
   std::optional<GpuDim> exception_thread;  // index in the block of the lowest lane that has the exception, where known
@@ -38,7 +38,7 @@ struct Warp {
 
 struct Grid {
   std::uint64_t id = 0;
-  std::uint64_t context = 0, module = 0, function = 0;   // handles
+  std::uint64_t context = 0, module = 0, function = 0;  // handles
   Address entry = 0;
   GpuDim grid, block;
 };
@@ -52,8 +52,8 @@ struct SmException {
 
 // A relocated cubin: its symbols' values are addresses on the GPU.
 struct ModuleImage {
-  std::uint64_t context = 0, module = 0;   // module: as Grid::module names it
-  std::vector<std::byte> bytes;            // an ELF file; empty if it could not be had
+  std::uint64_t context = 0, module = 0;  // module: as Grid::module names it
+  std::vector<std::byte> bytes;           // an ELF file; empty if it could not be had
 };
 
 // The device stack of one lane: return addresses, innermost first, without the pc itself.
@@ -63,15 +63,15 @@ struct LaneStack {
 };
 
 struct DeviceState {
-  std::uint32_t device = 0;                // the debugger's index
-  std::string pci;                         // "0000:0a:00.0"; empty: unknown
-  std::string name, sm_type;               // "NVIDIA H200", "sm_90"
+  std::uint32_t device = 0;   // the debugger's index
+  std::string pci;            // "0000:0a:00.0"; empty: unknown
+  std::string name, sm_type;  // "NVIDIA H200", "sm_90"
   std::uint32_t contexts = 0;
   std::vector<Warp> warps;
-  std::vector<Grid> grids;                 // those that the warps name
+  std::vector<Grid> grids;  // those that the warps name
   std::vector<SmException> sm_exceptions;
-  std::vector<ModuleImage> images;         // those that the grids name
-  std::vector<LaneStack> stacks;           // of representative lanes
+  std::vector<ModuleImage> images;  // those that the grids name
+  std::vector<LaneStack> stacks;    // of representative lanes
 };
 
 }  // namespace rankstacks::gpu

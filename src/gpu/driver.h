@@ -20,7 +20,8 @@ namespace rankstacks::gpu {
 
 // Called before and after each call into the driver, with the name of that call and how long it may take.
 struct CallWatch {
-  std::function<void(const char* call, std::chrono::milliseconds limit)> begin = [](const char*, std::chrono::milliseconds) {};
+  std::function<void(const char* call, std::chrono::milliseconds limit)> begin = [](const char*,
+                                                                                    std::chrono::milliseconds) {};
   std::function<void()> end = [] {};
 };
 
@@ -32,7 +33,7 @@ class Driver {
   static Result<Driver> of(void* handle, const std::string& path, CallWatch watch);
 
   std::uint32_t revision() const { return revision_; }
-  std::string version() const;             // "13.0 revision 163"
+  std::string version() const;  // "13.0 revision 163"
   // Sets a word of this process's copy of the library; false if it has none of that name.
   bool set_own(const char* name, std::uint32_t value) const;
 
@@ -44,7 +45,8 @@ class Driver {
     return call_within(kUsualLimit, slot, name, arguments...);
   }
   template <class... Arguments>
-  Result<void> call_within(std::chrono::milliseconds limit, api::Slot slot, const char* name, Arguments... arguments) const {
+  Result<void> call_within(std::chrono::milliseconds limit, api::Slot slot, const char* name,
+                           Arguments... arguments) const {
     const api::Result result = raw(limit, slot, name, arguments...);
     if (result != api::kSuccess) return fail(error(name, result));
     return {};
@@ -67,7 +69,7 @@ class Driver {
 
  private:
   Driver() = default;
-  void* library_ = nullptr;                // never closed: the driver's threads run in it
+  void* library_ = nullptr;  // never closed: the driver's threads run in it
   void* const* table_ = nullptr;
   std::uint32_t major_ = 0, minor_ = 0, revision_ = 0;
   CallWatch watch_;

@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kMajor = 13, kMinor = 0, kRevision = 163;
 // getDeviceInfo came with 12.4, readAllVirtualReturnAddresses with 12.5.
 inline constexpr std::uint32_t kOldestMajor = 12, kOldestMinor = 4;
 
-using Result = std::uint32_t;             // CUDBGResult
+using Result = std::uint32_t;  // CUDBGResult
 inline constexpr Result kSuccess = 0x00, kNoEvent = 0x16, kAttachNotPossible = 0x28, kNotSupported = 0x2e;
 
 // Index into CUDBGAPI_st.
@@ -31,7 +31,7 @@ enum class Slot : std::size_t {
   kGetNumSms = 36,
   kReadCallDepth = 67,
   kReadVirtualReturnAddress = 69,
-  kSetNotifyNewEventCallback = 73,        // setNotifyNewEventCallback41 from 13.0 on: the same call
+  kSetNotifyNewEventCallback = 73,  // setNotifyNewEventCallback41 from 13.0 on: the same call
   kClearAttachState = 76,
   kAcknowledgeSyncEvents = 79,
   kSetKernelLaunchNotificationMode = 89,
@@ -40,12 +40,12 @@ enum class Slot : std::size_t {
   kGetElfImageByHandle = 95,
   kRequestCleanupOnDetach = 105,
   kGetDeviceName = 111,
-  kGetGridInfo = 121,                     // getGridInfo120: with the layout of 12.0
+  kGetGridInfo = 121,  // getGridInfo120: with the layout of 12.0
   kGenerateCoredump = 127,
   kGetDeviceInfoSizes = 129,
   kGetDeviceInfo = 130,
-  kReadAllVirtualReturnAddresses = 133,   // 12.5
-  kReadSmException = 135,                 // 12.5
+  kReadAllVirtualReturnAddresses = 133,  // 12.5
+  kReadSmException = 135,                // 12.5
 };
 
 enum class EventKind : std::uint32_t {
@@ -82,7 +82,7 @@ struct Event {
       std::uint32_t device;
       std::uint64_t context, module, size, handle;
       std::uint32_t properties;
-    } image;                              // loaded; unloaded: the same without properties
+    } image;  // loaded; unloaded: the same without properties
     struct {
       std::uint32_t device, tid;
       std::uint64_t context;
@@ -92,7 +92,7 @@ struct Event {
   };
 };
 
-struct GridInfo {                         // CUDBGGridInfo120
+struct GridInfo {  // CUDBGGridInfo120
   std::uint32_t device;
   std::uint64_t id;
   std::uint32_t tid;

@@ -1,10 +1,10 @@
 #include "gpu/helper_messages.h"
 
+#include <unistd.h>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 namespace rankstacks::gpu {
 namespace {
@@ -21,7 +21,9 @@ class Bounded {
   bool boolean(bool value) { return one() && build_.boolean(value); }
   bool number_integer(json::number_integer_t value) { return one() && build_.number_integer(value); }
   bool number_unsigned(json::number_unsigned_t value) { return one() && build_.number_unsigned(value); }
-  bool number_float(json::number_float_t value, const json::string_t& text) { return one() && std::isfinite(value) && build_.number_float(value, text); }
+  bool number_float(json::number_float_t value, const json::string_t& text) {
+    return one() && std::isfinite(value) && build_.number_float(value, text);
+  }
   bool string(json::string_t& value) { return one() && value.size() <= limits_.text && build_.string(value); }
   bool binary(json::binary_t&) { return false; }
   bool start_object(std::size_t count) { return deeper(count) && build_.start_object(count); }
@@ -87,7 +89,8 @@ std::optional<nlohmann::json> unpack_value(std::span<const std::uint8_t> bytes, 
   nlohmann::json parsed;
   Bounded bounded(parsed, limits);
   try {
-    if (!nlohmann::json::sax_parse(bytes.begin(), bytes.end(), &bounded, nlohmann::json::input_format_t::msgpack)) return std::nullopt;
+    if (!nlohmann::json::sax_parse(bytes.begin(), bytes.end(), &bounded, nlohmann::json::input_format_t::msgpack))
+      return std::nullopt;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }

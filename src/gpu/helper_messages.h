@@ -1,8 +1,9 @@
-// What the tool's helper processes write to their stdout, a pipe to the tool: messages of a letter, a length (4 bytes, little-endian) and that many bytes.
-// The bytes are MessagePack, or a few plain ones. session_answer.h and nvml_answer.h list the messages.
+// What the tool's helper processes write to their stdout, a pipe to the tool: messages of a letter, a length (4 bytes,
+// little-endian) and that many bytes. The bytes are MessagePack, or a few plain ones. session_answer.h and
+// nvml_answer.h list the messages.
 //
-// The tool does not trust what it reads here: the driver's libraries run in the helper processes, and a session's also has the rights of the process
-// that is looked at.
+// The tool does not trust what it reads here: the driver's libraries run in the helper processes, and a session's also
+// has the rights of the process that is looked at.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ struct Message {
   std::vector<std::uint8_t> body;
 };
 
-// Takes the messages that are whole out of what has arrived. After one with a longer body than `max_body` nothing more comes out: none of our helpers
-// writes such a message.
+// Takes the messages that are whole out of what has arrived. After one with a longer body than `max_body` nothing more
+// comes out: none of our helpers writes such a message.
 class MessageReader {
  public:
   explicit MessageReader(std::uint32_t max_body) : max_body_(max_body) {}
@@ -30,7 +31,7 @@ class MessageReader {
  private:
   std::uint32_t max_body_;
   std::vector<std::uint8_t> arrived_;
-  std::size_t taken_ = 0;                  // of it, from the front
+  std::size_t taken_ = 0;  // of it, from the front
   bool broken_ = false;
 };
 
@@ -38,9 +39,9 @@ class MessageReader {
 bool send(int fd, char kind, std::span<const std::uint8_t> body);
 
 struct PackedLimits {
-  int depth = 0;                           // of arrays and objects in each other
-  std::size_t values = 0;                  // in all, keys and containers among them; also what one container may claim to have
-  std::size_t text = 0;                    // bytes of a string or of a key
+  int depth = 0;           // of arrays and objects in each other
+  std::size_t values = 0;  // in all, keys and containers among them; also what one container may claim to have
+  std::size_t text = 0;    // bytes of a string or of a key
 };
 
 // std::nullopt if these bytes are not one MessagePack value, or exceed the limits, or have a number that is not finite.

@@ -1,24 +1,24 @@
 #include "gpu/inferior_call.h"
 
-#include <algorithm>
-#include <cerrno>
 #include <cpuid.h>
-#include <csignal>
-#include <cstring>
 #include <elf.h>
 #include <fmt/format.h>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
-#include <thread>
 #include <time.h>
 #include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,13 +37,13 @@ struct SignalContext {
   std::uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, rflags;
   std::uint16_t cs, gs, fs, ss;
   std::uint64_t error, trap, old_mask, cr2;
-  std::uint64_t fpstate;   // address of the saved vector state
+  std::uint64_t fpstate;  // address of the saved vector state
   std::uint64_t reserved[8];
 };
 struct SignalFrame {
   std::uint64_t return_address;
   std::uint64_t flags, link;
-  std::uint64_t stack_pointer;   // uc_stack
+  std::uint64_t stack_pointer;  // uc_stack
   std::uint32_t stack_flags, stack_padding;
   std::uint64_t stack_size;
   SignalContext context;
@@ -66,8 +66,8 @@ struct SoftwareBytes {
   std::uint64_t features;
   std::uint32_t size, padding[7];
 };
-constexpr std::size_t kComponentsInUse = 512;   // XSTATE_BV, in the XSAVE header
-constexpr std::size_t kLegacyXsave = 576;   // FXSAVE area and header
+constexpr std::size_t kComponentsInUse = 512;  // XSTATE_BV, in the XSAVE header
+constexpr std::size_t kLegacyXsave = 576;      // FXSAVE area and header
 // AMX tiles: in every feature mask of a machine that has them, but in a process's frame only once the process was
 // granted them.
 constexpr std::uint64_t kTiles = 3ull << 17;
@@ -91,7 +91,7 @@ struct RseqConfiguration {
 struct UserDispatch {
   std::uint64_t mode, selector, offset, length;
 };
-constexpr std::uint64_t kSequenceInRseq = 8;   // struct rseq: rseq_cs
+constexpr std::uint64_t kSequenceInRseq = 8;  // struct rseq: rseq_cs
 
 constexpr auto kStopTimeout = std::chrono::milliseconds(500);
 // For the way from the end of the function back to where the thread was.
@@ -133,14 +133,14 @@ std::optional<int> next_stop(Tid tid, Clock::time_point until) {
     int status = 0;
     const pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
     if (got == tid) return status;
-    if (got < 0 && errno != EINTR) return 0;   // not ours any more: as if it had exited with 0
+    if (got < 0 && errno != EINTR) return 0;  // not ours any more: as if it had exited with 0
     if (Clock::now() > until) return std::nullopt;
     pause_briefly();
   }
 }
 
 bool is_event_stop(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_STOP; }
-constexpr int kSyscallStop = SIGTRAP | 0x80;   // with PTRACE_O_TRACESYSGOOD
+constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
 
 bool is_interrupted(const user_regs_struct& r) {
   const auto result = static_cast<std::int64_t>(r.rax);
@@ -167,7 +167,10 @@ class CallingThread {
     if (auto refused = seize(); refused || error_) return {std::move(refused), outcome()};
     if (auto refused = refusal(candidate.wait, code); refused || error_) return {std::move(refused), outcome()};
     if (about_to_call && !about_to_call())
-      return {std::nullopt, fail(error(ErrorCode::kGone, "it is not called: the process that asked for it has ended, or it runs another program by now"))};
+      return {
+          std::nullopt,
+          fail(error(ErrorCode::kGone,
+                     "it is not called: the process that asked for it has ended, or it runs another program by now"))};
     if (auto done = begin(function, trampoline); !done) return {std::nullopt, std::move(done)};
     return {std::nullopt, run(limit)};
   }
@@ -244,7 +247,7 @@ class CallingThread {
     iovec general{&registers_, sizeof registers_};
     if (ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_PRSTATUS), &general) != 0 ||
         general.iov_len != sizeof registers_)
-      return false;   // a 32-bit thread
+      return false;  // a 32-bit thread
     vector_.resize(64 * 1024);
     iovec vector{vector_.data(), vector_.size()};
     if (ptrace(PTRACE_GETREGSET, tid_, reinterpret_cast<void*>(NT_X86_XSTATE), &vector) != 0) return false;
@@ -300,11 +303,11 @@ class CallingThread {
     SignalContext& c = frame.context;
     const user_regs_struct& r = registers_;
     const auto cs = static_cast<std::uint16_t>(r.cs), ss = static_cast<std::uint16_t>(r.ss);
-    c = {r.r8,  r.r9,  r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx,
-         r.rsp, r.rip, r.eflags, cs, 0, 0, ss, 0, 0, 0, 0, vector_at, {}};
+    c = {r.r8,  r.r9,  r.r10, r.r11,    r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,     r.rax,
+         r.rcx, r.rsp, r.rip, r.eflags, cs,    0,     0,     ss,    0,     0,     0,     0,     vector_at, {}};
     if (static_cast<std::int64_t>(r.rax) != -EINTR && call_) {
-      c.rax = static_cast<std::uint64_t>(*call_);   // what the kernel itself does before it restarts a system call
-      c.rip = r.rip - 2;   // the `syscall` instruction
+      c.rax = static_cast<std::uint64_t>(*call_);  // what the kernel itself does before it restarts a system call
+      c.rip = r.rip - 2;                           // the `syscall` instruction
     } else {
       c.rax = static_cast<std::uint64_t>(-EINTR);
     }
@@ -315,7 +318,7 @@ class CallingThread {
     call.rip = function;
     call.rsp = frame_at_;
     call.rax = 0;
-    call.orig_rax = ~0ull;   // no system call that the kernel would restart
+    call.orig_rax = ~0ull;  // no system call that the kernel would restart
     call.eflags &= ~(kDirection | kTrap);
     // From here on the thread is on its way into the function and back, whether this tool lives or not; so the mask,
     // which the frame restores, is set second.
@@ -399,7 +402,7 @@ class CallingThread {
     user_regs_struct now{};
     if (!get(now)) return gone();
     now.rip = trampoline_;
-    now.orig_rax = ~0ull;   // this system call is left out
+    now.orig_rax = ~0ull;  // this system call is left out
     if (auto done = set(now); !done) return done;
     if (ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0 || ptrace(PTRACE_CONT, tid_, nullptr, 0) != 0)
       return gone();
@@ -408,7 +411,7 @@ class CallingThread {
       case Stopped::kEnded: return gone();
       case Stopped::kLate: break;
     }
-    return {};   // it gets no processor time: it comes back by itself
+    return {};  // it gets no processor time: it comes back by itself
   }
 
   // Restores what the thread had, in a stop after which the kernel handles the result of an interrupted system call.
@@ -473,9 +476,9 @@ class CallingThread {
   const Pid pid_;
   const Tid tid_;
   bool seized_ = false, stopped_ = false;
-  bool disturbed_ = false;   // the function was interrupted, perhaps in a system call of its own
-  std::optional<std::int64_t> call_;   // Candidate::call
-  std::optional<Error> error_;   // of the whole process: no other thread of it need be tried
+  bool disturbed_ = false;            // the function was interrupted, perhaps in a system call of its own
+  std::optional<std::int64_t> call_;  // Candidate::call
+  std::optional<Error> error_;        // of the whole process: no other thread of it need be tried
   user_regs_struct registers_{};
   std::vector<std::byte> vector_;
   std::uint64_t mask_ = 0;
@@ -528,8 +531,8 @@ Result<Address> trampoline_in(Pid pid, ProcessCode& code) {
 using LookedAt = std::map<Tid, std::pair<Wait, Refused>>;
 
 // Tries every thread once, and makes the call on the first that can make it. std::nullopt if all were refused.
-std::optional<Result<InferiorCall>> one_pass(const target::ProcessId& process, std::optional<Tid> only, Address function,
-                                             std::chrono::milliseconds limit,
+std::optional<Result<InferiorCall>> one_pass(const target::ProcessId& process, std::optional<Tid> only,
+                                             Address function, std::chrono::milliseconds limit,
                                              const std::function<bool()>& about_to_call, LookedAt& looked_at,
                                              std::map<Tid, Refused>& refused) {
   if (auto same = process.check(); !same) return fail(same.error());
@@ -574,11 +577,12 @@ auto on_a_thread_of_its_own(const F& work) {
 }
 
 Result<InferiorCall> call_in_a_thread(const target::ProcessId& process, std::optional<Tid> only, Address function,
-                            std::chrono::milliseconds limit, const std::function<bool()>& about_to_call) {
+                                      std::chrono::milliseconds limit, const std::function<bool()>& about_to_call) {
   LookedAt looked_at;
   std::map<Tid, Refused> refused;
   for (const auto start = Clock::now(); Clock::now() - start < kChoiceTimeout; std::this_thread::sleep_for(kPause)) {
-    if (auto done = one_pass(process, only, function, limit, about_to_call, looked_at, refused)) return std::move(*done);
+    if (auto done = one_pass(process, only, function, limit, about_to_call, looked_at, refused))
+      return std::move(*done);
     if (only) std::erase_if(refused, [&](const auto& r) { return r.first != *only; });
     if (std::none_of(refused.begin(), refused.end(), [](const auto& r) { return is_passing(r.second.why); })) break;
   }
@@ -593,15 +597,17 @@ Result<InferiorCall> call_in_a_thread(const target::ProcessId& process, std::opt
                .hint = hint_of(reason.why)});
 }
 
-}   // namespace
+}  // namespace
 
-Result<InferiorCall> make_inferior_call(const target::ProcessId& process, Address function, std::chrono::milliseconds limit,
-                                     const std::function<bool()>& about_to_call) {
-  return on_a_thread_of_its_own([&] { return call_in_a_thread(process, std::nullopt, function, limit, about_to_call); });
+Result<InferiorCall> make_inferior_call(const target::ProcessId& process, Address function,
+                                        std::chrono::milliseconds limit, const std::function<bool()>& about_to_call) {
+  return on_a_thread_of_its_own(
+      [&] { return call_in_a_thread(process, std::nullopt, function, limit, about_to_call); });
 }
 
-Result<InferiorCall> call_in(const target::ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit) {
+Result<InferiorCall> call_in(const target::ProcessId& process, Tid tid, Address function,
+                             std::chrono::milliseconds limit) {
   return on_a_thread_of_its_own([&] { return call_in_a_thread(process, tid, function, limit, {}); });
 }
 
-}   // namespace rankstacks::gpu
+}  // namespace rankstacks::gpu

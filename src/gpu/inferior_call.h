@@ -36,7 +36,7 @@ namespace rankstacks::gpu {
 
 struct InferiorCall {
   Tid tid = 0;
-  double held_ms = 0;   // how long the thread was away from its own work
+  double held_ms = 0;  // how long the thread was away from its own work
 };
 
 // Chooses a thread and calls `function` on it. Threads are tried in the order of their suitability, each after the one
@@ -46,10 +46,12 @@ struct InferiorCall {
 // kPermission; kGone: the process has ended, or the pid belongs to another process; kTimeout: the call was given up
 // after `limit`, and the thread was put back where it was; kUnreadable: the function ended by a signal of its own, and
 // the thread was put back as well.
-Result<InferiorCall> make_inferior_call(const target::ProcessId& process, Address function, std::chrono::milliseconds limit,
-                                     const std::function<bool()>& about_to_call = {});
+Result<InferiorCall> make_inferior_call(const target::ProcessId& process, Address function,
+                                        std::chrono::milliseconds limit,
+                                        const std::function<bool()>& about_to_call = {});
 
 // The same on this one thread; the error says why it cannot make the call.
-Result<InferiorCall> call_in(const target::ProcessId& process, Tid tid, Address function, std::chrono::milliseconds limit);
+Result<InferiorCall> call_in(const target::ProcessId& process, Tid tid, Address function,
+                             std::chrono::milliseconds limit);
 
-}   // namespace rankstacks::gpu
+}  // namespace rankstacks::gpu

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
 constexpr std::size_t kHeader = 48, kEntry = 24;
-constexpr std::uint32_t kX86_64 = 0x0303;            // FLAG_X8664_LIB64 | FLAG_ELF_LIBC6
+constexpr std::uint32_t kX86_64 = 0x0303;  // FLAG_X8664_LIB64 | FLAG_ELF_LIBC6
 constexpr std::size_t kMaxPaths = 64;
 
 std::uint32_t word_at(std::string_view bytes, std::size_t at) {
@@ -42,7 +42,9 @@ std::vector<std::string> paths_in_loader_cache(std::span<const std::byte> cache,
     const std::size_t at = word_at(bytes, entry + 4);
     // Compared in place: otherwise a list of many names whose terminators are missing would be read to the end of the
     // file again and again.
-    if (at >= bytes.size() || bytes.size() - at <= name.size() || bytes.substr(at, name.size()) != name || bytes[at + name.size()] != '\0') continue;
+    if (at >= bytes.size() || bytes.size() - at <= name.size() || bytes.substr(at, name.size()) != name ||
+        bytes[at + name.size()] != '\0')
+      continue;
     if (const auto path = string_at(bytes, word_at(bytes, entry + 8))) paths.emplace_back(*path);
   }
   return paths;

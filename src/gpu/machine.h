@@ -11,7 +11,7 @@ struct Machine {
   std::string directory;
 
   bool is_played() const { return !directory.empty(); }
-  std::string devices() const { return is_played() ? directory : "/dev"; }                              // nvidiactl, nvidia0 ...
+  std::string devices() const { return is_played() ? directory : "/dev"; }  // nvidiactl, nvidia0 ...
   std::string driver() const { return is_played() ? directory + "/driver" : "/proc/driver/nvidia"; }
   std::string kernel_log() const { return is_played() ? directory + "/kmsg" : "/dev/kmsg"; }
 };

@@ -1,15 +1,15 @@
 #include "gpu/machine_library.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <optional>
 #include <sstream>
 #include <string_view>
-#include <sys/stat.h>
 
 #include "gpu/loader_cache.h"
 #include "target/proc.h"
@@ -19,8 +19,16 @@ namespace {
 
 // Where libraries lie in containers and on machines whose loader does not know them: Debian and RHEL, NVIDIA's
 // container tools, its operator, WSL, NixOS, GKE's system, CUDA's package for newer drivers.
-constexpr std::array kDirectories{"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
-                                  "/run/nvidia/driver/usr/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/home/kubernetes/bin/nvidia/lib64", "/usr/local/cuda/compat"};
+constexpr std::array kDirectories{"/usr/lib/x86_64-linux-gnu",
+                                  "/usr/lib64",
+                                  "/usr/lib",
+                                  "/usr/local/nvidia/lib64",
+                                  "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+                                  "/run/nvidia/driver/usr/lib64",
+                                  "/usr/lib/wsl/lib",
+                                  "/run/opengl-driver/lib",
+                                  "/home/kubernetes/bin/nvidia/lib64",
+                                  "/usr/local/cuda/compat"};
 constexpr std::size_t kMaxCache = 16u << 20;
 
 // In a user namespace the machine's root may have no number. Its files then appear with the overflow id, as do those of
@@ -61,12 +69,14 @@ Result<void> check_directories(const std::string& real, const std::string& trust
   std::string walked;
   std::size_t from = 1;
   while (true) {
-    struct stat here{};
-    if (!at.is_open() || fstat(at.get(), &here) != 0) return fail(refusal(walked.empty() ? "/" : walked, "cannot be looked at", ErrorCode::kUnreadable, errno));
+    struct stat here {};
+    if (!at.is_open() || fstat(at.get(), &here) != 0)
+      return fail(refusal(walked.empty() ? "/" : walked, "cannot be looked at", ErrorCode::kUnreadable, errno));
     const std::size_t slash = real.find('/', from);
     const bool is_file = from > real.size();
     if (is_file) {
-      if (here.st_dev != file.st_dev || here.st_ino != file.st_ino) return fail(refusal(real, "another file came into its place"));
+      if (here.st_dev != file.st_dev || here.st_ino != file.st_ino)
+        return fail(refusal(real, "another file came into its place"));
       return {};
     }
     const bool given = !trusted.empty() && (trusted == walked || trusted.starts_with(walked + "/"));
@@ -82,7 +92,8 @@ Result<void> check_directories(const std::string& real, const std::string& trust
 std::vector<std::string> candidates(const std::string& name, const Machine& machine) {
   if (machine.is_played()) return {machine.directory + "/" + name};
   std::vector<std::string> paths;
-  if (const auto cache = target::proc::read_file("/etc/ld.so.cache", kMaxCache)) paths = paths_in_loader_cache(std::as_bytes(std::span(*cache)), name);
+  if (const auto cache = target::proc::read_file("/etc/ld.so.cache", kMaxCache))
+    paths = paths_in_loader_cache(std::as_bytes(std::span(*cache)), name);
   for (const char* directory : kDirectories) paths.push_back(fmt::format("{}/{}", directory, name));
   return paths;
 }
@@ -91,16 +102,22 @@ std::vector<std::string> candidates(const std::string& name, const Machine& mach
 
 Result<MachineLibrary> open_machine_library(const std::string& path, const std::string& trusted) {
   const FileDescriptor found(::open(path.c_str(), O_PATH | O_CLOEXEC));
-  struct stat file{};
-  if (!found.is_open() || fstat(found.get(), &file) != 0) return fail(refusal(path, "cannot be opened", errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnreadable, errno));
+  struct stat file {};
+  if (!found.is_open() || fstat(found.get(), &file) != 0)
+    return fail(
+        refusal(path, "cannot be opened", errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnreadable, errno));
   if (!S_ISREG(file.st_mode)) return fail(refusal(path, "is not loaded: it is no regular file"));
   const std::string itself = fmt::format("/proc/self/fd/{}", found.get());
   const auto real = target::proc::read_link(itself);
   if (!real || !real->starts_with('/')) return fail(refusal(path, "is not loaded: its place is not known"));
   if (auto safe = check_directories(*real, trusted, file); !safe) return fail(safe.error());
   // In a trusted directory the file may belong to anybody: tests run as any user.
-  if (const std::string who = writable_by(file); !who.empty() && real->substr(0, real->rfind('/')) != trusted) return fail(refusal(*real, "is not loaded: it " + who));
-  MachineLibrary library{.file = FileDescriptor(::open(itself.c_str(), O_RDONLY | O_CLOEXEC)), .path = *real, .device = file.st_dev, .inode = file.st_ino};
+  if (const std::string who = writable_by(file); !who.empty() && real->substr(0, real->rfind('/')) != trusted)
+    return fail(refusal(*real, "is not loaded: it " + who));
+  MachineLibrary library{.file = FileDescriptor(::open(itself.c_str(), O_RDONLY | O_CLOEXEC)),
+                         .path = *real,
+                         .device = file.st_dev,
+                         .inode = file.st_ino};
   if (!library.file.is_open()) return fail(refusal(*real, "cannot be opened", ErrorCode::kUnreadable, errno));
   return library;
 }
@@ -114,7 +131,9 @@ Result<std::vector<MachineLibrary>> find_machine_libraries(const std::string& na
       if (!refused && library.error().code != ErrorCode::kNotFound) refused = library.error();
       continue;
     }
-    const bool known = std::any_of(libraries.begin(), libraries.end(), [&](const MachineLibrary& l) { return l.device == library->device && l.inode == library->inode; });
+    const bool known = std::any_of(libraries.begin(), libraries.end(), [&](const MachineLibrary& l) {
+      return l.device == library->device && l.inode == library->inode;
+    });
     if (!known) libraries.push_back(std::move(*library));
   }
   if (!libraries.empty()) return libraries;
@@ -127,7 +146,8 @@ Result<void*> load(const MachineLibrary& library) {
   void* handle = dlopen(fmt::format("/proc/self/fd/{}", kept).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return handle;
   const char* why = dlerror();
-  return fail(refusal(library.path, fmt::format("cannot be loaded: {}", why != nullptr ? why : "?"), ErrorCode::kNotFound));
+  return fail(
+      refusal(library.path, fmt::format("cannot be loaded: {}", why != nullptr ? why : "?"), ErrorCode::kNotFound));
 }
 
 }  // namespace rankstacks::gpu

@@ -18,12 +18,12 @@
 namespace rankstacks::gpu {
 
 inline constexpr const char* kDriverLibrary = "libcuda.so.1";
-inline constexpr const char* kDebuggerLibrary = "libcudadebugger.so.1";   // what libcuda loads by name for a debugger
+inline constexpr const char* kDebuggerLibrary = "libcudadebugger.so.1";  // what libcuda loads by name for a debugger
 inline constexpr const char* kManagementLibrary = "libnvidia-ml.so.1";
 
 struct MachineLibrary {
-  FileDescriptor file;                     // open for reading
-  std::string path;                        // without symbolic links
+  FileDescriptor file;  // open for reading
+  std::string path;     // without symbolic links
   std::uint64_t device = 0, inode = 0;
 };
 

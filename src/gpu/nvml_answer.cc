@@ -1,7 +1,7 @@
 #include "gpu/nvml_answer.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <type_traits>
@@ -49,7 +49,8 @@ constexpr std::size_t kMaxName = 200, kMaxReason = 1000, kMaxEntries = 4096;
 // A library's words: one line of printable characters.
 std::string one_line(std::string_view text, std::size_t longest) {
   std::string line(text.substr(0, longest));
-  std::replace_if(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
   return line;
 }
 
@@ -59,12 +60,16 @@ std::optional<T> number_of(const json& value) {
   if constexpr (std::is_floating_point_v<T>) {
     return value.is_number() ? std::optional(value.get<T>()) : std::nullopt;
   } else {
-    if (value.is_number_unsigned() && std::in_range<T>(value.get<std::uint64_t>())) return static_cast<T>(value.get<std::uint64_t>());
-    if (value.is_number_integer() && !value.is_number_unsigned() && std::in_range<T>(value.get<std::int64_t>())) return static_cast<T>(value.get<std::int64_t>());
+    if (value.is_number_unsigned() && std::in_range<T>(value.get<std::uint64_t>()))
+      return static_cast<T>(value.get<std::uint64_t>());
+    if (value.is_number_integer() && !value.is_number_unsigned() && std::in_range<T>(value.get<std::int64_t>()))
+      return static_cast<T>(value.get<std::int64_t>());
     return std::nullopt;
   }
 }
-std::string line_of(const json& value, std::size_t longest = kMaxName) { return value.is_string() ? one_line(value.get_ref<const std::string&>(), longest) : std::string(); }
+std::string line_of(const json& value, std::size_t longest = kMaxName) {
+  return value.is_string() ? one_line(value.get_ref<const std::string&>(), longest) : std::string();
+}
 bool is_true(const json& value) { return value.is_boolean() && value.get<bool>(); }
 
 // The member of that name; null if there is none.
@@ -96,7 +101,9 @@ json to_json(const GpuHealth& health) {
 GpuHealth health_of(const json& in) {
   GpuHealth health;
   if (!in.is_object()) return health;
-  each_number(health, [&](const char* name, auto& number) { number = number_of<std::remove_reference_t<decltype(*number)>>(member(in, name)); });
+  each_number(health, [&](const char* name, auto& number) {
+    number = number_of<std::remove_reference_t<decltype(*number)>>(member(in, name));
+  });
   for (const json& reason : entries(member(in, "throttle"), kMaxEntries))
     if (reason.is_string()) health.throttle.push_back(line_of(reason));
   for (const json& link : entries(member(in, "nvlinks_down"), kMaxEntries))
@@ -110,7 +117,8 @@ std::vector<NvmlProcess> processes_of(const json& in) {
   std::vector<NvmlProcess> processes;
   for (const json& process : entries(in, kMaxDeviceProcesses)) {
     if (!process.is_object()) continue;
-    if (const auto pid = number_of<Pid>(member(process, "pid"))) processes.push_back({*pid, number_of<std::uint64_t>(member(process, "memory")), is_true(member(process, "mps"))});
+    if (const auto pid = number_of<Pid>(member(process, "pid")))
+      processes.push_back({*pid, number_of<std::uint64_t>(member(process, "memory")), is_true(member(process, "mps"))});
   }
   return processes;
 }
@@ -142,9 +150,12 @@ Xids xids_of(const json& in) {
 
 std::string hint_of_refusal(int code) {
   switch (code) {
-    case nvml::kVersionMismatch: return "the driver in the kernel and libnvidia-ml.so.1 are of different versions: load the new driver (reboot, or rmmod nvidia), or in a container start it again";
+    case nvml::kVersionMismatch:
+      return "the driver in the kernel and libnvidia-ml.so.1 are of different versions: load the new driver (reboot, "
+             "or rmmod nvidia), or in a container start it again";
     case nvml::kNoPermission:
-    case nvml::kOperatingSystem: return "give this user, or this container, /dev/nvidiactl and /dev/nvidia0 ...: nvidia-smi fails alike";
+    case nvml::kOperatingSystem:
+      return "give this user, or this container, /dev/nvidiactl and /dev/nvidia0 ...: nvidia-smi fails alike";
     case nvml::kDriverNotLoaded: return "load the driver: modprobe nvidia; in a container: docker run --gpus all ...";
     case nvml::kGpuIsLost: return "a GPU has fallen off its bus: dmesg | grep -i xid; a reboot brings it back";
     default: return "nvidia-smi fails alike: what it says, and dmesg | grep NVRM";
@@ -157,7 +168,9 @@ std::string gpu_list(const std::vector<unsigned>& indices) {
 
 }  // namespace
 
-std::string full_pci_address(unsigned domain, unsigned bus, unsigned device) { return fmt::format("{:04x}:{:02x}:{:02x}.0", domain, bus, device); }
+std::string full_pci_address(unsigned domain, unsigned bus, unsigned device) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", domain, bus, device);
+}
 
 std::vector<std::uint8_t> pack_xids(const Xids& xids) {
   json out = json::array();
@@ -171,10 +184,15 @@ std::vector<std::uint8_t> pack_failure(int code, std::string_view words, std::op
   return json::to_msgpack(out);
 }
 
-std::vector<std::uint8_t> pack_count(std::string_view driver, unsigned count) { return json::to_msgpack(json{{"driver", driver}, {"count", count}}); }
+std::vector<std::uint8_t> pack_count(std::string_view driver, unsigned count) {
+  return json::to_msgpack(json{{"driver", driver}, {"count", count}});
+}
 
 std::vector<std::uint8_t> pack(const NvmlDevice& device) {
-  json out{{"index", device.gpu.index.value_or(0)}, {"pci", device.gpu.pci}, {"uuid", device.gpu.uuid}, {"name", device.gpu.name}};
+  json out{{"index", device.gpu.index.value_or(0)},
+           {"pci", device.gpu.pci},
+           {"uuid", device.gpu.uuid},
+           {"name", device.gpu.name}};
   if (device.minor) out["minor"] = *device.minor;
   if (device.mig) out["mig"] = *device.mig;
   if (device.gpu.health) out["health"] = to_json(*device.gpu.health);
@@ -214,7 +232,8 @@ void NvmlMessages::add(const Message& message) {
       if (auto device = device_of(*body); device && devices.size() < kMaxDevices) devices.push_back(std::move(*device));
       break;
     case 'f':
-      if (const auto index = number_of<unsigned>(member(*body, "index")); index && *index < kMaxDevices && failed.size() < kMaxDevices)
+      if (const auto index = number_of<unsigned>(member(*body, "index"));
+          index && *index < kMaxDevices && failed.size() < kMaxDevices)
         failed.push_back({*index, number_of<int>(member(*body, "code")).value_or(-1), line_of(member(*body, "words"))});
       break;
     default: break;
@@ -222,13 +241,18 @@ void NvmlMessages::add(const Message& message) {
 }
 
 NvmlAnswer answer_of(NvmlMessages messages, std::string_view waited) {
-  NvmlAnswer answer{.outcome = NvmlOutcome::kAnswered, .driver = std::move(messages.driver), .devices = std::move(messages.devices)};
-  std::sort(answer.devices.begin(), answer.devices.end(), [](const NvmlDevice& a, const NvmlDevice& b) { return a.gpu.index < b.gpu.index; });
-  const auto say = [&](std::string message, std::string hint) { answer.problems.push_back({std::move(message), std::move(hint), ProblemCode::kGpu}); };
+  NvmlAnswer answer{
+      .outcome = NvmlOutcome::kAnswered, .driver = std::move(messages.driver), .devices = std::move(messages.devices)};
+  std::sort(answer.devices.begin(), answer.devices.end(),
+            [](const NvmlDevice& a, const NvmlDevice& b) { return a.gpu.index < b.gpu.index; });
+  const auto say = [&](std::string message, std::string hint) {
+    answer.problems.push_back({std::move(message), std::move(hint), ProblemCode::kGpu});
+  };
   if (messages.no_library) {
     answer.outcome = NvmlOutcome::kNoLibrary;
     say(fmt::format("NVML: libnvidia-ml.so.1 cannot be loaded: {}", messages.reason),
-        "how the GPUs are is not in the report; it comes with the driver, into a container with NVIDIA_DRIVER_CAPABILITIES=compute,utility");
+        "how the GPUs are is not in the report; it comes with the driver, into a container with "
+        "NVIDIA_DRIVER_CAPABILITIES=compute,utility");
     return answer;
   }
   if (messages.refused) {
@@ -258,7 +282,9 @@ NvmlAnswer answer_of(NvmlMessages messages, std::string_view waited) {
     if (!listed[index]) missing.push_back(index);
   if (answer.devices.empty()) answer.outcome = NvmlOutcome::kSilent;
   if (missing.empty() && !answer.devices.empty()) return answer;
-  say(fmt::format("NVML: {} not answer within {}", missing.empty() ? "the driver does" : gpu_list(missing) + (missing.size() == 1 ? " does" : " do"), waited),
+  say(fmt::format("NVML: {} not answer within {}",
+                  missing.empty() ? "the driver does" : gpu_list(missing) + (missing.size() == 1 ? " does" : " do"),
+                  waited),
       "the driver hangs, as it does where a GPU has fallen off its bus: dmesg | grep -i xid; a reboot brings it back");
   return answer;
 }

@@ -1,13 +1,13 @@
 #include "gpu/nvml_helper.h"
 
+#include <sys/prctl.h>
+#include <unistd.h>
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <mutex>
 #include <string_view>
-#include <sys/prctl.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include "gpu/helper_messages.h"
@@ -26,7 +26,7 @@ class Writer {
   // A whole message at once: those of several devices do not mix.
   void write(char kind, const std::vector<std::uint8_t>& body) {
     const std::lock_guard lock(mutex_);
-    if (!send(STDOUT_FILENO, kind, body)) _exit(1);   // nobody listens any more
+    if (!send(STDOUT_FILENO, kind, body)) _exit(1);  // nobody listens any more
   }
 
  private:

@@ -1,9 +1,9 @@
 #include "gpu/nvml_join.h"
 
-#include <algorithm>
-#include <charconv>
 #include <dirent.h>
 #include <fmt/format.h>
+#include <algorithm>
+#include <charconv>
 
 #include "base/text.h"
 #include "model/rank_set.h"
@@ -17,7 +17,8 @@ constexpr int kMaxFiles = 1 << 16;
 
 class Join {
  public:
-  Join(const NvmlAnswer& answer, const std::vector<GpuUser>& users, const ProcessFacts& facts) : answer_(answer), users_(users), facts_(facts) {
+  Join(const NvmlAnswer& answer, const std::vector<GpuUser>& users, const ProcessFacts& facts)
+      : answer_(answer), users_(users), facts_(facts) {
     for (const GpuUser& user : users) pids_.insert(user.pid);
   }
 
@@ -25,10 +26,13 @@ class Join {
     for (const NvmlDevice& device : answer_.devices) join_by_list(device);
     std::vector<int> unjoined;
     for (const GpuUser& user : users_)
-      if (user.uses_cuda && !joined_.of.contains(user.pid) && !join_by_file(user, own_namespace)) unjoined.push_back(user.pid);
+      if (user.uses_cuda && !joined_.of.contains(user.pid) && !join_by_file(user, own_namespace))
+        unjoined.push_back(user.pid);
     joined_.problems = answer_.problems;
     if (!unjoined.empty()) tell(unjoined, own_namespace);
-    for (auto& [pid, gpus] : joined_.of) std::stable_sort(gpus.begin(), gpus.end(), [](const GpuSnapshot& a, const GpuSnapshot& b) { return a.pci < b.pci; });
+    for (auto& [pid, gpus] : joined_.of)
+      std::stable_sort(gpus.begin(), gpus.end(),
+                       [](const GpuSnapshot& a, const GpuSnapshot& b) { return a.pci < b.pci; });
     return std::move(joined_);
   }
 
@@ -60,9 +64,9 @@ class Join {
       without_list_ = true;
       return;
     }
-    std::map<Pid, std::optional<std::uint64_t>> ranks;         // and what they use
+    std::map<Pid, std::optional<std::uint64_t>> ranks;  // and what they use
     std::vector<Pid> others;
-    std::vector<std::pair<Pid, Pid>> here;                     // process, its rank or 0
+    std::vector<std::pair<Pid, Pid>> here;  // process, its rank or 0
     for (const NvmlProcess& process : *device.processes) {
       if (!is_here(process.pid)) {
         foreign_ = true;
@@ -84,8 +88,10 @@ class Join {
 
   bool join_by_file(const GpuUser& user, bool own_namespace) {
     const auto files = files_of(user.pid);
-    if (!files || files->minors.empty()) return true;          // CUDA was never started in it, or that cannot be seen: nothing to be said
-    if (files->minors.size() > 1) return !without_list_ && !foreign_ && !own_namespace;   // with a list that names all: it has no context
+    if (!files || files->minors.empty())
+      return true;  // CUDA was never started in it, or that cannot be seen: nothing to be said
+    if (files->minors.size() > 1)
+      return !without_list_ && !foreign_ && !own_namespace;  // with a list that names all: it has no context
     const unsigned minor = *files->minors.begin();
     for (const NvmlDevice& device : answer_.devices) {
       if (device.minor != minor) continue;
@@ -106,13 +112,19 @@ class Join {
   }
 
   void tell(const std::vector<int>& unjoined, bool own_namespace) {
-    if (answer_.devices.empty()) return;                       // why there are none was said
-    const std::string who = fmt::format("NVML: which GPUs pid{} {} use{}: ", plural(unjoined.size()), format_numbers(unjoined), unjoined.size() == 1 ? "s is not known" : " is not known");
+    if (answer_.devices.empty()) return;  // why there are none was said
+    const std::string who =
+        fmt::format("NVML: which GPUs pid{} {} use{}: ", plural(unjoined.size()), format_numbers(unjoined),
+                    unjoined.size() == 1 ? "s is not known" : " is not known");
     if (foreign_ || own_namespace) {
-      joined_.problems.push_back({who + "the driver names its processes by numbers of another pid namespace, or not at all",
-                                  "run rankstacks on the host, or in a container with the host's: docker run --pid=host, Kubernetes: hostPID: true", ProblemCode::kGpu});
+      joined_.problems.push_back(
+          {who + "the driver names its processes by numbers of another pid namespace, or not at all",
+           "run rankstacks on the host, or in a container with the host's: docker run --pid=host, Kubernetes: hostPID: "
+           "true",
+           ProblemCode::kGpu});
     } else {
-      joined_.problems.push_back({who + "the driver gives this user no list of processes", "sudo rankstacks ...", ProblemCode::kGpu});
+      joined_.problems.push_back(
+          {who + "the driver gives this user no list of processes", "sudo rankstacks ...", ProblemCode::kGpu});
     }
   }
 
@@ -121,8 +133,8 @@ class Join {
   const ProcessFacts& facts_;
   std::set<Pid> pids_;
   std::map<Pid, std::optional<DeviceFiles>> files_;
-  bool without_list_ = false;              // some device has none
-  bool foreign_ = false;                   // some number means nothing here
+  bool without_list_ = false;  // some device has none
+  bool foreign_ = false;       // some number means nothing here
   JoinedGpus joined_;
 };
 
@@ -148,7 +160,8 @@ std::optional<DeviceFiles> open_device_files(Pid pid, const std::string& devices
 
 }  // namespace
 
-JoinedGpus join_gpus(const NvmlAnswer& answer, const std::vector<GpuUser>& users, const ProcessFacts& facts, bool own_namespace) {
+JoinedGpus join_gpus(const NvmlAnswer& answer, const std::vector<GpuUser>& users, const ProcessFacts& facts,
+                     bool own_namespace) {
   return Join(answer, users, facts).run(own_namespace);
 }
 

@@ -1,16 +1,17 @@
-// What is used of NVML's binary interface: struct layouts, constants and names, as NVIDIA's nvml.h (CUDA 12.4) has them. They have been the same since
-// the versioned names came (v2, v3: 2020, driver 450), as NVML gives a changed call a new name; tests/gpu/layouts/nvml.cc compares them with the header.
+// What is used of NVML's binary interface: struct layouts, constants and names, as NVIDIA's nvml.h (CUDA 12.4) has
+// them. They have been the same since the versioned names came (v2, v3: 2020, driver 450), as NVML gives a changed call
+// a new name; tests/gpu/layouts/nvml.cc compares them with the header.
 #pragma once
 
 #include <cstdint>
 
 namespace rankstacks::gpu::nvml {
 
-using Return = int;                        // nvmlReturn_t
-using Device = void*;                      // nvmlDevice_t: opaque
+using Return = int;    // nvmlReturn_t
+using Device = void*;  // nvmlDevice_t: opaque
 
-inline constexpr Return kSuccess = 0, kNotSupported = 3, kNoPermission = 4, kInsufficientSize = 7, kDriverNotLoaded = 9, kGpuIsLost = 15, kOperatingSystem = 17,
-                        kVersionMismatch = 18;
+inline constexpr Return kSuccess = 0, kNotSupported = 3, kNoPermission = 4, kInsufficientSize = 7, kDriverNotLoaded = 9,
+                        kGpuIsLost = 15, kOperatingSystem = 17, kVersionMismatch = 18;
 
 // nvmlDeviceGetPciInfo_v3
 struct PciInfo {
@@ -31,10 +32,11 @@ struct MemoryV2 {
 };
 inline constexpr std::uint32_t kMemoryV2 = sizeof(MemoryV2) | 2u << 24;
 
-// nvmlDeviceGetComputeRunningProcesses_v3 and _v2. Some drivers (535.43 to 535.86) had eight more bytes at its end under the same name.
+// nvmlDeviceGetComputeRunningProcesses_v3 and _v2. Some drivers (535.43 to 535.86) had eight more bytes at its end
+// under the same name.
 struct ProcessInfo {
   std::uint32_t pid;
-  std::uint64_t memory;                    // kNotAvailable: not reported
+  std::uint64_t memory;  // kNotAvailable: not reported
   std::uint32_t gpu_instance, compute_instance;
 };
 inline constexpr std::uint64_t kNotAvailable = ~std::uint64_t{0};
@@ -51,31 +53,33 @@ inline constexpr std::uint32_t kDouble = 0, kU32 = 1, kUnsignedLong = 2, kU64 = 
 
 // nvmlDeviceGetSamples
 struct Sample {
-  std::uint64_t microseconds;              // 0: nothing was sampled
+  std::uint64_t microseconds;  // 0: nothing was sampled
   Value value;
 };
-inline constexpr int kUtilizationSamples = 1;      // percent of the time during which some kernel ran
+inline constexpr int kUtilizationSamples = 1;  // percent of the time during which some kernel ran
 
 // nvmlDeviceGetFieldValues
 struct FieldValue {
-  std::uint32_t field, scope;              // scope: of NVLink fields the link
+  std::uint32_t field, scope;  // scope: of NVLink fields the link
   std::int64_t microseconds, latency;
   std::uint32_t type;
   Return result;
   Value value;
 };
-inline constexpr std::uint32_t kFieldLinkCount = 91, kFieldLinkReplays = 161, kFieldLinkRecoveries = 162, kFieldLinkCrc = 163, kFieldLinkState = 165;
+inline constexpr std::uint32_t kFieldLinkCount = 91, kFieldLinkReplays = 161, kFieldLinkRecoveries = 162,
+                               kFieldLinkCrc = 163, kFieldLinkState = 165;
 
 inline constexpr int kClockSm = 1, kClockMemory = 2;
 inline constexpr int kGpuSensor = 0;
-inline constexpr int kCorrected = 0, kUncorrected = 1;     // nvmlMemoryErrorType_t
-inline constexpr int kSinceDriverLoad = 0;                 // nvmlEccCounterType_t
-inline constexpr int kLinkErrorKinds = 5;                  // nvmlNvLinkErrorCounter_t: replay, recovery, CRC of flits, of data, ECC
+inline constexpr int kCorrected = 0, kUncorrected = 1;  // nvmlMemoryErrorType_t
+inline constexpr int kSinceDriverLoad = 0;              // nvmlEccCounterType_t
+inline constexpr int kLinkErrorKinds = 5;  // nvmlNvLinkErrorCounter_t: replay, recovery, CRC of flits, of data, ECC
 inline constexpr unsigned kMaxLinks = 18;
 
 // nvmlClocksEventReasons, called nvmlClocksThrottleReasons up to CUDA 12.1.
-inline constexpr std::uint64_t kReasonIdle = 0x1, kReasonApplicationClocks = 0x2, kReasonSwPowerCap = 0x4, kReasonHwSlowdown = 0x8, kReasonSyncBoost = 0x10,
-                               kReasonSwThermal = 0x20, kReasonHwThermal = 0x40, kReasonHwPowerBrake = 0x80, kReasonDisplayClocks = 0x100;
+inline constexpr std::uint64_t kReasonIdle = 0x1, kReasonApplicationClocks = 0x2, kReasonSwPowerCap = 0x4,
+                               kReasonHwSlowdown = 0x8, kReasonSyncBoost = 0x10, kReasonSwThermal = 0x20,
+                               kReasonHwThermal = 0x40, kReasonHwPowerBrake = 0x80, kReasonDisplayClocks = 0x100;
 
 inline constexpr unsigned kUuidSize = 96, kNameSize = 96, kDriverSize = 80;
 
@@ -98,11 +102,12 @@ struct Functions {
   Return (*clock)(Device, int, unsigned*) = nullptr;
   Return (*max_clock)(Device, int, unsigned*) = nullptr;
   Return (*throttle)(Device, unsigned long long*) = nullptr;
-  Return (*power)(Device, unsigned*) = nullptr;              // milliwatts
+  Return (*power)(Device, unsigned*) = nullptr;  // milliwatts
   Return (*power_limit)(Device, unsigned*) = nullptr;
   Return (*temperature)(Device, int, unsigned*) = nullptr;
   Return (*ecc)(Device, int, int, unsigned long long*) = nullptr;
-  Return (*remapped_rows)(Device, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;   // corrected, uncorrected, pending, failed
+  Return (*remapped_rows)(Device, unsigned*, unsigned*, unsigned*,
+                          unsigned*) = nullptr;  // corrected, uncorrected, pending, failed
   Return (*link_state)(Device, unsigned, unsigned*) = nullptr;
   Return (*link_errors)(Device, unsigned, int, unsigned long long*) = nullptr;
   Return (*field_values)(Device, int, FieldValue*) = nullptr;
@@ -110,7 +115,7 @@ struct Functions {
   Return (*pcie_width_max)(Device, unsigned*) = nullptr;
   Return (*pcie_generation)(Device, unsigned*) = nullptr;
   Return (*pcie_generation_max)(Device, unsigned*) = nullptr;
-  Return (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;                              // current, pending
+  Return (*mig_mode)(Device, unsigned*, unsigned*) = nullptr;  // current, pending
 };
 
 }  // namespace rankstacks::gpu::nvml

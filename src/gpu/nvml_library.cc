@@ -1,9 +1,9 @@
 #include "gpu/nvml_library.h"
 
-#include <algorithm>
-#include <cstring>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -48,7 +48,9 @@ std::optional<double> number_of(std::uint32_t type, const nvml::Value& value) {
 void read_utilization(const nvml::Functions& nvml, nvml::Device device, GpuHealth& health) {
   std::uint32_t type = nvml::kU32;
   unsigned count = 0;
-  if (nvml.samples == nullptr || nvml.samples(device, nvml::kUtilizationSamples, 0, &type, &count, nullptr) != kSuccess || count == 0) return;
+  if (nvml.samples == nullptr ||
+      nvml.samples(device, nvml::kUtilizationSamples, 0, &type, &count, nullptr) != kSuccess || count == 0)
+    return;
   std::vector<nvml::Sample> samples(std::min(count, kMaxSamples));
   count = static_cast<unsigned>(samples.size());
   if (nvml.samples(device, nvml::kUtilizationSamples, 0, &type, &count, samples.data()) != kSuccess) return;
@@ -80,9 +82,14 @@ void read_memory(const nvml::Functions& nvml, nvml::Device device, GpuHealth& he
 
 void read_throttling(const nvml::Functions& nvml, nvml::Device device, GpuHealth& health) {
   static constexpr std::pair<std::uint64_t, const char*> kWords[] = {
-      {nvml::kReasonApplicationClocks, "application-clocks"}, {nvml::kReasonSwPowerCap, "sw-power-cap"},          {nvml::kReasonHwSlowdown, "hw-slowdown"},
-      {nvml::kReasonSyncBoost, "sync-boost"},                 {nvml::kReasonSwThermal, "sw-thermal-slowdown"},    {nvml::kReasonHwThermal, "hw-thermal-slowdown"},
-      {nvml::kReasonHwPowerBrake, "hw-power-brake"},          {nvml::kReasonDisplayClocks, "display-clocks"}};
+      {nvml::kReasonApplicationClocks, "application-clocks"},
+      {nvml::kReasonSwPowerCap, "sw-power-cap"},
+      {nvml::kReasonHwSlowdown, "hw-slowdown"},
+      {nvml::kReasonSyncBoost, "sync-boost"},
+      {nvml::kReasonSwThermal, "sw-thermal-slowdown"},
+      {nvml::kReasonHwThermal, "hw-thermal-slowdown"},
+      {nvml::kReasonHwPowerBrake, "hw-power-brake"},
+      {nvml::kReasonDisplayClocks, "display-clocks"}};
   std::uint64_t reasons = ask<unsigned long long>(nvml.throttle, device).value_or(0) & ~nvml::kReasonIdle;
   for (const auto& [bit, word] : kWords) {
     if ((reasons & bit) != 0) health.throttle.emplace_back(word);
@@ -93,18 +100,23 @@ void read_throttling(const nvml::Functions& nvml, nvml::Device device, GpuHealth
 
 void read_remapped_rows(const nvml::Functions& nvml, nvml::Device device, GpuHealth& health) {
   unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
-  if (nvml.remapped_rows == nullptr || nvml.remapped_rows(device, &corrected, &uncorrected, &pending, &failed) != kSuccess) return;
+  if (nvml.remapped_rows == nullptr ||
+      nvml.remapped_rows(device, &corrected, &uncorrected, &pending, &failed) != kSuccess)
+    return;
   health.remapped_rows = corrected + uncorrected;
   health.remap_pending = pending != 0;
   health.remap_failed = failed != 0;
 }
 
-std::optional<std::uint64_t> field_of(const nvml::Functions& nvml, nvml::Device device, std::uint32_t field, std::uint32_t scope) {
+std::optional<std::uint64_t> field_of(const nvml::Functions& nvml, nvml::Device device, std::uint32_t field,
+                                      std::uint32_t scope) {
   nvml::FieldValue value{.field = field, .scope = scope};
-  if (nvml.field_values == nullptr || nvml.field_values(device, 1, &value) != kSuccess || value.result != kSuccess) return std::nullopt;
+  if (nvml.field_values == nullptr || nvml.field_values(device, 1, &value) != kSuccess || value.result != kSuccess)
+    return std::nullopt;
   const auto number = number_of(value.type, value.value);
   if (!number || *number < 0) return std::nullopt;
-  return value.type == nvml::kU64 || value.type == nvml::kUnsignedLong ? value.value.as_u64 : static_cast<std::uint64_t>(*number);
+  return value.type == nvml::kU64 || value.type == nvml::kUnsignedLong ? value.value.as_u64
+                                                                       : static_cast<std::uint64_t>(*number);
 }
 
 // The errors of one link; nothing where no counter can be had.
@@ -113,15 +125,18 @@ std::optional<std::uint64_t> link_errors(const nvml::Functions& nvml, nvml::Devi
   const auto add = [&](std::optional<std::uint64_t> count) {
     if (count && *count != nvml::kNotAvailable) sum = sum.value_or(0) + *count;
   };
-  for (int kind = 0; kind < nvml::kLinkErrorKinds; ++kind) add(ask<unsigned long long>(nvml.link_errors, device, link, kind));
+  for (int kind = 0; kind < nvml::kLinkErrorKinds; ++kind)
+    add(ask<unsigned long long>(nvml.link_errors, device, link, kind));
   if (sum) return sum;
-  for (const std::uint32_t field : {nvml::kFieldLinkReplays, nvml::kFieldLinkRecoveries, nvml::kFieldLinkCrc}) add(field_of(nvml, device, field, link));
+  for (const std::uint32_t field : {nvml::kFieldLinkReplays, nvml::kFieldLinkRecoveries, nvml::kFieldLinkCrc})
+    add(field_of(nvml, device, field, link));
   return sum;
 }
 
 void read_links(const nvml::Functions& nvml, nvml::Device device, GpuHealth& health) {
   const auto stated = field_of(nvml, device, nvml::kFieldLinkCount, 0);
-  const unsigned most = stated ? static_cast<unsigned>(std::min<std::uint64_t>(*stated, 4 * nvml::kMaxLinks)) : nvml::kMaxLinks;
+  const unsigned most =
+      stated ? static_cast<unsigned>(std::min<std::uint64_t>(*stated, 4 * nvml::kMaxLinks)) : nvml::kMaxLinks;
   unsigned links = 0, up = 0;
   for (unsigned link = 0; link < most; ++link) {
     std::optional<std::uint64_t> state = ask<unsigned>(nvml.link_state, device, link);
@@ -133,14 +148,16 @@ void read_links(const nvml::Functions& nvml, nvml::Device device, GpuHealth& hea
       continue;
     }
     ++up;
-    if (const auto errors = link_errors(nvml, device, link)) health.nvlink_errors = health.nvlink_errors.value_or(0) + *errors;
+    if (const auto errors = link_errors(nvml, device, link))
+      health.nvlink_errors = health.nvlink_errors.value_or(0) + *errors;
   }
-  if (links == 0 && !stated) return;       // no such question can be asked: nothing is known
+  if (links == 0 && !stated) return;  // no such question can be asked: nothing is known
   health.nvlinks = links;
   health.nvlinks_up = up;
 }
 
-// Rows are 24 bytes long, with some drivers 32. The memory that the library fills has a pattern: how far it was written on tells.
+// Rows are 24 bytes long, with some drivers 32. The memory that the library fills has a pattern: how far it was written
+// on tells.
 using ListFunction = nvml::Return (*)(nvml::Device, unsigned*, void*);
 std::optional<std::vector<NvmlProcess>> read_processes(ListFunction list, nvml::Device device) {
   constexpr std::size_t kRow = sizeof(nvml::ProcessInfo), kLongRow = kRow + 8;
@@ -151,7 +168,7 @@ std::optional<std::vector<NvmlProcess>> read_processes(ListFunction list, nvml::
     unsigned count = room;
     const nvml::Return result = list(device, &count, rows.data());
     if (result == nvml::kInsufficientSize) {
-      room = std::max(room * 2, std::min(count, kMaxProcesses) + 16);   // more may come meanwhile
+      room = std::max(room * 2, std::min(count, kMaxProcesses) + 16);  // more may come meanwhile
       continue;
     }
     if (result != kSuccess || count > room) return std::nullopt;
@@ -161,7 +178,8 @@ std::optional<std::vector<NvmlProcess>> read_processes(ListFunction list, nvml::
     std::size_t stride = written > count * kRow ? kLongRow : kRow;
     if (written > count * kLongRow) {
       // Cleared to its end beforehand; anything else is of a layout that is not known.
-      if (std::any_of(rows.begin() + static_cast<std::ptrdiff_t>(count * kRow), rows.begin() + static_cast<std::ptrdiff_t>(written), [](std::uint8_t byte) { return byte != 0; }))
+      if (std::any_of(rows.begin() + static_cast<std::ptrdiff_t>(count * kRow),
+                      rows.begin() + static_cast<std::ptrdiff_t>(written), [](std::uint8_t byte) { return byte != 0; }))
         return std::nullopt;
       stride = kRow;
     }
@@ -203,15 +221,18 @@ std::optional<std::vector<NvmlProcess>> all_processes(const nvml::Functions& nvm
 
 Result<NvmlLibrary> NvmlLibrary::open(const Machine& machine) {
   const auto found = find_machine_libraries(kManagementLibrary, machine);
-  if (!found) return fail({.code = ErrorCode::kNotFound, .subject = kManagementLibrary, .what = found.error().message()});
+  if (!found)
+    return fail({.code = ErrorCode::kNotFound, .subject = kManagementLibrary, .what = found.error().message()});
   Result<void*> loaded = load(found->front());
   for (std::size_t i = 1; i < found->size() && !loaded; ++i) loaded = load((*found)[i]);
-  if (!loaded) return fail({.code = ErrorCode::kNotFound, .subject = kManagementLibrary, .what = loaded.error().message()});
+  if (!loaded)
+    return fail({.code = ErrorCode::kNotFound, .subject = kManagementLibrary, .what = loaded.error().message()});
   void* const library = *loaded;
 
   const auto find = [&](auto& function, auto... names) {
     for (const char* name : {names...})
-      if (function == nullptr) function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+      if (function == nullptr)
+        function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
   };
   NvmlLibrary opened;
   nvml::Functions& n = opened.nvml_;
@@ -246,7 +267,9 @@ Result<NvmlLibrary> NvmlLibrary::open(const Machine& machine) {
   find(n.pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration");
   find(n.mig_mode, "nvmlDeviceGetMigMode");
   if (n.init == nullptr || n.count == nullptr || n.by_index == nullptr)
-    return fail({.code = ErrorCode::kUnsupported, .subject = kManagementLibrary, .what = "it has no nvmlInit_v2, nvmlDeviceGetCount_v2 or nvmlDeviceGetHandleByIndex_v2"});
+    return fail({.code = ErrorCode::kUnsupported,
+                 .subject = kManagementLibrary,
+                 .what = "it has no nvmlInit_v2, nvmlDeviceGetCount_v2 or nvmlDeviceGetHandleByIndex_v2"});
   return opened;
 }
 
@@ -269,7 +292,8 @@ NvmlLibrary::Device NvmlLibrary::read_device(unsigned index) const {
   NvmlDevice& device = read.device;
   device.gpu.index = index;
   GpuHealth& health = device.gpu.health.emplace();
-  if (const auto pci = ask<nvml::PciInfo>(nvml_.pci_info, handle)) device.gpu.pci = full_pci_address(pci->domain, pci->bus, pci->device);
+  if (const auto pci = ask<nvml::PciInfo>(nvml_.pci_info, handle))
+    device.gpu.pci = full_pci_address(pci->domain, pci->bus, pci->device);
   device.gpu.uuid = ask_text(nvml_.uuid, nvml::kUuidSize, handle);
   device.gpu.name = ask_text(nvml_.name, nvml::kNameSize, handle);
   device.minor = ask<unsigned>(nvml_.minor, handle);

@@ -1,5 +1,5 @@
-// NVIDIA's management library, opened at run time: what it tells of each GPU. Its calls can hang for ever (a GPU that has fallen off its bus), so nothing
-// but the helper process (nvml_helper.h) makes them.
+// NVIDIA's management library, opened at run time: what it tells of each GPU. Its calls can hang for ever (a GPU that
+// has fallen off its bus), so nothing but the helper process (nvml_helper.h) makes them.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@ class NvmlLibrary {
   // The machine's own (machine_library.h). It is never closed.
   static Result<NvmlLibrary> open(const Machine& machine);
 
-  nvml::Return start() const;              // nvmlInit
-  std::string driver_version() const;      // empty: unknown
+  nvml::Return start() const;          // nvmlInit
+  std::string driver_version() const;  // empty: unknown
   unsigned device_count() const;
-  std::string words_for(nvml::Return code) const;   // "GPU is lost"
+  std::string words_for(nvml::Return code) const;  // "GPU is lost"
 
   // May be called for several devices at a time, from threads. What the driver does not give stays empty.
   struct Device {

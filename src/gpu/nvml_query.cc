@@ -1,9 +1,5 @@
 #include "gpu/nvml_query.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -11,6 +7,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 
 #include "gpu/nvml_helper.h"
 
@@ -28,7 +28,8 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &st) == 0;
 }
 
-// The helper: its answer goes to `out`, nothing of it to the terminal. It has no environment: none of it could be meant for a driver's library. 0, or an errno.
+// The helper: its answer goes to `out`, nothing of it to the terminal. It has no environment: none of it could be meant
+// for a driver's library. 0, or an errno.
 int spawn_helper(const NvmlRequest& request, int out, int& pid) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -46,10 +47,12 @@ int spawn_helper(const NvmlRequest& request, int out, int& pid) {
   posix_spawnattr_setsigdefault(&attributes, &ignored);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::vector<const char*> arguments{"rankstacks"};
-  if (request.machine.is_played()) arguments.insert(arguments.end(), {kTestMachineOption, request.machine.directory.c_str()});
+  if (request.machine.is_played())
+    arguments.insert(arguments.end(), {kTestMachineOption, request.machine.directory.c_str()});
   arguments.insert(arguments.end(), {kNvmlHelperOption, nullptr});
   char* const no_environment[] = {nullptr};
-  const int error = ::posix_spawn(&pid, request.helper.c_str(), &files, &attributes, const_cast<char* const*>(arguments.data()), no_environment);
+  const int error = ::posix_spawn(&pid, request.helper.c_str(), &files, &attributes,
+                                  const_cast<char* const*>(arguments.data()), no_environment);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   return error;
@@ -59,7 +62,8 @@ int spawn_helper(const NvmlRequest& request, int out, int& pid) {
 
 bool NvmlRequest::has_driver() const { return exists(machine.devices() + "/nvidiactl") || exists(machine.driver()); }
 
-NvmlQuery::NvmlQuery(const NvmlRequest& request) : timeout_(request.timeout), started_(Clock::now()), has_driver_(request.has_driver()) {
+NvmlQuery::NvmlQuery(const NvmlRequest& request)
+    : timeout_(request.timeout), started_(Clock::now()), has_driver_(request.has_driver()) {
   if (!has_driver_) return;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -77,7 +81,10 @@ NvmlQuery::~NvmlQuery() { end_helper(); }
 NvmlAnswer NvmlQuery::collect() {
   if (!has_driver_) return {};
   if (pid_ == 0)
-    return {.outcome = NvmlOutcome::kSilent, .problems = {{fmt::format("NVML: the process that asks it cannot be started: {}", std::strerror(not_started_)), "ulimit -u; free -m"}}};
+    return {
+        .outcome = NvmlOutcome::kSilent,
+        .problems = {{fmt::format("NVML: the process that asks it cannot be started: {}", std::strerror(not_started_)),
+                      "ulimit -u; free -m"}}};
   const auto deadline = std::max(started_ + timeout_, Clock::now() + kLeastWait);
   NvmlMessages messages;
   MessageReader reader(kMaxNvmlMessage);
@@ -101,10 +108,13 @@ NvmlAnswer NvmlQuery::collect() {
   }
   end_helper();
   const bool crashed = ended && !messages.whole;
-  NvmlAnswer answer = answer_of(std::move(messages), timeout_.count() % 1000 == 0 ? fmt::format("{} s", timeout_.count() / 1000) : fmt::format("{} ms", timeout_.count()));
+  NvmlAnswer answer =
+      answer_of(std::move(messages), timeout_.count() % 1000 == 0 ? fmt::format("{} s", timeout_.count() / 1000)
+                                                                  : fmt::format("{} ms", timeout_.count()));
   if (crashed) {
     // It is not slow, it is gone: a library that crashes, or a limit that killed it.
-    answer.problems = {{"NVML: the process that asks it ended without a whole answer", "nvidia-smi, which asks the same, may tell more"}};
+    answer.problems = {{"NVML: the process that asks it ended without a whole answer",
+                        "nvidia-smi, which asks the same, may tell more"}};
   }
   return answer;
 }

@@ -1,7 +1,7 @@
 #include "gpu/pci_address.h"
 
-#include <filesystem>
 #include <fmt/format.h>
+#include <filesystem>
 #include <system_error>
 
 namespace rankstacks::gpu {

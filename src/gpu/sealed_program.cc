@@ -1,6 +1,5 @@
 #include "gpu/sealed_program.h"
 
-#include <cerrno>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/memfd.h>
@@ -8,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <cerrno>
 
 namespace rankstacks::gpu {
 namespace {
@@ -21,12 +21,13 @@ FileDescriptor memory_file() {
   constexpr const char* kName = "rankstacks";
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   FileDescriptor file(static_cast<int>(syscall(SYS_memfd_create, kName, kFlags | kExecutable)));
-  if (!file.is_open() && errno == EINVAL) file = FileDescriptor(static_cast<int>(syscall(SYS_memfd_create, kName, kFlags)));
+  if (!file.is_open() && errno == EINVAL)
+    file = FileDescriptor(static_cast<int>(syscall(SYS_memfd_create, kName, kFlags)));
   return file;
 }
 
 bool copy(int from, int into) {
-  struct stat file{};
+  struct stat file {};
   if (fstat(from, &file) != 0) return false;
   for (off_t left = file.st_size; left > 0;) {
     const ssize_t n = sendfile(into, from, nullptr, static_cast<std::size_t>(left));
@@ -42,7 +43,9 @@ bool copy(int from, int into) {
 SealedProgram::SealedProgram() {
   const FileDescriptor own(::open(kOwnProgram, O_RDONLY | O_CLOEXEC));
   FileDescriptor file = memory_file();
-  if (!own.is_open() || !file.is_open() || fchmod(file.get(), 0500) != 0 || !copy(own.get(), file.get()) || fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return;
+  if (!own.is_open() || !file.is_open() || fchmod(file.get(), 0500) != 0 || !copy(own.get(), file.get()) ||
+      fcntl(file.get(), F_ADD_SEALS, kSeals) != 0)
+    return;
   // At a number under which no helper is given anything.
   constexpr int kFirst = 16;
   copy_ = FileDescriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, kFirst));
@@ -54,6 +57,8 @@ const SealedProgram& SealedProgram::own() {
   return kOwn;
 }
 
-std::string SealedProgram::path() const { return copy_.is_open() ? fmt::format("/proc/self/fd/{}", copy_.get()) : std::string(kOwnProgram); }
+std::string SealedProgram::path() const {
+  return copy_.is_open() ? fmt::format("/proc/self/fd/{}", copy_.get()) : std::string(kOwnProgram);
+}
 
 }  // namespace rankstacks::gpu

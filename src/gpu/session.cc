@@ -1,17 +1,17 @@
 #include "gpu/session.h"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fmt/format.h>
 #include <map>
 #include <set>
 #include <span>
-#include <sys/stat.h>
 #include <thread>
-#include <unistd.h>
 
 #include "gpu/device_info.h"
 #include "gpu/pci_address.h"
@@ -24,38 +24,47 @@ using Clock = std::chrono::steady_clock;
 using api::Slot;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLockTimeout{5000};       // a driver lock is held: retried for so long
+constexpr milliseconds kLockTimeout{5000};  // a driver lock is held: retried for so long
 constexpr milliseconds kLockPause{100};
 constexpr milliseconds kTriggerTimeout{10'000};
 constexpr milliseconds kAnswerTimeout{300}, kSilenceTimeout{3000}, kDeadClientTimeout{2000};
-constexpr milliseconds kReplayTimeout{20'000};   // 36 cubins take 1.2 s
+constexpr milliseconds kReplayTimeout{20'000};  // 36 cubins take 1.2 s
 constexpr milliseconds kDetachTimeout{5000};
 constexpr milliseconds kImageTimeout{20'000};
 constexpr milliseconds kCoreTimeout{120'000};
 constexpr std::uint32_t kMaxStackDepth = 256;
-constexpr std::uint64_t kCoreBytesOfWarp = 16 * 1024, kCoreBytesOfDevice = std::uint64_t{1} << 20;   // seen: 12 KiB, 0.4 MB
+constexpr std::uint64_t kCoreBytesOfWarp = 16 * 1024,
+                        kCoreBytesOfDevice = std::uint64_t{1} << 20;  // seen: 12 KiB, 0.4 MB
 constexpr std::uint64_t kMaxImageBytes = std::uint64_t{2} << 30;
 constexpr std::uint64_t kMaxUnwoundImage = std::uint64_t{16} << 20;
 constexpr std::uint64_t kMaxFetchedAhead = std::uint64_t{512} << 20;
 constexpr std::size_t kMaxDeviceBuffer = std::size_t{256} << 20;
 
-double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 void ignore_event(void*) {}
 
 Error simple(ErrorCode code, std::string what, std::string hint = "") {
-  return {.code = code, .subject = "CUDA debugger API", .what = std::move(what), .where = {}, .os_errno = 0, .hint = std::move(hint)};
+  return {.code = code,
+          .subject = "CUDA debugger API",
+          .what = std::move(what),
+          .where = {},
+          .os_errno = 0,
+          .hint = std::move(hint)};
 }
 
 struct LoadedImage {
   std::uint32_t device = 0;
   std::uint64_t context = 0, module = 0, size = 0, handle = 0;
-  std::vector<std::byte> bytes{};          // once fetched
+  std::vector<std::byte> bytes{};  // once fetched
 };
 
 class Session {
  public:
-  Session(const TargetProxy& target, const Driver& driver, const PhaseObserver& entered) : target_(target), driver_(driver), entered_(entered) {}
+  Session(const TargetProxy& target, const Driver& driver, const PhaseObserver& entered)
+      : target_(target), driver_(driver), entered_(entered) {}
 
   // Attaches, up to the point at which all contexts and modules are known. If anything fails: let_go() afterwards.
   Result<void> enter(Pid client, bool trigger) {
@@ -98,19 +107,27 @@ class Session {
     // A lightweight core is the modules' images and some hundred bytes a thread.
     std::uint64_t expected = 0;
     for (const LoadedImage& image : images_) expected += image.size;
-    for (const SampledDevice& looked : result.devices) expected += looked.state.warps.size() * kCoreBytesOfWarp + kCoreBytesOfDevice;
+    for (const SampledDevice& looked : result.devices)
+      expected += looked.state.warps.size() * kCoreBytesOfWarp + kCoreBytesOfDevice;
     if (expected > limit)
-      return note(result, fail(simple(ErrorCode::kLimit, fmt::format("a GPU core of about {} MiB was not written: the limit is {} MiB", expected >> 20, limit >> 20), "--gpu-core-limit")));
-    api::Result status = driver_.raw(kCoreTimeout, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
-    if (status == 0x10) {                  // "the device is running"
+      return note(result, fail(simple(ErrorCode::kLimit,
+                                      fmt::format("a GPU core of about {} MiB was not written: the limit is {} MiB",
+                                                  expected >> 20, limit >> 20),
+                                      "--gpu-core-limit")));
+    api::Result status =
+        driver_.raw(kCoreTimeout, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
+    if (status == 0x10) {  // "the device is running"
       to(Phase::kSuspended);
-      for (const auto& [device, contexts] : contexts_) note(result, driver_.call(Slot::kSuspendDevice, "suspendDevice", device));
-      status = driver_.raw(kCoreTimeout, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
-      for (const auto& [device, contexts] : contexts_) note(result, driver_.call(Slot::kResumeDevice, "resumeDevice", device));
+      for (const auto& [device, contexts] : contexts_)
+        note(result, driver_.call(Slot::kSuspendDevice, "suspendDevice", device));
+      status =
+          driver_.raw(kCoreTimeout, Slot::kGenerateCoredump, "generateCoredump", path.c_str(), api::kLightweightCore);
+      for (const auto& [device, contexts] : contexts_)
+        note(result, driver_.call(Slot::kResumeDevice, "resumeDevice", device));
       to(Phase::kResumed);
     }
     if (status != api::kSuccess) return note(result, fail(Driver::error("generateCoredump", status)));
-    struct stat file{};
+    struct stat file {};
     if (stat(path.c_str(), &file) == 0) result.core_bytes = static_cast<std::uint64_t>(file.st_size);
   }
 
@@ -125,7 +142,8 @@ class Session {
       report("detaching", call_with_timeout(EntryPoint::kDetach));
       const auto resume = target_.read(Word::kResumeForAttachDetach);
       const std::uint32_t flag = resume ? resume->value_or(0) : 0;
-      if (connected_ && flag != 0) report("detaching", driver_.call(Slot::kRequestCleanupOnDetach, "requestCleanupOnDetach", flag));
+      if (connected_ && flag != 0)
+        report("detaching", driver_.call(Slot::kRequestCleanupOnDetach, "requestCleanupOnDetach", flag));
       set(Word::kDebuggerCapabilities, 0);
       set(Word::kDebuggerInitialized, 0);
       if (connected_ && flag != 0 && !drain_to(api::EventKind::kDetachComplete, kDetachTimeout))
@@ -163,8 +181,11 @@ class Session {
     driver_.set_own(name_of(Word::kSessionId), 0);
     if (!in_target) return {};
     introduced_ = true;
-    for (const auto& [name, value] : {std::pair{Word::kApiClientPid, static_cast<std::uint32_t>(client)}, {Word::kApiClientRevision, driver_.revision()},
-                                      {Word::kSessionId, 0u}, {Word::kRpcEnabled, 0u}, {Word::kDebuggerCapabilities, api::kCapabilities}})
+    for (const auto& [name, value] : {std::pair{Word::kApiClientPid, static_cast<std::uint32_t>(client)},
+                                      {Word::kApiClientRevision, driver_.revision()},
+                                      {Word::kSessionId, 0u},
+                                      {Word::kRpcEnabled, 0u},
+                                      {Word::kDebuggerCapabilities, api::kCapabilities}})
       if (auto done = set(name, value); !done) return done;
     return {};
   }
@@ -201,7 +222,10 @@ class Session {
       if (function == EntryPoint::kAttach) to(Phase::kNothing);
       if (code != api::kAttachNotPossible) return fail(Driver::error(name_of(function), code));
       if (Clock::now() - start > kLockTimeout)
-        return fail(simple(ErrorCode::kTimeout, fmt::format("{}: the process held a lock of its driver for {} ms", name_of(function), kLockTimeout.count()), "try again"));
+        return fail(simple(
+            ErrorCode::kTimeout,
+            fmt::format("{}: the process held a lock of its driver for {} ms", name_of(function), kLockTimeout.count()),
+            "try again"));
       std::this_thread::sleep_for(kLockPause);
     }
   }
@@ -213,17 +237,21 @@ class Session {
       // A process without anything to replay sends no event, and says so by this word.
       const auto resume = target_.read(Word::kResumeForAttachDetach);
       const bool silent = by_descriptor_ && resume && resume->value_or(0) == 0;
-      const bool late = Clock::now() - start > (silent ? kSilenceTimeout : by_descriptor_ ? kTriggerTimeout : kDeadClientTimeout);
+      const bool late = Clock::now() - start > (silent           ? kSilenceTimeout
+                                                : by_descriptor_ ? kTriggerTimeout
+                                                                 : kDeadClientTimeout);
       if (!done && (!in_its_own_time_ || late)) return done;
       if (done && (!in_its_own_time_ || late || is_answered(kAnswerTimeout))) break;
       // It also succeeds if nobody answers yet.
-      if (done) (void)driver_.call(Slot::kFinalize, "finalize");   // and once more
+      if (done) (void)driver_.call(Slot::kFinalize, "finalize");  // and once more
       else std::this_thread::sleep_for(milliseconds(10));
     }
     connected_ = true;
     to(Phase::kInitialized);
-    if (auto done = driver_.call(Slot::kSetNotifyNewEventCallback, "setNotifyNewEventCallback", &ignore_event); !done) return done;
-    return driver_.call(Slot::kSetKernelLaunchNotificationMode, "setKernelLaunchNotificationMode", api::kDeferLaunchNotifications);
+    if (auto done = driver_.call(Slot::kSetNotifyNewEventCallback, "setNotifyNewEventCallback", &ignore_event); !done)
+      return done;
+    return driver_.call(Slot::kSetKernelLaunchNotificationMode, "setKernelLaunchNotificationMode",
+                        api::kDeferLaunchNotifications);
   }
 
   bool is_answered(milliseconds timeout) {
@@ -263,14 +291,19 @@ class Session {
       case api::EventKind::kContextDestroy: {
         const std::uint32_t device = event.context.device;
         const std::uint64_t context = event.context.context;
-        if (const auto it = contexts_.find(device); it != contexts_.end() && it->second.erase(context) != 0 && it->second.empty()) contexts_.erase(it);
+        if (const auto it = contexts_.find(device);
+            it != contexts_.end() && it->second.erase(context) != 0 && it->second.empty())
+          contexts_.erase(it);
         break;
       }
       case api::EventKind::kElfImageLoaded:
-        images_.push_back({event.image.device, event.image.context, event.image.module, event.image.size, event.image.handle});
+        images_.push_back(
+            {event.image.device, event.image.context, event.image.module, event.image.size, event.image.handle});
         break;
       case api::EventKind::kElfImageUnloaded:
-        std::erase_if(images_, [&](const LoadedImage& i) { return i.handle == event.image.handle && i.device == event.image.device; });
+        std::erase_if(images_, [&](const LoadedImage& i) {
+          return i.handle == event.image.handle && i.device == event.image.device;
+        });
         break;
       case api::EventKind::kInternalError: internal_error_ = std::uint32_t{event.error}; break;
       default: break;
@@ -282,7 +315,7 @@ class Session {
     while (true) {
       const auto kind = next_event();
       if (kind == wanted) {
-        while (next_event()) continue;     // events that are still there, and the acknowledgement
+        while (next_event()) continue;  // events that are still there, and the acknowledgement
         return true;
       }
       if (kind) continue;
@@ -297,12 +330,15 @@ class Session {
       // Nothing is replayed: events begin to flow.
       if (auto done = set(Word::kIpcFlag, 1); !done) return done;
       while (next_event()) continue;
-    } else if (!drain_to(api::EventKind::kAttachComplete, in_its_own_time_ && contexts_.empty() ? kDeadClientTimeout : kReplayTimeout)) {
+    } else if (!drain_to(api::EventKind::kAttachComplete,
+                         in_its_own_time_ && contexts_.empty() ? kDeadClientTimeout : kReplayTimeout)) {
       if (internal_error_) return fail(Driver::error("attaching", *internal_error_));
       if (contexts_.empty())
         return fail(simple(ErrorCode::kTimeout, "the driver reported no context: it has not attached",
-                           "GPU memory that is nearly full (it needs some 50 MiB), MPS, or a child forked after CUDA was in use, which has no context of its own"));
-      return fail(simple(ErrorCode::kTimeout, fmt::format("the driver did not report all modules within {} s", kReplayTimeout.count() / 1000)));
+                           "GPU memory that is nearly full (it needs some 50 MiB), MPS, or a child forked after CUDA "
+                           "was in use, which has no context of its own"));
+      return fail(simple(ErrorCode::kTimeout, fmt::format("the driver did not report all modules within {} s",
+                                                          kReplayTimeout.count() / 1000)));
     }
     to(Phase::kAttached);
     if (contexts_.empty()) return fail(simple(ErrorCode::kNotFound, "the process has no context on any GPU"));
@@ -311,11 +347,14 @@ class Session {
 
   void describe(DeviceState& state) const {
     char text[256] = "";
-    if (driver_.call(Slot::kGetDeviceName, "getDeviceName", state.device, &text[0], std::uint32_t{sizeof text - 1})) state.name = text;
+    if (driver_.call(Slot::kGetDeviceName, "getDeviceName", state.device, &text[0], std::uint32_t{sizeof text - 1}))
+      state.name = text;
     std::memset(text, 0, sizeof text);
-    if (driver_.call(Slot::kGetSmType, "getSmType", state.device, &text[0], std::uint32_t{sizeof text - 1})) state.sm_type = text;
+    if (driver_.call(Slot::kGetSmType, "getSmType", state.device, &text[0], std::uint32_t{sizeof text - 1}))
+      state.sm_type = text;
     std::uint32_t bus = 0, slot = 0;
-    if (driver_.call(Slot::kGetDevicePciBusInfo, "getDevicePCIBusInfo", state.device, &bus, &slot)) state.pci = pci_address(bus, slot);
+    if (driver_.call(Slot::kGetDevicePciBusInfo, "getDevicePCIBusInfo", state.device, &bus, &slot))
+      state.pci = pci_address(bus, slot);
   }
 
   // The device is paused from suspendDevice to resumeDevice: in between nothing is named and no image is fetched.
@@ -324,8 +363,10 @@ class Session {
     api::DeviceInfoSizes sizes{};
     std::uint32_t sms = 0;
     if (auto done = driver_.call(Slot::kGetNumSms, "getNumSMs", state.device, &sms); !done) return done;
-    if (auto done = driver_.call(Slot::kGetDeviceInfoSizes, "getDeviceInfoSizes", state.device, &sizes); !done) return done;
-    if (sizes.buffer > kMaxDeviceBuffer) return fail(simple(ErrorCode::kLimit, fmt::format("the device's state takes {} bytes", sizes.buffer)));
+    if (auto done = driver_.call(Slot::kGetDeviceInfoSizes, "getDeviceInfoSizes", state.device, &sizes); !done)
+      return done;
+    if (sizes.buffer > kMaxDeviceBuffer)
+      return fail(simple(ErrorCode::kLimit, fmt::format("the device's state takes {} bytes", sizes.buffer)));
     std::vector<std::byte> buffer(sizes.buffer);
     to(Phase::kSuspended);
     const auto start = Clock::now();
@@ -340,10 +381,14 @@ class Session {
     return resumed ? seen : resumed;
   }
 
-  Result<void> look_while_suspended(DeviceState& state, const api::DeviceInfoSizes& sizes, std::uint32_t sms, std::vector<std::byte>& buffer) {
+  Result<void> look_while_suspended(DeviceState& state, const api::DeviceInfoSizes& sizes, std::uint32_t sms,
+                                    std::vector<std::byte>& buffer) {
     std::uint32_t length = 0;
     const auto size = static_cast<std::uint32_t>(buffer.size());
-    if (auto done = driver_.call(Slot::kGetDeviceInfo, "getDeviceInfo", state.device, api::kFullDeviceInfo, static_cast<void*>(buffer.data()), size, &length); !done) return done;
+    if (auto done = driver_.call(Slot::kGetDeviceInfo, "getDeviceInfo", state.device, api::kFullDeviceInfo,
+                                 static_cast<void*>(buffer.data()), size, &length);
+        !done)
+      return done;
     auto parsed = parse_device_info(std::span(buffer).first(std::min<std::size_t>(length, buffer.size())), sizes, sms);
     if (!parsed) return fail(parsed.error());
     state.warps = std::move(parsed->warps);
@@ -357,10 +402,16 @@ class Session {
         api::GridInfo grid;
         std::byte room[256];
       } info{};
-      if (!driver_.call(Slot::kGetGridInfo, "getGridInfo", state.device, id, &info.grid)) continue;   // it ended: its warps name an unknown grid
+      if (!driver_.call(Slot::kGetGridInfo, "getGridInfo", state.device, id, &info.grid))
+        continue;  // it ended: its warps name an unknown grid
       const api::GridInfo& g = info.grid;
-      state.grids.push_back({.id = id, .context = g.context, .module = g.module, .function = g.function, .entry = g.entry,
-                             .grid = {g.grid.x, g.grid.y, g.grid.z}, .block = {g.block.x, g.block.y, g.block.z}});
+      state.grids.push_back({.id = id,
+                             .context = g.context,
+                             .module = g.module,
+                             .function = g.function,
+                             .entry = g.entry,
+                             .grid = {g.grid.x, g.grid.y, g.grid.z},
+                             .block = {g.block.x, g.block.y, g.block.z}});
     }
     for (const LaneId& lane : representative_lanes(state))
       if (is_unwound_at_once(state, lane.grid_id)) read_stack(state, lane);
@@ -370,7 +421,8 @@ class Session {
         Address pc = 0;
         bool valid = false;
         if (driver_.call(Slot::kReadSmException, "readSmException", state.device, sm, &code, &pc, &valid) && code != 0)
-          state.sm_exceptions.push_back({.sm = sm, .code = code, .error_pc = valid ? std::optional<Address>(pc) : std::nullopt});
+          state.sm_exceptions.push_back(
+              {.sm = sm, .code = code, .error_pc = valid ? std::optional<Address>(pc) : std::nullopt});
       }
     return {};
   }
@@ -378,9 +430,12 @@ class Session {
   // The first stack within a module makes the driver read that module: 60 ms for NCCL's, of 119 MB, while the GPU is
   // paused.
   bool is_unwound_at_once(const DeviceState& state, std::uint64_t grid_id) const {
-    const auto grid = std::find_if(state.grids.begin(), state.grids.end(), [&](const Grid& g) { return g.id == grid_id; });
+    const auto grid =
+        std::find_if(state.grids.begin(), state.grids.end(), [&](const Grid& g) { return g.id == grid_id; });
     if (grid == state.grids.end()) return false;
-    const auto image = std::find_if(images_.begin(), images_.end(), [&](const LoadedImage& i) { return i.device == state.device && i.context == grid->context && i.module == grid->module; });
+    const auto image = std::find_if(images_.begin(), images_.end(), [&](const LoadedImage& i) {
+      return i.device == state.device && i.context == grid->context && i.module == grid->module;
+    });
     return image == images_.end() || image->size <= kMaxUnwoundImage;
   }
 
@@ -389,14 +444,19 @@ class Session {
     if (driver_.has(Slot::kReadAllVirtualReturnAddresses)) {
       std::array<Address, kMaxStackDepth> addresses{};
       std::uint32_t depth = 0, in_driver = 0;
-      if (!driver_.call(Slot::kReadAllVirtualReturnAddresses, "readAllVirtualReturnAddresses", state.device, lane.sm, lane.warp, lane.lane, addresses.data(), kMaxStackDepth, &depth, &in_driver)) return;
+      if (!driver_.call(Slot::kReadAllVirtualReturnAddresses, "readAllVirtualReturnAddresses", state.device, lane.sm,
+                        lane.warp, lane.lane, addresses.data(), kMaxStackDepth, &depth, &in_driver))
+        return;
       stack.returns.assign(addresses.begin(), addresses.begin() + std::min(depth, kMaxStackDepth));
     } else {
       std::uint32_t depth = 0;
-      if (!driver_.call(Slot::kReadCallDepth, "readCallDepth", state.device, lane.sm, lane.warp, lane.lane, &depth)) return;
+      if (!driver_.call(Slot::kReadCallDepth, "readCallDepth", state.device, lane.sm, lane.warp, lane.lane, &depth))
+        return;
       for (std::uint32_t level = 0; level < std::min(depth, kMaxStackDepth); ++level) {
         Address address = 0;
-        if (!driver_.call(Slot::kReadVirtualReturnAddress, "readVirtualReturnAddress", state.device, lane.sm, lane.warp, lane.lane, level, &address)) break;
+        if (!driver_.call(Slot::kReadVirtualReturnAddress, "readVirtualReturnAddress", state.device, lane.sm, lane.warp,
+                          lane.lane, level, &address))
+          break;
         stack.returns.push_back(address);
       }
     }
@@ -415,17 +475,24 @@ class Session {
 
   Result<void> fetch(LoadedImage& image) {
     image.bytes.resize(image.size);
-    const auto done = driver_.call_within(kImageTimeout, Slot::kGetElfImageByHandle, "getElfImageByHandle", image.device, image.handle, api::kRelocatedImage, static_cast<void*>(image.bytes.data()), image.size);
+    const auto done =
+        driver_.call_within(kImageTimeout, Slot::kGetElfImageByHandle, "getElfImageByHandle", image.device,
+                            image.handle, api::kRelocatedImage, static_cast<void*>(image.bytes.data()), image.size);
     if (!done) image.bytes.clear();
     return done;
   }
 
   void fetch_images(DeviceState& state, SessionResult& result) {
     for (const ModuleId& wanted : needed_modules(state)) {
-      const auto image = std::find_if(images_.begin(), images_.end(), [&](const LoadedImage& i) { return i.device == state.device && i.context == wanted.context && i.module == wanted.module; });
+      const auto image = std::find_if(images_.begin(), images_.end(), [&](const LoadedImage& i) {
+        return i.device == state.device && i.context == wanted.context && i.module == wanted.module;
+      });
       if (image == images_.end()) continue;
       if (image->size > kMaxImageBytes) {
-        result.problems.push_back({fmt::format("GPU {}: a module of {} bytes is not read; its kernels stay without names", state.device, image->size), std::nullopt});
+        result.problems.push_back(
+            {fmt::format("GPU {}: a module of {} bytes is not read; its kernels stay without names", state.device,
+                         image->size),
+             std::nullopt});
         continue;
       }
       if (image->bytes.empty())
@@ -441,16 +508,18 @@ class Session {
   const Driver& driver_;
   const PhaseObserver& entered_;
   Phase phase_ = Phase::kNothing;
-  bool introduced_ = false, connected_ = false, by_descriptor_ = false, in_its_own_time_ = false, unacknowledged_ = false;
+  bool introduced_ = false, connected_ = false, by_descriptor_ = false, in_its_own_time_ = false,
+       unacknowledged_ = false;
   double thread_held_ms_ = 0;
-  std::map<std::uint32_t, std::set<std::uint64_t>> contexts_;   // by device
+  std::map<std::uint32_t, std::set<std::uint64_t>> contexts_;  // by device
   std::vector<LoadedImage> images_;
   std::optional<std::uint32_t> internal_error_;
 };
 
 }  // namespace
 
-Result<SessionResult> run_session(const TargetProxy& target, const Driver& driver, const SessionRequest& request, const PhaseObserver& entered) {
+Result<SessionResult> run_session(const TargetProxy& target, const Driver& driver, const SessionRequest& request,
+                                  const PhaseObserver& entered) {
   const auto start = Clock::now();
   Session session(target, driver, entered);
   SessionResult result{.driver = driver.version(), .core_bytes = {}};
@@ -471,7 +540,8 @@ Result<SessionResult> run_session(const TargetProxy& target, const Driver& drive
   return result;
 }
 
-Result<void> release(const TargetProxy& target, const Driver& driver, std::optional<Phase> died_in, Pid dead_client, const PhaseObserver& entered) {
+Result<void> release(const TargetProxy& target, const Driver& driver, std::optional<Phase> died_in, Pid dead_client,
+                     const PhaseObserver& entered) {
   const auto attempt = [&](Pid client, bool trigger) -> Result<void> {
     Session session(target, driver, entered);
     const auto in = session.enter(client, trigger);

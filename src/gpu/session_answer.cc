@@ -24,7 +24,8 @@ namespace rankstacks {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuDim, x, y, z)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuPlace, frame, warps)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuKernel, grid_id, function, entry, grid, block, blocks, sms, warps, lanes, places, more_places, frames)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuKernel, grid_id, function, entry, grid, block, blocks, sms, warps, lanes, places,
+                                   more_places, frames)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuException, kind, frame, grid_id, kernel, block, thread, warps)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuExecution, held_ms, contexts, kernels, exceptions)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuSnapshot, pci, name, execution)
@@ -62,7 +63,8 @@ bool is_sound(SessionAnswer& answer) {
     for_each_frame(gpu, [&](std::uint32_t& id) { sound = sound && id < answer.frames.size(); });
     if (!gpu.execution) continue;
     sound = sound && gpu.execution->kernels.size() <= kMaxKernels && gpu.execution->exceptions.size() <= kMaxExceptions;
-    for (const GpuKernel& kernel : gpu.execution->kernels) sound = sound && kernel.places.size() <= kMaxGpuPlaces && kernel.frames.size() <= kMaxFramesOfKernel;
+    for (const GpuKernel& kernel : gpu.execution->kernels)
+      sound = sound && kernel.places.size() <= kMaxGpuPlaces && kernel.frames.size() <= kMaxFramesOfKernel;
   }
   return sound;
 }
@@ -70,7 +72,9 @@ bool is_sound(SessionAnswer& answer) {
 }  // namespace
 
 // A function's name is any bytes that a module's string table has: MessagePack's strings, unlike JSON's, are bytes.
-std::vector<std::uint8_t> pack(const SessionAnswer& answer) { return nlohmann::json::to_msgpack(nlohmann::json(answer)); }
+std::vector<std::uint8_t> pack(const SessionAnswer& answer) {
+  return nlohmann::json::to_msgpack(nlohmann::json(answer));
+}
 std::vector<std::uint8_t> pack(const Error& error) { return nlohmann::json::to_msgpack(nlohmann::json(error)); }
 
 std::optional<SessionAnswer> unpack_answer(std::span<const std::uint8_t> bytes) {

@@ -24,9 +24,9 @@ namespace rankstacks::gpu {
 inline constexpr std::uint32_t kMaxSessionMessage = 64u << 20;
 
 struct SessionAnswer {
-  std::vector<GpuSnapshot> gpus;           // their frames are indices into `frames`
+  std::vector<GpuSnapshot> gpus;  // their frames are indices into `frames`
   std::vector<Frame> frames;
-  std::string driver;                      // version of the API
+  std::string driver;  // version of the API
   double thread_held_ms = 0, attach_ms = 0;
   std::optional<std::uint64_t> core_bytes;
   std::vector<Problem> problems;

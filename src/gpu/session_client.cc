@@ -1,5 +1,14 @@
 #include "gpu/session_client.h"
 
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -8,18 +17,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <dirent.h>
-#include <fmt/format.h>
-#include <sched.h>
 #include <string>
 #include <string_view>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <thread>
-#include <time.h>
-#include <unistd.h>
 
 #include "gpu/driver.h"
 #include "gpu/machine_library.h"
@@ -33,7 +33,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void report(char kind, std::string_view text = "") { send(STDOUT_FILENO, kind, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}); }
+void report(char kind, std::string_view text = "") {
+  send(STDOUT_FILENO, kind, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+}
 void refuse(const Error& error) { send(STDOUT_FILENO, 'e', pack(error)); }
 
 void trace(int fd, std::string_view what, double ms) {
@@ -63,8 +65,9 @@ class Watchdog {
   }
   void entered(Phase phase) {
     phase_ = phase;
-    trace(trace_, fmt::format("phase {}", static_cast<int>(phase)), std::chrono::duration<double, std::milli>(Clock::now() - started_).count());
-    if (phase == Phase::kTriggered) return;    // the broker reports this one when it asks
+    trace(trace_, fmt::format("phase {}", static_cast<int>(phase)),
+          std::chrono::duration<double, std::milli>(Clock::now() - started_).count());
+    if (phase == Phase::kTriggered) return;  // the broker reports this one when it asks
     const char byte = static_cast<char>(phase);
     report('p', {&byte, 1});
   }
@@ -83,7 +86,7 @@ class Watchdog {
       if (call == nullptr || Clock::now().time_since_epoch().count() < until_) continue;
       report('h', call);
       target_.hangs_in(phase_);
-      while (true) ::pause();              // the broker ends this process
+      while (true) ::pause();  // the broker ends this process
     }
   }
 
@@ -103,7 +106,9 @@ std::string directory_of(const std::string& path) { return path.substr(0, path.r
 Result<void> load_debug_engine(const AttachPoint& point, const Machine& machine) {
   auto engines = find_machine_libraries(kDebuggerLibrary, machine);
   if (!engines) return engines.error().code == ErrorCode::kNotFound ? Result<void>() : fail(engines.error());
-  const auto same_directory = std::find_if(engines->begin(), engines->end(), [&](const MachineLibrary& l) { return directory_of(l.path) == directory_of(point.driver().path); });
+  const auto same_directory = std::find_if(engines->begin(), engines->end(), [&](const MachineLibrary& l) {
+    return directory_of(l.path) == directory_of(point.driver().path);
+  });
   const auto loaded = load(same_directory != engines->end() ? *same_directory : engines->front());
   if (!loaded) return fail(loaded.error());
   return {};
@@ -116,7 +121,9 @@ void close_others(const std::vector<int>& kept) {
     while (const dirent* entry = readdir(directory)) {
       int fd = -1;
       const std::string_view name = entry->d_name;
-      if (std::from_chars(name.data(), name.data() + name.size(), fd).ec == std::errc() && fd != dirfd(directory) && std::find(kept.begin(), kept.end(), fd) == kept.end()) others.push_back(fd);
+      if (std::from_chars(name.data(), name.data() + name.size(), fd).ec == std::errc() && fd != dirfd(directory) &&
+          std::find(kept.begin(), kept.end(), fd) == kept.end())
+        others.push_back(fd);
     }
     closedir(directory);
   }
@@ -124,29 +131,39 @@ void close_others(const std::vector<int>& kept) {
 }
 
 bool is_own_root(const FileDescriptor& root) {
-  struct stat own{}, theirs{};
-  return stat("/", &own) == 0 && fstat(root.get(), &theirs) == 0 && own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino;
+  struct stat own {
+  }, theirs{};
+  return stat("/", &own) == 0 && fstat(root.get(), &theirs) == 0 && own.st_dev == theirs.st_dev &&
+         own.st_ino == theirs.st_ino;
 }
 
 Result<void> enter(const ClientSurroundings& surroundings) {
   const auto refuse = [&](const char* what) {
-    return fail({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", surroundings.point.pid()), .what = what, .where = {}, .os_errno = errno,
+    return fail({.code = ErrorCode::kPermission,
+                 .subject = fmt::format("pid {}", surroundings.point.pid()),
+                 .what = what,
+                 .where = {},
+                 .os_errno = errno,
                  .hint = "run rankstacks as root of the machine, or inside of the container"});
   };
   for (const FileDescriptor& fd : surroundings.namespaces)
     if (setns(fd.get(), 0) != 0) return refuse("its namespaces cannot be entered");
   // An ordinary user may not do this, and need not: the process has the same root then.
-  if ((fchdir(surroundings.root.get()) != 0 || chroot(".") != 0) && (errno != EPERM || !is_own_root(surroundings.root))) return refuse("its root directory cannot be entered");
+  if ((fchdir(surroundings.root.get()) != 0 || chroot(".") != 0) && (errno != EPERM || !is_own_root(surroundings.root)))
+    return refuse("its root directory cannot be entered");
   if (chdir("/") != 0) return refuse("its root directory cannot be entered");
   return {};
 }
 
-Result<SessionAnswer> sample(const TargetProxy& target, const Driver& driver, const ClientTask& task, Watchdog& watchdog) {
+Result<SessionAnswer> sample(const TargetProxy& target, const Driver& driver, const ClientTask& task,
+                             Watchdog& watchdog) {
   const PhaseObserver entered = [&](Phase phase) { watchdog.entered(phase); };
   std::vector<Problem> problems;
   if (task.left_by) {
     const auto freed = release(target, driver, std::nullopt, *task.left_by, entered);
-    problems.push_back({fmt::format("an earlier GPU session (pid {}) had ended without detaching; {}", *task.left_by, freed ? "the process was freed from it" : freed.error().message()), std::nullopt});
+    problems.push_back({fmt::format("an earlier GPU session (pid {}) had ended without detaching; {}", *task.left_by,
+                                    freed ? "the process was freed from it" : freed.error().message()),
+                        std::nullopt});
   }
   SessionRequest request{.core_path = {}, .core_limit = task.core_limit};
   if (task.core >= 0) request.core_path = fmt::format("/proc/self/fd/{}", task.core);
@@ -157,7 +174,11 @@ Result<SessionAnswer> sample(const TargetProxy& target, const Driver& driver, co
       session->core_bytes.reset();
       session->problems.push_back(problem_of(kept.error()));
     }
-  SessionAnswer answer{.driver = session->driver, .thread_held_ms = session->thread_held_ms, .attach_ms = session->attach_ms, .core_bytes = session->core_bytes, .problems = std::move(problems)};
+  SessionAnswer answer{.driver = session->driver,
+                       .thread_held_ms = session->thread_held_ms,
+                       .attach_ms = session->attach_ms,
+                       .core_bytes = session->core_bytes,
+                       .problems = std::move(problems)};
   answer.problems.insert(answer.problems.end(), session->problems.begin(), session->problems.end());
   FrameTable frames;
   for (const SampledDevice& device : session->devices) {
@@ -173,19 +194,25 @@ Result<SessionAnswer> sample(const TargetProxy& target, const Driver& driver, co
 bool run(const ClientTask& task, const ClientSurroundings& surroundings, const TargetProxy& target, int socket) {
   const auto refused = [&](const Error& error) {
     refuse(error);
-    return !task.release;                  // the process that was to be freed is not
+    return !task.release;  // the process that was to be freed is not
   };
   const auto library = load(surroundings.point.driver());
   if (!library) return refused(library.error());
-  if (const auto engine = load_debug_engine(surroundings.point, surroundings.machine); !engine) return refused(engine.error());
-  std::vector<int> kept{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, task.core, task.trace}, doors{surroundings.rights.user_namespace.get(), surroundings.of_pids.get(), surroundings.root.get()};
+  if (const auto engine = load_debug_engine(surroundings.point, surroundings.machine); !engine)
+    return refused(engine.error());
+  std::vector<int> kept{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, task.core, task.trace},
+      doors{surroundings.rights.user_namespace.get(), surroundings.of_pids.get(), surroundings.root.get()};
   for (const FileDescriptor& fd : surroundings.namespaces) doors.push_back(fd.get());
   kept.insert(kept.end(), doors.begin(), doors.end());
-  close_others(kept);                      // the process's memory among them
+  close_others(kept);  // the process's memory among them
   if (auto entered = enter(surroundings); !entered) return refused(entered.error());
   // This applies to the children of this process, which can have no threads from here on.
   if (surroundings.of_pids.is_open() && setns(surroundings.of_pids.get(), CLONE_NEWPID) != 0)
-    return refused({.code = ErrorCode::kPermission, .subject = fmt::format("pid {}", surroundings.point.pid()), .what = "its pid namespace cannot be entered", .where = {}, .os_errno = errno,
+    return refused({.code = ErrorCode::kPermission,
+                    .subject = fmt::format("pid {}", surroundings.point.pid()),
+                    .what = "its pid namespace cannot be entered",
+                    .where = {},
+                    .os_errno = errno,
                     .hint = "run rankstacks as root of the machine, or inside of the container"});
   if (auto taken = take_on(surroundings.rights); !taken) return refused(taken.error());
   for (const int fd : doors) ::close(fd);
@@ -193,15 +220,20 @@ bool run(const ClientTask& task, const ClientSurroundings& surroundings, const T
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const pid_t inside = fork();
     if (inside < 0)
-      return refused({.code = ErrorCode::kUnreadable, .subject = fmt::format("pid {}", surroundings.point.pid()), .what = "no process for its pid namespace", .where = {}, .os_errno = errno, .hint = {}});
+      return refused({.code = ErrorCode::kUnreadable,
+                      .subject = fmt::format("pid {}", surroundings.point.pid()),
+                      .what = "no process for its pid namespace",
+                      .where = {},
+                      .os_errno = errno,
+                      .hint = {}});
     if (inside > 0) {
-      ::close(socket);                     // the broker learns of the client's end by it
+      ::close(socket);  // the broker learns of the client's end by it
       int status = 0;
       while (waitpid(inside, &status, 0) < 0 && errno == EINTR) continue;
       end_like(status);
     }
   }
-  prctl(PR_SET_PDEATHSIG, SIGKILL);        // again: a change of user ids clears it
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // again: a change of user ids clears it
   if (task.core >= 0) {
     const rlimit most{task.core_limit, task.core_limit};
     setrlimit(RLIMIT_FSIZE, &most);
@@ -216,7 +248,8 @@ bool run(const ClientTask& task, const ClientSurroundings& surroundings, const T
   auto driver = Driver::of(*library, surroundings.point.driver().path, watchdog.watch());
   if (!driver) return refused(driver.error());
   if (task.release) {
-    const auto freed = release(target, *driver, task.died_in, task.dead_client, [](Phase phase) { watchdog.entered(phase); });
+    const auto freed =
+        release(target, *driver, task.died_in, task.dead_client, [](Phase phase) { watchdog.entered(phase); });
     if (!freed) refuse(freed.error());
     return freed.has_value();
   }
@@ -240,7 +273,7 @@ void run_client(const ClientTask& task, const ClientSurroundings& surroundings, 
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   static const TargetProxy target(socket);
   const bool as_before = run(task, surroundings, target, socket);
-  _exit(as_before ? kClientDone : kClientFailed);   // the driver's threads and destructors are of no use any more
+  _exit(as_before ? kClientDone : kClientFailed);  // the driver's threads and destructors are of no use any more
 }
 
 }  // namespace rankstacks::gpu

@@ -35,19 +35,19 @@
 namespace rankstacks::gpu {
 
 struct ClientTask {
-  bool release = false;                    // true: release a process from a dead session; false: sample it
-  std::optional<Phase> died_in;            // release: how far the dead session was; std::nullopt: not known
-  Pid dead_client = 0;                     // release: its number in the process's pid namespace
-  std::optional<Pid> left_by;              // sampling: an ended client that has not detached, cleared away first
-  int core = -1;                           // sampling: memory file for a GPU core; -1: none is wanted
-  std::uint64_t core_limit = 0;            // bytes
+  bool release = false;          // true: release a process from a dead session; false: sample it
+  std::optional<Phase> died_in;  // release: how far the dead session was; std::nullopt: not known
+  Pid dead_client = 0;           // release: its number in the process's pid namespace
+  std::optional<Pid> left_by;    // sampling: an ended client that has not detached, cleared away first
+  int core = -1;                 // sampling: memory file for a GPU core; -1: none is wanted
+  std::uint64_t core_limit = 0;  // bytes
   // RANKSTACKS_GPU_TRACE: the file for a line on each phase and each call into the driver, with its time.
   int trace = -1;
 };
 
 // What is opened before any namespace is entered.
 struct ClientSurroundings {
-  const AttachPoint& point;                // its driver is loaded
+  const AttachPoint& point;  // its driver is loaded
   const Machine& machine;
   const TargetRights& rights;
   std::vector<FileDescriptor> namespaces;  // to enter, in this order
@@ -56,8 +56,8 @@ struct ClientSurroundings {
 };
 
 // Exit statuses of a client that was not killed by a signal.
-inline constexpr int kClientDone = 0;      // the process is as before; an answer or an error was sent
-inline constexpr int kClientFailed = 3;    // release: it could not be freed
+inline constexpr int kClientDone = 0;    // the process is as before; an answer or an error was sent
+inline constexpr int kClientFailed = 3;  // release: it could not be freed
 
 // Ends this process as that one ended: with its exit status, or by its signal.
 [[noreturn]] void end_like(int status);

@@ -3,8 +3,8 @@
 //     rankstacks --internal-gpu-session sample PID START TRACE [CORE LIMIT]
 //     rankstacks --internal-gpu-session release PID START TRACE PHASE CLIENT
 //
-// Stdout is a pipe for messages (session_answer.h). START is the process's start time (target::proc::Stat); TRACE is 1 if
-// descriptor 3 is open for the times of the driver's calls.
+// Stdout is a pipe for messages (session_answer.h). START is the process's start time (target::proc::Stat); TRACE is 1
+// if descriptor 3 is open for the times of the driver's calls.
 //
 //     tool ── starts ──> broker ── forks ──> client
 //                        traces the process   runs the driver's code, with the rights of the process

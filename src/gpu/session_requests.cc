@@ -1,15 +1,15 @@
 #include "gpu/session_requests.h"
 
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <poll.h>
 #include <span>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
 #include <vector>
 
 #include "gpu/session_answer.h"
@@ -24,14 +24,14 @@ enum class Kind : std::uint8_t { kRead, kWrite, kCall, kAskByDescriptor, kKeepCo
 
 struct Request {
   Kind kind{};
-  std::uint8_t which = 0;                  // Word, EntryPoint or Phase
+  std::uint8_t which = 0;  // Word, EntryPoint or Phase
   std::uint8_t padding[2]{};
   std::uint32_t value = 0;
 };
 
 struct Reply {
-  std::uint8_t failed = 0;                 // 1: an Error follows, packed
-  std::uint8_t there = 0;                  // whether there is a value; the bool of a reply
+  std::uint8_t failed = 0;  // 1: an Error follows, packed
+  std::uint8_t there = 0;   // whether there is a value; the bool of a reply
   std::uint8_t padding[2]{};
   std::uint32_t value = 0;
   double held_ms = 0;
@@ -63,7 +63,14 @@ bool has_ended(int socket) {
 }
 
 Result<Reply> ask(int socket, const Request& request) {
-  const auto gone = [] { return fail({.code = ErrorCode::kGone, .subject = "GPU session", .what = "its broker has ended", .where = {}, .os_errno = 0, .hint = {}}); };
+  const auto gone = [] {
+    return fail({.code = ErrorCode::kGone,
+                 .subject = "GPU session",
+                 .what = "its broker has ended",
+                 .where = {},
+                 .os_errno = 0,
+                 .hint = {}});
+  };
   const iovec part{const_cast<Request*>(&request), sizeof request};
   if (!send_packet(socket, std::span(&part, 1))) return gone();
   std::vector<std::byte> packet(sizeof(Reply) + kMaxError);
@@ -72,7 +79,8 @@ Result<Reply> ask(int socket, const Request& request) {
   Reply reply;
   std::memcpy(&reply, packet.data(), sizeof reply);
   if (reply.failed == 0) return reply;
-  const auto error = unpack_error({reinterpret_cast<const std::uint8_t*>(packet.data()) + sizeof reply, n - sizeof reply});
+  const auto error =
+      unpack_error({reinterpret_cast<const std::uint8_t*>(packet.data()) + sizeof reply, n - sizeof reply});
   if (!error) return gone();
   return fail(*error);
 }
@@ -82,15 +90,18 @@ void answer(int socket, const Result<Reply>& result) {
   std::vector<std::uint8_t> error;
   if (!result) {
     Error shortened = result.error();
-    for (std::string* text : {&shortened.subject, &shortened.what, &shortened.hint}) text->resize(std::min(text->size(), kMaxError / 4));
+    for (std::string* text : {&shortened.subject, &shortened.what, &shortened.hint})
+      text->resize(std::min(text->size(), kMaxError / 4));
     error = pack(shortened);
   }
   const std::array parts{iovec{&reply, sizeof reply}, iovec{error.data(), error.size()}};
-  (void)send_packet(socket, parts);    // a client that has gone is noticed by the next request
+  (void)send_packet(socket, parts);  // a client that has gone is noticed by the next request
 }
 
 Result<Reply> carry_out(int socket, const Request& request, const AttachPoint& point, const BrokerDuties& duties) {
-  const auto refuse = [](ErrorCode code, const char* what) { return fail({.code = code, .subject = "GPU session", .what = what, .where = {}, .os_errno = 0, .hint = {}}); };
+  const auto refuse = [](ErrorCode code, const char* what) {
+    return fail({.code = code, .subject = "GPU session", .what = what, .where = {}, .os_errno = 0, .hint = {}});
+  };
   switch (request.kind) {
     case Kind::kRead: {
       if (request.which >= kWords) break;
@@ -179,7 +190,8 @@ ClientEnd serve(int socket, const AttachPoint& point, const BrokerDuties& duties
     const std::size_t n = receive_packet(socket, std::as_writable_bytes(std::span(&request, 1)));
     if (n == 0) return {};
     if (n != sizeof request) request = {.kind = Kind::kHangs, .which = 0xff};
-    if (request.kind == Kind::kHangs && request.which <= static_cast<std::uint8_t>(Phase::kReleased)) return {static_cast<Phase>(request.which)};
+    if (request.kind == Kind::kHangs && request.which <= static_cast<std::uint8_t>(Phase::kReleased))
+      return {static_cast<Phase>(request.which)};
     answer(socket, carry_out(socket, request, point, duties));
   }
 }

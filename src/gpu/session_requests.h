@@ -45,7 +45,7 @@ class TargetProxy {
 
 // The broker's side, for one client.
 struct ClientEnd {
-  std::optional<Phase> hung;               // where, if it asked to be ended; std::nullopt: it has ended
+  std::optional<Phase> hung;  // where, if it asked to be ended; std::nullopt: it has ended
 };
 struct BrokerDuties {
   std::function<Result<void>()> keep_core;

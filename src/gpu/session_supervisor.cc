@@ -1,17 +1,17 @@
 #include "gpu/session_supervisor.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <memory>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/unattended.h"
 #include "gpu/attach_point.h"
@@ -40,14 +40,14 @@ const char* word_for(Phase phase) {
 
 struct Helper {
   std::vector<std::string> arguments;
-  Pid process = 0;                         // the broker
-  Pid client = 0;                          // its number in the target's pid namespace; 0: it has not begun
+  Pid process = 0;  // the broker
+  Pid client = 0;   // its number in the target's pid namespace; 0: it has not begun
   FileDescriptor from;
   MessageReader reader{kMaxSessionMessage};
   Phase phase = Phase::kNothing;
   bool done = false, running = false;
-  std::string hung;                        // the call that did not come back
-  std::string ended;                       // "by signal 9", "with status 3"; empty: in order
+  std::string hung;   // the call that did not come back
+  std::string ended;  // "by signal 9", "with status 3"; empty: in order
   std::optional<SessionAnswer> answer;
   std::optional<Error> error;
 };
@@ -55,7 +55,14 @@ struct Helper {
 // Passes on nothing of the environment, and no path that is to be opened in the target's namespaces.
 Result<void> start(Helper& helper, const SealedProgram& program, int trace) {
   int ends[2];
-  const auto refuse = [](const char* what, int code) { return fail({.code = ErrorCode::kUnreadable, .subject = "GPU session", .what = what, .where = {}, .os_errno = code, .hint = {}}); };
+  const auto refuse = [](const char* what, int code) {
+    return fail({.code = ErrorCode::kUnreadable,
+                 .subject = "GPU session",
+                 .what = what,
+                 .where = {},
+                 .os_errno = code,
+                 .hint = {}});
+  };
   if (pipe2(ends, O_CLOEXEC) != 0) return refuse("no pipe", errno);
   helper.from = FileDescriptor(ends[0]);
   const FileDescriptor into(ends[1]);
@@ -63,7 +70,8 @@ Result<void> start(Helper& helper, const SealedProgram& program, int trace) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, into.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);   // what a driver prints is no output of the tool
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY,
+                                   0);  // what a driver prints is no output of the tool
   if (trace >= 0) posix_spawn_file_actions_adddup2(&actions, trace, kTraceDescriptor);
   // If the tool's caller ignores SIGCHLD, the helper would inherit that and not learn how its own children end.
   posix_spawnattr_t attributes;
@@ -77,9 +85,12 @@ Result<void> start(Helper& helper, const SealedProgram& program, int trace) {
   for (std::string& argument : helper.arguments) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   char* const no_environment[] = {nullptr};
-  int failed = posix_spawn(&helper.process, program.path().c_str(), &actions, &attributes, arguments.data(), no_environment);
+  int failed =
+      posix_spawn(&helper.process, program.path().c_str(), &actions, &attributes, arguments.data(), no_environment);
   // A security module may forbid to execute what is in memory alone, which nothing shows before.
-  if (failed != 0 && program.is_sealed()) failed = posix_spawn(&helper.process, SealedProgram::kOwnProgram, &actions, &attributes, arguments.data(), no_environment);
+  if (failed != 0 && program.is_sealed())
+    failed = posix_spawn(&helper.process, SealedProgram::kOwnProgram, &actions, &attributes, arguments.data(),
+                         no_environment);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return refuse("no helper process", failed);
@@ -90,10 +101,12 @@ Result<void> start(Helper& helper, const SealedProgram& program, int trace) {
 void take(Helper& helper, const Message& message) {
   switch (message.kind) {
     case 'p':
-      if (message.body.size() == 1 && message.body[0] <= static_cast<std::uint8_t>(Phase::kReleased)) helper.phase = static_cast<Phase>(message.body[0]);
+      if (message.body.size() == 1 && message.body[0] <= static_cast<std::uint8_t>(Phase::kReleased))
+        helper.phase = static_cast<Phase>(message.body[0]);
       break;
     case 'c':
-      if (message.body.size() == sizeof helper.client) std::memcpy(&helper.client, message.body.data(), sizeof helper.client);
+      if (message.body.size() == sizeof helper.client)
+        std::memcpy(&helper.client, message.body.data(), sizeof helper.client);
       break;
     case 'h': helper.hung.assign(message.body.begin(), message.body.end()); break;
     case 'a': helper.answer = unpack_answer(message.body); break;
@@ -141,9 +154,9 @@ void run_all(std::vector<Helper>& helpers, const SealedProgram& program, Clock::
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     const int ready = poll(waiting.data(), waiting.size(), static_cast<int>(std::max<long>(left, 0)));
     if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0 || Clock::now() >= deadline) {   // also for one that never stops sending
+    if (ready == 0 || Clock::now() >= deadline) {  // also for one that never stops sending
       for (Helper* helper : of) {
-        kill(-helper->process, SIGKILL);   // including the part of it that is in another namespace
+        kill(-helper->process, SIGKILL);  // including the part of it that is in another namespace
         kill(helper->process, SIGKILL);
       }
       const auto until = Clock::now() + kEndLimit;
@@ -185,28 +198,36 @@ FileDescriptor open_trace() {
   const FileDescriptor opened(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600));
   // Its number must not be the one that the helper has it under: before glibc 2.29 a descriptor that is duplicated onto
   // itself is closed.
-  return opened.is_open() ? FileDescriptor(fcntl(opened.get(), F_DUPFD_CLOEXEC, kTraceDescriptor + 1)) : FileDescriptor();
+  return opened.is_open() ? FileDescriptor(fcntl(opened.get(), F_DUPFD_CLOEXEC, kTraceDescriptor + 1))
+                          : FileDescriptor();
 }
 
-std::vector<std::string> command_of(const char* what, const SessionTarget& target, const Machine& machine, const FileDescriptor& trace) {
+std::vector<std::string> command_of(const char* what, const SessionTarget& target, const Machine& machine,
+                                    const FileDescriptor& trace) {
   std::vector<std::string> command{"rankstacks"};
   if (machine.is_played()) command.insert(command.end(), {kTestMachineOption, machine.directory});
-  command.insert(command.end(), {kSessionHelperOption, what, std::to_string(target.process.pid), std::to_string(target.process.start_ticks), trace.is_open() ? "1" : "0"});
+  command.insert(command.end(), {kSessionHelperOption, what, std::to_string(target.process.pid),
+                                 std::to_string(target.process.start_ticks), trace.is_open() ? "1" : "0"});
   return command;
 }
 
 }  // namespace
 
-std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine, Clock::duration limit) {
+std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targets, const Machine& machine,
+                                          Clock::duration limit) {
   if (targets.empty()) return {};
   const FileDescriptor trace = open_trace();
   std::vector<Helper> helpers(targets.size());
   for (std::size_t i = 0; i < targets.size(); ++i) {
     helpers[i].arguments = command_of("sample", targets[i], machine, trace);
-    if (targets[i].core_path) helpers[i].arguments.insert(helpers[i].arguments.end(), {*targets[i].core_path, std::to_string(targets[i].core_limit)});
+    if (targets[i].core_path)
+      helpers[i].arguments.insert(helpers[i].arguments.end(),
+                                  {*targets[i].core_path, std::to_string(targets[i].core_limit)});
   }
   // Read by a worker thread: the tool's own file may be on a file system that no longer answers.
-  const auto sealed = unattended<std::shared_ptr<const SealedProgram>>([] { return std::make_shared<const SealedProgram>(); }, kMinTimeout).value_or(nullptr);
+  const auto sealed = unattended<std::shared_ptr<const SealedProgram>>(
+                          [] { return std::make_shared<const SealedProgram>(); }, kMinTimeout)
+                          .value_or(nullptr);
   const SealedProgram& program = sealed ? *sealed : SealedProgram::own();
   run_all(helpers, program, Clock::now() + limit, trace.get());
 
@@ -218,31 +239,51 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     SessionOutcome& outcome = outcomes[i];
     outcome.answer = std::move(helper.answer);
     outcome.error = std::move(helper.error);
-    if (!helper.hung.empty()) outcome.problems.push_back({fmt::format("GPU session: the driver did not come back from {}{}", helper.hung, helper.done ? "; the process was freed" : ""), std::nullopt});
+    if (!helper.hung.empty())
+      outcome.problems.push_back({fmt::format("GPU session: the driver did not come back from {}{}", helper.hung,
+                                              helper.done ? "; the process was freed" : ""),
+                                  std::nullopt});
     if (helper.done || helper.process == 0) continue;
-    outcome.problems.push_back({fmt::format("GPU session: its helper process ended {} {}", helper.ended.empty() ? "early" : helper.ended, word_for(helper.phase)), std::nullopt});
+    outcome.problems.push_back({fmt::format("GPU session: its helper process ended {} {}",
+                                            helper.ended.empty() ? "early" : helper.ended, word_for(helper.phase)),
+                                std::nullopt});
     if (helper.phase == Phase::kReleased) continue;
     if (helper.phase == Phase::kNothing) {
       // Done by a worker thread: the process's memory may never answer. If no client was started, nothing was written.
-      if (helper.client != 0) (void)unattended<bool>([process = targets[i].process, client = helper.client, machine] { return take_back_words(process, client, machine), true; }, kMinTimeout);
+      if (helper.client != 0)
+        (void)unattended<bool>([process = targets[i].process, client = helper.client,
+                                machine] { return take_back_words(process, client, machine), true; },
+                               kMinTimeout);
       continue;
     }
     Helper& rescuer = rescuers.emplace_back();
     rescuer.arguments = command_of("release", targets[i], machine, trace);
-    rescuer.arguments.insert(rescuer.arguments.end(), {std::to_string(static_cast<int>(helper.phase)), std::to_string(helper.client)});
+    rescuer.arguments.insert(rescuer.arguments.end(),
+                             {std::to_string(static_cast<int>(helper.phase)), std::to_string(helper.client)});
     rescued.push_back(i);
   }
   run_all(rescuers, program, Clock::now() + kFreeingLimit, trace.get());
   for (std::size_t r = 0; r < rescuers.size(); ++r) {
     const Helper& rescuer = rescuers[r];
     SessionOutcome& outcome = outcomes[rescued[r]];
-    if (rescuer.done && !rescuer.error) outcome.problems.push_back({"the process was freed from that session", std::nullopt});
-    else outcome.problems.push_back({fmt::format("the process could not be freed from that session: {}", rescuer.error ? rescuer.error->message() : "the helper " + (rescuer.ended.empty() ? "reported nothing" : "ended " + rescuer.ended)),
-                                     "rankstacks attach --gpu on it once more, else cuda-gdb -p and detach"});
+    if (rescuer.done && !rescuer.error)
+      outcome.problems.push_back({"the process was freed from that session", std::nullopt});
+    else
+      outcome.problems.push_back(
+          {fmt::format("the process could not be freed from that session: {}",
+                       rescuer.error
+                           ? rescuer.error->message()
+                           : "the helper " + (rescuer.ended.empty() ? "reported nothing" : "ended " + rescuer.ended)),
+           "rankstacks attach --gpu on it once more, else cuda-gdb -p and detach"});
   }
   for (SessionOutcome& outcome : outcomes)
     if (!outcome.answer && !outcome.error)
-      outcome.error = Error{.code = ErrorCode::kGone, .subject = "GPU session", .what = "nothing was seen", .where = {}, .os_errno = 0, .hint = {}};
+      outcome.error = Error{.code = ErrorCode::kGone,
+                            .subject = "GPU session",
+                            .what = "nothing was seen",
+                            .where = {},
+                            .os_errno = 0,
+                            .hint = {}};
   return outcomes;
 }
 

@@ -1,8 +1,8 @@
 #include "gpu/summarize.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <bit>
-#include <fmt/format.h>
 #include <map>
 #include <set>
 
@@ -19,8 +19,9 @@ enum class Meaning { kPc, kReturn };
 Address looked_up(Address address, Meaning meaning) { return meaning == Meaning::kReturn ? address - 1 : address; }
 
 const LaneStack* find_stack(const DeviceState& state, const LaneId& lane) {
-  const auto it = std::find_if(state.stacks.begin(), state.stacks.end(),
-                               [&](const LaneStack& s) { return s.sm == lane.sm && s.warp == lane.warp && s.lane == lane.lane; });
+  const auto it = std::find_if(state.stacks.begin(), state.stacks.end(), [&](const LaneStack& s) {
+    return s.sm == lane.sm && s.warp == lane.warp && s.lane == lane.lane;
+  });
   return it != state.stacks.end() ? &*it : nullptr;
 }
 
@@ -50,11 +51,13 @@ struct Counted {
 std::vector<Address> addresses_of(const DeviceState& state, const Counted& counted) {
   std::vector<Address> addresses;
   for (const KernelCount& kernel : counted.kernels) {
-    for (std::size_t i = 0; i < kernel.places.size() && i < kMaxGpuPlaces; ++i) addresses.push_back(kernel.places[i].pc);
+    for (std::size_t i = 0; i < kernel.places.size() && i < kMaxGpuPlaces; ++i)
+      addresses.push_back(kernel.places[i].pc);
     if (const LaneStack* stack = find_stack(state, representative(state, kernel))) {
       for (const Address a : stack->returns) addresses.push_back(looked_up(a, Meaning::kReturn));
     }
-    if (const Grid* grid = find_grid(state, kernel.grid_id); grid != nullptr && grid->entry != 0) addresses.push_back(grid->entry);
+    if (const Grid* grid = find_grid(state, kernel.grid_id); grid != nullptr && grid->entry != 0)
+      addresses.push_back(grid->entry);
   }
   for (const ExceptionCount& e : counted.exceptions) {
     if (e.pc) addresses.push_back(*e.pc);
@@ -76,12 +79,15 @@ struct NamedPlace {
 // The names of all addresses in all images.
 class Names {
  public:
-  Names(const DeviceState& state, std::vector<Address> addresses, std::vector<Problem>* problems) : addresses_(std::move(addresses)) {
+  Names(const DeviceState& state, std::vector<Address> addresses, std::vector<Problem>* problems)
+      : addresses_(std::move(addresses)) {
     for (const ModuleImage& image : state.images) {
       if (image.bytes.empty()) continue;
       auto found = find_functions(image.bytes, addresses_);
       if (!found) {
-        if (problems != nullptr) problems->push_back({fmt::format("the image of module 0x{:x}: {}", image.module, found.error().message()), {}});
+        if (problems != nullptr)
+          problems->push_back(
+              {fmt::format("the image of module 0x{:x}: {}", image.module, found.error().message()), {}});
         continue;
       }
       Image& named = images_.emplace_back(Image{{image.context, image.module}, {}});
@@ -135,7 +141,8 @@ class Names {
 
 class Summary {
  public:
-  Summary(const DeviceState& state, const Names& names, FrameTable& frames) : state_(state), names_(names), frames_(frames) {}
+  Summary(const DeviceState& state, const Names& names, FrameTable& frames)
+      : state_(state), names_(names), frames_(frames) {}
 
   GpuKernel kernel(const KernelCount& count) {
     GpuKernel kernel;
@@ -182,10 +189,12 @@ class Summary {
       exception.kernel = kernel_name(grid, *count.pc);
       // A multiprocessor does not record which grid it was. The pc identifies the kernel, and the kernel identifies the
       // grid if only one grid runs it.
-      if (const NamedPlace* place = names_.find(*count.pc, grid); place != nullptr && place->kernel && !exception.grid_id) {
+      if (const NamedPlace* place = names_.find(*count.pc, grid);
+          place != nullptr && place->kernel && !exception.grid_id) {
         const auto runs_it = [&](const GpuKernel& k) { return k.entry == place->kernel_start; };
         const auto it = std::find_if(kernels.begin(), kernels.end(), runs_it);
-        if (it != kernels.end() && std::find_if(it + 1, kernels.end(), runs_it) == kernels.end()) exception.grid_id = it->grid_id;
+        if (it != kernels.end() && std::find_if(it + 1, kernels.end(), runs_it) == kernels.end())
+          exception.grid_id = it->grid_id;
       }
     } else if (grid != nullptr) {
       exception.kernel = kernel_name(grid, grid->entry);
@@ -280,12 +289,16 @@ GpuSnapshot summarize(const DeviceState& state, FrameTable& frames, std::vector<
   Summary summary(state, names, frames);
   for (const KernelCount& kernel : counted.kernels) execution.kernels.push_back(summary.kernel(kernel));
   count_residents(state, execution.kernels);
-  for (const ExceptionCount& exception : counted.exceptions) execution.exceptions.push_back(summary.exception(exception, execution.kernels));
+  for (const ExceptionCount& exception : counted.exceptions)
+    execution.exceptions.push_back(summary.exception(exception, execution.kernels));
   if (problems != nullptr && counted.more_kernels != 0) {
-    problems->push_back({fmt::format("GPU {}: {} kernels with the fewest warps are left out", state.device, counted.more_kernels), {}});
+    problems->push_back(
+        {fmt::format("GPU {}: {} kernels with the fewest warps are left out", state.device, counted.more_kernels), {}});
   }
   if (problems != nullptr && counted.more_exceptions != 0) {
-    problems->push_back({fmt::format("GPU {}: {} exceptions with the fewest warps are left out", state.device, counted.more_exceptions), {}});
+    problems->push_back(
+        {fmt::format("GPU {}: {} exceptions with the fewest warps are left out", state.device, counted.more_exceptions),
+         {}});
   }
   return gpu;
 }

@@ -13,10 +13,10 @@
 // Not taken on: seccomp filters, the label of a security module (AppArmor, SELinux), the cgroup.
 #pragma once
 
+#include <sys/types.h>
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <sys/types.h>
 #include <vector>
 
 #include "base/result.h"
@@ -28,9 +28,9 @@ namespace rankstacks::gpu {
 struct TargetRights {
   uid_t real_uid = 0, effective_uid = 0, saved_uid = 0;
   gid_t real_gid = 0, effective_gid = 0, saved_gid = 0;
-  std::vector<gid_t> groups;               // ascending
-  std::uint64_t permitted = 0, effective = 0, bounding = 0;   // capabilities, as bits
-  FileDescriptor user_namespace;           // open where it is not the tool's own
+  std::vector<gid_t> groups;                                 // ascending
+  std::uint64_t permitted = 0, effective = 0, bounding = 0;  // capabilities, as bits
+  FileDescriptor user_namespace;                             // open where it is not the tool's own
 
   bool are_the_same(const TargetRights& other) const;
 };

@@ -1,12 +1,12 @@
 #include "gpu/thread_code.h"
 
+#include <elf.h>
+#include <fmt/format.h>
+#include <sys/uio.h>
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <elf.h>
-#include <fmt/format.h>
 #include <memory>
-#include <sys/uio.h>
 
 #include "elf/image.h"
 #include "target/call_instruction.h"
@@ -40,7 +40,7 @@ constexpr std::array kFunctions{
     KnownFunction{"mallinfo", CodePart::kAllocator},
     KnownFunction{"mallinfo2", CodePart::kAllocator},
     KnownFunction{"mallopt", CodePart::kAllocator},
-    KnownFunction{"dl_iterate_phdr", CodePart::kLoader},   // holds the loader's list while it calls back
+    KnownFunction{"dl_iterate_phdr", CodePart::kLoader},  // holds the loader's list while it calls back
     KnownFunction{"pthread_mutex_lock", CodePart::kLock},
     KnownFunction{"pthread_mutex_timedlock", CodePart::kLock},
     KnownFunction{"pthread_mutex_clocklock", CodePart::kLock},
@@ -54,7 +54,7 @@ constexpr std::array kFunctions{
 // A thread that waits for a lock is in that function's frame or one or two below it: words further out are of calls
 // that have returned.
 constexpr std::size_t kInnermostWords = 64;
-constexpr std::uint64_t kMaxTrampolineCode = std::uint64_t{8} << 20;   // glibc's code is 1.4 MB, musl's 0.4
+constexpr std::uint64_t kMaxTrampolineCode = std::uint64_t{8} << 20;  // glibc's code is 1.4 MB, musl's 0.4
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -80,7 +80,7 @@ std::size_t read_memory(Pid pid, Address from, void* into, std::size_t size) {
   return got > 0 ? static_cast<std::size_t>(got) : 0;
 }
 
-}   // namespace
+}  // namespace
 
 Result<ProcessCode> ProcessCode::read(Pid pid) {
   const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid));
@@ -109,8 +109,8 @@ std::optional<Address> ProcessCode::signal_trampoline() {
   if (looked_for_trampoline_) return trampoline_;
   looked_for_trampoline_ = true;
   static constexpr std::array<unsigned char, 9> kGlibc{0x48, 0xc7, 0xc0, 0x0f, 0,
-                                                       0,    0,    0x0f, 0x05};   // mov $15,%rax; syscall
-  static constexpr std::array<unsigned char, 7> kMusl{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};   // mov $15,%eax; syscall
+                                                       0,    0,    0x0f, 0x05};          // mov $15,%rax; syscall
+  static constexpr std::array<unsigned char, 7> kMusl{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};  // mov $15,%eax; syscall
   for (const target::Mapping& mapping : mappings_) {
     const std::string_view name = base_name(mapping.path);
     if (!mapping.executable || !(name.starts_with("libc.so") || name.starts_with("libc-2") ||
@@ -176,7 +176,7 @@ bool ProcessCode::follows_call(Address a) const {
 std::optional<FoundCode> ProcessCode::find_at(Address a, bool innermost, bool is_return) {
   const target::Mapping* mapping = mapping_of(a);
   if (mapping == nullptr || !mapping->executable || mapping->inode == 0)
-    return std::nullopt;   // generated code and the vdso belong to no library
+    return std::nullopt;  // generated code and the vdso belong to no library
   const Module& module = module_of(*mapping);
   const std::string file(base_name(mapping->path));
   if (module.whole) {
@@ -201,4 +201,4 @@ std::optional<FoundCode> ProcessCode::find(std::span<const Address> stack, Addre
   return std::nullopt;
 }
 
-}   // namespace rankstacks::gpu
+}  // namespace rankstacks::gpu

@@ -25,17 +25,17 @@
 namespace rankstacks::gpu {
 
 enum class CodePart : std::uint8_t {
-  kDriver,   // the GPU's driver and its debug engine
-  kLoader,   // the dynamic loader: a constructor or destructor of a library runs, or a walk over all libraries
+  kDriver,  // the GPU's driver and its debug engine
+  kLoader,  // the dynamic loader: a constructor or destructor of a library runs, or a walk over all libraries
   kAllocator,
-  kLock,   // a function that takes a lock, and waits
-  kSignalHandler,   // a signal frame: a handler has interrupted the thread, at any point
-  kUnknown,   // code of a file that cannot be read
+  kLock,           // a function that takes a lock, and waits
+  kSignalHandler,  // a signal frame: a handler has interrupted the thread, at any point
+  kUnknown,        // code of a file that cannot be read
 };
 
 struct FoundCode {
   CodePart part = CodePart::kUnknown;
-  std::string where;   // "malloc of libc.so.6", "libjemalloc.so.2"
+  std::string where;  // "malloc of libc.so.6", "libjemalloc.so.2"
 };
 
 class ProcessCode {
@@ -60,7 +60,7 @@ class ProcessCode {
     const char* function;
   };
   struct Module {
-    std::optional<CodePart> whole;   // all of its code
+    std::optional<CodePart> whole;  // all of its code
     std::vector<KnownRange> functions;
   };
   ProcessCode(Pid pid, std::vector<target::Mapping> mappings) : pid_(pid), mappings_(std::move(mappings)) {}
@@ -70,11 +70,11 @@ class ProcessCode {
   bool follows_call(Address a) const;
 
   Pid pid_;
-  std::vector<target::Mapping> mappings_;   // sorted, as the kernel lists them
-  Address loader_ = 0, entry_ = 0;   // AT_BASE, AT_ENTRY
+  std::vector<target::Mapping> mappings_;  // sorted, as the kernel lists them
+  Address loader_ = 0, entry_ = 0;         // AT_BASE, AT_ENTRY
   std::optional<Address> trampoline_;
   bool looked_for_trampoline_ = false;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Module> modules_;   // by device and inode
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Module> modules_;  // by device and inode
 };
 
-}   // namespace rankstacks::gpu
+}  // namespace rankstacks::gpu

@@ -1,10 +1,10 @@
 #include "gpu/xid_log.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <cctype>
-#include <charconv>
 #include <fcntl.h>
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
 
 #include "base/file_descriptor.h"
 
@@ -25,7 +25,8 @@ std::vector<std::pair<std::string, unsigned>> parse_xids(std::string_view log) {
     const std::size_t address_end = line.find_first_of(") "), end = line.find("): ");
     if (address_end == std::string_view::npos || end == std::string_view::npos) continue;
     std::string address(line.substr(0, address_end));
-    std::transform(address.begin(), address.end(), address.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(address.begin(), address.end(), address.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     unsigned number = 0;
     const auto [rest, error] = std::from_chars(line.data() + end + 3, line.data() + line.size(), number);
     if (error == std::errc()) found.emplace_back(std::move(address), number);
@@ -42,7 +43,8 @@ std::vector<std::pair<std::string, unsigned>> read_xids(const std::string& path)
   while (text.size() < kMaxLog) {
     const ssize_t n = ::read(log.get(), record, sizeof record);
     if (n > 0) text.append(record, static_cast<std::size_t>(n));
-    else if (n < 0 && (errno == EPIPE || errno == EINTR)) continue;   // EPIPE: overwritten meanwhile, the next one is there
+    else if (n < 0 && (errno == EPIPE || errno == EINTR))
+      continue;  // EPIPE: overwritten meanwhile, the next one is there
     else break;
   }
   return parse_xids(text);

@@ -40,7 +40,7 @@ KnownPrograms make_built_in() {
 struct Installed {
   AddedPrograms added;
   KnownPrograms all;
-  std::array<std::vector<PlaceRule>, kPlaces> places;   // of `all`, by place: looked up for each frame of each thread
+  std::array<std::vector<PlaceRule>, kPlaces> places;  // of `all`, by place: looked up for each frame of each thread
 
   explicit Installed(AddedPrograms with) : added(std::move(with)), all(added.rules) {
     append_to(all, built_in_programs());
@@ -83,13 +83,12 @@ const KnownPrograms& added_programs() { return installed().added.rules; }
 const KnownPrograms& known_programs() { return installed().all; }
 std::span<const PlaceRule> known_places(Place place) { return installed().places[static_cast<std::size_t>(place)]; }
 
-void install_added_programs(AddedPrograms added) {
-  installed() = Installed(std::move(added));
-}
+void install_added_programs(AddedPrograms added) { installed() = Installed(std::move(added)); }
 
 bool is_library_file(std::string_view file) {
   for (const FileRule& rule : known_programs().files)
-    if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : file.find(rule.file) != std::string_view::npos) return rule.library;
+    if (rule.match == FileMatch::kSuffix ? file.ends_with(rule.file) : file.find(rule.file) != std::string_view::npos)
+      return rule.library;
   return file.starts_with('<') || is_of_standard_library(file);
 }
 

@@ -19,15 +19,18 @@ namespace rankstacks::known {
 struct KnownPrograms {
   // Of threads that are not their process's main thread; the first matching rule decides.
   std::vector<RoleRule> thread_roles;
-  std::vector<RoleRule> child_roles;       // of main threads of child processes; the first matching rule decides
-  std::vector<NameRule> thread_names;      // the first matching rule decides
-  std::vector<IdleRule> idle;              // one matching rule is enough
-  std::vector<ActivityRule> activities;    // the first matching rule decides
-  std::vector<FileRule> files;             // the first matching rule decides
-  std::vector<PlaceRule> places;           // one matching rule is enough
-  std::vector<ModuleRule> modules;         // the first matching rule decides
+  std::vector<RoleRule> child_roles;     // of main threads of child processes; the first matching rule decides
+  std::vector<NameRule> thread_names;    // the first matching rule decides
+  std::vector<IdleRule> idle;            // one matching rule is enough
+  std::vector<ActivityRule> activities;  // the first matching rule decides
+  std::vector<FileRule> files;           // the first matching rule decides
+  std::vector<PlaceRule> places;         // one matching rule is enough
+  std::vector<ModuleRule> modules;       // the first matching rule decides
 
-  std::size_t size() const { return thread_roles.size() + child_roles.size() + thread_names.size() + idle.size() + activities.size() + files.size() + places.size() + modules.size(); }
+  std::size_t size() const {
+    return thread_roles.size() + child_roles.size() + thread_names.size() + idle.size() + activities.size() +
+           files.size() + places.size() + modules.size();
+  }
 };
 
 // The rules that users have added, with the texts that they refer to. It can be moved, but not copied.
@@ -47,7 +50,7 @@ struct AddedPrograms {
 
 const KnownPrograms& built_in_programs();
 const KnownPrograms& added_programs();
-const KnownPrograms& known_programs();     // both, the added ones first
+const KnownPrograms& known_programs();  // both, the added ones first
 std::span<const PlaceRule> known_places(Place place);
 
 // Replaces the rules added before. During the call no other thread may use any rule, and afterwards no earlier result

@@ -8,9 +8,9 @@
 namespace rankstacks::known {
 
 enum class ModuleKind {
-  kCLibrary,      // glibc and its parts before 2.34, musl, the dynamic loader, the vdso
+  kCLibrary,  // glibc and its parts before 2.34, musl, the dynamic loader, the vdso
   kCppLibrary,
-  kRuntime,       // the CUDA driver, OpenMP runtimes, the kernel's old page of system calls
+  kRuntime,  // the CUDA driver, OpenMP runtimes, the kernel's old page of system calls
 };
 
 // A module whose base name starts with `prefix`.

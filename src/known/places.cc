@@ -120,7 +120,9 @@ std::span<const PlaceRule> built_in_places() { return kRules; }
 
 bool is_place(Place place, std::string_view function, std::string_view file) {
   const auto rules = known_places(place);
-  return std::any_of(rules.begin(), rules.end(), [&](const PlaceRule& rule) { return (rule.what.empty() || rule.what == function) && is_of_file(rule, file); });
+  return std::any_of(rules.begin(), rules.end(), [&](const PlaceRule& rule) {
+    return (rule.what.empty() || rule.what == function) && is_of_file(rule, file);
+  });
 }
 
 bool is_file_of(Place place, std::string_view file) {

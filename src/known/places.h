@@ -10,14 +10,14 @@ namespace rankstacks::known {
 
 enum class Place {
   // Of the standard library
-  kWait,              // its functions that wait: for a lock, an item, a message, a descriptor
-  kLock,              // of these, those that wait for another thread or task of the same process
-  kTask,              // waits for the end of threads or tasks that its own process, or its pool of workers, runs
-  kQueue,             // queue.Queue
-  kQueueGet,          // of kQueue's functions: waits for an item
-  kQueuePut,          // of kQueue's functions: waits for room
-  kQueueJoin,         // of kQueue's functions: waits until all items are done
-  kThreading,         // threads, and the objects with which they wait for each other
+  kWait,       // its functions that wait: for a lock, an item, a message, a descriptor
+  kLock,       // of these, those that wait for another thread or task of the same process
+  kTask,       // waits for the end of threads or tasks that its own process, or its pool of workers, runs
+  kQueue,      // queue.Queue
+  kQueueGet,   // of kQueue's functions: waits for an item
+  kQueuePut,   // of kQueue's functions: waits for room
+  kQueueJoin,  // of kQueue's functions: waits until all items are done
+  kThreading,  // threads, and the objects with which they wait for each other
   // Of kThreading's functions: waits for a condition; if another such function has called it: for an event.
   kThreadingWait,
   kThreadingBarrier,  // of kThreading's functions: waits at a barrier
@@ -31,23 +31,23 @@ enum class Place {
   kProcessQueueWait,  // of kProcessQueue's functions: waits for an item, or for room
   kProcessPipe,
   kProcessLock,
-  kEventLoop,         // asyncio's loop
-  kServerLoop,        // a loop that waits for the next event, request or task
-  kLoopWait,          // the function in which such a loop waits
-  kThreadStart,       // at the root of each Python thread and worker process
-  kThreadEntry,       // starts a thread or its task: never the purpose of the thread
-  kProcessStart,      // the outermost function of a forked worker: the frames outside of it are its parent's stack
-  kPoolWorker,        // the loop of a pool's worker process, and the functions that run the tasks in it
-  kPoolLoop,          // of kPoolWorker's functions: the loop; it runs a task only if there are frames inside of it
-  kPoolTask,          // runs a task in a pool's thread
-  kNoWork,            // the innermost place of a child process that no process waits for
+  kEventLoop,     // asyncio's loop
+  kServerLoop,    // a loop that waits for the next event, request or task
+  kLoopWait,      // the function in which such a loop waits
+  kThreadStart,   // at the root of each Python thread and worker process
+  kThreadEntry,   // starts a thread or its task: never the purpose of the thread
+  kProcessStart,  // the outermost function of a forked worker: the frames outside of it are its parent's stack
+  kPoolWorker,    // the loop of a pool's worker process, and the functions that run the tasks in it
+  kPoolLoop,      // of kPoolWorker's functions: the loop; it runs a task only if there are frames inside of it
+  kPoolTask,      // runs a task in a pool's thread
+  kNoWork,        // the innermost place of a child process that no process waits for
   // Of PyTorch
-  kOperation,         // the functions that a collective or message consists of
-  kC10d,              // the functions whose arguments name the group, source and destination
-  kRemoteCalls,       // RPC
-  kRemoteCall,        // runs a call that another process has made to this one
-  kLoaderLoop,        // the loop of a data-loader worker
-  kLoaderWork,        // in a data-loader worker: fetches or collates
+  kOperation,    // the functions that a collective or message consists of
+  kC10d,         // the functions whose arguments name the group, source and destination
+  kRemoteCalls,  // RPC
+  kRemoteCall,   // runs a call that another process has made to this one
+  kLoaderLoop,   // the loop of a data-loader worker
+  kLoaderWork,   // in a data-loader worker: fetches or collates
 };
 inline constexpr std::size_t kPlaces = static_cast<std::size_t>(Place::kLoaderWork) + 1;
 

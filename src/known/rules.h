@@ -24,17 +24,17 @@ namespace rankstacks::known {
 // "Own" frames are all frames outside of the C and C++ libraries, and outside of the functions with which Abseil and
 // nsync wait.
 enum class RoleMatch {
-  kFunction,          // a native function, anywhere in the stack, contains `what`
-  kEntry,             // the outermost native function that is not a thread start contains `what`
+  kFunction,  // a native function, anywhere in the stack, contains `what`
+  kEntry,     // the outermost native function that is not a thread start contains `what`
   // No Python frame, and the outermost native frame that is not a thread start is in a module whose base name starts
   // with `what`.
   kEntryModule,
-  kInnermost,         // no Python frame, and the innermost own frame's function contains `what`
+  kInnermost,  // no Python frame, and the innermost own frame's function contains `what`
   // No Python frame; the only own frame has no name, is in a module whose base name starts with `what`, and waits for
   // descriptors.
   kPolls,
-  kPython,            // a Python function named `what`, in a file whose name ends with `file`
-  kPythonFile,        // any Python frame of a file whose name contains `file`
+  kPython,      // a Python function named `what`, in a file whose name ends with `file`
+  kPythonFile,  // any Python frame of a file whose name contains `file`
   // The thread's target (its outermost Python frame, not counting those that start threads) is in a file whose name
   // contains `file`.
   kPythonEntryFile,
@@ -48,7 +48,7 @@ struct RoleRule {
   std::string_view what;
   std::string_view file;
   Role role;
-  std::string_view source;   // project, its file, versions
+  std::string_view source;  // project, its file, versions
 };
 
 // Used if no frame identifies the role: the kernel's name of the thread (15 bytes) starts with `prefix`.
@@ -59,17 +59,17 @@ struct NameRule {
 };
 
 enum class IdleMatch {
-  kFunction,   // the innermost own frame's function contains `what`
-  kModule,     // the innermost own frame is in a module whose base name starts with `what`
-  kOnly,       // all own frames are in modules whose base names start with `what`
-  kPython,     // as RoleMatch::kPythonWaits
+  kFunction,  // the innermost own frame's function contains `what`
+  kModule,    // the innermost own frame is in a module whose base name starts with `what`
+  kOnly,      // all own frames are in modules whose base names start with `what`
+  kPython,    // as RoleMatch::kPythonWaits
 };
 
 enum class Wait {
-  kAny,         // any wait, and spinning too: pools spin before they sleep
-  kCondition,   // on a condition variable, a semaphore, a futex; not for a mutex
-  kPoll,        // for descriptors: poll, epoll, accept, a read
-  kBlocks,      // either of these, or a sleep
+  kAny,        // any wait, and spinning too: pools spin before they sleep
+  kCondition,  // on a condition variable, a semaphore, a futex; not for a mutex
+  kPoll,       // for descriptors: poll, epoll, accept, a read
+  kBlocks,     // either of these, or a sleep
 };
 
 struct IdleRule {
@@ -96,7 +96,7 @@ struct NamedOperation {
   std::string_view name = {};                    // Operation::name; empty: `call`
   Collective collective = Collective::kUnknown;  // kUnknown: by `call`
   OperationKind kind = OperationKind::kNone;     // kNone: by the activity
-  bool generic = false;   // many operations share it: a native frame further out identifies the operation better
+  bool generic = false;  // many operations share it: a native frame further out identifies the operation better
 
   bool operator==(const NamedOperation&) const = default;
 };
@@ -130,10 +130,10 @@ struct FileRule {
 std::span<const RoleRule> built_in_thread_roles();
 // For main threads of child processes; a rank's main thread is always `main`.
 std::span<const RoleRule> built_in_child_roles();
-std::span<const NameRule> built_in_thread_names();   // the first matching rule decides
-std::span<const IdleRule> built_in_idle();           // one matching rule is enough
-std::span<const ActivityRule> built_in_waits();      // the first matching rule decides; before built_in_activities()
+std::span<const NameRule> built_in_thread_names();  // the first matching rule decides
+std::span<const IdleRule> built_in_idle();          // one matching rule is enough
+std::span<const ActivityRule> built_in_waits();     // the first matching rule decides; before built_in_activities()
 std::span<const ActivityRule> built_in_activities();
-std::span<const FileRule> built_in_files();          // the first matching rule decides
+std::span<const FileRule> built_in_files();  // the first matching rule decides
 
 }  // namespace rankstacks::known

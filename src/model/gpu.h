@@ -22,34 +22,35 @@ struct GpuDim {
 
 // The warps of one kernel that are at one pc.
 struct GpuPlace {
-  std::uint32_t frame = 0;                 // FrameId
+  std::uint32_t frame = 0;  // FrameId
   std::uint32_t warps = 0;
   bool operator==(const GpuPlace&) const = default;
 };
 
 // A kernel of which at least one warp is resident on the device.
 struct GpuKernel {
-  std::uint64_t grid_id = 0;               // the driver's, unique within the process
-  std::optional<std::string> function;     // demangled, in full; empty if no symbol covers its entry
-  std::optional<Address> entry;            // the kernel's entry address
-  GpuDim grid, block;                      // as launched: blocks of the grid, threads of a block
-  std::uint32_t blocks = 0;                // resident
-  std::uint32_t sms = 0;                   // the number of multiprocessors that it is on
-  std::uint32_t warps = 0, lanes = 0;      // resident; lanes: threads that have not exited
-  std::vector<GpuPlace> places;            // most warps first, at most kMaxGpuPlaces of them
-  std::uint32_t more_places = 0;           // number of further pcs that are left out
-  std::vector<std::uint32_t> frames;       // FrameIds: the device stack of a thread at the most common place, innermost first
+  std::uint64_t grid_id = 0;            // the driver's, unique within the process
+  std::optional<std::string> function;  // demangled, in full; empty if no symbol covers its entry
+  std::optional<Address> entry;         // the kernel's entry address
+  GpuDim grid, block;                   // as launched: blocks of the grid, threads of a block
+  std::uint32_t blocks = 0;             // resident
+  std::uint32_t sms = 0;                // the number of multiprocessors that it is on
+  std::uint32_t warps = 0, lanes = 0;   // resident; lanes: threads that have not exited
+  std::vector<GpuPlace> places;         // most warps first, at most kMaxGpuPlaces of them
+  std::uint32_t more_places = 0;        // number of further pcs that are left out
+  std::vector<std::uint32_t>
+      frames;  // FrameIds: the device stack of a thread at the most common place, innermost first
   bool operator==(const GpuKernel&) const = default;
 };
 inline constexpr std::size_t kMaxGpuPlaces = 8;
 
 // An exception that warps of the device have run into (CUDBGException_t); one entry for each kind, kernel and pc.
 struct GpuException {
-  std::string kind;                        // "illegal address", "assert", "misaligned address" ...
-  std::optional<std::uint32_t> frame;      // FrameId of the pc that raised it
+  std::string kind;                    // "illegal address", "assert", "misaligned address" ...
+  std::optional<std::uint32_t> frame;  // FrameId of the pc that raised it
   std::optional<std::uint64_t> grid_id;
-  std::optional<std::string> kernel;       // demangled
-  std::optional<GpuDim> block, thread;     // indices of the first thread that raised it
+  std::optional<std::string> kernel;    // demangled
+  std::optional<GpuDim> block, thread;  // indices of the first thread that raised it
   // Number of warps with this exception; 0: they have exited, and only the multiprocessor still records it.
   std::uint32_t warps = 0;
   bool operator==(const GpuException&) const = default;
@@ -60,40 +61,41 @@ enum class GpuSource { kDebugger, kCore };
 // What runs on the device for this process.
 struct GpuExecution {
   GpuSource source = GpuSource::kDebugger;
-  std::optional<std::string> path;         // of the GPU core
-  std::optional<double> held_ms;           // debugger: how long the device was paused for it
-  std::uint32_t contexts = 0;              // number of the process's contexts on this device
-  std::vector<GpuKernel> kernels;          // kernels with most warps first; empty: the device is idle
+  std::optional<std::string> path;  // of the GPU core
+  std::optional<double> held_ms;    // debugger: how long the device was paused for it
+  std::uint32_t contexts = 0;       // number of the process's contexts on this device
+  std::vector<GpuKernel> kernels;   // kernels with most warps first; empty: the device is idle
   std::vector<GpuException> exceptions;
   bool operator==(const GpuExecution&) const = default;
 };
 
 // The state of the device, by NVML. Each member is empty if the driver or the permission does not provide it.
 struct GpuHealth {
-  std::optional<double> utilization_mean, utilization_variance;   // percent of time some kernel ran, over the driver's last samples
-  std::optional<std::uint64_t> memory_used, memory_total, process_memory;   // bytes; process_memory: of this process
-  std::optional<unsigned> sm_clock, sm_clock_max, memory_clock, memory_clock_max;   // MHz
-  std::vector<std::string> throttle;       // reasons in force other than idle: "hw-slowdown", "sw-power-cap" ...
+  std::optional<double> utilization_mean,
+      utilization_variance;  // percent of time some kernel ran, over the driver's last samples
+  std::optional<std::uint64_t> memory_used, memory_total, process_memory;  // bytes; process_memory: of this process
+  std::optional<unsigned> sm_clock, sm_clock_max, memory_clock, memory_clock_max;  // MHz
+  std::vector<std::string> throttle;  // reasons in force other than idle: "hw-slowdown", "sw-power-cap" ...
   std::optional<double> power_w, power_limit_w, temperature_c;
-  std::optional<std::uint64_t> ecc_corrected, ecc_uncorrected;    // since the driver was loaded
-  std::optional<unsigned> remapped_rows;   // rows remapped because of errors, correctable and not, in total
+  std::optional<std::uint64_t> ecc_corrected, ecc_uncorrected;  // since the driver was loaded
+  std::optional<unsigned> remapped_rows;  // rows remapped because of errors, correctable and not, in total
   bool remap_pending = false, remap_failed = false;
-  std::optional<unsigned> nvlinks, nvlinks_up;   // number of links that the device has, and number that are up
-  std::vector<unsigned> nvlinks_down;      // numbers of the links that are down
-  std::optional<std::uint64_t> nvlink_errors;                     // sum of all counters of all links
+  std::optional<unsigned> nvlinks, nvlinks_up;  // number of links that the device has, and number that are up
+  std::vector<unsigned> nvlinks_down;           // numbers of the links that are down
+  std::optional<std::uint64_t> nvlink_errors;   // sum of all counters of all links
   std::optional<unsigned> pcie_width, pcie_width_max, pcie_generation, pcie_generation_max;
-  std::vector<unsigned> xids;              // since boot, ascending, if the kernel's log can be read
-  std::vector<Pid> other_processes;        // on the same device, not this one
-  std::string driver;                      // "580.159.04"
+  std::vector<unsigned> xids;        // since boot, ascending, if the kernel's log can be read
+  std::vector<Pid> other_processes;  // on the same device, not this one
+  std::string driver;                // "580.159.04"
   bool operator==(const GpuHealth&) const = default;
 };
 
 // One device that the process uses. Devices are matched by PCI address: CUDA's index and the debugger's index do not
 // identify the same device everywhere.
 struct GpuSnapshot {
-  std::string pci;                         // "0000:0a:00.0"; empty: unknown
-  std::optional<unsigned> index;           // NVML's index
-  std::string uuid, name;                  // "GPU-...", "NVIDIA H200"; empty: unknown
+  std::string pci;                // "0000:0a:00.0"; empty: unknown
+  std::optional<unsigned> index;  // NVML's index
+  std::string uuid, name;         // "GPU-...", "NVIDIA H200"; empty: unknown
   std::optional<GpuHealth> health;
   std::optional<GpuExecution> execution;
   bool operator==(const GpuSnapshot&) const = default;
@@ -111,4 +113,4 @@ void for_each_frame(GpuSnapshot& gpu, F&& f) {
     if (exception.frame) f(*exception.frame);
 }
 
-}  // namespace rankstacks::model
+}  // namespace rankstacks::inline model

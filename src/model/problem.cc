@@ -22,4 +22,4 @@ Problem problem_of(const Error& error) {
   return {error.message(), error.hint.empty() ? std::nullopt : std::optional(error.hint), code_of(error.code)};
 }
 
-}  // namespace rankstacks::model
+}  // namespace rankstacks::inline model

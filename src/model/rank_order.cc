@@ -17,7 +17,7 @@ std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& rank
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return own_key(a) < own_key(b); });
 
-  std::map<std::pair<std::string, Pid>, std::size_t> position;   // of each rank among the ranks
+  std::map<std::pair<std::string, Pid>, std::size_t> position;  // of each rank among the ranks
   for (const std::size_t i : order)
     if (ranks[i]->kind == RankKind::kRank) position.emplace(std::pair(ranks[i]->host, ranks[i]->pid), position.size());
   const auto family = [&](std::size_t i) {
@@ -30,4 +30,4 @@ std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& rank
   return order;
 }
 
-}  // namespace rankstacks::model
+}  // namespace rankstacks::inline model

@@ -13,4 +13,4 @@ namespace rankstacks::inline model {
 // jobs give equal reports.
 std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& ranks);
 
-}  // namespace rankstacks::model
+}  // namespace rankstacks::inline model

@@ -32,17 +32,17 @@ std::string join(const std::vector<std::string>& items, std::size_t limit) {
 
 }  // namespace
 
-std::string format_numbers(std::vector<int> numbers, std::size_t limit) { return join(ranges_of(std::move(numbers)), limit); }
+std::string format_numbers(std::vector<int> numbers, std::size_t limit) {
+  return join(ranges_of(std::move(numbers)), limit);
+}
 
 std::string format_rank_set(const JobSnapshot& job, const std::vector<std::size_t>& ranks, std::size_t limit) {
   std::vector<int> numbers;
   std::vector<std::string> labels;
   for (const std::size_t r : ranks) {
     const RankSnapshot& rank = job.ranks[r];
-    if (rank.rank && rank.kind == RankKind::kRank)
-      numbers.push_back(*rank.rank);
-    else
-      labels.push_back(rank_label(rank));
+    if (rank.rank && rank.kind == RankKind::kRank) numbers.push_back(*rank.rank);
+    else labels.push_back(rank_label(rank));
   }
   std::vector<std::string> items = ranges_of(std::move(numbers));
   items.insert(items.end(), labels.begin(), labels.end());
@@ -53,4 +53,4 @@ std::string name_ranks(const JobSnapshot& job, const std::vector<std::size_t>& r
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", format_rank_set(job, ranks, limit));
 }
 
-}  // namespace rankstacks::model
+}  // namespace rankstacks::inline model

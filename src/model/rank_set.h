@@ -17,4 +17,4 @@ std::string format_numbers(std::vector<int> numbers, std::size_t limit = 16);
 // "rank 2", "ranks 0-1,3-7"
 std::string name_ranks(const JobSnapshot& job, const std::vector<std::size_t>& ranks, std::size_t limit = 16);
 
-}  // namespace rankstacks::model
+}  // namespace rankstacks::inline model

@@ -11,7 +11,8 @@ namespace {
 void mix(std::size_t& seed, std::size_t value) { seed ^= value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2); }
 
 std::size_t hash_of(const Frame& f) {
-  std::size_t seed = static_cast<std::size_t>(f.kind) * 31 + static_cast<std::size_t>(f.inlined) * 7 + static_cast<std::size_t>(f.origin);
+  std::size_t seed = static_cast<std::size_t>(f.kind) * 31 + static_cast<std::size_t>(f.inlined) * 7 +
+                     static_cast<std::size_t>(f.origin);
   std::hash<std::string> text;
   mix(seed, f.function ? text(*f.function) : 1);
   mix(seed, f.qualname ? text(*f.qualname) : 2);
@@ -39,7 +40,8 @@ FrameId FrameTable::intern(Frame frame) {
 void sort_axes(Coordinates& coordinates) {
   constexpr std::string_view kOrder[] = {"pp", "dp", "dp_replicate", "dp_shard", "cp", "ep", "tp"};
   std::stable_sort(coordinates.axes.begin(), coordinates.axes.end(), [&](const auto& a, const auto& b) {
-    return std::find(std::begin(kOrder), std::end(kOrder), a.first) < std::find(std::begin(kOrder), std::end(kOrder), b.first);
+    return std::find(std::begin(kOrder), std::end(kOrder), a.first) <
+           std::find(std::begin(kOrder), std::end(kOrder), b.first);
   });
 }
 
@@ -56,4 +58,4 @@ std::string rank_label(const RankSnapshot& rank) {
   return fmt::format("{}:{}", rank.host, rank.pid);
 }
 
-}  // namespace rankstacks::model
+}  // namespace rankstacks::inline model

@@ -32,24 +32,24 @@ enum class FrameKind { kNative, kPython, kGpu };
 
 // How the unwinder found a frame's pc.
 enum class FrameOrigin {
-  kNormal,         // registers or unwind information
-  kFramePointer,   // no unwind information there: the rbp chain was followed
+  kNormal,        // registers or unwind information
+  kFramePointer,  // no unwind information there: the rbp chain was followed
   // The pc was not in code, and the return address on top of the stack was taken; or there was no unwind information,
   // and the address that the code is about to return to was taken.
   kReturnSlot,
-  kSeparate,       // a Python frame whose place in the native stack is not known: shown next to the native frames
+  kSeparate,  // a Python frame whose place in the native stack is not known: shown next to the native frames
 };
 
 struct Frame {
   FrameKind kind = FrameKind::kNative;
-  std::optional<std::string> function;   // native, gpu: demangled; python: co_name. Empty if no symbol covers it
-  std::optional<std::string> qualname;   // python from 3.11
-  std::string module;                    // native: path as in the target; "": not in any module
-  std::optional<std::string> file;       // source file; python: raw co_filename
+  std::optional<std::string> function;  // native, gpu: demangled; python: co_name. Empty if no symbol covers it
+  std::optional<std::string> qualname;  // python from 3.11
+  std::string module;                   // native: path as in the target; "": not in any module
+  std::optional<std::string> file;      // source file; python: raw co_filename
   std::optional<int> line;
-  Address address = 0;                   // native: pc or return address, as gdb shows it; gpu: the virtual pc on the device
-  std::optional<Vaddr> offset;           // native: inside the module's file view; gpu: from the function's start
-  bool inlined = false;                  // native: inlined into the next frame
+  Address address = 0;          // native: pc or return address, as gdb shows it; gpu: the virtual pc on the device
+  std::optional<Vaddr> offset;  // native: inside the module's file view; gpu: from the function's start
+  bool inlined = false;         // native: inlined into the next frame
   FrameOrigin origin = FrameOrigin::kNormal;
 
   bool operator==(const Frame&) const = default;
@@ -75,25 +75,25 @@ enum class Status { kComplete, kPartial, kFailed };
 
 // How a process is involved in the call that a thread is blocked in.
 enum class EndKind {
-  kPipe,     // it has the other end of the pipe or FIFO open
-  kSocket,   // it has the other socket of the connection open, or listens for the connection
-  kLock,     // it holds the file lock that the thread waits for
-  kChild,    // it is the process for whose end the thread waits
-  kDatabase, // it holds the lock of the SQLite database that the thread is trying to lock
+  kPipe,      // it has the other end of the pipe or FIFO open
+  kSocket,    // it has the other socket of the connection open, or listens for the connection
+  kLock,      // it holds the file lock that the thread waits for
+  kChild,     // it is the process for whose end the thread waits
+  kDatabase,  // it holds the lock of the SQLite database that the thread is trying to lock
 };
 
 struct OtherEnd {
   Pid pid = 0;
   EndKind kind = EndKind::kPipe;
-  std::string command;                     // "python3 prepare.py", for a process that is not in the snapshot; else ""
+  std::string command;  // "python3 prepare.py", for a process that is not in the snapshot; else ""
   bool operator==(const OtherEnd&) const = default;
 };
 
 struct SyscallInfo {
-  std::string name;                        // "futex"; "syscall_999" for a number without a name
+  std::string name;  // "futex"; "syscall_999" for a number without a name
   int number = -1;
   std::optional<int> fd;
-  std::optional<std::string> fd_target;    // "/data/x", "pipe:[123]", "tcp 10.0.0.1:4 -> 10.0.0.2:5"
+  std::optional<std::string> fd_target;  // "/data/x", "pipe:[123]", "tcp 10.0.0.1:4 -> 10.0.0.2:5"
   // Live: the processes that the call waits for, by pid; at most kMaxOthers of them. Includes the thread's own process
   // only if that is the only one. Empty: not known.
   static constexpr std::size_t kMaxOthers = 8;
@@ -117,18 +117,18 @@ struct OmittedFrames {
 // A process group of PyTorch, as its process knows it (torch/distributed/distributed_c10d.py: _pg_names,
 // _pg_group_ranks).
 struct ProcessGroup {
-  std::string name;                        // the same on all of its ranks; "" if it has none
-  std::vector<int> ranks;                  // its members, as ranks of the job, in the group's order; empty: unknown
+  std::string name;        // the same on all of its ranks; "" if it has none
+  std::vector<int> ranks;  // its members, as ranks of the job, in the group's order; empty: unknown
   bool operator==(const ProcessGroup&) const = default;
 };
 
 // The values of variables of one Python frame. They are not a part of Frame: ranks at the same place have different
 // values.
 struct FrameVariables {
-  std::size_t frame = 0;                   // index into ThreadSnapshot::frames
+  std::size_t frame = 0;  // index into ThreadSnapshot::frames
   // Loop counters (step, epoch, i); in c10d's functions src, dst, tag. Sorted by name.
   std::vector<std::pair<std::string, std::int64_t>> numbers;
-  std::optional<ProcessGroup> group;       // in c10d's functions: the group that they work on
+  std::optional<ProcessGroup> group;  // in c10d's functions: the group that they work on
   // The number of `for` loops around the current line, from the iterators at the bottom of the frame's value stack; 0:
   // none, or not known.
   int loops = 0;
@@ -137,9 +137,9 @@ struct FrameVariables {
 
 // What several samples show about a thread. ThreadSnapshot::motion is empty if there was only one sample.
 struct Motion {
-  int samples = 0;                           // number of samples that found the thread, including the first
-  int places = 0;                          // number of different stacks among them, compared as clusters are
-  bool moved = false;   // its place in its program differs between two samples; changes inside of a wait do not count
+  int samples = 0;     // number of samples that found the thread, including the first
+  int places = 0;      // number of different stacks among them, compared as clusters are
+  bool moved = false;  // its place in its program differs between two samples; changes inside of a wait do not count
   // The functions that it is in differ between two samples, not just their lines: in a tight loop they never do.
   bool travelled = false;
   // A counter of its frames (FrameVariables::numbers) has advanced between two samples, no faster than real work can
@@ -147,9 +147,9 @@ struct Motion {
   bool counted = false;
   // It waited for other ranks in one sample, and not, or somewhere else, in the next: that wait has ended.
   bool left_wait = false;
-  double cpu_ms = 0;   // CPU time used between the samples, without the cost of the samples themselves
-  std::int64_t runs = 0;                   // number of times that it was scheduled on a processor between the samples
-  double span_ms = 0;                      // total time between the samples
+  double cpu_ms = 0;      // CPU time used between the samples, without the cost of the samples themselves
+  std::int64_t runs = 0;  // number of times that it was scheduled on a processor between the samples
+  double span_ms = 0;     // total time between the samples
   bool operator==(const Motion&) const = default;
 };
 
@@ -163,8 +163,8 @@ enum class ExceptionCause {
 // A C++ exception that ends its process: one that was not caught, or one that a thread was handling when it called
 // std::terminate.
 struct CxxException {
-  std::string type;                        // "std::runtime_error", "c10::DistBackendError"
-  std::optional<std::string> what;   // its text, cut at 4,096 bytes; empty if the text cannot be found for its type
+  std::string type;                 // "std::runtime_error", "c10::DistBackendError"
+  std::optional<std::string> what;  // its text, cut at 4,096 bytes; empty if the text cannot be found for its type
   std::optional<ExceptionCause> cause = {};
   bool operator==(const CxxException&) const = default;
 };
@@ -172,20 +172,20 @@ struct CxxException {
 // A Python exception that a thread is handling, as sys.exc_info() returns it there: the thread is in an `except` or
 // `finally` block, in the __exit__ of a `with` statement, or in a function called by one of these.
 struct HandledException {
-  std::string type;                        // the name of its class, "RuntimeError"; "" if it cannot be read
-  std::optional<std::string> message;      // its only argument, if that is a str: the first 200 characters
+  std::string type;                    // the name of its class, "RuntimeError"; "" if it cannot be read
+  std::optional<std::string> message;  // its only argument, if that is a str: the first 200 characters
   // Index into ThreadSnapshot::frames of the function that handles it; empty if it is none of these.
   std::optional<std::size_t> frame;
   // Both ends of its traceback; empty if it has none, or if they cannot be read.
-  std::optional<FrameId> handler;   // the function that handles it, at the line that the exception passed through
-  std::optional<FrameId> raised;           // where it was raised
+  std::optional<FrameId> handler;  // the function that handles it, at the line that the exception passed through
+  std::optional<FrameId> raised;   // where it was raised
   bool operator==(const HandledException&) const = default;
 };
 
 enum class PythonLockKind {
-  kLock,        // threading.Lock
-  kRLock,       // threading.RLock
-  kModule,      // importlib's, of a module that is being imported
+  kLock,    // threading.Lock
+  kRLock,   // threading.RLock
+  kModule,  // importlib's, of a module that is being imported
   // The lock that Condition.wait waits for, and with it Event, Queue, Barrier, Future: no thread holds it; another
   // thread has to notify the condition.
   kCondition,
@@ -194,7 +194,7 @@ enum class PythonLockKind {
 // A Python lock that a thread waits for.
 struct PythonLock {
   PythonLockKind kind = PythonLockKind::kLock;
-  std::optional<std::string> name;         // kModule: the name of the module
+  std::optional<std::string> name;  // kModule: the name of the module
   // The thread that holds it; the waiting thread itself if it already holds it. kRLock, kModule: as the lock itself
   // states. kLock: the only thread that is inside of a `with` statement of this lock. Empty: not known, or no thread.
   std::optional<Tid> owner;
@@ -203,28 +203,28 @@ struct PythonLock {
 
 struct ThreadSnapshot {
   Tid tid = 0;
-  std::string name;                        // kernel's comm; may be any bytes
-  std::optional<char> state;               // live only
-  std::optional<double> cpu_ms;            // live only
+  std::string name;              // kernel's comm; may be any bytes
+  std::optional<char> state;     // live only
+  std::optional<double> cpu_ms;  // live only
   std::optional<Gil> gil;
   // Python's collector is running in it, as the interpreter's state says: also known if its functions have no names.
   bool collecting = false;
   std::optional<SyscallInfo> syscall;
-  std::optional<CxxException> exception;   // only of a thread that terminates its process
-  std::optional<HandledException> handles; // the innermost Python exception that it is handling
+  std::optional<CxxException> exception;    // only of a thread that terminates its process
+  std::optional<HandledException> handles;  // the innermost Python exception that it is handling
   // The thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
   // it.
   std::optional<Tid> lock_owner;
-  std::optional<PythonLock> python_lock;   // the Python lock that it waits for
+  std::optional<PythonLock> python_lock;  // the Python lock that it waits for
   // The thread of its process for whose end it waits, in pthread_join or in Python's Thread.join.
   std::optional<Tid> joins;
   StackEnd stack_end = StackEnd::kComplete;
   std::optional<OmittedFrames> omitted;
-  std::string wchan;                       // state D only
-  std::vector<std::string> kernel_stack;   // state D only
-  std::vector<FrameId> frames;             // innermost first
-  std::vector<FrameVariables> variables;   // ascending by frame
-  std::optional<Motion> motion;            // live, more than one sample
+  std::string wchan;                      // state D only
+  std::vector<std::string> kernel_stack;  // state D only
+  std::vector<FrameId> frames;            // innermost first
+  std::vector<FrameVariables> variables;  // ascending by frame
+  std::optional<Motion> motion;           // live, more than one sample
 };
 
 // Calls `f` with a reference to each FrameId that the thread holds.
@@ -238,16 +238,16 @@ void for_each_frame(ThreadSnapshot& thread, F&& f) {
 
 struct SignalInfo {
   int number = 0;
-  std::string name;                        // "SIGSEGV"
+  std::string name;  // "SIGSEGV"
   Tid tid = 0;
-  std::optional<int> code;                 // si_code
-  std::optional<Address> fault_address;    // SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP
+  std::optional<int> code;               // si_code
+  std::optional<Address> fault_address;  // SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP
 };
 
 // A rank's place in the grid of a job that combines several kinds of parallelism, if its command line or environment
 // states the sizes of the grid.
 struct Coordinates {
-  std::string from;                                  // "Megatron, from the command line"
+  std::string from;  // "Megatron, from the command line"
   // Outermost first, including axes of size 1: {"pp", 1}, {"dp", 0}, {"tp", 0}
   std::vector<std::pair<std::string, int>> axes;
   std::optional<int> operator[](std::string_view axis) const;
@@ -260,23 +260,23 @@ struct RankSnapshot {
   std::optional<int> rank, world_size, local_rank;
   std::optional<Coordinates> coordinates;
   RankKind kind = RankKind::kRank;
-  std::optional<Pid> parent;               // of a child: its rank's pid
-  std::string host;                        // "unknown" if a core does not state it
+  std::optional<Pid> parent;  // of a child: its rank's pid
+  std::string host;           // "unknown" if a core does not state it
   Pid pid = 0;
   Source source = Source::kLive;
-  std::optional<double> captured_offset_ms;   // live: after JobSnapshot::captured_at
-  std::optional<std::string> path;         // the core's
+  std::optional<double> captured_offset_ms;  // live: after JobSnapshot::captured_at
+  std::optional<std::string> path;           // the core's
   std::optional<std::string> executable;
   std::vector<std::string> command;
   // std::nullopt: no interpreter in the process; "": one that could not be read.
   std::optional<std::string> python_version;
   Status status = Status::kComplete;
   std::vector<Problem> problems;
-  std::optional<double> stopped_ms;        // live
+  std::optional<double> stopped_ms;  // live
   // Live: identifies the captured process, together with the pid (target::proc::Stat); not in any report.
   std::uint64_t start_ticks = 0;
-  std::optional<SignalInfo> signal;        // cores
-  std::vector<ThreadSnapshot> threads;     // main thread first
+  std::optional<SignalInfo> signal;     // cores
+  std::vector<ThreadSnapshot> threads;  // main thread first
   // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them.
   std::vector<GpuSnapshot> gpus;
 };
@@ -300,15 +300,15 @@ struct NcclMember {
     bool operator==(const Process&) const = default;
   };
 
-  int rank = 0;                            // rank in the communicator, not in the job
-  std::string host;                        // as RAS reports it: an IP address, or "unknown"
-  Pid pid = 0;                             // as RAS reports it: in the pid namespace of the job; 0: unknown
-  std::optional<Process> process;          // the captured process that it is; empty: none of them
-  bool unresponsive = false;               // missing members: its RAS thread did not answer the other ones
-  bool dead = false;                       // missing members: it has not answered for a minute, and RAS has given it up
-  bool aborted = false;                    // ncclCommAbort was called
-  bool finalized = false;                  // ncclCommFinalize or ncclCommDestroy was called
-  int async_error = 0;                     // ncclResult_t of the communicator; 0: none
+  int rank = 0;                    // rank in the communicator, not in the job
+  std::string host;                // as RAS reports it: an IP address, or "unknown"
+  Pid pid = 0;                     // as RAS reports it: in the pid namespace of the job; 0: unknown
+  std::optional<Process> process;  // the captured process that it is; empty: none of them
+  bool unresponsive = false;       // missing members: its RAS thread did not answer the other ones
+  bool dead = false;               // missing members: it has not answered for a minute, and RAS has given it up
+  bool aborted = false;            // ncclCommAbort was called
+  bool finalized = false;          // ncclCommFinalize or ncclCommDestroy was called
+  int async_error = 0;             // ncclResult_t of the communicator; 0: none
   // The number of collectives that the process has launched on the communicator since it was created, by name
   // ("AllReduce"), in the first answer. Send and Recv are not counted.
   std::vector<std::pair<std::string, std::int64_t>> launched;
@@ -318,33 +318,33 @@ struct NcclMember {
 };
 
 struct NcclCommunicator {
-  std::string hash;                        // the same for all of its members, as RAS writes it: "0xafc520aa7d804bf"
-  std::string secondary_hash;   // of the process that created it; hashes may repeat, pairs of both hashes do not
-  int size = 0;                            // number of its members, including missing ones
-  std::vector<NcclMember> members;         // those that answered, in RAS's order
-  std::vector<NcclMember> missing;         // those that did not answer: their counts are not known
+  std::string hash;                 // the same for all of its members, as RAS writes it: "0xafc520aa7d804bf"
+  std::string secondary_hash;       // of the process that created it; hashes may repeat, pairs of both hashes do not
+  int size = 0;                     // number of its members, including missing ones
+  std::vector<NcclMember> members;  // those that answered, in RAS's order
+  std::vector<NcclMember> missing;  // those that did not answer: their counts are not known
   bool operator==(const NcclCommunicator&) const = default;
 };
 
 struct NcclStatus {
-  std::string version;                     // "2.28.9"
-  int answers = 1;   // 2: asked before the first sample and after the last, so that counts_move is known
-  std::vector<NcclCommunicator> communicators;   // those in which a captured process takes part
+  std::string version;  // "2.28.9"
+  int answers = 1;      // 2: asked before the first sample and after the last, so that counts_move is known
+  std::vector<NcclCommunicator> communicators;  // those in which a captured process takes part
   bool operator==(const NcclStatus&) const = default;
 };
 
 struct JobSnapshot {
   std::string tool_version;
-  std::string captured_at;                 // "2026-01-31T12:00:00.123Z"
-  std::optional<double> elapsed_ms;        // how long the tool took, capture to report
+  std::string captured_at;           // "2026-01-31T12:00:00.123Z"
+  std::optional<double> elapsed_ms;  // how long the tool took, capture to report
   FrameTable frames;
   std::vector<RankSnapshot> ranks;
   // Live: running ranks, on the captured machines, that were not requested; ascending.
   std::vector<UnseenRank> not_looked_at;
-  std::optional<NcclStatus> nccl;          // live: empty if no RAS thread of the job answered
+  std::optional<NcclStatus> nccl;  // live: empty if no RAS thread of the job answered
 };
 
 // "3" if the rank's number is known, else "host:pid". Always "host:pid" for children.
 std::string rank_label(const RankSnapshot& rank);
 
-}  // namespace rankstacks::model
+}  // namespace rankstacks::inline model

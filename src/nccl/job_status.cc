@@ -8,12 +8,13 @@
 
 namespace rankstacks::nccl {
 
-void keep_own_communicators(NcclStatus& status, const std::vector<NcclProcess>& processes, const std::vector<std::string>& addresses) {
+void keep_own_communicators(NcclStatus& status, const std::vector<NcclProcess>& processes,
+                            const std::vector<std::string>& addresses) {
   const std::set<std::string> local(addresses.begin(), addresses.end());
   std::map<Pid, const NcclProcess*> by_pid;
   for (const NcclProcess& process : processes) {
     const auto [it, is_new] = by_pid.try_emplace(process.own_pid, &process);
-    if (!is_new) it->second = nullptr;   // in two containers: which of the two it is cannot be known
+    if (!is_new) it->second = nullptr;  // in two containers: which of the two it is cannot be known
   }
   std::erase_if(status.communicators, [&](NcclCommunicator& communicator) {
     bool own = false;
@@ -57,7 +58,8 @@ void compare_counts(NcclStatus& first, const NcclStatus& second) {
   using Key = std::tuple<std::string, std::string, int>;
   std::map<Key, const NcclMember*> again;
   for (const NcclCommunicator& communicator : second.communicators)
-    for (const NcclMember& member : communicator.members) again.try_emplace(Key{communicator.hash, communicator.secondary_hash, member.rank}, &member);
+    for (const NcclMember& member : communicator.members)
+      again.try_emplace(Key{communicator.hash, communicator.secondary_hash, member.rank}, &member);
   for (NcclCommunicator& communicator : first.communicators)
     for (NcclMember& member : communicator.members) {
       const auto found = again.find(Key{communicator.hash, communicator.secondary_hash, member.rank});

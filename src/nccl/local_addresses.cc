@@ -1,10 +1,10 @@
 #include "nccl/local_addresses.h"
 
-#include <algorithm>
 #include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <memory>
 #include <netinet/in.h>
+#include <algorithm>
+#include <memory>
 
 namespace rankstacks::nccl {
 namespace {

@@ -11,9 +11,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxDepth = 16;                    // NCCL's own is 6
-constexpr std::size_t kMaxValues = 4'000'000;    // a member has 17; bounds the tree in memory to some hundred MB
-constexpr std::size_t kMaxOperations = 64;       // NCCL has 5 to 8
+constexpr int kMaxDepth = 16;                  // NCCL's own is 6
+constexpr std::size_t kMaxValues = 4'000'000;  // a member has 17; bounds the tree in memory to some hundred MB
+constexpr std::size_t kMaxOperations = 64;     // NCCL has 5 to 8
 constexpr std::size_t kMaxName = 256;
 
 // Checks form and bounds before a tree is built.
@@ -63,13 +63,14 @@ std::string with_missing_commas(std::string_view text) {
   std::string mended;
   mended.reserve(text.size() + 64);
   bool in_string = false, escaped = false;
-  char last = 0;   // the last character that is not white space
+  char last = 0;  // the last character that is not white space
   for (const char c : text) {
     if (in_string) {
       if (!escaped && c == '"') in_string = false;
       escaped = !escaped && c == '\\';
     } else if (c == '"') {
-      const bool after_value = last == '"' || last == '}' || last == ']' || (last >= '0' && last <= '9') || (last >= 'a' && last <= 'z');
+      const bool after_value =
+          last == '"' || last == '}' || last == ']' || (last >= '0' && last <= '9') || (last >= 'a' && last <= 'z');
       if (after_value) mended += ',';
       in_string = true;
     }
@@ -87,7 +88,8 @@ const Json* member_of(const Json& object, const char* name) {
 
 std::string text_of(const Json& object, const char* name) {
   const Json* value = member_of(object, name);
-  return value != nullptr && value->is_string() ? value->get_ref<const std::string&>().substr(0, kMaxName) : std::string();
+  return value != nullptr && value->is_string() ? value->get_ref<const std::string&>().substr(0, kMaxName)
+                                                : std::string();
 }
 
 bool flag_of(const Json& object, const char* name) {
@@ -98,7 +100,8 @@ bool flag_of(const Json& object, const char* name) {
 std::optional<std::int64_t> number_in(const Json& value) {
   if (value.is_number_unsigned()) {
     const auto number = value.get<std::uint64_t>();
-    return number <= static_cast<std::uint64_t>(INT64_MAX) ? std::optional(static_cast<std::int64_t>(number)) : std::nullopt;
+    return number <= static_cast<std::uint64_t>(INT64_MAX) ? std::optional(static_cast<std::int64_t>(number))
+                                                           : std::nullopt;
   }
   return value.is_number_integer() ? std::optional(value.get<std::int64_t>()) : std::nullopt;
 }
@@ -115,7 +118,7 @@ std::optional<NcclMember> read_member(const Json& object) {
   if (!rank || *rank < 0 || !pid) return std::nullopt;
   NcclMember member;
   member.rank = *rank;
-  member.pid = std::max(*pid, 0);   // -1: RAS does not know it
+  member.pid = std::max(*pid, 0);  // -1: RAS does not know it
   member.host = text_of(object, "host");
   if (const Json* status = member_of(object, "status")) {
     member.unresponsive = flag_of(*status, "unresponsive");
@@ -127,7 +130,8 @@ std::optional<NcclMember> read_member(const Json& object) {
   if (const Json* counts = member_of(object, "collective_counts"); counts != nullptr && counts->is_object()) {
     for (const auto& [name, value] : counts->items()) {
       const auto count = number_in(value);
-      if (count && *count >= 0 && name.size() <= kMaxName && member.launched.size() < kMaxOperations) member.launched.emplace_back(name, *count);
+      if (count && *count >= 0 && name.size() <= kMaxName && member.launched.size() < kMaxOperations)
+        member.launched.emplace_back(name, *count);
     }
   }
   return member;
@@ -157,8 +161,10 @@ std::string read_status(const Json& document, NcclStatus& status) {
     if (communicator.hash.empty()) return fmt::format("its answer's communicators[{}] has no hash", index);
     communicator.secondary_hash = text_of(object, "secondary_hash");
     communicator.size = std::max(int_of(object, "size").value_or(0), 0);
-    for (const auto& [name, members] : {std::pair{"ranks", &communicator.members}, std::pair{"missing_ranks", &communicator.missing}})
-      if (const std::string wrong = read_members(object, name, *members); !wrong.empty()) return fmt::format("its answer's communicators[{}].{}", index, wrong);
+    for (const auto& [name, members] :
+         {std::pair{"ranks", &communicator.members}, std::pair{"missing_ranks", &communicator.missing}})
+      if (const std::string wrong = read_members(object, name, *members); !wrong.empty())
+        return fmt::format("its answer's communicators[{}].{}", index, wrong);
   }
   return "";
 }
@@ -166,20 +172,26 @@ std::string read_status(const Json& document, NcclStatus& status) {
 }  // namespace
 
 Result<NcclStatus> parse_ras_answer(std::string_view text, const std::string& subject) {
-  const auto wrong = [&](ErrorCode code, std::string what) { return fail({.code = code, .subject = subject, .what = std::move(what)}); };
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return wrong(ErrorCode::kGone, "it hung up without an answer");
+  const auto wrong = [&](ErrorCode code, std::string what) {
+    return fail({.code = code, .subject = subject, .what = std::move(what)});
+  };
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return wrong(ErrorCode::kGone, "it hung up without an answer");
   std::string mended;
   Check check;
   if (!Json::sax_parse(text, &check)) {
     if (!check.malformed) return wrong(ErrorCode::kLimit, check.error);
     mended = with_missing_commas(text);
     Check second;
-    if (!Json::sax_parse(mended, &second)) return wrong(second.malformed ? ErrorCode::kMalformed : ErrorCode::kLimit, second.malformed ? check.error : second.error);
+    if (!Json::sax_parse(mended, &second))
+      return wrong(second.malformed ? ErrorCode::kMalformed : ErrorCode::kLimit,
+                   second.malformed ? check.error : second.error);
     text = mended;
   }
   try {
     NcclStatus status;
-    if (const std::string what = read_status(Json::parse(text), status); !what.empty()) return wrong(ErrorCode::kMalformed, what);
+    if (const std::string what = read_status(Json::parse(text), status); !what.empty())
+      return wrong(ErrorCode::kMalformed, what);
     return status;
   } catch (const Json::exception&) {
     return wrong(ErrorCode::kMalformed, "its answer cannot be read");

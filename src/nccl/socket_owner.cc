@@ -1,15 +1,15 @@
 #include "nccl/socket_owner.h"
 
-#include <algorithm>
 #include <arpa/inet.h>
-#include <charconv>
-#include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
-#include <memory>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@ namespace rankstacks::nccl {
 namespace {
 
 constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-constexpr std::size_t kMaxFiles = 1u << 16;   // descriptors examined per process; ranks have hundreds
-constexpr int kEstablished = 0x01, kSynSent = 0x02, kListening = 0x0a;   // include/net/tcp_states.h
+constexpr std::size_t kMaxFiles = 1u << 16;  // descriptors examined per process; ranks have hundreds
+constexpr int kEstablished = 0x01, kSynSent = 0x02, kListening = 0x0a;  // include/net/tcp_states.h
 
 SocketAddress from_bytes(const void* bytes, std::size_t size, std::uint16_t port) {
   SocketAddress address{.port = port};

@@ -20,14 +20,14 @@ struct SocketAddress {
   std::array<std::uint8_t, 16> address{};
   std::uint16_t port = 0;
   bool operator==(const SocketAddress&) const = default;
-  bool is_any() const;        // 0.0.0.0 or ::
-  std::string text() const;   // "127.0.0.1", "fe80::1"
+  bool is_any() const;       // 0.0.0.0 or ::
+  std::string text() const;  // "127.0.0.1", "fe80::1"
 };
 
 struct TcpSocket {
   SocketAddress local, peer;
   bool listens = false, established = false, connecting = false;
-  std::uint64_t inode = 0;   // 0: of a connection that nobody has accepted yet
+  std::uint64_t inode = 0;  // 0: of a connection that nobody has accepted yet
 };
 
 // Parses the lines of one of the two files; malformed lines are left out.

@@ -10,7 +10,8 @@ constexpr std::uint64_t kInlineValues = 1u << 2, kManagedDict = 1u << 4;
 
 // What is stored before the object (Include/internal/pycore_object.h): 3.11 has the values at -4 words and the dict at
 // -3; 3.12 has one of them at -3, the values as their address minus one; 3.13+ has the dict at MANAGED_DICT_OFFSET.
-constexpr Address kValuesBefore = 4 * sizeof(Address), kDictBefore = 3 * sizeof(Address), kDictBeforeFreeThreaded = sizeof(Address);
+constexpr Address kValuesBefore = 4 * sizeof(Address), kDictBefore = 3 * sizeof(Address),
+                  kDictBeforeFreeThreaded = sizeof(Address);
 constexpr Address kIsValues = 1;
 // struct _dictvalues, 3.13+: uint8_t capacity, size, embedded, valid.
 constexpr Address kValuesValid = 3;
@@ -29,7 +30,8 @@ std::optional<Address> AttributeReader::find(Address instance, std::string_view 
   for (const DictEntry& entry : *attributes) names.push_back(entry.key);
   objects_.prefetch(names);
   for (const DictEntry& entry : *attributes)
-    if (objects_.kind(entry.key) == ObjectKind::kString && text_.text(entry.key, kLongestName) == name) return entry.value;
+    if (objects_.kind(entry.key) == ObjectKind::kString && text_.text(entry.key, kLongestName) == name)
+      return entry.value;
   return 0;
 }
 
@@ -52,7 +54,8 @@ std::optional<std::vector<DictEntry>> AttributeReader::all_of(Address instance, 
     return of_dict(word(instance - (layout_.free_threaded ? kDictBeforeFreeThreaded : kDictBefore)).value_or(0));
   }
   const Address before = word(instance - kDictBefore).value_or(0);
-  if (layout_.minor >= kFirstInOneWord) return before & kIsValues ? of_values(type, before + kIsValues) : of_dict(before);
+  if (layout_.minor >= kFirstInOneWord)
+    return before & kIsValues ? of_values(type, before + kIsValues) : of_dict(before);
   const Address values = word(instance - kValuesBefore).value_or(0);
   return values != 0 ? of_values(type, values) : of_dict(before);
 }
@@ -66,7 +69,8 @@ std::optional<std::vector<DictEntry>> AttributeReader::of_dict(Address dict) {
   if (dict == 0) return std::nullopt;
   objects_.prefetch(std::span(&dict, 1));
   if (objects_.kind(dict) != ObjectKind::kDict) return std::nullopt;
-  const auto keys = target_.read_value<Address>(dict + layout_.dict_keys), values = target_.read_value<Address>(dict + layout_.dict_values);
+  const auto keys = target_.read_value<Address>(dict + layout_.dict_keys),
+             values = target_.read_value<Address>(dict + layout_.dict_values);
   if (!keys || !values) return std::nullopt;
   const Address first = *values == 0 || layout_.values_first == kAbsent ? *values : *values + layout_.values_first;
   return objects_.entries(*keys, first, kMaxAttributes);

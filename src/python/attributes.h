@@ -13,12 +13,13 @@
 
 namespace rankstacks::python {
 
-inline constexpr std::size_t kMaxAttributes = 256;   // of one instance
+inline constexpr std::size_t kMaxAttributes = 256;  // of one instance
 
 // Keeps references to all constructor arguments; owns none of them.
 class AttributeReader {
  public:
-  AttributeReader(const target::Target& target, const Layout& layout, ObjectReader& objects, CodeReader& text) : target_(target), layout_(layout), objects_(objects), text_(text) {}
+  AttributeReader(const target::Target& target, const Layout& layout, ObjectReader& objects, CodeReader& text)
+      : target_(target), layout_(layout), objects_(objects), text_(text) {}
 
   // The value of the attribute `name`; 0 if the instance has no such attribute. std::nullopt if it cannot be read, or
   // if `instance` is not an instance of such a class.

@@ -16,7 +16,9 @@ using elf::Image;
 // MB. A hostile file can claim any length without containing anything.
 constexpr std::size_t kMaxText = 256 << 20;
 
-std::string_view as_text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 // Py_Version: a const unsigned long in .rodata, from 3.11.
 std::optional<Version> version_by_symbol(const Image& image) {
@@ -37,7 +39,8 @@ std::optional<int> minor_in_name(std::string_view path) {
   const std::string_view digits = path.substr(at + 8);
   int minor = 0;
   std::size_t n = 0;
-  for (; n < digits.size() && n < 2 && digits[n] >= '0' && digits[n] <= '9'; ++n) minor = minor * 10 + (digits[n] - '0');
+  for (; n < digits.size() && n < 2 && digits[n] >= '0' && digits[n] <= '9'; ++n)
+    minor = minor * 10 + (digits[n] - '0');
   return n ? std::optional(minor) : std::nullopt;
 }
 
@@ -48,9 +51,11 @@ std::optional<int> minor_by_cache_tag(std::string_view text) {
     int minor = 0;
     std::size_t n = at + kTag.size();
     const std::size_t begin = n;
-    for (; n < text.size() && n - begin < 2 && text[n] >= '0' && text[n] <= '9'; ++n) minor = minor * 10 + (text[n] - '0');
+    for (; n < text.size() && n - begin < 2 && text[n] >= '0' && text[n] <= '9'; ++n)
+      minor = minor * 10 + (text[n] - '0');
     // The tag is the whole string ("cpython-39") or the start of the ABI's name ("cpython-37m-x86_64-linux-gnu").
-    if (n > begin && n < text.size() && (text[n] == '\0' || text[n] == 'm' || text[n] == 'd' || text[n] == '-')) return minor;
+    if (n > begin && n < text.size() && (text[n] == '\0' || text[n] == 'm' || text[n] == 'd' || text[n] == '-'))
+      return minor;
   }
   return std::nullopt;
 }
@@ -98,7 +103,8 @@ std::optional<Vaddr> interp_head_by_code(const Image& image) {
   constexpr std::array<unsigned char, 3> kMovRipRax = {0x48, 0x8b, 0x05};
   constexpr std::size_t kMovSize = 7;
   constexpr auto kRet = std::byte{0xc3};
-  if (code.size() < kMovSize + 1 || std::memcmp(code.data(), kMovRipRax.data(), 3) != 0 || code[kMovSize] != kRet) return std::nullopt;
+  if (code.size() < kMovSize + 1 || std::memcmp(code.data(), kMovRipRax.data(), 3) != 0 || code[kMovSize] != kRet)
+    return std::nullopt;
   std::int32_t displacement = 0;
   std::memcpy(&displacement, code.data() + 3, sizeof displacement);
   return at + kMovSize + static_cast<std::int64_t>(displacement);
@@ -152,8 +158,11 @@ std::vector<RuntimeCandidate> find_python_runtime(const target::Target& target) 
     // Interpreters export their runtime. The whole .symtab (620,000 symbols in a libtorch_cpu) is only worth searching
     // in an executable, or in a library whose name says that it is an interpreter.
     const bool executable = image.has_interpreter() || image.type() == ET_EXEC;
-    const bool search_all = executable || module.path.substr(module.path.rfind('/') + 1).find("python") != std::string::npos;
-    const auto find = [&](std::string_view name) { return search_all ? image.find_symbol(name) : image.find_exported(name); };
+    const bool search_all =
+        executable || module.path.substr(module.path.rfind('/') + 1).find("python") != std::string::npos;
+    const auto find = [&](std::string_view name) {
+      return search_all ? image.find_symbol(name) : image.find_exported(name);
+    };
     if (const auto symbol = find("_PyRuntime")) {
       runtime = symbol->value;
       candidate.how = "symbol _PyRuntime";

@@ -14,14 +14,14 @@ constexpr Address kFetchBelow = 8192;
 // 3.14) mark frames that run no Python code: the shim that each call of the eval loop keeps on the C stack.
 constexpr std::uint8_t kOwnerShim = 3;
 
-constexpr Address kStackRefTags = 3;       // 3.14+: low bits of a _PyStackRef
+constexpr Address kStackRefTags = 3;  // 3.14+: low bits of a _PyStackRef
 constexpr Address kPointerAlignment = 8;
 
 // The eval loop's calls, from the chain of CFrame / _PyCFrame: all but the outermost one, which is in the thread state
 // itself.
 struct CFrame {
   Address address = 0;
-  Address current_frame = 0;   // 3.11, 3.12
+  Address current_frame = 0;  // 3.11, 3.12
 };
 
 // The number of frames and C frames that all walkers together may still read.
@@ -30,13 +30,15 @@ struct Budget {
   std::size_t cframes = kMaxFramesInAll;
 };
 
-std::vector<CFrame> read_cframes(const target::Target& target, const Layout& layout, Address first, Address root, Budget& budget) {
+std::vector<CFrame> read_cframes(const target::Target& target, const Layout& layout, Address first, Address root,
+                                 Budget& budget) {
   std::vector<CFrame> found;
   std::unordered_set<Address> seen;
   const std::size_t size = span_of({layout.cframe_previous, layout.cframe_current_frame});
   StructCopy copy;
   Address at = first;
-  while (at != root && at % kPointerAlignment == 0 && found.size() < kMaxFramesPerThread && budget.cframes > 0 && seen.insert(at).second) {
+  while (at != root && at % kPointerAlignment == 0 && found.size() < kMaxFramesPerThread && budget.cframes > 0 &&
+         seen.insert(at).second) {
     --budget.cframes;
     if (!copy.read(target, at, size)) break;
     found.push_back({at, copy.get<Address>(layout.cframe_current_frame)});
@@ -51,9 +53,13 @@ std::vector<CFrame> read_cframes(const target::Target& target, const Layout& lay
 class Walker {
  public:
   Walker(const target::Target& target, const Layout& layout, const ChainStart& start, Budget& budget)
-      : target_(target), layout_(layout), budget_(budget), has_runs_by_frame_(layout.frame_owner == kAbsent), next_(start.frame) {
-    size_ = span_of({layout.frame_previous, layout.frame_code, layout.frame_instruction, layout.frame_executing, layout.frame_owner,
-                     layout.frame_is_entry, layout.frame_tlbc_index});
+      : target_(target),
+        layout_(layout),
+        budget_(budget),
+        has_runs_by_frame_(layout.frame_owner == kAbsent),
+        next_(start.frame) {
+    size_ = span_of({layout.frame_previous, layout.frame_code, layout.frame_instruction, layout.frame_executing,
+                     layout.frame_owner, layout.frame_is_entry, layout.frame_tlbc_index});
     if (start.cframe == 0) return;
     cframes_ = read_cframes(target, layout, start.cframe, start.thread_state + layout.thread_root_cframe, budget);
     if (layout.thread_frame == kAbsent) {
@@ -147,7 +153,8 @@ class Walker {
     frame.tlbc_index = copy.get<std::int32_t>(layout_.frame_tlbc_index);
     if (layout_.frame_is_entry != kAbsent) {
       // 3.11: each _PyCFrame names the frame at which its call's run begins.
-      if (!run_.frames.empty() && cframe_index_ + 1 < cframes_.size() && at == cframes_[cframe_index_ + 1].current_frame) {
+      if (!run_.frames.empty() && cframe_index_ + 1 < cframes_.size() &&
+          at == cframes_[cframe_index_ + 1].current_frame) {
         end_run(cframes_[cframe_index_++].address);
       }
       run_.frames.push_back(frame);
@@ -165,7 +172,8 @@ class Walker {
   // frame has no caller, and no call of the loop. (A trace function that is notified of a call also sees a frame that
   // is not executing; if that is the outermost frame of a thread, the frame has not begun.)
   bool delegates(const StructCopy& copy) const {
-    return layout_.frame_executing != kAbsent && copy.get<std::uint8_t>(layout_.frame_executing) == 0 && copy.get<std::int32_t>(layout_.frame_instruction) >= 0;
+    return layout_.frame_executing != kAbsent && copy.get<std::uint8_t>(layout_.frame_executing) == 0 &&
+           copy.get<std::int32_t>(layout_.frame_instruction) >= 0;
   }
 
   // 3.11: ends the runs of the frames that no further _PyCFrame separates, which are those of the outermost call. If
@@ -213,23 +221,24 @@ class Walker {
   void place_by_cframe_count() {
     const std::size_t frames = chain_.runs.size(), calls = cframes_.size();
     if (calls > frames + 1 || frames > calls + 1) return;
-    for (std::size_t back = 1; back <= frames && back <= calls; ++back) chain_.runs[frames - back].anchor = cframes_[calls - back].address;
+    for (std::size_t back = 1; back <= frames && back <= calls; ++back)
+      chain_.runs[frames - back].anchor = cframes_[calls - back].address;
   }
 
   const target::Target& target_;
   const Layout& layout_;
   Budget& budget_;
-  const bool has_runs_by_frame_;   // up to 3.10: one call of the eval loop for each frame
+  const bool has_runs_by_frame_;  // up to 3.10: one call of the eval loop for each frame
   std::size_t size_ = 0;
   // 3.11, 3.12: set until the first step, which decides whether its current_frame can be trusted.
   Address first_cframe_ = 0;
   Address next_ = 0;
   Range window_;
-  std::vector<CFrame> cframes_;    // innermost first
+  std::vector<CFrame> cframes_;  // innermost first
   std::size_t cframe_index_ = 0;
   std::unordered_set<Address> seen_;
   ChainRun run_;
-  std::vector<bool> is_entry_;     // 3.11: of the frames in run_
+  std::vector<bool> is_entry_;  // 3.11: of the frames in run_
   Chain chain_;
   bool done_ = false;
 };

@@ -21,8 +21,8 @@ struct ChainFrame {
   Address address = 0;
   Address code = 0;
   std::uint64_t instruction = 0;
-  std::uint8_t owner = 0;          // 3.11+
-  std::int32_t tlbc_index = 0;     // free-threaded 3.14+
+  std::uint8_t owner = 0;       // 3.11+
+  std::int32_t tlbc_index = 0;  // free-threaded 3.14+
 };
 
 struct ChainRun {
@@ -33,13 +33,13 @@ struct ChainRun {
 // The start of a chain, from the thread state.
 struct ChainStart {
   Address thread_state = 0;
-  Address frame = 0;               // 0: to be read from the _PyCFrame
-  Address cframe = 0;              // 3.10-3.12; 0: none
+  Address frame = 0;   // 0: to be read from the _PyCFrame
+  Address cframe = 0;  // 3.10-3.12; 0: none
 };
 
 struct Chain {
-  std::vector<ChainRun> runs;      // innermost first
-  std::string damage;              // why the chain ended early; empty: it is complete
+  std::vector<ChainRun> runs;  // innermost first
+  std::string damage;          // why the chain ended early; empty: it is complete
   // 3.11, 3.12: the innermost call's frames were left out because they did not seem to be linked yet: the frame that
   // its _PyCFrame names does not lead to the call before it. Such a call runs no Python code. If the native stack shows
   // that it does, its frames are lost.

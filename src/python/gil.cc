@@ -1,7 +1,7 @@
 #include "python/gil.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "python/objects.h"
 
@@ -10,8 +10,9 @@ namespace {
 
 // Up to 3.11 there is one GIL, in _PyRuntime. Its holder is also the runtime's current thread state, which is NULL
 // while no thread holds the GIL.
-void read_runtime_gil(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, GilState& gil) {
-  const Address where = runtime.tstate_current != 0 ? runtime.tstate_current
+void read_runtime_gil(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime,
+                      GilState& gil) {
+  const Address where = runtime.tstate_current != 0                ? runtime.tstate_current
                         : layout.runtime_tstate_current != kAbsent ? runtime.runtime + layout.runtime_tstate_current
                                                                    : 0;
   if (where != 0) {
@@ -48,7 +49,8 @@ void read_interpreter_gil(const target::Target& target, const Layout& layout, Ad
 
 }  // namespace
 
-GilState read_gil(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, std::span<const Address> interpreters) {
+GilState read_gil(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime,
+                  std::span<const Address> interpreters) {
   GilState gil;
   if (layout.interp_gil == kAbsent) {
     read_runtime_gil(target, layout, runtime, gil);

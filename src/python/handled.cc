@@ -12,7 +12,7 @@ constexpr std::size_t kLongestTypeName = 256;
 constexpr std::size_t kLikelyTypeName = 64;
 // Bytes of names and line tables; exceptions beyond that have no places.
 constexpr std::size_t kMaxCodeText = 16u << 20;
-constexpr Address kStackRefTags = 3;                // 3.14+: low bits of a _PyStackRef
+constexpr Address kStackRefTags = 3;  // 3.14+: low bits of a _PyStackRef
 constexpr Address kPointerAlignment = 8;
 
 // The number of traceback entries that are searched for the thread's own frame. It is in the first one, unless the
@@ -22,19 +22,19 @@ constexpr std::size_t kMaxComparedEntries = 8;
 
 // One entry of a traceback.
 struct Entry {
-  Address frame = 0;               // the frame object
+  Address frame = 0;  // the frame object
   std::int32_t instruction = 0, line = 0;
 };
 
 // The state of one thread's walk.
 struct Walk {
   ThreadState* thread = nullptr;
-  Address next = 0;                // an item, then an entry of the traceback
-  std::size_t count = 0;           // of items or entries
+  Address next = 0;       // an item, then an entry of the traceback
+  std::size_t count = 0;  // of items or entries
   Address exception = 0, traceback = 0;
   std::optional<Entry> handler, raised;
-  bool whole = false;              // the traceback's end was reached
-  Address frame = 0;               // the handler's frame, if it is one of the thread's
+  bool whole = false;  // the traceback's end was reached
+  Address frame = 0;   // the handler's frame, if it is one of the thread's
   std::optional<std::uint32_t> handler_code, raised_code;
 };
 
@@ -88,7 +88,7 @@ class HandledReader {
           walks_.push_back(w);
           w.next = 0;
         } else if (!objects_.may_be(w.exception, ObjectKind::kNone)) {
-          w.next = 0;   // no item
+          w.next = 0;  // no item
         }
       }
     }
@@ -160,9 +160,9 @@ class HandledReader {
           w->next = 0;
           continue;
         }
-        w->raised = Entry{copy.get<Address>(layout_.traceback_frame),
-                          copy.get<std::int32_t>(layout_.traceback_instruction),
-                          copy.get<std::int32_t>(layout_.traceback_line)};
+        w->raised =
+            Entry{copy.get<Address>(layout_.traceback_frame), copy.get<std::int32_t>(layout_.traceback_instruction),
+                  copy.get<std::int32_t>(layout_.traceback_line)};
         if (!w->handler) w->handler = w->raised;
         ++w->count;
         if (w->frame == 0 && w->count <= kMaxComparedEntries) {
@@ -208,7 +208,7 @@ class HandledReader {
   void read_places() {
     std::vector<Address> objects;
     for (Walk& w : walks_) {
-      if (!w.whole) w.raised.reset();   // the last entry that was read is not the last of the traceback
+      if (!w.whole) w.raised.reset();  // the last entry that was read is not the last of the traceback
       for (const auto& entry : {w.handler, w.raised})
         if (entry) objects.push_back(entry->frame);
     }
@@ -250,12 +250,13 @@ class HandledReader {
   ObjectReader objects_;
   // Of tracebacks alone, so that unreadable parts of them do not count as damage of the thread's frames.
   CodeReader codes_;
-  std::vector<Walk> walks_;        // of the threads that are handling an exception
+  std::vector<Walk> walks_;  // of the threads that are handling an exception
 };
 
 }  // namespace
 
-void read_handled_exceptions(const target::Target& target, const Layout& layout, std::span<const Address> items, State& state) {
+void read_handled_exceptions(const target::Target& target, const Layout& layout, std::span<const Address> items,
+                             State& state) {
   HandledReader(target, layout, state).read(items);
 }
 

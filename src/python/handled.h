@@ -18,10 +18,11 @@ namespace rankstacks::python {
 inline constexpr std::size_t kMaxExcItems = 4096, kMaxExcItemsInAll = 65'536;
 // Python's recursion limit, which bounds most tracebacks, is 1000.
 inline constexpr std::size_t kMaxTracebackEntries = 2048, kMaxTracebackEntriesInAll = 65'536;
-inline constexpr std::size_t kLongestMessage = 200;   // characters
+inline constexpr std::size_t kLongestMessage = 200;  // characters
 
 // Fills ThreadState::handles. `items` holds the first item of each of state.threads. In 3.6, where the thread state
 // itself has the fields that an item has in later versions, it holds the address of the thread state.
-void read_handled_exceptions(const target::Target& target, const Layout& layout, std::span<const Address> items, State& state);
+void read_handled_exceptions(const target::Target& target, const Layout& layout, std::span<const Address> items,
+                             State& state);
 
 }  // namespace rankstacks::python

@@ -1,9 +1,9 @@
 #include "python/layouts.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fmt/format.h>
 
 namespace rankstacks::python {
 namespace {
@@ -20,11 +20,13 @@ struct DebugOffsetsShape {
   Offset gc_size = 0, gc_collecting = 0;
   Offset thread_size = 0, thread_next = 0, thread_interp = 0, thread_frame = 0, thread_id = 0, thread_native_id = 0;
   Offset thread_datastack_chunk = 0;
-  Offset frame_size = 0, frame_previous = 0, frame_code = 0, frame_instruction = 0, frame_owner = 0, frame_tlbc_index = kAbsent;
+  Offset frame_size = 0, frame_previous = 0, frame_code = 0, frame_instruction = 0, frame_owner = 0,
+         frame_tlbc_index = kAbsent;
   Offset frame_slots = 0;
   Offset code_size = 0, code_filename = 0, code_name = 0, code_qualname = 0, code_line_table = 0, code_first_line = 0;
   Offset code_instructions = 0, code_tlbc = kAbsent, code_slot_names = 0, code_slot_kinds = 0;
-  Offset object_type = 0, type_name = 0, bytes_size = 0, bytes_data = 0, string_length = 0, string_state = 0, string_ascii_data = 0;
+  Offset object_type = 0, type_name = 0, bytes_size = 0, bytes_data = 0, string_length = 0, string_state = 0,
+         string_ascii_data = 0;
   Offset type_flags = 0, tuple_size = 0, tuple_items = 0, int_tag = 0, int_digits = 0, dict_keys = 0, dict_values = 0;
 };
 
@@ -101,7 +103,8 @@ std::optional<Version> version_from_hex(std::uint64_t hex) {
   // Include/patchlevel.h: one byte each of major, minor, micro; then the release level (a, b, c, f) and the serial, 4
   // bits each.
   if (hex >> 32) return std::nullopt;
-  Version version{static_cast<int>(hex >> 24), static_cast<int>((hex >> 16) & 0xff), static_cast<int>((hex >> 8) & 0xff), ""};
+  Version version{static_cast<int>(hex >> 24), static_cast<int>((hex >> 16) & 0xff),
+                  static_cast<int>((hex >> 8) & 0xff), ""};
   const unsigned level = (hex >> 4) & 0xf, serial = hex & 0xf;
   switch (level) {
     case 0xa: version.suffix = fmt::format("a{}", serial); break;
@@ -119,7 +122,8 @@ std::optional<Version> parse_version(std::string_view text) {
   std::size_t at = 0;
   const auto number = [&](int& into) {
     const std::size_t begin = at;
-    for (into = 0; at < text.size() && text[at] >= '0' && text[at] <= '9' && at - begin < 3; ++at) into = into * 10 + (text[at] - '0');
+    for (into = 0; at < text.size() && text[at] >= '0' && text[at] <= '9' && at - begin < 3; ++at)
+      into = into * 10 + (text[at] - '0');
     return at > begin;
   };
   const auto literal = [&](std::string_view expected) {
@@ -127,7 +131,8 @@ std::optional<Version> parse_version(std::string_view text) {
     at += expected.size();
     return true;
   };
-  if (!number(version.major) || !literal(".") || !number(version.minor) || !literal(".") || !number(version.micro)) return std::nullopt;
+  if (!number(version.major) || !literal(".") || !number(version.minor) || !literal(".") || !number(version.micro))
+    return std::nullopt;
   if (version.major != 3 || version.minor > 99 || version.micro > 99) return std::nullopt;
   for (const std::string_view level : {"a", "b", "rc"}) {
     const std::size_t before = at;
@@ -149,7 +154,8 @@ bool is_early_prerelease(const Version& version) {
 std::optional<Layout> find_layout(const Version& version, bool free_threaded) {
   if (is_early_prerelease(version)) return std::nullopt;
   for (const Layout& measured : kLayouts) {
-    if (measured.major != version.major || measured.minor != version.minor || measured.free_threaded != free_threaded) continue;
+    if (measured.major != version.major || measured.minor != version.minor || measured.free_threaded != free_threaded)
+      continue;
     Layout layout = measured;
     if (version.minor == 7 && version.micro < kGcHeadAligned) {
       layout.runtime_tstate_current -= kGcHeadShift;
@@ -161,7 +167,8 @@ std::optional<Layout> find_layout(const Version& version, bool free_threaded) {
 }
 
 std::optional<DebugOffsetsHeader> decode_debug_offsets_header(std::span<const std::byte> bytes) {
-  if (bytes.size() < kDebugOffsetsHeader || std::memcmp(bytes.data(), kCookie, sizeof kCookie) != 0) return std::nullopt;
+  if (bytes.size() < kDebugOffsetsHeader || std::memcmp(bytes.data(), kCookie, sizeof kCookie) != 0)
+    return std::nullopt;
   const auto version = version_from_hex(word_at(bytes, 8));
   const std::uint64_t free_threaded = word_at(bytes, 16);
   if (!version || free_threaded > 1) return std::nullopt;
@@ -187,7 +194,8 @@ void read_interpreter(TableReader& table, const DebugOffsetsShape& shape, const 
   layout.interp_id = table.offset("id", shape.interp_id);
   layout.interp_threads_head = table.offset("threads_head", shape.interp_threads_head);
   layout.interp_gil = table.offset("ceval_gil", shape.interp_gil);
-  // These are stated relative to the interpreter, for its own GIL; the pointer at ceval_gil may lead to another interpreter's.
+  // These are stated relative to the interpreter, for its own GIL; the pointer at ceval_gil may lead to another
+  // interpreter's.
   const Offset gil = table.offset("gil_runtime_state", shape.gil);
   const Offset locked = table.offset("gil_runtime_state_locked", shape.gil_locked, 4);
   const Offset holder = table.offset("gil_runtime_state_holder", shape.gil_last_holder);
@@ -269,7 +277,8 @@ void read_objects(TableReader& table, const DebugOffsetsShape& shape, Layout& la
 
 Result<Layout> decode_debug_offsets(std::span<const std::byte> bytes) {
   const auto header = decode_debug_offsets_header(bytes);
-  if (!header) return fail({.code = ErrorCode::kMalformed, .what = "no debug offsets: the cookie or the version is wrong"});
+  if (!header)
+    return fail({.code = ErrorCode::kMalformed, .what = "no debug offsets: the cookie or the version is wrong"});
   const DebugOffsetsShape* shape = find_shape(header->version);
   const auto measured = find_layout(header->version, header->free_threaded);
   if (!shape || !measured) {

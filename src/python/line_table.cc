@@ -31,7 +31,7 @@ std::optional<int> line_in_ranges(LineTable table, int first_line, std::int64_t 
   for (std::size_t i = 0; i + 1 < table.size(); i += 2) {
     end += table[i];
     const auto delta = static_cast<std::int8_t>(table[i + 1]);
-    if (delta != kNoLine) line += delta;   // applies to this very range
+    if (delta != kNoLine) line += delta;  // applies to this very range
     if (instruction < end) return delta == kNoLine ? std::nullopt : as_line(line);
   }
   return std::nullopt;

@@ -22,14 +22,15 @@ constexpr int kFirstWithTwoSlots = 14;
 // A frame whose value stack has values that a statement keeps in use.
 struct Inside {
   const ThreadState* thread = nullptr;
-  std::size_t depth = 0;               // frames of the thread that are further inside
+  std::size_t depth = 0;  // frames of the thread that are further inside
   const RawFrame* frame = nullptr;
-  std::vector<Address> objects;        // in use, from the bottom of its value stack
+  std::vector<Address> objects;  // in use, from the bottom of its value stack
 };
 
 class HolderFinder {
  public:
-  HolderFinder(const target::Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects, AttributeReader& attributes, const State& state)
+  HolderFinder(const target::Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects,
+               AttributeReader& attributes, const State& state)
       : target_(target), layout_(layout), codes_(codes), objects_(objects), attributes_(attributes), state_(state) {}
 
   void find(std::span<WantedLock> wanted) {
@@ -94,7 +95,8 @@ class HolderFinder {
     if (objects_.kind(object) == ObjectKind::kBuiltin) {
       method = word_at(head + kBuiltinMethod);
       lock = word_at(head + kBuiltinSelf);
-    } else if (layout_.minor >= kFirstWithTwoSlots && slot + 1 < f.objects.size() && objects_.kind(object) == ObjectKind::kMethodDescriptor) {
+    } else if (layout_.minor >= kFirstWithTwoSlots && slot + 1 < f.objects.size() &&
+               objects_.kind(object) == ObjectKind::kMethodDescriptor) {
       method = word_at(head + kDescriptorMethod);
       lock = f.objects[slot + 1];
     }
@@ -121,7 +123,8 @@ class HolderFinder {
         if (code.name != "wait" || !known::is_file_of(known::Place::kThreading, code.file)) continue;
         if (conditions_left_ == 0) return true;
         --conditions_left_;
-        const Address self = object_in_slot(layout_, target_.read_value<Address>(frame.address + layout_.frame_slots).value_or(0));
+        const Address self =
+            object_in_slot(layout_, target_.read_value<Address>(frame.address + layout_.frame_slots).value_or(0));
         // Event.wait and Barrier.wait have a condition, and no lock of their own.
         const auto released = self != 0 ? attributes_.find(self, "_lock") : std::nullopt;
         if (!released || *released == lock) return true;
@@ -137,14 +140,14 @@ class HolderFinder {
   AttributeReader& attributes_;
   const State& state_;
   std::vector<Inside> frames_;
-  std::unordered_map<Address, std::unordered_set<const ThreadState*>> holders_;   // by lock
+  std::unordered_map<Address, std::unordered_set<const ThreadState*>> holders_;  // by lock
   std::size_t conditions_left_ = kMaxConditionWaits;
 };
 
 }  // namespace
 
-void find_holders(const target::Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects, AttributeReader& attributes, const State& state,
-                  std::span<WantedLock> wanted) {
+void find_holders(const target::Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects,
+                  AttributeReader& attributes, const State& state, std::span<WantedLock> wanted) {
   HolderFinder(target, layout, codes, objects, attributes, state).find(wanted);
 }
 

@@ -11,8 +11,8 @@
 namespace rankstacks::python {
 
 struct WantedLock {
-  Address lock = 0;                       // a _thread.lock
-  ThreadState* waiting = nullptr;         // not used by find_holders()
+  Address lock = 0;                // a _thread.lock
+  ThreadState* waiting = nullptr;  // not used by find_holders()
   // The only thread that is inside of such a statement. nullptr if no thread or more than one is, or if it may have
   // released the lock.
   const ThreadState* holder = nullptr;
@@ -20,7 +20,7 @@ struct WantedLock {
 
 // Fills `holder` of each. A thread that has called Condition.wait inside of the statement has released the lock of that
 // condition.
-void find_holders(const target::Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects, AttributeReader& attributes, const State& state,
-                  std::span<WantedLock> wanted);
+void find_holders(const target::Target& target, const Layout& layout, const CodeReader& codes, ObjectReader& objects,
+                  AttributeReader& attributes, const State& state, std::span<WantedLock> wanted);
 
 }  // namespace rankstacks::python

@@ -14,7 +14,7 @@ namespace rankstacks::python {
 namespace {
 
 constexpr std::size_t kLikelyName = 128;
-constexpr std::size_t kMaxText = 1u << 20;      // bytes of attributes' and modules' names
+constexpr std::size_t kMaxText = 1u << 20;  // bytes of attributes' and modules' names
 
 // struct wait_entry, Python/parking_lot.c, 3.13+: {void *park_arg; uintptr_t addr; _PySemaphore sema; ...}. The
 // semaphore is a sem_t.
@@ -34,22 +34,29 @@ constexpr Address kHandleIdent = 32, kHandleSize = 80;
 // PyCFunctionObject: {PyMethodDef *m_ml; PyObject *m_self; ...}.
 constexpr Address kBuiltinSelf = 8;
 
-constexpr int kFirstParked = 13;       // 3.13: waits for a thread's end; 3.14: waits for locks too
+constexpr int kFirstParked = 13;  // 3.13: waits for a thread's end; 3.14: waits for locks too
 constexpr int kFirstByteLocks = 14;
 
 // A thread in a futex call, or one that may be.
 struct Waiting {
   ThreadState* thread = nullptr;
-  const RawFrame* frame = nullptr;     // its innermost
-  Address semaphore = 0, parked = 0;   // what it waits on; 0: it does not wait in the parking lot
-  Address lock = 0;                    // the lock object
+  const RawFrame* frame = nullptr;    // its innermost
+  Address semaphore = 0, parked = 0;  // what it waits on; 0: it does not wait in the parking lot
+  Address lock = 0;                   // the lock object
   bool recursive = false;
 };
 
 class LockReader {
  public:
-  LockReader(const target::Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state)
-      : target_(target), layout_(layout), ends_(ends), codes_(codes), state_(state), objects_(target, layout), text_(target, layout, kMaxText),
+  LockReader(const target::Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes,
+             State& state)
+      : target_(target),
+        layout_(layout),
+        ends_(ends),
+        codes_(codes),
+        state_(state),
+        objects_(target, layout),
+        text_(target, layout, kMaxText),
         attributes_(target, layout, objects_, text_) {}
 
   void read() {
@@ -73,23 +80,27 @@ class LockReader {
   Address field(Address object, Address offset = 0) const { return word_at(object + layout_.object_head() + offset); }
 
   void find_threads() {
-    std::unordered_map<std::uint64_t, Address> futexes;   // by pthread_self()
+    std::unordered_map<std::uint64_t, Address> futexes;  // by pthread_self()
     for (const target::ThreadInfo& info : target_.threads()) {
       if (!info.registers || info.registers->fs_base == 0) continue;
       tids_.try_emplace(info.registers->fs_base, info.tid);
-      if (const auto futex = target::possible_futex_address(target_, *info.registers)) futexes.try_emplace(info.registers->fs_base, *futex);
+      if (const auto futex = target::possible_futex_address(target_, *info.registers))
+        futexes.try_emplace(info.registers->fs_base, *futex);
     }
     if (futexes.empty()) return;
     std::vector<Range> ranges;
     for (ThreadState& thread : state_.threads) {
       const auto futex = futexes.find(thread.pthread_id);
       if (futex == futexes.end() || thread.runs.empty() || waiting_.size() >= kMaxLockWaits) continue;
-      const bool on_gil = std::any_of(state_.gil_ranges.begin(), state_.gil_ranges.end(), [&](const Range& r) { return r.contains(futex->second); });
+      const bool on_gil = std::any_of(state_.gil_ranges.begin(), state_.gil_ranges.end(),
+                                      [&](const Range& r) { return r.contains(futex->second); });
       const RawFrame& frame = thread.runs.front().frames.front();
       if (on_gil || codes_.body(frame.code).kind != CodeReader::Kind::kCode) continue;
       waiting_.push_back({.thread = &thread, .frame = &frame, .semaphore = futex->second});
-      if (layout_.frame_value_stack != kAbsent) ranges.push_back(range_of(frame.address + layout_.frame_value_stack, sizeof(Address)));
-      if (layout_.minor >= kFirstParked) ranges.push_back(range_of(futex->second - kParkedBeforeSemaphore, sizeof(Address)));
+      if (layout_.frame_value_stack != kAbsent)
+        ranges.push_back(range_of(frame.address + layout_.frame_value_stack, sizeof(Address)));
+      if (layout_.minor >= kFirstParked)
+        ranges.push_back(range_of(futex->second - kParkedBeforeSemaphore, sizeof(Address)));
     }
     if (!ranges.empty()) target_.prefetch(ranges);
     for (Waiting& w : waiting_)
@@ -100,7 +111,8 @@ class LockReader {
   // waits for.
   void find_locks() {
     std::vector<Range> stacks;
-    for (const Waiting& w : waiting_) stacks.push_back(value_stack_of(target_, layout_, *w.frame, codes_.body(w.frame->code)));
+    for (const Waiting& w : waiting_)
+      stacks.push_back(value_stack_of(target_, layout_, *w.frame, codes_.body(w.frame->code)));
     target_.prefetch(stacks);
     std::vector<std::vector<Address>> held(waiting_.size());
     std::vector<Address> objects, owners;
@@ -108,7 +120,8 @@ class LockReader {
       std::vector<Address> words(static_cast<std::size_t>(stacks[i].size()) / sizeof(Address));
       if (!target_.read_exact(stacks[i].start, std::as_writable_bytes(std::span(words)))) continue;
       for (const Address word : words)
-        if (const Address object = object_in_slot(layout_, word); object != 0 && object % sizeof(Address) == 0) held[i].push_back(object);
+        if (const Address object = object_in_slot(layout_, word); object != 0 && object % sizeof(Address) == 0)
+          held[i].push_back(object);
       objects.insert(objects.end(), held[i].begin(), held[i].end());
     }
     objects_.prefetch(objects);
@@ -131,7 +144,8 @@ class LockReader {
       return true;
     }
     if (kind != ObjectKind::kLock && kind != ObjectKind::kRLock) return false;
-    const bool is_it = layout_.minor >= kFirstByteLocks ? w.parked == object + layout_.object_head() : w.semaphore == field(object);
+    const bool is_it =
+        layout_.minor >= kFirstByteLocks ? w.parked == object + layout_.object_head() : w.semaphore == field(object);
     if (!is_it) return false;
     w.lock = object;
     w.recursive = kind == ObjectKind::kRLock;
@@ -153,7 +167,8 @@ class LockReader {
     if (ranges.empty()) return;
     target_.prefetch(ranges);
     for (std::size_t i = 0; i < std::min(ends_.size(), state_.threads.size()); ++i)
-      if (const Address lock = ends_[i] != 0 ? field(ends_[i]) : 0) ends_of_.try_emplace(lock, state_.threads[i].pthread_id);
+      if (const Address lock = ends_[i] != 0 ? field(ends_[i]) : 0)
+        ends_of_.try_emplace(lock, state_.threads[i].pthread_id);
   }
 
   bool is_in(const Waiting& w, known::Place place, std::string_view function) const {
@@ -211,13 +226,14 @@ class LockReader {
   CodeReader text_;
   AttributeReader attributes_;
   std::vector<Waiting> waiting_;
-  std::unordered_map<std::uint64_t, Tid> tids_;               // by pthread_self()
-  std::unordered_map<Address, std::uint64_t> ends_of_;        // by lock: the thread whose end releases it
+  std::unordered_map<std::uint64_t, Tid> tids_;         // by pthread_self()
+  std::unordered_map<Address, std::uint64_t> ends_of_;  // by lock: the thread whose end releases it
 };
 
 }  // namespace
 
-void read_locks(const target::Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state) {
+void read_locks(const target::Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes,
+                State& state) {
   LockReader(target, layout, ends, codes, state).read();
 }
 

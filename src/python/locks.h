@@ -1,6 +1,7 @@
 // Finds which Python lock a thread waits for, and which thread holds that lock, from memory alone.
 //
-//   a thread in a futex call ── futex address ──> semaphore <── lock object <── value stack of its innermost Python frame
+//   a thread in a futex call ── futex address ──> semaphore <── lock object <── value stack of its innermost Python
+//   frame
 //                                                               │
 //     RLock                                                     │ the thread that it names
 //     Lock    a thread inside of `with lock:` has __exit__ of this lock on the value stack of that frame
@@ -21,18 +22,19 @@
 
 namespace rankstacks::python {
 
-inline constexpr std::size_t kMaxLockWaits = 4096;             // threads in futex calls that are examined
+inline constexpr std::size_t kMaxLockWaits = 4096;  // threads in futex calls that are examined
 // The innermost frames, searched for a `with` statement of a lock.
 inline constexpr std::size_t kMaxHolderFramesOfThread = 256;
-inline constexpr std::size_t kMaxHolderFrames = 65'536;        // of all threads
-inline constexpr std::size_t kMaxSlotsInUse = 262'144;         // of all these frames
+inline constexpr std::size_t kMaxHolderFrames = 65'536;  // of all threads
+inline constexpr std::size_t kMaxSlotsInUse = 262'144;   // of all these frames
 // Frames of Condition.wait that are examined for the lock that they have released.
 inline constexpr std::size_t kMaxConditionWaits = 4096;
-inline constexpr std::size_t kLongestModuleName = 200;          // characters
+inline constexpr std::size_t kLongestModuleName = 200;  // characters
 
 // Fills ThreadState::lock and ThreadState::joins. `ends` holds the field layout.thread_on_delete_data of each of
 // state.threads (0 if it has none). `codes` holds the code objects of state.threads' frames; they have been read, but
 // are not yet in state.codes.
-void read_locks(const target::Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes, State& state);
+void read_locks(const target::Target& target, const Layout& layout, std::span<const Address> ends, CodeReader& codes,
+                State& state);
 
 }  // namespace rankstacks::python

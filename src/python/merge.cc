@@ -11,8 +11,8 @@
 // A run that cannot be placed is shown next to the native frames, near its neighbours, marked kSeparate, with a problem
 // that says why.
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <limits>
 #include <set>
 #include <unordered_map>
@@ -30,13 +30,15 @@ constexpr Position before_frame(std::size_t i) { return 2 * i; }
 struct Item {
   enum class Place { kPlaced, kToCount, kSeparate };
   const Run* run = nullptr;
-  std::optional<Address> anchor;   // the run's, unless it cannot be trusted
-  Position at = 0;                 // if not yet placed: the position of its neighbours
+  std::optional<Address> anchor;  // the run's, unless it cannot be trusted
+  Position at = 0;                // if not yet placed: the position of its neighbours
   Place place = Place::kToCount;
-  bool damaged_outside = false;    // runs that belong outside this one may be missing
+  bool damaged_outside = false;  // runs that belong outside this one may be missing
 };
 
-std::uint64_t width(const unwind::UnwoundFrame& f) { return (f.cfa == 0 ? std::numeric_limits<Address>::max() : f.cfa) - f.sp; }
+std::uint64_t width(const unwind::UnwoundFrame& f) {
+  return (f.cfa == 0 ? std::numeric_limits<Address>::max() : f.cfa) - f.sp;
+}
 bool holds(const unwind::UnwoundFrame& f, Address a) { return a >= f.sp && (f.cfa == 0 || a < f.cfa); }
 
 // The native frame around `anchor`. Frames follow each other on the stack, except where a signal switched stacks: such
@@ -45,7 +47,8 @@ bool holds(const unwind::UnwoundFrame& f, Address a) { return a >= f.sp && (f.cf
 std::optional<Position> position_of(const unwind::UnwoundStack& native, Address anchor) {
   if (native.omitted) {
     const std::size_t at = native.omitted->at;
-    if (at > 0 && at < native.frames.size() && anchor >= native.frames[at - 1].cfa && anchor < native.frames[at].sp) return before_frame(at);
+    if (at > 0 && at < native.frames.size() && anchor >= native.frames[at - 1].cfa && anchor < native.frames[at].sp)
+      return before_frame(at);
   }
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < native.frames.size(); ++i) {
@@ -62,7 +65,12 @@ bool beyond_end(const unwind::UnwoundStack& native, Address anchor) {
 class Merger {
  public:
   Merger(const State& state, const unwind::UnwoundStack& native, const KnownFrames& known)
-      : state_(state), native_(native), count_(native.frames.size()), greenlet_(known.greenlet.value_or(count_)), loops_(known.eval_loop), borders_(known.loop_border) {
+      : state_(state),
+        native_(native),
+        count_(native.frames.size()),
+        greenlet_(known.greenlet.value_or(count_)),
+        loops_(known.eval_loop),
+        borders_(known.loop_border) {
     loops_.resize(count_, false);
     borders_.resize(count_, false);
   }
@@ -86,7 +94,8 @@ class Merger {
  private:
   void problem(std::string message) {
     const auto known = [&](const Problem& p) { return p.message == message; };
-    if (std::none_of(result_.problems.begin(), result_.problems.end(), known)) result_.problems.push_back({std::move(message), std::nullopt});
+    if (std::none_of(result_.problems.begin(), result_.problems.end(), known))
+      result_.problems.push_back({std::move(message), std::nullopt});
   }
 
   // The anchors of 3.10 come from matching the loop's CFrames with the frames by count. A greenlet links a CFrame of
@@ -129,20 +138,23 @@ class Merger {
     if (!thread.problems.empty() && !items.empty()) items.back().damaged_outside = true;
     // Runs before the first placed one are directly inside it. If none was placed, anchors that fit nowhere go to the
     // end.
-    const auto first = std::find_if(items.begin(), items.end(), [](const Item& i) { return i.place == Item::Place::kPlaced; });
+    const auto first =
+        std::find_if(items.begin(), items.end(), [](const Item& i) { return i.place == Item::Place::kPlaced; });
     for (auto i = items.begin(); i != first; ++i) {
       if (any_placed) i->at = first->at - 1;
       else if (any_anchor) i->at = before_frame(count_);
     }
-    const bool lost = std::any_of(items.begin(), items.end(), [](const Item& i) { return i.place == Item::Place::kSeparate; });
-    if (lost && count_ > 0) problem("some Python frames lie outside the native stack as far as it could be unwound: shown next to it");
+    const bool lost =
+        std::any_of(items.begin(), items.end(), [](const Item& i) { return i.place == Item::Place::kSeparate; });
+    if (lost && count_ > 0)
+      problem("some Python frames lie outside the native stack as far as it could be unwound: shown next to it");
     items_.insert(items_.end(), items.begin(), items.end());
   }
 
   // Matches each group of unplaced runs between two placed ones with the loop's frames between them.
   void place_by_count() {
     std::vector<Item*> group;
-    std::optional<std::size_t> inner;   // the native frame of the last placed run
+    std::optional<std::size_t> inner;  // the native frame of the last placed run
     for (std::size_t i = 0; i <= items_.size(); ++i) {
       if (i < items_.size() && items_[i].place == Item::Place::kSeparate) continue;
       if (i < items_.size() && items_[i].place == Item::Place::kToCount) {
@@ -205,7 +217,9 @@ class Merger {
     }
     const std::size_t near = loops.empty() ? end : loops.front();
     for (Item* item : group) separate(*item, before_frame(near));
-    problem(fmt::format("{} Python frames do not match {} calls of the interpreter's loop: shown next to the native frames", runs, loops.size()));
+    problem(
+        fmt::format("{} Python frames do not match {} calls of the interpreter's loop: shown next to the native frames",
+                    runs, loops.size()));
   }
 
   void separate(Item& item, Position at) {
@@ -227,7 +241,8 @@ class Merger {
     // then the symbol decides, or that the local is as far from the CFA as in a known call.
     std::set<std::uint64_t> distances;
     each_placed([&](const Item& item, std::size_t i) {
-      if (loops_[i] && item.anchor && native_.frames[i].cfa != 0) distances.insert(native_.frames[i].cfa - *item.anchor);
+      if (loops_[i] && item.anchor && native_.frames[i].cfa != 0)
+        distances.insert(native_.frames[i].cfa - *item.anchor);
     });
     each_placed([&](const Item& item, std::size_t i) {
       const unwind::UnwoundFrame& frame = native_.frames[i];
@@ -285,7 +300,11 @@ class Merger {
     const auto emit_up_to = [&](Position at) {
       for (; item != items_.end() && item->at <= at; ++item) {
         for (const RawFrame& frame : item->run->frames) {
-          MergedFrame merged{.is_python = true, .code = frame.code, .line = line_of(state_, frame), .variables = frame.variables, .address = frame.address};
+          MergedFrame merged{.is_python = true,
+                             .code = frame.code,
+                             .line = line_of(state_, frame),
+                             .variables = frame.variables,
+                             .address = frame.address};
           if (item->place == Item::Place::kSeparate && count_ > 0) merged.origin = FrameOrigin::kSeparate;
           result_.frames.push_back(merged);
         }
@@ -302,17 +321,18 @@ class Merger {
   const State& state_;
   const unwind::UnwoundStack& native_;
   const std::size_t count_;
-  const std::size_t greenlet_;     // KnownFrames::greenlet, or count_
+  const std::size_t greenlet_;  // KnownFrames::greenlet, or count_
   std::vector<bool> loops_;
   std::vector<bool> borders_;
   std::vector<Item> items_;
-  std::vector<bool> replaced_;   // by native frame
+  std::vector<bool> replaced_;  // by native frame
   MergedStack result_;
 };
 
 }  // namespace
 
-MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const unwind::UnwoundStack& native, const KnownFrames& known) {
+MergedStack merge(const State& state, std::span<const ThreadState* const> threads, const unwind::UnwoundStack& native,
+                  const KnownFrames& known) {
   return Merger(state, native, known).merge({threads.begin(), threads.end()});
 }
 
@@ -337,14 +357,16 @@ std::vector<std::vector<const ThreadState*>> assign_threads(const State& state, 
     }
     return best;
   };
-  std::unordered_map<Address, std::size_t> by_pthread_id;   // the first state of each
+  std::unordered_map<Address, std::size_t> by_pthread_id;  // the first state of each
   for (std::size_t i = 0; i < threads.size(); ++i)
     if (threads[i].pthread_id != 0) by_pthread_id.try_emplace(threads[i].pthread_id, i);
   std::vector<std::vector<const ThreadState*>> assigned(threads.size());
   for (const ThreadState& state_of_thread : state.threads) {
     std::optional<std::size_t> owner, by_id;
-    if (const auto found = by_pthread_id.find(state_of_thread.pthread_id); found != by_pthread_id.end()) by_id = found->second;
-    const auto anchored = std::find_if(state_of_thread.runs.begin(), state_of_thread.runs.end(), [](const Run& r) { return r.anchor.has_value(); });
+    if (const auto found = by_pthread_id.find(state_of_thread.pthread_id); found != by_pthread_id.end())
+      by_id = found->second;
+    const auto anchored = std::find_if(state_of_thread.runs.begin(), state_of_thread.runs.end(),
+                                       [](const Run& r) { return r.anchor.has_value(); });
     if (anchored != state_of_thread.runs.end()) owner = by_anchor(*anchored->anchor, false);
     if (!owner) owner = by_id;
     if (!owner && anchored != state_of_thread.runs.end()) owner = by_anchor(*anchored->anchor, true);

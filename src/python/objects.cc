@@ -99,10 +99,12 @@ std::optional<std::int64_t> CodeReader::offset_of(Address instruction, std::uint
 // between the two stores the instruction is in another copy than the index says.
 std::optional<std::int64_t> CodeReader::offset_in_other_copy(Address instruction, const Body& body) {
   const auto count = target_.read_value<std::int64_t>(body.copies).value_or(0);
-  if (count <= 0 || count > kMaxThreadLocalCopies || static_cast<std::size_t>(count) > searched_copies_left_) return std::nullopt;
+  if (count <= 0 || count > kMaxThreadLocalCopies || static_cast<std::size_t>(count) > searched_copies_left_)
+    return std::nullopt;
   searched_copies_left_ -= static_cast<std::size_t>(count);
   std::vector<Address> entries(static_cast<std::size_t>(count));
-  if (!target_.read_exact(body.copies + kCodeArrayEntries, std::as_writable_bytes(std::span(entries)))) return std::nullopt;
+  if (!target_.read_exact(body.copies + kCodeArrayEntries, std::as_writable_bytes(std::span(entries))))
+    return std::nullopt;
   for (const Address start : entries) {
     if (start == 0) continue;
     if (const auto offset = offset_into(start, instruction, body.size); offset && *offset >= 0) return offset;
@@ -127,10 +129,11 @@ void CodeReader::read_all() {
 }
 
 void CodeReader::read_structures() {
-  const std::size_t size = span_of({layout_.object_type, layout_.bytes_size, layout_.code_filename, layout_.code_name, layout_.code_qualname,
-                                    layout_.code_first_line, layout_.code_line_table, layout_.code_first_traceable, layout_.code_tlbc,
-                                    layout_.code_global_names, layout_.code_slot_names, layout_.code_cell_names, layout_.code_free_names,
-                                    layout_.code_slot_kinds, layout_.code_slot_count, layout_.code_stack_size, layout_.code_exception_table});
+  const std::size_t size = span_of(
+      {layout_.object_type, layout_.bytes_size, layout_.code_filename, layout_.code_name, layout_.code_qualname,
+       layout_.code_first_line, layout_.code_line_table, layout_.code_first_traceable, layout_.code_tlbc,
+       layout_.code_global_names, layout_.code_slot_names, layout_.code_cell_names, layout_.code_free_names,
+       layout_.code_slot_kinds, layout_.code_slot_count, layout_.code_stack_size, layout_.code_exception_table});
   std::vector<Range> ranges;
   for (const Code& code : codes_) ranges.push_back(range_of(code.address, size));
   target_.prefetch(ranges);
@@ -140,7 +143,8 @@ void CodeReader::read_structures() {
     if (!copies_[i].read(target_, codes_[i].address, size)) {
       codes_[i].damaged = true;
       const auto mappings = target_.mappings();
-      const bool mapped = std::any_of(mappings.begin(), mappings.end(), [&](const target::Mapping& m) { return m.range.contains(codes_[i].address); });
+      const bool mapped = std::any_of(mappings.begin(), mappings.end(),
+                                      [&](const target::Mapping& m) { return m.range.contains(codes_[i].address); });
       bodies_[i].kind = mapped ? Kind::kUnreadable : Kind::kOther;
       continue;
     }
@@ -199,8 +203,12 @@ void CodeReader::read_thread_local_code() {
     if (bodies_[i].kind == Kind::kCode) bodies_[i].copies = copies_[i].get<Address>(layout_.code_tlbc);
   }
   // Reads the size of each array, and only those entries that frames use: the array has one for each thread.
-  const auto entry_at = [](Address array, std::int32_t copy) { return array + kCodeArrayEntries + sizeof(Address) * static_cast<Address>(copy); };
-  const auto array_of = [&](const std::pair<std::uint32_t, std::int32_t>& which) { return which.second < 0 ? 0 : bodies_[which.first].copies; };
+  const auto entry_at = [](Address array, std::int32_t copy) {
+    return array + kCodeArrayEntries + sizeof(Address) * static_cast<Address>(copy);
+  };
+  const auto array_of = [&](const std::pair<std::uint32_t, std::int32_t>& which) {
+    return which.second < 0 ? 0 : bodies_[which.first].copies;
+  };
   std::vector<Range> ranges;
   for (const auto& [which, unused] : thread_local_instructions_) {
     const Address array = array_of(which);

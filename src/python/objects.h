@@ -13,13 +13,14 @@
 
 namespace rankstacks::python {
 
-inline constexpr std::size_t kMaxString = 1u << 20;       // bytes of a str's data; longer data is cut off
-inline constexpr std::size_t kMaxLineTable = 4u << 20;    // bytes; real line tables are far smaller
-inline constexpr std::size_t kMaxText = 256u << 20;       // bytes of all names and line tables of a process: torch's are 10 MB
+inline constexpr std::size_t kMaxString = 1u << 20;     // bytes of a str's data; longer data is cut off
+inline constexpr std::size_t kMaxLineTable = 4u << 20;  // bytes; real line tables are far smaller
+inline constexpr std::size_t kMaxText = 256u
+                                        << 20;  // bytes of all names and line tables of a process: torch's are 10 MB
 
 // Entries of the arrays of bytecode copies, searched for frames that are switching to another copy.
 inline constexpr std::size_t kMaxSearchedCopies = 1u << 20;
-inline constexpr std::int64_t kCodeUnit = 2;              // bytes per instruction word, from 3.6
+inline constexpr std::int64_t kCodeUnit = 2;  // bytes per instruction word, from 3.6
 
 // A structure copied from the target, read field by field. Fields outside of the copy read as 0.
 class StructCopy {
@@ -34,7 +35,8 @@ class StructCopy {
   template <class T>
   T get(Offset offset) const {
     T value{};
-    if (complete_ && offset != kAbsent && offset + sizeof(T) <= bytes_.size()) std::memcpy(&value, bytes_.data() + offset, sizeof(T));
+    if (complete_ && offset != kAbsent && offset + sizeof(T) <= bytes_.size())
+      std::memcpy(&value, bytes_.data() + offset, sizeof(T));
     return value;
   }
 
@@ -51,31 +53,32 @@ class CodeReader {
  public:
   enum class Kind {
     kCode,
-    kNone,         // None: in 3.13+ a frame that runs no Python code
-    kOther,        // some other object, or no object at all: the frame that refers to it is damaged
-    kUnreadable,   // mapped, but not available (a core without that page): the frame itself may be sound
+    kNone,        // None: in 3.13+ a frame that runs no Python code
+    kOther,       // some other object, or no object at all: the frame that refers to it is damaged
+    kUnreadable,  // mapped, but not available (a core without that page): the frame itself may be sound
   };
 
   // What is needed of a frame's code object in addition to Code.
   struct Body {
     Kind kind = Kind::kUnreadable;
-    Address instructions = 0;              // of the first instruction; 0: up to 3.10
-    Address copies = 0;   // free-threaded 3.14+: struct _PyCodeArray, the per-thread copies of the bytecode; 0: none
-    std::int64_t size = 0;                 // of the bytecode, in bytes (3.11+)
-    std::int64_t first_traceable = 0;   // byte offset: before this instruction the frame is still being set up (3.11+)
+    Address instructions = 0;  // of the first instruction; 0: up to 3.10
+    Address copies = 0;     // free-threaded 3.14+: struct _PyCodeArray, the per-thread copies of the bytecode; 0: none
+    std::int64_t size = 0;  // of the bytecode, in bytes (3.11+)
+    std::int64_t first_traceable = 0;  // byte offset: before this instruction the frame is still being set up (3.11+)
     // Of its variables (layouts.h); 0: this version has none.
     Address global_names = 0, slot_names = 0, cell_names = 0, free_names = 0, slot_kinds = 0;
-    std::int32_t slot_count = 0;           // 3.11+
-    std::int32_t stack_size = 0;           // slots of its value stack
-    Address exception_table = 0;           // bytes; 0: up to 3.10
+    std::int32_t slot_count = 0;  // 3.11+
+    std::int32_t stack_size = 0;  // slots of its value stack
+    Address exception_table = 0;  // bytes; 0: up to 3.10
   };
 
-  CodeReader(const target::Target& target, const Layout& layout, std::size_t most_text = kMaxText) : target_(target), layout_(layout), text_left_(most_text) {}
+  CodeReader(const target::Target& target, const Layout& layout, std::size_t most_text = kMaxText)
+      : target_(target), layout_(layout), text_left_(most_text) {}
 
   // Returns an index into codes(). `copy` (free-threaded 3.14+) is the frame's tlbc_index: which thread's copy of the
   // bytecode it executes.
   std::uint32_t add(Address code, std::int32_t copy = 0);
-  void read_all();                         // all that were added, in five batches
+  void read_all();  // all that were added, in five batches
 
   const Body& body(std::uint32_t index) const { return bodies_[index]; }
   // The byte offset of an instruction into its code, whichever copy of the bytecode it is in. `copy` is searched first,
@@ -109,7 +112,7 @@ class CodeReader {
   void read_strings_and_tables();
   const Text& read_string(Address address);
   bool read_bytes(Address address, std::vector<std::uint8_t>& into);
-  bool spend(std::size_t bytes);   // false: kMaxText is used up
+  bool spend(std::size_t bytes);  // false: kMaxText is used up
   std::optional<Range> string_data(Address address, std::uint32_t& state, bool& cut) const;
   std::optional<Range> bytes_data(Address address) const;
 

@@ -9,7 +9,7 @@ namespace rankstacks::python {
 namespace {
 
 constexpr std::size_t kMaxGlobals = 65'536, kMaxGroups = 65'536, kMaxRanks = 1u << 20;
-constexpr std::size_t kLongestName = 256;            // of a group: "0", or a hash in hex
+constexpr std::size_t kLongestName = 256;  // of a group: "0", or a hash in hex
 constexpr std::size_t kLikelyString = 128;
 
 constexpr std::string_view kNames = "_pg_names", kRanks = "_pg_group_ranks";
@@ -23,7 +23,8 @@ const Address* value_of(const std::vector<DictEntry>& entries, Address key) {
 
 bool ProcessGroups::is_string(Address object, std::string_view text) {
   const auto length = target_.read_value<std::uint64_t>(object + layout_.string_length);
-  return length == text.size() && objects_.kind(object) == ObjectKind::kString && codes_.text(object, kLongestName) == text;
+  return length == text.size() && objects_.kind(object) == ObjectKind::kString &&
+         codes_.text(object, kLongestName) == text;
 }
 
 // The value of a global. 0 if it was not found, which does not prove that it does not exist.
@@ -31,7 +32,8 @@ Address ProcessGroups::find_by_hash(Address globals, std::string_view name) {
   const auto secret = hash_secret_ != 0 ? target_.read_value<HashSecret>(hash_secret_) : std::nullopt;
   if (!secret) return 0;
   const StringHash algorithm = layout_.minor >= 11 ? StringHash::kSip13 : StringHash::kSip24;
-  const auto entry = objects_.lookup(globals, hash_of(name, *secret, algorithm), kMaxGlobals, [&](Address key) { return is_string(key, name); });
+  const auto entry = objects_.lookup(globals, hash_of(name, *secret, algorithm), kMaxGlobals,
+                                     [&](Address key) { return is_string(key, name); });
   return entry ? entry->value : 0;
 }
 
@@ -87,7 +89,9 @@ std::vector<int> ProcessGroups::members(const Module& module, Address object) {
   for (const auto& [key, value] : *entries) {
     const auto rank = objects_.integer(key), place = objects_.integer(value);
     if (!rank || !place || *rank < 0 || *rank > std::numeric_limits<int>::max()) return {};
-    if (*place < 0 || static_cast<std::uint64_t>(*place) >= ranks.size() || ranks[static_cast<std::size_t>(*place)] != -1) return {};
+    if (*place < 0 || static_cast<std::uint64_t>(*place) >= ranks.size() ||
+        ranks[static_cast<std::size_t>(*place)] != -1)
+      return {};
     ranks[static_cast<std::size_t>(*place)] = static_cast<int>(*rank);
   }
   std::vector<int> sorted = ranks;
@@ -116,7 +120,9 @@ const ProcessGroup* ProcessGroups::default_group(Address globals) {
   // where it is kept varies: GroupMember.WORLD up to 1.13, later an attribute of an instance, whose layout also differs
   // by CPython version.
   const Module& known_groups = module(globals);
-  if (known_groups.names.empty() || known_groups.ranks.empty() || known_groups.names[0].key != known_groups.ranks[0].key) return nullptr;
+  if (known_groups.names.empty() || known_groups.ranks.empty() ||
+      known_groups.names[0].key != known_groups.ranks[0].key)
+    return nullptr;
   return find(globals, known_groups.names[0].key);
 }
 

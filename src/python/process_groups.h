@@ -24,7 +24,8 @@ class ProcessGroups {
  public:
   // `hash_secret` is the address of _Py_HashSecret, which allows direct lookup of names among the globals; 0: the
   // globals are searched one by one.
-  ProcessGroups(const target::Target& target, const Layout& layout, Address hash_secret, CodeReader& codes, ObjectReader& objects)
+  ProcessGroups(const target::Target& target, const Layout& layout, Address hash_secret, CodeReader& codes,
+                ObjectReader& objects)
       : target_(target), layout_(layout), hash_secret_(hash_secret), codes_(codes), objects_(objects) {}
 
   // nullptr if it is not a group that the module knows.
@@ -49,9 +50,9 @@ class ProcessGroups {
   const Address hash_secret_;
   CodeReader& codes_;
   ObjectReader& objects_;
-  std::unordered_map<Address, Module> modules_;                                       // by globals
-  std::map<std::pair<Address, Address>, std::optional<ProcessGroup>> groups_;         // by globals and object
-  std::size_t entries_left_ = 1u << 20;                                               // of all dicts together
+  std::unordered_map<Address, Module> modules_;                                // by globals
+  std::map<std::pair<Address, Address>, std::optional<ProcessGroup>> groups_;  // by globals and object
+  std::size_t entries_left_ = 1u << 20;                                        // of all dicts together
 };
 
 }  // namespace rankstacks::python

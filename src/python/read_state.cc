@@ -1,8 +1,8 @@
 // Step 2: copies the interpreter's state while the target is paused. Reads memory only, in as few batches as the chains
 // allow.
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <unordered_set>
 
 #include "python/frames.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMaxInterpreters = 4096;
 constexpr std::size_t kMaxThreadStates = 65536;
-constexpr std::size_t kMaxScan = 256u << 20;       // bytes of writable data that are searched for the cookie
+constexpr std::size_t kMaxScan = 256u << 20;  // bytes of writable data that are searched for the cookie
 
 constexpr std::string_view kNotRunning = "no interpreter is running in it";
 
@@ -43,7 +43,9 @@ std::string one_hop(const target::Target& target, const Runtime& r) {
     if (*thread != 0) {
       const auto back = target.read_value<Address>(*thread + r.layout.thread_interp);
       if (!back) return fmt::format("its thread state at {:#x} cannot be read", *thread);
-      if (*back != *interpreter) return fmt::format("its thread state at {:#x} belongs to another interpreter than the one that lists it", *thread);
+      if (*back != *interpreter)
+        return fmt::format("its thread state at {:#x} belongs to another interpreter than the one that lists it",
+                           *thread);
       return {};
     }
     interpreter = target.read_value<Address>(*interpreter + r.layout.interp_next);
@@ -52,25 +54,32 @@ std::string one_hop(const target::Target& target, const Runtime& r) {
 }
 
 // Determines version and layout of a candidate and checks it; the error says why it is rejected.
-Result<Runtime> examine(const target::Target& target, const RuntimeCandidate& candidate, std::span<const RuntimeCandidate> all) {
+Result<Runtime> examine(const target::Target& target, const RuntimeCandidate& candidate,
+                        std::span<const RuntimeCandidate> all) {
   const auto reject = [&](ErrorCode code, std::string why, std::string hint = {}) {
-    return fail({.code = code, .subject = target.subject(), .what = fmt::format("{}: {}", name_of(candidate), why), .hint = std::move(hint)});
+    return fail({.code = code,
+                 .subject = target.subject(),
+                 .what = fmt::format("{}: {}", name_of(candidate), why),
+                 .hint = std::move(hint)});
   };
   constexpr int kFirstWithDebugOffsets = 13;
   std::array<std::byte, kDebugOffsetsHeader> head;
   if (!target.read_exact(candidate.runtime, head)) return reject(ErrorCode::kUnreadable, "its memory cannot be read");
   if (const auto header = decode_debug_offsets_header(head)) {
-    if (candidate.version && (candidate.version->minor != header->version.minor || candidate.version->micro != header->version.micro)) {
-      return reject(ErrorCode::kMismatch, fmt::format("its file is of CPython {}, its memory of {}", candidate.version->to_string(),
-                                                      header->version.to_string()));
+    if (candidate.version &&
+        (candidate.version->minor != header->version.minor || candidate.version->micro != header->version.micro)) {
+      return reject(ErrorCode::kMismatch, fmt::format("its file is of CPython {}, its memory of {}",
+                                                      candidate.version->to_string(), header->version.to_string()));
     }
     const std::size_t size = debug_offsets_size(header->version);
     std::vector<std::byte> table(std::max(size, head.size()));
-    if (!target.read_exact(candidate.runtime, table)) return reject(ErrorCode::kUnreadable, "its debug offsets cannot be read");
+    if (!target.read_exact(candidate.runtime, table))
+      return reject(ErrorCode::kUnreadable, "its debug offsets cannot be read");
     auto layout = decode_debug_offsets(table);
     if (!layout) return reject(layout.error().code, layout.error().what);
     Runtime r{candidate, header->version, *layout};
-    if (auto wrong = one_hop(target, r); !wrong.empty()) return reject(wrong == kNotRunning ? ErrorCode::kNotFound : ErrorCode::kMalformed, wrong);
+    if (auto wrong = one_hop(target, r); !wrong.empty())
+      return reject(wrong == kNotRunning ? ErrorCode::kNotFound : ErrorCode::kMalformed, wrong);
     return r;
   }
 
@@ -85,7 +94,9 @@ Result<Runtime> examine(const target::Target& target, const RuntimeCandidate& ca
     }
   }
   if (versions.empty()) {
-    return reject(ErrorCode::kUnsupported, "its version is not known", "its file shows it: of a core, give it with --exe, --sysroot or --search; where a running program's was deleted, root can read it");
+    return reject(ErrorCode::kUnsupported, "its version is not known",
+                  "its file shows it: of a core, give it with --exe, --sysroot or --search; where a running program's "
+                  "was deleted, root can read it");
   }
   std::string why;
   for (const Version& version : versions) {
@@ -116,7 +127,8 @@ std::vector<RuntimeCandidate> scan_for_cookie(const target::Target& target) {
     if (!module || (module->image && !module->image->sections().empty())) continue;
     for (Address at = mapping.range.start; at < mapping.range.end && scanned < kMaxScan; at += kChunk) {
       // Chunks overlap by the size of a header, so that no header is cut in two.
-      const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(mapping.range.end - at, kChunk + kDebugOffsetsHeader));
+      const auto size =
+          static_cast<std::size_t>(std::min<std::uint64_t>(mapping.range.end - at, kChunk + kDebugOffsetsHeader));
       buffer.resize(size);
       scanned += size;
       const Range range{at, at + size};
@@ -157,18 +169,19 @@ class ThreadReader {
 
   std::vector<Address> interpreters;
   std::vector<ThreadState> states;
-  std::vector<ChainStart> starts;      // parallel to states
+  std::vector<ChainStart> starts;  // parallel to states
   // Parallel to states: where the exceptions that a thread handles are kept; 0: not known.
   std::vector<Address> exc_items;
-  std::vector<Address> ends;           // parallel to states: the field thread_on_delete_data; 0: none
-  std::vector<bool> collecting;        // parallel to states: whether the collector of its interpreter is running
+  std::vector<Address> ends;     // parallel to states: the field thread_on_delete_data; 0: none
+  std::vector<bool> collecting;  // parallel to states: whether the collector of its interpreter is running
   std::vector<Problem> problems;
 
  private:
   void problem(std::string message) { problems.push_back({std::move(message), std::nullopt}); }
 
   bool is_collecting(Address interpreter) const {
-    return layout_.interp_collecting != kAbsent && target_.read_value<std::int32_t>(interpreter + layout_.interp_collecting) == 1;
+    return layout_.interp_collecting != kAbsent &&
+           target_.read_value<std::int32_t>(interpreter + layout_.interp_collecting) == 1;
   }
 
   std::uint64_t read_id(Address interpreter) const {
@@ -177,12 +190,14 @@ class ThreadReader {
   }
 
   void read_threads(Address interpreter, std::uint64_t id) {
-    const std::size_t size = span_of({layout_.thread_next, layout_.thread_interp, layout_.thread_id, layout_.thread_native_id,
-                                      layout_.thread_frame, layout_.thread_cframe, layout_.thread_exc_info, layout_.thread_on_delete_data});
+    const std::size_t size =
+        span_of({layout_.thread_next, layout_.thread_interp, layout_.thread_id, layout_.thread_native_id,
+                 layout_.thread_frame, layout_.thread_cframe, layout_.thread_exc_info, layout_.thread_on_delete_data});
     StructCopy copy;
     for (Address at = target_.read_value<Address>(interpreter + layout_.interp_threads_head).value_or(0); at != 0;) {
       if (states.size() >= kMaxThreadStates || !seen_.insert(at).second) {
-        return problem(fmt::format("the list of threads of the interpreter at {:#x} does not end (at {:#x})", interpreter, at));
+        return problem(
+            fmt::format("the list of threads of the interpreter at {:#x} does not end (at {:#x})", interpreter, at));
       }
       const Range range{at, at + size};
       target_.prefetch(std::span(&range, 1));
@@ -216,19 +231,22 @@ std::int64_t instruction_of(const Layout& layout, const ChainFrame& frame, CodeR
   }
   const auto offset = codes.offset_of(frame.instruction, index, frame.tlbc_index);
   if (!offset) return kUnknownInstruction;
-  return *offset < 0 ? kNotStarted : *offset;   // 3.11, 3.12: the code unit before the first
+  return *offset < 0 ? kNotStarted : *offset;  // 3.11, 3.12: the code unit before the first
 }
 
 // Whether a frame is still being set up (its cells, or the generator it will become): CPython does not show such
 // frames.
-bool is_incomplete(const Layout& layout, const ChainFrame& frame, const CodeReader::Body& body, std::int64_t instruction) {
+bool is_incomplete(const Layout& layout, const ChainFrame& frame, const CodeReader::Body& body,
+                   std::int64_t instruction) {
   constexpr std::uint8_t kOwnerGenerator = 1;
-  if (layout.code_first_traceable == kAbsent || frame.owner == kOwnerGenerator || instruction == kUnknownInstruction) return false;
+  if (layout.code_first_traceable == kAbsent || frame.owner == kOwnerGenerator || instruction == kUnknownInstruction)
+    return false;
   return instruction < body.first_traceable;
 }
 
 std::string describe(const ThreadState& state) {
-  return state.native_id != 0 ? fmt::format("Python thread {}", state.native_id) : fmt::format("Python thread {:#x}", state.pthread_id);
+  return state.native_id != 0 ? fmt::format("Python thread {}", state.native_id)
+                              : fmt::format("Python thread {:#x}", state.pthread_id);
 }
 
 // Fills in the frames with their code; a chain is cut at the first frame whose code is not a code object.
@@ -264,12 +282,15 @@ void fill_runs(const Layout& layout, const Chain& chain, CodeReader& codes, Thre
   }
   // One message for all of them: a damaged chain may have as many of them as it has frames.
   if (outside == 1) damaged(fmt::format("the instruction of the frame at {:#x} is outside its code", first_outside));
-  else if (outside > 1) damaged(fmt::format("the instructions of the frame at {:#x} and of {} more are outside their code", first_outside, outside - 1));
+  else if (outside > 1)
+    damaged(fmt::format("the instructions of the frame at {:#x} and of {} more are outside their code", first_outside,
+                        outside - 1));
   if (cut) return damaged(*cut);
   if (!chain.damage.empty()) damaged(chain.damage);
 }
 
-Result<Runtime> choose(const target::Target& target, std::span<const RuntimeCandidate> candidates, std::vector<Problem>& rejected) {
+Result<Runtime> choose(const target::Target& target, std::span<const RuntimeCandidate> candidates,
+                       std::vector<Problem>& rejected) {
   std::optional<Runtime> chosen;
   ErrorCode code = ErrorCode::kNotFound;
   std::string hint;
@@ -334,14 +355,20 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
     fill_runs(layout, chains[i], codes, state.threads[i]);
   }
   if (codes.cut_strings() > 0) {
-    state.problems.push_back({fmt::format("names of Python code cut at {} bytes: {}", kMaxString, codes.cut_strings()), std::nullopt});
+    state.problems.push_back(
+        {fmt::format("names of Python code cut at {} bytes: {}", kMaxString, codes.cut_strings()), std::nullopt});
     state.partial = true;
   }
   if (codes.text_exhausted()) {
-    state.problems.push_back({fmt::format("names and line tables of Python code beyond {} MiB are left out", kMaxText >> 20), std::nullopt});
+    state.problems.push_back(
+        {fmt::format("names and line tables of Python code beyond {} MiB are left out", kMaxText >> 20), std::nullopt});
     state.partial = true;
   } else if (const std::size_t nameless = codes.damaged(); nameless > 0) {
-    state.problems.push_back({fmt::format("{} of {} Python code objects cannot be read in full: names, files or lines of their frames are missing", nameless, codes.codes().size()), std::nullopt});
+    state.problems.push_back(
+        {fmt::format(
+             "{} of {} Python code objects cannot be read in full: names, files or lines of their frames are missing",
+             nameless, codes.codes().size()),
+         std::nullopt});
     state.partial = true;
   }
   read_variables(target, layout, runtime->candidate, codes, state);

@@ -27,7 +27,8 @@ struct SipState {
 std::uint64_t hash_of(std::string_view text, const HashSecret& secret, StringHash algorithm) {
   if (text.empty()) return 0;
   const int rounds = algorithm == StringHash::kSip13 ? 1 : 2, last_rounds = algorithm == StringHash::kSip13 ? 3 : 4;
-  SipState state{secret.k0 ^ 0x736f6d6570736575, secret.k1 ^ 0x646f72616e646f6d, secret.k0 ^ 0x6c7967656e657261, secret.k1 ^ 0x7465646279746573};
+  SipState state{secret.k0 ^ 0x736f6d6570736575, secret.k1 ^ 0x646f72616e646f6d, secret.k0 ^ 0x6c7967656e657261,
+                 secret.k1 ^ 0x7465646279746573};
   std::uint64_t word = 0;
   std::string_view rest = text;
   for (; rest.size() >= sizeof word; rest.remove_prefix(sizeof word)) {
@@ -40,7 +41,7 @@ std::uint64_t hash_of(std::string_view text, const HashSecret& secret, StringHas
   state.v2 ^= 0xff;
   for (int i = 0; i < last_rounds; ++i) state.round();
   const std::uint64_t hash = state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
-  return hash == ~std::uint64_t{0} ? hash - 1 : hash;   // -1 signals an error in C
+  return hash == ~std::uint64_t{0} ? hash - 1 : hash;  // -1 signals an error in C
 }
 
 }  // namespace rankstacks::python

@@ -6,7 +6,7 @@ namespace rankstacks::python {
 namespace {
 
 constexpr std::size_t kLikelyExceptionTable = 128;
-constexpr std::int32_t kMaxSlots = 65'536;          // of variables
+constexpr std::int32_t kMaxSlots = 65'536;  // of variables
 
 // Include/code.h, up to 3.10: CO_MAXBLOCKS; PyTryBlock is {int b_type, b_handler, b_level}.
 constexpr std::int32_t kMaxBlocks = 20;
@@ -40,7 +40,8 @@ std::size_t level_of_blocks(const target::Target& target, const Layout& layout, 
   return level > 0 ? static_cast<std::size_t>(level) : 0;
 }
 
-std::size_t level_of_table(const target::Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body, std::size_t& bytes_left) {
+std::size_t level_of_table(const target::Target& target, const Layout& layout, const RawFrame& frame,
+                           const CodeReader::Body& body, std::size_t& bytes_left) {
   if (frame.instruction < 0 || body.exception_table == 0) return 0;
   const auto size = target.read_value<std::uint64_t>(body.exception_table + layout.bytes_size).value_or(0);
   if (size == 0 || size > bytes_left) return 0;
@@ -55,14 +56,16 @@ std::size_t level_of_table(const target::Target& target, const Layout& layout, c
 std::size_t level_in(std::span<const std::uint8_t> exception_table, std::uint64_t unit) {
   for (TableReader reader(exception_table); !reader.at_end();) {
     const std::uint64_t start = reader.number(), size = reader.number();
-    reader.number();   // the handler
-    const std::uint64_t level = reader.number() >> 1;   // bit 0: whether the handler wants the instruction to be pushed
-    if (unit >= start && unit - start < size) return static_cast<std::size_t>(std::min<std::uint64_t>(level, kMaxStackSlots));
+    reader.number();                                   // the handler
+    const std::uint64_t level = reader.number() >> 1;  // bit 0: whether the handler wants the instruction to be pushed
+    if (unit >= start && unit - start < size)
+      return static_cast<std::size_t>(std::min<std::uint64_t>(level, kMaxStackSlots));
   }
   return 0;
 }
 
-Range value_stack_of(const target::Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body) {
+Range value_stack_of(const target::Target& target, const Layout& layout, const RawFrame& frame,
+                     const CodeReader::Body& body) {
   if (body.stack_size <= 0 || body.stack_size > static_cast<std::int32_t>(kMaxStackSlots)) return {};
   const Address slots = frame.address + layout.frame_slots;
   Address bottom = 0;
@@ -81,8 +84,10 @@ Range statements_of(const Layout& layout, const RawFrame& frame, const CodeReade
   return range_of(body.exception_table, body.exception_table == 0 ? 0 : layout.bytes_data + kLikelyExceptionTable);
 }
 
-std::size_t slots_in_use(const target::Target& target, const Layout& layout, const RawFrame& frame, const CodeReader::Body& body, std::size_t& bytes_left) {
-  const std::size_t level = layout.frame_blocks != kAbsent ? level_of_blocks(target, layout, frame) : level_of_table(target, layout, frame, body, bytes_left);
+std::size_t slots_in_use(const target::Target& target, const Layout& layout, const RawFrame& frame,
+                         const CodeReader::Body& body, std::size_t& bytes_left) {
+  const std::size_t level = layout.frame_blocks != kAbsent ? level_of_blocks(target, layout, frame)
+                                                           : level_of_table(target, layout, frame, body, bytes_left);
   return level <= static_cast<std::size_t>(std::max(body.stack_size, 0)) ? level : 0;
 }
 

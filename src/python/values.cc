@@ -14,7 +14,8 @@ constexpr Address kObjectAlignment = 8;
 
 // Py_TPFLAGS_*: the same since 3.0.
 constexpr std::uint64_t kReady = 1u << 12;
-constexpr std::uint64_t kIntSubclass = 1u << 24, kTupleSubclass = 1u << 26, kBytesSubclass = 1u << 27, kStringSubclass = 1u << 28;
+constexpr std::uint64_t kIntSubclass = 1u << 24, kTupleSubclass = 1u << 26, kBytesSubclass = 1u << 27,
+                        kStringSubclass = 1u << 28;
 constexpr std::uint64_t kDictSubclass = 1u << 29, kExceptionSubclass = 1u << 30, kTypeSubclass = 1u << 31;
 constexpr std::uint64_t kAnySubclass = 0xffu << 24;
 
@@ -24,7 +25,7 @@ constexpr std::size_t kHead = 64;
 
 // An int's digits have 30 bits on every 64-bit platform.
 constexpr unsigned kDigitBits = 30;
-constexpr std::uint64_t kMaxDigits = 3;   // 2^63 has three
+constexpr std::uint64_t kMaxDigits = 3;  // 2^63 has three
 
 // 3.14+: the low bits of a _PyStackRef. 0 and 1: an object, owned or borrowed; 3: a number of the interpreter's own.
 constexpr Address kStackRefTags = 3;
@@ -32,8 +33,14 @@ constexpr Address kBorrowed = 1;
 constexpr int kFirstWithStackRefs = 14;
 
 constexpr std::array<std::pair<std::string_view, ObjectKind>, 9> kNamedKinds = {{
-    {"NoneType", ObjectKind::kNone}, {"cell", ObjectKind::kCell}, {"traceback", ObjectKind::kTraceback}, {"frame", ObjectKind::kFrame}, {"_thread.lock", ObjectKind::kLock},
-    {"_thread.RLock", ObjectKind::kRLock}, {"_thread._ThreadHandle", ObjectKind::kThreadHandle}, {"builtin_function_or_method", ObjectKind::kBuiltin},
+    {"NoneType", ObjectKind::kNone},
+    {"cell", ObjectKind::kCell},
+    {"traceback", ObjectKind::kTraceback},
+    {"frame", ObjectKind::kFrame},
+    {"_thread.lock", ObjectKind::kLock},
+    {"_thread.RLock", ObjectKind::kRLock},
+    {"_thread._ThreadHandle", ObjectKind::kThreadHandle},
+    {"builtin_function_or_method", ObjectKind::kBuiltin},
     {"method_descriptor", ObjectKind::kMethodDescriptor},
 }};
 
@@ -79,7 +86,8 @@ void ObjectReader::prefetch_tuples(std::span<const Address> tuples) {
   std::vector<Range> ranges;
   for (const Address tuple : tuples) {
     const auto size = target_.read_value<std::uint64_t>(tuple + layout_.tuple_size);
-    if (size && *size > 0 && *size <= kLikelyItems) ranges.push_back(range_of(tuple + layout_.tuple_items, *size * sizeof(Address)));
+    if (size && *size > 0 && *size <= kLikelyItems)
+      ranges.push_back(range_of(tuple + layout_.tuple_items, *size * sizeof(Address)));
   }
   if (!ranges.empty()) target_.prefetch(ranges);
 }
@@ -137,7 +145,8 @@ bool ObjectReader::may_be(Address object, ObjectKind named) {
 }
 
 bool ObjectReader::is_iterator(Address object) {
-  constexpr std::uint64_t kIternextBehindFlags = 7 * sizeof(Address);   // tp_flags, doc, traverse, clear, richcompare, weaklistoffset, iter, iternext
+  constexpr std::uint64_t kIternextBehindFlags =
+      7 * sizeof(Address);  // tp_flags, doc, traverse, clear, richcompare, weaklistoffset, iter, iternext
   if (object == 0 || object % sizeof(Address) != 0) return false;
   const auto type = target_.read_value<Address>(object + layout_.object_type);
   if (!type || *type == 0 || !flags(*type)) return false;
@@ -189,8 +198,8 @@ std::optional<std::vector<Address>> ObjectReader::tuple(Address object, std::siz
 
 std::optional<ObjectReader::DictParts> ObjectReader::keys_parts(Address keys, std::size_t limit) {
   if (keys == 0 || keys % kObjectAlignment != 0) return std::nullopt;
-  const std::size_t head_size = span_of({layout_.keys_size, layout_.keys_log2_size, layout_.keys_log2_index_bytes, layout_.keys_kind,
-                                         layout_.keys_entry_count, layout_.keys_indices});
+  const std::size_t head_size = span_of({layout_.keys_size, layout_.keys_log2_size, layout_.keys_log2_index_bytes,
+                                         layout_.keys_kind, layout_.keys_entry_count, layout_.keys_indices});
   const Range head_range = range_of(keys, head_size);
   target_.prefetch(std::span(&head_range, 1));
   StructCopy head;
@@ -198,15 +207,19 @@ std::optional<ObjectReader::DictParts> ObjectReader::keys_parts(Address keys, st
   constexpr unsigned kMaxLog2 = 32;
   // Kinds of keys: 0 of dicts in general, 1 of dicts with str keys only, 2 shared by instances (also str only).
   constexpr std::uint8_t kGeneral = 0, kSplit = 2;
-  DictParts parts{.indices = keys + layout_.keys_indices, .count = head.get<std::uint64_t>(layout_.keys_entry_count), .entry_words = 3};
+  DictParts parts{.indices = keys + layout_.keys_indices,
+                  .count = head.get<std::uint64_t>(layout_.keys_entry_count),
+                  .entry_words = 3};
   if (layout_.keys_size != kAbsent) {
     parts.slots = head.get<std::uint64_t>(layout_.keys_size);
     if (!std::has_single_bit(parts.slots) || parts.slots >> kMaxLog2) return std::nullopt;
     parts.index_width = parts.slots <= 0xff ? 1 : parts.slots <= 0xffff ? 2 : 4;
   } else {
-    const auto log2_size = head.get<std::uint8_t>(layout_.keys_log2_size), log2_bytes = head.get<std::uint8_t>(layout_.keys_log2_index_bytes);
+    const auto log2_size = head.get<std::uint8_t>(layout_.keys_log2_size),
+               log2_bytes = head.get<std::uint8_t>(layout_.keys_log2_index_bytes);
     const auto kind_of_keys = head.get<std::uint8_t>(layout_.keys_kind);
-    if (log2_size >= kMaxLog2 || log2_bytes < log2_size || log2_bytes > log2_size + 3 || kind_of_keys > kSplit) return std::nullopt;
+    if (log2_size >= kMaxLog2 || log2_bytes < log2_size || log2_bytes > log2_size + 3 || kind_of_keys > kSplit)
+      return std::nullopt;
     parts.slots = std::uint64_t{1} << log2_size;
     parts.index_width = std::size_t{1} << (log2_bytes - log2_size);
     if (kind_of_keys != kGeneral) parts.entry_words = 2;
@@ -232,20 +245,23 @@ std::optional<std::vector<DictEntry>> ObjectReader::entries(Address keys, Addres
   const auto parts = keys_parts(keys, limit);
   if (!parts) return std::nullopt;
   const std::size_t width = parts->entry_words;
-  std::vector<Address> words(static_cast<std::size_t>(parts->count) * width), apart(values == 0 ? 0 : words.size() / width);
-  const std::array<Range, 2> ranges = {range_of(parts->entries, words.size() * sizeof(Address)), range_of(values, apart.size() * sizeof(Address))};
+  std::vector<Address> words(static_cast<std::size_t>(parts->count) * width),
+      apart(values == 0 ? 0 : words.size() / width);
+  const std::array<Range, 2> ranges = {range_of(parts->entries, words.size() * sizeof(Address)),
+                                       range_of(values, apart.size() * sizeof(Address))};
   target_.prefetch(ranges);
   if (!target_.read_exact(parts->entries, std::as_writable_bytes(std::span(words)))) return std::nullopt;
   if (values != 0 && !target_.read_exact(values, std::as_writable_bytes(std::span(apart)))) return std::nullopt;
   std::vector<DictEntry> entries;
   for (std::size_t i = 0; i < words.size(); i += width) {
     const DictEntry entry{words[i + width - 2], values == 0 ? words[i + width - 1] : apart[i / width]};
-    if (entry.key != 0 && entry.value != 0) entries.push_back(entry);   // else: deleted
+    if (entry.key != 0 && entry.value != 0) entries.push_back(entry);  // else: deleted
   }
   return entries;
 }
 
-std::optional<DictEntry> ObjectReader::lookup(Address object, std::uint64_t hash, std::size_t limit, const std::function<bool(Address)>& is_key) {
+std::optional<DictEntry> ObjectReader::lookup(Address object, std::uint64_t hash, std::size_t limit,
+                                              const std::function<bool(Address)>& is_key) {
   const auto parts = dict_parts(object, limit);
   if (!parts) return std::nullopt;
   constexpr int kMaxProbes = 64;
@@ -255,12 +271,14 @@ std::optional<DictEntry> ObjectReader::lookup(Address object, std::uint64_t hash
   for (int probe = 0; probe < kMaxProbes; ++probe) {
     std::uint64_t index = 0;
     std::array<std::byte, sizeof index> bytes{};
-    if (!target_.read_exact(parts->indices + at * parts->index_width, std::span(bytes).first(parts->index_width))) return std::nullopt;
+    if (!target_.read_exact(parts->indices + at * parts->index_width, std::span(bytes).first(parts->index_width)))
+      return std::nullopt;
     std::memcpy(&index, bytes.data(), sizeof index);
-    const std::uint64_t empty = ~std::uint64_t{0} >> (64 - 8 * parts->index_width);   // DKIX_EMPTY, -1; -2: deleted
+    const std::uint64_t empty = ~std::uint64_t{0} >> (64 - 8 * parts->index_width);  // DKIX_EMPTY, -1; -2: deleted
     if (index == empty) return std::nullopt;
     if (index < parts->count) {
-      const auto entry = target_.read_value<DictEntry>(parts->entries + (index * parts->entry_words + parts->entry_words - 2) * sizeof(Address));
+      const auto entry = target_.read_value<DictEntry>(
+          parts->entries + (index * parts->entry_words + parts->entry_words - 2) * sizeof(Address));
       if (entry && entry->value != 0 && is_key(entry->key)) return entry;
     }
     // 3.6 shifts after the first step, the others before.

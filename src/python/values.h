@@ -15,7 +15,7 @@
 namespace rankstacks::python {
 
 enum class ObjectKind {
-  kInt,      // int itself; bool and other subclasses are kOther
+  kInt,  // int itself; bool and other subclasses are kOther
   kString,
   kBytes,
   kTuple,
@@ -24,16 +24,16 @@ enum class ObjectKind {
   kCell,
   kTraceback,
   kFrame,
-  kLock,           // _thread.lock
-  kRLock,          // _thread.RLock
-  kThreadHandle,   // _thread._ThreadHandle
-  kBuiltin,        // a function of C code, or a method of an object's
+  kLock,          // _thread.lock
+  kRLock,         // _thread.RLock
+  kThreadHandle,  // _thread._ThreadHandle
+  kBuiltin,       // a function of C code, or a method of an object's
   kMethodDescriptor,
   kException,
   // Its type's flags do not identify it, and its type's name cannot be read (a core without its files): it may be of
   // any kind that is identified by name.
   kUnnamed,
-  kOther,    // another type, or no object at all
+  kOther,  // another type, or no object at all
 };
 
 struct DictEntry {
@@ -72,14 +72,16 @@ class ObjectReader {
   std::optional<std::vector<DictEntry>> entries(Address keys, Address values, std::size_t limit);
   // Looks up the entry with this hash whose key satisfies `is_key`, in a dict of at most `limit` entries, the way
   // CPython looks it up.
-  std::optional<DictEntry> lookup(Address object, std::uint64_t hash, std::size_t limit, const std::function<bool(Address)>& is_key);
+  std::optional<DictEntry> lookup(Address object, std::uint64_t hash, std::size_t limit,
+                                  const std::function<bool(Address)>& is_key);
 
  private:
   // The locations of the parts of a dict's keys object.
   struct DictParts {
     Address indices = 0, entries = 0;
     std::uint64_t slots = 0, count = 0;
-    std::size_t index_width = 0, entry_words = 0;   // an entry is {hash, key, value}; from 3.11, where all keys are str, {key, value}
+    std::size_t index_width = 0,
+                entry_words = 0;  // an entry is {hash, key, value}; from 3.11, where all keys are str, {key, value}
   };
   std::optional<DictParts> keys_parts(Address keys, std::size_t limit);
   std::optional<DictParts> dict_parts(Address object, std::size_t limit);
@@ -88,7 +90,7 @@ class ObjectReader {
 
   const target::Target& target_;
   const Layout& layout_;
-  std::unordered_map<Address, ObjectKind> kinds_;              // by type
+  std::unordered_map<Address, ObjectKind> kinds_;  // by type
 };
 
 }  // namespace rankstacks::python

@@ -10,10 +10,11 @@
 namespace rankstacks::python {
 namespace {
 
-constexpr std::string_view kCounterWords[] = {"step", "iter", "iteration", "epoch", "batch", "micro", "microbatch", "idx", "index", "i", "j", "k", "n",
-                                              "it", "t", "round", "count", "counter", "cnt", "tick", "chunk", "cur", "current", "phase"};
+constexpr std::string_view kCounterWords[] = {
+    "step", "iter", "iteration", "epoch", "batch", "micro",   "microbatch", "idx",  "index", "i",   "j",       "k",
+    "n",    "it",   "t",         "round", "count", "counter", "cnt",        "tick", "chunk", "cur", "current", "phase"};
 // Words in a name that make it a limit, a size, or some other number of the job that does not change.
-constexpr std::string_view kOtherWords[] = {"num",  "max", "total", "size",  "per",  "every", "len", "world",
+constexpr std::string_view kOtherWords[] = {"num",  "max", "total", "size", "per",  "every", "len", "world",
                                             "rank", "dim", "bytes", "seed", "port", "pid",   "fd"};
 
 template <std::size_t N>

@@ -11,12 +11,12 @@
 namespace rankstacks::python {
 namespace {
 
-constexpr std::size_t kMaxNames = 4096;              // of one code object
+constexpr std::size_t kMaxNames = 4096;  // of one code object
 constexpr std::size_t kLongestName = 64;
 constexpr std::size_t kLikelyString = 128;
 constexpr std::size_t kMaxGlobals = 65'536;
 constexpr std::size_t kMaxGlobalsInAll = 1u << 20;
-constexpr std::size_t kMaxMembersInAll = 1u << 20;   // ranks of groups, a copy with each frame that works on one
+constexpr std::size_t kMaxMembersInAll = 1u << 20;  // ranks of groups, a copy with each frame that works on one
 
 // 3.11+, co_localspluskinds
 constexpr std::uint8_t kKindCell = 0x40, kKindFree = 0x80;
@@ -28,11 +28,11 @@ constexpr Address kStackRefTags = 3, kNumber = 3;
 // value stack holds the sequence and, above it, the number of the next item.
 constexpr int kFirstWithLoopsByNumber = 15;
 
-constexpr std::size_t kMaxLoopSlots = 16;   // loops further inside are not counted
+constexpr std::size_t kMaxLoopSlots = 16;  // loops further inside are not counted
 
 struct Slot {
   std::string name;
-  std::size_t index = 0;      // of the frame's slots
+  std::size_t index = 0;  // of the frame's slots
   bool may_be_cell = false;
 };
 
@@ -44,7 +44,7 @@ struct Plan {
   // called `pg`.
   std::optional<Slot> group, default_pg, pg;
   bool of_module = false;
-  std::size_t slots = 0;      // of variables: the value stack begins after them
+  std::size_t slots = 0;  // of variables: the value stack begins after them
   bool empty() const { return numbers.empty() && !of_module && !group && !pg; }
 };
 
@@ -55,8 +55,13 @@ struct Wanted {
 
 class VariableReader {
  public:
-  VariableReader(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes, State& state)
-      : target_(target), layout_(layout), codes_(codes), state_(state), objects_(target, layout),
+  VariableReader(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes,
+                 State& state)
+      : target_(target),
+        layout_(layout),
+        codes_(codes),
+        state_(state),
+        objects_(target, layout),
         groups_(target, layout, runtime.hash_secret, codes, objects_) {}
 
   void read() {
@@ -88,7 +93,9 @@ class VariableReader {
       if (!is_new) return known->second.has_value();
       const Code& code = codes_.codes()[index];
       const bool c10d = is_c10d_file(code.file);
-      if (codes_.body(index).kind != CodeReader::Kind::kCode || code.file.empty() || (!c10d && !is_user_file(code.file))) return false;
+      if (codes_.body(index).kind != CodeReader::Kind::kCode || code.file.empty() ||
+          (!c10d && !is_user_file(code.file)))
+        return false;
       known->second = Plan{.of_c10d = c10d};
       return true;
     };
@@ -125,7 +132,8 @@ class VariableReader {
       const CodeReader::Body& body = codes_.body(index);
       for (const Address tuple : {body.slot_names, body.cell_names, body.free_names}) {
         const auto names = objects_.tuple(tuple, kMaxNames);
-        for (std::size_t i = 0; names && i < names->size(); ++i) strings.push_back(range_of((*names)[i], kLikelyString));
+        for (std::size_t i = 0; names && i < names->size(); ++i)
+          strings.push_back(range_of((*names)[i], kLikelyString));
       }
     }
     target_.prefetch(strings);
@@ -140,21 +148,24 @@ class VariableReader {
   std::string name_of(Address string, std::size_t longest = kLongestName) {
     const auto length = target_.read_value<std::uint64_t>(string + layout_.string_length);
     if (!length || *length > longest) return {};
-    return objects_.kind(string) == ObjectKind::kString ? codes_.text(string, kLongestName).value_or("") : std::string();
+    return objects_.kind(string) == ObjectKind::kString ? codes_.text(string, kLongestName).value_or("")
+                                                        : std::string();
   }
 
   void make_plan(std::uint32_t index, Plan& plan) {
     const CodeReader::Body& body = codes_.body(index);
     const auto names = objects_.tuple(body.slot_names, kMaxNames);
     if (!names) return;
-    constexpr std::size_t kLongestOfC10d = 10;   // default_pg
+    constexpr std::size_t kLongestOfC10d = 10;  // default_pg
     const std::size_t longest = plan.of_c10d ? kLongestOfC10d : kLongestName;
     std::size_t at = 0;
     if (layout_.code_slot_kinds != kAbsent) {
       std::vector<std::uint8_t> kinds(names->size());
       const auto size = target_.read_value<std::uint64_t>(body.slot_kinds + layout_.bytes_size);
       const bool is_bytes = objects_.kind(body.slot_kinds) == ObjectKind::kBytes && size == kinds.size();
-      if (!is_bytes || !target_.read_exact(body.slot_kinds + layout_.bytes_data, std::as_writable_bytes(std::span(kinds)))) return;
+      if (!is_bytes ||
+          !target_.read_exact(body.slot_kinds + layout_.bytes_data, std::as_writable_bytes(std::span(kinds))))
+        return;
       for (const Address name : *names) {
         const std::uint8_t kind = kinds[at];
         plan_slot(plan, {name_of(name, longest), at++, (kind & (kKindCell | kKindFree)) != 0});
@@ -193,15 +204,20 @@ class VariableReader {
     if (!plan.of_c10d) visit(stack_bottom(plan));
   }
 
-  Address slot_address(const RawFrame& frame, const Slot& slot) const { return frame.address + layout_.frame_slots + slot.index * sizeof(Address); }
+  Address slot_address(const RawFrame& frame, const Slot& slot) const {
+    return frame.address + layout_.frame_slots + slot.index * sizeof(Address);
+  }
 
   // Fetches the slots of all frames, the objects in them, and the contents of the cells among these.
   void read_slots() {
     std::vector<Range> ranges;
     for (const Wanted& w : wanted_) {
-      ranges.push_back(range_of(w.frame->address, std::max(layout_.frame_globals, layout_.frame_locals) + sizeof(Address)));
-      each_slot(*w.plan, [&](const Slot& slot) { ranges.push_back(range_of(slot_address(*w.frame, slot), sizeof(Address))); });
-      if (!w.plan->of_c10d) ranges.push_back(range_of(slot_address(*w.frame, stack_bottom(*w.plan)), kMaxLoopSlots * sizeof(Address)));
+      ranges.push_back(
+          range_of(w.frame->address, std::max(layout_.frame_globals, layout_.frame_locals) + sizeof(Address)));
+      each_slot(*w.plan,
+                [&](const Slot& slot) { ranges.push_back(range_of(slot_address(*w.frame, slot), sizeof(Address))); });
+      if (!w.plan->of_c10d)
+        ranges.push_back(range_of(slot_address(*w.frame, stack_bottom(*w.plan)), kMaxLoopSlots * sizeof(Address)));
     }
     target_.prefetch(ranges);
     std::vector<Address> held, in_cells;
@@ -237,7 +253,8 @@ class VariableReader {
     for (std::size_t seen = 0; seen < kMaxLoopSlots; ++loops) {
       const Address object = held_by(frame, slot);
       const bool has_number = layout_.minor >= kFirstWithLoopsByNumber && seen + 1 < kMaxLoopSlots && object != 0 &&
-                              (target_.read_value<Address>(slot_address(frame, slot) + sizeof(Address)).value_or(0) & kStackRefTags) == kNumber;
+                              (target_.read_value<Address>(slot_address(frame, slot) + sizeof(Address)).value_or(0) &
+                               kStackRefTags) == kNumber;
       if (!has_number && !objects_.is_iterator(object)) break;
       const std::size_t slots = has_number || layout_.minor >= kFirstWithLoopsByNumber ? 2 : 1;
       slot.index += slots;
@@ -250,7 +267,8 @@ class VariableReader {
   // instructions have created the cell, and in comprehensions that became part of their function (3.12).
   Address content_of(Address object) {
     const ObjectKind kind = objects_.kind(object);
-    return kind == ObjectKind::kCell || kind == ObjectKind::kUnnamed ? objects_.cell_content(object).value_or(0) : object;
+    return kind == ObjectKind::kCell || kind == ObjectKind::kUnnamed ? objects_.cell_content(object).value_or(0)
+                                                                     : object;
   }
 
   Address value_of(const RawFrame& frame, const Slot& slot) {
@@ -259,7 +277,8 @@ class VariableReader {
   }
 
   static void add(FrameVariables& found, const std::string& name, std::int64_t value) {
-    const bool is_known = std::any_of(found.numbers.begin(), found.numbers.end(), [&](const auto& n) { return n.first == name; });
+    const bool is_known =
+        std::any_of(found.numbers.begin(), found.numbers.end(), [&](const auto& n) { return n.first == name; });
     if (!is_known && found.numbers.size() < kMaxNumbersOfFrame) found.numbers.emplace_back(name, value);
   }
 
@@ -267,7 +286,8 @@ class VariableReader {
     const auto [known, is_new] = globals_.try_emplace(dict);
     if (is_new) {
       const auto entries = objects_.dict(dict, std::min(kMaxGlobals, globals_left_));
-      for (std::size_t i = 0; entries && i < entries->size(); ++i) known->second.emplace((*entries)[i].key, (*entries)[i].value);
+      for (std::size_t i = 0; entries && i < entries->size(); ++i)
+        known->second.emplace((*entries)[i].key, (*entries)[i].value);
       if (entries) globals_left_ -= entries->size();
     }
     return known->second;
@@ -278,7 +298,7 @@ class VariableReader {
   void add_globals(FrameVariables& found, const RawFrame& frame) {
     const auto dict = target_.read_value<Address>(frame.address + layout_.frame_globals);
     const auto locals = target_.read_value<Address>(frame.address + layout_.frame_locals);
-    if (!dict || dict != locals) return;   // exec() with two dicts: it is not certain which one has its names
+    if (!dict || dict != locals) return;  // exec() with two dicts: it is not certain which one has its names
     const auto names = objects_.tuple(codes_.body(frame.code).global_names, kMaxNames);
     if (!names) return;
     const auto& globals = globals_of(*dict);
@@ -327,16 +347,17 @@ class VariableReader {
   State& state_;
   ObjectReader objects_;
   ProcessGroups groups_;
-  std::map<std::uint32_t, std::optional<Plan>> plans_;   // by code; std::nullopt: no variables to read
+  std::map<std::uint32_t, std::optional<Plan>> plans_;  // by code; std::nullopt: no variables to read
   std::vector<Wanted> wanted_;
-  std::unordered_map<Address, std::unordered_map<Address, Address>> globals_;   // by dict: key, value
+  std::unordered_map<Address, std::unordered_map<Address, Address>> globals_;  // by dict: key, value
   std::size_t globals_left_ = kMaxGlobalsInAll;
   std::size_t members_left_ = kMaxMembersInAll;
 };
 
 }  // namespace
 
-void read_variables(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime, CodeReader& codes, State& state) {
+void read_variables(const target::Target& target, const Layout& layout, const RuntimeCandidate& runtime,
+                    CodeReader& codes, State& state) {
   VariableReader(target, layout, runtime, codes, state).read();
 }
 

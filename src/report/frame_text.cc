@@ -15,7 +15,9 @@ std::string unknown_name(const Frame& frame) {
   return fmt::format("{}+{:#x}", sanitize(analyzers::base_name(frame.module)), *frame.offset);
 }
 
-std::string with_line(std::string file, const std::optional<int>& line) { return line ? fmt::format("{}:{}", file, *line) : file; }
+std::string with_line(std::string file, const std::optional<int>& line) {
+  return line ? fmt::format("{}:{}", file, *line) : file;
+}
 
 // ".../site-packages/torch/_tensor.py" -> "…/torch/_tensor.py", "/usr/lib/python3.11/threading.py" -> "…/threading.py"
 std::string short_library_path(const std::string& file) {
@@ -35,15 +37,19 @@ std::string frame_name(const Frame& frame) {
     return frame.function ? sanitize(*frame.function) : unknown_name(frame);
   }
   if (!frame.function) return unknown_name(frame);
-  return sanitize(analyzers::is_c_library(frame.module) ? analyzers::public_libc_name(*frame.function) : analyzers::short_function(*frame.function));
+  return sanitize(analyzers::is_c_library(frame.module) ? analyzers::public_libc_name(*frame.function)
+                                                        : analyzers::short_function(*frame.function));
 }
 
 std::string brief_frame_name(const Frame& frame) {
   if (frame.kind == FrameKind::kPython || !frame.function) return frame_name(frame);
   std::string name = frame_name(frame);
-  if (const std::size_t open = name.rfind('('); name.ends_with(')') && open != std::string::npos && open > 0 && name[open - 1] != ':') name.resize(open);
+  if (const std::size_t open = name.rfind('(');
+      name.ends_with(')') && open != std::string::npos && open > 0 && name[open - 1] != ':')
+    name.resize(open);
   constexpr std::string_view kAnonymous = "(anonymous namespace)::";
-  for (std::size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous)) name.erase(at, kAnonymous.size());
+  for (std::size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous))
+    name.erase(at, kAnonymous.size());
   // The class and the function; template arguments and lambdas have been cut already.
   const std::size_t last = name.rfind("::");
   const std::size_t before = last == std::string::npos || last == 0 ? last : name.rfind("::", last - 1);

@@ -3,10 +3,10 @@
 namespace rankstacks::report {
 namespace {
 
-constexpr std::size_t kMaxGpus = 1 << 10;      // of one process; machines have 16
-constexpr std::size_t kMaxKernels = 1 << 12;   // of one device; hardware runs 128 grids at once
-constexpr std::size_t kMaxEntries = 1 << 16;   // places, exceptions, processes, links
-constexpr std::size_t kMaxFrames = 1 << 17;    // the same limit as for a thread
+constexpr std::size_t kMaxGpus = 1 << 10;     // of one process; machines have 16
+constexpr std::size_t kMaxKernels = 1 << 12;  // of one device; hardware runs 128 grids at once
+constexpr std::size_t kMaxEntries = 1 << 16;  // places, exceptions, processes, links
+constexpr std::size_t kMaxFrames = 1 << 17;   // the same limit as for a thread
 
 using FrameText = std::function<const std::string&(FrameId)>;
 using ReadFrame = std::function<FrameId(const Node&)>;
@@ -176,7 +176,9 @@ GpuDim read_dim(const Node& node) {
 GpuHealth read_health(const Node& node) {
   node.require_object();
   GpuHealth health;
-  const auto member = [&](std::string_view name, auto& value) { node.optional(name, [&](const Node& n) { read(n, value); }); };
+  const auto member = [&](std::string_view name, auto& value) {
+    node.optional(name, [&](const Node& n) { read(n, value); });
+  };
   member("utilization_mean", health.utilization_mean);
   member("utilization_variance", health.utilization_variance);
   member("memory_used", health.memory_used);
@@ -231,7 +233,9 @@ GpuKernel read_kernel(const Node& node, const ReadFrame& read_frame) {
     });
   });
   node.optional("more_places", [&](const Node& n) { kernel.more_places = n.uint32(); });
-  node.optional("frames", [&](const Node& list) { list.each(kMaxFrames, [&](const Node& n) { kernel.frames.push_back(read_frame(n)); }); });
+  node.optional("frames", [&](const Node& list) {
+    list.each(kMaxFrames, [&](const Node& n) { kernel.frames.push_back(read_frame(n)); });
+  });
   return kernel;
 }
 
@@ -255,8 +259,12 @@ GpuExecution read_execution(const Node& node, const ReadFrame& read_frame) {
   node.optional("path", [&](const Node& n) { execution.path = n.text(); });
   node.optional("held_ms", [&](const Node& n) { execution.held_ms = n.real(); });
   node.optional("contexts", [&](const Node& n) { execution.contexts = n.uint32(); });
-  node.required("kernels", [&](const Node& list) { list.each(kMaxKernels, [&](const Node& n) { execution.kernels.push_back(read_kernel(n, read_frame)); }); });
-  node.optional("exceptions", [&](const Node& list) { list.each(kMaxEntries, [&](const Node& n) { execution.exceptions.push_back(read_exception(n, read_frame)); }); });
+  node.required("kernels", [&](const Node& list) {
+    list.each(kMaxKernels, [&](const Node& n) { execution.kernels.push_back(read_kernel(n, read_frame)); });
+  });
+  node.optional("exceptions", [&](const Node& list) {
+    list.each(kMaxEntries, [&](const Node& n) { execution.exceptions.push_back(read_exception(n, read_frame)); });
+  });
   return execution;
 }
 
@@ -279,12 +287,13 @@ void write_gpus(JsonText& json, const std::vector<GpuSnapshot>& gpus, const Fram
   json.close();
 }
 
-void write_gpu_clusters(JsonText& json, const std::vector<analyzers::GpuCluster>& clusters, const std::function<void(std::size_t)>& label) {
+void write_gpu_clusters(JsonText& json, const std::vector<analyzers::GpuCluster>& clusters,
+                        const std::function<void(std::size_t)>& label) {
   constexpr WordTable<analyzers::GpuActivity, 5> kWords = {{{analyzers::GpuActivity::kUnknown, "unknown"},
-                                                 {analyzers::GpuActivity::kIdle, "idle"},
-                                                 {analyzers::GpuActivity::kCollective, "collective"},
-                                                 {analyzers::GpuActivity::kKernel, "kernel"},
-                                                 {analyzers::GpuActivity::kException, "exception"}}};
+                                                            {analyzers::GpuActivity::kIdle, "idle"},
+                                                            {analyzers::GpuActivity::kCollective, "collective"},
+                                                            {analyzers::GpuActivity::kKernel, "kernel"},
+                                                            {analyzers::GpuActivity::kException, "exception"}}};
   json.key("gpu_clusters");
   json.open('[', true);
   for (const analyzers::GpuCluster& cluster : clusters) {
@@ -295,7 +304,8 @@ void write_gpu_clusters(JsonText& json, const std::vector<analyzers::GpuCluster>
       if (collective != known::Collective::kUnknown) named.emplace_back(known::to_string(collective));
     Known known(json);
     known("collectives", named);
-    if (cluster.state.kernel && cluster.state.activity != analyzers::GpuActivity::kException) known("kernel", cluster.state.kernel->function);
+    if (cluster.state.kernel && cluster.state.activity != analyzers::GpuActivity::kException)
+      known("kernel", cluster.state.kernel->function);
     if (cluster.state.exception) known("exception", cluster.state.exception->kind);
     json.key("ranks");
     json.open('[');
@@ -311,7 +321,9 @@ std::vector<GpuSnapshot> read_gpus(const Node& list, const ReadFrame& read_frame
   list.each(kMaxGpus, [&](const Node& node) {
     node.require_object();
     GpuSnapshot& gpu = gpus.emplace_back();
-    const auto member = [&](std::string_view name, auto& value) { node.optional(name, [&](const Node& n) { read(n, value); }); };
+    const auto member = [&](std::string_view name, auto& value) {
+      node.optional(name, [&](const Node& n) { read(n, value); });
+    };
     member("pci", gpu.pci);
     member("index", gpu.index);
     member("uuid", gpu.uuid);

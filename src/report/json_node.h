@@ -37,7 +37,9 @@ class Node {
     return text.empty() ? std::string(key_) : text + "." + std::string(key_);
   }
 
-  [[noreturn]] void expected(std::string_view what) const { fail_with(fmt::format("expected {}, found {}", what, found())); }
+  [[noreturn]] void expected(std::string_view what) const {
+    fail_with(fmt::format("expected {}, found {}", what, found()));
+  }
   [[noreturn]] void fail_with(const std::string& what, ErrorCode code = ErrorCode::kMalformed) const {
     const std::string at = path();
     throw Defect{code, at.empty() ? what : at + ": " + what};
@@ -51,7 +53,8 @@ class Node {
   template <class F>
   void each(std::size_t most, F&& f) const {
     if (!value_.is_array()) expected("an array");
-    if (value_.size() > most) fail_with(fmt::format("{} elements, more than {}", value_.size(), most), ErrorCode::kLimit);
+    if (value_.size() > most)
+      fail_with(fmt::format("{} elements, more than {}", value_.size(), most), ErrorCode::kLimit);
     std::size_t index = 0;
     for (const Json& element : value_) f(Node(element, this, index++));
   }
@@ -59,7 +62,8 @@ class Node {
   template <class F>
   void each_member(std::size_t most, F&& f) const {
     require_object();
-    if (value_.size() > most) fail_with(fmt::format("{} members, more than {}", value_.size(), most), ErrorCode::kLimit);
+    if (value_.size() > most)
+      fail_with(fmt::format("{} members, more than {}", value_.size(), most), ErrorCode::kLimit);
     for (const auto& [name, member] : value_.items()) f(name, Node(member, this, name));
   }
   // f(member) if the member exists and is not null.
@@ -87,8 +91,10 @@ class Node {
   std::int64_t integer(std::int64_t least, std::int64_t most) const {
     if (!value_.is_number()) expected("a number");
     if (!value_.is_number_integer()) expected("a whole number");
-    const bool too_big = value_.is_number_unsigned() && value_.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
-    if (too_big || value_.get<std::int64_t>() < least || value_.get<std::int64_t>() > most) fail_with(fmt::format("a number from {} to {} expected", least, most));
+    const bool too_big =
+        value_.is_number_unsigned() && value_.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
+    if (too_big || value_.get<std::int64_t>() < least || value_.get<std::int64_t>() > most)
+      fail_with(fmt::format("a number from {} to {} expected", least, most));
     return value_.get<std::int64_t>();
   }
   std::uint64_t unsigned64() const {

@@ -17,13 +17,13 @@ namespace rankstacks::report {
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
-constexpr int kMaxDepth = 32;                        // the documented fields (docs/json.md) have a depth of 7
+constexpr int kMaxDepth = 32;  // the documented fields (docs/json.md) have a depth of 7
 constexpr std::size_t kMaxRanks = 1 << 17;
-constexpr std::size_t kMaxThreads = 1 << 17;         // of one rank
-constexpr std::size_t kMaxFrames = 1 << 17;          // of one thread; the unwinder's own limit is lower
-constexpr std::size_t kMaxCommunicators = 1 << 20;   // each rank is in several
-constexpr std::size_t kMaxStrings = 1 << 16;         // command words, kernel stack lines, problems
-constexpr std::size_t kMaxAxes = 16;                 // of a rank's coordinates
+constexpr std::size_t kMaxThreads = 1 << 17;        // of one rank
+constexpr std::size_t kMaxFrames = 1 << 17;         // of one thread; the unwinder's own limit is lower
+constexpr std::size_t kMaxCommunicators = 1 << 20;  // each rank is in several
+constexpr std::size_t kMaxStrings = 1 << 16;        // command words, kernel stack lines, problems
+constexpr std::size_t kMaxAxes = 16;                // of a rank's coordinates
 
 // Counts the depth only: nlohmann's parser itself is iterative, but the code that walks a deep document is not.
 class DepthCheck : public nlohmann::json_sax<Json> {
@@ -67,7 +67,8 @@ Frame read_frame(const Node& node, bool of_gpu = false) {
   Frame frame;
   node.required("kind", [&](const Node& n) {
     const auto kind = value_of(kFrameKindWords, n.text());
-    if (!kind || (*kind == FrameKind::kGpu) != of_gpu) n.fail_with(of_gpu ? "expected gpu" : "expected one of native, python");
+    if (!kind || (*kind == FrameKind::kGpu) != of_gpu)
+      n.fail_with(of_gpu ? "expected gpu" : "expected one of native, python");
     frame.kind = *kind;
   });
   node.optional("function", [&](const Node& n) { frame.function = n.text(); });
@@ -112,7 +113,9 @@ FrameVariables read_variables(const Node& node, std::size_t frames) {
     variables.frame = static_cast<std::size_t>(n.integer(0, static_cast<std::int64_t>(frames) - 1));
   });
   node.optional("numbers", [&](const Node& list) {
-    list.each_member(kMaxStrings, [&](const std::string& name, const Node& n) { variables.numbers.emplace_back(name, n.integer(INT64_MIN, INT64_MAX)); });
+    list.each_member(kMaxStrings, [&](const std::string& name, const Node& n) {
+      variables.numbers.emplace_back(name, n.integer(INT64_MIN, INT64_MAX));
+    });
   });
   node.optional("in_loop", [&](const Node& n) { variables.loops = n.boolean() ? 1 : 0; });
   node.optional("loops", [&](const Node& n) { variables.loops = n.int32(0); });
@@ -120,7 +123,9 @@ FrameVariables read_variables(const Node& node, std::size_t frames) {
     n.require_object();
     ProcessGroup group;
     n.optional("name", [&](const Node& v) { group.name = v.text(); });
-    n.optional("ranks", [&](const Node& list) { list.each(kMaxRanks, [&](const Node& v) { group.ranks.push_back(v.int32(0)); }); });
+    n.optional("ranks", [&](const Node& list) {
+      list.each(kMaxRanks, [&](const Node& v) { group.ranks.push_back(v.int32(0)); });
+    });
     variables.group = std::move(group);
   });
   return variables;
@@ -192,15 +197,22 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
   node.optional("wchan", [&](const Node& n) { thread.wchan = n.text(); });
   node.optional("kernel_stack", [&](const Node& n) { thread.kernel_stack = read_strings(n); });
   node.optional("stack_end", [&](const Node& n) { thread.stack_end = n.word(kStackEndWords); });
-  node.required("frames", [&](const Node& list) { list.each(kMaxFrames, [&](const Node& n) { thread.frames.push_back(frames.intern(read_frame(n))); }); });
+  node.required("frames", [&](const Node& list) {
+    list.each(kMaxFrames, [&](const Node& n) { thread.frames.push_back(frames.intern(read_frame(n))); });
+  });
   node.optional("omitted_frames", [&](const Node& n) {
     n.require_object();
     OmittedFrames omitted;
-    n.required("at", [&](const Node& at) { omitted.at = static_cast<std::size_t>(at.integer(0, static_cast<std::int64_t>(thread.frames.size()))); });
-    n.required("count", [&](const Node& count) { omitted.count = static_cast<std::size_t>(count.integer(0, INT64_MAX)); });
+    n.required("at", [&](const Node& at) {
+      omitted.at = static_cast<std::size_t>(at.integer(0, static_cast<std::int64_t>(thread.frames.size())));
+    });
+    n.required("count",
+               [&](const Node& count) { omitted.count = static_cast<std::size_t>(count.integer(0, INT64_MAX)); });
     thread.omitted = omitted;
   });
-  node.optional("variables", [&](const Node& list) { list.each(kMaxFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); }); });
+  node.optional("variables", [&](const Node& list) {
+    list.each(kMaxFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); });
+  });
   node.optional("handles", [&](const Node& n) { thread.handles = read_handled(n, thread.frames.size(), frames); });
   node.optional("motion", [&](const Node& n) { thread.motion = read_motion(n); });
   return thread;
@@ -220,7 +232,8 @@ SignalInfo read_signal(const Node& node) {
 // Reports of earlier builds have no codes. The only code that the analysis depends on is recognised by the words that
 // those builds used.
 ProblemCode code_by_words(const std::string& message) {
-  const bool ended = message.find("a zombie") != std::string::npos || message.find("no such process") != std::string::npos;
+  const bool ended =
+      message.find("a zombie") != std::string::npos || message.find("no such process") != std::string::npos;
   return ended ? ProblemCode::kEnded : ProblemCode::kOther;
 }
 
@@ -232,7 +245,8 @@ Problem read_problem(const Node& node) {
   node.optional("hint", [&](const Node& n) { problem.hint = n.text(); });
   node.optional("code", [&](const Node& n) { code = n.text(); });
   // kOther for a code of a later version.
-  problem.code = code ? value_of(kProblemCodeWords, *code).value_or(ProblemCode::kOther) : code_by_words(problem.message);
+  problem.code =
+      code ? value_of(kProblemCodeWords, *code).value_or(ProblemCode::kOther) : code_by_words(problem.message);
   return problem;
 }
 
@@ -244,7 +258,8 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.optional("local_rank", [&](const Node& n) { rank.local_rank = n.int32(0); });
   node.optional("coordinates", [&](const Node& axes) {
     Coordinates coordinates;
-    axes.each_member(kMaxAxes, [&](const std::string& axis, const Node& n) { coordinates.axes.emplace_back(axis, n.int32(0)); });
+    axes.each_member(kMaxAxes,
+                     [&](const std::string& axis, const Node& n) { coordinates.axes.emplace_back(axis, n.int32(0)); });
     sort_axes(coordinates);
     rank.coordinates = std::move(coordinates);
   });
@@ -266,11 +281,17 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
     n.optional("version", [&](const Node& v) { rank.python_version = v.text(); });
   });
   node.required("status", [&](const Node& n) { rank.status = n.word(kStatusWords); });
-  node.optional("problems", [&](const Node& list) { list.each(kMaxStrings, [&](const Node& n) { rank.problems.push_back(read_problem(n)); }); });
+  node.optional("problems", [&](const Node& list) {
+    list.each(kMaxStrings, [&](const Node& n) { rank.problems.push_back(read_problem(n)); });
+  });
   node.optional("stopped_ms", [&](const Node& n) { rank.stopped_ms = n.real(); });
   node.optional("signal", [&](const Node& n) { rank.signal = read_signal(n); });
-  node.required("threads", [&](const Node& list) { list.each(kMaxThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, frames)); }); });
-  node.optional("gpus", [&](const Node& n) { rank.gpus = read_gpus(n, [&](const Node& frame) { return frames.intern(read_frame(frame, true)); }); });
+  node.required("threads", [&](const Node& list) {
+    list.each(kMaxThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, frames)); });
+  });
+  node.optional("gpus", [&](const Node& n) {
+    rank.gpus = read_gpus(n, [&](const Node& frame) { return frames.intern(read_frame(frame, true)); });
+  });
   return rank;
 }
 
@@ -293,7 +314,9 @@ NcclMember read_nccl_member(const Node& node) {
   node.optional("finalized", [&](const Node& n) { member.finalized = n.boolean(); });
   node.optional("async_error", [&](const Node& n) { member.async_error = n.int32(); });
   node.optional("launched", [&](const Node& list) {
-    list.each_member(kMaxStrings, [&](const std::string& name, const Node& n) { member.launched.emplace_back(name, n.integer(0, INT64_MAX)); });
+    list.each_member(kMaxStrings, [&](const std::string& name, const Node& n) {
+      member.launched.emplace_back(name, n.integer(0, INT64_MAX));
+    });
   });
   node.optional("counts_move", [&](const Node& n) { member.counts_move = n.boolean(); });
   return member;
@@ -311,8 +334,12 @@ NcclStatus read_nccl(const Node& node) {
       n.required("hash", [&](const Node& v) { communicator.hash = v.text(); });
       n.optional("secondary_hash", [&](const Node& v) { communicator.secondary_hash = v.text(); });
       n.optional("size", [&](const Node& v) { communicator.size = v.int32(0); });
-      n.required("members", [&](const Node& members) { members.each(kMaxRanks, [&](const Node& v) { communicator.members.push_back(read_nccl_member(v)); }); });
-      n.optional("missing", [&](const Node& members) { members.each(kMaxRanks, [&](const Node& v) { communicator.missing.push_back(read_nccl_member(v)); }); });
+      n.required("members", [&](const Node& members) {
+        members.each(kMaxRanks, [&](const Node& v) { communicator.members.push_back(read_nccl_member(v)); });
+      });
+      n.optional("missing", [&](const Node& members) {
+        members.each(kMaxRanks, [&](const Node& v) { communicator.missing.push_back(read_nccl_member(v)); });
+      });
     });
   });
   return nccl;
@@ -324,7 +351,9 @@ JobSnapshot read_job(const Json& document) {
   JobSnapshot job;
   root.required("schema", [&](const Node& n) {
     const std::int64_t schema = n.integer(0, INT_MAX);
-    if (schema != 1) n.fail_with(fmt::format("version {} of the report format; this program reads version 1", schema), ErrorCode::kUnsupported);
+    if (schema != 1)
+      n.fail_with(fmt::format("version {} of the report format; this program reads version 1", schema),
+                  ErrorCode::kUnsupported);
   });
   root.optional("tool", [&](const Node& n) {
     n.require_object();
@@ -332,7 +361,9 @@ JobSnapshot read_job(const Json& document) {
   });
   root.required("captured_at", [&](const Node& n) { job.captured_at = n.text(); });
   root.optional("elapsed_ms", [&](const Node& n) { job.elapsed_ms = n.real(); });
-  root.required("ranks", [&](const Node& list) { list.each(kMaxRanks, [&](const Node& n) { job.ranks.push_back(read_rank(n, job.frames)); }); });
+  root.required("ranks", [&](const Node& list) {
+    list.each(kMaxRanks, [&](const Node& n) { job.ranks.push_back(read_rank(n, job.frames)); });
+  });
   root.optional("not_looked_at", [&](const Node& list) {
     list.each(kMaxRanks, [&](const Node& n) {
       n.require_object();
@@ -357,7 +388,8 @@ Result<JobSnapshot> read_json_report(std::string_view text, const std::string& s
     error.what = std::move(what);
     return fail(std::move(error));
   };
-  if (text.size() > kMaxBytes) return defect(ErrorCode::kLimit, fmt::format("{} bytes, more than {}", text.size(), kMaxBytes));
+  if (text.size() > kMaxBytes)
+    return defect(ErrorCode::kLimit, fmt::format("{} bytes, more than {}", text.size(), kMaxBytes));
   DepthCheck check;
   if (!Json::sax_parse(text, &check)) return defect(ErrorCode::kMalformed, "not a JSON report: " + check.error);
   try {

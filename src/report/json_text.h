@@ -23,28 +23,24 @@ class JsonText {
   // `{` or `[`; its elements are on lines of their own, indented, if `lines`.
   void open(char bracket, bool lines = false);
   void close();
-  void key(std::string_view name);   // one of the program's own words, which needs no escaping
-  void foreign_key(std::string_view name);   // any bytes
+  void key(std::string_view name);          // one of the program's own words, which needs no escaping
+  void foreign_key(std::string_view name);  // any bytes
 
-  void raw(std::string_view json);   // one finished JSON value
+  void raw(std::string_view json);  // one finished JSON value
   void null() { raw("null"); }
   void string(std::string_view text) { raw(json_quoted(text)); }
   void boolean(bool value) { raw(value ? "true" : "false"); }
-  void number(double value);         // null if JSON has no such number
+  void number(double value);  // null if JSON has no such number
   void number(std::integral auto value) { raw(std::to_string(value)); }
   void hex(Address value);
 
   template <class T>
   void field(std::string_view name, const std::optional<T>& value) {
     key(name);
-    if (!value)
-      null();
-    else if constexpr (std::is_same_v<T, bool>)
-      boolean(*value);
-    else if constexpr (std::is_arithmetic_v<T>)
-      number(*value);
-    else
-      string(*value);
+    if (!value) null();
+    else if constexpr (std::is_same_v<T, bool>) boolean(*value);
+    else if constexpr (std::is_arithmetic_v<T>) number(*value);
+    else string(*value);
   }
   void field(std::string_view name, const std::string& value) { key(name), string(value); }
   void field(std::string_view name, const char* value) { key(name), string(value); }

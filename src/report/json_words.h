@@ -13,14 +13,20 @@ inline constexpr WordTable<StackEnd, 5> kStackEndWords = {{{StackEnd::kComplete,
                                                            {StackEnd::kDepthLimit, "depth-limit"}}};
 inline constexpr WordTable<ExceptionCause, 3> kExceptionCauseWords = {
     {{ExceptionCause::kOwnGpu, "own-gpu"}, {ExceptionCause::kTimeout, "timeout"}, {ExceptionCause::kPeer, "peer"}}};
-inline constexpr WordTable<PythonLockKind, 4> kPythonLockWords = {
-    {{PythonLockKind::kLock, "Lock"}, {PythonLockKind::kRLock, "RLock"}, {PythonLockKind::kModule, "module lock"}, {PythonLockKind::kCondition, "condition"}}};
-inline constexpr WordTable<EndKind, 5> kEndKindWords = {
-    {{EndKind::kPipe, "pipe"}, {EndKind::kSocket, "socket"}, {EndKind::kLock, "lock"}, {EndKind::kChild, "child"}, {EndKind::kDatabase, "database"}}};
+inline constexpr WordTable<PythonLockKind, 4> kPythonLockWords = {{{PythonLockKind::kLock, "Lock"},
+                                                                   {PythonLockKind::kRLock, "RLock"},
+                                                                   {PythonLockKind::kModule, "module lock"},
+                                                                   {PythonLockKind::kCondition, "condition"}}};
+inline constexpr WordTable<EndKind, 5> kEndKindWords = {{{EndKind::kPipe, "pipe"},
+                                                         {EndKind::kSocket, "socket"},
+                                                         {EndKind::kLock, "lock"},
+                                                         {EndKind::kChild, "child"},
+                                                         {EndKind::kDatabase, "database"}}};
 inline constexpr WordTable<Gil, 2> kGilWords = {{{Gil::kHolds, "holds"}, {Gil::kWaits, "waits"}}};
 inline constexpr WordTable<Source, 2> kSourceWords = {{{Source::kLive, "live"}, {Source::kCore, "core"}}};
 inline constexpr WordTable<RankKind, 2> kRankKindWords = {{{RankKind::kRank, "rank"}, {RankKind::kChild, "child"}}};
-inline constexpr WordTable<Status, 3> kStatusWords = {{{Status::kComplete, "complete"}, {Status::kPartial, "partial"}, {Status::kFailed, "failed"}}};
+inline constexpr WordTable<Status, 3> kStatusWords = {
+    {{Status::kComplete, "complete"}, {Status::kPartial, "partial"}, {Status::kFailed, "failed"}}};
 inline constexpr WordTable<ProblemCode, 16> kProblemCodeWords = {{{ProblemCode::kOther, "other"},
                                                                   {ProblemCode::kEnded, "ended"},
                                                                   {ProblemCode::kNotFound, "not-found"},
@@ -37,9 +43,13 @@ inline constexpr WordTable<ProblemCode, 16> kProblemCodeWords = {{{ProblemCode::
                                                                   {ProblemCode::kFileUnverified, "file-unverified"},
                                                                   {ProblemCode::kModuleOverlap, "module-overlap"},
                                                                   {ProblemCode::kGpu, "gpu"}}};
-inline constexpr WordTable<FrameKind, 3> kFrameKindWords = {{{FrameKind::kNative, "native"}, {FrameKind::kPython, "python"}, {FrameKind::kGpu, "gpu"}}};
-inline constexpr WordTable<GpuSource, 2> kGpuSourceWords = {{{GpuSource::kDebugger, "debugger"}, {GpuSource::kCore, "core"}}};
-inline constexpr WordTable<FrameOrigin, 4> kFrameOriginWords = {
-    {{FrameOrigin::kNormal, "normal"}, {FrameOrigin::kFramePointer, "frame-pointer"}, {FrameOrigin::kReturnSlot, "return-slot"}, {FrameOrigin::kSeparate, "separate"}}};
+inline constexpr WordTable<FrameKind, 3> kFrameKindWords = {
+    {{FrameKind::kNative, "native"}, {FrameKind::kPython, "python"}, {FrameKind::kGpu, "gpu"}}};
+inline constexpr WordTable<GpuSource, 2> kGpuSourceWords = {
+    {{GpuSource::kDebugger, "debugger"}, {GpuSource::kCore, "core"}}};
+inline constexpr WordTable<FrameOrigin, 4> kFrameOriginWords = {{{FrameOrigin::kNormal, "normal"},
+                                                                 {FrameOrigin::kFramePointer, "frame-pointer"},
+                                                                 {FrameOrigin::kReturnSlot, "return-slot"},
+                                                                 {FrameOrigin::kSeparate, "separate"}}};
 
 }  // namespace rankstacks::report

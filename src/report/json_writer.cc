@@ -14,7 +14,8 @@ namespace {
 
 class Writer {
  public:
-  Writer(const JobSnapshot& job, const analyzers::Analysis& analysis) : job_(job), analysis_(analysis), frame_text_(job.frames.size()), json_(guess_size(job)) {}
+  Writer(const JobSnapshot& job, const analyzers::Analysis& analysis)
+      : job_(job), analysis_(analysis), frame_text_(job.frames.size()), json_(guess_size(job)) {}
 
   std::string write() {
     json_.open('{', true);
@@ -36,7 +37,8 @@ class Writer {
     json_.open('[', true);
     for (const analyzers::Cluster& c : analysis_.clusters) cluster(c);
     json_.close();
-    if (const auto clusters = analyzers::gpu_clusters(job_); !clusters.empty()) write_gpu_clusters(json_, clusters, [this](std::size_t rank) { label(rank); });
+    if (const auto clusters = analyzers::gpu_clusters(job_); !clusters.empty())
+      write_gpu_clusters(json_, clusters, [this](std::size_t rank) { label(rank); });
     json_.key("verdict");
     verdict();
     json_.key("waits");
@@ -75,7 +77,8 @@ class Writer {
       frame.offset ? json.hex(*frame.offset) : json.null();
       json.key("inlined"), json.boolean(frame.inlined);
     }
-    if (frame.origin != FrameOrigin::kNormal) json.field("origin", std::string(word_of(kFrameOriginWords, frame.origin)));
+    if (frame.origin != FrameOrigin::kNormal)
+      json.field("origin", std::string(word_of(kFrameOriginWords, frame.origin)));
     json.close();
     return text = json.take();
   }
@@ -90,10 +93,8 @@ class Writer {
   // A rank's number, or "host:pid".
   void label(std::size_t index) {
     const RankSnapshot& rank = job_.ranks[index];
-    if (rank.kind == RankKind::kRank && rank.rank)
-      json_.number(*rank.rank);
-    else
-      json_.string(rank_label(rank));
+    if (rank.kind == RankKind::kRank && rank.rank) json_.number(*rank.rank);
+    else json_.string(rank_label(rank));
   }
 
   void rank(std::size_t index) {
@@ -140,7 +141,8 @@ class Writer {
     json_.open('[', true);
     for (std::size_t t = 0; t < rank.threads.size(); ++t) thread(index, t);
     json_.close();
-    if (!rank.gpus.empty()) write_gpus(json_, rank.gpus, [this](FrameId id) -> const std::string& { return frame_text(id); });
+    if (!rank.gpus.empty())
+      write_gpus(json_, rank.gpus, [this](FrameId id) -> const std::string& { return frame_text(id); });
     json_.close();
   }
 
@@ -448,7 +450,9 @@ class Writer {
     json_.close();
   }
 
-  void suspect_rank(const analyzers::Suspect& suspect) { suspect.rank == SIZE_MAX ? json_.number(suspect.missing_rank) : label(suspect.rank); }
+  void suspect_rank(const analyzers::Suspect& suspect) {
+    suspect.rank == SIZE_MAX ? json_.number(suspect.missing_rank) : label(suspect.rank);
+  }
 
   // The members that describe a node of the graph, both in a chain's link and in the graph itself.
   void node(const analyzers::WaitNode& node) {
@@ -495,7 +499,8 @@ class Writer {
       json_.open('{');
       json_.key("rank"), label(candidate.rank);
       json_.key("reason");
-      candidate.reason == analyzers::Reason::kNone ? json_.null() : json_.string(std::string(analyzers::to_string(candidate.reason)));
+      candidate.reason == analyzers::Reason::kNone ? json_.null()
+                                                   : json_.string(std::string(analyzers::to_string(candidate.reason)));
       json_.field("would_decide", candidate.would_decide);
       json_.field("summary", candidate.summary);
       json_.close();
@@ -530,12 +535,14 @@ class Writer {
 
   const JobSnapshot& job_;
   const analyzers::Analysis& analysis_;
-  std::vector<std::string> frame_text_;   // by FrameId; empty: not yet rendered
+  std::vector<std::string> frame_text_;  // by FrameId; empty: not yet rendered
   JsonText json_;
 };
 
 }  // namespace
 
-std::string json_report(const JobSnapshot& job, const analyzers::Analysis& analysis) { return Writer(job, analysis).write(); }
+std::string json_report(const JobSnapshot& job, const analyzers::Analysis& analysis) {
+  return Writer(job, analysis).write();
+}
 
 }  // namespace rankstacks::report

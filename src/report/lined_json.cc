@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMaxNames = 64;   // each name is compared with all names before it
+constexpr std::size_t kMaxNames = 64;  // each name is compared with all names before it
 
 // An iterator over the text that counts lines. The library copies it; all copies share one count.
 struct Position {
@@ -48,10 +48,11 @@ class CountingIterator {
 
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  Builder(const Position& position, int depth, std::size_t values) : position_(position), depth_(depth), values_(values) {}
+  Builder(const Position& position, int depth, std::size_t values)
+      : position_(position), depth_(depth), values_(values) {}
 
   LinedJson root;
-  std::string error;                       // "line 3: ..."; empty: none
+  std::string error;  // "line 3: ..."; empty: none
   ErrorCode code = ErrorCode::kMalformed;
 
   bool null() override { return add(LinedJson::Kind::kNull) != nullptr; }
@@ -75,7 +76,8 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_array() override { return open_.pop_back(), true; }
   bool key(string_t& name) override {
     std::vector<std::string>& names = open_.back()->names;
-    if (names.size() >= kMaxNames) return refuse(fmt::format("more than {} names in one object", kMaxNames), ErrorCode::kLimit);
+    if (names.size() >= kMaxNames)
+      return refuse(fmt::format("more than {} names in one object", kMaxNames), ErrorCode::kLimit);
     if (std::find(names.begin(), names.end(), name) != names.end())
       return refuse(fmt::format("found {} a second time in one object, expected each name once", in_quotes(name)));
     names.push_back(std::move(name));
@@ -111,9 +113,10 @@ class Builder : public nlohmann::json_sax<Json> {
     return made;
   }
   bool open(LinedJson::Kind kind) {
-    if (static_cast<int>(open_.size()) >= depth_) return refuse(fmt::format("nested deeper than {} levels", depth_), ErrorCode::kLimit);
+    if (static_cast<int>(open_.size()) >= depth_)
+      return refuse(fmt::format("nested deeper than {} levels", depth_), ErrorCode::kLimit);
     LinedJson* made = add(kind);
-    if (made) open_.push_back(made);   // its own list only grows after the values inside of it have been closed
+    if (made) open_.push_back(made);  // its own list only grows after the values inside of it have been closed
     return made != nullptr;
   }
 
@@ -129,8 +132,10 @@ class Builder : public nlohmann::json_sax<Json> {
 Result<LinedJson> read_lined_json(std::string_view text, const std::string& subject, int depth, std::size_t values) {
   Position position;
   Builder builder(position, depth, values);
-  const bool whole = Json::sax_parse(CountingIterator(text.data(), &position), CountingIterator(text.data() + text.size(), &position), &builder);
-  if (!whole) return fail({.code = builder.code, .subject = subject, .what = builder.error.empty() ? "not JSON" : builder.error});
+  const bool whole = Json::sax_parse(CountingIterator(text.data(), &position),
+                                     CountingIterator(text.data() + text.size(), &position), &builder);
+  if (!whole)
+    return fail({.code = builder.code, .subject = subject, .what = builder.error.empty() ? "not JSON" : builder.error});
   return std::move(builder.root);
 }
 

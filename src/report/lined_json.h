@@ -13,12 +13,13 @@ namespace rankstacks::report {
 
 struct LinedJson {
   enum class Kind { kNull, kBoolean, kNumber, kString, kArray, kObject } kind = Kind::kNull;
-  std::size_t line = 0;                    // of its first character, from 1
+  std::size_t line = 0;  // of its first character, from 1
   bool boolean = false;
-  double number = 0;                       // finite
+  double number = 0;  // finite
   std::string text;
-  std::vector<LinedJson> items;             // an array's elements; an object's values
-  std::vector<std::string> names;           // an object's keys, in the order of the text, each once: names[i] belongs to items[i]
+  std::vector<LinedJson> items;  // an array's elements; an object's values
+  std::vector<std::string>
+      names;  // an object's keys, in the order of the text, each once: names[i] belongs to items[i]
 };
 
 // Errors: kMalformed, with the line, the text found and the text expected there; kLimit, if it is nested deeper than

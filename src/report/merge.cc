@@ -25,9 +25,13 @@ std::int64_t days_from_civil(std::int64_t year, int month, int day) {
 std::optional<double> milliseconds_of(const std::string& captured_at) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, used = 0;
   double second = 0;
-  if (std::sscanf(captured_at.c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ%n", &year, &month, &day, &hour, &minute, &second, &used) != 6) return std::nullopt;
+  if (std::sscanf(captured_at.c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ%n", &year, &month, &day, &hour, &minute, &second,
+                  &used) != 6)
+    return std::nullopt;
   if (used == 0 || static_cast<std::size_t>(used) != captured_at.size()) return std::nullopt;
-  if (month < 1 || month > 12 || day < 1 || day > 31 || hour < 0 || hour > 23 || minute < 0 || minute > 59 || !(second >= 0 && second < 61)) return std::nullopt;
+  if (month < 1 || month > 12 || day < 1 || day > 31 || hour < 0 || hour > 23 || minute < 0 || minute > 59 ||
+      !(second >= 0 && second < 61))
+    return std::nullopt;
   const std::int64_t minutes = (days_from_civil(year, month, day) * 24 + hour) * 60 + minute;
   return static_cast<double>(minutes) * 60'000 + second * 1'000;
 }
@@ -56,7 +60,8 @@ std::optional<NcclStatus> merge_nccl(std::vector<JobSnapshot>& snapshots) {
     }
     merged->answers = std::min(merged->answers, one.nccl->answers);
     for (NcclCommunicator& communicator : one.nccl->communicators) {
-      const auto [it, is_new] = seen.try_emplace({communicator.hash, communicator.secondary_hash}, merged->communicators.size());
+      const auto [it, is_new] =
+          seen.try_emplace({communicator.hash, communicator.secondary_hash}, merged->communicators.size());
       if (is_new) {
         merged->communicators.push_back(std::move(communicator));
         continue;
@@ -106,7 +111,8 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
       const auto [it, is_new] = seen.try_emplace({rank.host, rank.pid, rank.source, where}, ranks.size());
       if (!is_new) {
         ranks[it->second].problems.push_back(
-            {fmt::format("{}:{} is in more than one of the merged reports; the first is shown", rank.host, rank.pid), "name each machine's report once", ProblemCode::kMismatch});
+            {fmt::format("{}:{} is in more than one of the merged reports; the first is shown", rank.host, rank.pid),
+             "name each machine's report once", ProblemCode::kMismatch});
         continue;
       }
       for_each_frame_of(rank, [&](FrameId& id) {
@@ -120,8 +126,12 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
   // A rank that one report lacks may be in another.
   for (JobSnapshot& one : snapshots)
     for (UnseenRank& unseen : one.not_looked_at) {
-      const bool looked_at = std::any_of(ranks.begin(), ranks.end(), [&](const RankSnapshot& rank) { return rank.pid == unseen.pid && rank.host == unseen.host; });
-      if (!looked_at && std::find(job.not_looked_at.begin(), job.not_looked_at.end(), unseen) == job.not_looked_at.end()) job.not_looked_at.push_back(std::move(unseen));
+      const bool looked_at = std::any_of(ranks.begin(), ranks.end(), [&](const RankSnapshot& rank) {
+        return rank.pid == unseen.pid && rank.host == unseen.host;
+      });
+      if (!looked_at &&
+          std::find(job.not_looked_at.begin(), job.not_looked_at.end(), unseen) == job.not_looked_at.end())
+        job.not_looked_at.push_back(std::move(unseen));
     }
   job.nccl = merge_nccl(snapshots);
   std::vector<const RankSnapshot*> unsorted;

@@ -14,8 +14,8 @@ namespace rankstacks::report {
 
 struct TextOptions {
   bool color = false;
-  bool all_threads = false;             // --threads all: every thread in full
-  std::vector<std::string> ranks;       // --rank: only these (by label, or host:pid, or pid); empty: all
+  bool all_threads = false;        // --threads all: every thread in full
+  std::vector<std::string> ranks;  // --rank: only these (by label, or host:pid, or pid); empty: all
   int width = 100;
 };
 

@@ -14,9 +14,9 @@
 namespace rankstacks::report {
 namespace {
 
-constexpr int kMaxDepth = 8;                     // the form's own depth is 4
+constexpr int kMaxDepth = 8;  // the form's own depth is 4
 constexpr std::size_t kMaxValues = 400000;
-constexpr std::size_t kThreadNameBytes = 15;      // TASK_COMM_LEN, minus the terminator
+constexpr std::size_t kThreadNameBytes = 15;  // TASK_COMM_LEN, minus the terminator
 
 // Thrown by Value only, caught in read_rules.
 struct Defect {
@@ -48,12 +48,16 @@ class Value {
   [[noreturn]] void fail_with(std::string_view what, ErrorCode code = ErrorCode::kMalformed) const {
     throw Defect{code, fmt::format("line {}: {}: {}", json_.line, pointer_.empty() ? "the document" : pointer_, what)};
   }
-  [[noreturn]] void expected(std::string_view what) const { fail_with(fmt::format("found {}, expected {}", found(), what)); }
+  [[noreturn]] void expected(std::string_view what) const {
+    fail_with(fmt::format("found {}, expected {}", found(), what));
+  }
 
   void require_object(const std::vector<std::string_view>& allowed) const {
     if (json_.kind != LinedJson::Kind::kObject) expected("an object");
     for (std::size_t i = 0; i < json_.names.size(); ++i)
-      if (const std::string& name = json_.names[i]; std::find(allowed.begin(), allowed.end(), name) == allowed.end()) Value(json_.items[i], pointer_).fail_with(fmt::format("found the key {}, expected no other than {}", in_quotes(name), list_of(allowed)));
+      if (const std::string& name = json_.names[i]; std::find(allowed.begin(), allowed.end(), name) == allowed.end())
+        Value(json_.items[i], pointer_)
+            .fail_with(fmt::format("found the key {}, expected no other than {}", in_quotes(name), list_of(allowed)));
   }
   std::optional<Value> find(std::string_view key) const {
     for (std::size_t i = 0; i < json_.names.size(); ++i)
@@ -102,7 +106,8 @@ class Value {
     if (role && *role != known::Role::kMain) return *role;
     std::vector<std::string_view> words;
     for (int i = 0; i <= static_cast<int>(known::Role::kNative); ++i)
-      if (static_cast<known::Role>(i) != known::Role::kMain) words.emplace_back(known::to_string(static_cast<known::Role>(i)));
+      if (static_cast<known::Role>(i) != known::Role::kMain)
+        words.emplace_back(known::to_string(static_cast<known::Role>(i)));
     expected("one of " + list_of(words));
   }
 
@@ -128,7 +133,8 @@ class RulesReader {
   explicit RulesReader(const std::string& subject) : source_(added_.keep(subject)) {}
 
   known::AddedPrograms read(const Value& document) {
-    document.require_object({"$schema", "rules", "source", "activities", "roles", "thread_names", "idle", "user_files", "library_files", "places", "modules"});
+    document.require_object({"$schema", "rules", "source", "activities", "roles", "thread_names", "idle", "user_files",
+                             "library_files", "places", "modules"});
     document.get("rules").require_number(kRulesVersion);
     if (const auto schema = document.find("$schema")) schema->text();
     if (const auto source = document.find("source")) source_ = added_.keep(source->text());
@@ -150,7 +156,8 @@ class RulesReader {
     const auto list = document.find(key);
     if (!list) return;
     list->each([&](const Value& v) {
-      if (added_.rules.size() >= kMaxRules) v.fail_with(fmt::format("found another rule, expected at most {} in one file", kMaxRules), ErrorCode::kLimit);
+      if (added_.rules.size() >= kMaxRules)
+        v.fail_with(fmt::format("found another rule, expected at most {} in one file", kMaxRules), ErrorCode::kLimit);
       f(v);
     });
   }
@@ -168,7 +175,8 @@ class RulesReader {
 
   // The match kind of a rule; it determines which keys the rule may have.
   template <class E, std::size_t N>
-  const MatchWord<E>& match_of(const Value& rule, const MatchWord<E> (&table)[N], std::initializer_list<std::string_view> others) {
+  const MatchWord<E>& match_of(const Value& rule, const MatchWord<E> (&table)[N],
+                               std::initializer_list<std::string_view> others) {
     const MatchWord<E>& match = rule.get("match").match(table);
     std::vector<std::string_view> allowed = {"match"};
     for (const std::string_view key : {match.what_key, match.file_key})
@@ -181,13 +189,19 @@ class RulesReader {
 
   known::ActivityRule activity(const Value& v) {
     const auto& match = match_of(v, kActivityMatchWords, {"activity", "operation", "over_transport"});
-    known::ActivityRule rule{match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("activity").word(known::kActivityWords), source_of(v)};
+    known::ActivityRule rule{match.match, text_of(v, match.what_key, match.needs_what),
+                             text_of(v, match.file_key, match.needs_file),
+                             v.get("activity").word(known::kActivityWords), source_of(v)};
     if (const auto operation = v.find("operation")) rule.operation = operation_of(*operation);
     // For a wait for another process's answer the decisions need no more than the fact that it is one.
-    if (rule.activity == known::Activity::kPeerWait && rule.operation.kind == known::OperationKind::kNone) rule.operation.kind = known::OperationKind::kRemoteCall;
+    if (rule.activity == known::Activity::kPeerWait && rule.operation.kind == known::OperationKind::kNone)
+      rule.operation.kind = known::OperationKind::kRemoteCall;
     rule.over_transport = known::waits_for_ranks(rule.activity);
     if (const auto over_transport = v.find("over_transport")) {
-      if (!rule.over_transport) over_transport->fail_with("found it with an activity that waits for no other rank, expected it with collective, point-to-point, store-wait or peer-wait alone");
+      if (!rule.over_transport)
+        over_transport->fail_with(
+            "found it with an activity that waits for no other rank, expected it with collective, point-to-point, "
+            "store-wait or peer-wait alone");
       rule.over_transport = over_transport->boolean();
     }
     return rule;
@@ -207,7 +221,8 @@ class RulesReader {
   void role(const Value& v) {
     const auto& match = match_of(v, kRoleMatchWords, {"of", "role"});
     const auto of = v.find("of");
-    known::RoleRule rule{match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("role").role(), source_of(v)};
+    known::RoleRule rule{match.match, text_of(v, match.what_key, match.needs_what),
+                         text_of(v, match.file_key, match.needs_file), v.get("role").role(), source_of(v)};
     const bool of_child = of && of->word(kRoleOfWords) == kOfChild;
     (of_child ? added_.rules.child_roles : added_.rules.thread_roles).push_back(rule);
   }
@@ -215,17 +230,24 @@ class RulesReader {
   known::NameRule thread_name(const Value& v) {
     v.require_object({"prefix", "role", "source"});
     const Value prefix = v.get("prefix");
-    if (prefix.text().size() > kThreadNameBytes) prefix.expected(fmt::format("at most {} bytes: the kernel keeps no more of a thread's name", kThreadNameBytes));
+    if (prefix.text().size() > kThreadNameBytes)
+      prefix.expected(fmt::format("at most {} bytes: the kernel keeps no more of a thread's name", kThreadNameBytes));
     return {added_.keep(prefix.text()), v.get("role").role(), source_of(v)};
   }
 
   known::IdleRule idle(const Value& v) {
     const auto& match = match_of(v, kIdleMatchWords, {"role", "wait"});
-    return {v.get("role").role(), match.match, text_of(v, match.what_key, match.needs_what), text_of(v, match.file_key, match.needs_file), v.get("wait").word(kWaitWords), source_of(v)};
+    return {v.get("role").role(),
+            match.match,
+            text_of(v, match.what_key, match.needs_what),
+            text_of(v, match.file_key, match.needs_file),
+            v.get("wait").word(kWaitWords),
+            source_of(v)};
   }
 
   known::FileMatch file_match_of(const Value& v) {
-    if (v.find("contains").has_value() == v.find("suffix").has_value()) v.fail_with("expected one of the keys contains, suffix");
+    if (v.find("contains").has_value() == v.find("suffix").has_value())
+      v.fail_with("expected one of the keys contains, suffix");
     return v.find("suffix") ? known::FileMatch::kSuffix : known::FileMatch::kContains;
   }
 
@@ -238,7 +260,8 @@ class RulesReader {
   known::PlaceRule place(const Value& v) {
     v.require_object({"place", "function", "contains", "suffix", "source"});
     const known::FileMatch match = file_match_of(v);
-    return {v.get("place").word(kPlaceWords), text_of(v, "function", false), match, text_of(v, word_of(kFileMatchKeys, match), true), source_of(v)};
+    return {v.get("place").word(kPlaceWords), text_of(v, "function", false), match,
+            text_of(v, word_of(kFileMatchKeys, match), true), source_of(v)};
   }
 
   known::ModuleRule module(const Value& v) {
@@ -247,15 +270,19 @@ class RulesReader {
   }
 
   known::AddedPrograms added_;
-  std::string_view source_;   // source of the rules that have none of their own
+  std::string_view source_;  // source of the rules that have none of their own
 };
 
 }  // namespace
 
 Result<known::AddedPrograms> read_rules(std::string_view text, const std::string& subject) {
-  const std::string hint = "docs/rules.md describes the form; `rankstacks rules --format json` prints the built-in rules in it";
+  const std::string hint =
+      "docs/rules.md describes the form; `rankstacks rules --format json` prints the built-in rules in it";
   if (text.size() > kMaxRulesBytes)
-    return fail({.code = ErrorCode::kLimit, .subject = subject, .what = fmt::format("found {} bytes, expected at most {}", text.size(), kMaxRulesBytes), .hint = hint});
+    return fail({.code = ErrorCode::kLimit,
+                 .subject = subject,
+                 .what = fmt::format("found {} bytes, expected at most {}", text.size(), kMaxRulesBytes),
+                 .hint = hint});
   auto document = read_lined_json(text, subject, kMaxDepth, kMaxValues);
   if (!document) {
     document.error().hint = hint;

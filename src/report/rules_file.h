@@ -11,7 +11,7 @@
 namespace rankstacks::report {
 
 inline constexpr std::size_t kMaxRulesBytes = std::size_t{1} << 20;
-inline constexpr std::size_t kMaxRules = 10000;   // of one file
+inline constexpr std::size_t kMaxRules = 10000;  // of one file
 
 // The rules of one file. Anything in it that is not understood is an error (kMalformed, kLimit): otherwise a misspelt
 // word would be a rule that never matches. The message names the line, the value as a JSON pointer, the text found and
@@ -26,6 +26,7 @@ struct RulesTextOptions {
   bool color = false;
 };
 // The rules as text: a section for each kind of rule; added rules are marked with "+".
-std::string text_of_rules(const known::KnownPrograms& added, const known::KnownPrograms& built_in, const RulesTextOptions& options);
+std::string text_of_rules(const known::KnownPrograms& added, const known::KnownPrograms& built_in,
+                          const RulesTextOptions& options);
 
 }  // namespace rankstacks::report

@@ -48,51 +48,58 @@ inline constexpr MatchWord<known::IdleMatch> kIdleMatchWords[] = {
     {known::IdleMatch::kPython, "python", "function", false, "file", true},
 };
 
-inline constexpr WordTable<known::Wait, 4> kWaitWords = {{{known::Wait::kAny, "any"}, {known::Wait::kCondition, "condition"}, {known::Wait::kPoll, "poll"}, {known::Wait::kBlocks, "blocks"}}};
+inline constexpr WordTable<known::Wait, 4> kWaitWords = {{{known::Wait::kAny, "any"},
+                                                          {known::Wait::kCondition, "condition"},
+                                                          {known::Wait::kPoll, "poll"},
+                                                          {known::Wait::kBlocks, "blocks"}}};
 
 inline constexpr bool kOfThread = false, kOfChild = true;
 inline constexpr WordTable<bool, 2> kRoleOfWords = {{{kOfThread, "thread"}, {kOfChild, "child"}}};
 
-inline constexpr WordTable<known::FileMatch, 2> kFileMatchKeys = {{{known::FileMatch::kContains, "contains"}, {known::FileMatch::kSuffix, "suffix"}}};
+inline constexpr WordTable<known::FileMatch, 2> kFileMatchKeys = {
+    {{known::FileMatch::kContains, "contains"}, {known::FileMatch::kSuffix, "suffix"}}};
 
-inline constexpr WordTable<known::Place, known::kPlaces> kPlaceWords = {{{known::Place::kWait, "wait"},
-                                                           {known::Place::kLock, "lock"},
-                                                           {known::Place::kTask, "task"},
-                                                           {known::Place::kQueue, "queue"},
-                                                           {known::Place::kQueueGet, "queue-get"},
-                                                           {known::Place::kQueuePut, "queue-put"},
-                                                           {known::Place::kQueueJoin, "queue-join"},
-                                                           {known::Place::kThreading, "threading"},
-                                                           {known::Place::kThreadingWait, "threading-wait"},
-                                                           {known::Place::kThreadingBarrier, "threading-barrier"},
-                                                           {known::Place::kThreadingAcquire, "threading-acquire"},
-                                                           {known::Place::kThreadingJoin, "threading-join"},
-                                                           {known::Place::kPool, "pool"},
-                                                           {known::Place::kFutures, "futures"},
-                                                           {known::Place::kImport, "import"},
-                                                           {known::Place::kImportWait, "import-wait"},
-                                                           {known::Place::kProcessQueue, "process-queue"},
-                                                           {known::Place::kProcessQueueWait, "process-queue-wait"},
-                                                           {known::Place::kProcessPipe, "process-pipe"},
-                                                           {known::Place::kProcessLock, "process-lock"},
-                                                           {known::Place::kEventLoop, "event-loop"},
-                                                           {known::Place::kServerLoop, "server-loop"},
-                                                           {known::Place::kLoopWait, "loop-wait"},
-                                                           {known::Place::kThreadStart, "thread-start"},
-                                                           {known::Place::kThreadEntry, "thread-entry"},
-                                                           {known::Place::kProcessStart, "process-start"},
-                                                           {known::Place::kPoolWorker, "pool-worker"},
-                                                           {known::Place::kPoolLoop, "pool-loop"},
-                                                           {known::Place::kPoolTask, "pool-task"},
-                                                           {known::Place::kNoWork, "no-work"},
-                                                           {known::Place::kOperation, "operation"},
-                                                           {known::Place::kC10d, "c10d"},
-                                                           {known::Place::kRemoteCalls, "remote-calls"},
-                                                           {known::Place::kRemoteCall, "remote-call"},
-                                                           {known::Place::kLoaderLoop, "loader-loop"},
-                                                           {known::Place::kLoaderWork, "loader-work"}}};
+inline constexpr WordTable<known::Place, known::kPlaces> kPlaceWords = {
+    {{known::Place::kWait, "wait"},
+     {known::Place::kLock, "lock"},
+     {known::Place::kTask, "task"},
+     {known::Place::kQueue, "queue"},
+     {known::Place::kQueueGet, "queue-get"},
+     {known::Place::kQueuePut, "queue-put"},
+     {known::Place::kQueueJoin, "queue-join"},
+     {known::Place::kThreading, "threading"},
+     {known::Place::kThreadingWait, "threading-wait"},
+     {known::Place::kThreadingBarrier, "threading-barrier"},
+     {known::Place::kThreadingAcquire, "threading-acquire"},
+     {known::Place::kThreadingJoin, "threading-join"},
+     {known::Place::kPool, "pool"},
+     {known::Place::kFutures, "futures"},
+     {known::Place::kImport, "import"},
+     {known::Place::kImportWait, "import-wait"},
+     {known::Place::kProcessQueue, "process-queue"},
+     {known::Place::kProcessQueueWait, "process-queue-wait"},
+     {known::Place::kProcessPipe, "process-pipe"},
+     {known::Place::kProcessLock, "process-lock"},
+     {known::Place::kEventLoop, "event-loop"},
+     {known::Place::kServerLoop, "server-loop"},
+     {known::Place::kLoopWait, "loop-wait"},
+     {known::Place::kThreadStart, "thread-start"},
+     {known::Place::kThreadEntry, "thread-entry"},
+     {known::Place::kProcessStart, "process-start"},
+     {known::Place::kPoolWorker, "pool-worker"},
+     {known::Place::kPoolLoop, "pool-loop"},
+     {known::Place::kPoolTask, "pool-task"},
+     {known::Place::kNoWork, "no-work"},
+     {known::Place::kOperation, "operation"},
+     {known::Place::kC10d, "c10d"},
+     {known::Place::kRemoteCalls, "remote-calls"},
+     {known::Place::kRemoteCall, "remote-call"},
+     {known::Place::kLoaderLoop, "loader-loop"},
+     {known::Place::kLoaderWork, "loader-work"}}};
 
-inline constexpr WordTable<known::ModuleKind, 3> kModuleKindWords = {{{known::ModuleKind::kCLibrary, "c-library"}, {known::ModuleKind::kCppLibrary, "c++-library"}, {known::ModuleKind::kRuntime, "runtime"}}};
+inline constexpr WordTable<known::ModuleKind, 3> kModuleKindWords = {{{known::ModuleKind::kCLibrary, "c-library"},
+                                                                      {known::ModuleKind::kCppLibrary, "c++-library"},
+                                                                      {known::ModuleKind::kRuntime, "runtime"}}};
 
 // The version of the file format, under the key "rules".
 inline constexpr int kRulesVersion = 1;

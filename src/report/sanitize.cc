@@ -10,7 +10,7 @@ namespace {
 
 struct CodePoint {
   std::uint32_t value = 0;
-  std::size_t bytes = 0;   // 0: the byte here starts no valid sequence
+  std::size_t bytes = 0;  // 0: the byte here starts no valid sequence
 };
 
 // One code point of UTF-8 by RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
@@ -41,12 +41,18 @@ bool in(const Interval (&table)[N], std::uint32_t c) {
   return false;
 }
 
-// Controls (C0, DEL, C1), zero width and direction marks, line and paragraph separators, bidi embeddings and isolates, the byte order mark,
-// interlinear annotation, non-characters, tags.
-constexpr Interval kUnsafe[] = {{0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x180e, 0x180e},   {0x200b, 0x200f},  {0x2028, 0x202e},
-                                {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xfdd0, 0xfdef}, {0xfffe, 0xffff},   {0xe0000, 0xe0fff}};
-constexpr Interval kWide[] = {{0x1100, 0x115f}, {0x2e80, 0xa4cf}, {0xac00, 0xd7a3}, {0xf900, 0xfaff}, {0xfe30, 0xfe6f}, {0xff00, 0xff60}, {0xffe0, 0xffe6}, {0x1f300, 0x1faff}, {0x20000, 0x3fffd}};
-constexpr Interval kCombining[] = {{0x300, 0x36f}, {0x483, 0x489}, {0x591, 0x5bd}, {0x610, 0x61a}, {0x64b, 0x65f}, {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}};
+// Controls (C0, DEL, C1), zero width and direction marks, line and paragraph separators, bidi embeddings and isolates,
+// the byte order mark, interlinear annotation, non-characters, tags.
+constexpr Interval kUnsafe[] = {{0x00, 0x1f},      {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},
+                                {0x180e, 0x180e},  {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
+                                {0xfeff, 0xfeff},  {0xfff9, 0xfffb}, {0xfdd0, 0xfdef}, {0xfffe, 0xffff},
+                                {0xe0000, 0xe0fff}};
+constexpr Interval kWide[] = {{0x1100, 0x115f}, {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},
+                              {0xf900, 0xfaff}, {0xfe30, 0xfe6f},   {0xff00, 0xff60},
+                              {0xffe0, 0xffe6}, {0x1f300, 0x1faff}, {0x20000, 0x3fffd}};
+constexpr Interval kCombining[] = {{0x300, 0x36f},   {0x483, 0x489},   {0x591, 0x5bd},   {0x610, 0x61a},
+                                   {0x64b, 0x65f},   {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x20d0, 0x20ff},
+                                   {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}};
 
 std::size_t width_of(std::uint32_t c) { return in(kCombining, c) ? 0 : in(kWide, c) ? 2 : 1; }
 
@@ -68,20 +74,13 @@ std::string sanitize(std::string_view text) {
       text.remove_prefix(1);
       continue;
     }
-    if (!in(kUnsafe, c.value))
-      out += text.substr(0, c.bytes);
-    else if (c.value == '\n')
-      out += "\\n";
-    else if (c.value == '\t')
-      out += "\\t";
-    else if (c.value == '\r')
-      out += "\\r";
-    else if (c.value < 0x80)
-      out += fmt::format("\\x{:02x}", c.value);
-    else if (c.value <= 0xffff)
-      out += fmt::format("\\u{:04x}", c.value);
-    else
-      out += fmt::format("\\U{:08x}", c.value);
+    if (!in(kUnsafe, c.value)) out += text.substr(0, c.bytes);
+    else if (c.value == '\n') out += "\\n";
+    else if (c.value == '\t') out += "\\t";
+    else if (c.value == '\r') out += "\\r";
+    else if (c.value < 0x80) out += fmt::format("\\x{:02x}", c.value);
+    else if (c.value <= 0xffff) out += fmt::format("\\u{:04x}", c.value);
+    else out += fmt::format("\\U{:08x}", c.value);
     text.remove_prefix(c.bytes);
   }
   return out;
@@ -97,7 +96,7 @@ std::string escape_in_json(std::string_view json) {
       out += json.substr(0, bytes);
     } else if (c.value <= 0xffff) {
       out += fmt::format("\\u{:04x}", c.value);
-    } else {   // RFC 8259, 7: as UTF-16 has it, a surrogate pair
+    } else {  // RFC 8259, 7: as UTF-16 has it, a surrogate pair
       const std::uint32_t above = c.value - 0x10000;
       out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (above >> 10), 0xdc00 + (above & 0x3ff));
     }

@@ -10,14 +10,22 @@
 namespace rankstacks::report {
 namespace {
 
-std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& node, std::optional<std::size_t> rank_before) {
+std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& node,
+                          std::optional<std::size_t> rank_before) {
   if (node.kind != analyzers::NodeKind::kThread && node.kind != analyzers::NodeKind::kProcess) return node.text;
   const RankSnapshot& rank = job.ranks[*node.rank];
   const std::string text = node.text.empty() ? "" : " " + node.text;
-  if (!node.thread || rank.threads[*node.thread].tid == rank.pid) return fmt::format("{}{}", rank.kind == RankKind::kChild ? fmt::format("its child, pid {}", rank.pid) : name_ranks(job, {*node.rank}), text);
+  if (!node.thread || rank.threads[*node.thread].tid == rank.pid)
+    return fmt::format(
+        "{}{}",
+        rank.kind == RankKind::kChild ? fmt::format("its child, pid {}", rank.pid) : name_ranks(job, {*node.rank}),
+        text);
   const ThreadSnapshot& thread = rank.threads[*node.thread];
-  const std::string name = thread.name.empty() ? std::to_string(thread.tid) : fmt::format("{} ({})", thread.name, thread.tid);
-  return fmt::format("{} {}{}", rank_before == node.rank ? "its thread" : fmt::format("{}, thread", name_ranks(job, {*node.rank})), name, text);
+  const std::string name =
+      thread.name.empty() ? std::to_string(thread.tid) : fmt::format("{} ({})", thread.name, thread.tid);
+  return fmt::format("{} {}{}",
+                     rank_before == node.rank ? "its thread" : fmt::format("{}, thread", name_ranks(job, {*node.rank})),
+                     name, text);
 }
 
 }  // namespace
@@ -30,7 +38,8 @@ std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& an
   // A single lock with its owner, or a single child, is in the summary already.
   const auto steps = std::count_if(chain.links.begin(), chain.links.end(), [&](const analyzers::WaitChain::Link& link) {
     const analyzers::NodeKind kind = nodes[link.node].kind;
-    return kind == analyzers::NodeKind::kLock || kind == analyzers::NodeKind::kProcess || (kind == analyzers::NodeKind::kThread && job.ranks[*nodes[link.node].rank].kind == RankKind::kChild);
+    return kind == analyzers::NodeKind::kLock || kind == analyzers::NodeKind::kProcess ||
+           (kind == analyzers::NodeKind::kThread && job.ranks[*nodes[link.node].rank].kind == RankKind::kChild);
   });
   if (steps < 2) return "";
   std::string text;
@@ -45,7 +54,8 @@ std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& an
 std::string describe_candidates(const JobSnapshot& job, const analyzers::Verdict& verdict) {
   if (verdict.candidates.empty()) return "";
   const analyzers::Candidate& first = verdict.candidates.front();
-  return sanitize(fmt::format("if it hangs, look at {} first: it {}; what would decide: {}", name_ranks(job, {first.rank}), first.summary, first.would_decide));
+  return sanitize(fmt::format("if it hangs, look at {} first: it {}; what would decide: {}",
+                              name_ranks(job, {first.rank}), first.summary, first.would_decide));
 }
 
 }  // namespace rankstacks::report

@@ -53,8 +53,10 @@ std::string percent(const Extent<double>& extent) {
 
 std::string memory(const Extent<std::uint64_t>& used, const std::optional<std::uint64_t>& total) {
   if (!used.least) return "";
-  const std::string a = fmt::format("{:.1f}", static_cast<double>(*used.least) / kGiB), b = fmt::format("{:.1f}", static_cast<double>(*used.greatest) / kGiB);
-  return (a == b ? a : a + "-" + b) + (total ? fmt::format(" of {:.1f} GiB", static_cast<double>(*total) / kGiB) : " GiB");
+  const std::string a = fmt::format("{:.1f}", static_cast<double>(*used.least) / kGiB),
+                    b = fmt::format("{:.1f}", static_cast<double>(*used.greatest) / kGiB);
+  return (a == b ? a : a + "-" + b) +
+         (total ? fmt::format(" of {:.1f} GiB", static_cast<double>(*total) / kGiB) : " GiB");
 }
 
 std::string name_members(const JobSnapshot& job, Ranks ranks, std::size_t gpus) {
@@ -87,11 +89,15 @@ Lines health_lines(const JobSnapshot& job, const TextStyle& style, std::size_t w
     group.utilization.add(gpu.health->utilization_mean);
     group.used.add(gpu.health->memory_used);
   }
-  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.differs != b.differs ? a.differs : a.ranks.size() > b.ranks.size(); });
+  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    return a.differs != b.differs ? a.differs : a.ranks.size() > b.ranks.size();
+  });
   Lines lines;
   for (const Group& group : groups) {
     const GpuHealth& health = *group.first->health;
-    std::string text = name_members(job, group.ranks, group.ranks.size()) + sanitize(join({group.first->name, percent(group.utilization), memory(group.used, health.memory_total)}));
+    std::string text =
+        name_members(job, group.ranks, group.ranks.size()) +
+        sanitize(join({group.first->name, percent(group.utilization), memory(group.used, health.memory_total)}));
     if (!group.notes.empty()) text += (group.differs ? "  <- " : "; ") + sanitize(join(group.notes));
     text = cut_end("  " + text, width);
     lines.push_back(group.differs ? style.alarm(text) : text);
@@ -104,7 +110,8 @@ std::string top_place(const JobSnapshot& job, const GpuKernel& kernel) {
   if (kernel.places.empty()) return "";
   const Frame& frame = job.frames[kernel.places.front().frame];
   std::string where = frame.offset ? fmt::format("+{:#x}", *frame.offset) : fmt::format("{:#x}", frame.address);
-  if (frame.offset && frame.function && frame.function != kernel.function) where.insert(0, analyzers::kernel_name(*frame.function));
+  if (frame.offset && frame.function && frame.function != kernel.function)
+    where.insert(0, analyzers::kernel_name(*frame.function));
   return fmt::format("{} {}", kernel.places.size() > 1 || kernel.more_places > 0 ? "most at" : "at", where);
 }
 
@@ -115,8 +122,9 @@ std::string name_of(const GpuKernel& kernel) {
 
 std::string summary_of(const JobSnapshot& job, const GpuKernel& kernel, bool with_place) {
   std::vector<std::string> parts = {name_of(kernel), analyzers::describe_launch(kernel)};
-  const std::uint64_t launched = std::uint64_t{kernel.grid.x} * kernel.grid.y;   // three factors of 32 bits do not fit
-  if (kernel.blocks > 0 && (kernel.grid.z != 1 || launched != kernel.blocks)) parts.push_back(fmt::format("{} resident", kernel.blocks));
+  const std::uint64_t launched = std::uint64_t{kernel.grid.x} * kernel.grid.y;  // three factors of 32 bits do not fit
+  if (kernel.blocks > 0 && (kernel.grid.z != 1 || launched != kernel.blocks))
+    parts.push_back(fmt::format("{} resident", kernel.blocks));
   if (kernel.warps > 0) parts.push_back(times(kernel.warps, "warp"));
   if (with_place) parts.push_back(top_place(job, kernel));
   return join(parts);
@@ -127,17 +135,19 @@ Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_
   enum class Order { kException, kKernel, kIdle, kUnknown, kCollective };
   struct Group {
     Order order;
-    std::string text, shorter;             // shorter: used if `text` does not fit
+    std::string text, shorter;  // shorter: used if `text` does not fit
     Ranks ranks;
     std::size_t gpus = 0;
   };
   std::vector<Group> groups;
   std::map<std::string, std::size_t> index;
   const bool any = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) {
-    return std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+    return std::any_of(rank.gpus.begin(), rank.gpus.end(),
+                       [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
   });
   if (!any) return {};
-  const auto add = [&](std::size_t rank, Order order, const std::string& key, const std::string& text, const std::string& shorter) {
+  const auto add = [&](std::size_t rank, Order order, const std::string& key, const std::string& text,
+                       const std::string& shorter) {
     const auto [it, is_new] = index.try_emplace(fmt::format("{} {}", static_cast<int>(order), key), groups.size());
     if (is_new) groups.push_back({order, text, shorter, {}, 0});
     groups[it->second].ranks.push_back(rank);
@@ -145,7 +155,8 @@ Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_
   };
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const std::vector<GpuSnapshot>& gpus = job.ranks[r].gpus;
-    const bool looked_at = std::any_of(gpus.begin(), gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+    const bool looked_at =
+        std::any_of(gpus.begin(), gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
     if (!gpus.empty() && !looked_at) add(r, Order::kUnknown, "", "kernels unknown", "kernels unknown");
     for (const GpuSnapshot& gpu : gpus) {
       if (!gpu.execution) continue;
@@ -167,15 +178,22 @@ Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_
         texts.push_back(summary_of(job, kernel, true));
         shorter.push_back(summary_of(job, kernel, false));
       }
-      if (execution.kernels.size() > kMaxKernels) texts.push_back(times(execution.kernels.size() - kMaxKernels, "more kernel")), shorter.push_back(texts.back());
-      if (!texts.empty()) add(r, collective ? Order::kCollective : nameless ? Order::kUnknown : Order::kKernel, key, join(texts, "; "), join(shorter, "; "));
+      if (execution.kernels.size() > kMaxKernels)
+        texts.push_back(times(execution.kernels.size() - kMaxKernels, "more kernel")), shorter.push_back(texts.back());
+      if (!texts.empty())
+        add(r,
+            collective ? Order::kCollective
+            : nameless ? Order::kUnknown
+                       : Order::kKernel,
+            key, join(texts, "; "), join(shorter, "; "));
     }
   }
   std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.order < b.order; });
   Lines lines;
   for (const Group& group : groups) {
     const std::string who = "  > " + name_members(job, group.ranks, group.gpus), what = sanitize(group.text);
-    const std::string text = cut_end(who + (columns_of(who) + columns_of(what) <= width ? what : sanitize(group.shorter)), width);
+    const std::string text =
+        cut_end(who + (columns_of(who) + columns_of(what) <= width ? what : sanitize(group.shorter)), width);
     lines.push_back(group.order == Order::kException ? style.alarm(text) : text);
   }
   return lines;
@@ -189,9 +207,11 @@ std::string quantity(std::string_view name, const std::optional<T>& value, std::
 }
 
 template <class T>
-std::string of_most(std::string_view name, const std::optional<T>& value, const std::optional<T>& most, std::string_view unit) {
+std::string of_most(std::string_view name, const std::optional<T>& value, const std::optional<T>& most,
+                    std::string_view unit) {
   if (!value) return "";
-  return most ? fmt::format("{} {} of {}{}{}", name, *value, *most, unit.empty() ? "" : " ", unit) : fmt::format("{} {}{}{}", name, *value, unit.empty() ? "" : " ", unit);
+  return most ? fmt::format("{} {} of {}{}{}", name, *value, *most, unit.empty() ? "" : " ", unit)
+              : fmt::format("{} {}{}{}", name, *value, unit.empty() ? "" : " ", unit);
 }
 
 std::string numbers(std::string_view name, const auto& values) {
@@ -208,28 +228,30 @@ std::string health_in_full(const GpuHealth& h) {
   Extent<std::uint64_t> own;
   own.add(h.process_memory);
   const std::string own_memory = memory(own, std::nullopt);
-  return join({percent(utilization) + (h.utilization_variance ? fmt::format(" (variance {:.0f})", shown(*h.utilization_variance, 1e6)) : ""),
-               used.least ? "memory " + memory(used, h.memory_total) : "",
-               own_memory.empty() ? "" : own_memory + " of this process",
-               of_most("SM clock", h.sm_clock, h.sm_clock_max, "MHz"),
-               of_most("memory clock", h.memory_clock, h.memory_clock_max, "MHz"),
-               h.throttle.empty() ? "" : "throttled by " + join(h.throttle),
-               quantity("power", h.power_w, "W"),
-               quantity("limit", h.power_limit_w, "W"),
-               quantity("temperature", h.temperature_c, "C"),
-               quantity("ECC corrected", h.ecc_corrected, ""),
-               quantity("ECC uncorrected", h.ecc_uncorrected, ""),
-               quantity("remapped rows", h.remapped_rows, ""),
-               h.remap_failed ? "row remapping failed" : "",
-               h.remap_pending ? "row remapping pending" : "",
-               of_most("NVLinks up", h.nvlinks_up, h.nvlinks, ""),
-               numbers("NVLinks down", h.nvlinks_down),
-               quantity("NVLink errors", h.nvlink_errors, ""),
-               of_most("PCIe width", h.pcie_width, h.pcie_width_max, ""),
-               of_most("PCIe generation", h.pcie_generation, h.pcie_generation_max, ""),
-               numbers("Xids", h.xids),
-               numbers("other processes", h.other_processes),
-               h.driver.empty() ? "" : "driver " + h.driver});
+  return join(
+      {percent(utilization) +
+           (h.utilization_variance ? fmt::format(" (variance {:.0f})", shown(*h.utilization_variance, 1e6)) : ""),
+       used.least ? "memory " + memory(used, h.memory_total) : "",
+       own_memory.empty() ? "" : own_memory + " of this process",
+       of_most("SM clock", h.sm_clock, h.sm_clock_max, "MHz"),
+       of_most("memory clock", h.memory_clock, h.memory_clock_max, "MHz"),
+       h.throttle.empty() ? "" : "throttled by " + join(h.throttle),
+       quantity("power", h.power_w, "W"),
+       quantity("limit", h.power_limit_w, "W"),
+       quantity("temperature", h.temperature_c, "C"),
+       quantity("ECC corrected", h.ecc_corrected, ""),
+       quantity("ECC uncorrected", h.ecc_uncorrected, ""),
+       quantity("remapped rows", h.remapped_rows, ""),
+       h.remap_failed ? "row remapping failed" : "",
+       h.remap_pending ? "row remapping pending" : "",
+       of_most("NVLinks up", h.nvlinks_up, h.nvlinks, ""),
+       numbers("NVLinks down", h.nvlinks_down),
+       quantity("NVLink errors", h.nvlink_errors, ""),
+       of_most("PCIe width", h.pcie_width, h.pcie_width_max, ""),
+       of_most("PCIe generation", h.pcie_generation, h.pcie_generation_max, ""),
+       numbers("Xids", h.xids),
+       numbers("other processes", h.other_processes),
+       h.driver.empty() ? "" : "driver " + h.driver});
 }
 
 std::string frame_line(const Frame& frame) {
@@ -240,13 +262,17 @@ std::string frame_line(const Frame& frame) {
 void add_kernel(const JobSnapshot& job, const GpuKernel& kernel, const TextStyle& style, Lines& lines) {
   const std::string name = kernel.function ? *kernel.function : name_of(kernel);
   lines.push_back("    " + style.strong(sanitize(fmt::format("kernel {}", name))));
-  lines.push_back(fmt::format("      {}; resident: {} on {}, {}, {}", analyzers::describe_launch(kernel), times(kernel.blocks, "block"), times(kernel.sms, "SM"),
-                              times(kernel.warps, "warp"), times(kernel.lanes, "thread")));
-  for (const GpuPlace& place : kernel.places) lines.push_back(fmt::format("      {:>7} at {}", times(place.warps, "warp"), frame_line(job.frames[place.frame])));
-  if (kernel.more_places > 0) lines.push_back(fmt::format("      ... and at {}", times(kernel.more_places, "more place")));
-  if (kernel.frames.size() < 2) return;   // just the place itself
+  lines.push_back(fmt::format("      {}; resident: {} on {}, {}, {}", analyzers::describe_launch(kernel),
+                              times(kernel.blocks, "block"), times(kernel.sms, "SM"), times(kernel.warps, "warp"),
+                              times(kernel.lanes, "thread")));
+  for (const GpuPlace& place : kernel.places)
+    lines.push_back(fmt::format("      {:>7} at {}", times(place.warps, "warp"), frame_line(job.frames[place.frame])));
+  if (kernel.more_places > 0)
+    lines.push_back(fmt::format("      ... and at {}", times(kernel.more_places, "more place")));
+  if (kernel.frames.size() < 2) return;  // just the place itself
   lines.push_back("      device stack at the first of these:");
-  for (std::size_t f = 0; f < kernel.frames.size(); ++f) lines.push_back(fmt::format("      #{:<3} {}", f, frame_line(job.frames[kernel.frames[f]])));
+  for (std::size_t f = 0; f < kernel.frames.size(); ++f)
+    lines.push_back(fmt::format("      #{:<3} {}", f, frame_line(job.frames[kernel.frames[f]])));
 }
 
 }  // namespace
@@ -287,9 +313,12 @@ Lines gpu_detail_lines(const JobSnapshot& job, std::size_t rank, const TextStyle
     if (gpu.health) lines.push_back("    " + sanitize(health_in_full(*gpu.health)));
     if (!gpu.execution) continue;
     const GpuExecution& execution = *gpu.execution;
-    std::string source = execution.source == GpuSource::kCore ? "from " + execution.path.value_or("a GPU core") : "through the debugger API";
+    std::string source = execution.source == GpuSource::kCore ? "from " + execution.path.value_or("a GPU core")
+                                                              : "through the debugger API";
     if (execution.held_ms) source += fmt::format(", held for {:.1f} ms", shown(*execution.held_ms, 1e9));
-    lines.push_back("    " + sanitize(fmt::format("{}: {}, {}", source, times(execution.contexts, "context"), execution.kernels.empty() ? "no kernel" : times(execution.kernels.size(), "kernel"))));
+    lines.push_back("    " + sanitize(fmt::format(
+                                 "{}: {}, {}", source, times(execution.contexts, "context"),
+                                 execution.kernels.empty() ? "no kernel" : times(execution.kernels.size(), "kernel"))));
     for (const GpuException& exception : execution.exceptions) {
       lines.push_back("    " + style.alarm(sanitize("exception: " + analyzers::describe_exception(exception))));
       if (exception.frame) lines.push_back("      at " + frame_line(job.frames[*exception.frame]));

@@ -32,15 +32,14 @@ std::string describe_members(const JobSnapshot& job, const std::vector<std::pair
     std::string block = analyzers::describe_block(job, thread);
     holds += thread.gil == Gil::kHolds;
     waits += thread.gil == Gil::kWaits;
-    calls.insert(analyzers::stand_of(job, thread) == analyzers::Stand::kInCall ? "blocked in " + thread.syscall->name : block);
+    calls.insert(analyzers::stand_of(job, thread) == analyzers::Stand::kInCall ? "blocked in " + thread.syscall->name
+                                                                               : block);
     blocks.insert(std::move(block));
   }
   std::string text;
   calls.erase("");
-  if (blocks.size() == 1)
-    text = *blocks.begin();
-  else
-    text = join(calls, ", ");
+  if (blocks.size() == 1) text = *blocks.begin();
+  else text = join(calls, ", ");
   auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
   const bool one = members.size() == 1;
   if (waits > 0) add(one ? "waits for the GIL" : fmt::format("{} wait for the GIL", waits));
@@ -48,7 +47,8 @@ std::string describe_members(const JobSnapshot& job, const std::vector<std::pair
   return text;
 }
 
-std::string describe_handled_by(const JobSnapshot& job, const std::vector<std::pair<std::size_t, std::size_t>>& members) {
+std::string describe_handled_by(const JobSnapshot& job,
+                                const std::vector<std::pair<std::size_t, std::size_t>>& members) {
   std::set<std::string> whole, brief;
   std::size_t handle = 0;
   for (const auto& [r, t] : members) {
@@ -61,7 +61,8 @@ std::string describe_handled_by(const JobSnapshot& job, const std::vector<std::p
   if (handle == 0) return "";
   const std::string what = whole.size() == 1 ? *whole.begin() : join(brief, ", ");
   if (members.size() == 1) return "handles " + what;
-  return fmt::format("{} handle {}", handle == members.size() ? "all" : fmt::format("{} of {}", handle, members.size()), what);
+  return fmt::format("{} handle {}", handle == members.size() ? "all" : fmt::format("{} of {}", handle, members.size()),
+                     what);
 }
 
 std::string_view end_in_words(StackEnd end) {

@@ -15,7 +15,8 @@ std::string describe_members(const JobSnapshot& job, const std::vector<std::pair
 
 // "handles KeyError("x") raised in load at data.py:7", "2 of 4 handle KeyError raised in load at data.py:7"; "" if none
 // of them handles an exception. Not sanitized.
-std::string describe_handled_by(const JobSnapshot& job, const std::vector<std::pair<std::size_t, std::size_t>>& members);
+std::string describe_handled_by(const JobSnapshot& job,
+                                const std::vector<std::pair<std::size_t, std::size_t>>& members);
 
 std::string_view end_in_words(StackEnd end);
 std::string_view origin_in_words(FrameOrigin origin);

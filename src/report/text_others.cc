@@ -23,25 +23,33 @@ constexpr std::size_t kRoleColumn = 15, kRanksColumn = 26;
 
 // "waits < thread_main", "Blocked.__getitem__ train.py:9 < _worker_loop": starts at the user's frame, or at the
 // innermost frame outside of the C library, and goes outwards as far as there is room; always includes the entry frame.
-std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread, const analyzers::NormalizedFrames& frames, std::size_t room) {
+std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread,
+                            const analyzers::NormalizedFrames& frames, std::size_t room) {
   std::vector<analyzers::StackItem> stack = analyzers::normalized_stack(thread, frames);
   const std::size_t own = analyzers::own_frames(job.frames, thread);
-  auto starts_a_thread = [&](const analyzers::StackItem& item) { return analyzers::is_place(job.frames[thread.frames[item.index]], known::Place::kThreadStart); };
+  auto starts_a_thread = [&](const analyzers::StackItem& item) {
+    return analyzers::is_place(job.frames[thread.frames[item.index]], known::Place::kThreadStart);
+  };
   while (stack.size() > 1 && (stack.back().index >= own || starts_a_thread(stack.back()))) stack.pop_back();
   if (stack.empty()) return "no frames";
   auto class_at = [&](std::size_t i) { return frames.frame_class(thread.frames[stack[i].index]); };
   std::size_t first = 0;
   const auto telling = analyzers::telling_frame(job, thread);
-  if (telling && class_at(0) != analyzers::FrameClass::kPython && job.frames[thread.frames[*telling]].kind == FrameKind::kPython) {
+  if (telling && class_at(0) != analyzers::FrameClass::kPython &&
+      job.frames[thread.frames[*telling]].kind == FrameKind::kPython) {
     while (first + 1 < stack.size() && stack[first].index < *telling) ++first;
   } else {
-    while (first + 1 < stack.size() && (class_at(first) == analyzers::FrameClass::kOpaque || class_at(first) == analyzers::FrameClass::kInterpreter)) ++first;
+    while (first + 1 < stack.size() && (class_at(first) == analyzers::FrameClass::kOpaque ||
+                                        class_at(first) == analyzers::FrameClass::kInterpreter))
+      ++first;
   }
   std::vector<std::string> names;
   for (std::size_t i = first; i < stack.size(); ++i) {
     const Frame& frame = job.frames[thread.frames[stack[i].index]];
     std::string name = brief_frame_name(frame);
-    if (frame.kind == FrameKind::kPython) name += fmt::format(" {}{}", sanitize(analyzers::base_name(frame.file.value_or("?"))), frame.line ? fmt::format(":{}", *frame.line) : "");
+    if (frame.kind == FrameKind::kPython)
+      name += fmt::format(" {}{}", sanitize(analyzers::base_name(frame.file.value_or("?"))),
+                          frame.line ? fmt::format(":{}", *frame.line) : "");
     names.push_back(std::move(name));
   }
   std::string text = names.front();
@@ -75,7 +83,8 @@ struct Line {
 };
 
 // The lines, or, if there are too many, the odd ones and one line for the rest of each role.
-std::vector<std::string> sum_up(const JobSnapshot& job, const TextStyle& style, std::vector<Line> lines, std::size_t most, std::size_t width) {
+std::vector<std::string> sum_up(const JobSnapshot& job, const TextStyle& style, std::vector<Line> lines,
+                                std::size_t most, std::size_t width) {
   std::map<known::Role, std::size_t> per_role;
   for (const Line& line : lines) ++per_role[line.role];
   // The number of lines kept per role, lowered until all fit.
@@ -103,8 +112,12 @@ std::vector<std::string> sum_up(const JobSnapshot& job, const TextStyle& style, 
           threads += lines[k].threads;
           ranks.insert(lines[k].ranks.begin(), lines[k].ranks.end());
         }
-      const std::string what = keep == 0 ? times(stacks, "stack") : fmt::format("{} more {}", stacks, stacks == 1 ? "stack" : "stacks");
-      out.push_back(cut_end(fmt::format("  {} {}, {}, {}", pad(known::to_string(line.role), kRoleColumn), what, times(threads, "thread"), sanitize(format_rank_set(job, {ranks.begin(), ranks.end()}))), width));
+      const std::string what =
+          keep == 0 ? times(stacks, "stack") : fmt::format("{} more {}", stacks, stacks == 1 ? "stack" : "stacks");
+      out.push_back(
+          cut_end(fmt::format("  {} {}, {}, {}", pad(known::to_string(line.role), kRoleColumn), what,
+                              times(threads, "thread"), sanitize(format_rank_set(job, {ranks.begin(), ranks.end()}))),
+                  width));
     }
     ++shown[line.role];
   }
@@ -114,9 +127,11 @@ std::vector<std::string> sum_up(const JobSnapshot& job, const TextStyle& style, 
 std::vector<const analyzers::Cluster*> clusters_of(const ClusterView& view, RankKind kind, bool with_main) {
   std::vector<const analyzers::Cluster*> found;
   for (const analyzers::Cluster& c : view.analysis.clusters)
-    if (view.job.ranks[c.ranks.front()].kind == kind && (with_main || c.role != known::Role::kMain)) found.push_back(&c);
+    if (view.job.ranks[c.ranks.front()].kind == kind && (with_main || c.role != known::Role::kMain))
+      found.push_back(&c);
   // By role, odd ones first within it.
-  std::stable_sort(found.begin(), found.end(), [](const analyzers::Cluster* a, const analyzers::Cluster* b) { return a->role < b->role; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const analyzers::Cluster* a, const analyzers::Cluster* b) { return a->role < b->role; });
   return found;
 }
 
@@ -126,8 +141,11 @@ std::vector<std::string> other_thread_lines(const ClusterView& view, std::size_t
   std::vector<Line> lines;
   for (const analyzers::Cluster* c : clusters_of(view, RankKind::kRank, false)) {
     std::string ranks = sanitize(format_rank_set(view.job, c->ranks, 6));
-    ranks += c->members.size() == c->ranks.size() ? fmt::format(" ({})", times(c->ranks.size(), "rank")) : fmt::format(" ({}, {})", times(c->ranks.size(), "rank"), times(c->members.size(), "thread"));
-    std::string text = fmt::format("{} {} {} ", c->odd ? "!" : " ", pad(known::to_string(c->role), kRoleColumn), pad(cut_end(ranks, view.width / 2), kRanksColumn));
+    ranks += c->members.size() == c->ranks.size()
+                 ? fmt::format(" ({})", times(c->ranks.size(), "rank"))
+                 : fmt::format(" ({}, {})", times(c->ranks.size(), "rank"), times(c->members.size(), "thread"));
+    std::string text = fmt::format("{} {} {} ", c->odd ? "!" : " ", pad(known::to_string(c->role), kRoleColumn),
+                                   pad(cut_end(ranks, view.width / 2), kRanksColumn));
     const auto& [r, t] = c->members.front();
     const ThreadSnapshot& thread = view.job.ranks[r].threads[t];
     text += stack_in_a_line(view.job, thread, view.frames, view.width - std::min(view.width, columns_of(text)));
@@ -135,7 +153,8 @@ std::vector<std::string> other_thread_lines(const ClusterView& view, std::size_t
   }
   if (lines.empty()) return {};
   std::vector<std::string> out = {view.style.strong("Other threads, by role")};
-  for (std::string& line : sum_up(view.job, view.style, std::move(lines), most, view.width)) out.push_back(std::move(line));
+  for (std::string& line : sum_up(view.job, view.style, std::move(lines), most, view.width))
+    out.push_back(std::move(line));
   return out;
 }
 
@@ -146,17 +165,24 @@ std::vector<std::string> child_lines(const ClusterView& view, std::size_t most) 
     if (view.job.ranks[r].kind == RankKind::kChild) processes.insert(r);
   for (const analyzers::Cluster* c : clusters_of(view, RankKind::kChild, true)) {
     // There are many children: their main threads have a line, their other threads are in --threads all.
-    const bool main = std::any_of(c->members.begin(), c->members.end(), [&](const auto& m) { return view.job.ranks[m.first].threads[m.second].tid == view.job.ranks[m.first].pid; });
+    const bool main = std::any_of(c->members.begin(), c->members.end(), [&](const auto& m) {
+      return view.job.ranks[m.first].threads[m.second].tid == view.job.ranks[m.first].pid;
+    });
     if (!main) continue;
     std::set<std::size_t> parents;
     for (const std::size_t child : c->ranks)
       for (std::size_t r = 0; r < view.job.ranks.size(); ++r) {
         const RankSnapshot& rank = view.job.ranks[r];
-        if (rank.kind == RankKind::kRank && rank.pid == view.job.ranks[child].parent && rank.host == view.job.ranks[child].host) parents.insert(r);
+        if (rank.kind == RankKind::kRank && rank.pid == view.job.ranks[child].parent &&
+            rank.host == view.job.ranks[child].host)
+          parents.insert(r);
       }
-    std::string of = parents.empty() ? "of no rank seen" : "of " + sanitize(format_rank_set(view.job, {parents.begin(), parents.end()}, 6));
-    of += c->ranks.size() == 1 ? fmt::format(" (pid {})", view.job.ranks[c->ranks.front()].pid) : fmt::format(" ({} processes)", c->ranks.size());
-    std::string text = fmt::format("  {} {} ", pad(known::to_string(c->role), kRoleColumn), pad(cut_end(of, view.width / 2), kRanksColumn));
+    std::string of = parents.empty() ? "of no rank seen"
+                                     : "of " + sanitize(format_rank_set(view.job, {parents.begin(), parents.end()}, 6));
+    of += c->ranks.size() == 1 ? fmt::format(" (pid {})", view.job.ranks[c->ranks.front()].pid)
+                               : fmt::format(" ({} processes)", c->ranks.size());
+    std::string text = fmt::format("  {} {} ", pad(known::to_string(c->role), kRoleColumn),
+                                   pad(cut_end(of, view.width / 2), kRanksColumn));
     const auto& [r, t] = c->members.front();
     const ThreadSnapshot& thread = view.job.ranks[r].threads[t];
     const std::string block = sanitize(describe_members(view.job, c->members));
@@ -166,8 +192,10 @@ std::vector<std::string> child_lines(const ClusterView& view, std::size_t most) 
     lines.push_back({c->role, false, text + stack, c->members.size(), std::move(parents)});
   }
   if (processes.empty()) return {};
-  std::vector<std::string> out = {view.style.strong(fmt::format("Child {}", processes.size() == 1 ? "process" : fmt::format("processes: {}", processes.size())))};
-  for (std::string& line : sum_up(view.job, view.style, std::move(lines), most, view.width)) out.push_back(std::move(line));
+  std::vector<std::string> out = {view.style.strong(
+      fmt::format("Child {}", processes.size() == 1 ? "process" : fmt::format("processes: {}", processes.size())))};
+  for (std::string& line : sum_up(view.job, view.style, std::move(lines), most, view.width))
+    out.push_back(std::move(line));
   return out;
 }
 

@@ -44,7 +44,9 @@ Lines wrap(const std::string& text, std::size_t width, std::size_t indent) {
   return lines;
 }
 
-std::string times(std::size_t n, std::string_view one, std::string_view many) { return fmt::format("{} {}", n, n == 1 ? one : many); }
+std::string times(std::size_t n, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", n, n == 1 ? one : many);
+}
 
 std::string milliseconds(double ms) {
   if (ms >= 10'000) return fmt::format("{:.1f} s", ms / 1000);
@@ -73,18 +75,25 @@ std::string totals(const JobSnapshot& job) {
     if (rank.stopped_ms) stop = std::max(stop.value_or(0), *rank.stopped_ms);
   }
   std::string text = times(ranks, "rank", "ranks");
-  if (world > 0 && static_cast<std::size_t>(world) != ranks) text = fmt::format("{} of {} ranks", numbers.size(), world);
-  if (world > 0 && numbers.size() < ranks && static_cast<std::size_t>(world) != ranks) text += fmt::format(" and {}", times(ranks - numbers.size(), "other process", "other processes"));
+  if (world > 0 && static_cast<std::size_t>(world) != ranks)
+    text = fmt::format("{} of {} ranks", numbers.size(), world);
+  if (world > 0 && numbers.size() < ranks && static_cast<std::size_t>(world) != ranks)
+    text += fmt::format(" and {}", times(ranks - numbers.size(), "other process", "other processes"));
   if (children > 0) text += fmt::format(" and {}", times(children, "child process", "child processes"));
   if (cores == job.ranks.size() && cores > 0) text += " (cores)";
-  text += fmt::format(" on {}, {}", hosts == std::set<std::string>{"unknown"} ? "an unknown host" : times(hosts.size(), "host", "hosts"), times(threads, "thread", "threads"));
+  text +=
+      fmt::format(" on {}, {}",
+                  hosts == std::set<std::string>{"unknown"} ? "an unknown host" : times(hosts.size(), "host", "hosts"),
+                  times(threads, "thread", "threads"));
   if (failed > 0) text += fmt::format(", {} could not be read", failed);
   int samples = 0;
   double span = 0;
   for (const RankSnapshot& rank : job.ranks)
     for (const ThreadSnapshot& thread : rank.threads)
-      if (thread.motion && thread.motion->samples > samples) samples = thread.motion->samples, span = thread.motion->span_ms;
-  if (const std::string source = analyzers::coordinates_source(job); !source.empty()) text += fmt::format("; coordinates: {}", sanitize(source));
+      if (thread.motion && thread.motion->samples > samples)
+        samples = thread.motion->samples, span = thread.motion->span_ms;
+  if (const std::string source = analyzers::coordinates_source(job); !source.empty())
+    text += fmt::format("; coordinates: {}", sanitize(source));
   std::string figures;
   auto add = [&](const std::string& figure) { figures += (figures.empty() ? "" : ", ") + figure; };
   if (first && ranks + children > 1) add("skew " + milliseconds(*last - *first));
@@ -97,16 +106,22 @@ std::string totals(const JobSnapshot& job) {
 Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, const TextStyle& style, std::size_t width) {
   const analyzers::Verdict& verdict = analysis.verdict;
   std::string status(analyzers::to_string(verdict.status));
-  std::transform(status.begin(), status.end(), status.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  std::transform(status.begin(), status.end(), status.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   Lines lines = wrap(status + ": " + sanitize(verdict.summary) + ".", width, 2);
-  lines.front().replace(0, status.size(), verdict.status == analyzers::VerdictStatus::kCulprit ? style.alarm(status) : verdict.status == analyzers::VerdictStatus::kHealthy ? style.good(status) : style.strong(status));
+  lines.front().replace(0, status.size(),
+                        verdict.status == analyzers::VerdictStatus::kCulprit   ? style.alarm(status)
+                        : verdict.status == analyzers::VerdictStatus::kHealthy ? style.good(status)
+                                                                               : style.strong(status));
   if (!verdict.suspects.empty()) {
     const analyzers::Suspect& first = verdict.suspects.front();
     // Groups and peers can be seen in the stacks that are shown. A comparison of ranks by their stage, or for lack of
     // anything better by their number, cannot, so it is mentioned.
-    const bool plain = verdict.reference.empty() || verdict.reference == analyzers::kFromGroups || verdict.reference == analyzers::kAllRanks;
+    const bool plain = verdict.reference.empty() || verdict.reference == analyzers::kFromGroups ||
+                       verdict.reference == analyzers::kAllRanks;
     const std::string reference = plain ? "" : fmt::format("; who should be alike: {}", sanitize(verdict.reference));
-    const std::string advice = fmt::format("-> {} (confidence {:.2f}{})", sanitize(first.advice), first.confidence, reference);
+    const std::string advice =
+        fmt::format("-> {} (confidence {:.2f}{})", sanitize(first.advice), first.confidence, reference);
     for (std::string& line : wrap(advice, width - 2, 3)) lines.push_back("  " + line);
   }
   for (const std::string& more : {describe_chain(job, analysis), describe_candidates(job, verdict)})
@@ -129,14 +144,18 @@ Lines problem_lines(const JobSnapshot& job, const TextStyle& style, std::size_t 
   if (problems.empty()) return {};
   Lines lines = {style.strong("Problems")};
   for (const auto& [problem, ranks] : problems) {
-    for (std::string& line : wrap(fmt::format("{}: {}", sanitize(name_ranks(job, ranks)), sanitize(problem->message)), width - 2, 2)) lines.push_back("  " + line);
+    for (std::string& line :
+         wrap(fmt::format("{}: {}", sanitize(name_ranks(job, ranks)), sanitize(problem->message)), width - 2, 2))
+      lines.push_back("  " + line);
     if (problem->hint)
       for (std::string& line : wrap("hint: " + sanitize(*problem->hint), width - 4, 2)) lines.push_back("    " + line);
   }
   return lines;
 }
 
-void append(Lines& to, Lines from) { to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end())); }
+void append(Lines& to, Lines from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
 
 }  // namespace
 
@@ -162,8 +181,10 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
     others = std::move(gpus);
     Lines main = main_thread_lines(view, fold, kAll);
     const std::size_t used = head.size() + others.size() + problems.size();
-    if (last)   // nothing more to fold: show fewer clusters, but keep the odd ones
-      for (std::size_t most = std::min(analysis.clusters.size(), kScreenLines); used + main.size() > kScreenLines && most-- > kLeastClusters;) main = main_thread_lines(view, fold, most);
+    if (last)  // nothing more to fold: show fewer clusters, but keep the odd ones
+      for (std::size_t most = std::min(analysis.clusters.size(), kScreenLines);
+           used + main.size() > kScreenLines && most-- > kLeastClusters;)
+        main = main_thread_lines(view, fold, most);
     const bool fits = used + main.size() <= kScreenLines;
     body = std::move(main);
     append(body, std::move(others));
@@ -173,7 +194,8 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
   Lines lines = head;
   append(lines, std::move(body));
   append(lines, problems);
-  if (options.all_threads || !options.ranks.empty()) append(lines, thread_lines(job, analysis, selected_ranks(job, options.ranks), style));
+  if (options.all_threads || !options.ranks.empty())
+    append(lines, thread_lines(job, analysis, selected_ranks(job, options.ranks), style));
   std::string text;
   for (const std::string& line : lines) text += line + '\n';
   return text;

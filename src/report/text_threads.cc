@@ -6,9 +6,9 @@
 
 #include "analyzers/activity.h"
 #include "analyzers/handled.h"
-#include "analyzers/watchdog_reporters.h"
 #include "analyzers/python_locks.h"
 #include "analyzers/thread_waits.h"
+#include "analyzers/watchdog_reporters.h"
 #include "report/frame_text.h"
 #include "report/json_words.h"
 #include "report/sanitize.h"
@@ -21,12 +21,15 @@ namespace {
 std::string heading_of(const RankSnapshot& rank) {
   std::string text;
   if (rank.kind == RankKind::kChild)
-    text = fmt::format("child {}:{}{}", rank.host, rank.pid, rank.parent ? fmt::format(" of pid {}", *rank.parent) : "");
+    text =
+        fmt::format("child {}:{}{}", rank.host, rank.pid, rank.parent ? fmt::format(" of pid {}", *rank.parent) : "");
   else
-    text = fmt::format("rank {}{}", rank_label(rank), rank.rank ? fmt::format("  pid {} on {}", rank.pid, rank.host) : "");
+    text =
+        fmt::format("rank {}{}", rank_label(rank), rank.rank ? fmt::format("  pid {} on {}", rank.pid, rank.host) : "");
   if (rank.coordinates) {
     std::string place;
-    for (const auto& [axis, n] : rank.coordinates->axes) place += fmt::format("{}{} {}", place.empty() ? "" : ", ", axis, n);
+    for (const auto& [axis, n] : rank.coordinates->axes)
+      place += fmt::format("{}{} {}", place.empty() ? "" : ", ", axis, n);
     text += fmt::format("  {} ({})", place, rank.coordinates->from);
   }
   text += fmt::format("  {}", word_of(kSourceWords, rank.source));
@@ -42,16 +45,20 @@ std::string heading_of(const RankSnapshot& rank) {
 
 std::string heading_of(const JobSnapshot& job, const analyzers::Analysis& analysis, std::size_t r, std::size_t t) {
   const ThreadSnapshot& thread = job.ranks[r].threads[t];
-  std::string text = fmt::format("thread {} \"{}\"  {}", thread.tid, thread.name, known::to_string(analysis.roles[r][t]));
+  std::string text =
+      fmt::format("thread {} \"{}\"  {}", thread.tid, thread.name, known::to_string(analysis.roles[r][t]));
   const int cluster = analysis.cluster_of[r][t];
-  if (cluster >= 0) text += fmt::format("  cluster {}{}", cluster, analysis.clusters[static_cast<std::size_t>(cluster)].odd ? " (odd)" : "");
+  if (cluster >= 0)
+    text += fmt::format("  cluster {}{}", cluster,
+                        analysis.clusters[static_cast<std::size_t>(cluster)].odd ? " (odd)" : "");
   if (thread.state) text += fmt::format("  {}", *thread.state);
   if (const std::string block = analyzers::describe_block(job, thread); !block.empty()) text += "  " + block;
   if (thread.gil) text += *thread.gil == Gil::kHolds ? "  holds the GIL" : "  waits for the GIL";
   if (thread.python_lock && thread.python_lock->owner) {
     const auto owner = analyzers::thread_with(job.ranks[r], *thread.python_lock->owner);
     const std::string name = owner ? job.ranks[r].threads[*owner].name : "";
-    text += fmt::format("  waits for {} held by thread {}{}", analyzers::describe_lock(*thread.python_lock), *thread.python_lock->owner, name.empty() ? "" : fmt::format(" ({})", name));
+    text += fmt::format("  waits for {} held by thread {}{}", analyzers::describe_lock(*thread.python_lock),
+                        *thread.python_lock->owner, name.empty() ? "" : fmt::format(" ({})", name));
   }
   if (thread.joins) text += fmt::format("  waits for the end of thread {}", *thread.joins);
   if (thread.exception) text += "  terminates with " + analyzers::describe_exception(*thread.exception);
@@ -69,18 +76,22 @@ std::string line_of(const Frame& frame, std::size_t number, const TextStyle& sty
   const std::string place = full_frame_place(frame);
   if (!place.empty()) text += "  " + place;
   if (native && frame.file && !frame.module.empty())
-    text += frame.offset ? fmt::format(" ({}+{:#x})", sanitize(frame.module), *frame.offset) : fmt::format(" ({})", sanitize(frame.module));
+    text += frame.offset ? fmt::format(" ({}+{:#x})", sanitize(frame.module), *frame.offset)
+                         : fmt::format(" ({})", sanitize(frame.module));
   return native ? style.faint(text) : text;
 }
 
-void add_thread(const JobSnapshot& job, const analyzers::Analysis& analysis, std::size_t r, std::size_t t, const TextStyle& style, std::vector<std::string>& lines) {
+void add_thread(const JobSnapshot& job, const analyzers::Analysis& analysis, std::size_t r, std::size_t t,
+                const TextStyle& style, std::vector<std::string>& lines) {
   const ThreadSnapshot& thread = job.ranks[r].threads[t];
   lines.push_back("  " + style.strong(sanitize(heading_of(job, analysis, r, t))));
   auto omitted = [&](std::size_t at) {
-    if (thread.omitted && thread.omitted->at == at) lines.push_back(fmt::format("    ... {} frames left out here", thread.omitted->count));
+    if (thread.omitted && thread.omitted->at == at)
+      lines.push_back(fmt::format("    ... {} frames left out here", thread.omitted->count));
   };
   auto handles = [&](std::optional<std::size_t> at) {
-    if (thread.handles && thread.handles->frame == at) lines.push_back("         handles " + sanitize(analyzers::describe_handled(job, *thread.handles)));
+    if (thread.handles && thread.handles->frame == at)
+      lines.push_back("         handles " + sanitize(analyzers::describe_handled(job, *thread.handles)));
   };
   handles(std::nullopt);
   for (std::size_t f = 0; f < thread.frames.size(); ++f) {
@@ -89,7 +100,8 @@ void add_thread(const JobSnapshot& job, const analyzers::Analysis& analysis, std
     handles(f);
   }
   omitted(thread.frames.size());
-  if (thread.stack_end != StackEnd::kComplete) lines.push_back(fmt::format("    the stack ends here: {}", end_in_words(thread.stack_end)));
+  if (thread.stack_end != StackEnd::kComplete)
+    lines.push_back(fmt::format("    the stack ends here: {}", end_in_words(thread.stack_end)));
   if (!thread.kernel_stack.empty()) {
     lines.push_back("    in the kernel:");
     for (const std::string& line : thread.kernel_stack) lines.push_back("      " + sanitize(line));
@@ -107,7 +119,8 @@ std::vector<std::size_t> selected_ranks(const JobSnapshot& job, const std::vecto
   }
   // A number that is not a rank may be a pid.
   for (const std::string& name : wanted) {
-    const bool is_rank = std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& r) { return name == rank_label(r); });
+    const bool is_rank =
+        std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& r) { return name == rank_label(r); });
     for (std::size_t r = 0; r < job.ranks.size(); ++r)
       if (!is_rank && name == std::to_string(job.ranks[r].pid)) chosen[r] = true;
   }
@@ -115,7 +128,9 @@ std::vector<std::size_t> selected_ranks(const JobSnapshot& job, const std::vecto
     const RankSnapshot& child = job.ranks[r];
     if (child.kind != RankKind::kChild || !child.parent) continue;
     for (std::size_t p = 0; p < job.ranks.size(); ++p)
-      if (chosen[p] && job.ranks[p].kind == RankKind::kRank && job.ranks[p].pid == *child.parent && job.ranks[p].host == child.host) chosen[r] = true;
+      if (chosen[p] && job.ranks[p].kind == RankKind::kRank && job.ranks[p].pid == *child.parent &&
+          job.ranks[p].host == child.host)
+        chosen[r] = true;
   }
   std::vector<std::size_t> ranks;
   for (std::size_t r = 0; r < chosen.size(); ++r)
@@ -123,7 +138,8 @@ std::vector<std::size_t> selected_ranks(const JobSnapshot& job, const std::vecto
   return ranks;
 }
 
-std::vector<std::string> thread_lines(const JobSnapshot& job, const analyzers::Analysis& analysis, const std::vector<std::size_t>& ranks, const TextStyle& style) {
+std::vector<std::string> thread_lines(const JobSnapshot& job, const analyzers::Analysis& analysis,
+                                      const std::vector<std::size_t>& ranks, const TextStyle& style) {
   std::vector<std::string> lines;
   for (const std::size_t r : ranks) {
     lines.push_back("");

@@ -1,8 +1,8 @@
 // Why a process may not be attached to: the first support question. Each answer is determined from the system, not
 // guessed.
-#include <cerrno>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <cerrno>
 
 #include "base/unattended.h"
 #include "target/live_target.h"
@@ -34,13 +34,18 @@ std::optional<Error> not_a_target(Pid pid) {
 
 Error attach_error(Pid pid, int os_errno) {
   if (auto reason = not_a_target(pid)) return *reason;
-  Error e{.code = ErrorCode::kUnreadable, .subject = fmt::format("pid {}", pid), .what = "cannot be attached to", .os_errno = os_errno};
+  Error e{.code = ErrorCode::kUnreadable,
+          .subject = fmt::format("pid {}", pid),
+          .what = "cannot be attached to",
+          .os_errno = os_errno};
   const auto stat = proc::stat_of(pid);
   if (!stat) {
     e.code = ErrorCode::kGone;
     e.what = "no such process";
     e.os_errno = 0;
-    e.hint = "it may have ended, or the pid belongs to another pid namespace (a container): use the number that `ps` shows on this machine";
+    e.hint =
+        "it may have ended, or the pid belongs to another pid namespace (a container): use the number that `ps` shows "
+        "on this machine";
     return e;
   }
   if (stat->kernel_thread()) {
@@ -51,7 +56,8 @@ Error attach_error(Pid pid, int os_errno) {
     return e;
   }
   // This tool's own threads trace the process during a sample; that they do explains nothing.
-  if (const auto tracer = proc::status_number(pid, "TracerPid"); tracer && *tracer != 0 && proc::process_of(static_cast<Tid>(*tracer)) != tool_pid()) {
+  if (const auto tracer = proc::status_number(pid, "TracerPid");
+      tracer && *tracer != 0 && proc::process_of(static_cast<Tid>(*tracer)) != tool_pid()) {
     e.code = ErrorCode::kPermission;
     e.what = fmt::format("already traced by pid {} ({})", *tracer, command_name(static_cast<Pid>(*tracer)));
     e.hint = "only one tracer is possible: end or detach that one first";
@@ -74,9 +80,12 @@ Error attach_error(Pid pid, int os_errno) {
     }
     const auto scope = proc::read_file("/proc/sys/kernel/yama/ptrace_scope");
     if (scope && !scope->empty() && scope->front() != '0' && geteuid() != 0) {
-      e.hint = fmt::format("kernel.yama.ptrace_scope is {}: run as root, or `sysctl kernel.yama.ptrace_scope=0`", scope->front());
+      e.hint = fmt::format("kernel.yama.ptrace_scope is {}: run as root, or `sysctl kernel.yama.ptrace_scope=0`",
+                           scope->front());
     } else {
-      e.hint = "CAP_SYS_PTRACE is needed: in a container, start it with `--cap-add=SYS_PTRACE` (docker, podman) or securityContext.capabilities.add: [SYS_PTRACE]";
+      e.hint =
+          "CAP_SYS_PTRACE is needed: in a container, start it with `--cap-add=SYS_PTRACE` (docker, podman) or "
+          "securityContext.capabilities.add: [SYS_PTRACE]";
     }
     e.hint += fmt::format("; `rankstacks doctor --pids {}` shows what refuses", pid);
   } else if (os_errno == ENOSYS) {

@@ -12,25 +12,25 @@ namespace rankstacks::target {
 
 struct Awaited {
   enum class What {
-    kInput,          // bytes, or the end of the stream, from a pipe or socket
-    kOutput,         // room in a pipe or socket, or its connection
-    kEvents,         // any event that an epoll descriptor watches for
-    kFlock,          // flock(2)
-    kRecordLock,     // fcntl(F_SETLKW)
-    kOpenFileLock,   // fcntl(F_OFD_SETLKW)
-    kChild,          // the end of one process
-    kAnyChild,       // the end of any child
+    kInput,         // bytes, or the end of the stream, from a pipe or socket
+    kOutput,        // room in a pipe or socket, or its connection
+    kEvents,        // any event that an epoll descriptor watches for
+    kFlock,         // flock(2)
+    kRecordLock,    // fcntl(F_SETLKW)
+    kOpenFileLock,  // fcntl(F_OFD_SETLKW)
+    kChild,         // the end of one process
+    kAnyChild,      // the end of any child
     // An SQLite database: the call is a sleep between two attempts to get its lock, as the frames show
     // (capture/other_ends.h).
     kDatabase,
   };
   What what = What::kInput;
-  int fd = -1;                       // not used for kChild, kAnyChild and kDatabase
-  Pid child = 0;                     // kChild: as numbered in the pid namespace of the waiting process
+  int fd = -1;    // not used for kChild, kAnyChild and kDatabase
+  Pid child = 0;  // kChild: as numbered in the pid namespace of the waiting process
   // These identify the call when it is seen again in /proc/PID/task/TID/syscall.
   int number = -1;
   std::uint64_t first_argument = 0;
-  Address sp = 0;                    // kDatabase: identifies the wait, as each of its sleeps is a new call
+  Address sp = 0;  // kDatabase: identifies the wait, as each of its sleeps is a new call
 };
 
 // `call` is what blocked_syscall() returned for these registers. std::nullopt if the call waits for no process in

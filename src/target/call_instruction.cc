@@ -14,10 +14,10 @@ CallInstruction call_at_the_end_of(const std::array<std::uint8_t, kLongestCall>&
     if (mod == 1) expected += 1;
     if (mod == 2 || (mod == 0 && rm == 5)) expected += 4;
     if (mod == 0 && rm == 4 && length > 2 && (before[8 - length + 2] & 7) == 5)
-      expected += 4;   // the SIB byte also precedes the address
+      expected += 4;  // the SIB byte also precedes the address
     if (expected == length) return CallInstruction::kIndirect;
   }
   return CallInstruction::kNone;
 }
 
-}   // namespace rankstacks::target
+}  // namespace rankstacks::target

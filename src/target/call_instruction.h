@@ -8,9 +8,9 @@ namespace rankstacks::target {
 
 enum class CallInstruction : std::uint8_t { kNone, kDirect, kIndirect };
 
-inline constexpr std::size_t kLongestCall = 8;   // with a REX prefix
+inline constexpr std::size_t kLongestCall = 8;  // with a REX prefix
 
 // `before[8 - n]` is the byte n before the address; 0 if it is unknown. A direct call is E8 and a 32-bit distance.
 CallInstruction call_at_the_end_of(const std::array<std::uint8_t, kLongestCall>& before);
 
-}   // namespace rankstacks::target
+}  // namespace rankstacks::target

@@ -1,14 +1,14 @@
 #include "target/copied_memory.h"
 
+#include <sys/uio.h>
 #include <algorithm>
 #include <cstring>
-#include <sys/uio.h>
 
 namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr Address kLastPage = ~Address{0} & ~Address{kPage - 1};   // the kernel owns it
+constexpr Address kLastPage = ~Address{0} & ~Address{kPage - 1};  // the kernel owns it
 // Limits of one call: iovecs (the kernel takes 1024, UIO_MAXIOV), and bytes: a millisecond of copying, after which the
 // clock is read again.
 constexpr std::size_t kMaxBatch = 512, kMaxOfCall = 4u << 20;
@@ -79,7 +79,9 @@ std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces
     local.clear();
     remote.clear();
     std::size_t bytes = 0;
-    for (std::size_t i = first; i < pieces.size() && local.size() < kMaxBatch && (i == first || bytes + pieces[i].range.size() <= kMaxOfCall); ++i) {
+    for (std::size_t i = first;
+         i < pieces.size() && local.size() < kMaxBatch && (i == first || bytes + pieces[i].range.size() <= kMaxOfCall);
+         ++i) {
       const Piece& p = pieces[i];
       local.push_back({p.into, p.range.size()});
       remote.push_back({reinterpret_cast<void*>(p.range.start), p.range.size()});
@@ -90,7 +92,7 @@ std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces
     const auto call = [&] { n = process_vm_readv(tid_, local.data(), count, remote.data(), count, 0); };
     if (reader_ != nullptr) reader_->blocking(call);
     else call();
-    if (!fetches_) break;   // ended meanwhile: the process may run again, and what was read is not consistent
+    if (!fetches_) break;  // ended meanwhile: the process may run again, and what was read is not consistent
     std::size_t left = n < 0 ? 0 : static_cast<std::size_t>(n);
     std::size_t i = 0;
     for (; i < count && left >= pieces[first + i].range.size(); ++i) {
@@ -101,7 +103,7 @@ std::vector<std::size_t> CopiedMemory::read_pieces(std::span<const Piece> pieces
       first += count;
       continue;
     }
-    copied[first + i] = left;   // the piece that faulted, as far as it could be read
+    copied[first + i] = left;  // the piece that faulted, as far as it could be read
     first += i + 1;
   }
   return copied;
@@ -139,7 +141,8 @@ std::vector<CopiedMemory::Rest> CopiedMemory::not_copied_of(std::span<const Rang
   };
   for (const Range& r : apart) {
     Address at = r.start;
-    auto there = std::upper_bound(regions_.begin(), regions_.end(), at, [](Address a, const Region& x) { return a < x.range.end; });
+    auto there = std::upper_bound(regions_.begin(), regions_.end(), at,
+                                  [](Address a, const Region& x) { return a < x.range.end; });
     for (; there != regions_.end() && there->range.start < r.end; ++there) {
       add(at, there->range.start);
       at = std::max(at, there->range.end);
@@ -149,7 +152,8 @@ std::vector<CopiedMemory::Rest> CopiedMemory::not_copied_of(std::span<const Rang
   return rests;
 }
 
-// What the limits leave of the ranges: the same number of pages of each; where there are not that many, one of each as far as they go.
+// What the limits leave of the ranges: the same number of pages of each; where there are not that many, one of each as
+// far as they go.
 void CopiedMemory::share_among(std::vector<Range>& ranges, std::size_t allowed) {
   const std::size_t each = std::max(kPage, (allowed / ranges.size()) & ~(kPage - 1));
   std::size_t left = allowed;
@@ -191,7 +195,8 @@ void CopiedMemory::copy_stacks(std::span<const Range> stacks, std::size_t spared
   }
   for (const Rest& r : rests) stacks_left_out_ += r.stack.end - r.at;
   give_back(spared);
-  std::sort(regions_.begin(), regions_.end(), [](const Region& a, const Region& b) { return a.range.start < b.range.start; });
+  std::sort(regions_.begin(), regions_.end(),
+            [](const Region& a, const Region& b) { return a.range.start < b.range.start; });
 }
 
 void CopiedMemory::fetch_pages(std::span<const Range> ranges) {
@@ -224,7 +229,8 @@ std::span<const std::byte> CopiedMemory::at(Address address) const {
     const std::size_t skip = address & (kPage - 1);
     return {page->second + skip, kPage - skip};
   }
-  auto it = std::upper_bound(regions_.begin(), regions_.end(), address, [](Address a, const Region& r) { return a < r.range.start; });
+  auto it = std::upper_bound(regions_.begin(), regions_.end(), address,
+                             [](Address a, const Region& r) { return a < r.range.start; });
   if (it == regions_.begin()) return {};
   --it;
   if (!it->range.contains(address)) return {};
@@ -236,7 +242,7 @@ std::size_t CopiedMemory::read(Address address, std::span<std::byte> into) {
   std::size_t done = 0;
   while (done < into.size()) {
     const Address a = address + done;
-    if (a < address) break;   // wrapped around
+    if (a < address) break;  // wrapped around
     std::span<const std::byte> bytes = at(a);
     if (bytes.empty()) {
       if (tid_ == 0 || !fetches_) break;

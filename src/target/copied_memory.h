@@ -74,12 +74,12 @@ class CopiedMemory {
 
   // Whether some stacks or single pages were left out because of the limit in bytes.
   bool is_cut() const { return stacks_left_out_ > 0 || pages_left_out_; }
-  std::size_t stack_bytes_left_out() const { return stacks_left_out_; }   // because of either limit
+  std::size_t stack_bytes_left_out() const { return stacks_left_out_; }  // because of either limit
 
  private:
   struct Region {
     Range range;
-    std::byte* bytes = nullptr;                       // in arena_, like the pages
+    std::byte* bytes = nullptr;  // in arena_, like the pages
   };
   struct Piece {
     Range range;
@@ -105,15 +105,15 @@ class CopiedMemory {
   std::size_t allow(std::size_t bytes);
   void give_back(std::size_t bytes);
 
-  Tid tid_ = 0;                                       // 0: closed
+  Tid tid_ = 0;  // 0: closed
   std::atomic<bool> fetches_{false};
   LeavableThread* reader_ = nullptr;
   CopyLimits limits_;
   std::size_t taken_ = 0, of_pool_ = 0;
   CopyArena arena_;
-  std::vector<Region> regions_;                       // sorted by start
-  std::unordered_map<Address, std::byte*> pages_;           // by page address
-  std::unordered_set<Address> missing_;               // pages that could not be fetched
+  std::vector<Region> regions_;                    // sorted by start
+  std::unordered_map<Address, std::byte*> pages_;  // by page address
+  std::unordered_set<Address> missing_;            // pages that could not be fetched
   std::size_t stacks_left_out_ = 0;
   bool pages_left_out_ = false;
 };

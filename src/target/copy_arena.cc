@@ -1,8 +1,8 @@
 #include "target/copy_arena.h"
 
+#include <sys/mman.h>
 #include <algorithm>
 #include <new>
-#include <sys/mman.h>
 
 namespace rankstacks::target {
 namespace {
@@ -23,7 +23,8 @@ void CopyArena::keep_for_ever() {
 }
 
 void CopyArena::add_chunk(std::size_t size) {
-  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (size <= kPopulated ? MAP_POPULATE : 0), -1, 0);
+  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | (size <= kPopulated ? MAP_POPULATE : 0), -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
   chunks_.push_back(std::unique_ptr<std::byte[], Unmap>(static_cast<std::byte*>(p), Unmap{size}));
   used_ = 0;

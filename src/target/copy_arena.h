@@ -29,7 +29,7 @@ class CopyArena {
   void add_chunk(std::size_t size);
 
   std::vector<std::unique_ptr<std::byte[], Unmap>> chunks_;
-  std::size_t used_ = 0, size_ = 0;   // of the last chunk
+  std::size_t used_ = 0, size_ = 0;  // of the last chunk
 };
 
 }  // namespace rankstacks::target

@@ -36,8 +36,8 @@ struct CopyLimits {
   // From the stop of the first thread until the last one continues. A healthy process is paused for milliseconds.
   static constexpr std::chrono::seconds kLongestStop{2};
 
-  std::size_t own = kMax;                 // its own part, which no other process takes
-  std::shared_ptr<CopyPool> pool;          // for what it needs beyond that, up to kMax in total; may be nullptr
+  std::size_t own = kMax;          // its own part, which no other process takes
+  std::shared_ptr<CopyPool> pool;  // for what it needs beyond that, up to kMax in total; may be nullptr
   std::chrono::steady_clock::duration longest = kLongestStop;
 
   // The limits of one of `processes` processes that share `bytes`: half is divided into equal parts, the other half

@@ -1,18 +1,18 @@
 #include "target/core_file.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 
+#include "base/regular_file.h"
 #include "base/text.h"
 #include "elf/bytes.h"
 #include "target/decompress.h"
-#include "base/regular_file.h"
 
 namespace rankstacks::target {
 namespace {
@@ -23,10 +23,12 @@ constexpr std::uint64_t kMaxProgramHeaders = std::uint64_t{1} << 21;
 // For all note segments together: the notes of 100,000 threads with AVX-512 state have 300 MiB.
 constexpr std::uint64_t kMaxNotes = std::uint64_t{2} << 30;
 
-constexpr const char* kTakeAgain = "take it again with more room: the limit of core sizes (ulimit -c, systemd-coredump's ExternalSizeMax) or a full "
-                                   "disk cuts cores off";
+constexpr const char* kTakeAgain =
+    "take it again with more room: the limit of core sizes (ulimit -c, systemd-coredump's ExternalSizeMax) or a full "
+    "disk cuts cores off";
 
-Error unusable(ErrorCode code, const std::string& subject, std::string what, std::string hint, std::optional<std::uint64_t> where = {}) {
+Error unusable(ErrorCode code, const std::string& subject, std::string what, std::string hint,
+               std::optional<std::uint64_t> where = {}) {
   return Error{.code = code, .subject = subject, .what = std::move(what), .where = where, .hint = std::move(hint)};
 }
 
@@ -51,37 +53,48 @@ std::string size_text(std::uint64_t bytes) {
 std::optional<Error> refuse(std::string_view first, const std::string& subject) {
   const std::string core_hint = "name a core file: of the kernel, of gcore, or one of these compressed";
   if (first.empty()) {
-    return unusable(ErrorCode::kMalformed, subject, "the file is empty",
-                    "a full disk or a limit of core sizes (ulimit -c) leaves empty cores; take it again with more room");
+    return unusable(
+        ErrorCode::kMalformed, subject, "the file is empty",
+        "a full disk or a limit of core sizes (ulimit -c) leaves empty cores; take it again with more room");
   }
   const std::string_view magic(ELFMAG, std::min<std::size_t>(SELFMAG, first.size()));
   if (!first.starts_with(magic) || first.size() < SELFMAG) {
-    return unusable(ErrorCode::kMalformed, subject, "not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz", core_hint);
+    return unusable(ErrorCode::kMalformed, subject,
+                    "not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz", core_hint);
   }
   if (first.size() < sizeof(Elf64_Ehdr)) {
-    return unusable(ErrorCode::kMalformed, subject, fmt::format("the ELF header is cut off: {} of {} bytes", first.size(), sizeof(Elf64_Ehdr)), kTakeAgain);
+    return unusable(ErrorCode::kMalformed, subject,
+                    fmt::format("the ELF header is cut off: {} of {} bytes", first.size(), sizeof(Elf64_Ehdr)),
+                    kTakeAgain);
   }
   Elf64_Ehdr header;
   std::memcpy(&header, first.data(), sizeof header);
   const std::string here = "only cores of 64-bit x86-64 processes are read; use gdb on the machine it comes from";
   if (header.e_ident[EI_DATA] != ELFDATA2LSB) {
-    return unusable(ErrorCode::kUnsupported, subject,
-                    fmt::format("ELF byte order {} where 1 (little-endian) is expected", unsigned{header.e_ident[EI_DATA]}), here, EI_DATA);
+    return unusable(
+        ErrorCode::kUnsupported, subject,
+        fmt::format("ELF byte order {} where 1 (little-endian) is expected", unsigned{header.e_ident[EI_DATA]}), here,
+        EI_DATA);
   }
   if (header.e_ident[EI_CLASS] != ELFCLASS64) {
-    return unusable(ErrorCode::kUnsupported, subject, fmt::format("ELF class {} where 2 (64-bit) is expected", unsigned{header.e_ident[EI_CLASS]}), here,
+    return unusable(ErrorCode::kUnsupported, subject,
+                    fmt::format("ELF class {} where 2 (64-bit) is expected", unsigned{header.e_ident[EI_CLASS]}), here,
                     EI_CLASS);
   }
   if (header.e_type == ET_EXEC || header.e_type == ET_DYN) {
-    return unusable(ErrorCode::kMalformed, subject, "an executable or shared library, not a core", "name the core file; pass the executable with --exe");
+    return unusable(ErrorCode::kMalformed, subject, "an executable or shared library, not a core",
+                    "name the core file; pass the executable with --exe");
   }
   if (header.e_type != ET_CORE) {
-    return unusable(ErrorCode::kMalformed, subject, fmt::format("ELF type {} where 4 (core) is expected", header.e_type), core_hint,
+    return unusable(ErrorCode::kMalformed, subject,
+                    fmt::format("ELF type {} where 4 (core) is expected", header.e_type), core_hint,
                     offsetof(Elf64_Ehdr, e_type));
   }
   if (header.e_machine != EM_X86_64) {
-    return unusable(ErrorCode::kUnsupported, subject, fmt::format("a core of another machine ({}) where x86-64 is expected", machine_name(header.e_machine)),
-                    here, offsetof(Elf64_Ehdr, e_machine));
+    return unusable(
+        ErrorCode::kUnsupported, subject,
+        fmt::format("a core of another machine ({}) where x86-64 is expected", machine_name(header.e_machine)), here,
+        offsetof(Elf64_Ehdr, e_machine));
   }
   return std::nullopt;
 }
@@ -92,8 +105,9 @@ Result<FileDescriptor> open_regular(const std::string& path) {
   const NotRegular& not_regular = file.error();
   if (!not_regular.kind.empty()) {
     return fail(unusable(ErrorCode::kUnreadable, path, not_regular.kind + ", not a core file",
-                         not_regular.kind == "a directory" ? "name the cores in it"
-                                                        : "write it to a file first: a core is not read sequentially"));
+                         not_regular.kind == "a directory"
+                             ? "name the cores in it"
+                             : "write it to a file first: a core is not read sequentially"));
   }
   const int why = not_regular.os_errno;
   const ErrorCode code = why == ENOENT                   ? ErrorCode::kNotFound
@@ -115,7 +129,8 @@ Result<FileDescriptor> open_regular(const std::string& path) {
 }  // namespace
 
 void CoreFile::report(std::string message, std::string hint) {
-  problems_.push_back({std::move(message), hint.empty() ? std::nullopt : std::optional(std::move(hint)), ProblemCode::kIncomplete});
+  problems_.push_back(
+      {std::move(message), hint.empty() ? std::nullopt : std::optional(std::move(hint)), ProblemCode::kIncomplete});
   complete_ = false;
 }
 
@@ -145,9 +160,10 @@ Result<std::unique_ptr<CoreFile>> CoreFile::open(const std::string& path, const 
   }
 
   struct stat status {};
-  if (fstat(file->get(), &status) != 0) return fail({.subject = path, .what = "cannot stat the open file", .os_errno = errno});
+  if (fstat(file->get(), &status) != 0)
+    return fail({.subject = path, .what = "cannot stat the open file", .os_errno = errno});
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) return fail(*refuse({}, path));   // truncated while it was being opened
+  if (size == 0) return fail(*refuse({}, path));  // truncated while it was being opened
   auto mapped = MappedFile::map(file->get(), size);
   if (!mapped) return fail({.subject = path, .what = "cannot map", .os_errno = errno});
   core->mapped_ = std::move(*mapped);
@@ -167,17 +183,20 @@ Result<std::uint64_t> CoreFile::header_count() {
   if (!header) return fail(unusable(ErrorCode::kMalformed, subject_, "the ELF header is cut off", kTakeAgain));
   const std::string damaged = "the core is damaged; take or copy it again";
   if (header->e_phnum == 0) {
-    return fail(unusable(ErrorCode::kMalformed, subject_, "no program headers: it holds neither threads nor memory", damaged, offsetof(Elf64_Ehdr, e_phnum)));
+    return fail(unusable(ErrorCode::kMalformed, subject_, "no program headers: it holds neither threads nor memory",
+                         damaged, offsetof(Elf64_Ehdr, e_phnum)));
   }
   if (header->e_phentsize != sizeof(Elf64_Phdr)) {
-    return fail(unusable(ErrorCode::kMalformed, subject_,
-                         fmt::format("program headers of {} bytes where {} are expected", header->e_phentsize, sizeof(Elf64_Phdr)), damaged,
-                         offsetof(Elf64_Ehdr, e_phentsize)));
+    return fail(unusable(
+        ErrorCode::kMalformed, subject_,
+        fmt::format("program headers of {} bytes where {} are expected", header->e_phentsize, sizeof(Elf64_Phdr)),
+        damaged, offsetof(Elf64_Ehdr, e_phentsize)));
   }
   const auto first = elf::load<Elf64_Phdr>(bytes_, header->e_phoff);
   if (!first) {
     return fail(unusable(ErrorCode::kMalformed, subject_,
-                         fmt::format("the program headers lie outside the file of {} bytes", bytes_.size()), kTakeAgain, header->e_phoff));
+                         fmt::format("the program headers lie outside the file of {} bytes", bytes_.size()), kTakeAgain,
+                         header->e_phoff));
   }
   std::uint64_t count = header->e_phnum;
   if (count == PN_XNUM) {
@@ -188,7 +207,8 @@ Result<std::uint64_t> CoreFile::header_count() {
     const std::uint64_t table_end = first->p_offset - header->e_phoff;
     if (header->e_shoff != 0 && section) {
       count = section->sh_info;
-    } else if (first->p_type == PT_NOTE && first->p_offset > header->e_phoff && table_end % sizeof(Elf64_Phdr) == 0 && table_end / sizeof(Elf64_Phdr) >= PN_XNUM) {
+    } else if (first->p_type == PT_NOTE && first->p_offset > header->e_phoff && table_end % sizeof(Elf64_Phdr) == 0 &&
+               table_end / sizeof(Elf64_Phdr) >= PN_XNUM) {
       count = table_end / sizeof(Elf64_Phdr);
     } else {
       report("the number of program headers is missing: more than 65534, and section 0 is not in the file", kTakeAgain);
@@ -196,11 +216,14 @@ Result<std::uint64_t> CoreFile::header_count() {
   }
   const std::uint64_t held = (bytes_.size() - header->e_phoff) / sizeof(Elf64_Phdr);
   if (count > held) {
-    report(fmt::format("{} of {} program headers are missing: the core ends at byte {}", count - held, count, bytes_.size()), kTakeAgain);
+    report(fmt::format("{} of {} program headers are missing: the core ends at byte {}", count - held, count,
+                       bytes_.size()),
+           kTakeAgain);
     count = held;
   }
   if (count > kMaxProgramHeaders) {
-    report(fmt::format("{} of {} program headers left out: of that many the first {} are read", count - kMaxProgramHeaders, count, kMaxProgramHeaders),
+    report(fmt::format("{} of {} program headers left out: of that many the first {} are read",
+                       count - kMaxProgramHeaders, count, kMaxProgramHeaders),
            "the core is damaged; take or copy it again");
     count = kMaxProgramHeaders;
   }
@@ -245,17 +268,22 @@ std::optional<Error> CoreFile::index_segments(std::uint64_t count) {
     if (p.p_memsz > 0) add_segment({{p.p_vaddr, end_in_memory}, elf::clip(there, 0, p.p_memsz), p.p_flags});
   }
   if (absurd > 0) {
-    report(fmt::format("{} program header{} left out: offset or address and size overflow (the first at {:#x})", absurd, plural(absurd), first_absurd),
+    report(fmt::format("{} program header{} left out: offset or address and size overflow (the first at {:#x})", absurd,
+                       plural(absurd), first_absurd),
            "the core is damaged; take or copy it again");
   }
-  if (left_out_notes > 0) report(fmt::format("{} of notes left out: more than the core can hold, or than {} GiB", size_text(left_out_notes), kMaxNotes >> 30), "the core is damaged; take or copy it again");
+  if (left_out_notes > 0)
+    report(fmt::format("{} of notes left out: more than the core can hold, or than {} GiB", size_text(left_out_notes),
+                       kMaxNotes >> 30),
+           "the core is damaged; take or copy it again");
   if (expected > bytes_.size()) {
     std::string lost;
     if (cut_segments > 0) {
       lost = fmt::format("{} of memory in {} of {} segments", size_text(missing), cut_segments, load_segments);
     }
     if (notes_cut) lost += fmt::format("{}the notes, which hold the threads' registers", lost.empty() ? "" : ", and ");
-    report(fmt::format("the core is cut off: it ends at byte {} of {}; missing: {}", bytes_.size(), expected, lost), kTakeAgain);
+    report(fmt::format("the core is cut off: it ends at byte {} of {}; missing: {}", bytes_.size(), expected, lost),
+           kTakeAgain);
   }
   if (segments_.empty() && notes_.empty()) {
     return unusable(ErrorCode::kMalformed, subject_, "no usable program header: it holds neither threads nor memory",
@@ -266,7 +294,8 @@ std::optional<Error> CoreFile::index_segments(std::uint64_t count) {
 }
 
 void CoreFile::drop_overlaps() {
-  std::stable_sort(segments_.begin(), segments_.end(), [](const CoreSegment& a, const CoreSegment& b) { return a.range.start < b.range.start; });
+  std::stable_sort(segments_.begin(), segments_.end(),
+                   [](const CoreSegment& a, const CoreSegment& b) { return a.range.start < b.range.start; });
   std::size_t kept = 0, dropped = 0;
   Address first_dropped = 0;
   for (const CoreSegment& segment : segments_) {
@@ -278,7 +307,8 @@ void CoreFile::drop_overlaps() {
   }
   segments_.resize(kept);
   if (dropped > 0) {
-    report(fmt::format("{} segment{} left out: memory that another one holds too (the first at {:#x})", dropped, plural(dropped), first_dropped),
+    report(fmt::format("{} segment{} left out: memory that another one holds too (the first at {:#x})", dropped,
+                       plural(dropped), first_dropped),
            "the core is damaged; take or copy it again");
   }
 }
@@ -296,14 +326,16 @@ std::uint64_t CoreFile::held_now() const noexcept {
 }
 
 const CoreSegment* CoreFile::find(Address a) const {
-  auto it = std::upper_bound(segments_.begin(), segments_.end(), a, [](Address x, const CoreSegment& s) { return x < s.range.start; });
+  auto it = std::upper_bound(segments_.begin(), segments_.end(), a,
+                             [](Address x, const CoreSegment& s) { return x < s.range.start; });
   if (it == segments_.begin()) return nullptr;
   --it;
   return it->range.contains(a) ? &*it : nullptr;
 }
 
 Address CoreFile::next_segment(Address a) const {
-  const auto it = std::upper_bound(segments_.begin(), segments_.end(), a, [](Address x, const CoreSegment& s) { return x < s.range.start; });
+  const auto it = std::upper_bound(segments_.begin(), segments_.end(), a,
+                                   [](Address x, const CoreSegment& s) { return x < s.range.start; });
   return it == segments_.end() ? ~Address{0} : it->range.start;
 }
 

@@ -11,6 +11,7 @@
 // have more cores than one process may have open files.
 #pragma once
 
+#include <sys/types.h>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,7 +19,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <vector>
 
 #include "base/deadline.h"
@@ -30,15 +30,15 @@
 namespace rankstacks::target {
 
 struct CoreSegment {
-  Range range;                     // up to p_memsz
-  std::span<const std::byte> bytes;   // from range.start, as far as the file has them
-  std::uint32_t flags = 0;         // PF_*
+  Range range;                       // up to p_memsz
+  std::span<const std::byte> bytes;  // from range.start, as far as the file has them
+  std::uint32_t flags = 0;           // PF_*
 };
 
 struct CoreNoteSegment {
-  std::uint64_t offset = 0;        // in the (unpacked) file
+  std::uint64_t offset = 0;  // in the (unpacked) file
   std::span<const std::byte> bytes;
-  bool cut = false;                // some bytes are missing
+  bool cut = false;  // some bytes are missing
 };
 
 class CoreFile {
@@ -49,7 +49,7 @@ class CoreFile {
   CoreFile(const CoreFile&) = delete;
   CoreFile& operator=(const CoreFile&) = delete;
 
-  std::span<const CoreSegment> segments() const { return segments_; }     // by address, without overlaps
+  std::span<const CoreSegment> segments() const { return segments_; }  // by address, without overlaps
   std::span<const CoreNoteSegment> notes() const { return notes_; }
 
   // The segment that contains `a`, dumped or not.
@@ -58,8 +58,10 @@ class CoreFile {
   Address next_segment(Address a) const;
   // From `a` to the end of the bytes that its segment has.
   std::span<const std::byte> view(Address a) const;
-  std::size_t read(Address address, std::span<std::byte> into) const noexcept;   // across segments; like Target::read
-  bool read_exact(Address address, std::span<std::byte> into) const noexcept { return read(address, into) == into.size(); }
+  std::size_t read(Address address, std::span<std::byte> into) const noexcept;  // across segments; like Target::read
+  bool read_exact(Address address, std::span<std::byte> into) const noexcept {
+    return read(address, into) == into.size();
+  }
 
   // Whether the notes are behind the memory, where gdb's gcore writes them.
   bool has_notes_last() const;
@@ -83,7 +85,7 @@ class CoreFile {
   void report(std::string message, std::string hint);
 
   std::string subject_;
-  std::string path_;   // empty: the mapped file is an unpacked one, which has no name
+  std::string path_;  // empty: the mapped file is an unpacked one, which has no name
   dev_t device_ = 0;
   ino_t inode_ = 0;
   MappedFile mapped_;

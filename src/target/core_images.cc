@@ -2,16 +2,16 @@
 
 #include "base/text.h"
 
-#include <algorithm>
-#include <cstring>
 #include <elf.h>
 #include <fmt/format.h>
+#include <algorithm>
+#include <cstring>
 
 namespace rankstacks::target {
 namespace {
 
 constexpr std::size_t kMaxNames = 20;
-constexpr std::size_t kMaxRefusals = 100;   // one line each; a damaged core can name any number of files
+constexpr std::size_t kMaxRefusals = 100;  // one line each; a damaged core can name any number of files
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -64,11 +64,14 @@ std::vector<CoreImages::Candidate> CoreImages::candidates(const CoreModuleIdenti
 FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
   std::vector<Problem> refused;
   std::string why;
-  const char* hint = wanted.main_program ? "give the program that was running with --exe, or the files of that machine with --sysroot or --search"
-                                         : "give the files that were loaded with --sysroot or --search";
+  const char* hint =
+      wanted.main_program
+          ? "give the program that was running with --exe, or the files of that machine with --sysroot or --search"
+          : "give the files that were loaded with --sysroot or --search";
   const auto refuse = [&](const Candidate& candidate, std::string reason) {
     if (why.empty()) why = reason;
-    (candidate.asked_for ? refused_ : refused).push_back({fmt::format("module {}: {}", wanted.path, reason), hint, ProblemCode::kFileMismatch, wanted.path});
+    (candidate.asked_for ? refused_ : refused)
+        .push_back({fmt::format("module {}: {}", wanted.path, reason), hint, ProblemCode::kFileMismatch, wanted.path});
   };
   for (const Candidate& candidate : candidates(wanted)) {
     auto image = cache_.open(candidate.path, wanted.path);
@@ -82,17 +85,21 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
     const elf::Image& file = **image;
     if (wanted.build_id && (!wanted.build_id->empty() || !file.build_id().empty())) {
       if (*wanted.build_id != file.build_id()) {
-        refuse(candidate, fmt::format("the core has build-id {}, {} has {}", elf::to_string(*wanted.build_id), candidate.path, elf::to_string(file.build_id())));
+        refuse(candidate, fmt::format("the core has build-id {}, {} has {}", elf::to_string(*wanted.build_id),
+                                      candidate.path, elf::to_string(file.build_id())));
         continue;
       }
     } else if (!wanted.head.empty()) {
       const std::size_t size = wanted.head.size();
       if (file.bytes().size() < size || std::memcmp(wanted.head.data(), file.bytes().data(), size) != 0) {
-        refuse(candidate, fmt::format("{} is another file: its first {} bytes differ from those in the core, and there is no build-id", candidate.path, size));
+        refuse(candidate,
+               fmt::format(
+                   "{} is another file: its first {} bytes differ from those in the core, and there is no build-id",
+                   candidate.path, size));
         continue;
       }
     }
-    if (!holds_code(file)) continue;   // the symbolizer finds debug files itself
+    if (!holds_code(file)) continue;  // the symbolizer finds debug files itself
     if (!wanted.build_id && wanted.head.empty()) unverified_.push_back(candidate.path);
     return {*image, {}};
   }
@@ -105,18 +112,25 @@ FoundImage CoreImages::find(const CoreModuleIdentity& wanted) {
 }
 
 std::vector<Problem> CoreImages::problems() const {
-  std::vector<Problem> problems(refused_.begin(), refused_.begin() + static_cast<std::ptrdiff_t>(std::min(refused_.size(), kMaxRefusals)));
+  std::vector<Problem> problems(
+      refused_.begin(), refused_.begin() + static_cast<std::ptrdiff_t>(std::min(refused_.size(), kMaxRefusals)));
   if (refused_.size() > kMaxRefusals) {
-    problems.push_back({fmt::format("{} more files refused likewise", refused_.size() - kMaxRefusals), std::nullopt, ProblemCode::kFileMismatch});
+    problems.push_back({fmt::format("{} more files refused likewise", refused_.size() - kMaxRefusals), std::nullopt,
+                        ProblemCode::kFileMismatch});
   }
   if (!missing_.empty()) {
-    problems.push_back({fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(), plural(missing_.size()), list(missing_)),
-                        "give them with --sysroot or --search, or open the core on the machine where it was taken", ProblemCode::kFileMissing});
+    problems.push_back({fmt::format("{} file{} of the process missing on this machine: {}", missing_.size(),
+                                    plural(missing_.size()), list(missing_)),
+                        "give them with --sysroot or --search, or open the core on the machine where it was taken",
+                        ProblemCode::kFileMissing});
   }
   if (!unverified_.empty()) {
-    problems.push_back({fmt::format("{} file{} could not be checked, as the core holds no build-id of {}: {}", unverified_.size(), plural(unverified_.size()),
-                                    unverified_.size() == 1 ? "it" : "them", list(unverified_)),
-                        "frames may be wrong if they changed since; coredump_filter's bit 4 makes the kernel write the pages with build-ids", ProblemCode::kFileUnverified});
+    problems.push_back(
+        {fmt::format("{} file{} could not be checked, as the core holds no build-id of {}: {}", unverified_.size(),
+                     plural(unverified_.size()), unverified_.size() == 1 ? "it" : "them", list(unverified_)),
+         "frames may be wrong if they changed since; coredump_filter's bit 4 makes the kernel write the pages with "
+         "build-ids",
+         ProblemCode::kFileUnverified});
   }
   return problems;
 }

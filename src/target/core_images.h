@@ -23,13 +23,13 @@ struct CoreModuleIdentity {
   std::string path;
   bool deleted = false;
   bool main_program = false;
-  std::optional<BuildId> build_id;        // std::nullopt: not dumped; empty: the file has none
-  std::span<const std::byte> head;        // the first bytes of the file, as far as they were dumped
+  std::optional<BuildId> build_id;  // std::nullopt: not dumped; empty: the file has none
+  std::span<const std::byte> head;  // the first bytes of the file, as far as they were dumped
 };
 
 struct FoundImage {
   std::shared_ptr<const elf::Image> image;
-  std::string why_not;                    // one line, if there is no image
+  std::string why_not;  // one line, if there is no image
 };
 
 class CoreImages {
@@ -45,7 +45,7 @@ class CoreImages {
  private:
   struct Candidate {
     std::string path;
-    bool asked_for = false;   // --exe: its refusal is always reported
+    bool asked_for = false;  // --exe: its refusal is always reported
   };
   std::vector<Candidate> candidates(const CoreModuleIdentity& wanted) const;
 

@@ -1,9 +1,9 @@
 #include "target/core_modules.h"
 
-#include <algorithm>
-#include <cstring>
 #include <elf.h>
 #include <fmt/format.h>
+#include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "elf/notes.h"
@@ -13,10 +13,10 @@ namespace rankstacks::target {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMaxNotes = 64 << 10;   // of a module: build-id, ABI tag and properties have some hundred bytes
-constexpr std::uint64_t kMaxVdso = 64 << 10;    // 8 KB in Linux 6.18
-constexpr std::uint64_t kMaxHead = 1 << 20;     // compared with the file if there is no build-id
-constexpr std::size_t kMaxParts = 4096;         // mappings searched for those of one file: a loader makes four to six
+constexpr std::uint64_t kMaxNotes = 64 << 10;  // of a module: build-id, ABI tag and properties have some hundred bytes
+constexpr std::uint64_t kMaxVdso = 64 << 10;   // 8 KB in Linux 6.18
+constexpr std::uint64_t kMaxHead = 1 << 20;    // compared with the file if there is no build-id
+constexpr std::size_t kMaxParts = 4096;        // mappings searched for those of one file: a loader makes four to six
 // Bytes copied out of one core's memory for modules whose files are not available.
 constexpr std::uint64_t kMaxRescued = 512 << 20;
 // Bytes scanned for that: 16 million pages, in about 2 s.
@@ -33,12 +33,14 @@ struct Headers {
 std::optional<Headers> headers_in_core(const CoreFile& core, Address start) {
   Elf64_Ehdr header;
   if (!core.read_exact(start, std::as_writable_bytes(std::span(&header, 1)))) return std::nullopt;
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64 ||
-      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == PN_XNUM || header.e_phoff > kMaxHead) {
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_machine != EM_X86_64 || header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == PN_XNUM ||
+      header.e_phoff > kMaxHead) {
     return std::nullopt;
   }
   Headers headers{header.e_type, std::vector<Elf64_Phdr>(header.e_phnum)};
-  if (!core.read_exact(start + header.e_phoff, std::as_writable_bytes(std::span(headers.segments)))) return std::nullopt;
+  if (!core.read_exact(start + header.e_phoff, std::as_writable_bytes(std::span(headers.segments))))
+    return std::nullopt;
   return headers;
 }
 
@@ -97,8 +99,11 @@ class ModuleFinder {
       if (taken_[i] || notes_.files[i].file_offset != 0) continue;
       if (deadline_.passed()) {
         found_.gave_up = true;
-        found_.problems.push_back({fmt::format("looking for modules was given up at {} of {} mapped files, as the time for it (--timeout) was over", i, notes_.files.size()),
-                                   "give it more time with --timeout", ProblemCode::kTimeout});
+        found_.problems.push_back(
+            {fmt::format(
+                 "looking for modules was given up at {} of {} mapped files, as the time for it (--timeout) was over",
+                 i, notes_.files.size()),
+             "give it more time with --timeout", ProblemCode::kTimeout});
         break;
       }
       start_module(i);
@@ -106,7 +111,8 @@ class ModuleFinder {
     add_vdso();
     drop_overlaps();
     add_mappings();
-    std::sort(found_.file_backed.begin(), found_.file_backed.end(), [](const auto& a, const auto& b) { return a.range.start < b.range.start; });
+    std::sort(found_.file_backed.begin(), found_.file_backed.end(),
+              [](const auto& a, const auto& b) { return a.range.start < b.range.start; });
     const auto problems = images_.problems();
     found_.problems.insert(found_.problems.end(), problems.begin(), problems.end());
     return std::move(found_);
@@ -115,7 +121,8 @@ class ModuleFinder {
  private:
   void find_main_program() {
     const auto at = value_of(notes_.auxv, AT_PHDR);
-    const auto program = std::find_if(notes_.files.begin(), notes_.files.end(), [&](const CoreFileMapping& m) { return at && m.range.contains(*at); });
+    const auto program = std::find_if(notes_.files.begin(), notes_.files.end(),
+                                      [&](const CoreFileMapping& m) { return at && m.range.contains(*at); });
     if (program != notes_.files.end()) main_program_ = program->path;
   }
   bool is_main_program(const CoreFileMapping& mapping) const { return main_program_ == mapping.path; }
@@ -124,7 +131,8 @@ class ModuleFinder {
 
   bool may_be_code(std::size_t i) const {
     const CoreFileMapping& mapping = notes_.files[i];
-    if (is_main_program(mapping) || mapping.path.find(".so", mapping.path.rfind('/') + 1) != std::string::npos) return true;
+    if (is_main_program(mapping) || mapping.path.find(".so", mapping.path.rfind('/') + 1) != std::string::npos)
+      return true;
     for (std::size_t j = i; j < parts_end(i) && notes_.files[j].path == mapping.path; ++j) {
       if (flags_[j] && (*flags_[j] & PF_X) != 0) return true;
     }
@@ -142,7 +150,8 @@ class ModuleFinder {
       // The first page is in the core and has no ELF header: a file of data.
       if (!head.empty() || !may_be_code(first)) return;
       file = images_.find(identity);
-      if (file.image) headers = Headers{file.image->type(), {file.image->segments().begin(), file.image->segments().end()}};
+      if (file.image)
+        headers = Headers{file.image->type(), {file.image->segments().begin(), file.image->segments().end()}};
     }
     const auto layout = headers ? layout_of(*headers, mapping.range.start) : std::nullopt;
     if (headers && !layout) return;
@@ -163,10 +172,11 @@ class ModuleFinder {
       offset = part.file_offset;
       const Elf64_Phdr* segment = layout ? segment_of(*headers, bias, part) : nullptr;
       if (segment != nullptr && !flags_[i]) flags_[i] = segment->p_flags;
-      executable = executable || !layout || (segment != nullptr && (segment->p_flags & PF_X) != 0 && (*flags_[i] & PF_X) != 0);
+      executable =
+          executable || !layout || (segment != nullptr && (segment->p_flags & PF_X) != 0 && (*flags_[i] & PF_X) != 0);
       parts.push_back(i);
     }
-    if (!executable) return;   // the file is mapped, but not to run its code
+    if (!executable) return;  // the file is mapped, but not to run its code
     for (const std::size_t i : parts) taken_[i] = true;
     module.range.end = notes_.files[parts.back()].range.end;
 
@@ -176,7 +186,8 @@ class ModuleFinder {
       const Elf64_Phdr* segment = segment_of(*headers, module.bias, mapping);
       if (segment != nullptr && (segment->p_flags & PF_W) == 0) {
         identity.head = core_.view(mapping.range.start);
-        identity.head = identity.head.first(std::min<std::uint64_t>({identity.head.size(), mapping.range.size(), segment->p_filesz, kMaxHead}));
+        identity.head = identity.head.first(
+            std::min<std::uint64_t>({identity.head.size(), mapping.range.size(), segment->p_filesz, kMaxHead}));
       }
       file = images_.find(identity);
       if (identity.build_id) module.build_id = *identity.build_id;
@@ -212,13 +223,15 @@ class ModuleFinder {
       if (deadline.passed()) return false;
       // Code is not copied: libtorch has a gigabyte of it, and read() returns it in any case.
       for (const Elf64_Phdr& p : headers->segments) {
-        if (p.p_type == PT_LOAD && (p.p_flags & PF_X) != 0 && p.p_offset >= kPage && vaddr - p.p_vaddr < p.p_filesz) return false;
+        if (p.p_type == PT_LOAD && (p.p_flags & PF_X) != 0 && p.p_offset >= kPage && vaddr - p.p_vaddr < p.p_filesz)
+          return false;
       }
       if (into.size() > rescue_bytes_left_ || !core_.read_exact(vaddr + bias, into)) return false;
       rescue_bytes_left_ -= into.size();
       return true;
     };
-    auto image = elf::Image::from_memory(read, module.range.start - bias, module.path, std::min(rescue_range_left_, elf::Image::kMaxMemory));
+    auto image = elf::Image::from_memory(read, module.range.start - bias, module.path,
+                                         std::min(rescue_range_left_, elf::Image::kMaxMemory));
     // Headers may claim any sizes, and lead to the same bytes over and over: the amount scanned is bounded for all
     // modules together.
     for (const Elf64_Phdr& p : headers->segments) {
@@ -256,7 +269,9 @@ class ModuleFinder {
     Module module{"[vdso]", {*start, std::min(segment->range.end, *start + kMaxVdso)}, layout->bias, {}, nullptr, {}};
     // The kernel maps the whole file, sections included.
     const auto bytes = core_.view(*start);
-    auto image = elf::Image::from_bytes({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(bytes.size(), kMaxVdso))}, "[vdso]");
+    auto image = elf::Image::from_bytes(
+        {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(bytes.size(), kMaxVdso))},
+        "[vdso]");
     if (image) {
       module.image = *image;
       module.build_id = (*image)->build_id();
@@ -269,11 +284,14 @@ class ModuleFinder {
 
   void drop_overlaps() {
     auto& modules = found_.modules;
-    std::stable_sort(modules.begin(), modules.end(), [](const Module& a, const Module& b) { return a.range.start < b.range.start; });
+    std::stable_sort(modules.begin(), modules.end(),
+                     [](const Module& a, const Module& b) { return a.range.start < b.range.start; });
     std::vector<Module> kept;
     for (Module& module : modules) {
       if (!kept.empty() && module.range.start < kept.back().range.end) {
-        found_.problems.push_back({fmt::format("module {}: left out, as it lies inside {} (at {:#x})", module.path, kept.back().path, module.range.start), std::nullopt, ProblemCode::kModuleOverlap, module.path});
+        found_.problems.push_back({fmt::format("module {}: left out, as it lies inside {} (at {:#x})", module.path,
+                                               kept.back().path, module.range.start),
+                                   std::nullopt, ProblemCode::kModuleOverlap, module.path});
         continue;
       }
       kept.push_back(std::move(module));
@@ -290,10 +308,10 @@ class ModuleFinder {
       m.writable = (flags & PF_W) != 0;
       m.executable = (flags & PF_X) != 0;
       if (vdso_ && vdso_->start == start) m.path = "[vdso]";
-      if (start == 0xffffffffff600000) m.path = "[vsyscall]";   // Linux arch/x86/include/uapi/asm/vsyscall.h
+      if (start == 0xffffffffff600000) m.path = "[vsyscall]";  // Linux arch/x86/include/uapi/asm/vsyscall.h
       found_.mappings.push_back(std::move(m));
     };
-    std::size_t next = 0;   // the first file that ends behind the start of the segment
+    std::size_t next = 0;  // the first file that ends behind the start of the segment
     for (const CoreSegment& segment : core_.segments()) {
       while (next < notes_.files.size() && notes_.files[next].range.end <= segment.range.start) ++next;
       Address at = segment.range.start;
@@ -316,7 +334,8 @@ class ModuleFinder {
       m.executable = (flags & PF_X) != 0;
       found_.mappings.push_back(std::move(m));
     }
-    std::sort(found_.mappings.begin(), found_.mappings.end(), [](const Mapping& a, const Mapping& b) { return a.range.start < b.range.start; });
+    std::sort(found_.mappings.begin(), found_.mappings.end(),
+              [](const Mapping& a, const Mapping& b) { return a.range.start < b.range.start; });
   }
 
   const CoreFile& core_;
@@ -334,7 +353,8 @@ class ModuleFinder {
 
 }  // namespace
 
-CoreModules find_core_modules(const CoreFile& core, const CoreNotes& notes, CoreImages& images, const Deadline& deadline) {
+CoreModules find_core_modules(const CoreFile& core, const CoreNotes& notes, CoreImages& images,
+                              const Deadline& deadline) {
   return ModuleFinder(core, notes, images, deadline).find();
 }
 

@@ -19,17 +19,18 @@ namespace rankstacks::target {
 // loader.
 struct FileBackedRange {
   Range range;
-  std::span<const std::byte> bytes;   // bytes of the image from range.start on; may be shorter than the range
+  std::span<const std::byte> bytes;  // bytes of the image from range.start on; may be shorter than the range
 };
 
 struct CoreModules {
-  std::vector<Module> modules;              // by address, without overlaps
-  std::vector<Mapping> mappings;            // by address: those of NT_FILE, and the other memory in PT_LOADs
-  std::vector<FileBackedRange> file_backed; // by address, without overlaps; lives as long as the modules' images
+  std::vector<Module> modules;               // by address, without overlaps
+  std::vector<Mapping> mappings;             // by address: those of NT_FILE, and the other memory in PT_LOADs
+  std::vector<FileBackedRange> file_backed;  // by address, without overlaps; lives as long as the modules' images
   std::vector<Problem> problems;
-  bool gave_up = false;                     // the deadline passed: modules are missing
+  bool gave_up = false;  // the deadline passed: modules are missing
 };
 
-CoreModules find_core_modules(const CoreFile& core, const CoreNotes& notes, CoreImages& images, const Deadline& deadline = Deadline::never());
+CoreModules find_core_modules(const CoreFile& core, const CoreNotes& notes, CoreImages& images,
+                              const Deadline& deadline = Deadline::never());
 
 }  // namespace rankstacks::target

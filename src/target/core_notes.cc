@@ -1,31 +1,39 @@
 #include "target/core_notes.h"
 
+#include <elf.h>
+#include <fmt/format.h>
+#include <sys/procfs.h>
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <elf.h>
-#include <fmt/format.h>
 #include <set>
 #include <string_view>
-#include <sys/procfs.h>
 
 #include "elf/bytes.h"
 
 namespace rankstacks::target {
 namespace {
 
-constexpr std::size_t kMaxProblems = 32;   // reported individually
+constexpr std::size_t kMaxProblems = 32;  // reported individually
 constexpr const char* kDamaged = "the core is damaged; take or copy it again";
 constexpr const char* kTakeAgain = "take it again with more room";
 
-// Signals whose default action writes a core (signal(7)). A core that names another one was made by a tool that stopped the process:
-// gcore's cores carry SIGSTOP, those of an interactive gdb SIGINT or SIGTRAP.
+// Signals whose default action writes a core (signal(7)). A core that names another one was made by a tool that stopped
+// the process: gcore's cores carry SIGSTOP, those of an interactive gdb SIGINT or SIGTRAP.
 struct FatalSignal {
   int number;
   const char* name;
 };
-constexpr std::array<FatalSignal, 10> kFatalSignals{{{3, "SIGQUIT"}, {4, "SIGILL"}, {5, "SIGTRAP"}, {6, "SIGABRT"}, {7, "SIGBUS"}, {8, "SIGFPE"},
-                                                     {11, "SIGSEGV"}, {24, "SIGXCPU"}, {25, "SIGXFSZ"}, {31, "SIGSYS"}}};
+constexpr std::array<FatalSignal, 10> kFatalSignals{{{3, "SIGQUIT"},
+                                                     {4, "SIGILL"},
+                                                     {5, "SIGTRAP"},
+                                                     {6, "SIGABRT"},
+                                                     {7, "SIGBUS"},
+                                                     {8, "SIGFPE"},
+                                                     {11, "SIGSEGV"},
+                                                     {24, "SIGXCPU"},
+                                                     {25, "SIGXFSZ"},
+                                                     {31, "SIGSYS"}}};
 
 // siginfo_t on x86-64 (Linux include/uapi/asm-generic/siginfo.h): the union begins at 16, as it holds pointers.
 constexpr std::size_t kSiSigno = 0, kSiCode = 8, kSiAddr = 16;
@@ -39,19 +47,22 @@ class NoteParser {
   CoreNotes parse(std::span<const CoreNoteSegment> segments) {
     for (const CoreNoteSegment& segment : segments) parse_segment(segment);
     decide_signal();
-    if (more_problems_ > 0) notes_.problems.push_back({fmt::format("{} more notes are damaged", more_problems_), kDamaged, ProblemCode::kMalformed});
+    if (more_problems_ > 0)
+      notes_.problems.push_back(
+          {fmt::format("{} more notes are damaged", more_problems_), kDamaged, ProblemCode::kMalformed});
     return std::move(notes_);
   }
 
  private:
   struct ThreadSignal {
-    int current = 0;        // pr_cursig
-    int info_number = 0;    // pr_info.si_signo: the kernel writes the same number there, gdb 0
+    int current = 0;      // pr_cursig
+    int info_number = 0;  // pr_info.si_signo: the kernel writes the same number there, gdb 0
     std::span<const std::byte> siginfo;
   };
 
   void problem(std::string message, const char* hint = kDamaged) {
-    if (notes_.problems.size() < kMaxProblems) notes_.problems.push_back({std::move(message), hint, ProblemCode::kMalformed});
+    if (notes_.problems.size() < kMaxProblems)
+      notes_.problems.push_back({std::move(message), hint, ProblemCode::kMalformed});
     else ++more_problems_;
   }
 
@@ -67,19 +78,27 @@ class NoteParser {
       // The last note's padding may be missing.
       if (!header || body_at + header->n_descsz > segment.bytes.size()) {
         const auto where = segment.offset + at;
-        if (segment.cut) problem(fmt::format("the notes are cut off at {:#x}: threads behind it are missing ({} are there)", where, notes_.threads.size()), kTakeAgain);
-        else problem(fmt::format("a note reaches past the end of its segment (at {:#x}): what is behind it is not read", where));
+        if (segment.cut)
+          problem(fmt::format("the notes are cut off at {:#x}: threads behind it are missing ({} are there)", where,
+                              notes_.threads.size()),
+                  kTakeAgain);
+        else
+          problem(fmt::format("a note reaches past the end of its segment (at {:#x}): what is behind it is not read",
+                              where));
         return;
       }
       const auto name = elf::exactly(segment.bytes, name_at, header->n_namesz);
-      const std::string_view owner(reinterpret_cast<const char*>(name.data()), strnlen(reinterpret_cast<const char*>(name.data()), name.size()));
+      const std::string_view owner(reinterpret_cast<const char*>(name.data()),
+                                   strnlen(reinterpret_cast<const char*>(name.data()), name.size()));
       const auto body = elf::exactly(segment.bytes, body_at, header->n_descsz);
       if (owner == "CORE") parse_note(header->n_type, body, segment.offset + body_at);
       if (owner == "GDB") by_gdb_ = true;
       at = next;
     }
     if (segment.cut) {
-      problem(fmt::format("the notes are cut off at {:#x}: threads behind it are missing ({} are there)", segment.offset + at, notes_.threads.size()), kTakeAgain);
+      problem(fmt::format("the notes are cut off at {:#x}: threads behind it are missing ({} are there)",
+                          segment.offset + at, notes_.threads.size()),
+              kTakeAgain);
     }
   }
 
@@ -97,10 +116,11 @@ class NoteParser {
   }
 
   void parse_thread(std::span<const std::byte> body, std::uint64_t where) {
-    orphan_ = true;   // a NT_SIGINFO behind a thread that was rejected does not belong to another one
+    orphan_ = true;  // a NT_SIGINFO behind a thread that was rejected does not belong to another one
     const auto status = elf::load<elf_prstatus>(body, 0);
     if (!status) {
-      problem(fmt::format("a thread left out: NT_PRSTATUS of {} bytes where {} are expected (at {:#x})", body.size(), sizeof(elf_prstatus), where));
+      problem(fmt::format("a thread left out: NT_PRSTATUS of {} bytes where {} are expected (at {:#x})", body.size(),
+                          sizeof(elf_prstatus), where));
       return;
     }
     if (!tids_.insert(status->pr_pid).second) {
@@ -121,7 +141,8 @@ class NoteParser {
   void parse_process(std::span<const std::byte> body, std::uint64_t where) {
     const auto info = elf::load<elf_prpsinfo>(body, 0);
     if (!info) {
-      problem(fmt::format("the process's name is not read: NT_PRPSINFO of {} bytes where {} are expected (at {:#x})", body.size(), sizeof(elf_prpsinfo), where));
+      problem(fmt::format("the process's name is not read: NT_PRPSINFO of {} bytes where {} are expected (at {:#x})",
+                          body.size(), sizeof(elf_prpsinfo), where));
       return;
     }
     notes_.pid = info->pr_pid;
@@ -147,23 +168,30 @@ class NoteParser {
       std::uint64_t start, end, offset;
     };
     // A core has one. Merging many of them, each sorted into the existing entries, would take forever.
-    if (notes_.has_files) return problem(fmt::format("a second list of mapped files (NT_FILE) is not read (at {:#x})", where));
+    if (notes_.has_files)
+      return problem(fmt::format("a second list of mapped files (NT_FILE) is not read (at {:#x})", where));
     const auto count = elf::load<std::uint64_t>(body, 0);
     const auto page_size = elf::load<std::uint64_t>(body, 8);
     constexpr std::size_t kEntries = 16;
-    if (!count || !page_size) return problem(fmt::format("the mapped files are not read: NT_FILE of {} bytes (at {:#x})", body.size(), where));
+    if (!count || !page_size)
+      return problem(fmt::format("the mapped files are not read: NT_FILE of {} bytes (at {:#x})", body.size(), where));
     if (*count > (body.size() - kEntries) / sizeof(Entry)) {
-      return problem(fmt::format("the mapped files are not read: NT_FILE of {} bytes claims {} entries (at {:#x})", body.size(), *count, where));
+      return problem(fmt::format("the mapped files are not read: NT_FILE of {} bytes claims {} entries (at {:#x})",
+                                 body.size(), *count, where));
     }
-    if (*page_size == 0) return problem(fmt::format("the mapped files are not read: NT_FILE says that a page has 0 bytes (at {:#x})", where));
+    if (*page_size == 0)
+      return problem(
+          fmt::format("the mapped files are not read: NT_FILE says that a page has 0 bytes (at {:#x})", where));
     notes_.has_files = true;
-    std::string_view names(reinterpret_cast<const char*>(body.data()) + kEntries + *count * sizeof(Entry), body.size() - kEntries - *count * sizeof(Entry));
+    std::string_view names(reinterpret_cast<const char*>(body.data()) + kEntries + *count * sizeof(Entry),
+                           body.size() - kEntries - *count * sizeof(Entry));
     std::uint64_t bad = 0, nameless = 0;
     for (std::uint64_t i = 0; i < *count; ++i) {
       const auto entry = *elf::load<Entry>(body, kEntries + i * sizeof(Entry));
       const std::size_t end = names.find('\0');
       if (end == std::string_view::npos) {
-        problem(fmt::format("{} of {} mapped files left out: the paths in NT_FILE end before them (at {:#x})", *count - i, *count, where));
+        problem(fmt::format("{} of {} mapped files left out: the paths in NT_FILE end before them (at {:#x})",
+                            *count - i, *count, where));
         break;
       }
       CoreFileMapping mapping{{entry.start, entry.end}, 0, std::string(names.substr(0, end)), false};
@@ -184,8 +212,11 @@ class NoteParser {
       }
       notes_.files.push_back(std::move(mapping));
     }
-    if (nameless > 0) problem(fmt::format("{} of {} mapped files left out: their paths are empty (NT_FILE at {:#x})", nameless, *count, where));
-    std::stable_sort(notes_.files.begin(), notes_.files.end(), [](const auto& a, const auto& b) { return a.range.start < b.range.start; });
+    if (nameless > 0)
+      problem(fmt::format("{} of {} mapped files left out: their paths are empty (NT_FILE at {:#x})", nameless, *count,
+                          where));
+    std::stable_sort(notes_.files.begin(), notes_.files.end(),
+                     [](const auto& a, const auto& b) { return a.range.start < b.range.start; });
     std::size_t kept = 0;
     for (std::size_t i = 0; i < notes_.files.size(); ++i) {
       if (kept > 0 && notes_.files[i].range.start < notes_.files[kept - 1].range.end) {
@@ -196,7 +227,9 @@ class NoteParser {
       ++kept;
     }
     notes_.files.resize(kept);
-    if (bad > 0) problem(fmt::format("{} of {} mapped files left out: their ranges make no sense (NT_FILE at {:#x})", bad, *count, where));
+    if (bad > 0)
+      problem(fmt::format("{} of {} mapped files left out: their ranges make no sense (NT_FILE at {:#x})", bad, *count,
+                          where));
   }
 
   // The thread that took the signal comes first, in the kernel's cores and in gdb's. gdb writes the same pr_cursig into
@@ -204,18 +237,21 @@ class NoteParser {
   void decide_signal() {
     if (signals_.empty()) return;
     const ThreadSignal& first = signals_.front();
-    const auto known = std::find_if(kFatalSignals.begin(), kFatalSignals.end(), [&](const FatalSignal& s) { return s.number == first.current; });
+    const auto known = std::find_if(kFatalSignals.begin(), kFatalSignals.end(),
+                                    [&](const FatalSignal& s) { return s.number == first.current; });
     if (known == kFatalSignals.end()) return;
     const bool by_kernel = !by_gdb_ && first.info_number == first.current;
-    if (first.current == 5 && !by_kernel) return;   // gdb's own breakpoints and steps
+    if (first.current == 5 && !by_kernel) return;  // gdb's own breakpoints and steps
     if (by_kernel) name_main_thread();
     SignalInfo signal{first.current, known->name, notes_.threads.front().tid, std::nullopt, std::nullopt};
     const auto number = elf::load<std::int32_t>(first.siginfo, kSiSigno);
     const auto code = elf::load<std::int32_t>(first.siginfo, kSiCode);
     if (number && code && *number == first.current) {
       signal.code = *code;
-      const bool by_fault = first.current == 4 || first.current == 5 || first.current == 7 || first.current == 8 || first.current == 11;
-      if (by_fault && *code > 0 && *code != kSiKernel) signal.fault_address = elf::load<Address>(first.siginfo, kSiAddr);
+      const bool by_fault =
+          first.current == 4 || first.current == 5 || first.current == 7 || first.current == 8 || first.current == 11;
+      if (by_fault && *code > 0 && *code != kSiKernel)
+        signal.fault_address = elf::load<Address>(first.siginfo, kSiAddr);
     }
     notes_.signal = std::move(signal);
   }
@@ -228,7 +264,7 @@ class NoteParser {
   }
 
   CoreNotes notes_;
-  std::vector<ThreadSignal> signals_;   // one for each of notes_.threads
+  std::vector<ThreadSignal> signals_;  // one for each of notes_.threads
   std::set<Tid> tids_;
   bool by_gdb_ = false;
   std::size_t more_problems_ = 0;

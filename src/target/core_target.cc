@@ -1,8 +1,8 @@
 #include "target/core_target.h"
 
+#include <elf.h>
 #include <algorithm>
 #include <cstring>
-#include <elf.h>
 
 #include "target/core_file.h"
 #include "target/core_images.h"
@@ -57,7 +57,8 @@ struct CoreTarget::Impl {
   }
 
   void name_stack(const CoreSegment& stack) {
-    const auto it = std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) { return m.range.start == stack.range.start; });
+    const auto it = std::find_if(mappings.begin(), mappings.end(),
+                                 [&](const Mapping& m) { return m.range.start == stack.range.start; });
     if (it != mappings.end() && it->path.empty()) it->path = "[stack]";
   }
 
@@ -88,7 +89,8 @@ struct CoreTarget::Impl {
   }
 
   const FileBackedRange* file_backed_at(Address a) const noexcept {
-    auto it = std::upper_bound(file_backed.begin(), file_backed.end(), a, [](Address x, const FileBackedRange& r) { return x < r.range.start; });
+    auto it = std::upper_bound(file_backed.begin(), file_backed.end(), a,
+                               [](Address x, const FileBackedRange& r) { return x < r.range.start; });
     if (it == file_backed.begin()) return nullptr;
     --it;
     return a - it->range.start < it->bytes.size() ? &*it : nullptr;
@@ -98,8 +100,8 @@ struct CoreTarget::Impl {
 CoreTarget::CoreTarget(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CoreTarget::~CoreTarget() = default;
 
-Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, const CoreOptions& options, elf::ImageCache& images,
-                                                     const Deadline& deadline) {
+Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, const CoreOptions& options,
+                                                     elf::ImageCache& images, const Deadline& deadline) {
   auto file = CoreFile::open(path, deadline);
   if (!file) return fail(file.error());
   auto impl = std::make_unique<Impl>();
@@ -116,12 +118,15 @@ Result<std::unique_ptr<CoreTarget>> CoreTarget::open(const std::string& path, co
   }
   impl->lost_stacks = std::move(gaps.threads);
   if (impl->notes.threads.empty()) {
-    impl->problems.push_back({"no thread's registers (NT_PRSTATUS) are in it", "its memory alone shows no stack; take the core again", ProblemCode::kIncomplete});
+    impl->problems.push_back({"no thread's registers (NT_PRSTATUS) are in it",
+                              "its memory alone shows no stack; take the core again", ProblemCode::kIncomplete});
     impl->partial = true;
   }
   if (!impl->notes.has_files && !impl->notes.threads.empty()) {
     impl->problems.push_back({"it does not say which files were mapped (no NT_FILE): no module is known",
-                              "cores of Linux 3.7 and later have it, unless the process had more mappings than core_file_note_size_limit allows", ProblemCode::kIncomplete});
+                              "cores of Linux 3.7 and later have it, unless the process had more mappings than "
+                              "core_file_note_size_limit allows",
+                              ProblemCode::kIncomplete});
     impl->partial = true;
   }
   CoreImages finder(options, images);
@@ -167,7 +172,8 @@ bool CoreTarget::partial() const { return impl_->partial; }
 
 std::vector<Problem> CoreTarget::damage() const {
   if (!impl_->file->is_damaged_since()) return {};
-  return {{"the core became shorter, or its disk failed, while it was read: stacks may end early", "open it again when nothing writes to it"}};
+  return {{"the core became shorter, or its disk failed, while it was read: stacks may end early",
+           "open it again when nothing writes to it"}};
 }
 
 std::size_t CoreTarget::read(Address address, std::span<std::byte> into) const noexcept {

@@ -22,7 +22,7 @@ struct CoreOptions {
   std::string executable;
   // --sysroot: tried as a prefix of every path in the core, before the path itself.
   std::string sysroot;
-  std::vector<std::string> search;        // --search: directories tried by base name and as .build-id trees, in order
+  std::vector<std::string> search;  // --search: directories tried by base name and as .build-id trees, in order
 };
 
 class CoreTarget final : public Target {
@@ -31,7 +31,8 @@ class CoreTarget final : public Target {
   // sparse file in $TMPDIR). What is not known at the deadline (modules, their files) is left out, and problems() says
   // so. Errors: the file is not a core, or nothing in it can be used. A cut or damaged core with some usable content
   // opens, with problems().
-  static Result<std::unique_ptr<CoreTarget>> open(const std::string& path, const CoreOptions& options, elf::ImageCache& images,
+  static Result<std::unique_ptr<CoreTarget>> open(const std::string& path, const CoreOptions& options,
+                                                  elf::ImageCache& images,
                                                   const Deadline& deadline = Deadline::never());
   ~CoreTarget() override;
 
@@ -43,8 +44,8 @@ class CoreTarget final : public Target {
   std::size_t read(Address address, std::span<std::byte> into) const noexcept override;
   std::vector<Problem> damage() const override;
 
-  Pid pid() const;                                          // NT_PRPSINFO, else the main thread's
-  std::optional<Pid> parent() const;                        // NT_PRPSINFO
+  Pid pid() const;                    // NT_PRPSINFO, else the main thread's
+  std::optional<Pid> parent() const;  // NT_PRPSINFO
   const std::optional<SignalInfo>& signal() const;
   // By the mapping of AT_PHDR/AT_ENTRY in NT_FILE, else NT_PRPSINFO's name.
   const std::string& executable() const;
@@ -52,10 +53,10 @@ class CoreTarget final : public Target {
   const std::vector<std::string>& command() const;
   // From the initial block at the top of the main stack; may be empty.
   const std::map<std::string, std::string>& environment() const;
-  std::optional<std::uint64_t> auxv(std::uint64_t type) const;     // AT_*
+  std::optional<std::uint64_t> auxv(std::uint64_t type) const;  // AT_*
   const std::vector<Problem>& problems() const;
   std::span<const Tid> lost_stacks() const;  // threads whose stacks gcore left out, as problems() reports
-  bool partial() const;                                     // something that belongs to the core could not be read
+  bool partial() const;                      // something that belongs to the core could not be read
 
  private:
   struct Impl;

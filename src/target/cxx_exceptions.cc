@@ -7,12 +7,12 @@
 namespace rankstacks::target {
 namespace {
 
-constexpr std::size_t kMaxRuntimes = 4;        // copies of libstdc++ in one process
-constexpr std::size_t kMaxCode = 64;           // of __cxa_get_globals, which has 31 bytes
-constexpr std::size_t kLongestName = 1024;      // of a type
-constexpr int kMaxBases = 16;                  // in a chain of base classes
+constexpr std::size_t kMaxRuntimes = 4;     // copies of libstdc++ in one process
+constexpr std::size_t kMaxCode = 64;        // of __cxa_get_globals, which has 31 bytes
+constexpr std::size_t kLongestName = 1024;  // of a type
+constexpr int kMaxBases = 16;               // in a chain of base classes
 constexpr std::uint32_t kMaxDirectBases = 8;
-constexpr std::uint64_t kMaxModules = 1u << 20;   // with thread-local variables
+constexpr std::uint64_t kMaxModules = 1u << 20;  // with thread-local variables
 
 // The marks that users of the unwinder write, one for each language: "GNUCC++\0", and "GNUCC++\1" for what
 // std::rethrow_exception throws.
@@ -31,7 +31,7 @@ struct ExceptionHeader {
   Address next = 0;
   std::int32_t handler_count = 0, switch_value = 0;
   Address action_record = 0, language_data = 0, catch_temp = 0, adjusted = 0;
-  std::uint64_t exception_class = 0;            // unwindHeader begins here
+  std::uint64_t exception_class = 0;  // unwindHeader begins here
   Address cleanup = 0;
   std::uint64_t private_1 = 0, private_2 = 0;
 };
@@ -41,14 +41,20 @@ struct TypeInfo {
   Address vtable = 0, name = 0;
 };
 
-bool contains(const std::vector<Address>& addresses, Address a) { return std::find(addresses.begin(), addresses.end(), a) != addresses.end(); }
+bool contains(const std::vector<Address>& addresses, Address a) {
+  return std::find(addresses.begin(), addresses.end(), a) != addresses.end();
+}
 
 // UTF-8 without control characters except white space. A character that a cut at the end left incomplete is removed.
 bool is_text(std::string& text, bool cut) {
   std::size_t i = 0;
   while (i < text.size()) {
     const auto c = static_cast<unsigned char>(text[i]);
-    const std::size_t length = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
+    const std::size_t length = c < 0x80                ? 1
+                               : c >= 0xc2 && c < 0xe0 ? 2
+                               : c >= 0xe0 && c < 0xf0 ? 3
+                               : c >= 0xf0 && c < 0xf5 ? 4
+                                                       : 0;
     if (length == 0 || c == 0x7f || (c < 0x20 && c != '\n' && c != '\t' && c != '\r')) return false;
     if (text.size() - i < length) {
       if (!cut) return false;
@@ -131,13 +137,18 @@ class Reader {
     if (!info || !is_class(info->vtable)) return std::nullopt;
     auto name = target_.read_c_string(info->name, kLongestName);
     if (!name || name->empty()) return std::nullopt;
-    if (name->front() == '*') name->erase(0, 1);   // a type that is local to its file
-    const bool mangled = std::all_of(name->begin(), name->end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '$'; });
+    if (name->front() == '*') name->erase(0, 1);  // a type that is local to its file
+    const bool mangled = std::all_of(name->begin(), name->end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '$';
+    });
     if (!mangled || name->empty()) return std::nullopt;
     return name;
   }
 
-  bool is_class(Address vtable) const { return contains(runtime_.class_types, vtable) || contains(runtime_.single_bases, vtable) || contains(runtime_.several_bases, vtable); }
+  bool is_class(Address vtable) const {
+    return contains(runtime_.class_types, vtable) || contains(runtime_.single_bases, vtable) ||
+           contains(runtime_.several_bases, vtable);
+  }
 
   // The text of an object of that type, or of its first base class that has one.
   std::optional<std::string> text_of(Address object, Address type, int depth) const {
@@ -145,7 +156,7 @@ class Reader {
     const auto name = name_of(type);
     const auto info = target_.read_value<TypeInfo>(type);
     if (!name || !info) return std::nullopt;
-    constexpr Address kText = 8;   // behind the address of the vtable
+    constexpr Address kText = 8;  // behind the address of the vtable
     if (*name == "St13runtime_error" || *name == "St11logic_error") return reference_counted(object + kText);
     if (*name == "N3c105ErrorE") {
       auto text = short_string(object + kText);
@@ -172,7 +183,9 @@ class Reader {
       const auto base = target_.read_value<Base>(type + sizeof(TypeInfo) + sizeof(Bases) + i * sizeof(Base));
       if (!base || (base->offset_and_flags & kVirtual) != 0) continue;
       // From here on only one level: several bases with several bases each would be a tree without end.
-      if (auto text = text_of(object + static_cast<Address>(base->offset_and_flags >> kOffsetShift), base->type, std::max(depth + 1, kMaxBases - 4))) return text;
+      if (auto text = text_of(object + static_cast<Address>(base->offset_and_flags >> kOffsetShift), base->type,
+                              std::max(depth + 1, kMaxBases - 4)))
+        return text;
     }
     return std::nullopt;
   }
@@ -182,7 +195,9 @@ class Reader {
     constexpr std::uint64_t kLongest = 1u << 26;
     if (length > kLongest || target_.read_value<char>(at + length) != '\0') return std::nullopt;
     std::string text(std::min<std::uint64_t>(length, kMaxExceptionText), '\0');
-    if (!target_.read_exact(at, std::as_writable_bytes(std::span<char>(text.data(), text.size()))) || text.find('\0') != std::string::npos) return std::nullopt;
+    if (!target_.read_exact(at, std::as_writable_bytes(std::span<char>(text.data(), text.size()))) ||
+        text.find('\0') != std::string::npos)
+      return std::nullopt;
     if (!is_text(text, length > text.size())) return std::nullopt;
     return text;
   }
@@ -198,7 +213,9 @@ class Reader {
     if (!data || *data < sizeof(Numbers)) return std::nullopt;
     const auto numbers = target_.read_value<Numbers>(*data - sizeof(Numbers));
     constexpr std::int32_t kMaxReferences = 1 << 20;
-    if (!numbers || numbers->length > numbers->capacity || numbers->references < -1 || numbers->references > kMaxReferences) return std::nullopt;
+    if (!numbers || numbers->length > numbers->capacity || numbers->references < -1 ||
+        numbers->references > kMaxReferences)
+      return std::nullopt;
     return characters(*data, numbers->length);
   }
 
@@ -228,7 +245,8 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules) {
     // Where an object's pointer to its vtable points: behind the offset to the top and the type.
     constexpr Vaddr kFirstFunction = 16;
     const auto symbol = module.image->find_exported(name);
-    if (symbol && symbol->type == STT_OBJECT && into.size() < kMaxRuntimes) into.push_back(module.to_address(symbol->value + kFirstFunction));
+    if (symbol && symbol->type == STT_OBJECT && into.size() < kMaxRuntimes)
+      into.push_back(module.to_address(symbol->value + kFirstFunction));
   };
   for (const Module& module : modules.all()) {
     if (!module.image) continue;
@@ -241,7 +259,9 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules) {
     add_vtable(module, "_ZTVN10__cxxabiv121__vmi_class_type_infoE", runtime.several_bases);
     if (runtime.storage.size() == kMaxRuntimes || !function || function->type != STT_FUNC) continue;
     const auto code = module.image->at(function->value);
-    if (const auto storage = decode_exception_storage(code.first(std::min(code.size(), kMaxCode)), module.to_address(function->value))) runtime.storage.push_back(*storage);
+    if (const auto storage =
+            decode_exception_storage(code.first(std::min(code.size(), kMaxCode)), module.to_address(function->value)))
+      runtime.storage.push_back(*storage);
   }
   return runtime;
 }
@@ -255,7 +275,8 @@ std::vector<std::optional<HeldException>> read_held_exceptions(const Target& tar
     // globals.
     std::vector<Range> ranges;
     for (const ThreadInfo& thread : threads)
-      if (thread.registers && thread.registers->fs_base < ~Address{0} - Reader::kHead) ranges.push_back({thread.registers->fs_base, thread.registers->fs_base + Reader::kHead});
+      if (thread.registers && thread.registers->fs_base < ~Address{0} - Reader::kHead)
+        ranges.push_back({thread.registers->fs_base, thread.registers->fs_base + Reader::kHead});
     target.prefetch(ranges);
     ranges.clear();
     for (const ThreadInfo& thread : threads)

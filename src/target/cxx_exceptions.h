@@ -1,18 +1,21 @@
 // The C++ exceptions that a process's threads hold, read from libstdc++'s own structures: the reason why a thread
 // terminates.
 //
-//     fs_base -> dtv[libstdc++] -> __cxa_eh_globals { caughtExceptions, uncaughtExceptions }        a list per thread, innermost first
+//     fs_base -> dtv[libstdc++] -> __cxa_eh_globals { caughtExceptions, uncaughtExceptions }        a list per thread,
+//     innermost first
 //                                        |
-//                    __cxa_exception { exceptionType, ..., nextException, ..., unwindHeader }  <- 112 bytes before the thrown object
+//                    __cxa_exception { exceptionType, ..., nextException, ..., unwindHeader }  <- 112 bytes before the
+//                    thrown object
 //                                        |                                                |
-//                    type_info { vtable, name, base ... }             std::runtime_error { vtable, char* }, c10::Error { vtable, std::string, ... }
+//                    type_info { vtable, name, base ... }             std::runtime_error { vtable, char* }, c10::Error
+//                    { vtable, std::string, ... }
 //
 // Nothing here trusts the process: reads are bounded, and a value is used only if it has the required form (the
 // unwinder's mark of a C++ exception, type_info's vtables at their addresses in libstdc++, a string's length next to
 // its end). Anything else is left out silently.
 //
-// Sources: GCC, libstdc++-v3/libsupc++/unwind-cxx.h and eh_globals.cc; Itanium C++ ABI, 2.9.5 (type_info) and "Exception Handling", 2.2.1;
-// glibc, sysdeps/x86_64/nptl/tls.h (dtv); PyTorch, c10/util/Exception.h.
+// Sources: GCC, libstdc++-v3/libsupc++/unwind-cxx.h and eh_globals.cc; Itanium C++ ABI, 2.9.5 (type_info) and
+// "Exception Handling", 2.2.1; glibc, sysdeps/x86_64/nptl/tls.h (dtv); PyTorch, c10/util/Exception.h.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +32,14 @@ namespace rankstacks::target {
 struct ExceptionStorage {
   // Address of the pair {TLS module, offset} that __tls_get_addr is called with; std::nullopt: at fs_base.
   std::optional<Address> module_slot;
-  std::optional<Address> offset_slot;   // address of a slot with an offset from fs_base
-  std::int64_t offset = 0;              // added to the above
+  std::optional<Address> offset_slot;  // address of a slot with an offset from fs_base
+  std::int64_t offset = 0;             // added to the above
 };
 
 // For all modules of a process. These are plain addresses: they do not depend on the target in which they were found.
 struct CxxRuntime {
   std::vector<ExceptionStorage> storage;
-  std::vector<Address> class_types, single_bases, several_bases;   // the first words of type_info objects of classes
+  std::vector<Address> class_types, single_bases, several_bases;  // the first words of type_info objects of classes
 };
 
 CxxRuntime find_cxx_runtime(const ModuleMap& modules);
@@ -46,7 +49,7 @@ CxxRuntime find_cxx_runtime(const ModuleMap& modules);
 std::optional<ExceptionStorage> decode_exception_storage(std::span<const std::byte> code, Address at);
 
 struct HeldException {
-  std::string type;                  // mangled, without "_ZTI": "St13runtime_error"
+  std::string type;  // mangled, without "_ZTI": "St13runtime_error"
   // Its text, if it has a type whose layout is known; at most kMaxExceptionText bytes of UTF-8.
   std::optional<std::string> what;
   bool operator==(const HeldException&) const = default;

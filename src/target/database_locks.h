@@ -5,12 +5,14 @@
 //     database   0x40000000              PENDING    exclusive: somebody waits for the last reader to write
 //                0x40000001              RESERVED   exclusive: somebody will write, or has begun to (BEGIN IMMEDIATE)
 //                0x40000002 0x400001ff   SHARED     exclusive: somebody writes into the file; shared: reads
-//     -shm       120 WRITE   121 CKPT    122 RECOVER    123-127 READ(0..4)        of a database in WAL mode: the file with "-shm" behind its name
-//                                        exclusive: somebody writes, moves the log into the database, builds the index anew; READ shared: reads
+//     -shm       120 WRITE   121 CKPT    122 RECOVER    123-127 READ(0..4)        of a database in WAL mode: the file
+//     with "-shm" behind its name
+//                                        exclusive: somebody writes, moves the log into the database, builds the index
+//                                        anew; READ shared: reads
 //                128 DMS                 shared: has it open
 //
-// Sources: sqlite src/os.h (PENDING_BYTE, SHARED_SIZE), src/os_unix.c (unixLock, UNIX_SHM_BASE, UNIX_SHM_DMS), src/wal.c (WAL_WRITE_LOCK to WAL_READ_LOCK);
-// sqlite.org/lockingv3.html, sqlite.org/walformat.html section 2.3.
+// Sources: sqlite src/os.h (PENDING_BYTE, SHARED_SIZE), src/os_unix.c (unixLock, UNIX_SHM_BASE, UNIX_SHM_DMS),
+// src/wal.c (WAL_WRITE_LOCK to WAL_READ_LOCK); sqlite.org/lockingv3.html, sqlite.org/walformat.html section 2.3.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,7 @@ namespace rankstacks::target {
 
 // A named file that a process has open.
 struct OpenFile {
-  std::string path;           // as the descriptor's link states it
+  std::string path;  // as the descriptor's link states it
   std::uint64_t inode = 0;
   // As in FileLock::file, if a lock held through the descriptor states it; "": only the inode is known.
   std::string file;
@@ -34,7 +36,7 @@ struct OpenFile {
 
 struct OpenDatabase {
   OpenFile database;
-  std::optional<OpenFile> shared_memory;   // in WAL mode
+  std::optional<OpenFile> shared_memory;  // in WAL mode
 };
 
 // The open files that may be databases, with their shared memory: all files except those that SQLite keeps next to a
@@ -44,8 +46,8 @@ std::vector<OpenDatabase> databases_among(const std::vector<OpenFile>& files);
 // Locks on the awaited database that other processes hold exclusively, each with the last path component of the locked
 // file.
 struct DatabaseLocks {
-  std::vector<std::pair<std::string, FileLock>> held;   // empty: unknown
-  std::string path;                                     // of the database; "": one process has locked several of them
+  std::vector<std::pair<std::string, FileLock>> held;  // empty: unknown
+  std::string path;                                    // of the database; "": one process has locked several of them
 };
 
 // `own` is the waiting process, `open` are its open files. If several databases are locked, the locks are returned only

@@ -1,21 +1,21 @@
 #include "target/decompress.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <lz4frame.h>
+#include <lzma.h>
+#include <sys/statvfs.h>
+#include <zlib.h>
+#include <zstd.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <limits>
-#include <lz4frame.h>
-#include <lzma.h>
 #include <memory>
 #include <span>
-#include <sys/statvfs.h>
 #include <vector>
-#include <zlib.h>
-#include <zstd.h>
 
 namespace rankstacks::target {
 namespace {
@@ -23,10 +23,10 @@ namespace {
 constexpr std::size_t kInput = 256 << 10;
 constexpr std::size_t kOutput = 1 << 20;
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kFirstBytes = 64;                                // an ELF header
+constexpr std::size_t kFirstBytes = 64;  // an ELF header
 // With holes: a few KB of zstd can claim more zeros than this.
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;
-constexpr std::uint64_t kMaxXzMemory = std::uint64_t{512} << 20;      // xz -9 needs 65 MB to unpack
+constexpr std::uint64_t kMaxXzMemory = std::uint64_t{512} << 20;  // xz -9 needs 65 MB to unpack
 
 // One of the four libraries. A stream may be a sequence of frames (members): `at_end` holds between them.
 class Decoder {
@@ -34,7 +34,7 @@ class Decoder {
   struct Step {
     std::size_t consumed = 0;
     std::size_t produced = 0;
-    std::string error;   // empty: no error
+    std::string error;  // empty: no error
   };
   virtual ~Decoder() = default;
   virtual Step decode(std::span<const char> in, std::span<char> out) = 0;
@@ -127,7 +127,7 @@ class GzipDecoder final : public Decoder {
       if (inflateInit2(&stream_, 15 + 16) != Z_OK) return {0, 0, "out of memory"};
       started_ = true;
     } else if (at_end_) {
-      std::size_t padding = 0;   // tar and tapes leave zeros behind the last member
+      std::size_t padding = 0;  // tar and tapes leave zeros behind the last member
       while (padding < in.size() && in[padding] == 0) ++padding;
       if (padding > 0) return {padding, 0, {}};
       if (in.empty()) return {};
@@ -141,7 +141,8 @@ class GzipDecoder final : public Decoder {
     const int result = inflate(&stream_, Z_NO_FLUSH);
     Step step{in.size() - stream_.avail_in, out.size() - stream_.avail_out, {}};
     if (result == Z_STREAM_END) at_end_ = true;
-    else if (result != Z_OK && result != Z_BUF_ERROR) step.error = stream_.msg != nullptr ? stream_.msg : "damaged data";
+    else if (result != Z_OK && result != Z_BUF_ERROR)
+      step.error = stream_.msg != nullptr ? stream_.msg : "damaged data";
     return step;
   }
 
@@ -187,7 +188,10 @@ class SparseFile {
     if (fd < 0 || fstatvfs(fd, &space) != 0) {
       const int why = errno;
       if (fd >= 0) ::close(fd);
-      return fail({.code = ErrorCode::kUnreadable, .subject = subject, .what = "cannot make a file in " + directory + " to unpack it to", .os_errno = why,
+      return fail({.code = ErrorCode::kUnreadable,
+                   .subject = subject,
+                   .what = "cannot make a file in " + directory + " to unpack it to",
+                   .os_errno = why,
                    .hint = "set TMPDIR to a directory that can be written, or unpack it yourself"});
     }
     made.file_ = FileDescriptor(fd);
@@ -198,13 +202,17 @@ class SparseFile {
 
   std::optional<Error> append(std::span<const char> bytes, const std::string& subject) {
     if (bytes.size() > kLargest - size_) {
-      return Error{.code = ErrorCode::kLimit, .subject = subject, .what = fmt::format("it unpacks to more than {} GiB", kLargest >> 30),
+      return Error{.code = ErrorCode::kLimit,
+                   .subject = subject,
+                   .what = fmt::format("it unpacks to more than {} GiB", kLargest >> 30),
                    .hint = "no core of this size is read"};
     }
     std::size_t done = 0;
     while (done < bytes.size()) {
       // The pages of the file: a piece may begin in the middle of one.
-      const auto piece = [&](std::size_t at) { return bytes.subspan(at, std::min(bytes.size() - at, kPage - (size_ + at) % kPage)); };
+      const auto piece = [&](std::size_t at) {
+        return bytes.subspan(at, std::min(bytes.size() - at, kPage - (size_ + at) % kPage));
+      };
       std::size_t end = done;
       while (end < bytes.size() && !all_zero(piece(end))) end += piece(end).size();
       if (auto failed = write(bytes.subspan(done, end - done), size_ + done, subject)) return failed;
@@ -217,7 +225,10 @@ class SparseFile {
 
   std::optional<Error> finish(const std::string& subject) {
     if (ftruncate(file_.get(), static_cast<off_t>(size_)) == 0) return std::nullopt;
-    return Error{.code = ErrorCode::kUnreadable, .subject = subject, .what = "cannot set the size of the unpacked file", .os_errno = errno};
+    return Error{.code = ErrorCode::kUnreadable,
+                 .subject = subject,
+                 .what = "cannot set the size of the unpacked file",
+                 .os_errno = errno};
   }
 
   std::uint64_t size() const { return size_; }
@@ -226,8 +237,10 @@ class SparseFile {
  private:
   std::optional<Error> write(std::span<const char> bytes, std::uint64_t at, const std::string& subject) {
     const auto no_room = [&](int os_errno) {
-      return Error{.code = ErrorCode::kLimit, .subject = subject,
-                   .what = fmt::format("no room in {}: unpacking stopped after {} MiB", directory_, at >> 20), .os_errno = os_errno,
+      return Error{.code = ErrorCode::kLimit,
+                   .subject = subject,
+                   .what = fmt::format("no room in {}: unpacking stopped after {} MiB", directory_, at >> 20),
+                   .os_errno = os_errno,
                    .hint = "set TMPDIR to a directory on a larger disk"};
     };
     if (bytes.size() > budget_) return no_room(0);
@@ -263,10 +276,12 @@ std::string_view name_of(Compression compression) {
 
 Compression compression_of(std::string_view first_bytes) {
   using namespace std::string_view_literals;
-  if (first_bytes.starts_with("\x28\xb5\x2f\xfd"sv)) return Compression::kZstd;       // RFC 8878, 3.1.1
-  if (first_bytes.starts_with("\x04\x22\x4d\x18"sv)) return Compression::kLz4;        // LZ4 frame format, magic 0x184D2204
-  if (first_bytes.starts_with("\xfd" "7zXZ\0"sv)) return Compression::kXz;            // the .xz file format, 2.1.1.1
-  if (first_bytes.starts_with("\x1f\x8b"sv)) return Compression::kGzip;               // RFC 1952, 2.3.1
+  if (first_bytes.starts_with("\x28\xb5\x2f\xfd"sv)) return Compression::kZstd;  // RFC 8878, 3.1.1
+  if (first_bytes.starts_with("\x04\x22\x4d\x18"sv)) return Compression::kLz4;   // LZ4 frame format, magic 0x184D2204
+  if (first_bytes.starts_with("\xfd"
+                              "7zXZ\0"sv))
+    return Compression::kXz;                                             // the .xz file format, 2.1.1.1
+  if (first_bytes.starts_with("\x1f\x8b"sv)) return Compression::kGzip;  // RFC 1952, 2.3.1
   return Compression::kNone;
 }
 
@@ -276,14 +291,22 @@ namespace {
 class Unpacker {
  public:
   Unpacker(int compressed, Compression compression, const std::string& subject, FirstBytesCheck refuse, SparseFile file)
-      : compressed_(compressed), kind_(name_of(compression)), subject_(subject), refuse_(refuse), decoder_(make_decoder(compression)), file_(std::move(file)) {}
+      : compressed_(compressed),
+        kind_(name_of(compression)),
+        subject_(subject),
+        refuse_(refuse),
+        decoder_(make_decoder(compression)),
+        file_(std::move(file)) {}
 
   Result<Unpacked> run(const Deadline& deadline) {
     while (!damage_ && !ended_) {
       if (deadline.passed()) {
-        damage_ = Error{.code = ErrorCode::kTimeout, .subject = subject_,
-                        .what = fmt::format("unpacking was given up after {} MiB, as the time for it (--timeout) was over", (file_.size() + filled_) >> 20),
-                        .hint = "give it more time with --timeout, or unpack it yourself"};
+        damage_ =
+            Error{.code = ErrorCode::kTimeout,
+                  .subject = subject_,
+                  .what = fmt::format("unpacking was given up after {} MiB, as the time for it (--timeout) was over",
+                                      (file_.size() + filled_) >> 20),
+                  .hint = "give it more time with --timeout, or unpack it yourself"};
         break;
       }
       if (pending_.empty() && !input_ended_ && !read_input()) break;
@@ -319,13 +342,19 @@ class Unpacker {
     offset_ += step.consumed;
     filled_ += step.produced;
     if (!step.error.empty()) {
-      damage_ = Error{.code = ErrorCode::kMalformed, .subject = subject_, .what = fmt::format("the {} data is damaged: {}", kind_, step.error), .where = offset_};
+      damage_ = Error{.code = ErrorCode::kMalformed,
+                      .subject = subject_,
+                      .what = fmt::format("the {} data is damaged: {}", kind_, step.error),
+                      .where = offset_};
       return;
     }
     ended_ = step.consumed == 0 && step.produced == 0 && filled_ < out_.size() && (input_ended_ || !pending_.empty());
     if (ended_ && !decoder_->at_end())
-      damage_ = Error{.code = ErrorCode::kMalformed, .subject = subject_,
-                      .what = fmt::format("the {} data {} in the middle of a frame", kind_, input_ended_ ? "ends" : "stops making sense"), .where = offset_};
+      damage_ = Error{.code = ErrorCode::kMalformed,
+                      .subject = subject_,
+                      .what = fmt::format("the {} data {} in the middle of a frame", kind_,
+                                          input_ended_ ? "ends" : "stops making sense"),
+                      .where = offset_};
   }
 
   // Writes what was decoded; the first piece only if its first bytes are not refused.
@@ -339,10 +368,13 @@ class Unpacker {
   }
 
   Result<Unpacked> finish() {
-    if (damage_ && damage_->hint.empty()) damage_->hint = "copy it again, or take the core again: only what comes before this point is used";
+    if (damage_ && damage_->hint.empty())
+      damage_->hint = "copy it again, or take the core again: only what comes before this point is used";
     if (filled_ == 0 && file_.size() == 0) {
       if (damage_) return fail(*damage_);
-      return fail({.code = ErrorCode::kMalformed, .subject = subject_, .what = fmt::format("the {} data holds nothing", kind_)});
+      return fail({.code = ErrorCode::kMalformed,
+                   .subject = subject_,
+                   .what = fmt::format("the {} data holds nothing", kind_)});
     }
     if (filled_ > 0) {
       const bool first = !checked_;
@@ -362,16 +394,17 @@ class Unpacker {
   const std::unique_ptr<Decoder> decoder_;
   SparseFile file_;
   std::vector<char> in_ = std::vector<char>(kInput), out_ = std::vector<char>(kOutput);
-  std::span<const char> pending_;     // of `in_`, not decoded yet
-  std::uint64_t offset_ = 0;          // of `pending_` in the compressed file
-  std::size_t filled_ = 0;            // of `out_`
+  std::span<const char> pending_;  // of `in_`, not decoded yet
+  std::uint64_t offset_ = 0;       // of `pending_` in the compressed file
+  std::size_t filled_ = 0;         // of `out_`
   bool checked_ = false, input_ended_ = false, ended_ = false;
   std::optional<Error> damage_;
 };
 
 }  // namespace
 
-Result<Unpacked> unpack(int compressed, Compression compression, const std::string& subject, FirstBytesCheck refuse, const Deadline& deadline) {
+Result<Unpacked> unpack(int compressed, Compression compression, const std::string& subject, FirstBytesCheck refuse,
+                        const Deadline& deadline) {
   auto file = SparseFile::create(temporary_directory(), subject);
   if (!file) return fail(file.error());
   return Unpacker(compressed, compression, subject, refuse, std::move(*file)).run(deadline);

@@ -1,6 +1,7 @@
 // Unpacks compressed cores as a stream into an unlinked file, in which zero pages are holes.
 //
-//     core.zst  --256 KiB-->  decoder  --1 MiB-->  pages: all zero? skip : pwrite  -->  unlinked file in $TMPDIR or /tmp
+//     core.zst  --256 KiB-->  decoder  --1 MiB-->  pages: all zero? skip : pwrite  -->  unlinked file in $TMPDIR or
+//     /tmp
 //
 // A core of 420 MB that is mostly untouched memory takes a few MB there. No file is read as a whole.
 #pragma once
@@ -10,8 +11,8 @@
 #include <string_view>
 
 #include "base/deadline.h"
-#include "base/result.h"
 #include "base/file_descriptor.h"
+#include "base/result.h"
 
 namespace rankstacks::target {
 
@@ -23,9 +24,9 @@ std::string_view name_of(Compression compression);
 Compression compression_of(std::string_view first_bytes);
 
 struct Unpacked {
-  FileDescriptor file;               // unlinked: gone when closed
+  FileDescriptor file;  // unlinked: gone when closed
   std::uint64_t size = 0;
-  std::optional<Error> damage;       // the stream is broken: the file has what came before the damage
+  std::optional<Error> damage;  // the stream is broken: the file has what came before the damage
 };
 
 // Limits: the free space of the temporary directory minus a twentieth, for nonzero pages; 1 TiB for the size with

@@ -1,9 +1,9 @@
 #include "target/descriptor_info.h"
 
-#include <algorithm>
-#include <charconv>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <algorithm>
+#include <charconv>
 
 #include "target/proc.h"
 
@@ -17,7 +17,8 @@ template <class T>
 std::optional<T> number_in(std::string_view text, int base = 10) {
   text.remove_prefix(std::min(text.size(), text.find_first_not_of(kBlanks)));
   T value{};
-  return std::from_chars(text.data(), text.data() + text.size(), value, base).ec == std::errc() ? std::optional(value) : std::nullopt;
+  return std::from_chars(text.data(), text.data() + text.size(), value, base).ec == std::errc() ? std::optional(value)
+                                                                                                : std::nullopt;
 }
 
 // "        4 events:       19 data:                4  pos:0 ino:ecfd sdev:f"
@@ -29,7 +30,9 @@ std::optional<DescriptorInfo::Watched> parse_watched(std::string_view text) {
   const auto events = number_in<std::uint32_t>(text.substr(at + kEvents.size()), 16);
   constexpr std::string_view kInode = " ino:";
   const std::size_t inode_at = text.find(kInode);
-  const auto inode = inode_at == std::string_view::npos ? std::nullopt : number_in<std::uint64_t>(text.substr(inode_at + kInode.size()), 16);
+  const auto inode = inode_at == std::string_view::npos
+                         ? std::nullopt
+                         : number_in<std::uint64_t>(text.substr(inode_at + kInode.size()), 16);
   return fd && events ? std::optional(DescriptorInfo::Watched{*fd, *events, inode}) : std::nullopt;
 }
 

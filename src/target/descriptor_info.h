@@ -20,11 +20,11 @@ struct DescriptorInfo {
     std::optional<std::uint64_t> inode = {};
     bool operator==(const Watched&) const = default;
   };
-  std::optional<int> access;            // O_RDONLY, O_WRONLY, O_RDWR
-  std::optional<std::uint64_t> inode;   // Linux 5.14 and later
-  std::vector<FileLock> locks;          // held through this descriptor
+  std::optional<int> access;           // O_RDONLY, O_WRONLY, O_RDWR
+  std::optional<std::uint64_t> inode;  // Linux 5.14 and later
+  std::vector<FileLock> locks;         // held through this descriptor
   std::vector<Watched> watched;
-  std::optional<Pid> process;           // of a pidfd; std::nullopt: it has ended
+  std::optional<Pid> process;  // of a pidfd; std::nullopt: it has ended
 
   bool reads() const;
   bool writes() const;

@@ -1,11 +1,11 @@
 #include "target/endable_calls.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <cerrno>
 #include <csetjmp>
 #include <csignal>
 #include <mutex>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace rankstacks::target {
 namespace {
@@ -23,7 +23,7 @@ void leave_call(int) {
 }
 
 void handle_signal() {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = leave_call;
   // Then the jump need not restore a mask, which would cost each call one more system call.
   action.sa_flags = SA_NODEFER;
@@ -36,7 +36,7 @@ void handle_signal() {
 EndableCalls::EndableCalls() : process_(getpid()), thread_(static_cast<pid_t>(syscall(SYS_gettid))) {
   static std::once_flag once;
   std::call_once(once, handle_signal);
-  sigset_t set;   // the process that started the tool may have blocked it
+  sigset_t set;  // the process that started the tool may have blocked it
   sigemptyset(&set);
   sigaddset(&set, kSignal);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);

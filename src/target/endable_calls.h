@@ -7,14 +7,14 @@
 // calling thread ends.
 #pragma once
 
-#include <atomic>
 #include <sys/types.h>
+#include <atomic>
 
 namespace rankstacks::target {
 
 class EndableCalls {
  public:
-  EndableCalls();   // for calls of the calling thread
+  EndableCalls();  // for calls of the calling thread
 
   // Like ptrace(2). EINTR: the call was ended.
   long ptrace(long request, pid_t tid, void* address, void* data);

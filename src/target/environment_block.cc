@@ -1,8 +1,8 @@
 #include "target/environment_block.h"
 
+#include <elf.h>
 #include <algorithm>
 #include <array>
-#include <elf.h>
 #include <vector>
 
 namespace rankstacks::target {
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxEntries = 4096;
 constexpr std::size_t kLongestEntry = 32 << 10;
-constexpr std::size_t kMaxBytes = 4 << 20;      // of all entries: all pointers may lead to the same long string
+constexpr std::size_t kMaxBytes = 4 << 20;  // of all entries: all pointers may lead to the same long string
 constexpr std::size_t kPointersAtOnce = 256;
 constexpr std::uint64_t kPage = 4096;
 
@@ -23,9 +23,7 @@ bool is_libc(const Module& module) {
 }
 
 // Libraries have no PT_INTERP, except libc itself; programs have one, except static ones.
-bool is_program(const elf::Image& image) {
-  return image.type() == ET_EXEC || image.has_interpreter();
-}
+bool is_program(const elf::Image& image) { return image.type() == ET_EXEC || image.has_interpreter(); }
 
 std::optional<Address> environ_of(const Module& module) {
   for (const char* name : {"environ", "__environ"}) {
@@ -48,7 +46,7 @@ std::optional<Address> find_environ_variable(const ModuleMap& modules) {
     }
   }
   if (libc != nullptr) return environ_of(*libc);
-  for (const Module& module : modules.all()) {   // a static position-independent program is neither
+  for (const Module& module : modules.all()) {  // a static position-independent program is neither
     if (module.image == nullptr || module.path.starts_with('[')) continue;
     if (const auto found = environ_of(module)) return found;
   }
@@ -75,7 +73,7 @@ std::map<std::string, std::string> read_current_environment(const Target& target
     const std::size_t read = target.read(at, std::as_writable_bytes(std::span(chunk))) / sizeof(Address);
     const auto end = std::find(chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(read), Address{0});
     strings.insert(strings.end(), chunk.begin(), end);
-    if (end != chunk.end()) break;   // the NULL, or the end of what can be read
+    if (end != chunk.end()) break;  // the NULL, or the end of what can be read
     at += sizeof chunk;
   }
   if (strings.size() > kMaxEntries) strings.resize(kMaxEntries);

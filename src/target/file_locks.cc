@@ -30,11 +30,12 @@ std::optional<Kind> kind_of(std::string_view word) {
 
 // "fe:00:10952738"
 std::optional<std::uint64_t> inode_in(std::string_view file) {
-  const std::size_t first = file.find(':'), second = first == std::string_view::npos ? first : file.find(':', first + 1);
+  const std::size_t first = file.find(':'),
+                    second = first == std::string_view::npos ? first : file.find(':', first + 1);
   unsigned major = 0, minor = 0;
   std::uint64_t inode = 0;
-  if (second == std::string_view::npos || !is_number(file.substr(0, first), major, 16) || !is_number(file.substr(first + 1, second - first - 1), minor, 16) ||
-      !is_number(file.substr(second + 1), inode))
+  if (second == std::string_view::npos || !is_number(file.substr(0, first), major, 16) ||
+      !is_number(file.substr(first + 1, second - first - 1), minor, 16) || !is_number(file.substr(second + 1), inode))
     return std::nullopt;
   return inode;
 }
@@ -44,7 +45,8 @@ std::optional<std::uint64_t> inode_in(std::string_view file) {
 bool same_family(Kind a, Kind b) { return (a == Kind::kFlock) == (b == Kind::kFlock); }
 
 bool in_the_way(const FileLock& held, const FileLock& awaited) {
-  return !held.waits && same_family(held.kind, awaited.kind) && held.file == awaited.file && (held.exclusive || awaited.exclusive) && held.first <= awaited.last && awaited.first <= held.last;
+  return !held.waits && same_family(held.kind, awaited.kind) && held.file == awaited.file &&
+         (held.exclusive || awaited.exclusive) && held.first <= awaited.last && awaited.first <= held.last;
 }
 
 }  // namespace
@@ -62,7 +64,7 @@ std::optional<FileLock> parse_file_lock(std::string_view line) {
     word = take_word(line);
   }
   const auto kind = kind_of(word);
-  take_word(line);   // ADVISORY
+  take_word(line);  // ADVISORY
   const std::string_view mode = take_word(line);
   if (!kind || (mode != "READ" && mode != "WRITE")) return std::nullopt;
   lock.kind = *kind;
@@ -87,19 +89,24 @@ std::vector<FileLock> parse_file_locks(std::string_view text) {
   return locks;
 }
 
-std::vector<FileLock> awaited_locks(const std::vector<FileLock>& all, Kind kind, Pid pid, std::optional<std::uint64_t> inode) {
+std::vector<FileLock> awaited_locks(const std::vector<FileLock>& all, Kind kind, Pid pid,
+                                    std::optional<std::uint64_t> inode) {
   std::vector<FileLock> awaited;
   if (kind == Kind::kOpenFile && !inode) return awaited;
   for (const FileLock& lock : all)
-    if (lock.waits && lock.kind == kind && (kind == Kind::kOpenFile || lock.pid == pid) && (!inode || inode_of(lock) == inode)) awaited.push_back(lock);
-  const bool one_file = std::all_of(awaited.begin(), awaited.end(), [&](const FileLock& lock) { return lock.file == awaited.front().file; });
+    if (lock.waits && lock.kind == kind && (kind == Kind::kOpenFile || lock.pid == pid) &&
+        (!inode || inode_of(lock) == inode))
+      awaited.push_back(lock);
+  const bool one_file = std::all_of(awaited.begin(), awaited.end(),
+                                    [&](const FileLock& lock) { return lock.file == awaited.front().file; });
   return one_file ? awaited : std::vector<FileLock>{};
 }
 
 std::vector<FileLock> locks_in_the_way(const std::vector<FileLock>& all, const std::vector<FileLock>& awaited) {
   std::vector<FileLock> held;
   for (const FileLock& lock : all)
-    if (std::any_of(awaited.begin(), awaited.end(), [&](const FileLock& wanted) { return in_the_way(lock, wanted); })) held.push_back(lock);
+    if (std::any_of(awaited.begin(), awaited.end(), [&](const FileLock& wanted) { return in_the_way(lock, wanted); }))
+      held.push_back(lock);
   return held;
 }
 

@@ -1,12 +1,12 @@
 #include "target/gcore_gaps.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 namespace rankstacks::target {
 namespace {
 
-constexpr std::uint64_t kPiece = 1 << 20;       // gdb's MAX_COPY_BYTES
+constexpr std::uint64_t kPiece = 1 << 20;  // gdb's MAX_COPY_BYTES
 // From the stack pointer on: the frame of a function has a return address.
 constexpr std::uint64_t kStackLookedAt = 4096;
 

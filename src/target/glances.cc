@@ -1,11 +1,11 @@
 #include "target/glances.h"
 
+#include <fmt/format.h>
+#include <sys/uio.h>
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fmt/format.h>
 #include <optional>
-#include <sys/uio.h>
 #include <thread>
 
 #include "target/proc.h"
@@ -14,7 +14,7 @@ namespace rankstacks::target {
 namespace {
 
 constexpr std::chrono::milliseconds kPause{1};
-constexpr std::size_t kRedZone = 128;         // System V ABI: the bytes below rsp that a leaf function may use
+constexpr std::size_t kRedZone = 128;  // System V ABI: the bytes below rsp that a leaf function may use
 constexpr std::size_t kMaxStack = 32u << 10;
 
 // How long a glance may take: its work takes microseconds.
@@ -52,7 +52,8 @@ std::vector<Address> Glances::place_of(Pid pid, const Registers& registers, Leav
   const std::size_t words = copy(pid, registers.sp(), std::as_writable_bytes(std::span(top)), reader) / sizeof(Address);
   const std::vector<Range>& code = code_.at(pid);
   for (std::size_t i = 0; i < words; ++i) {
-    const auto after = std::upper_bound(code.begin(), code.end(), top[i], [](Address a, const Range& r) { return a < r.start; });
+    const auto after =
+        std::upper_bound(code.begin(), code.end(), top[i], [](Address a, const Range& r) { return a < r.start; });
     if (after != code.begin() && std::prev(after)->contains(top[i])) place.push_back(top[i]);
   }
   return place;
@@ -64,7 +65,9 @@ void Glances::glance(Followed& thread, LeavableThread& reader) {
   if (!registers) return;
   std::vector<Address> place = place_of(thread.pid, *registers, reader);
   if (thread.places.contains(place)) return;
-  const auto alike = std::count_if(thread.glances.begin(), thread.glances.end(), [&](const Glance& g) { return g.registers.sp() == registers->sp() && g.registers.pc() == registers->pc(); });
+  const auto alike = std::count_if(thread.glances.begin(), thread.glances.end(), [&](const Glance& g) {
+    return g.registers.sp() == registers->sp() && g.registers.pc() == registers->pc();
+  });
   if (alike >= kMaxAlike) return;
   Glance glance{.tid = thread.tid, .registers = *registers, .stack_start = registers->sp() - kRedZone};
   glance.stack.resize(kMaxStack);
@@ -84,7 +87,8 @@ void Glances::glance_until(std::chrono::steady_clock::time_point when) {
       std::this_thread::sleep_until(std::min(when, std::chrono::steady_clock::now() + kPause));
     }
   });
-  while (!has_stuck_ && !reader.wait_until(std::max(when, std::chrono::steady_clock::now()) + kReturnTimeout)) has_stuck_ = reader.leave_behind();
+  while (!has_stuck_ && !reader.wait_until(std::max(when, std::chrono::steady_clock::now()) + kReturnTimeout))
+    has_stuck_ = reader.leave_behind();
 }
 
 std::vector<Glance> Glances::of(Pid pid, std::size_t n) const {
@@ -94,9 +98,11 @@ std::vector<Glance> Glances::of(Pid pid, std::size_t n) const {
   return found;
 }
 
-GlancedTarget::GlancedTarget(std::unique_ptr<LiveTarget> process, std::vector<Glance> glances) : process_(std::move(process)), glances_(std::move(glances)) {
-  process_->forget_copy();   // nothing is read of the process while it runs
-  for (const Glance& glance : glances_) threads_.push_back({.tid = glance.tid, .state = 'S', .registers = glance.registers});
+GlancedTarget::GlancedTarget(std::unique_ptr<LiveTarget> process, std::vector<Glance> glances)
+    : process_(std::move(process)), glances_(std::move(glances)) {
+  process_->forget_copy();  // nothing is read of the process while it runs
+  for (const Glance& glance : glances_)
+    threads_.push_back({.tid = glance.tid, .state = 'S', .registers = glance.registers});
 }
 
 std::size_t GlancedTarget::read(Address address, std::span<std::byte> into) const noexcept {

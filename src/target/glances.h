@@ -29,13 +29,13 @@ struct Glance {
 // addresses at the top of the stack, as the frames of two functions may have the same size.
 class Glances {
  public:
-  static constexpr std::size_t kMaxThreads = 32;   // read every millisecond, at about 10 us each
-  static constexpr std::size_t kMaxPlaces = 12;    // of one thread
+  static constexpr std::size_t kMaxThreads = 32;  // read every millisecond, at about 10 us each
+  static constexpr std::size_t kMaxPlaces = 12;   // of one thread
   // Of these, with the same stack pointer and pc: a stack may hold dozens of stale code addresses.
   static constexpr int kMaxAlike = 2;
 
   bool empty() const { return threads_.empty(); }
-  void follow(Pid pid, Tid tid);                    // threads beyond kMaxThreads are ignored
+  void follow(Pid pid, Tid tid);  // threads beyond kMaxThreads are ignored
   // Runs on a thread that is abandoned if some memory does not answer. Then no more glances are taken, and those taken
   // so far are kept.
   void glance_until(std::chrono::steady_clock::time_point when);
@@ -55,7 +55,7 @@ class Glances {
 
   bool has_stuck_ = false;
   std::vector<Followed> threads_;
-  std::map<Pid, std::vector<Range>> code_;          // the executable ranges when the first thread was followed, sorted
+  std::map<Pid, std::vector<Range>> code_;  // the executable ranges when the first thread was followed, sorted
 };
 
 // Glances at the threads of one process as a target to unwind: their stacks, and what the files of its modules contain.

@@ -6,13 +6,13 @@
 //     last name of a path              ──┴─> key ──> questions ──> holders
 #pragma once
 
+#include <sys/types.h>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <unordered_map>
 #include <vector>
 
@@ -38,7 +38,9 @@ class Holders {
  public:
   using Question = std::size_t;
   Question who_has_socket(std::uint64_t inode);
-  Question who_writes_pipe(std::string link) { return ask({.kind = Kind::kPipe, .key = std::move(link), .writing = true}); }
+  Question who_writes_pipe(std::string link) {
+    return ask({.kind = Kind::kPipe, .key = std::move(link), .writing = true});
+  }
   Question who_reads_pipe(std::string link) { return ask({.kind = Kind::kPipe, .key = std::move(link)}); }
   Question who_opened_fifo(std::string name, const FileIdentity& file, bool writing);
   Question who_has_lock(std::string name, const FileLock& lock);
@@ -51,12 +53,12 @@ class Holders {
 
   // How much is scanned, for all processes together.
   struct Budget {
-    std::size_t processes, descriptors;   // processes without descriptors do not count
+    std::size_t processes, descriptors;  // processes without descriptors do not count
     DeadlineCheck time;
-    bool over = false;                    // some were left out
+    bool over = false;  // some were left out
   };
   void look_through(Pid pid, Budget& budget);
-  const std::set<Pid>& refused() const { return refused_; }   // those whose descriptors may not be read
+  const std::set<Pid>& refused() const { return refused_; }  // those whose descriptors may not be read
 
  private:
   enum class Kind { kSocket, kPipe, kFifo, kLock };

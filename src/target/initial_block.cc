@@ -1,9 +1,9 @@
 #include "target/initial_block.h"
 
+#include <elf.h>
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <elf.h>
 #include <string_view>
 
 #include "elf/bytes.h"
@@ -16,7 +16,7 @@ namespace {
 // searched for at a greater depth.
 constexpr std::size_t kDeepest = 16 << 20;
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-constexpr std::size_t kMaxText = 8 << 20;   // of all strings together: all pointers may lead to the same one
+constexpr std::size_t kMaxText = 8 << 20;  // of all strings together: all pointers may lead to the same one
 
 class StackTop {
  public:
@@ -92,13 +92,15 @@ class StackTop {
     while (!strings.empty() && strings.back() == '\0') {
       strings.remove_suffix(1);
       const std::size_t before = strings.rfind('\0');
-      if (before == std::string_view::npos) break;   // its start may be missing
+      if (before == std::string_view::npos) break;  // its start may be missing
       const std::string_view entry = strings.substr(before + 1);
       const std::size_t equals = entry.find('=');
       if (equals == std::string_view::npos || equals == 0) break;
       const std::string_view variable = entry.substr(0, equals);
       const auto is_name = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
-      if (std::isdigit(static_cast<unsigned char>(variable[0])) != 0 || !std::all_of(variable.begin(), variable.end(), is_name)) break;
+      if (std::isdigit(static_cast<unsigned char>(variable[0])) != 0 ||
+          !std::all_of(variable.begin(), variable.end(), is_name))
+        break;
       found.push_back(entry);
       strings.remove_suffix(entry.size());
     }

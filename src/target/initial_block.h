@@ -1,7 +1,7 @@
 // Command line and environment as the kernel wrote them on the main thread's stack at exec.
 //
-//     argc | argv[0] ... NULL | envp[0] ... NULL | auxv ... AT_NULL | padding, AT_RANDOM's bytes | "argv[0]\0" ... "NAME=value\0" ... | AT_EXECFN's string
-//     low addresses                                                                                                             top of the stack
+//     argc | argv[0] ... NULL | envp[0] ... NULL | auxv ... AT_NULL | padding, AT_RANDOM's bytes | "argv[0]\0" ...
+//     "NAME=value\0" ... | AT_EXECFN's string low addresses top of the stack
 //
 // Source: Linux fs/binfmt_elf.c, create_elf_tables(). Programs may have overwritten the strings since (setproctitle);
 // the pointers stay.
@@ -20,12 +20,12 @@
 
 namespace rankstacks::target {
 
-using AuxiliaryVector = std::vector<std::pair<std::uint64_t, std::uint64_t>>;   // type, value; without AT_NULL
+using AuxiliaryVector = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // type, value; without AT_NULL
 
 std::optional<std::uint64_t> value_of(const AuxiliaryVector& auxv, std::uint64_t type);
 
 struct InitialBlock {
-  std::vector<std::string> command;               // empty: not found
+  std::vector<std::string> command;  // empty: not found
   std::map<std::string, std::string> environment;
 };
 

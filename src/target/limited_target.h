@@ -19,7 +19,9 @@ class LimitedTarget final : public Target {
   std::span<const ThreadInfo> threads() const override { return target_.threads(); }
   std::span<const Mapping> mappings() const override { return target_.mappings(); }
   const ModuleMap& modules() const override { return target_.modules(); }
-  std::size_t read(Address address, std::span<std::byte> into) const noexcept override { return check_.passed() ? 0 : target_.read(address, into); }
+  std::size_t read(Address address, std::span<std::byte> into) const noexcept override {
+    return check_.passed() ? 0 : target_.read(address, into);
+  }
   void prefetch(std::span<const Range> ranges) const noexcept override {
     if (!check_.passed()) target_.prefetch(ranges);
   }

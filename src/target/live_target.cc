@@ -1,5 +1,11 @@
 #include "target/live_target.h"
 
+#include <elf.h>
+#include <fmt/format.h>
+#include <sys/auxv.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -7,16 +13,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <elf.h>
-#include <fmt/format.h>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
-#include <sys/auxv.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
 #include <unordered_set>
 
 #include "base/hurry.h"
@@ -57,7 +57,7 @@ std::vector<std::byte> warm_heap() {
   return std::vector<std::byte>(kLast);
 }
 
-constexpr int kUninterruptibleTries = 5;   // one millisecond apart
+constexpr int kUninterruptibleTries = 5;  // one millisecond apart
 
 // How long a reader may take to notice that nothing more is to be read: the kernel copies 4 MiB within milliseconds.
 constexpr std::chrono::milliseconds kReturnTimeout{250};
@@ -71,7 +71,7 @@ bool runs_32_bit(const std::string& task_dir) {
   for (std::size_t at = 0; at + sizeof entry <= vector->size(); at += sizeof entry) {
     std::memcpy(&entry, vector->data() + at, sizeof entry);
     if (entry[0] == AT_PHENT && entry[1] == sizeof(Elf32_Phdr)) return true;
-    if (entry[0] == AT_PHENT && entry[1] == 0) return false;   // that of a 64-bit program: the upper half of a number
+    if (entry[0] == AT_PHENT && entry[1] == 0) return false;  // that of a 64-bit program: the upper half of a number
   }
   return false;
 }
@@ -102,7 +102,8 @@ LiveImages::Opened LiveImages::find_or(std::uint64_t device, std::uint64_t inode
   {
     const std::lock_guard lock(shared_->mutex);
     if (const auto it = shared_->by_inode.find(key); it != shared_->by_inode.end()) return it->second;
-    if (shared_->silent_devices.contains(device)) return fail({.code = ErrorCode::kTimeout, .what = "does not answer, as another file of its file system"});
+    if (shared_->silent_devices.contains(device))
+      return fail({.code = ErrorCode::kTimeout, .what = "does not answer, as another file of its file system"});
   }
   Opened opened = open();
   const std::lock_guard lock(shared_->mutex);
@@ -123,33 +124,43 @@ void LiveImages::give_up(const FileToOpen& wanted) {
   const Mapping& first = wanted.file.parts.front();
   const std::lock_guard lock(shared_->mutex);
   shared_->silent_devices.insert(first.device);
-  shared_->by_inode.try_emplace({first.device, first.inode}, fail({.code = ErrorCode::kTimeout, .subject = wanted.file.path, .what = "does not answer"}));
+  shared_->by_inode.try_emplace(
+      {first.device, first.inode},
+      fail({.code = ErrorCode::kTimeout, .subject = wanted.file.path, .what = "does not answer"}));
 }
 
 // map_files leads to the very inode that is mapped, even if it was deleted or is in another mount namespace; it needs
 // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. Otherwise the path as the process sees it is tried, and accepted only if the
 // file's build-id is the one in memory.
-LiveImages::Opened LiveImages::open_mapped(const FileToOpen& wanted, const Deadline& deadline, std::optional<Problem>& problem) {
+LiveImages::Opened LiveImages::open_mapped(const FileToOpen& wanted, const Deadline& deadline,
+                                           std::optional<Problem>& problem) {
   const FileMappings& file = wanted.file;
   const Mapping& first = file.parts.front();
   // In memory, the address of the header is the base: this image has what the loader mapped, by addresses relative to
   // the base (or absolute, for ET_EXEC).
   const auto from_memory = [&]() -> Opened {
-    if (first.file_offset != 0) return fail({.code = ErrorCode::kNotFound, .subject = file.path, .what = "its ELF header is not mapped"});
+    if (first.file_offset != 0)
+      return fail({.code = ErrorCode::kNotFound, .subject = file.path, .what = "its ELF header is not mapped"});
     Elf64_Ehdr header{};
-    const bool absolute = read_memory(wanted.tid, first.range.start, std::as_writable_bytes(std::span(&header, 1))) && header.e_type == ET_EXEC;
+    const bool absolute = read_memory(wanted.tid, first.range.start, std::as_writable_bytes(std::span(&header, 1))) &&
+                          header.e_type == ET_EXEC;
     const Address base = absolute ? 0 : first.range.start;
     const auto read = [&](Vaddr v, std::span<std::byte> into) {
       // The program headers may claim any addresses.
       const Address at = v + base;
-      return at >= file.range.start && at < file.range.end && into.size() <= file.range.end - at && !deadline.passed() && read_memory(wanted.tid, at, into);
+      return at >= file.range.start && at < file.range.end && into.size() <= file.range.end - at &&
+             !deadline.passed() && read_memory(wanted.tid, at, into);
     };
     return elf::Image::from_memory(read, first.range.start - base, file.path);
   };
-  const std::string mapped = fmt::format("/proc/{}/map_files/{:x}-{:x}", wanted.pid, first.range.start, first.range.end);
-  if (auto image = shared_->files.open(mapped, file.path); image || image.error().code == ErrorCode::kMalformed || image.error().code == ErrorCode::kUnsupported) return image;
+  const std::string mapped =
+      fmt::format("/proc/{}/map_files/{:x}-{:x}", wanted.pid, first.range.start, first.range.end);
+  if (auto image = shared_->files.open(mapped, file.path);
+      image || image.error().code == ErrorCode::kMalformed || image.error().code == ErrorCode::kUnsupported)
+    return image;
   auto in_memory = from_memory();
-  const auto on_disk = shared_->files.open(fmt::format("/proc/{}/task/{}/root{}", wanted.pid, wanted.tid, file.path), file.path);
+  const auto on_disk =
+      shared_->files.open(fmt::format("/proc/{}/task/{}/root{}", wanted.pid, wanted.tid, file.path), file.path);
   // The memory of a process that is just ending says nothing about the file, which others may have mapped too.
   if (const auto stat = proc::stat_of(wanted.pid, wanted.tid); !stat || stat->ends())
     return fail({.code = ErrorCode::kGone, .subject = file.path, .what = "its process ended while it was opened"});
@@ -157,14 +168,17 @@ LiveImages::Opened LiveImages::open_mapped(const FileToOpen& wanted, const Deadl
   if (in_memory) {
     problem = Problem{fmt::format("{}: {}: names come from its dynamic symbols in memory", file.path,
                                   first.deleted ? "deleted while mapped"
-                                  : on_disk     ? fmt::format("the file has build-id {}, the process has {}", elf::to_string((*on_disk)->build_id()), elf::to_string((*in_memory)->build_id()))
+                                  : on_disk     ? fmt::format("the file has build-id {}, the process has {}",
+                                                              elf::to_string((*on_disk)->build_id()),
+                                                              elf::to_string((*in_memory)->build_id()))
                                                 : on_disk.error().message()),
                       "as root, the mapped file itself can be read"};
   }
   return in_memory ? in_memory : on_disk;
 }
 
-LiveTarget::LiveTarget(Pid pid, LiveImages images) : pid_(pid), memory_tid_(pid), images_(std::move(images)), subject_(fmt::format("pid {}", pid)) {}
+LiveTarget::LiveTarget(Pid pid, LiveImages images)
+    : pid_(pid), memory_tid_(pid), images_(std::move(images)), subject_(fmt::format("pid {}", pid)) {}
 
 std::string LiveTarget::task_dir() const { return fmt::format("/proc/{}/task/{}", pid_, memory_tid_); }
 
@@ -198,7 +212,9 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::look_at(Pid pid, const LiveImage
     target->program_ = proc::stat_of(pid, *alive).value_or(*stat);
   }
   if (runs_32_bit(target->task_dir())) {
-    return fail({.code = ErrorCode::kUnsupported, .subject = target->subject_, .what = "a 32-bit process",
+    return fail({.code = ErrorCode::kUnsupported,
+                 .subject = target->subject_,
+                 .what = "a 32-bit process",
                  .hint = "only 64-bit x86-64 processes are read; use gdb for this one"});
   }
   if (auto read = target->read_mappings(); !read) return fail(read.error());
@@ -222,7 +238,8 @@ std::vector<FileToOpen> LiveTarget::unopened_files() const {
   std::set<std::pair<std::uint64_t, std::uint64_t>> met;
   for (const FileMappings& file : files_) {
     const Mapping& first = file.parts.front();
-    if (met.emplace(first.device, first.inode).second && !images_.is_known(first.device, first.inode)) unopened.push_back({pid_, memory_tid_, file});
+    if (met.emplace(first.device, first.inode).second && !images_.is_known(first.device, first.inode))
+      unopened.push_back({pid_, memory_tid_, file});
   }
   return unopened;
 }
@@ -231,7 +248,9 @@ std::vector<FileToOpen> LiveTarget::unopened_files() const {
 void LiveTarget::open_new_files() {
   files_ = group_mappings(mappings_);
   for (const FileToOpen& file : unopened_files()) {
-    const auto problem = unattended<std::optional<Problem>>([images = images_, file]() mutable { return images.open(file, Deadline::after(kLongestOpening)); }, Unattended::beyond(kLongestOpening));
+    const auto problem = unattended<std::optional<Problem>>(
+        [images = images_, file]() mutable { return images.open(file, Deadline::after(kLongestOpening)); },
+        Unattended::beyond(kLongestOpening));
     if (!problem) images_.give_up(file);
     else if (*problem) problems_.push_back(**problem);
   }
@@ -267,7 +286,8 @@ Module LiveTarget::make_module(const FileMappings& file) {
   const Mapping& first = file.parts.front();
   Module module{.path = file.path, .range = file.range};
   const LiveImages::Opened opened = images_.find_or(first.device, first.inode, [&]() -> LiveImages::Opened {
-    return fail({.code = ErrorCode::kGone, .subject = file.path, .what = "it was not opened: its process ended meanwhile"});
+    return fail(
+        {.code = ErrorCode::kGone, .subject = file.path, .what = "it was not opened: its process ended meanwhile"});
   });
   if (!opened) {
     module.why_no_image = opened.error().message();
@@ -289,9 +309,14 @@ std::vector<Problem> LiveTarget::damage() const {
   std::vector<Problem> problems;
   if (unreadable_) problems.push_back(*unreadable_);
   if (!silent_files_.empty()) {
-    const std::string others = silent_files_.size() == 1 ? "" : fmt::format(" and {} more of its files", silent_files_.size() - 1);
-    problems.push_back({fmt::format("{}{} did not answer in time: functions in there have no names, and callers may be missing", silent_files_.front(), others),
-                        "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more time with --timeout", ProblemCode::kTimeout});
+    const std::string others =
+        silent_files_.size() == 1 ? "" : fmt::format(" and {} more of its files", silent_files_.size() - 1);
+    problems.push_back(
+        {fmt::format("{}{} did not answer in time: functions in there have no names, and callers may be missing",
+                     silent_files_.front(), others),
+         "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits as well; give it more "
+         "time with --timeout",
+         ProblemCode::kTimeout});
   }
   return problems;
 }
@@ -333,7 +358,8 @@ void LiveTarget::add_uninterruptible(ThreadInfo& thread, LeavableThread& reader)
 }
 
 const Mapping* LiveTarget::mapping_of(Address a) const {
-  auto it = std::upper_bound(mappings_.begin(), mappings_.end(), a, [](Address x, const Mapping& m) { return x < m.range.start; });
+  auto it = std::upper_bound(mappings_.begin(), mappings_.end(), a,
+                             [](Address x, const Mapping& m) { return x < m.range.start; });
   if (it == mappings_.begin()) return nullptr;
   --it;
   return it->range.contains(a) ? &*it : nullptr;
@@ -343,7 +369,8 @@ const Mapping* LiveTarget::mapping_of(Address a) const {
 LiveTarget::Home LiveTarget::home_of(const ThreadInfo& thread) const {
   const Mapping* home = nullptr;
   if (thread.tid == pid_) {
-    const auto it = std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.path == "[stack]"; });
+    const auto it =
+        std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.path == "[stack]"; });
     if (it != mappings_.end()) home = &*it;
   } else if (thread.registers->fs_base != 0) {
     home = mapping_of(thread.registers->fs_base);
@@ -434,7 +461,8 @@ void LiveTarget::copy_generated_code() {
   std::set<Address> pages;
   const auto add = [&](Address a) {
     if (a < generated.front().start || a > generated.back().end || pages.size() >= kMaxPages) return;
-    const auto after = std::upper_bound(generated.begin(), generated.end(), a - 1, [](Address x, const Range& r) { return x < r.start; });
+    const auto after = std::upper_bound(generated.begin(), generated.end(), a - 1,
+                                        [](Address x, const Range& r) { return x < r.start; });
     if (after == generated.begin() || !std::prev(after)->contains(a - 1)) return;
     const Range& code = *std::prev(after);
     const Address from = a - code.start < kFunction ? code.start : a - kFunction;
@@ -443,7 +471,8 @@ void LiveTarget::copy_generated_code() {
   for (const ThreadInfo& t : threads_)
     if (t.registers) add(t.registers->pc() + 1);
   memory_.for_each_stack_piece([&](const Range& piece, std::span<const std::byte> bytes) {
-    for (std::size_t at = -piece.start & 7; at + sizeof(Address) <= bytes.size() && pages.size() < kMaxPages; at += sizeof(Address)) {
+    for (std::size_t at = -piece.start & 7; at + sizeof(Address) <= bytes.size() && pages.size() < kMaxPages;
+         at += sizeof(Address)) {
       Address word = 0;
       std::memcpy(&word, bytes.data() + at, sizeof word);
       add(word);
@@ -465,7 +494,10 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
     if (it == index.end()) {
       const auto born = proc::stat_of(pid_, s.tid);
       it = index.emplace(s.tid, threads_.size()).first;
-      threads_.push_back({.tid = s.tid, .name = born ? born->name : "", .state = 'R', .cpu_ms = born ? std::optional(born->cpu_ms) : std::nullopt});
+      threads_.push_back({.tid = s.tid,
+                          .name = born ? born->name : "",
+                          .state = 'R',
+                          .cpu_ms = born ? std::optional(born->cpu_ms) : std::nullopt});
     }
     ThreadInfo& thread = threads_[it->second];
     if (!s.stopped) {
@@ -478,7 +510,9 @@ void LiveTarget::add_threads(const StoppedProcess& stopped) {
   }
   // Removes threads that ended meanwhile, or that were listed and are gone. Of ended threads, only the main thread
   // remains part of the process. This is done before anything of the threads is read, which is stored in their order.
-  std::erase_if(threads_, [&](const ThreadInfo& t) { return t.problem == "it ended" || !met.contains(t.tid) || (t.tid != pid_ && (t.state == 'Z' || t.state == 'X')); });
+  std::erase_if(threads_, [&](const ThreadInfo& t) {
+    return t.problem == "it ended" || !met.contains(t.tid) || (t.tid != pid_ && (t.state == 'Z' || t.state == 'X'));
+  });
 }
 
 bool LiveTarget::mappings_fit() const {
@@ -505,7 +539,9 @@ void LiveTarget::read_still_process(LeavableThread& reader) {
     }
   }
   // A process can be seized and still be unreadable: a system call filter may refuse just one of the calls.
-  if (const auto any = std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.readable && m.inode != 0; }); any != mappings_.end()) {
+  if (const auto any =
+          std::find_if(mappings_.begin(), mappings_.end(), [](const Mapping& m) { return m.readable && m.inode != 0; });
+      any != mappings_.end()) {
     char byte = 0;
     iovec local{&byte, 1}, remote{reinterpret_cast<void*>(any->range.start), 1};
     int refused = 0;
@@ -513,8 +549,10 @@ void LiveTarget::read_still_process(LeavableThread& reader) {
       if (process_vm_readv(memory_tid_, &local, 1, &remote, 1, 0) < 0) refused = errno;
     });
     if (refused == EPERM || refused == ENOSYS) {
-      unreadable_ = Problem{fmt::format("its memory cannot be read, so there are no callers and no Python: process_vm_readv: {}", std::strerror(refused)),
-                            fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` shows whether it does", pid_)};
+      unreadable_ = Problem{
+          fmt::format("its memory cannot be read, so there are no callers and no Python: process_vm_readv: {}",
+                      std::strerror(refused)),
+          fmt::format("a system call filter may refuse it: `rankstacks doctor --pids {}` shows whether it does", pid_)};
     }
   }
   copy_stacks();
@@ -523,27 +561,40 @@ void LiveTarget::read_still_process(LeavableThread& reader) {
 void LiveTarget::tell_cuts(const StoppedProcess& stopped, bool in_time) {
   constexpr double kMiB = 1u << 20;
   if (stopped.is_unsettled())
-    cuts_.push_back({"its threads are created faster than they can be stopped: some kept running, and are not shown", std::nullopt});
+    cuts_.push_back({"its threads are created faster than they can be stopped: some kept running, and are not shown",
+                     std::nullopt});
   if (does_not_answer_) {
-    cuts_.push_back({fmt::format("its memory does not answer: it was resumed after {:.1f} s in the middle of a read, and what had not been read by then is missing", stopped_ms_ / 1000),
-                     fmt::format("part of it may be a file of a file system that does not answer, see /proc/{}/maps, or a userfaultfd that nobody serves", pid_)});
+    cuts_.push_back({fmt::format("its memory does not answer: it was resumed after {:.1f} s in the middle of a read, "
+                                 "and what had not been read by then is missing",
+                                 stopped_ms_ / 1000),
+                     fmt::format("part of it may be a file of a file system that does not answer, see /proc/{}/maps, "
+                                 "or a userfaultfd that nobody serves",
+                                 pid_)});
   } else if (!in_time) {
-    cuts_.push_back({fmt::format("it was resumed after {:.1f} s: what had not been read by then is missing", stopped_ms_ / 1000), std::nullopt});
+    cuts_.push_back(
+        {fmt::format("it was resumed after {:.1f} s: what had not been read by then is missing", stopped_ms_ / 1000),
+         std::nullopt});
   }
   if (const std::size_t left_out = memory_.stack_bytes_left_out(); left_out > 0 && in_time) {
-    cuts_.push_back({fmt::format("the limit of memory to copy from one process is reached: {:.0f} MiB of its stacks, the outermost parts, are left out", std::ceil(static_cast<double>(left_out) / kMiB)),
+    cuts_.push_back({fmt::format("the limit of memory to copy from one process is reached: {:.0f} MiB of its stacks, "
+                                 "the outermost parts, are left out",
+                                 std::ceil(static_cast<double>(left_out) / kMiB)),
                      "if the machine has more memory, allow more with --memory"});
   } else if (memory_.is_cut() && in_time) {
-    cuts_.push_back({"the limit of memory to copy from one process is reached: part of what its stacks and its Python refer to is left out",
-                     "if the machine has more memory, allow more with --memory"});
+    cuts_.push_back(
+        {"the limit of memory to copy from one process is reached: part of what its stacks and its Python refer to is "
+         "left out",
+         "if the machine has more memory, allow more with --memory"});
   }
 }
 
-// A pid is reused: the start time shows whether this is still the process that was prepared. It may run another program since.
+// A pid is reused: the start time shows whether this is still the process that was prepared. It may run another program
+// since.
 Result<proc::Stat> LiveTarget::prepared_process_now() {
   const auto stat = proc::stat_of(pid_, memory_tid_);
   const auto leader = memory_tid_ == pid_ ? stat : proc::stat_of(pid_);
-  if (!stat || !leader || leader->start_ticks != start_ticks_) return fail({.code = ErrorCode::kGone, .subject = subject_, .what = "it ended before it could be stopped"});
+  if (!stat || !leader || leader->start_ticks != start_ticks_)
+    return fail({.code = ErrorCode::kGone, .subject = subject_, .what = "it ended before it could be stopped"});
   if (!stat->same_program(program_)) {
     program_ = *stat;
     if (auto again = read_mappings(); !again) return fail(again.error());
@@ -584,10 +635,10 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   read_threads();
   const std::vector<Tid> cannot_stop = threads_that_cannot_stop();
 
-  memory_.clear(limits);   // what was read while it ran: only what is read while it is stopped counts
+  memory_.clear(limits);  // what was read while it ran: only what is read while it is stopped counts
   memory_.reserve(usual_copy(threads_.size()));
-  // The reader is ready before the process is stopped: it has a processor, its scheduling class, and memory that need not
-  // grow (copy_arena.h says why).
+  // The reader is ready before the process is stopped: it has a processor, its scheduling class, and memory that need
+  // not grow (copy_arena.h says why).
   std::atomic<int> is_ready{0};
   std::vector<std::byte> held;
   LeavableThread reader([&] {
@@ -613,19 +664,22 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   reader.start([&] {
     read_still_process(reader);
     while_stopped();
-  });   // and ends, in a hurry: in its former class it might not get to say that it is done
+  });  // and ends, in a hurry: in its former class it might not get to say that it is done
   const bool in_time = reader.wait_until(end);
   if (!in_time) memory_.end_fetching();
   const auto after = proc::stat_of(pid_, memory_tid_);
   stopped_ms_ = stopped->resume();
   // Without memory to read it comes to its end, unless the kernel does not come back from a read.
-  while (!in_time && !does_not_answer_ && !reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout)) does_not_answer_ = reader.leave_behind();
+  while (!in_time && !does_not_answer_ && !reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout))
+    does_not_answer_ = reader.leave_behind();
   if (does_not_answer_) memory_.abandon_read();
   memory_.close();
   stands_still_.reset();
   if (!after || !after->same_program(*before)) {
-    return fail({.code = after ? ErrorCode::kMismatch : ErrorCode::kGone, .subject = subject_,
-                 .what = after ? "it has executed another program (exec) while it was looked at" : "it has ended while it was looked at",
+    return fail({.code = after ? ErrorCode::kMismatch : ErrorCode::kGone,
+                 .subject = subject_,
+                 .what = after ? "it has executed another program (exec) while it was looked at"
+                               : "it has ended while it was looked at",
                  .hint = after ? "look again" : ""});
   }
   tell_cuts(*stopped, in_time);
@@ -655,7 +709,8 @@ std::size_t LiveTarget::read(Address address, std::span<std::byte> into) const n
         }
       }
     }
-    const std::size_t n = memory_.read(a, into.subspan(done, std::min<std::size_t>(into.size() - done, 4096 - (a & 4095))));
+    const std::size_t n =
+        memory_.read(a, into.subspan(done, std::min<std::size_t>(into.size() - done, 4096 - (a & 4095))));
     if (n == 0) break;
     done += n;
   }

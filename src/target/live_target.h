@@ -1,8 +1,9 @@
 // A running process as a Target: prepared from /proc, then stopped, copied and resumed. All later work uses the copy.
 //
 //     prepare()    /proc only: mappings, modules (each file opened once for all processes). The process runs.
-//     capture()    stop all threads, copy registers and the used part of every stack, run `while_stopped`, resume: within limits of bytes and time.
-//     read()       before and during capture: the process itself; after: the copy and the files, nothing else.
+//     capture()    stop all threads, copy registers and the used part of every stack, run `while_stopped`, resume:
+//     within limits of bytes and time. read()       before and during capture: the process itself; after: the copy and
+//     the files, nothing else.
 #pragma once
 
 #include <chrono>
@@ -29,8 +30,8 @@ class StoppedProcess;
 // A file that a process has mapped, to be opened through that process.
 struct FileToOpen {
   Pid pid = 0;
-  Tid tid = 0;       // a thread whose /proc entries and memory can be read
-  FileMappings file;   // its first mapping states the inode
+  Tid tid = 0;        // a thread whose /proc entries and memory can be read
+  FileMappings file;  // its first mapping states the inode
 };
 
 // The ELF files of the processes on this machine. A mapped inode stays the same file as long as some process maps it,
@@ -128,7 +129,7 @@ class LiveTarget final : public Target {
   void run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest);
   void tell_cuts(const StoppedProcess& stopped, bool in_time);
   struct Home {
-    const Mapping* mapping = nullptr;    // nullptr: unknown
+    const Mapping* mapping = nullptr;  // nullptr: unknown
     Address end = 0;
   };
   Home home_of(const ThreadInfo& thread) const;
@@ -147,13 +148,13 @@ class LiveTarget final : public Target {
   std::string subject_, executable_;
   std::vector<std::string> command_;
   std::uint64_t start_ticks_ = 0;
-  proc::Stat program_;                   // at the time when its mappings were read
+  proc::Stat program_;  // at the time when its mappings were read
   std::vector<ThreadInfo> threads_;
   std::vector<Mapping> mappings_;
-  std::vector<FileMappings> files_;        // the mappings of code, by file
+  std::vector<FileMappings> files_;  // the mappings of code, by file
   std::vector<std::string> silent_files_;
   ModuleMap modules_;
-  bool modules_fit_ = true;              // whether the modules match the mappings
+  bool modules_fit_ = true;  // whether the modules match the mappings
   bool does_not_answer_ = false;
   std::vector<Problem> problems_, cuts_;
   std::optional<Problem> unreadable_;

@@ -10,9 +10,11 @@ namespace {
 // less than a page lld puts all segments into the same page, and each is mapped from there: adjacent, each with
 // different permissions, the writable one last.
 bool goes_on(const Mapping& last, const Mapping& m) {
-  if (last.path != m.path || last.inode != m.inode || last.device != m.device || m.file_offset < last.file_offset) return false;
+  if (last.path != m.path || last.inode != m.inode || last.device != m.device || m.file_offset < last.file_offset)
+    return false;
   if (m.file_offset != 0) return true;
-  return m.range.start == last.range.end && !last.writable && (m.writable != last.writable || m.executable != last.executable || m.readable != last.readable);
+  return m.range.start == last.range.end && !last.writable &&
+         (m.writable != last.writable || m.executable != last.executable || m.readable != last.readable);
 }
 
 }  // namespace
@@ -21,7 +23,7 @@ std::vector<FileMappings> group_mappings(std::span<const Mapping> mappings) {
   std::vector<FileMappings> files;
   bool open = false;
   for (const Mapping& m : mappings) {
-    if (m.path.empty() || m.path.front() == '[') continue;   // bss and heap between or behind the mappings of a file
+    if (m.path.empty() || m.path.front() == '[') continue;  // bss and heap between or behind the mappings of a file
     const bool same = open && goes_on(files.back().parts.back(), m);
     if (!same) {
       files.push_back({m.path, m.range, {}});
@@ -47,7 +49,8 @@ std::optional<Address> load_bias(const elf::Image& image, const FileMappings& fi
       const std::uint64_t first = p.p_offset & ~std::uint64_t{0xfff};
       if (m.file_offset < first || m.file_offset >= p.p_offset + p.p_filesz) continue;
       if (((p.p_flags & PF_X) != 0) != m.executable) continue;
-      // p_vaddr and p_offset agree modulo the page size, so the page at file_offset is loaded at p_vaddr - p_offset + file_offset.
+      // p_vaddr and p_offset agree modulo the page size, so the page at file_offset is loaded at p_vaddr - p_offset +
+      // file_offset.
       return m.range.start - (p.p_vaddr - p.p_offset + m.file_offset);
     }
   }

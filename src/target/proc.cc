@@ -1,19 +1,19 @@
 #include "target/proc.h"
 
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
-#include <arpa/inet.h>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dirent.h>
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <memory>
-#include <sys/sysmacros.h>
-#include <unistd.h>
 
 namespace rankstacks::target::proc {
 namespace {
@@ -57,7 +57,8 @@ std::string socket_address(std::string_view hex) {
   char shown[INET6_ADDRSTRLEN] = "?";
   std::uint32_t words[4] = {};
   const std::size_t count = colon / 8;
-  for (std::size_t i = 0; i < count && i < 4; ++i) std::from_chars(hex.data() + 8 * i, hex.data() + 8 * i + 8, words[i], 16);
+  for (std::size_t i = 0; i < count && i < 4; ++i)
+    std::from_chars(hex.data() + 8 * i, hex.data() + 8 * i + 8, words[i], 16);
   if (count == 1) {
     inet_ntop(AF_INET, words, shown, sizeof shown);
     return fmt::format("{}:{}", shown, port);
@@ -75,7 +76,8 @@ std::string tcp_state(const std::string& hex) {
 }
 
 std::string describe_socket(const char* table, const std::vector<std::string_view>& fields, const std::string& inode) {
-  if (std::string_view(table) == "unix") return fmt::format("unix {}", fields.size() > 7 ? fields[7] : fmt::format("socket:[{}]", inode));
+  if (std::string_view(table) == "unix")
+    return fmt::format("unix {}", fields.size() > 7 ? fields[7] : fmt::format("socket:[{}]", inode));
   const std::string state(fields[3]);
   const std::string peer = state == "0A" ? "" : " -> " + socket_address(fields[2]);
   return fmt::format("{} {}{}{}", table, socket_address(fields[1]), peer, table[0] == 't' ? tcp_state(state) : "");
@@ -85,7 +87,11 @@ std::string describe_socket(const char* table, const std::vector<std::string_vie
 
 Result<std::string> read_file(const std::string& path, std::size_t limit) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return fail({.code = errno == EACCES ? ErrorCode::kPermission : ErrorCode::kUnreadable, .subject = path, .what = "cannot open", .os_errno = errno});
+  if (fd < 0)
+    return fail({.code = errno == EACCES ? ErrorCode::kPermission : ErrorCode::kUnreadable,
+                 .subject = path,
+                 .what = "cannot open",
+                 .os_errno = errno});
   std::string text;
   std::size_t used = 0;
   text.resize(std::min<std::size_t>(4096, limit));
@@ -99,7 +105,10 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
     if (n < 0) {
       const int saved = errno;
       close(fd);
-      return fail({.code = saved == EACCES ? ErrorCode::kPermission : ErrorCode::kUnreadable, .subject = path, .what = "cannot read", .os_errno = saved});
+      return fail({.code = saved == EACCES ? ErrorCode::kPermission : ErrorCode::kUnreadable,
+                   .subject = path,
+                   .what = "cannot read",
+                   .os_errno = saved});
     }
     if (n == 0) break;
     used += static_cast<std::size_t>(n);
@@ -120,11 +129,13 @@ std::optional<std::string> read_link(const std::string& path) {
 std::optional<Stat> parse_stat(std::string_view text) {
   // "PID (comm) S ppid ...": comm may hold anything, so it ends at the last ')'.
   const auto open_at = text.find('('), close_at = text.rfind(')');
-  if (open_at == std::string_view::npos || close_at == std::string_view::npos || close_at < open_at) return std::nullopt;
+  if (open_at == std::string_view::npos || close_at == std::string_view::npos || close_at < open_at)
+    return std::nullopt;
   Stat s;
   s.name = std::string(text.substr(open_at + 1, close_at - open_at - 1));
   std::string_view rest = text.substr(close_at + 1);
-  // Fields from 3 on (proc(5)): 3 state, 4 ppid, 9 flags, 14 utime, 15 stime, 20 num_threads, 22 starttime, 26 startcode, 28 startstack.
+  // Fields from 3 on (proc(5)): 3 state, 4 ppid, 9 flags, 14 utime, 15 stime, 20 num_threads, 22 starttime, 26
+  // startcode, 28 startstack.
   int field = 3;
   std::uint64_t ticks = 0;
   while (take(rest, ' ') && field <= 28) {
@@ -176,14 +187,16 @@ std::vector<Mapping> parse_maps(std::string_view text) {
     // "start-end rwxp offset major:minor inode      path"
     Mapping m;
     std::uint64_t major = 0, minor = 0;
-    if (!take_number(line, m.range.start, 16) || !take(line, '-') || !take_number(line, m.range.end, 16) || !take(line, ' ')) continue;
+    if (!take_number(line, m.range.start, 16) || !take(line, '-') || !take_number(line, m.range.end, 16) ||
+        !take(line, ' '))
+      continue;
     if (line.size() < 5 || m.range.end < m.range.start) continue;
     m.readable = line[0] == 'r';
     m.writable = line[1] == 'w';
     m.executable = line[2] == 'x';
     line.remove_prefix(5);
-    if (!take_number(line, m.file_offset, 16) || !take(line, ' ') || !take_number(line, major, 16) || !take(line, ':') ||
-        !take_number(line, minor, 16) || !take(line, ' ') || !take_number(line, m.inode, 10)) {
+    if (!take_number(line, m.file_offset, 16) || !take(line, ' ') || !take_number(line, major, 16) ||
+        !take(line, ':') || !take_number(line, minor, 16) || !take(line, ' ') || !take_number(line, m.inode, 10)) {
       continue;
     }
     m.device = makedev(static_cast<unsigned>(major), static_cast<unsigned>(minor));
@@ -223,7 +236,8 @@ std::vector<std::string> split_nul(std::string_view text) {
 std::map<std::string, std::string> parse_environment(const std::vector<std::string>& strings) {
   std::map<std::string, std::string> environment;
   for (const std::string& s : strings)
-    if (const auto equals = s.find('='); equals != std::string::npos && equals > 0) environment.emplace(s.substr(0, equals), s.substr(equals + 1));
+    if (const auto equals = s.find('='); equals != std::string::npos && equals > 0)
+      environment.emplace(s.substr(0, equals), s.substr(equals + 1));
   return environment;
 }
 
@@ -238,7 +252,9 @@ std::optional<long> number_in_status(const std::string& path, std::string_view f
 }
 }  // namespace
 
-std::optional<long> status_number(Pid pid, std::string_view field) { return number_in_status(fmt::format("/proc/{}/status", pid), field); }
+std::optional<long> status_number(Pid pid, std::string_view field) {
+  return number_in_status(fmt::format("/proc/{}/status", pid), field);
+}
 
 std::optional<Pid> process_of(Tid tid) {
   const auto process = status_number(tid, "Tgid");
@@ -249,12 +265,17 @@ std::optional<Registers> parse_syscall(std::string_view text) {
   unsigned long long n[8] = {};
   long long number = -1;
   const std::string line(text);
-  if (std::sscanf(line.c_str(), "%lld %llx %llx %llx %llx %llx %llx %llx %llx", &number, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &n[7]) != 9 || number < 0) return std::nullopt;
-  constexpr std::int64_t kRestartSys = -512;   // ERESTARTSYS: still in the call
+  if (std::sscanf(line.c_str(), "%lld %llx %llx %llx %llx %llx %llx %llx %llx", &number, &n[0], &n[1], &n[2], &n[3],
+                  &n[4], &n[5], &n[6], &n[7]) != 9 ||
+      number < 0)
+    return std::nullopt;
+  constexpr std::int64_t kRestartSys = -512;  // ERESTARTSYS: still in the call
   Registers r;
   r.orig_rax = number;
   r.set(kRax, static_cast<std::uint64_t>(kRestartSys));
-  for (const auto& [reg, at] : {std::pair(kRdi, 0), {kRsi, 1}, {kRdx, 2}, {kR10, 3}, {kR8, 4}, {kR9, 5}, {kRsp, 6}, {kRip, 7}}) r.set(reg, n[at]);
+  for (const auto& [reg, at] :
+       {std::pair(kRdi, 0), {kRsi, 1}, {kRdx, 2}, {kR10, 3}, {kR8, 4}, {kR9, 5}, {kRsp, 6}, {kRip, 7}})
+    r.set(reg, n[at]);
   return r;
 }
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -24,18 +24,20 @@ std::optional<std::string> read_link(const std::string& path);
 
 // /proc/PID/stat or /proc/PID/task/TID/stat.
 struct Stat {
-  std::string name;                 // comm
+  std::string name;  // comm
   char state = 0;
   Pid parent = 0;
   std::uint64_t flags = 0;
   int threads = 1;
-  double cpu_ms = 0;                // utime + stime; the kernel counts in ticks of 10 ms
-  std::uint64_t start_ticks = 0;    // since boot; together with the pid it identifies the process
+  double cpu_ms = 0;              // utime + stime; the kernel counts in ticks of 10 ms
+  std::uint64_t start_ticks = 0;  // since boot; together with the pid it identifies the process
   // Where the program's code and stack begin. Both change, almost certainly, when the process executes another program.
   // A value of 0 or 1 means that the tool is not permitted to know.
   Address code_start = 0, stack_start = 0;
-  bool same_program(const Stat& other) const { return code_start == other.code_start && stack_start == other.stack_start; }
-  bool kernel_thread() const { return flags & 0x00200000u; }   // PF_KTHREAD, include/linux/sched.h
+  bool same_program(const Stat& other) const {
+    return code_start == other.code_start && stack_start == other.stack_start;
+  }
+  bool kernel_thread() const { return flags & 0x00200000u; }  // PF_KTHREAD, include/linux/sched.h
   // PF_EXITING: its memory may be gone before it is a zombie.
   bool ends() const { return (flags & 0x00000004u) || state == 'Z' || state == 'X'; }
 };
@@ -88,7 +90,7 @@ class Descriptors {
 
   Pid pid_;
   std::size_t tables_read_ = 0;
-  std::unordered_map<std::string, std::string> sockets_;   // by inode
+  std::unordered_map<std::string, std::string> sockets_;  // by inode
 };
 
 }  // namespace rankstacks::target::proc

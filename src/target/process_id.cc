@@ -11,7 +11,7 @@ Error gone(Pid pid, const char* what) {
   return {.code = ErrorCode::kGone, .subject = fmt::format("pid {}", pid), .what = what};
 }
 
-}   // namespace
+}  // namespace
 
 Result<ProcessId> ProcessId::of(Pid pid) {
   const auto stat = proc::stat_of(pid);
@@ -27,4 +27,4 @@ Result<void> ProcessId::check() const {
   return {};
 }
 
-}   // namespace rankstacks::target
+}  // namespace rankstacks::target

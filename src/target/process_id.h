@@ -11,7 +11,7 @@ namespace rankstacks::target {
 
 struct ProcessId {
   Pid pid = 0;
-  std::uint64_t start_ticks = 0;   // proc::Stat
+  std::uint64_t start_ticks = 0;  // proc::Stat
 
   // The process that has this pid now. kGone: there is none.
   static Result<ProcessId> of(Pid pid);
@@ -21,4 +21,4 @@ struct ProcessId {
   Result<void> check() const;
 };
 
-}   // namespace rankstacks::target
+}  // namespace rankstacks::target

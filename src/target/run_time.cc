@@ -1,7 +1,7 @@
 #include "target/run_time.h"
 
-#include <charconv>
 #include <fmt/format.h>
+#include <charconv>
 
 #include "target/proc.h"
 

@@ -11,10 +11,11 @@ namespace rankstacks::target {
 
 struct RunTime {
   double cpu_ms = 0;
-  std::int64_t runs = 0;   // how often it was given a processor
+  std::int64_t runs = 0;  // how often it was given a processor
 };
 
-// /proc/PID/task/TID/schedstat: "nanoseconds on a processor, nanoseconds waiting for one, times run" (Documentation/scheduler/sched-stats).
+// /proc/PID/task/TID/schedstat: "nanoseconds on a processor, nanoseconds waiting for one, times run"
+// (Documentation/scheduler/sched-stats).
 std::optional<RunTime> parse_schedstat(std::string_view text);
 // std::nullopt if the thread is gone, or if the kernel does not count (CONFIG_SCHED_INFO).
 std::optional<RunTime> run_time_of(Pid pid, Tid tid);

@@ -1,8 +1,8 @@
 #include "target/stop_watcher.h"
 
-#include <csignal>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <csignal>
 
 #include "base/hurry.h"
 
@@ -17,8 +17,10 @@ constexpr std::chrono::milliseconds kPause{20};
 // ended thread does not stop any more.
 void reap_if_ended(Tid tid) {
   siginfo_t info{};
-  if (waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 || info.si_pid == 0) return;
-  if (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
+  if (waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 || info.si_pid == 0)
+    return;
+  if (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED)
+    waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WNOHANG | __WALL);
 }
 
 }  // namespace
@@ -49,7 +51,7 @@ void StopWatcher::is_seized() {
 }
 
 void StopWatcher::watch() {
-  hurry();   // otherwise, on a busy machine, the stopping thread would wait for this one while that holds the mutex
+  hurry();  // otherwise, on a busy machine, the stopping thread would wait for this one while that holds the mutex
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kPause, [this] { return quits_; })) {
     if (seizes_ && Clock::now() >= end_) calls_.end();

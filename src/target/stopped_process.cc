@@ -1,12 +1,7 @@
 #include "target/stopped_process.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <elf.h>
 #include <fmt/format.h>
-#include <optional>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,6 +9,11 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <optional>
 
 #include "base/hurry.h"
 #include "target/proc.h"
@@ -46,12 +46,22 @@ void pause_for(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-StoppedProcess::StoppedProcess(Pid pid) : pid_(pid), watcher_(std::make_unique<StopWatcher>(pid, Clock::now() + kLongestStopping)) {}
+StoppedProcess::StoppedProcess(Pid pid)
+    : pid_(pid), watcher_(std::make_unique<StopWatcher>(pid, Clock::now() + kLongestStopping)) {}
 
 StoppedProcess::StoppedProcess(StoppedProcess&& o) noexcept
-    : pid_(o.pid_), threads_(std::move(o.threads_)), index_(std::move(o.index_)), waiting_(std::move(o.waiting_)), watcher_(std::move(o.watcher_)),
-      first_errno_(o.first_errno_), seizing_ended_(o.seizing_ended_), unsettled_(o.unsettled_), resumed_(o.resumed_), hurries_(o.hurries_),
-      started_(o.started_), started_wall_(o.started_wall_) {
+    : pid_(o.pid_),
+      threads_(std::move(o.threads_)),
+      index_(std::move(o.index_)),
+      waiting_(std::move(o.waiting_)),
+      watcher_(std::move(o.watcher_)),
+      first_errno_(o.first_errno_),
+      seizing_ended_(o.seizing_ended_),
+      unsettled_(o.unsettled_),
+      resumed_(o.resumed_),
+      hurries_(o.hurries_),
+      started_(o.started_),
+      started_wall_(o.started_wall_) {
   o.resumed_ = true;
 }
 
@@ -127,7 +137,8 @@ void StoppedProcess::interrupt_seized() {
 // (Linux kernel/exit.c, wait_task_stopped() clears exit_code).
 bool StoppedProcess::look_at(Thread& thread) {
   siginfo_t info{};
-  const int failed = waitid(P_PID, static_cast<id_t>(thread.tid), &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL);
+  const int failed =
+      waitid(P_PID, static_cast<id_t>(thread.tid), &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL);
   if ((failed == 0 && info.si_pid == 0) || (failed != 0 && errno == EINTR)) return false;
   if (failed != 0 || info.si_code != CLD_TRAPPED) {
     thread.problem = kEnded;
@@ -157,7 +168,7 @@ void StoppedProcess::await_stops() {
     std::erase_if(waiting_, [&](std::size_t i) {
       const auto stat = proc::stat_of(pid_, threads_[i].tid);
       if (stat && stat->state != 'D' && waited < kStopTimeout) return false;
-      if (stat && stat->state == 't' && look_at(threads_[i])) return true;   // it has stopped since
+      if (stat && stat->state == 't' && look_at(threads_[i])) return true;  // it has stopped since
       threads_[i].problem = kEnded;
       if (stat) {
         const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
@@ -180,11 +191,12 @@ bool StoppedProcess::all_are_stopped() const {
     if (t.stopped) ++stopped;
     else if (t.problem != kEnded) return false;
   }
-  struct stat tasks{};
+  struct stat tasks {};
   return ::stat(fmt::format("/proc/{}/task", pid_).c_str(), &tasks) == 0 && tasks.st_nlink == stopped + 2;
 }
 
-Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, const std::vector<Tid>& uninterruptible) {
+Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks,
+                                            const std::vector<Tid>& uninterruptible) {
   StoppedProcess p(pid);
   for (const Tid tid : uninterruptible) {
     p.index_.emplace(tid, p.threads_.size());
@@ -197,9 +209,13 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
     for (const Tid tid : proc::tasks_of(pid)) {
       if (!p.index_.contains(tid)) p.seize(tid);
       if (p.seizing_ended_) {
-        return fail({.code = ErrorCode::kTimeout, .subject = fmt::format("pid {}", pid),
-                     .what = fmt::format("it is executing another program (exec), and that was not done within {} s", kLongestStopping.count()),
-                     .hint = fmt::format("the program's file may be in a file system that does not answer: see /proc/{}/task/*/stack; otherwise run rankstacks again", pid)});
+        return fail({.code = ErrorCode::kTimeout,
+                     .subject = fmt::format("pid {}", pid),
+                     .what = fmt::format("it is executing another program (exec), and that was not done within {} s",
+                                         kLongestStopping.count()),
+                     .hint = fmt::format("the program's file may be in a file system that does not answer: see "
+                                         "/proc/{}/task/*/stack; otherwise run rankstacks again",
+                                         pid)});
       }
     }
     if (p.threads_.size() == before) {
@@ -209,7 +225,8 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
     if (round == 0) {
       const auto stat = proc::stat_of(pid);
       if (!stat || stat->start_ticks != start_ticks) {
-        return fail({.code = ErrorCode::kGone, .subject = fmt::format("pid {}", pid),
+        return fail({.code = ErrorCode::kGone,
+                     .subject = fmt::format("pid {}", pid),
                      .what = stat ? "it has ended, and its pid belongs to another process now" : "it has ended"});
       }
     }
@@ -225,17 +242,26 @@ Result<StoppedProcess> StoppedProcess::stop(Pid pid, std::uint64_t start_ticks, 
   if (!any && uninterruptible.empty()) {
     // They were seized and interrupted, but none stopped: the threads get no processor, or wait in the kernel where no
     // signal reaches them. A process that keeps running is not read.
-    const auto late = std::find_if(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.late.has_value(); });
+    const auto late =
+        std::find_if(p.threads_.begin(), p.threads_.end(), [](const Thread& t) { return t.late.has_value(); });
     if (late != p.threads_.end()) {
-      return fail({.code = ErrorCode::kTimeout, .subject = fmt::format("pid {}", pid),
-                   .what = fmt::format("none of its {} threads could be stopped: tid {} {}", p.threads_.size(), late->tid, late->problem),
-                   .hint = late->late == 'D'
-                               ? fmt::format("it waits in the kernel, which no tracer can interrupt: see /proc/{}/task/{}/stack", pid, late->tid)
-                               : "it gets no processor: see the machine's load and cpu.stat of its cgroup (throttled), then run rankstacks again"});
+      return fail(
+          {.code = ErrorCode::kTimeout,
+           .subject = fmt::format("pid {}", pid),
+           .what = fmt::format("none of its {} threads could be stopped: tid {} {}", p.threads_.size(), late->tid,
+                               late->problem),
+           .hint =
+               late->late == 'D'
+                   ? fmt::format("it waits in the kernel, which no tracer can interrupt: see /proc/{}/task/{}/stack",
+                                 pid, late->tid)
+                   : "it gets no processor: see the machine's load and cpu.stat of its cgroup (throttled), then run "
+                     "rankstacks again"});
     }
     const int saved = p.first_errno_ != 0 ? p.first_errno_ : ESRCH;
-    return fail({.code = saved == EPERM ? ErrorCode::kPermission : ErrorCode::kGone, .subject = fmt::format("pid {}", pid),
-                 .what = "cannot be attached to", .os_errno = saved});
+    return fail({.code = saved == EPERM ? ErrorCode::kPermission : ErrorCode::kGone,
+                 .subject = fmt::format("pid {}", pid),
+                 .what = "cannot be attached to",
+                 .os_errno = saved});
   }
   return p;
 }
@@ -244,11 +270,16 @@ Result<Registers> StoppedProcess::registers(Tid tid) const {
   user_regs_struct regs{};
   iovec vector{&regs, sizeof regs};
   if (ptrace(PTRACE_GETREGSET, tid, reinterpret_cast<void*>(NT_PRSTATUS), &vector) != 0) {
-    return fail({.code = ErrorCode::kGone, .subject = fmt::format("pid {} tid {}", pid_, tid), .what = "cannot read the registers", .os_errno = errno});
+    return fail({.code = ErrorCode::kGone,
+                 .subject = fmt::format("pid {} tid {}", pid_, tid),
+                 .what = "cannot read the registers",
+                 .os_errno = errno});
   }
   if (vector.iov_len != sizeof regs) {
-    return fail({.code = ErrorCode::kUnsupported, .subject = fmt::format("pid {} tid {}", pid_, tid),
-                 .what = fmt::format("expected {} bytes of x86-64 registers, found {}: a 32-bit thread", sizeof regs, vector.iov_len)});
+    return fail({.code = ErrorCode::kUnsupported,
+                 .subject = fmt::format("pid {} tid {}", pid_, tid),
+                 .what = fmt::format("expected {} bytes of x86-64 registers, found {}: a 32-bit thread", sizeof regs,
+                                     vector.iov_len)});
   }
   return Registers::from_user_regs(regs);
 }

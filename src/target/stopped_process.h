@@ -39,8 +39,8 @@ class StoppedProcess {
   struct Thread {
     Tid tid = 0;
     bool stopped = false;
-    int pending_signal = 0;   // to be delivered at the detach
-    std::string problem;      // why it could not be stopped
+    int pending_signal = 0;  // to be delivered at the detach
+    std::string problem;     // why it could not be stopped
     // Set if it was seized and interrupted but did not stop within the timeout: its state in /proc at that time.
     std::optional<char> late;
   };
@@ -53,7 +53,7 @@ class StoppedProcess {
   // (kTimeout).
   static Result<StoppedProcess> stop(Pid pid, std::uint64_t start_ticks, const std::vector<Tid>& uninterruptible);
 
-  ~StoppedProcess();                                   // calls resume()
+  ~StoppedProcess();  // calls resume()
   StoppedProcess(StoppedProcess&&) noexcept;
   StoppedProcess& operator=(StoppedProcess&&) = delete;
 
@@ -83,13 +83,13 @@ class StoppedProcess {
   Pid pid_;
   std::vector<Thread> threads_;
   std::unordered_map<Tid, std::size_t> index_;
-  std::vector<std::size_t> waiting_;                   // seized, then interrupted, and not seen to stop yet
+  std::vector<std::size_t> waiting_;  // seized, then interrupted, and not seen to stop yet
   std::unique_ptr<StopWatcher> watcher_;
   int first_errno_ = 0;
-  bool seizing_ended_ = false;                         // by the watcher
+  bool seizing_ended_ = false;  // by the watcher
   bool unsettled_ = false;
   bool resumed_ = false;
-  bool hurries_ = false;                               // whether the calling thread was put into the real-time class
+  bool hurries_ = false;  // whether the calling thread was put into the real-time class
   std::chrono::steady_clock::time_point started_{};
   std::chrono::system_clock::time_point started_wall_{};
 };

@@ -25,12 +25,12 @@ namespace rankstacks::target {
 
 struct ThreadInfo {
   Tid tid = 0;
-  std::string name;                    // the kernel's comm; empty: unknown (cores do not contain it)
-  char state = 0;                      // live: R S D T t Z I ... as before the stop; 0: unknown
-  std::optional<double> cpu_ms;        // user + system time used so far
-  std::optional<Registers> registers;  // std::nullopt: it could not be stopped or has none; `problem` says why
-  std::string problem;                 // empty: none
-  std::string wchan;                   // state D: where it waits according to the kernel
+  std::string name;                       // the kernel's comm; empty: unknown (cores do not contain it)
+  char state = 0;                         // live: R S D T t Z I ... as before the stop; 0: unknown
+  std::optional<double> cpu_ms;           // user + system time used so far
+  std::optional<Registers> registers;     // std::nullopt: it could not be stopped or has none; `problem` says why
+  std::string problem;                    // empty: none
+  std::string wchan;                      // state D: where it waits according to the kernel
   std::vector<std::string> kernel_stack;  // state D and root: /proc's kernel stack, innermost first
 };
 
@@ -62,7 +62,9 @@ class Target {
   // it may be wrong.
   virtual std::vector<Problem> damage() const { return {}; }
 
-  bool read_exact(Address address, std::span<std::byte> into) const noexcept { return read(address, into) == into.size(); }
+  bool read_exact(Address address, std::span<std::byte> into) const noexcept {
+    return read(address, into) == into.size();
+  }
 
   template <class T>
   std::optional<T> read_value(Address address) const noexcept {

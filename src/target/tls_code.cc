@@ -2,8 +2,8 @@
 // variable.
 //
 //     general and local dynamic    lea pair(%rip),%rdi; call __tls_get_addr; [add $offset,%rax]
-//     initial exec                 mov %fs:0,%rax; add slot(%rip),%rax           or  mov slot(%rip),%rax; add %fs:0,%rax
-//     local exec                   mov %fs:0,%rax; lea offset(%rax),%rax         or  add $offset,%rax
+//     initial exec                 mov %fs:0,%rax; add slot(%rip),%rax           or  mov slot(%rip),%rax; add
+//     %fs:0,%rax local exec                   mov %fs:0,%rax; lea offset(%rax),%rax         or  add $offset,%rax
 //
 // with endbr64, pushes and stack adjustment around them. Source: Drepper, "ELF Handling For Thread-Local Storage", 4.1
 // to 4.4, x86-64; checked against Debian's libstdc++ of GCC 10 to 14. Descriptors (-mtls-dialect=gnu2) are not decoded:
@@ -65,40 +65,42 @@ std::optional<ExceptionStorage> decode_exception_storage(std::span<const std::by
   std::optional<Address> pair;
   bool called = false, thread_pointer = false;
   for (int i = 0; i < kMaxInstructions; ++i) {
-    while (code.take({0x66})) {}   // padding that allows linkers to put other code there
-    if (code.take({0xf3, 0x0f, 0x1e, 0xfa}) || code.take({0x48, 0x89, 0xe5}) || code.take({0xc9})) continue;   // endbr64; mov %rsp,%rbp; leave
-    if (code.take({0x48, 0x83, 0xec}) || code.take({0x48, 0x83, 0xc4})) {   // sub, add $n,%rsp
+    while (code.take({0x66})) {}  // padding that allows linkers to put other code there
+    if (code.take({0xf3, 0x0f, 0x1e, 0xfa}) || code.take({0x48, 0x89, 0xe5}) || code.take({0xc9}))
+      continue;                                                            // endbr64; mov %rsp,%rbp; leave
+    if (code.take({0x48, 0x83, 0xec}) || code.take({0x48, 0x83, 0xc4})) {  // sub, add $n,%rsp
       if (!code.number<std::int8_t>()) return std::nullopt;
-    } else if (code.take({0x48, 0x8d, 0x3d})) {   // lea pair(%rip),%rdi
+    } else if (code.take({0x48, 0x8d, 0x3d})) {  // lea pair(%rip),%rdi
       pair = code.relative();
       if (!pair) return std::nullopt;
-    } else if (code.take({0xe8}) || code.take({0x48, 0xe8}) || code.take({0x67, 0xe8}) || code.take({0x48, 0xff, 0x15}) || code.take({0xff, 0x15})) {   // call
+    } else if (code.take({0xe8}) || code.take({0x48, 0xe8}) || code.take({0x67, 0xe8}) ||
+               code.take({0x48, 0xff, 0x15}) || code.take({0xff, 0x15})) {  // call
       if (!pair || called || thread_pointer || !code.relative()) return std::nullopt;
       called = true;
-    } else if (code.take({0x64, 0x48, 0x8b, 0x04, 0x25})) {   // mov %fs:0,%rax
+    } else if (code.take({0x64, 0x48, 0x8b, 0x04, 0x25})) {  // mov %fs:0,%rax
       if (thread_pointer || called || storage.offset_slot || code.number<std::int32_t>() != 0) return std::nullopt;
       thread_pointer = true;
-    } else if (code.take({0x64, 0x48, 0x03, 0x04, 0x25})) {   // add %fs:0,%rax
+    } else if (code.take({0x64, 0x48, 0x03, 0x04, 0x25})) {  // add %fs:0,%rax
       if (thread_pointer || !storage.offset_slot || code.number<std::int32_t>() != 0) return std::nullopt;
       thread_pointer = true;
-    } else if (code.take({0x48, 0x8b, 0x05})) {   // mov slot(%rip),%rax
+    } else if (code.take({0x48, 0x8b, 0x05})) {  // mov slot(%rip),%rax
       if (thread_pointer || called || storage.offset_slot) return std::nullopt;
       storage.offset_slot = code.relative();
       if (!storage.offset_slot) return std::nullopt;
-    } else if (code.take({0x48, 0x03, 0x05})) {   // add slot(%rip),%rax
+    } else if (code.take({0x48, 0x03, 0x05})) {  // add slot(%rip),%rax
       if (!thread_pointer || storage.offset_slot) return std::nullopt;
       storage.offset_slot = code.relative();
       if (!storage.offset_slot) return std::nullopt;
-    } else if (code.take({0x48, 0x05}) || code.take({0x48, 0x8d, 0x80})) {   // add $n,%rax; lea n(%rax),%rax
+    } else if (code.take({0x48, 0x05}) || code.take({0x48, 0x8d, 0x80})) {  // add $n,%rax; lea n(%rax),%rax
       const auto n = code.number<std::int32_t>();
       if (!n || (!called && !thread_pointer)) return std::nullopt;
       storage.offset += *n;
-    } else if (code.take({0x48, 0x83, 0xc0}) || code.take({0x48, 0x8d, 0x40})) {   // the same with a short n
+    } else if (code.take({0x48, 0x83, 0xc0}) || code.take({0x48, 0x8d, 0x40})) {  // the same with a short n
       const auto n = code.number<std::int8_t>();
       if (!n || (!called && !thread_pointer)) return std::nullopt;
       storage.offset += *n;
     } else if (code.take({0xc3})) {
-      if (called == thread_pointer) return std::nullopt;   // neither, or both
+      if (called == thread_pointer) return std::nullopt;  // neither, or both
       if (called) storage.module_slot = pair;
       return storage;
     } else if (!code.take_push_or_pop()) {

@@ -1,12 +1,12 @@
 #include "target/unix_peers.h"
 
-#include <cstring>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <cstring>
 
 namespace rankstacks::target {
 namespace {
@@ -19,7 +19,7 @@ std::optional<T> value_at(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
-constexpr std::size_t aligned(std::size_t size) { return (size + 3) & ~std::size_t{3}; }   // NLMSG_ALIGN, RTA_ALIGN
+constexpr std::size_t aligned(std::size_t size) { return (size + 3) & ~std::size_t{3}; }  // NLMSG_ALIGN, RTA_ALIGN
 
 }  // namespace
 
@@ -49,8 +49,10 @@ std::optional<std::uint32_t> parse_unix_diag(std::span<const std::byte> answer, 
   if (!socket || socket->udiag_family != AF_UNIX || socket->udiag_ino != inode) return std::nullopt;
   for (std::size_t at = sizeof(nlmsghdr) + aligned(sizeof(unix_diag_msg)); at < answer.size();) {
     const auto attribute = value_at<rtattr>(answer, at);
-    if (!attribute || attribute->rta_len < sizeof(rtattr) || attribute->rta_len > answer.size() - at) return std::nullopt;
-    if (attribute->rta_type == UNIX_DIAG_PEER && attribute->rta_len >= sizeof(rtattr) + sizeof(std::uint32_t)) return value_at<std::uint32_t>(answer, at + sizeof(rtattr));
+    if (!attribute || attribute->rta_len < sizeof(rtattr) || attribute->rta_len > answer.size() - at)
+      return std::nullopt;
+    if (attribute->rta_type == UNIX_DIAG_PEER && attribute->rta_len >= sizeof(rtattr) + sizeof(std::uint32_t))
+      return value_at<std::uint32_t>(answer, at + sizeof(rtattr));
     at += aligned(attribute->rta_len);
   }
   return 0;
@@ -66,7 +68,9 @@ std::optional<std::uint32_t> UnixPeers::peer_of(std::uint64_t inode) {
   if (!socket_.is_open()) return std::nullopt;
   const auto request = unix_diag_request(static_cast<std::uint32_t>(inode));
   const sockaddr_nl kernel{.nl_family = AF_NETLINK};
-  if (::sendto(socket_.get(), request.data(), request.size(), 0, reinterpret_cast<const sockaddr*>(&kernel), sizeof kernel) < 0) return std::nullopt;
+  if (::sendto(socket_.get(), request.data(), request.size(), 0, reinterpret_cast<const sockaddr*>(&kernel),
+               sizeof kernel) < 0)
+    return std::nullopt;
   std::vector<std::byte> answer(4096);
   const ssize_t size = ::recv(socket_.get(), answer.data(), answer.size(), 0);
   if (size <= 0) return std::nullopt;

@@ -1,7 +1,7 @@
 #include "unwind/cfi_expression.h"
 
-#include <array>
 #include <dwarf.h>
+#include <array>
 #include <optional>
 
 #include "target/registers.h"
@@ -11,8 +11,8 @@ namespace rankstacks::unwind {
 namespace {
 
 struct Effect {
-  unsigned needs = 0;    // values that must be on the stack
-  int change = 0;        // of the number of values
+  unsigned needs = 0;  // values that must be on the stack
+  int change = 0;      // of the number of values
 };
 
 // Reads the operands. std::nullopt if the operation may not be evaluated.
@@ -24,10 +24,14 @@ std::optional<Effect> effect_of(std::uint8_t operation, CfiReader& reader) {
     return Effect{0, 1};
   }
   switch (operation) {
-    case DW_OP_const1u: case DW_OP_const1s: reader.take(1); return Effect{0, 1};
-    case DW_OP_const2u: case DW_OP_const2s: reader.take(2); return Effect{0, 1};
-    case DW_OP_const4u: case DW_OP_const4s: reader.take(4); return Effect{0, 1};
-    case DW_OP_const8u: case DW_OP_const8s: reader.take(8); return Effect{0, 1};
+    case DW_OP_const1u:
+    case DW_OP_const1s: reader.take(1); return Effect{0, 1};
+    case DW_OP_const2u:
+    case DW_OP_const2s: reader.take(2); return Effect{0, 1};
+    case DW_OP_const4u:
+    case DW_OP_const4s: reader.take(4); return Effect{0, 1};
+    case DW_OP_const8u:
+    case DW_OP_const8s: reader.take(8); return Effect{0, 1};
     case DW_OP_constu: reader.uleb(); return Effect{0, 1};
     case DW_OP_consts: reader.sleb(); return Effect{0, 1};
     case DW_OP_bregx: {
@@ -48,10 +52,25 @@ std::optional<Effect> effect_of(std::uint8_t operation, CfiReader& reader) {
       return Effect{1, 0};
     }
     case DW_OP_plus_uconst: reader.uleb(); return Effect{1, 0};
-    case DW_OP_deref: case DW_OP_abs: case DW_OP_neg: case DW_OP_not: return Effect{1, 0};
-    case DW_OP_and: case DW_OP_or: case DW_OP_xor: case DW_OP_plus: case DW_OP_minus: case DW_OP_mul:
-    case DW_OP_shl: case DW_OP_shr: case DW_OP_shra:
-    case DW_OP_eq: case DW_OP_ne: case DW_OP_lt: case DW_OP_le: case DW_OP_gt: case DW_OP_ge: return Effect{2, -1};
+    case DW_OP_deref:
+    case DW_OP_abs:
+    case DW_OP_neg:
+    case DW_OP_not: return Effect{1, 0};
+    case DW_OP_and:
+    case DW_OP_or:
+    case DW_OP_xor:
+    case DW_OP_plus:
+    case DW_OP_minus:
+    case DW_OP_mul:
+    case DW_OP_shl:
+    case DW_OP_shr:
+    case DW_OP_shra:
+    case DW_OP_eq:
+    case DW_OP_ne:
+    case DW_OP_lt:
+    case DW_OP_le:
+    case DW_OP_gt:
+    case DW_OP_ge: return Effect{2, -1};
     case DW_OP_nop: return Effect{0, 0};
     default: return std::nullopt;
   }
@@ -66,7 +85,7 @@ bool is_sound_expression(std::span<const std::byte> expression, unsigned pushed)
   // it.
   std::array<int, kMaxExpressionBytes + 1> arriving;
   arriving.fill(kUnknown);
-  int depth = static_cast<int>(pushed);   // kUnknown: right behind a jump that is always taken
+  int depth = static_cast<int>(pushed);  // kUnknown: right behind a jump that is always taken
   CfiReader reader(expression);
   while (true) {
     const std::size_t at = reader.offset();

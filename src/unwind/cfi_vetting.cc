@@ -13,14 +13,18 @@ namespace {
 // System V ABI, AMD64 supplement, figure 3.36: the last is k7, 125.
 constexpr std::uint64_t kRegistersOfAbi = 126;
 
-constexpr std::uint8_t kFormat = 0x0f, kApplication = 0x70, kIndirect = 0x80;   // the parts of a pointer's encoding
+constexpr std::uint8_t kFormat = 0x0f, kApplication = 0x70, kIndirect = 0x80;  // the parts of a pointer's encoding
 
 // The size of the formats that have a fixed one; std::nullopt for others.
 std::optional<std::size_t> size_of_pointer(std::uint8_t encoding) {
   switch (encoding & kFormat) {
-    case DW_EH_PE_absptr: case DW_EH_PE_udata8: case DW_EH_PE_sdata8: return 8;
-    case DW_EH_PE_udata4: case DW_EH_PE_sdata4: return 4;
-    case DW_EH_PE_udata2: case DW_EH_PE_sdata2: return 2;
+    case DW_EH_PE_absptr:
+    case DW_EH_PE_udata8:
+    case DW_EH_PE_sdata8: return 8;
+    case DW_EH_PE_udata4:
+    case DW_EH_PE_sdata4: return 4;
+    case DW_EH_PE_udata2:
+    case DW_EH_PE_sdata2: return 2;
     default: return std::nullopt;
   }
 }
@@ -29,14 +33,16 @@ std::optional<std::size_t> size_of_pointer(std::uint8_t encoding) {
 bool can_be_skipped(std::uint8_t encoding) {
   if (encoding == DW_EH_PE_omit) return true;
   const std::uint8_t application = encoding & kApplication;
-  return size_of_pointer(encoding) && (application == DW_EH_PE_absptr || application == DW_EH_PE_pcrel || application == DW_EH_PE_datarel);
+  return size_of_pointer(encoding) &&
+         (application == DW_EH_PE_absptr || application == DW_EH_PE_pcrel || application == DW_EH_PE_datarel);
 }
 
 // For code pointers, whose value is used.
 bool is_code_pointer(std::uint8_t encoding) {
   const std::uint8_t application = encoding & kApplication;
   const auto size = size_of_pointer(encoding);
-  return (encoding & kIndirect) == 0 && size && *size >= 4 && (application == DW_EH_PE_absptr || application == DW_EH_PE_pcrel);
+  return (encoding & kIndirect) == 0 && size && *size >= 4 &&
+         (application == DW_EH_PE_absptr || application == DW_EH_PE_pcrel);
 }
 
 void skip_pointer(CfiReader& reader, std::uint8_t encoding) {
@@ -99,7 +105,8 @@ class Program {
     return "";
   }
   void copy(std::size_t from, std::size_t to) {
-    counting_.insert(counting_.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(from), bytes_.begin() + static_cast<std::ptrdiff_t>(to));
+    counting_.insert(counting_.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(from),
+                     bytes_.begin() + static_cast<std::ptrdiff_t>(to));
   }
 
   std::string_view instruction(bool rows) {
@@ -130,7 +137,11 @@ class Program {
         cfa_ = states_[--remembered_];
         return "";
       case DW_CFA_GNU_args_size: reader_.uleb(); return "";
-      case DW_CFA_def_cfa: case DW_CFA_def_cfa_sf: case DW_CFA_def_cfa_register: case DW_CFA_def_cfa_offset: case DW_CFA_def_cfa_offset_sf:
+      case DW_CFA_def_cfa:
+      case DW_CFA_def_cfa_sf:
+      case DW_CFA_def_cfa_register:
+      case DW_CFA_def_cfa_offset:
+      case DW_CFA_def_cfa_offset_sf:
       case DW_CFA_def_cfa_expression: return cfa_rule(opcode);
       default: return register_rule(opcode);
     }
@@ -138,13 +149,17 @@ class Program {
 
   std::string_view register_rule(std::uint8_t opcode) {
     switch (opcode) {
-      case DW_CFA_undefined: case DW_CFA_same_value: return rule(reader_.uleb());
-      case DW_CFA_offset_extended: case DW_CFA_offset_extended_sf: case DW_CFA_GNU_negative_offset_extended: {
+      case DW_CFA_undefined:
+      case DW_CFA_same_value: return rule(reader_.uleb());
+      case DW_CFA_offset_extended:
+      case DW_CFA_offset_extended_sf:
+      case DW_CFA_GNU_negative_offset_extended: {
         const auto which = reader_.uleb();
         reader_.uleb();
         return rule(which);
       }
-      case DW_CFA_val_offset: case DW_CFA_val_offset_sf: {
+      case DW_CFA_val_offset:
+      case DW_CFA_val_offset_sf: {
         if (dialect_ == CfiDialect::kLibunwind) return kUnknown;
         const auto which = reader_.uleb();
         reader_.uleb();
@@ -155,7 +170,8 @@ class Program {
         const auto fault = rule(which);
         return fault.empty() && counts_ ? general(other) : fault;
       }
-      case DW_CFA_expression: case DW_CFA_val_expression: {
+      case DW_CFA_expression:
+      case DW_CFA_val_expression: {
         const auto fault = rule(reader_.uleb());
         return fault.empty() ? expression(1) : fault;
       }
@@ -165,20 +181,21 @@ class Program {
 
   std::string_view cfa_rule(std::uint8_t opcode) {
     switch (opcode) {
-      case DW_CFA_def_cfa: case DW_CFA_def_cfa_sf: {
+      case DW_CFA_def_cfa:
+      case DW_CFA_def_cfa_sf: {
         const auto which = reader_.uleb();
         reader_.uleb();
         cfa_ = CfaRule::kRegister;
         return general(which);
       }
       case DW_CFA_def_cfa_register:
-        // After an expression DWARF has none of that, but hand-written code does (libgcrypt's); all unwinders then take the offset from before it.
+        // After an expression DWARF has none of that, but hand-written code does (libgcrypt's); all unwinders then take
+        // the offset from before it.
         if (cfa_ != CfaRule::kRegister && cfa_ != CfaRule::kExpressionForNow) return kNoCfaRegister;
         cfa_ = CfaRule::kRegister;
         return general(reader_.uleb());
-      case DW_CFA_def_cfa_offset: case DW_CFA_def_cfa_offset_sf:
-        reader_.uleb();
-        return cfa_ == CfaRule::kRegister ? "" : kNoCfaRegister;
+      case DW_CFA_def_cfa_offset:
+      case DW_CFA_def_cfa_offset_sf: reader_.uleb(); return cfa_ == CfaRule::kRegister ? "" : kNoCfaRegister;
       case DW_CFA_def_cfa_expression:
         if (cfa_ == CfaRule::kNone) cfa_ = CfaRule::kExpression;
         if (cfa_ == CfaRule::kRegister) cfa_ = CfaRule::kExpressionForNow;
@@ -214,7 +231,8 @@ class Program {
 
   std::string_view advance(std::uint64_t units) {
     std::uint64_t by, to;
-    if (__builtin_mul_overflow(units, cie_.code_alignment, &by) || __builtin_add_overflow(location_, by, &to)) return kOutside;
+    if (__builtin_mul_overflow(units, cie_.code_alignment, &by) || __builtin_add_overflow(location_, by, &to))
+      return kOutside;
     if (to > covered_.end) return kOutside;
     location_ = to;
     return cfa_ == CfaRule::kNone ? "a row without a CFA" : "";
@@ -233,8 +251,8 @@ class Program {
   std::vector<std::byte>& counting_;
   CfiDialect dialect_;
   CfaRule cfa_;
-  bool counts_ = true;                    // whether the current instruction is copied
-  std::optional<std::byte> same_value_;   // if it is not: this rule, for this register, replaces it
+  bool counts_ = true;                   // whether the current instruction is copied
+  std::optional<std::byte> same_value_;  // if it is not: this rule, for this register, replaces it
   bool has_expressions_ = false;
   Range covered_;
   Address location_ = 0;
@@ -247,7 +265,7 @@ constexpr std::string_view kTooShort = "its head goes beyond its end";
 }  // namespace
 
 std::string_view vet_cie(std::span<const std::byte> entry, CieFacts& facts, CfiDialect dialect) {
-  facts = CieFacts{.instructions = std::move(facts.instructions)};   // reuses its memory
+  facts = CieFacts{.instructions = std::move(facts.instructions)};  // reuses its memory
   CfiReader reader(entry);
   const auto length = reader.fixed<std::uint32_t>(), id = reader.fixed<std::uint32_t>();
   if (!reader.ok() || length != entry.size() - 4) return "its length is not its size";
@@ -284,7 +302,8 @@ std::string_view vet_cie(std::span<const std::byte> entry, CieFacts& facts, CfiD
         continue;
       }
       const auto encoding = data.fixed<std::uint8_t>();
-      if (letters[i] == 'R' ? !is_code_pointer(encoding) : !can_be_skipped(encoding)) return "an unknown pointer encoding";
+      if (letters[i] == 'R' ? !is_code_pointer(encoding) : !can_be_skipped(encoding))
+        return "an unknown pointer encoding";
       if (letters[i] == 'R') facts.pointer_encoding = encoding;
       if (letters[i] == 'L') facts.lsda_encoding = encoding;
       if (letters[i] == 'P') skip_pointer(data, encoding);
@@ -298,7 +317,8 @@ std::string_view vet_cie(std::span<const std::byte> entry, CieFacts& facts, CfiD
   return "";
 }
 
-std::string_view vet_fde(std::span<const std::byte> entry, Address at, const CieFacts& cie, FdeFacts& facts, CfiDialect dialect) {
+std::string_view vet_fde(std::span<const std::byte> entry, Address at, const CieFacts& cie, FdeFacts& facts,
+                         CfiDialect dialect) {
   facts = FdeFacts{.instructions = std::move(facts.instructions)};
   CfiReader reader(entry);
   const auto length = reader.fixed<std::uint32_t>(), to_cie = reader.fixed<std::uint32_t>();

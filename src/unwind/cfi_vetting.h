@@ -41,11 +41,11 @@ enum class CfaRule : std::uint8_t {
 struct CieFacts {
   std::uint64_t code_alignment = 0;
   std::int64_t data_alignment = 0;
-  std::uint8_t pointer_encoding = 0;   // of the addresses that its FDEs cover
-  std::uint8_t lsda_encoding = 0;      // DW_EH_PE_omit: its FDEs have no LSDA
-  bool augmented = false;              // its FDEs have augmentation data
+  std::uint8_t pointer_encoding = 0;  // of the addresses that its FDEs cover
+  std::uint8_t lsda_encoding = 0;     // DW_EH_PE_omit: its FDEs have no LSDA
+  bool augmented = false;             // its FDEs have augmentation data
   bool signal_frame = false;
-  CfaRule cfa = CfaRule::kNone;        // after its instructions were executed
+  CfaRule cfa = CfaRule::kNone;  // after its instructions were executed
   bool has_expressions = false;
   std::vector<std::byte> instructions;
 };
@@ -58,7 +58,9 @@ struct FdeFacts {
 
 // `entry`: the whole entry, including its length; `at`: its address in the target. The answer is empty if the entry is
 // sound, else it says what is wrong with it.
-std::string_view vet_cie(std::span<const std::byte> entry, CieFacts& facts, CfiDialect dialect = CfiDialect::kLibunwind);
-std::string_view vet_fde(std::span<const std::byte> entry, Address at, const CieFacts& cie, FdeFacts& facts, CfiDialect dialect = CfiDialect::kLibunwind);
+std::string_view vet_cie(std::span<const std::byte> entry, CieFacts& facts,
+                         CfiDialect dialect = CfiDialect::kLibunwind);
+std::string_view vet_fde(std::span<const std::byte> entry, Address at, const CieFacts& cie, FdeFacts& facts,
+                         CfiDialect dialect = CfiDialect::kLibunwind);
 
 }  // namespace rankstacks::unwind

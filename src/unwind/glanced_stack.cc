@@ -13,13 +13,13 @@ namespace {
 // frame pointer and a return address. A frame may contain such pairs from earlier calls too, in variables that have not
 // been written yet; its own pair is one that a call of its function left.
 std::vector<Address> likely_frame_pointers(const target::Target& target, const UnwoundFrame& frame) {
-  constexpr Address kLargestFrame = 4096, kSlot = 8;   // usually far smaller
+  constexpr Address kLargestFrame = 4096, kSlot = 8;  // usually far smaller
   constexpr std::size_t kMaxTries = 8;
   const auto function = VettedTables(target).covered(frame.lookup_pc());
   std::vector<Address> of_its_call, others;
   const Address from = frame.sp & ~(kSlot - 1);
   for (Address a = from; a < from + kLargestFrame; a += kSlot) {
-    const auto pushed = target.read_value<std::array<Address, 2>>(a);   // the caller's rbp, the return address
+    const auto pushed = target.read_value<std::array<Address, 2>>(a);  // the caller's rbp, the return address
     if (!pushed) break;
     const auto [rbp, return_address] = *pushed;
     if ((rbp != 0 && rbp <= a) || !follows_call(target, return_address, 0)) continue;

@@ -11,11 +11,11 @@
 // Tables that are hostile to elfutils 0.188: DW_OP_div traps, an expression that it does not evaluate leaks memory, and
 // a register's number or remembered states take gigabytes. So before it unwinds a frame, the entry that the search
 // table names is vetted, and so are the operations that libdw decoded from whichever entry it found.
-#include <algorithm>
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <cstdlib>
 #include <cstring>
@@ -56,9 +56,10 @@ class ModuleFiles final : public target::Target {
 bool can_be_evaluated(const Dwarf_Op& op) {
   const auto in = [&op](unsigned first, unsigned last) { return op.atom >= first && op.atom <= last; };
   if (op.atom == DW_OP_skip || op.atom == DW_OP_bra) return static_cast<std::int16_t>(op.number) >= 0;
-  return op.atom == DW_OP_deref || op.atom == DW_OP_deref_size || op.atom == DW_OP_nop || op.atom == DW_OP_bregx || op.atom == DW_OP_regx ||
-         op.atom == DW_OP_call_frame_cfa || op.atom == DW_OP_stack_value || in(DW_OP_const1u, DW_OP_rot) || in(DW_OP_abs, DW_OP_and) ||
-         in(DW_OP_minus, DW_OP_xor) || in(DW_OP_eq, DW_OP_ne) || in(DW_OP_lit0, DW_OP_breg31);
+  return op.atom == DW_OP_deref || op.atom == DW_OP_deref_size || op.atom == DW_OP_nop || op.atom == DW_OP_bregx ||
+         op.atom == DW_OP_regx || op.atom == DW_OP_call_frame_cfa || op.atom == DW_OP_stack_value ||
+         in(DW_OP_const1u, DW_OP_rot) || in(DW_OP_abs, DW_OP_and) || in(DW_OP_minus, DW_OP_xor) ||
+         in(DW_OP_eq, DW_OP_ne) || in(DW_OP_lit0, DW_OP_breg31);
 }
 
 // The rules for the CFA and the registers at one pc.
@@ -85,7 +86,8 @@ constexpr pid_t kThread = 1;
 
 class DwflStepper final : public FrameStepper {
  public:
-  explicit DwflStepper(const target::Target& target) : target_(target), files_(target), tables_(files_, CfiDialect::kLibdw) {
+  explicit DwflStepper(const target::Target& target)
+      : target_(target), files_(target), tables_(files_, CfiDialect::kLibdw) {
     static const Dwfl_Callbacks callbacks = {&DwflStepper::find_elf, &DwflStepper::find_debuginfo, nullptr, nullptr};
     dwfl_.reset(dwfl_begin(&callbacks));
     if (!dwfl_) return;
@@ -101,8 +103,12 @@ class DwflStepper final : public FrameStepper {
       *userdata = &reported_.back();
     }
     dwfl_report_end(dwfl_.get(), nullptr, nullptr);
-    static const Dwfl_Thread_Callbacks threads = {&DwflStepper::next_thread, &DwflStepper::get_thread,  &DwflStepper::memory_read,
-                                                  &DwflStepper::set_initial_registers, nullptr, nullptr};
+    static const Dwfl_Thread_Callbacks threads = {&DwflStepper::next_thread,
+                                                  &DwflStepper::get_thread,
+                                                  &DwflStepper::memory_read,
+                                                  &DwflStepper::set_initial_registers,
+                                                  nullptr,
+                                                  nullptr};
     attached_ = dwfl_attach_state(dwfl_.get(), nullptr, kThread, &threads, this);
   }
 
@@ -145,7 +151,7 @@ class DwflStepper final : public FrameStepper {
 
   bool is_covered(Dwarf_Addr pc) {
     if (!is_sound_.contains(pc)) {
-      constexpr std::size_t kMaxRemembered = 65'536;   // the same functions are on the stacks of most threads
+      constexpr std::size_t kMaxRemembered = 65'536;  // the same functions are on the stacks of most threads
       if (is_sound_.size() == kMaxRemembered) is_sound_.clear();
       is_sound_[pc] = tables_.vet(pc) != VettedTables::Verdict::kUnsound;
     }
@@ -161,7 +167,8 @@ class DwflStepper final : public FrameStepper {
       Dwarf_Op memory[3], *operations = nullptr;
       std::size_t count = 0;
       // No operations, but not a null pointer: undefined (dwarf_frame_register, libdw.h).
-      no_caller_ = sound && dwarf_frame_register(rules, target::kRip, memory, &operations, &count) == 0 && count == 0 && operations == memory;
+      no_caller_ = sound && dwarf_frame_register(rules, target::kRip, memory, &operations, &count) == 0 && count == 0 &&
+                   operations == memory;
       free(rules);
       return sound;
     }
@@ -185,9 +192,12 @@ class DwflStepper final : public FrameStepper {
     elf_version(EV_CURRENT);
     *elf = elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size());
     if (*elf != nullptr) *file_name = strdup(module->path->c_str());
-    return -1;   // no file descriptor: the Elf suffices
+    return -1;  // no file descriptor: the Elf suffices
   }
-  static int find_debuginfo(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word, char**) noexcept { return -1; }
+  static int find_debuginfo(Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word,
+                            char**) noexcept {
+    return -1;
+  }
 
   static pid_t next_thread(Dwfl*, void* self, void** thread) noexcept {
     if (*thread != nullptr) return 0;
@@ -237,7 +247,7 @@ class DwflStepper final : public FrameStepper {
   const target::Target& target_;
   ModuleFiles files_;
   VettedTables tables_;
-  std::unordered_map<Address, bool> is_sound_;   // the entry for a pc
+  std::unordered_map<Address, bool> is_sound_;  // the entry for a pc
   std::deque<Reported> reported_;
   std::unique_ptr<Dwfl, DwflCloser> dwfl_;
   bool attached_ = false;
@@ -245,8 +255,8 @@ class DwflStepper final : public FrameStepper {
   std::vector<Found> frames_;
   std::size_t next_ = 1;
   bool memory_failed_ = false;
-  bool uncovered_ = false;   // the last of frames_ has no unwind information
-  bool no_caller_ = false;   // the unwind information of the last of frames_ says that it has no caller
+  bool uncovered_ = false;  // the last of frames_ has no unwind information
+  bool no_caller_ = false;  // the unwind information of the last of frames_ says that it has no caller
   Step end_ = Step::kNoUnwindInfo;
 };
 
@@ -263,6 +273,8 @@ class LibdwflUnwinder final : public Unwinder {
 
 }  // namespace
 
-std::unique_ptr<Unwinder> make_libdwfl_unwinder(const target::Target& target) { return std::make_unique<LibdwflUnwinder>(target); }
+std::unique_ptr<Unwinder> make_libdwfl_unwinder(const target::Target& target) {
+  return std::make_unique<LibdwflUnwinder>(target);
+}
 
 }  // namespace rankstacks::unwind

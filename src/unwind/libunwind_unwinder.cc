@@ -12,13 +12,13 @@
 #include "unwind/stack_walk.h"
 #include "unwind/vetted_tables.h"
 
-extern "C" int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t as, unw_word_t ip, unw_dyn_info_t* di, unw_proc_info_t* pi,
-                                                  int need_unwind_info, void* arg);
+extern "C" int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t as, unw_word_t ip, unw_dyn_info_t* di,
+                                                  unw_proc_info_t* pi, int need_unwind_info, void* arg);
 
 namespace rankstacks::unwind {
 namespace {
 
-constexpr unw_word_t kLowestStack = 0x1000;   // nothing is ever mapped in the first page
+constexpr unw_word_t kLowestStack = 0x1000;  // nothing is ever mapped in the first page
 
 class LibunwindStepper final : public FrameStepper {
  public:
@@ -29,9 +29,13 @@ class LibunwindStepper final : public FrameStepper {
     accessors.get_dyn_info_list_addr = [](unw_addr_space_t, unw_word_t*, void*) -> int { return -UNW_ENOINFO; };
     accessors.access_mem = &LibunwindStepper::access_mem;
     accessors.access_reg = &LibunwindStepper::access_reg;
-    accessors.access_fpreg = [](unw_addr_space_t, unw_regnum_t, unw_fpreg_t*, int, void*) -> int { return -UNW_EBADREG; };
+    accessors.access_fpreg = [](unw_addr_space_t, unw_regnum_t, unw_fpreg_t*, int, void*) -> int {
+      return -UNW_EBADREG;
+    };
     accessors.resume = [](unw_addr_space_t, unw_cursor_t*, void*) -> int { return -UNW_EINVAL; };
-    accessors.get_proc_name = [](unw_addr_space_t, unw_word_t, char*, size_t, unw_word_t*, void*) -> int { return -UNW_ENOINFO; };
+    accessors.get_proc_name = [](unw_addr_space_t, unw_word_t, char*, size_t, unw_word_t*, void*) -> int {
+      return -UNW_ENOINFO;
+    };
     space_ = unw_create_addr_space(&accessors, 0);
     if (space_ != nullptr) unw_set_caching_policy(space_, UNW_CACHE_GLOBAL);
   }
@@ -84,7 +88,7 @@ class LibunwindStepper final : public FrameStepper {
       di.format = UNW_INFO_FORMAT_REMOTE_TABLE;
       di.u.rti.segbase = chosen->fde;
       di.u.rti.table_data = chosen->table;
-      di.u.rti.table_len = 1;   // words
+      di.u.rti.table_len = 1;  // words
       self.parsing_tables_ = true;
       const int result = _Ux86_64_dwarf_search_unwind_table(as, ip, &di, pi, need, arg);
       self.parsing_tables_ = false;
@@ -112,7 +116,9 @@ class LibunwindStepper final : public FrameStepper {
   // libunwind's UNW_X86_64_* numbers are DWARF's (0..16).
   static int access_reg(unw_addr_space_t, unw_regnum_t reg, unw_word_t* value, int write, void* arg) {
     auto& self = *static_cast<LibunwindStepper*>(arg);
-    if (write || reg < 0 || reg >= static_cast<int>(target::kDwarfRegisters) || !self.initial_.has(static_cast<unsigned>(reg))) return -UNW_EBADREG;
+    if (write || reg < 0 || reg >= static_cast<int>(target::kDwarfRegisters) ||
+        !self.initial_.has(static_cast<unsigned>(reg)))
+      return -UNW_EBADREG;
     *value = self.initial_[static_cast<unsigned>(reg)];
     return 0;
   }
@@ -141,6 +147,8 @@ class LibunwindUnwinder final : public Unwinder {
 
 }  // namespace
 
-std::unique_ptr<Unwinder> make_libunwind_unwinder(const target::Target& target) { return std::make_unique<LibunwindUnwinder>(target); }
+std::unique_ptr<Unwinder> make_libunwind_unwinder(const target::Target& target) {
+  return std::make_unique<LibunwindUnwinder>(target);
+}
 
 }  // namespace rankstacks::unwind

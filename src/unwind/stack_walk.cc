@@ -1,10 +1,10 @@
 #include "unwind/stack_walk.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
-#include <fmt/format.h>
 #include <vector>
 
 #include "target/call_instruction.h"
@@ -15,7 +15,8 @@ namespace {
 
 const target::Mapping* mapping_of(const target::Target& target, Address a) {
   const auto all = target.mappings();
-  auto it = std::upper_bound(all.begin(), all.end(), a, [](Address x, const target::Mapping& m) { return x < m.range.start; });
+  auto it = std::upper_bound(all.begin(), all.end(), a,
+                             [](Address x, const target::Mapping& m) { return x < m.range.start; });
   if (it == all.begin()) return nullptr;
   --it;
   return it->range.contains(a) ? &*it : nullptr;
@@ -74,15 +75,17 @@ class FrameKeeper {
 
 using Code = std::span<const std::uint8_t>;
 
-constexpr std::size_t kLongestEpilogue = 64;   // 32-bit add, 15 pops, leave, ret, and some reserve
+constexpr std::size_t kLongestEpilogue = 64;  // 32-bit add, 15 pops, leave, ret, and some reserve
 
 bool stands_at(Code code, std::size_t at, std::initializer_list<std::uint8_t> bytes) {
-  return at <= code.size() && code.size() - at >= bytes.size() && std::equal(bytes.begin(), bytes.end(), code.begin() + static_cast<std::ptrdiff_t>(at));
+  return at <= code.size() && code.size() - at >= bytes.size() &&
+         std::equal(bytes.begin(), bytes.end(), code.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 // mov %rsp,%rbp in its two encodings, or lea N(%rsp),%rbp.
 bool sets_frame_pointer(Code code, std::size_t at) {
-  return stands_at(code, at, {0x48, 0x89, 0xe5}) || stands_at(code, at, {0x48, 0x8b, 0xec}) || stands_at(code, at, {0x48, 0x8d, 0x6c, 0x24}) || stands_at(code, at, {0x48, 0x8d, 0xac, 0x24});
+  return stands_at(code, at, {0x48, 0x89, 0xe5}) || stands_at(code, at, {0x48, 0x8b, 0xec}) ||
+         stands_at(code, at, {0x48, 0x8d, 0x6c, 0x24}) || stands_at(code, at, {0x48, 0x8d, 0xac, 0x24});
 }
 
 // The same for a function whose start is unknown: with push %rbp right before or, for lea, after the saves of other
@@ -101,19 +104,23 @@ bool returns(Code code, std::size_t at) {
   if (code[at] != 0xc3 || at == 0) return false;
   const std::uint8_t before = code[at - 1];
   if (before == 0x5d || before == 0xc9) return true;
-  constexpr std::array<std::uint8_t, 26> kWithModRm = {0x01, 0x03, 0x09, 0x0b, 0x21, 0x23, 0x29, 0x2b, 0x31, 0x33, 0x39, 0x3b, 0x63, 0x81, 0x83, 0x84, 0x85, 0x88, 0x89, 0x8a, 0x8b, 0xaf, 0xb6, 0xc1, 0xf7, 0xff};
+  constexpr std::array<std::uint8_t, 26> kWithModRm = {0x01, 0x03, 0x09, 0x0b, 0x21, 0x23, 0x29, 0x2b, 0x31,
+                                                       0x33, 0x39, 0x3b, 0x63, 0x81, 0x83, 0x84, 0x85, 0x88,
+                                                       0x89, 0x8a, 0x8b, 0xaf, 0xb6, 0xc1, 0xf7, 0xff};
   if (std::find(kWithModRm.begin(), kWithModRm.end(), before) != kWithModRm.end()) return false;
-  return stands_at(code, at + 1, {0xcc}) || stands_at(code, at + 1, {0x90}) || stands_at(code, at + 1, {0x0f, 0x1f}) || stands_at(code, at + 1, {0x66, 0x90}) ||
-         stands_at(code, at + 1, {0x66, 0x0f, 0x1f}) || stands_at(code, at + 1, {0x66, 0x2e}) || stands_at(code, at + 1, {0, 0});
+  return stands_at(code, at + 1, {0xcc}) || stands_at(code, at + 1, {0x90}) || stands_at(code, at + 1, {0x0f, 0x1f}) ||
+         stands_at(code, at + 1, {0x66, 0x90}) || stands_at(code, at + 1, {0x66, 0x0f, 0x1f}) ||
+         stands_at(code, at + 1, {0x66, 0x2e}) || stands_at(code, at + 1, {0, 0});
 }
 
 // Whether a function that begins at `from` continues to the end of the code. It does not if it returns before, unless a
 // conditional jump leads past that return: then it is one of several exits.
 bool goes_on(Code code, std::size_t from) {
-  std::size_t reached = from;   // by the farthest jump so far
+  std::size_t reached = from;  // by the farthest jump so far
   const auto jump = [&](std::size_t next, std::int64_t distance) {
     const std::int64_t to = static_cast<std::int64_t>(next) + distance;
-    if (to <= static_cast<std::int64_t>(code.size()) && to > static_cast<std::int64_t>(reached)) reached = static_cast<std::size_t>(to);
+    if (to <= static_cast<std::int64_t>(code.size()) && to > static_cast<std::int64_t>(reached))
+      reached = static_cast<std::size_t>(to);
   };
   for (std::size_t i = from; i < code.size(); ++i) {
     if (returns(code, i) && reached <= i) return false;
@@ -144,8 +151,8 @@ std::vector<std::uint8_t> code_before(const target::Target& target, Address from
 // Whether the code before `pc` shows that its function uses rbp as its frame pointer. If not, rbp is the caller's, and
 // following it would skip the caller. No unwind information covers `pc`.
 bool keeps_frame_pointer(const target::Target& target, Address pc) {
-  constexpr std::uint64_t kFarthest = 16u << 10;   // as much generated code as is kept (live_target.cc)
-  constexpr std::uint64_t kPrologue = 4096;   // of a known function: compilers may put it behind a fast exit
+  constexpr std::uint64_t kFarthest = 16u << 10;  // as much generated code as is kept (live_target.cc)
+  constexpr std::uint64_t kPrologue = 4096;       // of a known function: compilers may put it behind a fast exit
   const target::Mapping* mapping = mapping_of(target, pc);
   if (mapping == nullptr) return false;
   Address from = std::max(mapping->range.start, pc - std::min(pc, kFarthest));
@@ -156,18 +163,23 @@ bool keeps_frame_pointer(const target::Target& target, Address pc) {
       for (std::size_t i = 0; i < table->size(); ++i) {
         const Elf64_Sym symbol = table->at(i);
         const unsigned type = ELF64_ST_TYPE(symbol.st_info);
-        if ((type != STT_FUNC && type != STT_NOTYPE) || symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= SHN_LORESERVE || at < symbol.st_value) continue;
+        if ((type != STT_FUNC && type != STT_NOTYPE) || symbol.st_shndx == SHN_UNDEF ||
+            symbol.st_shndx >= SHN_LORESERVE || at < symbol.st_value)
+          continue;
         const bool covers = at - symbol.st_value < symbol.st_size;
         if (type == STT_FUNC && covers) {
           std::vector<std::uint8_t> code(std::min<std::uint64_t>(kPrologue, at - symbol.st_value));
-          if (!target.read_exact(module->to_address(symbol.st_value), std::as_writable_bytes(std::span(code)))) return false;
+          if (!target.read_exact(module->to_address(symbol.st_value), std::as_writable_bytes(std::span(code))))
+            return false;
           for (std::size_t b = 0; b < code.size(); ++b)
             if (sets_frame_pointer(code, b)) return true;
           return false;
         }
         // Code before the end of another function, or before the start of a function of unknown size, does not belong
         // to this one. A local symbol may be a label inside it.
-        if (type == STT_FUNC) from = std::max(from, module->to_address(symbol.st_value + std::min<std::uint64_t>(symbol.st_size, at - symbol.st_value)));
+        if (type == STT_FUNC)
+          from = std::max(from, module->to_address(symbol.st_value +
+                                                   std::min<std::uint64_t>(symbol.st_size, at - symbol.st_value)));
         else if (ELF64_ST_BIND(symbol.st_info) != STB_LOCAL) from = std::max(from, module->to_address(symbol.st_value));
       }
     }
@@ -197,7 +209,8 @@ bool cannot_be_code(const target::Target& target, Address a) {
 }
 
 // The caller, where the return address lies at `sp`.
-std::optional<Recovered> returned(const target::Target& target, const target::Registers& r, Address sp, std::optional<Address> rbp, FrameOrigin origin) {
+std::optional<Recovered> returned(const target::Target& target, const target::Registers& r, Address sp,
+                                  std::optional<Address> rbp, FrameOrigin origin) {
   const auto to = target.read_value<Address>(sp);
   if (!to || !follows_call(target, *to, 0)) return std::nullopt;
   Recovered out{{}, origin};
@@ -221,14 +234,15 @@ std::optional<Recovered> by_epilogue(const target::Target& target, const target:
     sp += sizeof(Address);
     return value;
   };
-  const auto go_to = [&](std::int64_t distance) {   // sp = rbp + distance
+  const auto go_to = [&](std::int64_t distance) {  // sp = rbp + distance
     const Address to = rbp.value_or(0) + static_cast<Address>(distance);
     if (!rbp || to < sp || to % sizeof(Address) != 0) return false;
     sp = to;
     return by_rbp = true;
   };
   for (std::size_t i = 0; i < code.size();) {
-    if (code[i] == 0xc3 || stands_at(code, i, {0xf3, 0xc3})) return returned(target, r, sp, rbp, by_rbp ? FrameOrigin::kFramePointer : FrameOrigin::kReturnSlot);
+    if (code[i] == 0xc3 || stands_at(code, i, {0xf3, 0xc3}))
+      return returned(target, r, sp, rbp, by_rbp ? FrameOrigin::kFramePointer : FrameOrigin::kReturnSlot);
     if (stands_at(code, i, {0x48, 0x83, 0xc4}) && i + 4 <= code.size() && code[i + 3] < 0x80) {
       sp += code[i + 3];
       i += 4;
@@ -237,7 +251,7 @@ std::optional<Recovered> by_epilogue(const target::Target& target, const target:
       std::memcpy(&size, &code[i + 3], sizeof size);
       sp += size;
       i += 7;
-    } else if (code[i] == 0x5d) {   // pop %rbp
+    } else if (code[i] == 0x5d) {  // pop %rbp
       if (rbp = pop(); !rbp) return std::nullopt;
       ++i;
     } else if (code[i] >= 0x58 && code[i] <= 0x5f && code[i] != 0x5c) {
@@ -246,14 +260,14 @@ std::optional<Recovered> by_epilogue(const target::Target& target, const target:
     } else if (code[i] == 0x41 && i + 1 < code.size() && code[i + 1] >= 0x58 && code[i + 1] <= 0x5f) {
       sp += sizeof(Address);
       i += 2;
-    } else if (code[i] == 0xc9) {   // leave
+    } else if (code[i] == 0xc9) {  // leave
       if (!go_to(0)) return std::nullopt;
       if (rbp = pop(); !rbp) return std::nullopt;
       ++i;
-    } else if (stands_at(code, i, {0x48, 0x89, 0xec}) || stands_at(code, i, {0x48, 0x8b, 0xe5})) {   // mov %rbp,%rsp
+    } else if (stands_at(code, i, {0x48, 0x89, 0xec}) || stands_at(code, i, {0x48, 0x8b, 0xe5})) {  // mov %rbp,%rsp
       if (!go_to(0)) return std::nullopt;
       i += 3;
-    } else if (stands_at(code, i, {0x48, 0x8d, 0x65}) && i + 4 <= code.size()) {   // lea N(%rbp),%rsp
+    } else if (stands_at(code, i, {0x48, 0x8d, 0x65}) && i + 4 <= code.size()) {  // lea N(%rbp),%rsp
       if (!go_to(static_cast<std::int8_t>(code[i + 3]))) return std::nullopt;
       i += 4;
     } else {
@@ -296,16 +310,18 @@ std::optional<Recovered> recover(const target::Target& target, const target::Reg
 
 struct FoundCall {
   target::CallInstruction kind = target::CallInstruction::kNone;
-  Address target = 0;   // for a direct call
+  Address target = 0;  // for a direct call
 };
 
 FoundCall call_before(const target::Target& target, Address return_address) {
   constexpr std::size_t kShortestCall = 2;
-  std::array<std::uint8_t, target::kLongestCall> before{};   // before[8 - n] is the byte n before the return address
+  std::array<std::uint8_t, target::kLongestCall> before{};  // before[8 - n] is the byte n before the return address
   if (return_address < before.size() || !is_executable(target, return_address - 1)) return {};
   // As many bytes as there are: generated code may begin where its mapping does.
   std::size_t known = before.size();
-  while (known >= kShortestCall && !target.read_exact(return_address - known, std::as_writable_bytes(std::span(before).last(known)))) --known;
+  while (known >= kShortestCall &&
+         !target.read_exact(return_address - known, std::as_writable_bytes(std::span(before).last(known))))
+    --known;
   if (known < kShortestCall) return {};
   FoundCall found{target::call_at_the_end_of(before)};
   if (found.kind != target::CallInstruction::kDirect) return found;
@@ -331,8 +347,9 @@ bool follows_call(const target::Target& target, Address return_address, Address 
   const FoundCall call = call_before(target, return_address);
   if (call.kind != target::CallInstruction::kDirect || callee == 0) return call.kind != target::CallInstruction::kNone;
   const Address called = call.target;
-  if (called <= callee && callee - called < (1u << 20)) return true;   // a direct call into this very function
-  return !is_executable(target, called) ? false : mapping_of(target, called) != mapping_of(target, callee);   // through a PLT
+  if (called <= callee && callee - called < (1u << 20)) return true;  // a direct call into this very function
+  return !is_executable(target, called) ? false
+                                        : mapping_of(target, called) != mapping_of(target, callee);  // through a PLT
 }
 
 UnwoundStack walk_stack(const target::Target& target, FrameStepper& stepper, const target::Registers& registers) {
@@ -371,7 +388,8 @@ UnwoundStack walk_stack(const target::Target& target, FrameStepper& stepper, con
       stack.end = StackEnd::kNoUnwindInfo;
       break;
     }
-    if (signal_frame) frames.last().exact_pc = true;   // the trampoline's first instruction is where the handler returns to
+    if (signal_frame)
+      frames.last().exact_pc = true;  // the trampoline's first instruction is where the handler returns to
     if (step == FrameStepper::Step::kNoUnwindInfo) {
       if (auto recovered = recover(target, current, exact_pc)) {
         next = recovered->registers;

@@ -4,7 +4,8 @@
 // A FrameStepper (with libunwind or libdwfl behind it) steps from a frame to its caller by unwind information, and
 // knows nothing else. Where it cannot, walk_stack() tries what can be verified, and marks the result:
 //   - pc is not in code (a call through a wild or null pointer): the return address on top of the stack -> kReturnSlot
-//   - code without unwind information (JIT, assembly) that only returns (add N,%rsp; pop; ret): its return -> kReturnSlot
+//   - code without unwind information (JIT, assembly) that only returns (add N,%rsp; pop; ret): its return ->
+//   kReturnSlot
 //   - other such code: the frame pointer, if the code before shows that it keeps one -> kFramePointer
 // A recovered return address must be in executable memory right behind a call instruction; if not, the stack ends
 // there.
@@ -19,8 +20,8 @@ namespace rankstacks::unwind {
 class FrameStepper {
  public:
   enum class Step {
-    kStepped,        // `next` holds the caller's registers
-    kOutermost,      // the unwind information says that there is no caller
+    kStepped,    // `next` holds the caller's registers
+    kOutermost,  // the unwind information says that there is no caller
     kNoUnwindInfo,
     kMemoryUnavailable,
   };

@@ -1,15 +1,17 @@
 #include "unwind/unwind_only_elf.h"
 
+#include <sys/mman.h>
 #include <algorithm>
 #include <cstring>
 #include <string_view>
-#include <sys/mman.h>
 #include <utility>
 
 namespace rankstacks::unwind {
 namespace {
 
-bool is_debug(std::string_view name) { return name.starts_with(".debug_") || name.starts_with(".zdebug_") || name.starts_with(".gnu.debug"); }
+bool is_debug(std::string_view name) {
+  return name.starts_with(".debug_") || name.starts_with(".zdebug_") || name.starts_with(".gnu.debug");
+}
 bool is_unwind_table(std::string_view name) {
   return name == ".eh_frame" || name == ".eh_frame_hdr" || name == ".debug_frame" || name == ".zdebug_frame";
 }
@@ -17,8 +19,9 @@ bool is_unwind_table(std::string_view name) {
 }  // namespace
 
 bool UnwindOnlyElf::is_needed(const elf::Image& image) {
-  return std::any_of(image.sections().begin(), image.sections().end(),
-                     [](const elf::Section& s) { return (s.header.sh_flags & SHF_COMPRESSED) != 0 || s.name.starts_with(".zdebug_"); });
+  return std::any_of(image.sections().begin(), image.sections().end(), [](const elf::Section& s) {
+    return (s.header.sh_flags & SHF_COMPRESSED) != 0 || s.name.starts_with(".zdebug_");
+  });
 }
 
 std::optional<UnwindOnlyElf> UnwindOnlyElf::copy_of(const elf::Image& image) {

@@ -30,7 +30,7 @@ class UnwindOnlyElf {
 
  private:
   explicit UnwindOnlyElf(std::span<std::byte> bytes) : bytes_(bytes) {}
-  std::span<std::byte> bytes_;   // an anonymous mapping as long as the file
+  std::span<std::byte> bytes_;  // an anonymous mapping as long as the file
 };
 
 }  // namespace rankstacks::unwind

@@ -13,8 +13,8 @@
 namespace rankstacks::unwind {
 
 struct UnwoundFrame {
-  Address pc = 0;                     // as gdb shows it: the innermost pc, else the return address
-  Address sp = 0;                     // rsp in this frame, at pc
+  Address pc = 0;  // as gdb shows it: the innermost pc, else the return address
+  Address sp = 0;  // rsp in this frame, at pc
   // rsp in the caller: the frame's own part of the stack is [sp, cfa). 0: unknown (the outermost frame).
   Address cfa = 0;
   // pc is an instruction about to run (innermost, or interrupted by a signal): look up pc, else pc-1.
@@ -25,10 +25,10 @@ struct UnwoundFrame {
 };
 
 struct UnwoundStack {
-  std::vector<UnwoundFrame> frames;   // innermost first
+  std::vector<UnwoundFrame> frames;  // innermost first
   StackEnd end = StackEnd::kComplete;
   std::optional<OmittedFrames> omitted;
-  std::string note;                   // one line for the report's problems; empty if there is none
+  std::string note;  // one line for the report's problems; empty if there is none
 };
 
 // Of a deeper stack both ends are kept, half of the limit each; the middle is counted and left out.

@@ -1,8 +1,8 @@
 #include "unwind/vetted_tables.h"
 
+#include <dwarf.h>
 #include <algorithm>
 #include <cstring>
-#include <dwarf.h>
 #include <limits>
 
 #include "target/registers.h"
@@ -35,7 +35,7 @@ void set_length(std::vector<std::byte>& in, std::size_t start) {
 }  // namespace
 
 bool VettedTables::Entry::read(const target::Target& target, Address from) {
-  constexpr std::size_t kUsual = 128;   // most entries are shorter, and need one read
+  constexpr std::size_t kUsual = 128;  // most entries are shorter, and need one read
   at = from;
   bytes.resize(kUsual);
   const std::size_t there = target.read(from, bytes);
@@ -59,7 +59,8 @@ std::optional<VettedTables::SearchTable> VettedTables::search_table_of(const tar
   const auto* b = reinterpret_cast<const std::uint8_t*>(bytes.data());
   // version 1, any 4-byte pointer to .eh_frame, a udata4 count, a table of datarel|sdata4 pairs: the form that every
   // linker writes.
-  if (b[0] != 1 || (b[1] & 0x0f) != DW_EH_PE_sdata4 || b[2] != DW_EH_PE_udata4 || b[3] != (DW_EH_PE_datarel | DW_EH_PE_sdata4)) {
+  if (b[0] != 1 || (b[1] & 0x0f) != DW_EH_PE_sdata4 || b[2] != DW_EH_PE_udata4 ||
+      b[3] != (DW_EH_PE_datarel | DW_EH_PE_sdata4)) {
     return std::nullopt;
   }
   std::uint32_t count;
@@ -98,11 +99,12 @@ VettedTables::Verdict VettedTables::vet(Address pc) {
 
 VettedTables::Verdict VettedTables::vet(const target::Module& module, Address pc, Address at) {
   if (!fde_.read(target_, at)) return Verdict::kUnsound;
-  std::uint32_t back;   // distance from this field to the CIE
+  std::uint32_t back;  // distance from this field to the CIE
   std::memcpy(&back, fde_.bytes.data() + 4, sizeof back);
   const Address cie = at + 4 - back;
   if (back == 0 || !module.range.contains(cie)) return Verdict::kUnsound;
-  if (!cie_is_sound_ || cie_.at != cie) cie_is_sound_ = cie_.read(target_, cie) && vet_cie(cie_.bytes, cie_facts_, dialect_).empty();
+  if (!cie_is_sound_ || cie_.at != cie)
+    cie_is_sound_ = cie_.read(target_, cie) && vet_cie(cie_.bytes, cie_facts_, dialect_).empty();
   if (!cie_is_sound_ || !vet_fde(fde_.bytes, at, cie_facts_, fde_facts_, dialect_).empty()) return Verdict::kUnsound;
   return fde_facts_.covered.contains(pc) ? Verdict::kSound : Verdict::kNone;
 }
@@ -137,13 +139,14 @@ void VettedTables::write(Block& block, Address at) {
   const FdeFacts& fde = fde_facts_;
   auto& out = written_;
   out.clear();
-  put(out, std::numeric_limits<std::int32_t>::min());   // no pc is below it
-  put(out, std::int32_t{0});                            // and addresses are relative to the FDE
+  put(out, std::numeric_limits<std::int32_t>::min());  // no pc is below it
+  put(out, std::int32_t{0});                           // and addresses are relative to the FDE
   const std::size_t cie = out.size();
   put(out, std::uint32_t{0});
   put(out, std::uint32_t{0});
   put(out, std::uint8_t{1});
-  for (const char letter : cie_facts_.signal_frame ? std::string_view("zRS\0", 4) : std::string_view("zR\0", 3)) put(out, letter);
+  for (const char letter : cie_facts_.signal_frame ? std::string_view("zRS\0", 4) : std::string_view("zR\0", 3))
+    put(out, letter);
   put_uleb(out, cie_facts_.code_alignment);
   put_sleb(out, cie_facts_.data_alignment);
   put(out, static_cast<std::uint8_t>(target::kRip));

@@ -20,7 +20,8 @@ namespace rankstacks::unwind {
 class VettedTables {
  public:
   // The target must outlive it.
-  explicit VettedTables(const target::Target& target, CfiDialect dialect = CfiDialect::kLibunwind) : target_(target), dialect_(dialect) {}
+  explicit VettedTables(const target::Target& target, CfiDialect dialect = CfiDialect::kLibunwind)
+      : target_(target), dialect_(dialect) {}
 
   enum class Verdict { kNone, kUnsound, kSound };
   // The verdict on the entry that the search table names for `pc`. kNone: there is no FDE, or one that ends before
@@ -45,7 +46,8 @@ class VettedTables {
   // A word of a block; nullptr if `address` is not in a block.
   const std::uint64_t* word(Address address) const {
     if (address < kFirstBlock || address % sizeof(std::uint64_t) != 0) return nullptr;
-    const Address offset = address - kFirstBlock, index = offset / kBlockSize, word = offset % kBlockSize / sizeof(std::uint64_t);
+    const Address offset = address - kFirstBlock, index = offset / kBlockSize,
+                  word = offset % kBlockSize / sizeof(std::uint64_t);
     if (index > kept_.size()) return nullptr;
     const auto& words = index == 0 ? current_.words : kept_[index - 1].words;
     return word < words.size() ? &words[word] : nullptr;
@@ -58,13 +60,13 @@ class VettedTables {
  private:
   // In the kernel's half of the address space, away from the vsyscall page.
   static constexpr Address kFirstBlock = 0xffff'a000'0000'0000;
-  static constexpr Address kBlockSize = 4 * kMaxEntryBytes;   // vetting at most doubles the instructions of a CIE
+  static constexpr Address kBlockSize = 4 * kMaxEntryBytes;  // vetting at most doubles the instructions of a CIE
   static constexpr std::size_t kMaxKeptBytes = 4 << 20;
 
   // A module's sorted table of FDEs.
   struct SearchTable {
-    Vaddr header = 0;                      // the base of its addresses
-    std::span<const std::byte> pairs;      // of two 32-bit numbers: the start of a function, its FDE
+    Vaddr header = 0;                  // the base of its addresses
+    std::span<const std::byte> pairs;  // of two 32-bit numbers: the start of a function, its FDE
   };
   struct Block {
     std::vector<std::uint64_t> words;
@@ -82,19 +84,19 @@ class VettedTables {
   static std::optional<SearchTable> search_table_of(const target::Module& module);
   std::optional<Address> find(const target::Module& module, Address pc);
   Verdict vet(const target::Module& module, Address pc, Address fde);
-  void write(Block& block, Address at);   // writes the entries vetted last
+  void write(Block& block, Address at);  // writes the entries vetted last
 
   const target::Target& target_;
   CfiDialect dialect_;
   std::unordered_map<const target::Module*, std::optional<SearchTable>> search_tables_;
   Entry fde_, cie_;
   bool cie_is_sound_ = false;
-  CieFacts cie_facts_;                                 // of cie_, if that is sound
+  CieFacts cie_facts_;  // of cie_, if that is sound
   FdeFacts fde_facts_;
   std::vector<std::byte> written_;
   Block current_;
-  std::vector<Block> kept_;                            // those with expressions
-  std::unordered_map<Address, std::size_t> kept_of_;   // by the FDE's address in the target
+  std::vector<Block> kept_;                           // those with expressions
+  std::unordered_map<Address, std::size_t> kept_of_;  // by the FDE's address in the target
   std::size_t kept_bytes_ = 0;
 };
 

@@ -30,12 +30,15 @@ LiteralJob grid(const std::map<int, Stack>& stacks, bool located = true, char st
 
 // A collective whose group is not known.
 Stack in_collective(const std::string& function, int line) {
-  return Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), py(function, kPackages + "torch/distributed/distributed_c10d.py", 2000)} + in_main(line);
+  return Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"),
+               py(function, kPackages + "torch/distributed/distributed_c10d.py", 2000)} +
+         in_main(line);
 }
 
 std::map<int, std::string> accused(const LiteralJob& literal) {
   std::map<int, std::string> reasons;
-  for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[*literal.job.ranks.at(s.rank).rank] = to_string(s.reason);
+  for (const Suspect& s : analyze(literal.job).verdict.suspects)
+    reasons[*literal.job.ranks.at(s.rank).rank] = to_string(s.reason);
   return reasons;
 }
 using Accused = std::map<int, std::string>;
@@ -53,13 +56,15 @@ TEST_CASE("a rank that differs within its stage") {
   CHECK(accused(literal) == Accused{{5, "collective-mismatch"}});
   const Verdict v = analyze(literal.job).verdict;
   CHECK(v.reference == "pipeline stages: Megatron, from the command line");
-  CHECK(v.summary == "rank 5 (pp 1, dp 0, tp 1) waits in all_gather (main at train.py:25) while ranks 4,6-7 wait in all_reduce (main at train.py:20), as the others of pipeline stage 1 do");
+  CHECK(v.summary ==
+        "rank 5 (pp 1, dp 0, tp 1) waits in all_gather (main at train.py:25) while ranks 4,6-7 wait in all_reduce "
+        "(main at train.py:20), as the others of pipeline stage 1 do");
   SECTION("without coordinates it cannot be determined: no side has the majority") {
     CHECK(accused(grid(stacks, false)).empty());
     CHECK(analyze(grid(stacks, false).job).verdict.status == VerdictStatus::kUndecided);
   }
   SECTION("in the tree it is odd, and named by its place; the stages are not") {
-    std::map<std::size_t, bool> odd;   // by size of the cluster
+    std::map<std::size_t, bool> odd;  // by size of the cluster
     for (const Cluster& c : analyze(literal.job).clusters) odd[c.ranks.size()] = c.odd;
     CHECK(odd == std::map<std::size_t, bool>{{1, true}, {3, false}, {4, false}});
   }
@@ -74,12 +79,15 @@ TEST_CASE("stages that differ by design") {
     CHECK(v.suspects.empty());
     CHECK(has(v.summary, "stages differ by design"));
     CHECK(has(v.summary, "Megatron, from the command line"));
-    CHECK(accused(grid(stacks, false)).size() == 8);   // two equal sides: both
+    CHECK(accused(grid(stacks, false)).size() == 8);  // two equal sides: both
   }
   SECTION("but one group of all ranks has all of them: then they are compared") {
-    for (int r = 0; r < 8; ++r) stacks[r] = in_collective(r == 5 ? "barrier" : "all_reduce", r < 4 ? 10 : r == 5 ? 12 : 10);
+    for (int r = 0; r < 8; ++r)
+      stacks[r] = in_collective(r == 5 ? "barrier" : "all_reduce", r < 4 ? 10 : r == 5 ? 12 : 10);
     LiteralJob literal = grid(stacks);
-    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].variables.push_back({.frame = 2, .numbers = {}, .group = ProcessGroup{"0", {0, 1, 2, 3, 4, 5, 6, 7}}});
+    for (RankSnapshot& rank : literal.job.ranks)
+      rank.threads[0].variables.push_back(
+          {.frame = 2, .numbers = {}, .group = ProcessGroup{"0", {0, 1, 2, 3, 4, 5, 6, 7}}});
     CHECK(accused(literal) == Accused{{5, "collective-mismatch"}});
     CHECK(analyze(literal.job).verdict.reference == kFromGroups);
   }
@@ -112,7 +120,9 @@ TEST_CASE("a whole stage") {
     // Three stages of two, so that those at work are fewer than half.
     LiteralJob literal;
     for (int r = 0; r < 6; ++r) {
-      RankSnapshot& rank = literal.rank(r, 6, r < 4 ? in_collective("recv", 10) : Stack{nat("mylib::step()", "/home/u/mylib.so")} + in_main(30), r < 4 ? 'S' : 'R');
+      RankSnapshot& rank = literal.rank(
+          r, 6, r < 4 ? in_collective("recv", 10) : Stack{nat("mylib::step()", "/home/u/mylib.so")} + in_main(30),
+          r < 4 ? 'S' : 'R');
       rank.coordinates = Coordinates{"DeepSpeed, from the command line", {{"pp", r / 2}, {"dp", r % 2}, {"tp", 0}}};
     }
     const Verdict v = analyze(literal.job).verdict;
@@ -138,7 +148,8 @@ TEST_CASE("names of places") {
   CHECK(whole_stages(literal.job, {}).empty());
   CHECK(pipeline_stages(literal.job) == std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1});
   SECTION("several stages, not all") {
-    for (RankSnapshot& rank : literal.job.ranks) rank.coordinates->axes = {{"pp", *rank.rank / 2}, {"dp", *rank.rank % 2}};
+    for (RankSnapshot& rank : literal.job.ranks)
+      rank.coordinates->axes = {{"pp", *rank.rank / 2}, {"dp", *rank.rank % 2}};
     CHECK(whole_stages(literal.job, {2, 3, 4, 5}) == "all ranks of pipeline stages 1-2");
   }
   SECTION("one axis says no more than the rank's number") {
@@ -168,15 +179,21 @@ TEST_CASE("names of places") {
 }
 
 TEST_CASE("messages whose peers nobody knows") {
-  const auto waits_for_work = [](int line) { return Stack{libc("pthread_cond_wait"), nat("c10d::ProcessGroupGloo::RecvWork::wait(std::chrono::duration<long>)")} + in_main(line); };
+  const auto waits_for_work = [](int line) {
+    return Stack{libc("pthread_cond_wait"),
+                 nat("c10d::ProcessGroupGloo::RecvWork::wait(std::chrono::duration<long>)")} +
+           in_main(line);
+  };
   std::map<int, Stack> stacks;
   SECTION("a stage that receives from the next one does what pipelines do: within that one, a rank differs") {
-    for (int r = 0; r < 8; ++r) stacks[r] = r < 4 ? waits_for_work(10) : in_collective(r == 5 ? "all_gather" : "all_reduce", r == 5 ? 25 : 20);
+    for (int r = 0; r < 8; ++r)
+      stacks[r] = r < 4 ? waits_for_work(10) : in_collective(r == 5 ? "all_gather" : "all_reduce", r == 5 ? 25 : 20);
     CHECK(accused(grid(stacks)) == Accused{{5, "collective-mismatch"}});
-    CHECK(accused(grid(stacks, false)).size() == 4);   // those that receive
+    CHECK(accused(grid(stacks, false)).size() == 4);  // those that receive
   }
   SECTION("a rank that receives, and the others of its stage do not") {
-    for (int r = 0; r < 8; ++r) stacks[r] = r == 6 ? waits_for_work(12) : in_collective(r < 4 ? "all_gather" : "all_reduce", r < 4 ? 10 : 20);
+    for (int r = 0; r < 8; ++r)
+      stacks[r] = r == 6 ? waits_for_work(12) : in_collective(r < 4 ? "all_gather" : "all_reduce", r < 4 ? 10 : 20);
     CHECK(accused(grid(stacks)) == Accused{{6, "unmatched-p2p"}});
   }
 }

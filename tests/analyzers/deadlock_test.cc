@@ -15,11 +15,14 @@ const std::string kC10d = kPackages + "torch/distributed/distributed_c10d.py";
 
 // A call of torch.distributed at a line of main, over gloo.
 Stack in_call(const std::string& function, int line) {
-  return Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), py(function, kC10d, 2000)} + in_main(line);
+  return Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"),
+               py(function, kC10d, 2000)} +
+         in_main(line);
 }
 
 // The arguments of the call, and the step that main is at.
-void arguments(RankSnapshot& rank, std::optional<ProcessGroup> group, std::vector<std::pair<std::string, std::int64_t>> numbers = {}, std::optional<int> step = {}) {
+void arguments(RankSnapshot& rank, std::optional<ProcessGroup> group,
+               std::vector<std::pair<std::string, std::int64_t>> numbers = {}, std::optional<int> step = {}) {
   rank.threads[0].variables.push_back({.frame = 2, .numbers = std::move(numbers), .group = std::move(group)});
   if (step) rank.threads[0].variables.push_back({.frame = 3, .numbers = {{"step", *step}}, .group = {}});
 }
@@ -28,7 +31,8 @@ const ProcessGroup kWorld{"0", {0, 1, 2, 3}};
 
 std::map<int, std::string> accused(const LiteralJob& literal) {
   std::map<int, std::string> reasons;
-  for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[s.rank == SIZE_MAX ? s.missing_rank : *literal.job.ranks[s.rank].rank] = to_string(s.reason);
+  for (const Suspect& s : analyze(literal.job).verdict.suspects)
+    reasons[s.rank == SIZE_MAX ? s.missing_rank : *literal.job.ranks[s.rank].rank] = to_string(s.reason);
   return reasons;
 }
 using Accused = std::map<int, std::string>;
@@ -38,23 +42,36 @@ using Accused = std::map<int, std::string>;
 TEST_CASE("groups used in another order") {
   LiteralJob literal;
   SECTION("one rank against three") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("all_reduce", r == 2 ? 12 : 13)), ProcessGroup{r == 2 ? "2" : "1", {0, 1, 2, 3}});
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call("all_reduce", r == 2 ? 12 : 13)),
+                ProcessGroup{r == 2 ? "2" : "1", {0, 1, 2, 3}});
     CHECK(accused(literal) == Accused{{2, "process-group-order"}});
   }
   SECTION("a circle of groups of two: each waits for the next") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("all_reduce", 12)), ProcessGroup{std::to_string(r + 1), {r, (r + 1) % 4}});
-    CHECK(accused(literal) == Accused{{0, "process-group-order"}, {1, "process-group-order"}, {2, "process-group-order"}, {3, "process-group-order"}});
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call("all_reduce", 12)), ProcessGroup{std::to_string(r + 1), {r, (r + 1) % 4}});
+    CHECK(accused(literal) == Accused{{0, "process-group-order"},
+                                      {1, "process-group-order"},
+                                      {2, "process-group-order"},
+                                      {3, "process-group-order"}});
   }
   SECTION("the default group against another: the same with another group") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call("all_reduce", r == 3 ? 12 : 13)), r == 3 ? ProcessGroup{"1", {2, 3}} : kWorld);
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call("all_reduce", r == 3 ? 12 : 13)),
+                r == 3 ? ProcessGroup{"1", {2, 3}} : kWorld);
     CHECK(accused(literal) == Accused{{3, "collective-mismatch"}});
   }
 }
 
 TEST_CASE("one that calls a collective on its way out has ended before the others") {
   LiteralJob literal;
-  const Stack at_exit = Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), py("barrier", kC10d, 2000), py("clean_up", "/home/u/train.py", 70),
-                              nat("atexit_callfuncs", "/usr/bin/python3.11"), nat("Py_FinalizeEx", "/usr/bin/python3.11"), nat("Py_RunMain", "/usr/bin/python3.11")};
+  const Stack at_exit = Stack{libc("pthread_cond_wait"),
+                              nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"),
+                              py("barrier", kC10d, 2000),
+                              py("clean_up", "/home/u/train.py", 70),
+                              nat("atexit_callfuncs", "/usr/bin/python3.11"),
+                              nat("Py_FinalizeEx", "/usr/bin/python3.11"),
+                              nat("Py_RunMain", "/usr/bin/python3.11")};
   SECTION("one of four") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? at_exit : in_call("all_reduce", 13));
     CHECK(accused(literal) == Accused{{2, "exception"}});
@@ -82,7 +99,10 @@ TEST_CASE("what nobody waits for holds up nobody") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
     if (r == 0) arguments(literal.rank(r, 4, in_call("all_reduce", 12)), ProcessGroup{"1", {0, 1}});
-    else literal.rank(r, 4, r == 1 ? in_getitem() : Stack{libc("clock_nanosleep"), py("serve", "/home/u/train.py", 70)} + in_main(50));
+    else
+      literal.rank(
+          r, 4,
+          r == 1 ? in_getitem() : Stack{libc("clock_nanosleep"), py("serve", "/home/u/train.py", 70)} + in_main(50));
   }
   CHECK(accused(literal) == Accused{{1, "data-loading"}});
 }
@@ -98,7 +118,10 @@ TEST_CASE("messages without a counterpart") {
     CHECK(analyze(literal.job).verdict.summary.find("recv from rank 3") != std::string::npos);
   }
   SECTION("MPI's receives, peers unknown: nobody sends") {
-    for (int r = 0; r < 4; ++r) literal.rank(r, 4, {nat("progress", "libmpi.so.40"), nat(r < 2 ? "PMPI_Mprobe" : "PMPI_Allreduce", "libmpi.so.40"), nat("main", "/home/u/a.out")});
+    for (int r = 0; r < 4; ++r)
+      literal.rank(r, 4,
+                   {nat("progress", "libmpi.so.40"), nat(r < 2 ? "PMPI_Mprobe" : "PMPI_Allreduce", "libmpi.so.40"),
+                    nat("main", "/home/u/a.out")});
     CHECK(accused(literal) == Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
     CHECK(analyze(literal.job).activities[0]->operation == "MPI_Mprobe");
   }
@@ -123,15 +146,21 @@ TEST_CASE("messages without a counterpart") {
 TEST_CASE("the same code at another step") {
   LiteralJob literal;
   SECTION("an earlier one, in another call of the loop") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 16 : 18)), kWorld, {}, r == 2 ? 7 : 8);
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 16 : 18)), kWorld, {},
+                r == 2 ? 7 : 8);
     CHECK(accused(literal) == Accused{{2, "behind"}});
   }
   SECTION("a later one is another collective") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 20 : 18)), kWorld, {}, r == 2 ? 9 : 8);
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 20 : 18)), kWorld, {},
+                r == 2 ? 9 : 8);
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
   }
   SECTION("behind the loop, which ended earlier: the counter is what remained") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 20 : 18)), kWorld, {}, r == 2 ? 7 : 8);
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 20 : 18)), kWorld, {},
+                r == 2 ? 7 : 8);
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
   }
   SECTION("the same line, but still in the loop") {
@@ -155,7 +184,9 @@ TEST_CASE("the same code at another step") {
     CHECK(accused(literal) == Accused{{2, "behind"}});
   }
   SECTION("two against two: those behind") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call(r < 2 ? "barrier" : "all_reduce", r < 2 ? 16 : 18)), kWorld, {}, r < 2 ? 7 : 8);
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r < 2 ? "barrier" : "all_reduce", r < 2 ? 16 : 18)), kWorld, {},
+                r < 2 ? 7 : 8);
     CHECK(accused(literal) == Accused{{0, "behind"}, {1, "behind"}});
   }
   SECTION("a counter that differs in each rank shows nothing") {
@@ -167,18 +198,23 @@ TEST_CASE("the same code at another step") {
 TEST_CASE("the same collective from many places meets by its order") {
   LiteralJob literal;
   SECTION("three of four are in it") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call(r == 0 ? "barrier" : "all_reduce", r == 0 ? 30 : 16 + 2 * (r / 2))), kWorld);
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r == 0 ? "barrier" : "all_reduce", r == 0 ? 30 : 16 + 2 * (r / 2))), kWorld);
     CHECK(accused(literal) == Accused{{0, "collective-mismatch"}});
   }
   SECTION("no call has a majority") {
-    for (int r = 0; r < 4; ++r) arguments(literal.rank(r, 4, in_call(r == 0 ? "barrier" : r == 1 ? "broadcast" : "all_reduce", 20 + r)), kWorld);
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r == 0 ? "barrier" : r == 1 ? "broadcast" : "all_reduce", 20 + r)), kWorld);
     CHECK(accused(literal).empty());
   }
 }
 
 TEST_CASE("one that handles an exception is what its collective comes from") {
   LiteralJob literal;
-  const auto handles = [&](RankSnapshot& rank) { rank.threads[0].handles = HandledException{.type = "RuntimeError", .message = "loss is NaN", .frame = 3, .handler = {}, .raised = {}}; };
+  const auto handles = [&](RankSnapshot& rank) {
+    rank.threads[0].handles =
+        HandledException{.type = "RuntimeError", .message = "loss is NaN", .frame = 3, .handler = {}, .raised = {}};
+  };
   SECTION("one of four") {
     for (int r = 0; r < 4; ++r) {
       RankSnapshot& rank = literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 40 : 18));
@@ -188,7 +224,8 @@ TEST_CASE("one that handles an exception is what its collective comes from") {
     CHECK(analyze(literal.job).verdict.summary.find("RuntimeError(\"loss is NaN\")") != std::string::npos);
   }
   SECTION("all of them: their programs run in a handler") {
-    for (int r = 0; r < 4; ++r) handles(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 40 : 18)));
+    for (int r = 0; r < 4; ++r)
+      handles(literal.rank(r, 4, in_call(r == 2 ? "barrier" : "all_reduce", r == 2 ? 40 : 18)));
     CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
   }
   SECTION("in the same call as the others it does not differ") {
@@ -220,7 +257,12 @@ TEST_CASE("ranks that nobody looked at") {
   }
   SECTION("cores of ranks that wait for all to arrive") {
     LiteralJob start;
-    for (int r = 0; r < 3; ++r) start.rank(r, 4, Stack{libc("recv"), nat("c10d::TCPStore::doWait(int)"), py("init_process_group", kC10d, 700)} + in_main(5)).source = Source::kCore;
+    for (int r = 0; r < 3; ++r)
+      start
+          .rank(r, 4,
+                Stack{libc("recv"), nat("c10d::TCPStore::doWait(int)"), py("init_process_group", kC10d, 700)} +
+                    in_main(5))
+          .source = Source::kCore;
     CHECK(accused(start) == Accused{{3, "missing"}});
   }
 }
@@ -232,15 +274,19 @@ TEST_CASE("processes that are not of the job are in no comparison") {
   shell.executable = "/usr/bin/sleep";
   literal.thread(shell, shell.pid, "sleep", {libc("clock_nanosleep"), nat("main", "/usr/bin/sleep")});
   CHECK(accused(literal) == Accused{{2, "data-loading"}});
-  CHECK(analyze(literal.job).verdict.summary.find(std::to_string(shell.pid) + " is not of this job") != std::string::npos);
+  CHECK(analyze(literal.job).verdict.summary.find(std::to_string(shell.pid) + " is not of this job") !=
+        std::string::npos);
 }
 
 TEST_CASE("where no process has a number, those of another program are not of the job") {
   LiteralJob literal;
   for (int r = 0; r < 5; ++r) {
     RankSnapshot& process = literal.process();
-    process.executable = r == 0 ? "/opt/tools/bin/monitor-1.0" : "/home/u/env/bin/python3.11";   // of one length
-    literal.thread(process, process.pid, "main", r == 0 ? Stack{libc("clock_nanosleep"), nat("main", "/opt/tools/bin/monitor-1.0")} : r == 2 ? in_getitem() : waits_in_all_reduce());
+    process.executable = r == 0 ? "/opt/tools/bin/monitor-1.0" : "/home/u/env/bin/python3.11";  // of one length
+    literal.thread(process, process.pid, "main",
+                   r == 0   ? Stack{libc("clock_nanosleep"), nat("main", "/opt/tools/bin/monitor-1.0")}
+                   : r == 2 ? in_getitem()
+                            : waits_in_all_reduce());
   }
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
@@ -257,8 +303,14 @@ TEST_CASE("processes of plain multiprocessing wait for each other in queues and 
     process.python_version = "3.11.2";
     const Stack work = {libc("clock_nanosleep"), py("tokenize", "/home/u/job.py", 29)};
     const Stack queue = {libc("read"), py("_recv", lib + "connection.py", 378), py("get", lib + "queues.py", 103)};
-    const Stack lock = {libc("sem_wait"), nat("_multiprocessing_SemLock_acquire", "/usr/lib/python3.11/lib-dynload/_multiprocessing.so"), py("__enter__", lib + "synchronize.py", 95)};
-    literal.thread(process, process.pid, "python3", (r == 1 ? work : r == 0 ? queue : lock) + Stack{py("run", lib + "process.py", 108), py("_bootstrap", lib + "process.py", 314)});
+    const Stack lock = {libc("sem_wait"),
+                        nat("_multiprocessing_SemLock_acquire", "/usr/lib/python3.11/lib-dynload/_multiprocessing.so"),
+                        py("__enter__", lib + "synchronize.py", 95)};
+    literal.thread(process, process.pid, "python3",
+                   (r == 1   ? work
+                    : r == 0 ? queue
+                             : lock) +
+                       Stack{py("run", lib + "process.py", 108), py("_bootstrap", lib + "process.py", 314)});
   }
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.suspects.size() == 1);
@@ -268,12 +320,18 @@ TEST_CASE("processes of plain multiprocessing wait for each other in queues and 
 TEST_CASE("a program of its own, whose main threads all join a pool: the threads that only some ranks have decide") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
-    RankSnapshot& rank = literal.rank(r, 4, {libc("pthread_join"), nat("flow::Pool::Join()", "/home/u/flow"), nat("main", "/home/u/flow")});
+    RankSnapshot& rank = literal.rank(
+        r, 4, {libc("pthread_join"), nat("flow::Pool::Join()", "/home/u/flow"), nat("main", "/home/u/flow")});
     rank.executable = "/home/u/flow";
     rank.python_version.reset();
-    for (int t = 0; t < 5; ++t) literal.thread(rank, rank.pid * 10 + t, "w", {libc("pthread_cond_wait"), nat("flow::Pool::Work()", "/home/u/flow")});
-    literal.thread(rank, rank.pid * 10 + 9, "w", r == 2 ? Stack{libc("pause"), nat("flow::data::LoadBatch(bool)", "/home/u/flow"), nat("flow::Pool::Work()", "/home/u/flow")}
-                                                        : Stack{libc("usleep"), nat("flow::Poller::WaitFor(long)", "/home/u/flow"), nat("flow::Pool::Work()", "/home/u/flow")});
+    for (int t = 0; t < 5; ++t)
+      literal.thread(rank, rank.pid * 10 + t, "w",
+                     {libc("pthread_cond_wait"), nat("flow::Pool::Work()", "/home/u/flow")});
+    literal.thread(rank, rank.pid * 10 + 9, "w",
+                   r == 2 ? Stack{libc("pause"), nat("flow::data::LoadBatch(bool)", "/home/u/flow"),
+                                  nat("flow::Pool::Work()", "/home/u/flow")}
+                          : Stack{libc("usleep"), nat("flow::Poller::WaitFor(long)", "/home/u/flow"),
+                                  nat("flow::Pool::Work()", "/home/u/flow")});
   }
   CHECK(accused(literal) == Accused{{2, "data-loading"}});
   SECTION("whichever of the pool's threads the main threads join at this moment") {
@@ -285,7 +343,8 @@ TEST_CASE("a program of its own, whose main threads all join a pool: the threads
     CHECK(accused(literal) == Accused{{2, "data-loading"}});
   }
   SECTION("and where all have the same threads, no rank differs") {
-    for (RankSnapshot& rank : literal.job.ranks) rank.threads.back().frames = literal.job.ranks[0].threads.back().frames;
+    for (RankSnapshot& rank : literal.job.ranks)
+      rank.threads.back().frames = literal.job.ranks[0].threads.back().frames;
     literal.job.ranks[3].threads[0].joins = literal.job.ranks[3].threads[6].tid;
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }

@@ -10,8 +10,11 @@ using namespace rankstacks::testing;
 
 namespace {
 
-const Stack kSpins = Stack{nat("engine::solve()", "/home/u/engine.so"), py("step", "/home/u/train.py", 12)} + in_main(20);
-const Stack kWaitsForGpu = Stack{libc("sched_yield"), nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"), nat("cudaStreamSynchronize", "/x/libcudart.so")} + in_main(20);
+const Stack kSpins =
+    Stack{nat("engine::solve()", "/home/u/engine.so"), py("step", "/home/u/train.py", 12)} + in_main(20);
+const Stack kWaitsForGpu = Stack{libc("sched_yield"), nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"),
+                                 nat("cudaStreamSynchronize", "/x/libcudart.so")} +
+                           in_main(20);
 
 // Four ranks at one place in every sample, over `span_ms`, of which each ran for `cpu_ms`.
 LiteralJob all_at(const Stack& stack, char state, double span_ms, double cpu_ms) {
@@ -42,7 +45,7 @@ TEST_CASE("all run, each at one place") {
   SECTION("for longer than steps take") {
     const Verdict v = verdict_of(all_at(kSpins, 'R', 7000, 6900));
     CHECK(v.status == VerdictStatus::kSymmetric);
-    CHECK(v.doubt == Doubt::kLoops);   // a user with more time may take more samples
+    CHECK(v.doubt == Doubt::kLoops);  // a user with more time may take more samples
   }
   SECTION("some of them for a second only: reports of two machines") {
     LiteralJob literal = all_at(kSpins, 'R', 7000, 6900);

@@ -47,26 +47,36 @@ void make_idle(LiteralJob& literal) {
 
 TEST_CASE("kernels that are collectives, by their names") {
   CHECK(collective_of(kAllReduce) == known::Collective::kAllReduce);
-  CHECK(collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kReduceScatter);
-  CHECK(collective_of("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kReduce);
-  CHECK(collective_of("ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kBroadcast);
+  CHECK(collective_of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)") ==
+        known::Collective::kReduceScatter);
+  CHECK(collective_of("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)") ==
+        known::Collective::kReduce);
+  CHECK(collective_of("ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)") ==
+        known::Collective::kBroadcast);
   CHECK(collective_of(kSendRecv) == known::Collective::kSendRecv);
   CHECK(collective_of("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kUnknown);
-  CHECK(collective_of("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)") == known::Collective::kUnknown);   // RCCL
-  CHECK(collective_of("ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)") == known::Collective::kAllReduce);
+  CHECK(collective_of("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)") ==
+        known::Collective::kUnknown);  // RCCL
+  CHECK(collective_of("ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)") ==
+        known::Collective::kAllReduce);
   CHECK(collective_of("ncclSymkDevKernel_AllGather_LLMC(ncclSymkDevWorkArgs4K)") == known::Collective::kAllGather);
-  CHECK(collective_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)") == known::Collective::kAllReduce);
+  CHECK(collective_of("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)") ==
+        known::Collective::kAllReduce);
   CHECK(collective_of("ncclAllReduceRingLLKernel_sum_f32(ncclColl)") == known::Collective::kAllReduce);
   CHECK(collective_of("ncclReduceScatterRingLLKernel_sum_f32(ncclColl)") == known::Collective::kReduceScatter);
-  CHECK(collective_of("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)") == known::Collective::kAllReduce);
-  CHECK(collective_of("void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>(c10::BFloat16**)") == known::Collective::kAllReduce);
+  CHECK(collective_of("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)") ==
+        known::Collective::kAllReduce);
+  CHECK(collective_of(
+            "void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>(c10::BFloat16**)") ==
+        known::Collective::kAllReduce);
   CHECK_FALSE(collective_of(kSpin));
-  CHECK_FALSE(collective_of("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(at::native::ReduceOp<float>)"));
+  CHECK_FALSE(collective_of(
+      "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(at::native::ReduceOp<float>)"));
   CHECK_FALSE(collective_of("ncclTestKernel(int)"));
   CHECK_FALSE(collective_of(""));
   CHECK(kernel_name("void (anonymous namespace)::softmax<float, 4>(float*)") == "softmax");
-  CHECK(kernel_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, 1ul> >(int, at::native::FillFunctor<int>)") ==
-        "at::native::vectorized_elementwise_kernel");
+  CHECK(kernel_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, "
+                    "1ul> >(int, at::native::FillFunctor<int>)") == "at::native::vectorized_elementwise_kernel");
   CHECK(kernel_name("triton_poi_fused_add_0") == "triton_poi_fused_add_0");
 }
 
@@ -86,7 +96,8 @@ TEST_CASE("what runs on a rank's GPUs") {
     GpuKernel& kernel = runs(literal, literal.job.ranks[2], "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)");
     const auto collectives = [&] { return gpu_state_of(literal.job.frames, literal.job.ranks[2]).collectives; };
     CHECK(collectives() == std::vector<known::Collective>{known::Collective::kUnknown});
-    kernel.frames.insert(kernel.frames.begin(), gpu_frame(literal, "ncclDevFunc_ReduceScatter_Sum_f32_RING_SIMPLE()", 0x10, 0x10));
+    kernel.frames.insert(kernel.frames.begin(),
+                         gpu_frame(literal, "ncclDevFunc_ReduceScatter_Sum_f32_RING_SIMPLE()", 0x10, 0x10));
     CHECK(collectives() == std::vector<known::Collective>{known::Collective::kReduceScatter});
     kernel.places.push_back({gpu_frame(literal, "ncclDevFunc_SendRecv()", 0x20, 0x10), 1});
     CHECK(collectives() == std::vector<known::Collective>{known::Collective::kUnknown});
@@ -105,7 +116,9 @@ TEST_CASE("identical CPU stacks are distinguished by their GPUs") {
   SECTION("another kernel where the others poll") {
     const Verdict v = verdict_of(waiting_alike({kAllReduce, kAllReduce, kSpin, kAllReduce}));
     CHECK(said(v) == "culprit 2:gpu-wait");
-    CHECK(v.summary == "rank 2 waits for its GPU, which runs spin (13 blocks of 512) (main at train.py:17, running) while ranks 0-1,3 wait in AllReduce on the GPU");
+    CHECK(v.summary ==
+          "rank 2 waits for its GPU, which runs spin (13 blocks of 512) (main at train.py:17, running) while ranks "
+          "0-1,3 wait in AllReduce on the GPU");
     CHECK(v.suspects[0].confidence == Approx(0.90));
   }
   SECTION("no kernel where the others poll") {
@@ -116,7 +129,8 @@ TEST_CASE("identical CPU stacks are distinguished by their GPUs") {
   }
   SECTION("of two ranks") { CHECK(said(verdict_of(waiting_alike({kSpin, kAllReduce}))) == "culprit 0:gpu-wait"); }
   SECTION("not looked at: nothing is concluded from that") {
-    CHECK(said(verdict_of(waiting_alike({kAllReduce, "?", kAllReduce, kAllReduce}))) == said(verdict_of(waiting_alike({"?", "?", "?", "?"}))));
+    CHECK(said(verdict_of(waiting_alike({kAllReduce, "?", kAllReduce, kAllReduce}))) ==
+          said(verdict_of(waiting_alike({"?", "?", "?", "?"}))));
   }
   SECTION("a kernel without a name is no other kernel") {
     LiteralJob literal = waiting_alike({kAllReduce, kSpin, kAllReduce, kAllReduce});
@@ -129,7 +143,8 @@ TEST_CASE("identical CPU stacks are distinguished by their GPUs") {
     CHECK(v.summary.find("each GPU runs AllReduce") != std::string::npos);
   }
   SECTION("a kernel that serves many collectives differs from none") {
-    CHECK(said(verdict_of(waiting_alike({kAllReduce, "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", kAllReduce, kAllReduce}))) == "symmetric");
+    CHECK(said(verdict_of(waiting_alike({kAllReduce, "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
+                                         kAllReduce, kAllReduce}))) == "symmetric");
   }
 }
 
@@ -140,16 +155,22 @@ TEST_CASE("ranks in kernels of different collectives") {
     CHECK(v.summary.find("rank 3 waits in AllGather on the GPU") == 0);
     CHECK(v.summary.find("ranks 0-2 wait in AllReduce on the GPU") != std::string::npos);
   }
-  SECTION("two sides of one size: both") { CHECK(said(verdict_of(waiting_alike({kAllReduce, kAllGather}))) == "culprit 0:collective-mismatch 1:collective-mismatch"); }
+  SECTION("two sides of one size: both") {
+    CHECK(said(verdict_of(waiting_alike({kAllReduce, kAllGather}))) ==
+          "culprit 0:collective-mismatch 1:collective-mismatch");
+  }
   SECTION("one of several kernels in common") {
     LiteralJob literal = waiting_alike({kAllReduce, kAllGather, kAllReduce});
     runs(literal, literal.job.ranks[1], kAllReduce);
     CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
   }
-  SECTION("of two ranks the one that sends or receives has no counterpart") { CHECK(said(verdict_of(waiting_alike({kAllReduce, kSendRecv}))) == "culprit 1:unmatched-p2p"); }
+  SECTION("of two ranks the one that sends or receives has no counterpart") {
+    CHECK(said(verdict_of(waiting_alike({kAllReduce, kSendRecv}))) == "culprit 1:unmatched-p2p");
+  }
   SECTION("the CPUs may be at different places: the kernels decide") {
     LiteralJob literal;
-    for (int r = 0; r < 4; ++r) runs(literal, nccl_rank(literal, r, 4, waits_for_gpu(r % 2 ? 17 : 40)), r == 2 ? kAllGather : kAllReduce);
+    for (int r = 0; r < 4; ++r)
+      runs(literal, nccl_rank(literal, r, 4, waits_for_gpu(r % 2 ? 17 : 40)), r == 2 ? kAllGather : kAllReduce);
     CHECK(said(verdict_of(literal)) == "culprit 2:collective-mismatch");
   }
 }
@@ -164,7 +185,7 @@ TEST_CASE("the CPU shows why the GPU is idle") {
   literal.job.ranks[2].threads[0].state = 'S';
   const Verdict v = verdict_of(literal);
   CHECK(said(v) == "culprit 2:data-loading");
-  CHECK(v.suspects[0].confidence == Approx(0.95));   // and not less: that the others wait for ranks is known
+  CHECK(v.suspects[0].confidence == Approx(0.95));  // and not less: that the others wait for ranks is known
 }
 
 TEST_CASE("a rank whose GPU polls has arrived, whatever its CPU has gone on to") {
@@ -184,14 +205,15 @@ TEST_CASE("only the ranks of the group that polls are needed, if the CPU shows t
     RankSnapshot& rank = nccl_rank(literal, r, 4, r % 2 == 0 ? waits_in_all_reduce() : waits_for_gpu());
     if (r % 2 == 0) rank.threads[0].variables = {{2, {}, ProcessGroup{"1", {0, 2}}, false}};
     looked_at(rank);
-    if (r != 2) runs(literal, rank, r == 0 ? kAllReduce : kSpin);   // 1 and 3 are at work
+    if (r != 2) runs(literal, rank, r == 0 ? kAllReduce : kSpin);  // 1 and 3 are at work
   }
   CHECK(said(verdict_of(literal)) == "culprit 2:gpu-wait");
 }
 
 TEST_CASE("the CPU's call may be the next one: the kernel decides") {
   LiteralJob literal;
-  for (int r = 0; r < 4; ++r) runs(literal, nccl_rank(literal, r, 4, waits_in_all_reduce()), r == 1 ? kAllGather : kAllReduce);
+  for (int r = 0; r < 4; ++r)
+    runs(literal, nccl_rank(literal, r, 4, waits_in_all_reduce()), r == 1 ? kAllGather : kAllReduce);
   CHECK(said(verdict_of(literal)) == "culprit 1:collective-mismatch");
 }
 
@@ -219,7 +241,9 @@ TEST_CASE("what a kernel ran into is the cause") {
   SECTION("in a job that hangs") {
     const Verdict v = verdict_of(literal);
     CHECK(said(v) == "culprit 2:crashed");
-    CHECK(v.summary == "rank 2 crashed on its GPU: illegal address in kernel oops, block (3,0,0) thread (17,0,0) while ranks 0-1,3 wait in AllReduce on the GPU");
+    CHECK(v.summary ==
+          "rank 2 crashed on its GPU: illegal address in kernel oops, block (3,0,0) thread (17,0,0) while ranks 0-1,3 "
+          "wait in AllReduce on the GPU");
     CHECK(v.suspects[0].confidence == Approx(0.90));
   }
   SECTION("a process that is not of the job is not accused") {
@@ -255,7 +279,8 @@ TEST_CASE("GPU cores without the cores of their processes") {
   CHECK(said(verdict_of(cores({kAllReduce, kSpin}))) == "culprit 1:gpu-wait");
   CHECK(said(verdict_of(cores({kAllReduce, ""}))) == "undecided");
   CHECK(said(verdict_of(cores({kAllReduce, kAllReduce}))) == "undecided");
-  CHECK(verdict_of(cores({"", ""})).summary == "the GPU of rank 0 is idle; only the state of GPUs is at hand: the stacks of their processes would show why");
+  CHECK(verdict_of(cores({"", ""})).summary ==
+        "the GPU of rank 0 is idle; only the state of GPUs is at hand: the stacks of their processes would show why");
 }
 
 TEST_CASE("a GPU at rest while the others are busy") {
@@ -310,7 +335,7 @@ TEST_CASE("what differs between the GPUs") {
   GpuHealth& odd = health_of(literal.job.ranks[2]);
   SECTION("utilisation") {
     odd.utilization_mean = 0;
-    odd.sm_clock = 345;   // it rests
+    odd.sm_clock = 345;  // it rests
     CHECK(notes() == "0 % used, the others 100 %");
   }
   SECTION("a link") {

@@ -19,10 +19,12 @@ TEST_CASE("a handled exception in words") {
   CHECK(describe_handled(literal.job, {"KeyError", {}, {}, {}, {}}) == "KeyError");
   CHECK(describe_handled(literal.job, {"", {}, {}, {}, {}}) == "an exception");
   CHECK(describe_handled(literal.job, {"E", "one\ntwo", {}, {}, {}}) == "E(\"one…\")");
-  CHECK(describe_handled(literal.job, {"E", std::string(79, 'x') + "üy", {}, {}, {}}) == "E(\"" + std::string(79, 'x') + "…\")");
+  CHECK(describe_handled(literal.job, {"E", std::string(79, 'x') + "üy", {}, {}, {}}) ==
+        "E(\"" + std::string(79, 'x') + "…\")");
   step.qualname = "Model.step";
   step.line.reset();
-  CHECK(describe_handled(literal.job, {"E", {}, {}, {}, literal.job.frames.intern(step)}) == "E raised in Model.step at model.py");
+  CHECK(describe_handled(literal.job, {"E", {}, {}, {}, literal.job.frames.intern(step)}) ==
+        "E raised in Model.step at model.py");
 }
 
 TEST_CASE("what threads handle does not part their clusters") {

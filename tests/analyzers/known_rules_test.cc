@@ -36,7 +36,10 @@ std::string function_with(std::string_view part) {
   std::string function = text(part);
   if (function.ends_with("::")) function += 'f';
   if (function.ends_with('<')) function += "int>::f";
-  return function.find('(') == std::string::npos || function.ends_with(')') || function.find("(anonymous") != std::string::npos ? function + "(int)" : function + "::State&)";
+  return function.find('(') == std::string::npos || function.ends_with(')') ||
+                 function.find("(anonymous") != std::string::npos
+             ? function + "(int)"
+             : function + "::State&)";
 }
 
 Frame frame_of(const known::ActivityRule& rule) {
@@ -51,35 +54,56 @@ Frame frame_of(const known::ActivityRule& rule) {
 }
 
 const Stack kStart = {libc("start_thread"), libc("clone3")};
-const Stack kPythonStart = {py("run", "/usr/lib/python3.11/threading.py", 975), py("_bootstrap", "/usr/lib/python3.11/threading.py", 995)};
+const Stack kPythonStart = {py("run", "/usr/lib/python3.11/threading.py", 975),
+                            py("_bootstrap", "/usr/lib/python3.11/threading.py", 995)};
 
 // A thread that only this rule, or a later one, matches: what the rule does not mention belongs to no known library.
 Stack stack_of(const known::RoleRule& rule) {
   const Frame own = nat("some_function()", kOwnModule);
   switch (rule.match) {
-    case known::RoleMatch::kFunction: return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
-    case known::RoleMatch::kEntry: return Stack{libc("pthread_cond_wait"), own, nat(function_with(rule.what), kOwnModule)} + kStart;
-    case known::RoleMatch::kEntryModule: return Stack{libc("pthread_cond_wait"), own, unknown("/x/" + text(rule.what) + "1", 0x1234)} + kStart;
-    case known::RoleMatch::kInnermost: return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
+    case known::RoleMatch::kFunction:
+      return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
+    case known::RoleMatch::kEntry:
+      return Stack{libc("pthread_cond_wait"), own, nat(function_with(rule.what), kOwnModule)} + kStart;
+    case known::RoleMatch::kEntryModule:
+      return Stack{libc("pthread_cond_wait"), own, unknown("/x/" + text(rule.what) + "1", 0x1234)} + kStart;
+    case known::RoleMatch::kInnermost:
+      return Stack{libc("pthread_cond_wait"), nat(function_with(rule.what), kOwnModule), own} + kStart;
     case known::RoleMatch::kPolls: return Stack{libc("poll"), unknown("/x/" + text(rule.what), 0x1234)} + kStart;
-    case known::RoleMatch::kPython: return Stack{libc("read"), py(text(rule.what), file_with(rule.file), 7)} + kPythonStart;
-    case known::RoleMatch::kPythonFile: return Stack{libc("read"), py("some_function", file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
-    case known::RoleMatch::kPythonEntryFile: return Stack{libc("read"), py("inner", "/home/u/x.py", 3), py("some_function", file_with(rule.file), 7)} + kPythonStart;
-    case known::RoleMatch::kPythonWaits: return Stack{libc("sem_wait"), py("wait", "/usr/lib/python3.11/threading.py", 324), py(text(rule.what), file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
+    case known::RoleMatch::kPython:
+      return Stack{libc("read"), py(text(rule.what), file_with(rule.file), 7)} + kPythonStart;
+    case known::RoleMatch::kPythonFile:
+      return Stack{libc("read"), py("some_function", file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} +
+             kPythonStart;
+    case known::RoleMatch::kPythonEntryFile:
+      return Stack{libc("read"), py("inner", "/home/u/x.py", 3), py("some_function", file_with(rule.file), 7)} +
+             kPythonStart;
+    case known::RoleMatch::kPythonWaits:
+      return Stack{libc("sem_wait"), py("wait", "/usr/lib/python3.11/threading.py", 324),
+                   py(text(rule.what), file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} +
+             kPythonStart;
   }
   return {};
 }
 
-std::string call_of(known::Wait wait) { return wait == known::Wait::kPoll ? "poll" : wait == known::Wait::kAny ? "sched_yield" : "pthread_cond_wait"; }
+std::string call_of(known::Wait wait) {
+  return wait == known::Wait::kPoll ? "poll" : wait == known::Wait::kAny ? "sched_yield" : "pthread_cond_wait";
+}
 
 Stack stack_of(const known::IdleRule& rule) {
   const Frame inner = libc(call_of(rule.wait)), own = nat("some_function()", kOwnModule);
   switch (rule.match) {
     case known::IdleMatch::kFunction: return Stack{inner, nat(function_with(rule.what), kOwnModule), own} + kStart;
     case known::IdleMatch::kModule: return Stack{inner, unknown("/x/" + text(rule.what) + "1", 0x1234), own} + kStart;
-    case known::IdleMatch::kOnly: return Stack{inner, unknown("/x/" + text(rule.what) + "1", 0x1234), unknown("/x/" + text(rule.what) + "1", 0x2345)} + kStart;
+    case known::IdleMatch::kOnly:
+      return Stack{inner, unknown("/x/" + text(rule.what) + "1", 0x1234),
+                   unknown("/x/" + text(rule.what) + "1", 0x2345)} +
+             kStart;
     case known::IdleMatch::kPython:
-      return Stack{inner, py("wait", "/usr/lib/python3.11/threading.py", 324), py(rule.what.empty() ? "some_function" : text(rule.what), file_with(rule.file), 7), py("main", "/home/u/x.py", 3)} + kPythonStart;
+      return Stack{inner, py("wait", "/usr/lib/python3.11/threading.py", 324),
+                   py(rule.what.empty() ? "some_function" : text(rule.what), file_with(rule.file), 7),
+                   py("main", "/home/u/x.py", 3)} +
+             kPythonStart;
   }
   return {};
 }
@@ -141,7 +165,8 @@ TEST_CASE("each name of a thread has a source, fits into the kernel's 15 bytes, 
     CHECK_FALSE(rule.source.empty());
     CHECK(rule.prefix.size() <= 15);
     const auto& rules = known::known_programs().thread_names;
-    CHECK(&*std::find_if(rules.begin(), rules.end(), [&](const known::NameRule& r) { return rule.prefix.starts_with(r.prefix); }) == &rule);
+    CHECK(&*std::find_if(rules.begin(), rules.end(),
+                         [&](const known::NameRule& r) { return rule.prefix.starts_with(r.prefix); }) == &rule);
     LiteralJob literal;
     RankSnapshot& rank = literal.rank(0, 1, in_main(1));
     literal.thread(rank, 999, text(rule.prefix), Stack{libc("poll"), unknown(kOwnModule, 0x1234)} + kStart);
@@ -163,7 +188,9 @@ TEST_CASE("each rule of idle threads has a source and a stack that only this one
     // The same thread with work: its innermost function is of another program and calls none of the above.
     LiteralJob busy;
     RankSnapshot& other = busy.rank(0, 1, in_main(1));
-    CHECK_FALSE(is_idle(busy.job, busy.thread(other, 999, "python3", Stack{libc("memcpy"), nat("work()", kOwnModule)} + stack_of(rule)), rule.role));
+    CHECK_FALSE(is_idle(
+        busy.job, busy.thread(other, 999, "python3", Stack{libc("memcpy"), nat("work()", kOwnModule)} + stack_of(rule)),
+        rule.role));
   }
 }
 
@@ -181,7 +208,8 @@ TEST_CASE("each place has a source and a function that no other rule of this pla
     const known::PlaceRule& rule = rules[i];
     INFO(rule.what << " in " << rule.file);
     CHECK_FALSE(rule.source.empty());
-    const std::string file = rule.file.starts_with('<') ? text(rule.file) : file_with(rule.file), function = rule.what.empty() ? "some_function" : text(rule.what);
+    const std::string file = rule.file.starts_with('<') ? text(rule.file) : file_with(rule.file),
+                      function = rule.what.empty() ? "some_function" : text(rule.what);
     CHECK(known::is_place(rule.place, function, file));
     CHECK(known::is_file_of(rule.place, file));
     CHECK(is_place(py(function, file, 7), rule.place));
@@ -189,10 +217,13 @@ TEST_CASE("each place has a source and a function that no other rule of this pla
     if (!rule.what.empty()) CHECK_FALSE(known::is_place(rule.place, "some_function", file));
     for (std::size_t k = 0; k < rules.size(); ++k) {
       const bool same_function = rules[k].what.empty() || rules[k].what == rule.what;
-      CHECK_FALSE((k != i && rules[k].place == rule.place && same_function && file.find(rules[k].file) != std::string::npos));
+      CHECK_FALSE(
+          (k != i && rules[k].place == rule.place && same_function && file.find(rules[k].file) != std::string::npos));
     }
   }
-  for (std::size_t place = 0; place < known::kPlaces; ++place) CHECK(std::any_of(rules.begin(), rules.end(), [&](const known::PlaceRule& r) { return r.place == static_cast<known::Place>(place); }));
+  for (std::size_t place = 0; place < known::kPlaces; ++place)
+    CHECK(std::any_of(rules.begin(), rules.end(),
+                      [&](const known::PlaceRule& r) { return r.place == static_cast<known::Place>(place); }));
   CHECK_FALSE(known::is_place(known::Place::kWait, "get", "/home/u/myqueue.py"));
 }
 
@@ -201,7 +232,8 @@ TEST_CASE("each rule of modules has a source and a module of its own") {
   for (const known::ModuleRule& rule : rules) {
     INFO(rule.prefix);
     CHECK_FALSE(rule.source.empty());
-    const auto first = std::find_if(rules.begin(), rules.end(), [&](const known::ModuleRule& r) { return rule.prefix.starts_with(r.prefix); });
+    const auto first = std::find_if(rules.begin(), rules.end(),
+                                    [&](const known::ModuleRule& r) { return rule.prefix.starts_with(r.prefix); });
     CHECK(&*first == &rule);
     const std::string module = "/x/" + text(rule.prefix) + "1";
     CHECK(is_opaque(module));

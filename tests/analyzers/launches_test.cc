@@ -18,18 +18,28 @@ using Accused = std::map<std::size_t, std::string>;
 LiteralJob all_synchronize() {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
-    RankSnapshot& rank = literal.rank(r, 4, Stack{nat("cuStreamSynchronize", "libcuda.so.1"), py("synchronize", kPackages + "torch/cuda/__init__.py", 1162)} + in_main(30), 'R');
-    literal.thread(rank, rank.pid + 1000, "x", {libc("pthread_cond_wait"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")});
+    RankSnapshot& rank = literal.rank(r, 4,
+                                      Stack{nat("cuStreamSynchronize", "libcuda.so.1"),
+                                            py("synchronize", kPackages + "torch/cuda/__init__.py", 1162)} +
+                                          in_main(30),
+                                      'R');
+    literal.thread(rank, rank.pid + 1000, "x",
+                   {libc("pthread_cond_wait"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")});
   }
   literal.job.nccl = NcclStatus{.version = "2.28.9"};
   return literal;
 }
 
 void communicator(LiteralJob& literal, const std::vector<std::pair<std::size_t, Counts>>& launched) {
-  NcclCommunicator one{.hash = std::to_string(literal.job.nccl->communicators.size()), .size = static_cast<int>(launched.size())};
+  NcclCommunicator one{.hash = std::to_string(literal.job.nccl->communicators.size()),
+                       .size = static_cast<int>(launched.size())};
   for (const auto& [r, counts] : launched) {
     const RankSnapshot& rank = literal.job.ranks[r];
-    one.members.push_back({.rank = static_cast<int>(one.members.size()), .host = "192.0.2.2", .pid = rank.pid, .process = NcclMember::Process{rank.host, rank.pid}, .launched = counts});
+    one.members.push_back({.rank = static_cast<int>(one.members.size()),
+                           .host = "192.0.2.2",
+                           .pid = rank.pid,
+                           .process = NcclMember::Process{rank.host, rank.pid},
+                           .launched = counts});
   }
   literal.job.nccl->communicators.push_back(std::move(one));
 }
@@ -44,7 +54,8 @@ Accused accused(const LiteralJob& literal) {
 
 TEST_CASE("NCCL's counts distinguish ranks that all wait for their GPUs") {
   LiteralJob literal = all_synchronize();
-  const Counts four = {{"AllGather", 0}, {"AllReduce", 4}}, three = {{"AllGather", 0}, {"AllReduce", 3}}, gathered = {{"AllGather", 1}, {"AllReduce", 3}};
+  const Counts four = {{"AllGather", 0}, {"AllReduce", 4}}, three = {{"AllGather", 0}, {"AllReduce", 3}},
+               gathered = {{"AllGather", 1}, {"AllReduce", 3}};
   SECTION("equal") {
     communicator(literal, {{0, four}, {1, four}, {2, four}, {3, four}});
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
@@ -77,7 +88,8 @@ TEST_CASE("NCCL's counts distinguish ranks that all wait for their GPUs") {
     literal.job.nccl->answers = 2;
     for (NcclMember& member : literal.job.nccl->communicators[0].members) member.counts_move = true;
     for (RankSnapshot& rank : literal.job.ranks)
-      for (ThreadSnapshot& thread : rank.threads) thread.motion = Motion{.samples = 3, .places = 1, .cpu_ms = 900, .runs = 5, .span_ms = 900};
+      for (ThreadSnapshot& thread : rank.threads)
+        thread.motion = Motion{.samples = 3, .places = 1, .cpu_ms = 900, .runs = 5, .span_ms = 900};
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
   }
 }

@@ -26,11 +26,17 @@ LiteralJob four(const Stack& stack) {
   return literal;
 }
 
-const Motion& motion_of(const LiteralJob& literal, std::size_t rank) { return *literal.job.ranks[rank].threads[0].motion; }
+const Motion& motion_of(const LiteralJob& literal, std::size_t rank) {
+  return *literal.job.ranks[rank].threads[0].motion;
+}
 
 Motion still() { return {.samples = 3, .places = 1, .span_ms = 900}; }
-Motion moved() { return {.samples = 3, .places = 3, .moved = true, .travelled = true, .cpu_ms = 20, .runs = 50, .span_ms = 900}; }
-Motion loops() { return {.samples = 3, .places = 2, .moved = true, .cpu_ms = 880, .runs = 9, .span_ms = 900}; }   // two lines of one function
+Motion moved() {
+  return {.samples = 3, .places = 3, .moved = true, .travelled = true, .cpu_ms = 20, .runs = 50, .span_ms = 900};
+}
+Motion loops() {
+  return {.samples = 3, .places = 2, .moved = true, .cpu_ms = 880, .runs = 9, .span_ms = 900};
+}  // two lines of one function
 Motion spins() { return {.samples = 3, .places = 1, .cpu_ms = 880, .runs = 9, .span_ms = 900}; }
 
 void all_have(LiteralJob& literal, const Motion& motion) {
@@ -43,11 +49,19 @@ void all_have(LiteralJob& literal, const Motion& motion) {
 TEST_CASE("later samples show what moves") {
   LiteralJob literal = four(waits_in_all_reduce(17));
   // 0 does not move; 1 is elsewhere inside of the same wait; 2 waits at another line; 3 has left the wait
-  const Stack elsewhere_inside = Stack{nat("gloo::somewhere()"), nat("c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration<long>)"),
-                                       py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 2001), py("wrapper", kPackages + "torch/distributed/c10d_logger.py", 80)} +
-                                 in_main(17);
-  const auto later = sample_again(literal, {waits_in_all_reduce(17), elsewhere_inside, waits_in_all_reduce(18), in_main(17)});
-  fold_samples(literal.job, {later}, [](Tid tid) { return Ran{tid == 100 ? 0.0 : 5.0, tid == 100 ? 0 : 7}; }, 450);
+  const Stack elsewhere_inside =
+      Stack{nat("gloo::somewhere()"), nat("c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration<long>)"),
+            py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 2001),
+            py("wrapper", kPackages + "torch/distributed/c10d_logger.py", 80)} +
+      in_main(17);
+  const auto later =
+      sample_again(literal, {waits_in_all_reduce(17), elsewhere_inside, waits_in_all_reduce(18), in_main(17)});
+  fold_samples(
+      literal.job, {later},
+      [](Tid tid) {
+        return Ran{tid == 100 ? 0.0 : 5.0, tid == 100 ? 0 : 7};
+      },
+      450);
   CHECK(motion_of(literal, 0) == Motion{.samples = 2, .places = 1, .span_ms = 450});
   CHECK(motion_of(literal, 1) == Motion{.samples = 2, .places = 2, .cpu_ms = 5, .runs = 7, .span_ms = 450});
   CHECK(motion_of(literal, 2).left_wait);
@@ -59,17 +73,20 @@ TEST_CASE("later samples show what moves") {
 
 TEST_CASE("a counter that differs between two samples is motion, a thread that was seen once has none") {
   LiteralJob literal = four(waits_in_all_reduce());
-  for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].variables = {{.frame = 4, .numbers = {{"step", 41}}, .group = {}}};
+  for (RankSnapshot& rank : literal.job.ranks)
+    rank.threads[0].variables = {{.frame = 4, .numbers = {{"step", 41}}, .group = {}}};
   auto later = sample_again(literal, std::vector<Stack>(4, waits_in_all_reduce()));
   later[1].threads[0].variables[0].numbers[0].second = 42;
   later.erase(later.begin() + 3);
-  fold_samples(literal.job, {later}, [](Tid) { return Ran{}; }, 450);
+  fold_samples(
+      literal.job, {later}, [](Tid) { return Ran{}; }, 450);
   CHECK_FALSE(motion_of(literal, 0).counted);
   CHECK(motion_of(literal, 1).counted);
   CHECK_FALSE(motion_of(literal, 1).moved);
   CHECK_FALSE(literal.job.ranks[3].threads[0].motion);
-  later[1].threads[0].variables[0].numbers[0].second = 4'000'000;   // a loop that does nothing
-  fold_samples(literal.job, {later}, [](Tid) { return Ran{}; }, 450);
+  later[1].threads[0].variables[0].numbers[0].second = 4'000'000;  // a loop that does nothing
+  fold_samples(
+      literal.job, {later}, [](Tid) { return Ran{}; }, 450);
   CHECK_FALSE(motion_of(literal, 1).counted);
 }
 
@@ -79,12 +96,17 @@ TEST_CASE("of a thread that runs for microseconds at a time only the places wher
   const Stack waits_elsewhere = {libc("usleep"), nat("Load()"), nat("Poller::Run()")};
   LiteralJob literal = four(waits);
   auto later = sample_again(literal, {asks, asks, waits_elsewhere, asks});
-  literal.job.ranks[3].threads[0].frames = later[0].threads[0].frames;   // awake in both samples
+  literal.job.ranks[3].threads[0].frames = later[0].threads[0].frames;  // awake in both samples
   const SyscallInfo sleeps{.name = "clock_nanosleep", .number = 230};
   for (std::size_t r = 0; r < 3; ++r) literal.job.ranks[r].threads[0].syscall = sleeps;
   later[2].threads[0].syscall = sleeps;
   // 100 runs: of 9 us each, but for rank 1, which works for a millisecond at a time
-  fold_samples(literal.job, {later}, [](Tid tid) { return Ran{tid == 101 ? 100.0 : 0.9, 100}; }, 450);
+  fold_samples(
+      literal.job, {later},
+      [](Tid tid) {
+        return Ran{tid == 101 ? 100.0 : 0.9, 100};
+      },
+      450);
   CHECK_FALSE(motion_of(literal, 0).moved);
   CHECK(motion_of(literal, 0).samples == 2);
   CHECK(motion_of(literal, 0).places == 1);
@@ -105,7 +127,8 @@ TEST_CASE("all ranks at one place: a late return after a sample is no sign of pr
 
 TEST_CASE("a rank that is waited for and counts on is slow, not stuck") {
   LiteralJob literal;
-  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? Stack{py("work", "/home/u/train.py", 40)} + in_main(30) : waits_in_all_reduce(31));
+  for (int r = 0; r < 4; ++r)
+    literal.rank(r, 4, r == 2 ? Stack{py("work", "/home/u/train.py", 40)} + in_main(30) : waits_in_all_reduce(31));
   all_have(literal, still());
   Motion counts = moved();
   literal.job.ranks[2].threads[0].motion = counts;
@@ -118,11 +141,15 @@ TEST_CASE("a rank that is waited for and counts on is slow, not stuck") {
 }
 
 TEST_CASE("a rank that counts on beyond the step in which the others wait") {
-  const int odd = GENERATE(2, 0);   // rank 0 has duties, but none that leaves out what it is needed for
+  const int odd = GENERATE(2, 0);  // rank 0 has duties, but none that leaves out what it is needed for
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
-    RankSnapshot& rank = literal.rank(r, 4, r == odd ? Stack{py("load", "/home/u/train.py", 40)} + in_main(30) : waits_in_all_reduce(31));
-    rank.threads[0].variables.push_back({.frame = rank.threads[0].frames.size() - 2, .numbers = {{"step", r == odd ? 57 : 3}}, .group = {}, .loops = 1});
+    RankSnapshot& rank = literal.rank(
+        r, 4, r == odd ? Stack{py("load", "/home/u/train.py", 40)} + in_main(30) : waits_in_all_reduce(31));
+    rank.threads[0].variables.push_back({.frame = rank.threads[0].frames.size() - 2,
+                                         .numbers = {{"step", r == odd ? 57 : 3}},
+                                         .group = {},
+                                         .loops = 1});
   }
   const auto looked_for = [&](double span_ms) {
     all_have(literal, still());
@@ -167,7 +194,8 @@ TEST_CASE("a job whose waits end between the samples is healthy") {
   SECTION("a rank in its own code while waits of others move is no culprit") {
     LiteralJob literal = four(waits_in_all_reduce());
     literal.job.ranks[2].threads[0].frames.clear();
-    for (const Frame& frame : in_main(30)) literal.job.ranks[2].threads[0].frames.push_back(literal.job.frames.intern(frame));
+    for (const Frame& frame : in_main(30))
+      literal.job.ranks[2].threads[0].frames.push_back(literal.job.frames.intern(frame));
     all_have(literal, moved());
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
     all_have(literal, still());
@@ -175,7 +203,8 @@ TEST_CASE("a job whose waits end between the samples is healthy") {
   }
   SECTION("gloo's thread and the one that waits for it both ran: messages came") {
     LiteralJob literal = four(waits_in_all_reduce());
-    for (RankSnapshot& rank : literal.job.ranks) literal.thread(rank, rank.pid + 1000, "gloo", {libc("epoll_wait"), nat("gloo::transport::tcp::Loop::run()")});
+    for (RankSnapshot& rank : literal.job.ranks)
+      literal.thread(rank, rank.pid + 1000, "gloo", {libc("epoll_wait"), nat("gloo::transport::tcp::Loop::run()")});
     Motion ran = still();
     ran.runs = 40;
     ran.cpu_ms = 4;
@@ -189,7 +218,9 @@ TEST_CASE("a job whose waits end between the samples is healthy") {
 TEST_CASE("rank 0 at work that moves is waited for rightly; at a standstill, or any other rank, it is not") {
   const auto one_works = [](int which, const Motion& motion) {
     LiteralJob literal;
-    for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == which ? Stack{py("evaluate", "/home/u/train.py", 50)} + in_main(30) : waits_in_all_reduce(31));
+    for (int r = 0; r < 4; ++r)
+      literal.rank(r, 4,
+                   r == which ? Stack{py("evaluate", "/home/u/train.py", 50)} + in_main(30) : waits_in_all_reduce(31));
     all_have(literal, still());
     literal.job.ranks[static_cast<std::size_t>(which)].threads[0].motion = motion;
     return analyze(literal.job).verdict;
@@ -204,7 +235,8 @@ TEST_CASE("rank 0 at work that moves is waited for rightly; at a standstill, or 
 
 TEST_CASE("a rank at work that was seen to leave a wait: the job moves") {
   LiteralJob literal;
-  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 0 ? waits_in_all_reduce(31) : Stack{py("work", "/home/u/train.py", 40)} + in_main(30), 'R');
+  for (int r = 0; r < 4; ++r)
+    literal.rank(r, 4, r == 0 ? waits_in_all_reduce(31) : Stack{py("work", "/home/u/train.py", 40)} + in_main(30), 'R');
   all_have(literal, spins());
   CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
   Motion left = spins();
@@ -216,7 +248,8 @@ TEST_CASE("a rank at work that was seen to leave a wait: the job moves") {
 TEST_CASE("a rank that moves at an earlier step than those that wait for it is behind") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
-    RankSnapshot& rank = literal.rank(r, 4, r == 2 ? Stack{py("work", "/home/u/train.py", 40)} + in_main(30) : waits_in_all_reduce(31));
+    RankSnapshot& rank =
+        literal.rank(r, 4, r == 2 ? Stack{py("work", "/home/u/train.py", 40)} + in_main(30) : waits_in_all_reduce(31));
     rank.threads[0].variables = {{.frame = r == 2 ? 1u : 4u, .numbers = {{"step", r == 2 ? 7 : 9}}, .group = {}}};
   }
   all_have(literal, still());

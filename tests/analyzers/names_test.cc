@@ -33,13 +33,20 @@ TEST_CASE("libc's internal aliases have one public name") {
 
 TEST_CASE("short functions have no arguments, template arguments or return types") {
   CHECK(short_function("c10d::Reducer::finalize_backward()") == "c10d::Reducer::finalize_backward()");
-  CHECK(short_function("c10d::Reducer::prepare_for_backward(std::vector<at::Tensor, std::allocator<at::Tensor> > const&)") == "c10d::Reducer::prepare_for_backward(...)");
+  CHECK(short_function(
+            "c10d::Reducer::prepare_for_backward(std::vector<at::Tensor, std::allocator<at::Tensor> > const&)") ==
+        "c10d::Reducer::prepare_for_backward(...)");
   CHECK(short_function("void at::native::f<float, int>(at::Tensor&) const") == "at::native::f<...>(...)");
-  CHECK(short_function("gloo::(anonymous namespace)::allreduce(gloo::detail::Options const&)") == "gloo::(anonymous namespace)::allreduce(...)");
-  CHECK(short_function("<alloc::vec::Vec<u8> as core::fmt::Debug>::fmt") == "<alloc::vec::Vec<...> as core::fmt::Debug>::fmt");
+  CHECK(short_function("gloo::(anonymous namespace)::allreduce(gloo::detail::Options const&)") ==
+        "gloo::(anonymous namespace)::allreduce(...)");
+  CHECK(short_function("<alloc::vec::Vec<u8> as core::fmt::Debug>::fmt") ==
+        "<alloc::vec::Vec<...> as core::fmt::Debug>::fmt");
   CHECK(short_function("<bin::Pool>::run::<fn(u8) -> u8>::{closure#0}") == "<bin::Pool>::run::<...>::{closure#0}");
-  CHECK(short_function("std::_Function_handler<void (), X::f(unsigned long)::{lambda()#1}>::_M_invoke(std::_Any_data const&)") == "std::_Function_handler<...>::_M_invoke(...)");
-  CHECK(short_function("X::f(int)::{lambda(int)#1}::operator()(int) const") == "X::f(int)::{lambda(int)#1}::operator()(...)");
+  CHECK(short_function(
+            "std::_Function_handler<void (), X::f(unsigned long)::{lambda()#1}>::_M_invoke(std::_Any_data const&)") ==
+        "std::_Function_handler<...>::_M_invoke(...)");
+  CHECK(short_function("X::f(int)::{lambda(int)#1}::operator()(int) const") ==
+        "X::f(int)::{lambda(int)#1}::operator()(...)");
   CHECK(short_function("bool operator< <int>(A<int> const&, A<int> const&)") == "bool operator< <...>(...)");
   CHECK(short_function("std::ostream::operator<<(int)") == "std::ostream::operator<<(...)");
   CHECK(short_function("Foo::operator->()") == "Foo::operator->()");

@@ -13,10 +13,13 @@ using namespace rankstacks::testing;
 namespace {
 
 Stack in_ring() { return Stack{libc("recv"), py("average", "/home/u/ring.py", 34)} + in_main(20); }
-Stack at_work() { return Stack{nat("simulate()", "/home/u/engine.so"), py("step", "/home/u/ring.py", 44)} + in_main(18); }
+Stack at_work() {
+  return Stack{nat("simulate()", "/home/u/engine.so"), py("step", "/home/u/ring.py", 44)} + in_main(18);
+}
 
 // The rank waits for something that `others` have the other end of.
-void blocked(RankSnapshot& rank, std::vector<Pid> others, const std::string& call = "recvfrom", EndKind kind = EndKind::kSocket) {
+void blocked(RankSnapshot& rank, std::vector<Pid> others, const std::string& call = "recvfrom",
+             EndKind kind = EndKind::kSocket) {
   SyscallInfo info;
   info.name = call;
   info.fd = 5;
@@ -33,7 +36,7 @@ std::map<int, std::string> accused(const LiteralJob& literal) {
 }
 using Accused = std::map<int, std::string>;
 
-Pid pid_of(int rank) { return 100 + rank; }   // as LiteralJob numbers processes
+Pid pid_of(int rank) { return 100 + rank; }  // as LiteralJob numbers processes
 
 }  // namespace
 
@@ -57,19 +60,25 @@ TEST_CASE("all of a ring wait: nobody differs") {
 
 TEST_CASE("a file lock that a rank holds") {
   LiteralJob literal;
-  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r < 2 ? waits_in_all_reduce() : r == 2 ? Stack{libc("flock"), py("read_cache", "/home/u/cache.py", 7)} + in_main(12) : Stack{libc("clock_nanosleep"), py("write_cache", "/home/u/cache.py", 20)} + in_main(12));
+  for (int r = 0; r < 4; ++r)
+    literal.rank(r, 4,
+                 r < 2    ? waits_in_all_reduce()
+                 : r == 2 ? Stack{libc("flock"), py("read_cache", "/home/u/cache.py", 7)} + in_main(12)
+                          : Stack{libc("clock_nanosleep"), py("write_cache", "/home/u/cache.py", 20)} + in_main(12));
   blocked(literal.job.ranks[2], {pid_of(3)}, "flock", EndKind::kLock);
   CHECK(accused(literal) == Accused{{3, "user-code"}});
 }
 
 TEST_CASE("ranks that wait for each other are all to blame, and nobody who waits for them") {
   LiteralJob literal;
-  for (int r = 0; r < 5; ++r) literal.rank(r, 5, r < 2 ? waits_in_all_reduce() : Stack{libc("x"), py("take", "/home/u/cache.py", r)} + in_main(12));
+  for (int r = 0; r < 5; ++r)
+    literal.rank(r, 5,
+                 r < 2 ? waits_in_all_reduce() : Stack{libc("x"), py("take", "/home/u/cache.py", r)} + in_main(12));
   auto& ranks = literal.job.ranks;
   SECTION("by locks of files") {
     blocked(ranks[2], {pid_of(3)}, "flock", EndKind::kLock);
     blocked(ranks[3], {pid_of(2)}, "flock", EndKind::kLock);
-    blocked(ranks[4], {pid_of(3)}, "flock", EndKind::kLock);   // it wants what one of them has
+    blocked(ranks[4], {pid_of(3)}, "flock", EndKind::kLock);  // it wants what one of them has
     CHECK(accused(literal) == Accused{{2, "file-io"}, {3, "file-io"}});
   }
   SECTION("by messages") {
@@ -82,7 +91,12 @@ TEST_CASE("a database that a rank has locked") {
   const std::string sqlite = "/usr/lib/libsqlite3.so.0.8.6";
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)
-    literal.rank(r, 4, r < 2 ? waits_in_all_reduce() : r == 2 ? Stack{libc("clock_nanosleep"), nat("sqlite3_step", sqlite), py("read_cache", "/home/u/cache.py", 7)} + in_main(12) : Stack{libc("clock_nanosleep"), py("write_cache", "/home/u/cache.py", 20)} + in_main(12));
+    literal.rank(r, 4,
+                 r < 2    ? waits_in_all_reduce()
+                 : r == 2 ? Stack{libc("clock_nanosleep"), nat("sqlite3_step", sqlite),
+                                  py("read_cache", "/home/u/cache.py", 7)} +
+                                in_main(12)
+                          : Stack{libc("clock_nanosleep"), py("write_cache", "/home/u/cache.py", 20)} + in_main(12));
   CHECK(accused(literal) == Accused{{2, "file-io"}, {3, "user-code"}});
   blocked(literal.job.ranks[2], {pid_of(3)}, "clock_nanosleep", EndKind::kDatabase);
   literal.job.ranks[2].threads[0].syscall->fd.reset();
@@ -90,7 +104,9 @@ TEST_CASE("a database that a rank has locked") {
     literal.job.ranks[2].threads[0].syscall->database = "/data/trials.db";
     const Analysis analysis = analyze(literal.job);
     const auto& nodes = analysis.waits.nodes();
-    CHECK(std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.text == "in a lock of the database trials.db (held by rank 3)"; }));
+    CHECK(std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
+      return node.text == "in a lock of the database trials.db (held by rank 3)";
+    }));
   }
   SECTION("one of several") {}
   CHECK(accused(literal) == Accused{{3, "user-code"}});
@@ -100,7 +116,13 @@ TEST_CASE("a queue that another rank serves by name") {
   const std::string kLib = "/usr/lib/python3.11/multiprocessing/";
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)
-    literal.rank(r, 4, r < 2 ? waits_in_all_reduce() : r == 2 ? Stack{libc("read"), py("_recv", kLib + "connection.py", 378), py("recv", kLib + "connection.py", 249), py("_callmethod", kLib + "managers.py", 822)} + in_main(12) : at_work());
+    literal.rank(r, 4,
+                 r < 2 ? waits_in_all_reduce()
+                 : r == 2
+                     ? Stack{libc("read"), py("_recv", kLib + "connection.py", 378),
+                             py("recv", kLib + "connection.py", 249), py("_callmethod", kLib + "managers.py", 822)} +
+                           in_main(12)
+                     : at_work());
   RankSnapshot& rank = literal.job.ranks[2];
   SECTION("the manager is in rank 3") {
     blocked(rank, {pid_of(3)}, "read");

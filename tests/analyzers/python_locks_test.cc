@@ -16,8 +16,10 @@ using namespace rankstacks::testing;
 namespace {
 
 const std::string kThreading = "/usr/lib/python3.11/threading.py";
-const Stack kWaitsForLock = Stack{libc("sem_wait"), nat("lock_PyThread_acquire_lock", "/usr/bin/python3.11")} + in_main(52);
-const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("write_report", "/home/u/train.py", 9), py("run", kThreading, 2)};
+const Stack kWaitsForLock =
+    Stack{libc("sem_wait"), nat("lock_PyThread_acquire_lock", "/usr/bin/python3.11")} + in_main(52);
+const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"),
+                       py("write_report", "/home/u/train.py", 9), py("run", kThreading, 2)};
 
 // Rank 1 of three waits for a lock; it has two other threads, so that none can be identified as the only other one.
 LiteralJob waits_for_lock(const Stack& stack = kWaitsForLock) {
@@ -44,7 +46,9 @@ std::string chain(const LiteralJob& literal) {
   std::string text;
   for (const WaitChain::Link& link : analysis.verdict.chains.at(0).links) {
     const WaitNode& node = analysis.waits.nodes()[link.node];
-    text += node.rank && node.thread ? fmt::format("{}:{}", *node.rank, literal.job.ranks[*node.rank].threads[*node.thread].tid) : node.text;
+    text += node.rank && node.thread
+                ? fmt::format("{}:{}", *node.rank, literal.job.ranks[*node.rank].threads[*node.thread].tid)
+                : node.text;
     if (link.evidence) text += fmt::format(" -{}-> ", to_string(*link.evidence));
   }
   return text;
@@ -56,23 +60,33 @@ TEST_CASE("a lock's holder is named with what it does, and ends the chain") {
   LiteralJob literal = waits_for_lock();
   SECTION("a Lock") {
     main_of(literal).python_lock = PythonLock{PythonLockKind::kLock, {}, 201};
-    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for a Python lock (main at train.py:52), which its thread reporter holds, in write_report at train.py:9 (sleeping)");
-    CHECK(chain(literal) == "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 201 -memory-> 1:201 -system-call-> a time that it has set itself");
+    CHECK(verdict_text(literal) ==
+          "python-lock: rank 1 waits for a Python lock (main at train.py:52), which its thread reporter holds, in "
+          "write_report at train.py:9 (sleeping)");
+    CHECK(chain(literal) ==
+          "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 201 -memory-> 1:201 "
+          "-system-call-> a time that it has set itself");
   }
   SECTION("an RLock, of a thread without a name of its own") {
     literal.job.ranks[1].threads[1].name = "python3";
     main_of(literal).python_lock = PythonLock{PythonLockKind::kRLock, {}, 201};
-    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for an RLock (main at train.py:52), which its thread 201 holds, in write_report at train.py:9 (sleeping)");
+    CHECK(verdict_text(literal) ==
+          "python-lock: rank 1 waits for an RLock (main at train.py:52), which its thread 201 holds, in write_report "
+          "at train.py:9 (sleeping)");
   }
   SECTION("the import of a module") {
     main_of(literal).python_lock = PythonLock{PythonLockKind::kModule, "torch._C", 202};
-    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for the import of torch._C (main at train.py:52), which its thread saver does, in write_report at train.py:9 (sleeping)");
+    CHECK(verdict_text(literal) ==
+          "python-lock: rank 1 waits for the import of torch._C (main at train.py:52), which its thread saver does, in "
+          "write_report at train.py:9 (sleeping)");
     CHECK(chain(literal).find("the import of torch._C held by thread 202 -memory-> 1:202") != std::string::npos);
   }
   SECTION("itself") {
     main_of(literal).python_lock = PythonLock{PythonLockKind::kLock, {}, 101};
-    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for a Python lock that it holds itself (main at train.py:52)");
-    CHECK(chain(literal) == "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 101 -memory-> 1:101");
+    CHECK(verdict_text(literal) ==
+          "python-lock: rank 1 waits for a Python lock that it holds itself (main at train.py:52)");
+    CHECK(chain(literal) ==
+          "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 101 -memory-> 1:101");
   }
   SECTION("evidence") {
     main_of(literal).python_lock = PythonLock{PythonLockKind::kLock, {}, 202};
@@ -85,8 +99,10 @@ TEST_CASE("a lock's holder is named with what it does, and ends the chain") {
 
 TEST_CASE("how certain a lock's holder is depends on who says so") {
   LiteralJob literal = waits_for_lock();
-  const auto [kind, certainty] = GENERATE(table<PythonLockKind, Certainty>(
-      {{PythonLockKind::kLock, Certainty::kLikely}, {PythonLockKind::kRLock, Certainty::kCertain}, {PythonLockKind::kModule, Certainty::kCertain}}));
+  const auto [kind, certainty] =
+      GENERATE(table<PythonLockKind, Certainty>({{PythonLockKind::kLock, Certainty::kLikely},
+                                                 {PythonLockKind::kRLock, Certainty::kCertain},
+                                                 {PythonLockKind::kModule, Certainty::kCertain}}));
   main_of(literal).python_lock = PythonLock{kind, {}, 201};
   const Analysis analysis = analyze(literal.job);
   for (const WaitEdge& edge : analysis.waits.edges()) {
@@ -96,17 +112,22 @@ TEST_CASE("how certain a lock's holder is depends on who says so") {
 }
 
 TEST_CASE("a thread waits for a lock where its frames have no names, too") {
-  LiteralJob literal = waits_for_lock(Stack{unknown(kLibc, 0x123), unknown("/usr/bin/python3.14", 0x456)} + in_main(52));
+  LiteralJob literal =
+      waits_for_lock(Stack{unknown(kLibc, 0x123), unknown("/usr/bin/python3.14", 0x456)} + in_main(52));
   CHECK(verdict_text(literal).starts_with("user-code"));
   main_of(literal).python_lock = PythonLock{PythonLockKind::kRLock, {}, 202};
-  CHECK(verdict_text(literal) == "python-lock: rank 1 waits for an RLock (main at train.py:52), which its thread saver holds, in write_report at train.py:9 (sleeping)");
+  CHECK(verdict_text(literal) ==
+        "python-lock: rank 1 waits for an RLock (main at train.py:52), which its thread saver holds, in write_report "
+        "at train.py:9 (sleeping)");
 }
 
 TEST_CASE("a lock whose holder is not known is described as before") {
   LiteralJob literal = waits_for_lock();
   const std::string before = verdict_text(literal);
   CHECK(before == "python-lock: rank 1 waits for a Python lock (main at train.py:52)");
-  SECTION("nobody") { main_of(literal).python_lock = PythonLock{GENERATE(PythonLockKind::kLock, PythonLockKind::kCondition), {}, {}}; }
+  SECTION("nobody") {
+    main_of(literal).python_lock = PythonLock{GENERATE(PythonLockKind::kLock, PythonLockKind::kCondition), {}, {}};
+  }
   SECTION("no thread of the rank's") { main_of(literal).python_lock = PythonLock{PythonLockKind::kLock, {}, 999}; }
   CHECK(verdict_text(literal) == before);
 }
@@ -118,26 +139,37 @@ TEST_CASE("locks taken in opposite order close the chain") {
   other.python_lock = PythonLock{PythonLockKind::kLock, {}, 101};
   main_of(literal).python_lock = PythonLock{PythonLockKind::kLock, {}, 203};
   CHECK(chain(literal) ==
-        "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 203 -memory-> 1:203 -memory-> a Python lock held by thread 101 -memory-> 1:101");
+        "0:100 -frame-> in all_reduce -others-> 1:101 -memory-> a Python lock held by thread 203 -memory-> 1:203 "
+        "-memory-> a Python lock held by thread 101 -memory-> 1:101");
 }
 
 TEST_CASE("a thread that is joined shows what the rank does, and no other") {
   const Stack joins = Stack{libc("sem_wait"), py("join", kThreading, 1)} + in_main(50);
   LiteralJob literal = waits_for_lock(joins);
   RankSnapshot& rank = literal.job.ranks[1];
-  SECTION("which one is not known") { CHECK(verdict_text(literal).starts_with("user-code: rank 1 sleeps in its own code (write_report at train.py:9")); }
+  SECTION("which one is not known") {
+    CHECK(verdict_text(literal).starts_with("user-code: rank 1 sleeps in its own code (write_report at train.py:9"));
+  }
   SECTION("one that reads from a socket") {
-    ThreadSnapshot& reader = literal.thread(rank, 203, "reader", Stack{libc("recv"), py("download", "/home/u/train.py", 8), py("run", kThreading, 2)});
+    ThreadSnapshot& reader = literal.thread(
+        rank, 203, "reader", Stack{libc("recv"), py("download", "/home/u/train.py", 8), py("run", kThreading, 2)});
     reader.syscall = call("recvfrom", 3, "tcp a -> b");
-    CHECK(verdict_text(literal).starts_with("python-lock"));   // of those that sleep and the one that reads
+    CHECK(verdict_text(literal).starts_with("python-lock"));  // of those that sleep and the one that reads
     main_of(literal).joins = 203;
     CHECK(verdict_text(literal).starts_with("network-io: rank 1 waits for the network (download at train.py:8"));
     CHECK(chain(literal).starts_with("0:100 -frame-> in all_reduce -others-> 1:101 -memory-> 1:203"));
   }
   SECTION("one that waits for a lock in turn") {
-    literal.thread(rank, 203, "flusher", Stack{libc("sem_wait"), py("flush", "/home/u/log.py", 4), py("run", kThreading, 2)}).python_lock = PythonLock{PythonLockKind::kLock, {}, 201};
+    literal
+        .thread(rank, 203, "flusher",
+                Stack{libc("sem_wait"), py("flush", "/home/u/log.py", 4), py("run", kThreading, 2)})
+        .python_lock = PythonLock{PythonLockKind::kLock, {}, 201};
     main_of(literal).joins = 203;
-    CHECK(verdict_text(literal) == "python-lock: rank 1 waits for a Python lock (flush at log.py:4), which its thread reporter holds, in write_report at train.py:9 (sleeping)");
-    CHECK(chain(literal).find("1:101 -memory-> 1:203 -memory-> a Python lock held by thread 201 -memory-> 1:201 -system-call-> ") != std::string::npos);
+    CHECK(verdict_text(literal) ==
+          "python-lock: rank 1 waits for a Python lock (flush at log.py:4), which its thread reporter holds, in "
+          "write_report at train.py:9 (sleeping)");
+    CHECK(chain(literal).find(
+              "1:101 -memory-> 1:203 -memory-> a Python lock held by thread 201 -memory-> 1:201 -system-call-> ") !=
+          std::string::npos);
   }
 }

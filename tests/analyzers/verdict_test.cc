@@ -26,7 +26,8 @@ Verdict verdict_of(const LiteralJob& literal) { return analyze(literal.job).verd
 // "data-loading" if rank 2 is the only suspect for it; else a description of the verdict.
 std::string only_rank_2(const LiteralJob& literal) {
   const Verdict v = verdict_of(literal);
-  if (v.status != VerdictStatus::kCulprit || v.suspects.size() != 1 || v.suspects[0].rank != 2) return std::string(to_string(v.status)) + ": " + v.summary;
+  if (v.status != VerdictStatus::kCulprit || v.suspects.size() != 1 || v.suspects[0].rank != 2)
+    return std::string(to_string(v.status)) + ": " + v.summary;
   CHECK(v.suspects[0].confidence > 0);
   CHECK(v.suspects[0].confidence < 1);
   CHECK_FALSE(v.suspects[0].advice.empty());
@@ -34,7 +35,8 @@ std::string only_rank_2(const LiteralJob& literal) {
   return std::string(to_string(v.suspects[0].reason));
 }
 
-const Stack kSleep = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("work", "/home/u/train.py", 40)};
+const Stack kSleep = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"),
+                      py("work", "/home/u/train.py", 40)};
 
 }  // namespace
 
@@ -44,27 +46,36 @@ TEST_CASE("one rank in its data pipeline, the others in a collective") {
   const Verdict v = verdict_of(literal);
   CHECK(v.status == VerdictStatus::kCulprit);
   CHECK(v.summary ==
-        "rank 2 is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123])) while ranks 0-1,3 wait in DDP's gradient all-reduce");
+        "rank 2 is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123])) while ranks "
+        "0-1,3 wait in DDP's gradient all-reduce");
   REQUIRE(v.suspects.size() == 1);
   CHECK(v.suspects[0].reason == Reason::kDataLoading);
   CHECK(v.suspects[0].confidence == Approx(0.95));
   REQUIRE(v.suspects[0].evidence.size() == 1);
-  CHECK((v.suspects[0].evidence[0].rank == 2 && v.suspects[0].evidence[0].thread == 0 && v.suspects[0].evidence[0].frame == 1));
+  CHECK((v.suspects[0].evidence[0].rank == 2 && v.suspects[0].evidence[0].thread == 0 &&
+         v.suspects[0].evidence[0].frame == 1));
 }
 
 TEST_CASE("the loader's worker process shows where the data pipeline is") {
-  const Stack waits_for_worker = Stack{libc("poll"), py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113), py("_try_get_data", kPackages + "torch/utils/data/dataloader.py", 1120),
+  const Stack waits_for_worker = Stack{libc("poll"), py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113),
+                                       py("_try_get_data", kPackages + "torch/utils/data/dataloader.py", 1120),
                                        py("__next__", kPackages + "torch/utils/data/dataloader.py", 628)} +
                                  in_main(15);
-  const Stack worker_root = {py("_worker_loop", kPackages + "torch/utils/data/_utils/worker.py", 302), py("run", "/usr/lib/python3.11/multiprocessing/process.py", 108),
+  const Stack worker_root = {py("_worker_loop", kPackages + "torch/utils/data/_utils/worker.py", 302),
+                             py("run", "/usr/lib/python3.11/multiprocessing/process.py", 108),
                              py("_bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 314)};
   LiteralJob literal = one_differs(waits_for_worker);
-  literal.child(102, Stack{libc("poll"), py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)} + worker_root + in_main(15));   // idle; forked from main
+  literal.child(102, Stack{libc("poll"), py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)} +
+                         worker_root + in_main(15));  // idle; forked from main
   SECTION("busy") {
-    literal.child(102, Stack{libc("read"), py("__getitem__", "/home/u/data.py", 9), py("fetch", kPackages + "torch/utils/data/_utils/fetch.py", 54)} + worker_root + in_main(15));
+    literal.child(102, Stack{libc("read"), py("__getitem__", "/home/u/data.py", 9),
+                             py("fetch", kPackages + "torch/utils/data/_utils/fetch.py", 54)} +
+                           worker_root + in_main(15));
     CHECK(only_rank_2(literal) == "data-loading");
     const Verdict v = verdict_of(literal);
-    CHECK(v.summary == "rank 2 waits for its data pipeline: its loader worker, pid 105, is in __getitem__ at data.py:9 while ranks 0-1,3 wait in DDP's gradient all-reduce");
+    CHECK(v.summary ==
+          "rank 2 waits for its data pipeline: its loader worker, pid 105, is in __getitem__ at data.py:9 while ranks "
+          "0-1,3 wait in DDP's gradient all-reduce");
     CHECK((v.suspects[0].evidence[0].rank == 5 && v.suspects[0].evidence[0].frame == 1));
   }
   SECTION("idle") {
@@ -90,24 +101,40 @@ TEST_CASE("the loader's worker process shows where the data pipeline is") {
 }
 
 TEST_CASE("reasons known from frames") {
-  auto reason = [](const Stack& inner, const std::string& = "") { return only_rank_2(one_differs(inner + in_main(30))); };
+  auto reason = [](const Stack& inner, const std::string& = "") {
+    return only_rank_2(one_differs(inner + in_main(30)));
+  };
   const std::string lib = "/usr/lib/python3.11/";
-  CHECK(reason({libc("write"), py("_save", kPackages + "torch/serialization.py", 400), py("save", kPackages + "torch/serialization.py", 300)}) == "checkpoint-io");
+  CHECK(reason({libc("write"), py("_save", kPackages + "torch/serialization.py", 400),
+                py("save", kPackages + "torch/serialization.py", 300)}) == "checkpoint-io");
   CHECK(reason({libc("fsync"), py("save_checkpoint", "/home/u/train.py", 70)}) == "checkpoint-io");
-  CHECK(reason({libc("recv"), py("read", lib + "ssl.py", 1), py("readinto", lib + "socket.py", 1), py("begin", lib + "http/client.py", 1), py("send", kPackages + "requests/adapters.py", 3)}) == "network-io");
-  CHECK(reason({libc("wait4"), py("_try_wait", lib + "subprocess.py", 1), py("wait", lib + "subprocess.py", 2)}) == "subprocess");
+  CHECK(reason({libc("recv"), py("read", lib + "ssl.py", 1), py("readinto", lib + "socket.py", 1),
+                py("begin", lib + "http/client.py", 1), py("send", kPackages + "requests/adapters.py", 3)}) ==
+        "network-io");
+  CHECK(reason({libc("wait4"), py("_try_wait", lib + "subprocess.py", 1), py("wait", lib + "subprocess.py", 2)}) ==
+        "subprocess");
   CHECK(reason({libc("read"), nat("builtin_input", "/usr/bin/python3.11")}) == "debugger");
-  CHECK(reason({libc("read"), py("_cmdloop", lib + "pdb.py", 3), py("interaction", lib + "pdb.py", 4), py("dispatch_line", lib + "bdb.py", 5)}) == "debugger");
-  CHECK(reason({libc("read"), py("wait", kPackages + "torch/utils/file_baton.py", 45), py("load", kPackages + "torch/utils/cpp_extension.py", 1)}) == "compiling");
-  CHECK(reason({libc("wait4"), py("wait", lib + "subprocess.py", 2), py("compile_file", kPackages + "torch/_inductor/cpp_builder.py", 1)}) == "compiling");
-  CHECK(reason({nat("subtract_refs", "/usr/bin/python3.11"), nat("gc_collect_main", "/usr/bin/python3.11")}) == "garbage-collection");
+  CHECK(reason({libc("read"), py("_cmdloop", lib + "pdb.py", 3), py("interaction", lib + "pdb.py", 4),
+                py("dispatch_line", lib + "bdb.py", 5)}) == "debugger");
+  CHECK(reason({libc("read"), py("wait", kPackages + "torch/utils/file_baton.py", 45),
+                py("load", kPackages + "torch/utils/cpp_extension.py", 1)}) == "compiling");
+  CHECK(reason({libc("wait4"), py("wait", lib + "subprocess.py", 2),
+                py("compile_file", kPackages + "torch/_inductor/cpp_builder.py", 1)}) == "compiling");
+  CHECK(reason({nat("subtract_refs", "/usr/bin/python3.11"), nat("gc_collect_main", "/usr/bin/python3.11")}) ==
+        "garbage-collection");
   CHECK(reason({libc("write"), py("print_exception", lib + "traceback.py", 125)}) == "exception");
-  CHECK(reason({nat("_Unwind_RaiseException", "/lib/libgcc_s.so.1"), nat("__cxa_throw", "/lib/libstdc++.so.6"), nat("check")}) == "exception");
-  CHECK(reason({libc("pthread_clockjoin_np"), nat("c10d::ProcessGroupNCCL::shutdown()"), py("destroy_process_group", kPackages + "torch/distributed/distributed_c10d.py", 9)}) == "exception");
-  CHECK(reason({libc("ioctl"), nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"), nat("cudaStreamSynchronize", "/x/libcudart.so")}) == "gpu-wait");
-  CHECK(reason({libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"), nat("lock_PyThread_acquire_lock", "/usr/bin/python3.11"), py("put", "/home/u/q.py", 3)}) == "python-lock");
+  CHECK(reason({nat("_Unwind_RaiseException", "/lib/libgcc_s.so.1"), nat("__cxa_throw", "/lib/libstdc++.so.6"),
+                nat("check")}) == "exception");
+  CHECK(reason({libc("pthread_clockjoin_np"), nat("c10d::ProcessGroupNCCL::shutdown()"),
+                py("destroy_process_group", kPackages + "torch/distributed/distributed_c10d.py", 9)}) == "exception");
+  CHECK(reason({libc("ioctl"), nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"),
+                nat("cudaStreamSynchronize", "/x/libcudart.so")}) == "gpu-wait");
+  CHECK(reason({libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"),
+                nat("lock_PyThread_acquire_lock", "/usr/bin/python3.11"), py("put", "/home/u/q.py", 3)}) ==
+        "python-lock");
   CHECK(reason({libc("sem_wait"), py("wait", lib + "threading.py", 320)}) == "python-lock");
-  CHECK(reason({libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")}) == "native-lock");
+  CHECK(reason({libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")}) ==
+        "native-lock");
   CHECK(reason(kSleep) == "user-code");
   CHECK(reason({nat("mylib::step()", "/home/u/mylib.so")}) == "user-code");
 }
@@ -116,7 +143,8 @@ TEST_CASE("of several reasons on a stack the one nearest the cause") {
   auto reason = [](const Stack& stack) { return only_rank_2(one_differs(stack)); };
   const std::string lib = "/usr/lib/python3.11/";
   CHECK(reason(Stack{libc("recv"), py("readinto", lib + "socket.py", 1)} + in_getitem()) == "data-loading");
-  CHECK(reason(Stack{libc("read"), py("load", kPackages + "torch/serialization.py", 1)} + in_getitem()) == "data-loading");
+  CHECK(reason(Stack{libc("read"), py("load", kPackages + "torch/serialization.py", 1)} + in_getitem()) ==
+        "data-loading");
   CHECK(reason(Stack{libc("read"), py("interaction", lib + "pdb.py", 1)} + in_getitem()) == "debugger");
   CHECK(reason(Stack{nat("gc_collect_main", "/usr/bin/python3.11")} + waits_in_all_reduce(33)) == "garbage-collection");
 }
@@ -142,22 +170,32 @@ TEST_CASE("reasons known from the system call and the state") {
     main_of_rank_2(literal).syscall = call("read", 0, "/dev/pts/1");
     CHECK(only_rank_2(literal) == "debugger");
   }
-  SECTION("state D") { CHECK(only_rank_2(one_differs(Stack{py("work", "/home/u/train.py", 40)} + in_main(30), 'D')) == "file-io"); }
-  SECTION("stopped, even inside of a collective") { CHECK(only_rank_2(one_differs(waits_in_backward(), 'T')) == "stopped"); }
+  SECTION("state D") {
+    CHECK(only_rank_2(one_differs(Stack{py("work", "/home/u/train.py", 40)} + in_main(30), 'D')) == "file-io");
+  }
+  SECTION("stopped, even inside of a collective") {
+    CHECK(only_rank_2(one_differs(waits_in_backward(), 'T')) == "stopped");
+  }
   SECTION("traced") { CHECK(only_rank_2(one_differs(kSleep + in_main(30), 't')) == "stopped"); }
   SECTION("waits for the GIL") {
-    LiteralJob literal = one_differs(Stack{libc("pthread_cond_timedwait"), py("work", "/home/u/train.py", 40)} + in_main(30));
+    LiteralJob literal =
+        one_differs(Stack{libc("pthread_cond_timedwait"), py("work", "/home/u/train.py", 40)} + in_main(30));
     main_of_rank_2(literal).gil = Gil::kWaits;
     CHECK(only_rank_2(literal) == "python-lock");
   }
 }
 
 TEST_CASE("if the main thread waits for another thread, that thread shows what the rank does") {
-  const Stack waits_for_engine = Stack{libc("pthread_cond_wait"), nat("c10::ivalue::Future::wait()"), nat("torch::autograd::Engine::execute(int)"), py("backward", kPackages + "torch/_tensor.py", 488)} + in_main(17);
-  const Stack engine_root = {nat("torch::autograd::Engine::thread_main(int)"), nat("torch::autograd::Engine::thread_init(int)")};
+  const Stack waits_for_engine =
+      Stack{libc("pthread_cond_wait"), nat("c10::ivalue::Future::wait()"), nat("torch::autograd::Engine::execute(int)"),
+            py("backward", kPackages + "torch/_tensor.py", 488)} +
+      in_main(17);
+  const Stack engine_root = {nat("torch::autograd::Engine::thread_main(int)"),
+                             nat("torch::autograd::Engine::thread_init(int)")};
   LiteralJob literal = one_differs(waits_for_engine);
   SECTION("a hook that sleeps") {
-    literal.thread(literal.job.ranks[2], 999, "pt_autograd_0", Stack{libc("clock_nanosleep"), py("hook", "/home/u/train.py", 8)} + engine_root);
+    literal.thread(literal.job.ranks[2], 999, "pt_autograd_0",
+                   Stack{libc("clock_nanosleep"), py("hook", "/home/u/train.py", 8)} + engine_root);
     CHECK(only_rank_2(literal) == "user-code");
     CHECK(verdict_of(literal).suspects[0].evidence[0].thread == 1);
   }
@@ -165,37 +203,53 @@ TEST_CASE("if the main thread waits for another thread, that thread shows what t
     for (RankSnapshot& rank : literal.job.ranks) rank.threads.clear();
     for (int r = 0; r < 4; ++r) {
       literal.thread(literal.job.ranks[r], 100 + r, "python3", waits_for_engine);
-      literal.thread(literal.job.ranks[r], 900 + r, "pt_autograd_0", Stack{libc("pthread_cond_wait"), nat("c10d::Reducer::finalize_backward()")} + engine_root);
+      literal.thread(literal.job.ranks[r], 900 + r, "pt_autograd_0",
+                     Stack{libc("pthread_cond_wait"), nat("c10d::Reducer::finalize_backward()")} + engine_root);
     }
     CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
   }
   SECTION("an idle engine shows nothing") {
-    literal.thread(literal.job.ranks[2], 999, "pt_autograd_0", Stack{libc("pthread_cond_wait"), nat("torch::autograd::ReadyQueue::pop()")} + engine_root);
+    literal.thread(literal.job.ranks[2], 999, "pt_autograd_0",
+                   Stack{libc("pthread_cond_wait"), nat("torch::autograd::ReadyQueue::pop()")} + engine_root);
     CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   }
   SECTION("main joins a thread that saves a checkpoint") {
-    LiteralJob other = one_differs(Stack{libc("sem_wait"), py("join", "/usr/lib/python3.11/threading.py", 1)} + in_main(50));
-    other.thread(other.job.ranks[2], 999, "x", {libc("write"), py("save", kPackages + "torch/serialization.py", 1), py("run", "/usr/lib/python3.11/threading.py", 2)});
+    LiteralJob other =
+        one_differs(Stack{libc("sem_wait"), py("join", "/usr/lib/python3.11/threading.py", 1)} + in_main(50));
+    other.thread(other.job.ranks[2], 999, "x",
+                 {libc("write"), py("save", kPackages + "torch/serialization.py", 1),
+                  py("run", "/usr/lib/python3.11/threading.py", 2)});
     CHECK(only_rank_2(other) == "checkpoint-io");
   }
   SECTION("main joins a thread of the user's") {
     const std::string lib = "/usr/lib/python3.11/";
     LiteralJob other = one_differs(Stack{libc("sem_wait"), py("join", lib + "threading.py", 1)} + in_main(50));
-    other.thread(other.job.ranks[2], 998, "x", {libc("sem_wait"), py("wait", lib + "threading.py", 1), py("run", lib + "threading.py", 2)});   // a helper, idle
-    other.thread(other.job.ranks[2], 999, "x", Stack{libc("recv"), py("download", "/home/u/train.py", 8), py("run", lib + "threading.py", 2)}).syscall = call("recvfrom", 3, "tcp a -> b");
+    other.thread(
+        other.job.ranks[2], 998, "x",
+        {libc("sem_wait"), py("wait", lib + "threading.py", 1), py("run", lib + "threading.py", 2)});  // a helper, idle
+    other
+        .thread(other.job.ranks[2], 999, "x",
+                Stack{libc("recv"), py("download", "/home/u/train.py", 8), py("run", lib + "threading.py", 2)})
+        .syscall = call("recvfrom", 3, "tcp a -> b");
     CHECK(only_rank_2(other) == "network-io");
     other.thread(other.job.ranks[2], 1000, "x", kSleep + Stack{py("run", lib + "threading.py", 2)});
-    CHECK(only_rank_2(other) == "python-lock");   // which of the two it joins is not known
-    LiteralJob lock = one_differs(Stack{libc("sem_wait"), nat("lock_PyThread_acquire_lock", "/usr/bin/python3.11")} + in_main(50));
+    CHECK(only_rank_2(other) == "python-lock");  // which of the two it joins is not known
+    LiteralJob lock =
+        one_differs(Stack{libc("sem_wait"), nat("lock_PyThread_acquire_lock", "/usr/bin/python3.11")} + in_main(50));
     lock.thread(lock.job.ranks[2], 999, "x", kSleep + Stack{py("run", lib + "threading.py", 2)});
-    CHECK(only_rank_2(lock) == "python-lock");    // a lock is not a join
+    CHECK(only_rank_2(lock) == "python-lock");  // a lock is not a join
   }
   SECTION("main waits for a pool of processes") {
     const std::string lib = "/usr/lib/python3.11/";
-    const Stack pool = Stack{libc("sem_wait"), py("wait", lib + "threading.py", 1), py("wait", lib + "multiprocessing/pool.py", 2), py("get", lib + "multiprocessing/pool.py", 3)} + in_main(50);
-    const Stack worker = {py("worker", lib + "multiprocessing/pool.py", 5), py("run", lib + "multiprocessing/process.py", 6), py("_bootstrap", lib + "multiprocessing/process.py", 7)};
+    const Stack pool =
+        Stack{libc("sem_wait"), py("wait", lib + "threading.py", 1), py("wait", lib + "multiprocessing/pool.py", 2),
+              py("get", lib + "multiprocessing/pool.py", 3)} +
+        in_main(50);
+    const Stack worker = {py("worker", lib + "multiprocessing/pool.py", 5),
+                          py("run", lib + "multiprocessing/process.py", 6),
+                          py("_bootstrap", lib + "multiprocessing/process.py", 7)};
     LiteralJob other = one_differs(pool);
-    CHECK(only_rank_2(other) == "python-lock");   // of threads, then
+    CHECK(only_rank_2(other) == "python-lock");  // of threads, then
     other.child(102, Stack{libc("sem_wait"), py("get", lib + "multiprocessing/queues.py", 4)} + worker + in_main(50));
     CHECK(only_rank_2(other) == "python-lock");
     other.child(102, kSleep + worker + in_main(50));
@@ -205,10 +259,15 @@ TEST_CASE("if the main thread waits for another thread, that thread shows what t
 
 TEST_CASE("a finalizer that the collector runs, where the collector's functions have no names") {
   const std::string python = "/usr/bin/python3.11";
-  const Stack finalizer = {libc("recv"), py("__del__", "/home/u/train.py", 7), nat("_PyFunction_Vectorcall", python), nat("PyObject_CallOneArg", python), unknown(python, 0x5e4e7d)};
-  SECTION("the collector") { CHECK(only_rank_2(one_differs(finalizer + Stack{unknown(python, 0x50b703), unknown(python, 0x630c37)} + in_main(30))) == "garbage-collection"); }
+  const Stack finalizer = {libc("recv"), py("__del__", "/home/u/train.py", 7), nat("_PyFunction_Vectorcall", python),
+                           nat("PyObject_CallOneArg", python), unknown(python, 0x5e4e7d)};
+  SECTION("the collector") {
+    CHECK(only_rank_2(one_differs(finalizer + Stack{unknown(python, 0x50b703), unknown(python, 0x630c37)} +
+                                  in_main(30))) == "garbage-collection");
+  }
   SECTION("the end of the last reference") {
-    LiteralJob literal = one_differs(finalizer + Stack{nat("PyObject_CallFinalizerFromDealloc", python), unknown(python, 0x58c832)} + in_main(30));
+    LiteralJob literal = one_differs(
+        finalizer + Stack{nat("PyObject_CallFinalizerFromDealloc", python), unknown(python, 0x58c832)} + in_main(30));
     main_of_rank_2(literal).syscall = call("recvfrom", 5, "tcp a -> b");
     CHECK(only_rank_2(literal) == "network-io");
   }
@@ -216,7 +275,9 @@ TEST_CASE("a finalizer that the collector runs, where the collector's functions 
 
 TEST_CASE("the collector at work, where its functions have no names") {
   const std::string python = "/usr/bin/python3.11";
-  LiteralJob literal = one_differs(Stack{unknown(python, 0x630c37), unknown(python, 0x675b10), py("tidy", "/home/u/train.py", 7)} + in_main(30), 'R');
+  LiteralJob literal = one_differs(
+      Stack{unknown(python, 0x630c37), unknown(python, 0x675b10), py("tidy", "/home/u/train.py", 7)} + in_main(30),
+      'R');
   CHECK(only_rank_2(literal) == "user-code");
   main_of_rank_2(literal).collecting = true;
   CHECK(only_rank_2(literal) == "garbage-collection");
@@ -224,13 +285,21 @@ TEST_CASE("the collector at work, where its functions have no names") {
 
 TEST_CASE("main waits for a pool's thread that runs a function of a library") {
   const std::string lib = "/usr/lib/python3.11/";
-  LiteralJob literal = one_differs(Stack{libc("sem_wait"), py("wait", lib + "threading.py", 1), py("result", lib + "concurrent/futures/_base.py", 451)} + in_main(50));
-  literal.thread(literal.job.ranks[2], 999, "x", {libc("recv"), py("run", lib + "concurrent/futures/thread.py", 58), py("_worker", lib + "concurrent/futures/thread.py", 83)}).syscall = call("recvfrom", 3, "tcp a -> b");
+  LiteralJob literal = one_differs(Stack{libc("sem_wait"), py("wait", lib + "threading.py", 1),
+                                         py("result", lib + "concurrent/futures/_base.py", 451)} +
+                                   in_main(50));
+  literal
+      .thread(literal.job.ranks[2], 999, "x",
+              {libc("recv"), py("run", lib + "concurrent/futures/thread.py", 58),
+               py("_worker", lib + "concurrent/futures/thread.py", 83)})
+      .syscall = call("recvfrom", 3, "tcp a -> b");
   CHECK(only_rank_2(literal) == "network-io");
 }
 
 TEST_CASE("the holder of a native lock is shown with the one that waits for it") {
-  LiteralJob literal = one_differs(Stack{libc("pthread_mutex_lock"), nat("exchange()", "/home/u/mylib.so"), py("step", "/home/u/train.py", 40)} + in_main(30));
+  LiteralJob literal = one_differs(
+      Stack{libc("pthread_mutex_lock"), nat("exchange()", "/home/u/mylib.so"), py("step", "/home/u/train.py", 40)} +
+      in_main(30));
   literal.thread(literal.job.ranks[2], 999, "x", {libc("clock_nanosleep"), nat("flush()", "/home/u/mylib.so")});
   literal.job.ranks[2].threads[0].lock_owner = 999;
   CHECK(only_rank_2(literal) == "native-lock");
@@ -250,7 +319,8 @@ TEST_CASE("crashes") {
   SECTION("a fault that the others do not share") {
     crash(literal, 2, 11, "SIGSEGV", 1);
     CHECK(only_rank_2(literal) == "crashed");
-    CHECK(verdict_of(literal).summary == "rank 2 crashed with SIGSEGV (main at train.py:30) while ranks 0-1,3 wait in DDP's gradient all-reduce");
+    CHECK(verdict_of(literal).summary ==
+          "rank 2 crashed with SIGSEGV (main at train.py:30) while ranks 0-1,3 wait in DDP's gradient all-reduce");
   }
   SECTION("a fault along with aborts that followed") {
     for (const std::size_t r : {0, 1, 3}) crash(literal, r, 6, "SIGABRT");
@@ -286,7 +356,8 @@ TEST_CASE("missing ranks") {
     CHECK(v.suspects[0].reason == Reason::kMissing);
     CHECK(v.suspects[0].missing_rank == 2);
     CHECK(v.suspects[0].rank == SIZE_MAX);
-    CHECK(v.summary == "rank 2 is not there (ended, never started, or not looked at) while ranks 0-1,3 wait in all_reduce");
+    CHECK(v.summary ==
+          "rank 2 is not there (ended, never started, or not looked at) while ranks 0-1,3 wait in all_reduce");
   }
   SECTION("the last of four") { CHECK(verdict_of(waiting({0, 1, 2}, 4)).suspects.at(0).missing_rank == 3); }
   SECTION("half of the job is another machine") {
@@ -300,7 +371,7 @@ TEST_CASE("missing ranks") {
     CHECK(only_rank_2(literal) == "data-loading");
   }
   auto ended = [](LiteralJob& literal, const char* how) -> RankSnapshot& {
-    RankSnapshot& rank = literal.process();   // its number ended with its environment
+    RankSnapshot& rank = literal.process();  // its number ended with its environment
     rank.status = Status::kFailed;
     rank.problems.push_back({how, {}, ProblemCode::kEnded});
     return rank;
@@ -342,29 +413,38 @@ TEST_CASE("missing ranks") {
     ended(literal, "pid 102: a zombie");
     const Verdict v = verdict_of(literal);
     CHECK(v.status == VerdictStatus::kUndecided);
-    CHECK(v.summary.starts_with("2 of 3 ranks have ended (pids 101,102); rank 0 sleeps in its own code (work at train.py:40); "));
+    CHECK(v.summary.starts_with(
+        "2 of 3 ranks have ended (pids 101,102); rank 0 sleeps in its own code (work at train.py:40); "));
   }
-  SECTION("absurd world sizes") { CHECK(verdict_of(waiting({0, 1}, 2'000'000'000)).status == VerdictStatus::kSymmetric); }
+  SECTION("absurd world sizes") {
+    CHECK(verdict_of(waiting({0, 1}, 2'000'000'000)).status == VerdictStatus::kSymmetric);
+  }
 }
 
 TEST_CASE("a wait is named by the operation that the program called") {
   LiteralJob literal;
   const std::string c10d = kPackages + "torch/distributed/distributed_c10d.py";
   SECTION("a receive's Work is no collective") {
-    const Stack recv = Stack{libc("pthread_cond_timedwait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), nat("c10d::ProcessGroupGloo::RecvWork::wait(int)")} + in_main(5);
+    const Stack recv = Stack{libc("pthread_cond_timedwait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"),
+                             nat("c10d::ProcessGroupGloo::RecvWork::wait(int)")} +
+                       in_main(5);
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 0 ? recv : waits_in_all_reduce());
     const Verdict v = verdict_of(literal);
     REQUIRE(v.suspects.size() == 1);
     CHECK((v.suspects[0].rank == 0 && v.suspects[0].reason == Reason::kUnmatchedP2p && v.suspects[0].confidence < 0.5));
   }
   SECTION("DDP's constructor") {
-    const Stack verify = Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"), nat("c10d::verify_params_across_processes(int)"),
-                               py("_verify_param_shape_across_processes", kPackages + "torch/distributed/utils.py", 112)} + in_main(5);
+    const Stack verify =
+        Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"), nat("c10d::verify_params_across_processes(int)"),
+              py("_verify_param_shape_across_processes", kPackages + "torch/distributed/utils.py", 112)} +
+        in_main(5);
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? kSleep + in_main(4) : verify);
     CHECK(verdict_of(literal).summary.ends_with("while ranks 0-1,3 wait in DDP's parameter check"));
   }
   SECTION("an operation made of others") {
-    const Stack object = Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"), py("all_gather", c10d, 9), py("all_gather_object", c10d, 8)} + in_main(5);
+    const Stack object = Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(int)"), py("all_gather", c10d, 9),
+                               py("all_gather_object", c10d, 8)} +
+                         in_main(5);
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? kSleep + in_main(4) : object);
     CHECK(verdict_of(literal).summary.ends_with("while ranks 0-1,3 wait in all_gather_object"));
   }
@@ -374,7 +454,11 @@ TEST_CASE("what MPI does inside of its calls means nothing: the caller counts") 
   LiteralJob literal;
   const Frame exchange = nat("exchange_halo", "/home/u/solver");
   for (int r = 0; r < 4; ++r) {
-    RankSnapshot& rank = literal.rank(r, 4, Stack{nat(fmt::format("ucp_{}", r), "/lib/libucp.so.0"), nat("PMPI_Recv", "/lib/libmpi.so.12"), exchange, nat("main", "/home/u/solver")}, 'R');
+    RankSnapshot& rank =
+        literal.rank(r, 4,
+                     Stack{nat(fmt::format("ucp_{}", r), "/lib/libucp.so.0"), nat("PMPI_Recv", "/lib/libmpi.so.12"),
+                           exchange, nat("main", "/home/u/solver")},
+                     'R');
     rank.python_version.reset();
   }
   const Verdict v = verdict_of(literal);
@@ -394,25 +478,36 @@ TEST_CASE("a barrier of multiprocessing is a wait for ranks") {
   const std::string lib = "/usr/lib/python3.11/";
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)
-    literal.rank(r, 4, r == 2 ? kSleep + in_main(4)
-                              : Stack{libc("sem_wait"), py("wait", lib + "multiprocessing/synchronize.py", 261), py("wait_for", lib + "multiprocessing/synchronize.py", 313),
-                                      py("_wait", lib + "threading.py", 721), py("wait", lib + "threading.py", 686)} + in_main(5));
+    literal.rank(r, 4,
+                 r == 2 ? kSleep + in_main(4)
+                        : Stack{libc("sem_wait"), py("wait", lib + "multiprocessing/synchronize.py", 261),
+                                py("wait_for", lib + "multiprocessing/synchronize.py", 313),
+                                py("_wait", lib + "threading.py", 721), py("wait", lib + "threading.py", 686)} +
+                              in_main(5));
   CHECK(only_rank_2(literal) == "user-code");
 }
 
 TEST_CASE("one rank apart, and nobody is seen waiting") {
   LiteralJob literal;
-  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? kSleep + in_main(4) : Stack{libc("read"), py("exchange", "/home/u/train.py", 8)} + in_main(5)).threads[0].syscall = call(r == 2 ? "clock_nanosleep" : "read", r == 2 ? std::optional<int>() : 3, r == 2 ? std::optional<std::string>() : "pipe:[1]");
+  for (int r = 0; r < 4; ++r)
+    literal
+        .rank(r, 4,
+              r == 2 ? kSleep + in_main(4) : Stack{libc("read"), py("exchange", "/home/u/train.py", 8)} + in_main(5))
+        .threads[0]
+        .syscall = call(r == 2 ? "clock_nanosleep" : "read", r == 2 ? std::optional<int>() : 3,
+                        r == 2 ? std::optional<std::string>() : "pipe:[1]");
   const Verdict v = verdict_of(literal);
   CHECK(v.status == VerdictStatus::kUndecided);
   CHECK(v.summary ==
-        "rank 2 differs: it sleeps in its own code (work at train.py:40); of ranks 0-1,3 each is in its own code (exchange at train.py:8, blocked in read(fd 3 -> pipe:[1])); "
+        "rank 2 differs: it sleeps in its own code (work at train.py:40); of ranks 0-1,3 each is in its own code "
+        "(exchange at train.py:8, blocked in read(fd 3 -> pipe:[1])); "
         "whether these wait for it is not in their frames");
 }
 
 TEST_CASE("the user of a parent of several processes is advised how to compare them") {
   LiteralJob literal;
-  literal.rank(0, 1, Stack{libc("wait4"), py("wait", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 43)} + in_main(5));
+  literal.rank(0, 1,
+               Stack{libc("wait4"), py("wait", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 43)} + in_main(5));
   literal.child(100, kSleep);
   literal.child(100, kSleep);
   CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
@@ -424,15 +519,24 @@ TEST_CASE("what an interpreter calls after its main program has ended") {
   const Stack outside = {unknown(python, 0x512cf4), nat("Py_RunMain", python), nat("Py_BytesMain", python)};
   const Frame hook = py("hook", "/home/u/train.py", 7);
   CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook} + outside)) == "exception");
-  CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook, py("<module>", "/home/u/train.py", 9)} + outside)) == "user-code");
-  CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook, nat("main", "/home/u/app")})) == "user-code");   // embedded
+  CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook, py("<module>", "/home/u/train.py", 9)} +
+                                outside)) == "user-code");
+  CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook, nat("main", "/home/u/app")})) ==
+        "user-code");  // embedded
   // A greenlet's frames end at its function; the greenlet that it was started from goes on outside of it.
-  CHECK(only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook, nat("greenlet::UserGreenlet::g_initialstub(void*)"), nat("_PyEval_EvalFrameDefault", python)} + outside)) == "user-code");
+  CHECK(
+      only_rank_2(one_differs(Stack{libc("clock_nanosleep"), hook, nat("greenlet::UserGreenlet::g_initialstub(void*)"),
+                                    nat("_PyEval_EvalFrameDefault", python)} +
+                              outside)) == "user-code");
 }
 
 TEST_CASE("gloo's threads at work are no hang") {
   LiteralJob literal;
-  for (int r = 0; r < 4; ++r) literal.thread(literal.rank(r, 4, waits_in_all_reduce()), 900 + r, "x", {libc("recv"), nat("gloo::transport::tcp::Loop::run()")}).state = r == 1 ? 'R' : 'S';
+  for (int r = 0; r < 4; ++r)
+    literal
+        .thread(literal.rank(r, 4, waits_in_all_reduce()), 900 + r, "x",
+                {libc("recv"), nat("gloo::transport::tcp::Loop::run()")})
+        .state = r == 1 ? 'R' : 'S';
   CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
   literal.job.ranks[1].threads[1].state = 'S';
   CHECK(verdict_of(literal).status == VerdictStatus::kSymmetric);
@@ -460,7 +564,9 @@ TEST_CASE("two collectives") {
   SECTION("the smaller side") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? waits_in_all_reduce(21) : waits_in_backward());
     CHECK(only_rank_2(literal) == "collective-mismatch");
-    CHECK(verdict_of(literal).summary == "rank 2 waits in all_reduce (main at train.py:21) while ranks 0-1,3 wait in DDP's gradient all-reduce (main at train.py:17)");
+    CHECK(verdict_of(literal).summary ==
+          "rank 2 waits in all_reduce (main at train.py:21) while ranks 0-1,3 wait in DDP's gradient all-reduce (main "
+          "at train.py:17)");
   }
   SECTION("both sides when equal") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r < 2 ? waits_in_all_reduce(21) : waits_in_backward());
@@ -469,27 +575,38 @@ TEST_CASE("two collectives") {
     CHECK(v.suspects.size() == 4);
     CHECK(v.suspects[0].confidence < 0.5);
     CHECK(v.summary ==
-          "ranks 0-1 wait in all_reduce (main at train.py:21) while ranks 2-3 wait in DDP's gradient all-reduce (main at train.py:17): both cannot be right, and the stacks do not show which is");
+          "ranks 0-1 wait in all_reduce (main at train.py:21) while ranks 2-3 wait in DDP's gradient all-reduce (main "
+          "at train.py:17): both cannot be right, and the stacks do not show which is");
   }
   SECTION("the store against a collective") {
-    const Stack store = Stack{libc("poll"), nat("c10d::TCPStore::wait(int)"), py("_store_based_barrier", kPackages + "torch/distributed/distributed_c10d.py", 1)} + in_main(5);
+    const Stack store = Stack{libc("poll"), nat("c10d::TCPStore::wait(int)"),
+                              py("_store_based_barrier", kPackages + "torch/distributed/distributed_c10d.py", 1)} +
+                        in_main(5);
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? store : waits_in_backward());
     CHECK(only_rank_2(literal) == "store-wait");
   }
 }
 
 TEST_CASE("waiting in the store for a rank that is elsewhere accuses that rank") {
-  const Stack store = Stack{libc("poll"), nat("c10d::TCPStore::doWait(int)"), py("init_process_group", kPackages + "torch/distributed/distributed_c10d.py", 1)} + in_main(5);
+  const Stack store = Stack{libc("poll"), nat("c10d::TCPStore::doWait(int)"),
+                            py("init_process_group", kPackages + "torch/distributed/distributed_c10d.py", 1)} +
+                      in_main(5);
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? kSleep + in_main(3) : store);
   CHECK(only_rank_2(literal) == "user-code");
-  CHECK(verdict_of(literal).summary == "rank 2 sleeps in its own code (work at train.py:40) while ranks 0-1,3 wait in the rendezvous store (TCPStore)");
+  CHECK(
+      verdict_of(literal).summary ==
+      "rank 2 sleeps in its own code (work at train.py:40) while ranks 0-1,3 wait in the rendezvous store (TCPStore)");
 }
 
 TEST_CASE("a GPU wait under NCCL may be the collective: it waits, it is no suspect") {
-  const Stack gpu = Stack{nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"), nat("at::native::copy_kernel_cuda(int)")} + in_main(20);
+  const Stack gpu =
+      Stack{nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"), nat("at::native::copy_kernel_cuda(int)")} +
+      in_main(20);
   auto with_nccl = [](LiteralJob& literal) {
-    for (RankSnapshot& rank : literal.job.ranks) literal.thread(rank, rank.pid + 500, "x", {libc("pthread_cond_clockwait"), nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()")});
+    for (RankSnapshot& rank : literal.job.ranks)
+      literal.thread(rank, rank.pid + 500, "x",
+                     {libc("pthread_cond_clockwait"), nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()")});
   };
   LiteralJob literal;
   SECTION("a rank elsewhere is the suspect") {
@@ -523,7 +640,11 @@ TEST_CASE("what must not be decided") {
     literal.job.ranks[2].status = Status::kFailed;
   }
   SECTION("sends and receives") {
-    for (int r = 0; r < 4; ++r) literal.rank(r, 4, Stack{libc("poll"), py(r % 2 ? "send" : "recv", kPackages + "torch/distributed/distributed_c10d.py", 5)} + in_main(r));
+    for (int r = 0; r < 4; ++r)
+      literal.rank(
+          r, 4,
+          Stack{libc("poll"), py(r % 2 ? "send" : "recv", kPackages + "torch/distributed/distributed_c10d.py", 5)} +
+              in_main(r));
   }
   SECTION("most ranks run, one has arrived early") {
     for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? waits_in_backward() : in_main(10 + r), r == 2 ? 'S' : 'R');
@@ -561,11 +682,14 @@ TEST_CASE("what could not be read is said, and costs confidence") {
 
 TEST_CASE("several suspects, several reasons: the surest first") {
   LiteralJob literal;
-  for (int r = 0; r < 8; ++r) literal.rank(r, 8, r == 1 ? kSleep + in_main(3) : r == 2 || r == 5 ? in_getitem() : waits_in_backward());
+  for (int r = 0; r < 8; ++r)
+    literal.rank(r, 8, r == 1 ? kSleep + in_main(3) : r == 2 || r == 5 ? in_getitem() : waits_in_backward());
   const Verdict v = verdict_of(literal);
   REQUIRE(v.suspects.size() == 3);
   CHECK((v.suspects[0].rank == 2 && v.suspects[1].rank == 5 && v.suspects[2].rank == 1));
-  CHECK(v.summary == "rank 2 is in its data pipeline (__getitem__ at data.py:9) while ranks 0,3-4,6-7 wait in DDP's gradient all-reduce; rank 5 likewise; also rank 1 (user-code)");
+  CHECK(v.summary ==
+        "rank 2 is in its data pipeline (__getitem__ at data.py:9) while ranks 0,3-4,6-7 wait in DDP's gradient "
+        "all-reduce; rank 5 likewise; also rank 1 (user-code)");
 }
 
 TEST_CASE("stopped and debugger are reasons of their own where nobody waits yet") {

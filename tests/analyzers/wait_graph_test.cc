@@ -19,7 +19,8 @@ std::string chain_in_short(const LiteralJob& literal, const Analysis& analysis, 
   for (const WaitChain::Link& link : analysis.verdict.chains[index].links) {
     const WaitNode& node = analysis.waits.nodes()[link.node];
     text += to_string(node.kind);
-    if (node.rank && node.thread) text += fmt::format(" {}:{}", *node.rank, literal.job.ranks[*node.rank].threads[*node.thread].tid);
+    if (node.rank && node.thread)
+      text += fmt::format(" {}:{}", *node.rank, literal.job.ranks[*node.rank].threads[*node.thread].tid);
     if (node.kind == NodeKind::kMissingRank) text += fmt::format(" {}", node.missing_rank);
     if (link.evidence) text += fmt::format(" -{}-> ", to_string(*link.evidence));
   }
@@ -33,14 +34,16 @@ std::string way_in_short(const LiteralJob& literal, const Analysis& analysis, st
     const WaitNode& at = analysis.waits.nodes()[node];
     text += to_string(at.kind);
     if (at.kind == NodeKind::kOperation || analysis.waits.edges_from(node).empty()) return text;
-    if (at.rank && at.thread) text += fmt::format(" {}:{}", *at.rank, literal.job.ranks[*at.rank].threads[*at.thread].tid);
+    if (at.rank && at.thread)
+      text += fmt::format(" {}:{}", *at.rank, literal.job.ranks[*at.rank].threads[*at.thread].tid);
     const WaitEdge& edge = analysis.waits.edges()[analysis.waits.edges_from(node).front()];
     text += fmt::format(" -{}-> ", to_string(edge.evidence));
     node = edge.to;
   }
 }
 
-const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("flush", "/home/u/log.py", 3)};
+const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"),
+                       py("flush", "/home/u/log.py", 3)};
 
 // Two ranks wait in a collective; rank 1 of three has the stack `stack`.
 LiteralJob third_differs(const Stack& stack) {
@@ -58,7 +61,8 @@ TEST_CASE("a chain ends where the suspect's own wait ends") {
     REQUIRE(analysis.verdict.suspects.size() == 1);
     CHECK(analysis.verdict.chains.at(0).from == 0);
     const auto tid = [&](std::size_t r) { return literal.job.ranks[r].threads[0].tid; };
-    CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -others-> thread 1:{} -system-call-> timer", tid(0), tid(1)));
+    CHECK(chain_in_short(literal, analysis) ==
+          fmt::format("thread 0:{} -frame-> operation -others-> thread 1:{} -system-call-> timer", tid(0), tid(1)));
   }
   SECTION("a lock, whose owner sleeps") {
     RankSnapshot& rank = literal.job.ranks[1];
@@ -66,18 +70,25 @@ TEST_CASE("a chain ends where the suspect's own wait ends") {
     owner.tid = rank.pid + 7;
     ThreadSnapshot& main = rank.threads[0];
     main.frames.clear();
-    for (const Frame& frame : Stack{libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")} + in_main(20)) main.frames.push_back(literal.job.frames.intern(Frame(frame)));
+    for (const Frame& frame :
+         Stack{libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")} +
+             in_main(20))
+      main.frames.push_back(literal.job.frames.intern(Frame(frame)));
     main.lock_owner = owner.tid;
     rank.threads.push_back(owner);
     const Analysis analysis = analyze(literal.job);
     REQUIRE(analysis.verdict.suspects.size() == 1);
     CHECK(analysis.verdict.suspects[0].reason == Reason::kNativeLock);
-    CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -others-> thread 1:{} -frame-> lock -memory-> thread 1:{} -system-call-> timer",
-                                                           literal.job.ranks[0].threads[0].tid, rank.pid, rank.pid + 7));
+    CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -others-> thread 1:{} "
+                                                           "-frame-> lock -memory-> thread 1:{} -system-call-> timer",
+                                                           literal.job.ranks[0].threads[0].tid, rank.pid,
+                                                           rank.pid + 7));
   }
   SECTION("two locks in a circle") {
     RankSnapshot& rank = literal.job.ranks[1];
-    const Stack waits = Stack{libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")} + in_main(20);
+    const Stack waits =
+        Stack{libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")} +
+        in_main(20);
     rank.threads[0].frames.clear();
     for (const Frame& frame : waits) rank.threads[0].frames.push_back(literal.job.frames.intern(Frame(frame)));
     ThreadSnapshot other = rank.threads[0];
@@ -87,7 +98,9 @@ TEST_CASE("a chain ends where the suspect's own wait ends") {
     rank.threads.push_back(other);
     const Analysis analysis = analyze(literal.job);
     const std::string text = chain_in_short(literal, analysis);
-    CHECK(text.ends_with(fmt::format("thread 1:{} -frame-> lock -memory-> thread 1:{} -frame-> lock -memory-> thread 1:{}", rank.pid, rank.pid + 7, rank.pid)));
+    CHECK(text.ends_with(
+        fmt::format("thread 1:{} -frame-> lock -memory-> thread 1:{} -frame-> lock -memory-> thread 1:{}", rank.pid,
+                    rank.pid + 7, rank.pid)));
   }
 }
 
@@ -99,7 +112,8 @@ TEST_CASE("a chain goes on to who has the other end") {
     for (auto& [pid, command] : ends) main.syscall->others.push_back({pid, kind, command});
   };
   const Pid pid = literal.job.ranks[1].pid;
-  const std::string begin = fmt::format("thread 0:{} -frame-> operation -others-> thread 1:{} -system-call-> descriptor", literal.job.ranks[0].pid, pid);
+  const std::string begin = fmt::format(
+      "thread 0:{} -frame-> operation -others-> thread 1:{} -system-call-> descriptor", literal.job.ranks[0].pid, pid);
   SECTION("a child, and what that waits for") {
     RankSnapshot& child = literal.child(pid, {libc("wait4")});
     child.threads[0].syscall = call("wait4");
@@ -107,7 +121,8 @@ TEST_CASE("a chain goes on to who has the other end") {
     literal.job.ranks[3].threads[0].syscall->others.push_back({grandchild, EndKind::kChild, ""});
     blocked(EndKind::kPipe, {{literal.job.ranks[3].pid, ""}, {grandchild, ""}});
     CHECK(chain_in_short(literal, analyze(literal.job)) ==
-          begin + fmt::format(" -system-call-> thread 3:{} -system-call-> thread 4:{} -system-call-> timer", literal.job.ranks[3].pid, grandchild));
+          begin + fmt::format(" -system-call-> thread 3:{} -system-call-> thread 4:{} -system-call-> timer",
+                              literal.job.ranks[3].pid, grandchild));
   }
   SECTION("a process outside of the job") {
     blocked(EndKind::kPipe, {{4711, "tee train.log"}});
@@ -124,12 +139,18 @@ TEST_CASE("a chain goes on to who has the other end") {
 
 TEST_CASE("a chain goes on to the only thread that can bring about what is waited for") {
   const std::string threading = "/usr/lib/python3.11/threading.py";
-  LiteralJob literal = third_differs(Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"), py("wait", threading, 320), py("wait", threading, 622)} + in_main(20));
+  LiteralJob literal = third_differs(Stack{libc("sem_wait"), nat("PyThread_acquire_lock_timed", "/usr/bin/python3.11"),
+                                           py("wait", threading, 320), py("wait", threading, 622)} +
+                                     in_main(20));
   RankSnapshot& rank = literal.job.ranks[1];
   for (RankSnapshot& each : literal.job.ranks) each.status = Status::kComplete;
   literal.thread(rank, rank.pid + 7, "fetcher", kSleeps).stack_end = StackEnd::kComplete;
-  const std::string begin = fmt::format("thread 0:{} -frame-> operation -others-> thread 1:{}", literal.job.ranks[0].pid, rank.pid);
-  SECTION("an event") { CHECK(chain_in_short(literal, analyze(literal.job)) == begin + fmt::format(" -others-> thread 1:{} -system-call-> timer", rank.pid + 7)); }
+  const std::string begin =
+      fmt::format("thread 0:{} -frame-> operation -others-> thread 1:{}", literal.job.ranks[0].pid, rank.pid);
+  SECTION("an event") {
+    CHECK(chain_in_short(literal, analyze(literal.job)) ==
+          begin + fmt::format(" -others-> thread 1:{} -system-call-> timer", rank.pid + 7));
+  }
   SECTION("one of two") {
     literal.thread(rank, rank.pid + 8, "logger", kSleeps).stack_end = StackEnd::kComplete;
     CHECK(chain_in_short(literal, analyze(literal.job)) == begin);
@@ -159,10 +180,12 @@ TEST_CASE("a rank whose main thread waits for a thread that waits for other rank
     wait_in(rank.threads[0], Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
     rank.threads[0].joins = between;
     literal.thread(rank, between, "mylib", locks).lock_owner = saver;
-    expected = fmt::format("thread 2:{} -memory-> thread 2:{} -frame-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, between, saver);
+    expected = fmt::format("thread 2:{} -memory-> thread 2:{} -frame-> lock -memory-> thread 2:{} -frame-> operation",
+                           rank.pid, between, saver);
   }
   SECTION("the GIL") {
-    wait_in(rank.threads[0], Stack{libc("pthread_cond_timedwait"), nat("take_gil", "/usr/bin/python3.11")} + in_main(20));
+    wait_in(rank.threads[0],
+            Stack{libc("pthread_cond_timedwait"), nat("take_gil", "/usr/bin/python3.11")} + in_main(20));
     rank.threads[0].gil = Gil::kWaits;
     rank.threads[1].gil = Gil::kHolds;
     expected = fmt::format("thread 2:{} -memory-> lock -memory-> thread 2:{} -frame-> operation", rank.pid, saver);
@@ -174,10 +197,12 @@ TEST_CASE("a rank whose main thread waits for a thread that waits for other rank
 }
 
 TEST_CASE("threads of one process that wait for each other are no way out of it") {
-  LiteralJob literal = third_differs(Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
+  LiteralJob literal =
+      third_differs(Stack{libc("pthread_join"), nat("mylib::wait()", "/home/u/mylib.so")} + in_main(20));
   RankSnapshot& rank = literal.job.ranks[1];
   rank.threads[0].joins = rank.pid + 7;
-  literal.thread(rank, rank.pid + 7, "mylib", {libc("pthread_join"), nat("mylib::wait_too()", "/home/u/mylib.so")}).joins = rank.pid;
+  literal.thread(rank, rank.pid + 7, "mylib", {libc("pthread_join"), nat("mylib::wait_too()", "/home/u/mylib.so")})
+      .joins = rank.pid;
   const Analysis analysis = analyze(literal.job);
   REQUIRE(analysis.verdict.suspects.size() == 1);
   CHECK(analysis.verdict.suspects[0].rank == 1);
@@ -185,7 +210,9 @@ TEST_CASE("threads of one process that wait for each other are no way out of it"
 
 TEST_CASE("who is gone is accused where somebody waits for it") {
   const ProcessGroup first{"1", {0, 1, 2}};
-  const auto in_group = [](RankSnapshot& rank, const ProcessGroup& group) { rank.threads[0].variables.push_back({.frame = 2, .numbers = {}, .group = group}); };
+  const auto in_group = [](RankSnapshot& rank, const ProcessGroup& group) {
+    rank.threads[0].variables.push_back({.frame = 2, .numbers = {}, .group = group});
+  };
   const auto end = [](RankSnapshot& rank) {
     rank.status = Status::kFailed;
     rank.threads.clear();
@@ -206,7 +233,8 @@ TEST_CASE("who is gone is accused where somebody waits for it") {
     const Analysis analysis = analyze(literal.job);
     REQUIRE(analysis.verdict.suspects.size() == 1);
     CHECK(analysis.verdict.suspects[0].rank == 3);
-    CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -group-> process", literal.job.ranks[0].pid));
+    CHECK(chain_in_short(literal, analysis) ==
+          fmt::format("thread 0:{} -frame-> operation -group-> process", literal.job.ranks[0].pid));
   }
   SECTION("a disagreement within a group is reported although ranks outside of it were not captured") {
     literal.job.ranks.pop_back();
@@ -214,9 +242,11 @@ TEST_CASE("who is gone is accused where somebody waits for it") {
     literal.job.ranks[1].rank = 1;
     literal.job.ranks[1].pid = literal.job.ranks[1].threads[0].tid = 101;
     literal.job.ranks[1].threads[0].frames.clear();
-    for (const Frame& frame : Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"), py("broadcast", kPackages + "torch/distributed/distributed_c10d.py", 2000),
-                                    py("wrapper", kPackages + "torch/distributed/c10d_logger.py", 80)} +
-                                  in_main(31))
+    for (const Frame& frame :
+         Stack{libc("pthread_cond_wait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)"),
+               py("broadcast", kPackages + "torch/distributed/distributed_c10d.py", 2000),
+               py("wrapper", kPackages + "torch/distributed/c10d_logger.py", 80)} +
+             in_main(31))
       literal.job.ranks[1].threads[0].frames.push_back(literal.job.frames.intern(Frame(frame)));
     for (RankSnapshot& rank : literal.job.ranks) in_group(rank, first);
     const Analysis analysis = analyze(literal.job);
@@ -232,7 +262,8 @@ TEST_CASE("a rank that is not there is a node") {
   const Analysis analysis = analyze(literal.job);
   REQUIRE(analysis.verdict.suspects.size() == 1);
   CHECK(analysis.verdict.suspects[0].reason == Reason::kMissing);
-  CHECK(chain_in_short(literal, analysis) == fmt::format("thread 0:{} -frame-> operation -others-> missing-rank 2", literal.job.ranks[0].pid));
+  CHECK(chain_in_short(literal, analysis) ==
+        fmt::format("thread 0:{} -frame-> operation -others-> missing-rank 2", literal.job.ranks[0].pid));
 }
 
 TEST_CASE("ranks that wait alike are one operation, and all ranks that they need are one node") {

@@ -11,8 +11,13 @@ using namespace rankstacks::testing;
 
 namespace {
 
-const Stack kEnds = Stack{libc("raise"), libc("abort"), nat("__gnu_cxx::__verbose_terminate_handler()", "/lib/libstdc++.so.6"), nat("std::terminate()", "/lib/libstdc++.so.6"),
-                          nat("std::rethrow_exception(std::__exception_ptr::exception_ptr)", "/lib/libstdc++.so.6"), nat("c10d::ProcessGroupNCCL::Watchdog::run()"), libc("start_thread")};
+const Stack kEnds = Stack{libc("raise"),
+                          libc("abort"),
+                          nat("__gnu_cxx::__verbose_terminate_handler()", "/lib/libstdc++.so.6"),
+                          nat("std::terminate()", "/lib/libstdc++.so.6"),
+                          nat("std::rethrow_exception(std::__exception_ptr::exception_ptr)", "/lib/libstdc++.so.6"),
+                          nat("c10d::ProcessGroupNCCL::Watchdog::run()"),
+                          libc("start_thread")};
 
 // Rank 2 loads data, the others wait; the watchdog of rank 0 has timed out.
 LiteralJob timed_out(const Stack& watchdog = kEnds) {
@@ -33,28 +38,39 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 TEST_CASE("a watchdog that ends its process is the reporter") {
   LiteralJob literal = timed_out();
-  literal.job.ranks[0].threads[1].exception = CxxException{"c10::DistBackendError", "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)\nmore"};
+  literal.job.ranks[0].threads[1].exception = CxxException{
+      "c10::DistBackendError", "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)\nmore"};
   const Verdict v = analyze(literal.job).verdict;
   REQUIRE(v.status == VerdictStatus::kCulprit);
   REQUIRE(v.suspects.size() == 1);
   CHECK(v.suspects[0].reason == Reason::kDataLoading);
   CHECK(literal.job.ranks[v.suspects[0].rank].rank == 2);
-  CHECK(has(v.summary, "; the watchdog that ends rank 0 only reports it, with c10::DistBackendError: [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)"));
+  CHECK(has(v.summary,
+            "; the watchdog that ends rank 0 only reports it, with c10::DistBackendError: [Rank 0] Watchdog caught "
+            "collective operation timeout: WorkNCCL(SeqNum=5)"));
   CHECK(!has(v.summary, "more"));
 }
 
 TEST_CASE("without its text the report says where the cause is") {
   const Verdict v = analyze(timed_out().job).verdict;
-  CHECK(has(v.summary, "the watchdog that ends rank 0 only reports it: its message is in that rank's own error output, the cause is with the ranks that the collective waited for"));
+  CHECK(has(v.summary,
+            "the watchdog that ends rank 0 only reports it: its message is in that rank's own error output, the cause "
+            "is with the ranks that the collective waited for"));
 }
 
 TEST_CASE("the heartbeat's abort, and a core that only names its thread") {
-  CHECK(has(analyze(timed_out({libc("raise"), libc("abort"), nat("c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop()")}).job).verdict.summary, "only reports it"));
-  CHECK(has(analyze(timed_out({unknown("/lib/libc.so.6", 0x1234), nat("c10d::ProcessGroupNCCL::Watchdog::run()")}).job).verdict.summary, "only reports it"));
+  CHECK(has(
+      analyze(timed_out({libc("raise"), libc("abort"), nat("c10d::ProcessGroupNCCL::HeartbeatMonitor::runLoop()")}).job)
+          .verdict.summary,
+      "only reports it"));
+  CHECK(has(analyze(timed_out({unknown("/lib/libc.so.6", 0x1234), nat("c10d::ProcessGroupNCCL::Watchdog::run()")}).job)
+                .verdict.summary,
+            "only reports it"));
 }
 
 TEST_CASE("a watchdog that waits brings no news, nor does the end of another thread") {
-  LiteralJob literal = timed_out({libc("pthread_cond_timedwait"), nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")});
+  LiteralJob literal = timed_out({libc("pthread_cond_timedwait"), nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()"),
+                                  nat("c10d::ProcessGroupNCCL::Watchdog::run()")});
   literal.job.ranks[0].signal.reset();
   literal.thread(literal.job.ranks[1], 901, "x", {libc("abort"), nat("mylib::check()", "/home/u/mylib.so")});
   CHECK(!has(analyze(literal.job).verdict.summary, "only reports it"));
@@ -65,7 +81,8 @@ TEST_CASE("all ranks end by their watchdogs: this is said once, with the message
   for (const std::size_t r : {1, 3}) literal.thread(literal.job.ranks[r], 900, "pt_nccl_watchdg", kEnds);
   literal.job.ranks[3].threads[1].exception = CxxException{"c10::DistBackendError", "timeout"};
   literal.job.ranks[0].threads[1].exception = CxxException{"c10::Error", {}};
-  CHECK(has(analyze(literal.job).verdict.summary, "the watchdog that ends ranks 0-1,3 only reports it, with c10::DistBackendError: timeout"));
+  CHECK(has(analyze(literal.job).verdict.summary,
+            "the watchdog that ends ranks 0-1,3 only reports it, with c10::DistBackendError: timeout"));
 }
 
 TEST_CASE("the suspect's own watchdog is among its evidence") {
@@ -76,14 +93,16 @@ TEST_CASE("the suspect's own watchdog is among its evidence") {
   const auto& evidence = v.suspects[0].evidence;
   REQUIRE(evidence.size() == 2);
   CHECK(evidence[1].thread == 1);
-  CHECK(evidence[1].frame == 2);   // the first frame that says so
+  CHECK(evidence[1].frame == 2);  // the first frame that says so
 }
 
 TEST_CASE("an exception that nobody caught is part of what crashed") {
   LiteralJob literal = timed_out();
   literal.job.ranks[0].signal.reset();
   literal.job.ranks[0].threads.resize(1);
-  ThreadSnapshot& thread = literal.thread(literal.job.ranks[3], 77, "loader", {libc("abort"), nat("std::terminate()", "/lib/libstdc++.so.6"), nat("mylib::read()", "/home/u/mylib.so")});
+  ThreadSnapshot& thread = literal.thread(
+      literal.job.ranks[3], 77, "loader",
+      {libc("abort"), nat("std::terminate()", "/lib/libstdc++.so.6"), nat("mylib::read()", "/home/u/mylib.so")});
   thread.exception = CxxException{"std::runtime_error", "no such file: shard-7"};
   literal.job.ranks[3].signal = SignalInfo{6, "SIGABRT", 77, -6, {}};
   const Verdict v = analyze(literal.job).verdict;
@@ -157,7 +176,8 @@ TEST_CASE("while it lives, such a rank has raised an exception") {
   CHECK(v.suspects[0].evidence[0].frame == 2);
 }
 
-TEST_CASE("a report saved before causes were recorded still names the reporter, and what all ranks share accuses none") {
+TEST_CASE(
+    "a report saved before causes were recorded still names the reporter, and what all ranks share accuses none") {
   LiteralJob literal = gpu_failed(true);
   literal.job.ranks[1].threads[1].exception->cause.reset();
   CHECK(has(analyze(literal.job).verdict.summary, "the watchdog that ends rank 1 only reports it"));

@@ -1,10 +1,10 @@
 #include "base/leavable_thread.h"
 #include "base/unattended.h"
 
-#include <catch2/catch.hpp>
-#include <atomic>
 #include <sys/select.h>
 #include <unistd.h>
+#include <atomic>
+#include <catch2/catch.hpp>
 
 using namespace rankstacks;
 
@@ -62,7 +62,7 @@ TEST_CASE("work can be left behind only inside of a blocking call, and never con
     FD_ZERO(&set);
     FD_SET(ends[0], &set);
   } while (select(ends[0] + 1, &set, nullptr, nullptr, &none) == 1);
-  usleep(20'000);   // enough time for what must not happen
+  usleep(20'000);  // enough time for what must not happen
   CHECK(at == 1);
   close(ends[0]);
   close(ends[1]);

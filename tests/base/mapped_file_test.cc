@@ -1,9 +1,9 @@
-#include <catch2/catch.hpp>
-#include <csignal>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <catch2/catch.hpp>
+#include <csignal>
 #include <vector>
 
 #include "base/mapped_file.h"
@@ -22,7 +22,9 @@ struct Scratch {
   int fd;
 };
 
-std::byte at(const MappedFile& file, std::size_t offset) { return *const_cast<const volatile std::byte*>(&file.bytes()[offset]); }
+std::byte at(const MappedFile& file, std::size_t offset) {
+  return *const_cast<const volatile std::byte*>(&file.bytes()[offset]);
+}
 
 TEST_CASE("a file that is truncated while it is mapped reads as zeros past its end, and the mapping says so") {
   const Scratch scratch(3);
@@ -53,19 +55,19 @@ TEST_CASE("each mapping knows only its own losses, and a destroyed one has none"
   CHECK_FALSE(first->has_lost_pages());
   moved = MappedFile();
   first.reset();
-  const auto third = MappedFile::map(whole.fd, 2 * kPage);   // takes the place of a destroyed one
+  const auto third = MappedFile::map(whole.fd, 2 * kPage);  // takes the place of a destroyed one
   CHECK_FALSE(third->has_lost_pages());
   CHECK(at(*third, kPage) == std::byte{'A'});
 }
 
 TEST_CASE("a bus error elsewhere still ends the process") {
   const Scratch scratch(1);
-  const auto watched = MappedFile::map(scratch.fd, kPage);   // so that the handler is installed
+  const auto watched = MappedFile::map(scratch.fd, kPage);  // so that the handler is installed
   REQUIRE(watched);
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGALRM, SIG_DFL);
-    alarm(60);   // in case the fault is repeated for ever
+    alarm(60);  // in case the fault is repeated for ever
     const Scratch other(2);
     void* mapped = mmap(nullptr, 2 * kPage, PROT_READ, MAP_PRIVATE, other.fd, 0);
     if (mapped == MAP_FAILED || ftruncate(other.fd, 0) != 0) _exit(3);

@@ -1,8 +1,8 @@
 #include "base/memory_limit.h"
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
 
 #include "support/temporary_directory.h"
@@ -16,7 +16,8 @@ TEST_CASE("sizes as users write them") {
   CHECK(parse_size("1.5g") == std::size_t{3} << 29);
   CHECK(parse_size("64KiB") == 64u << 10);
   CHECK(parse_size("1T") == std::size_t{1} << 40);
-  for (const char* text : {"", "M", "-1", "2X", "2GG", "nan", "inf", "1e9G", "99999999T", " 2G"}) CHECK_FALSE(parse_size(text));
+  for (const char* text : {"", "M", "-1", "2X", "2GG", "nan", "inf", "1e9G", "99999999T", " 2G"})
+    CHECK_FALSE(parse_size(text));
 }
 
 TEST_CASE("the least limit of all control groups that a process is in") {
@@ -44,7 +45,7 @@ TEST_CASE("the least limit of all control groups that a process is in") {
 }
 
 TEST_CASE("each use of memory gets its share and no more") {
-  enforce_memory_limit(std::size_t{1} << 40);   // more than any test machine has, so that nothing is refused
+  enforce_memory_limit(std::size_t{1} << 40);  // more than any test machine has, so that nothing is refused
   const std::size_t share = share_of_memory(std::size_t{1} << 40, MemoryUse::kSections);
   CHECK(take_memory(MemoryUse::kSections, share / 2));
   CHECK_FALSE(take_memory(MemoryUse::kSections, share));

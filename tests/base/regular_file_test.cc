@@ -1,6 +1,3 @@
-#include <catch2/catch.hpp>
-#include <cerrno>
-#include <csignal>
 #include <fcntl.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
@@ -9,6 +6,9 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <csignal>
 
 #include "base/regular_file.h"
 #include "base/workers.h"
@@ -89,7 +89,7 @@ TEST_CASE("no other kind of file is opened, nor a file that the kernel generates
     CHECK(refused_as(c.path) == c.kind);
     CHECK_FALSE(watch.was_opened());
     const FileDescriptor opened(open(c.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    CHECK(opened.is_open() == watch.was_opened());   // the watch does see an open of a regular file
+    CHECK(opened.is_open() == watch.was_opened());  // the watch does see an open of a regular file
   }
 }
 

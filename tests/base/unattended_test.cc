@@ -1,18 +1,18 @@
 // Pieces of work that return, and pieces that never do.
 #include <catch2/catch.hpp>
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fcntl.h>
 #include <memory>
 #include <numeric>
 #include <set>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 #include "base/unattended.h"
 
@@ -41,17 +41,21 @@ TEST_CASE("every piece is done once, and none in the tool's own process") {
   const auto outcomes = Unattended{[work](std::size_t i) {
                                      ++work->done[i];
                                      work->by[i] = getpid();
-                                   }, seconds(60)}.run(1000);
+                                   },
+                                   seconds(60)}
+                            .run(1000);
   CHECK(std::all_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.came_back; }));
   CHECK(work->done == std::vector<int>(1000, 1));
   CHECK(std::none_of(work->by.begin(), work->by.end(), [](pid_t p) { return p == getpid(); }));
   CHECK(std::set<pid_t>(work->by.begin(), work->by.end()).size() <= std::max(1u, std::thread::hardware_concurrency()));
   CHECK(tool_pid() == getpid());
-  CHECK(work.use_count() == 1);   // what the workers own is released with them
+  CHECK(work.use_count() == 1);  // what the workers own is released with them
 }
 
 TEST_CASE("workers leave nothing behind: no thread, no process, no descriptor") {
-  const auto run = [] { (void)Unattended{[](std::size_t) { close(open("/dev/null", O_RDONLY | O_CLOEXEC)); }, seconds(60)}.run(8); };
+  const auto run = [] {
+    (void)Unattended{[](std::size_t) { close(open("/dev/null", O_RDONLY | O_CLOEXEC)); }, seconds(60)}.run(8);
+  };
   run();
   const int before = open("/dev/null", O_RDONLY | O_CLOEXEC);
   close(before);
@@ -80,7 +84,9 @@ TEST_CASE("a worker shares descriptors and memory with the tool") {
                      opened->descriptor = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
                      opened->text.assign(1 << 20, 'x');
                      std::thread([opened] { opened->text += "y"; }).join();
-                   }, seconds(60)}.run(1);
+                   },
+                   seconds(60)}
+      .run(1);
   CHECK(fcntl(opened->descriptor, F_GETFD) == FD_CLOEXEC);
   CHECK(opened->text.size() == (1 << 20) + 1);
   close(opened->descriptor);
@@ -90,15 +96,18 @@ TEST_CASE("a piece that does not return is given up, and the pieces after it are
   std::atomic<int> given_up{0};
   const auto done = std::make_shared<std::atomic<int>>(0);
   const auto start = std::chrono::steady_clock::now();
-  const auto outcomes = Unattended{[done](std::size_t i) {
-                                     reading_now("file " + std::to_string(i));
-                                     if (i % 10 == 3) wait_for_ever();
-                                     ++*done;
-                                   }, milliseconds(200), [&](std::size_t i, const Outcome& outcome) {
-                                     CHECK(i % 10 == 3);
-                                     CHECK(outcome.file == "file " + std::to_string(i));
-                                     ++given_up;
-                                   }}.run(40);
+  const auto outcomes = Unattended{
+      [done](std::size_t i) {
+        reading_now("file " + std::to_string(i));
+        if (i % 10 == 3) wait_for_ever();
+        ++*done;
+      },
+      milliseconds(200),
+      [&](std::size_t i, const Outcome& outcome) {
+        CHECK(i % 10 == 3);
+        CHECK(outcome.file == "file " + std::to_string(i));
+        ++given_up;
+      }}.run(40);
   CHECK(std::chrono::steady_clock::now() - start < seconds(30));
   CHECK(given_up == 4);
   CHECK(*done == 36);
@@ -131,7 +140,7 @@ TEST_CASE("the tool ends, and closes its pipes, while a piece has not returned")
   }
   close(ends[1]);
   char byte;
-  CHECK(read(ends[0], &byte, 1) == 0);   // end of file: no process has it open for writing any more
+  CHECK(read(ends[0], &byte, 1) == 0);  // end of file: no process has it open for writing any more
   close(ends[0]);
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);

@@ -1,7 +1,7 @@
 #include "capture/gpu_cores.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include "capture/capture_job.h"
 #include "gpu/gpu_core_writer.h"
@@ -14,8 +14,8 @@ using namespace testing;
 
 std::string named_by(const std::string& path) {
   const GpuCoreName name = read_gpu_core_name(path);
-  return fmt::format("rank {} pid {} host {}", name.rank ? std::to_string(*name.rank) : "-", name.pid ? std::to_string(*name.pid) : "-",
-                     name.host.empty() ? "-" : name.host);
+  return fmt::format("rank {} pid {} host {}", name.rank ? std::to_string(*name.rank) : "-",
+                     name.pid ? std::to_string(*name.pid) : "-", name.host.empty() ? "-" : name.host);
 }
 
 RankSnapshot host_rank(const std::string& host, Pid pid, std::optional<int> rank = {}) {
@@ -57,19 +57,21 @@ TEST_CASE("what the file names of GPU cores contain") {
 
 TEST_CASE("a GPU core belongs to the process with its pid, on its host") {
   CHECK(joined("core_1795297016_node-a_1293.nvcudmp", {host_rank("node-a", 1292), host_rank("node-a", 1293)}) == 1);
-  CHECK(joined("core_1795297016_node-a_1293.nvcudmp", {host_rank("node-b", 1293), host_rank("node-a.cluster", 1293)}) == 1);
+  CHECK(joined("core_1795297016_node-a_1293.nvcudmp", {host_rank("node-b", 1293), host_rank("node-a.cluster", 1293)}) ==
+        1);
   CHECK(joined("core_1795297016_node-a_1293.nvcudmp", {host_rank("unknown", 1293)}) == 0);
   CHECK(joined("core_1795297016_node-a_1293.nvcudmp", {host_rank("node-b", 1293)}) == -1);
-  CHECK(joined("gpucore.1293", {host_rank("node-a", 1293), host_rank("node-b", 1293)}) == -1);   // it could belong to either
+  CHECK(joined("gpucore.1293", {host_rank("node-a", 1293), host_rank("node-b", 1293)}) ==
+        -1);  // it could belong to either
   CHECK(joined("cuda.rank1.1293", {host_rank("a", 1293, 0), host_rank("b", 1293, 1)}) == 1);
-  CHECK(joined("cuda.rank2.1293", {host_rank("a", 1293, 0)}) == -1);                              // another rank
+  CHECK(joined("cuda.rank2.1293", {host_rank("a", 1293, 0)}) == -1);  // another rank
   CHECK(joined("spin.nvcudmp", {host_rank("a", 1293, 0)}) == -1);
 }
 
 TEST_CASE("a GPU core that names a rank, or a thread that owns a context") {
   CHECK(joined("rank1.nvcudmp", {host_rank("a", 10, 0), host_rank("b", 11, 1)}) == 1);
   CHECK(joined("rank1.nvcudmp", {host_rank("a", 10, 1), host_rank("b", 11, 1)}) == -1);
-  CHECK(joined("rank1.77", {host_rank("a", 10, 1)}) == -1);                                       // its pid is another
+  CHECK(joined("rank1.77", {host_rank("a", 10, 1)}) == -1);  // its pid is another
   CHECK(joined("spin.nvcudmp", {host_rank("a", 10), host_rank("a", 20)}, {21}, {{10, 11}, {20, 21}}) == 1);
   CHECK(joined("spin.nvcudmp", {host_rank("a", 10), host_rank("b", 20)}, {21}, {{10, 21}, {20, 21}}) == -1);
   CHECK(joined("core_1795297016_node-a_1293.nvcudmp", {host_rank("node-a", 10)}, {11}, {{10, 11}}) == -1);
@@ -89,13 +91,16 @@ TEST_CASE("GPU cores alone: ranks without threads, in order, with the time the c
   Bytes cut = spin_core().write();
   cut.resize(200);
   write_file(directory / "gpucore.rank0.30", cut);
-  const JobSnapshot job = capture_cores({directory / "gpucore.rank1.20", directory / "core_1795297016_node-a_10.nvcudmp", directory / "gpucore.rank0.30"}, {}, {});
+  const JobSnapshot job = capture_cores(
+      {directory / "gpucore.rank1.20", directory / "core_1795297016_node-a_10.nvcudmp", directory / "gpucore.rank0.30"},
+      {}, {});
   REQUIRE(job.ranks.size() == 3);
   const RankSnapshot& broken = job.ranks[0];
   CHECK(broken.rank == 0);
   CHECK(broken.status == Status::kFailed);
   REQUIRE(broken.problems.size() == 1);
-  CHECK(broken.problems[0].message.find("gpucore.rank0.30: the section headers lie outside the file of 200 bytes") != std::string::npos);
+  CHECK(broken.problems[0].message.find("gpucore.rank0.30: the section headers lie outside the file of 200 bytes") !=
+        std::string::npos);
   const RankSnapshot& first = job.ranks[1];
   CHECK(first.rank == 1);
   CHECK(first.pid == 20);

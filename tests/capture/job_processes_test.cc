@@ -9,7 +9,7 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-constexpr Pid kSelf = 9999;   // this tool
+constexpr Pid kSelf = 9999;  // this tool
 
 struct Machine {
   std::vector<ProcessEntry> entries;
@@ -26,7 +26,9 @@ struct Machine {
             [this](Pid pid) { return std::find(wrappers.begin(), wrappers.end(), pid) != wrappers.end(); },
             [this](Pid pid) { return std::find(trainers.begin(), trainers.end(), pid) != trainers.end(); }};
   }
-  std::vector<PlannedTarget> pids(const std::vector<Pid>& wanted) const { return plan_pids(wanted, ProcessTable(entries), facts(), kSelf); }
+  std::vector<PlannedTarget> pids(const std::vector<Pid>& wanted) const {
+    return plan_pids(wanted, ProcessTable(entries), facts(), kSelf);
+  }
   std::vector<PlannedTarget> job() const { return plan_job(ProcessTable(entries), facts(), kSelf); }
 };
 
@@ -41,7 +43,9 @@ std::string shown(const std::vector<PlannedTarget>& plan) {
   return text;
 }
 
-Environment torch(int rank) { return {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", std::to_string(rank)}}; }
+Environment torch(int rank) {
+  return {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", std::to_string(rank)}};
+}
 
 }  // namespace
 
@@ -87,14 +91,14 @@ TEST_CASE("a script is replaced by the only training program below it") {
   CHECK(shown(m.job()) == "6=1 8<6");
   m.trainers = {5, 6, 8};
   CHECK(shown(m.pids({5})) == "5=1 6<5 8<5 7<5");
-  m.trainers = {6, 7};   // it is not known which of them is the rank
+  m.trainers = {6, 7};  // it is not known which of them is the rank
   CHECK(shown(m.pids({5})) == "5=1 6<5 8<5 7<5");
 }
 
 TEST_CASE("ranks that a rank has started are ranks") {
   Machine m;
   m.add(5, 1, "python3", torch(0));
-  m.add(6, 5, "python3", torch(0));   // a helper: the same rank
+  m.add(6, 5, "python3", torch(0));  // a helper: the same rank
   m.add(7, 5, "python3", torch(1));
   CHECK(shown(m.pids({5})) == "5=0 6<5 7=1");
 }
@@ -114,7 +118,7 @@ TEST_CASE("a rank's worker that is named as well stays its child, in any order")
   m.add(8, 5, "python3", torch(1));
   CHECK(shown(m.pids({5, 6, 7, 8})) == "5=0 6<5 7<5 8=1");
   CHECK(shown(m.pids({7, 6, 8, 5})) == "7<5 6<5 8=1 5=0");
-  CHECK(shown(m.pids({6})) == "6=0 7<6");   // given alone, it is looked at itself
+  CHECK(shown(m.pids({6})) == "6=0 7<6");  // given alone, it is looked at itself
 }
 
 TEST_CASE("a pid without a process stays in the plan, so that the report can say so") {
@@ -161,7 +165,7 @@ TEST_CASE("this tool, and a process that only waits for it, is no rank of a job"
     m.add(8, 5, "tail", shell);
     CHECK(shown(m.job()) == "7=0");
     m.entries.erase(m.entries.end() - 2);
-    CHECK(shown(m.job()) == "8=0");   // if no other process looks more like a rank
+    CHECK(shown(m.job()) == "8=0");  // if no other process looks more like a rank
   }
 }
 
@@ -186,7 +190,7 @@ TEST_CASE("a rank whose watchdog has started the tool is a rank") {
   m.add(8, 1, "python3", torch(1));
   CHECK(shown(m.job()) == "5=0 6<5 8=1");
   CHECK(shown(m.pids({5, 8})) == "5=0 6<5 8=1");
-  for (Pid pid : {5, 6, 7, kSelf}) m.environments[pid] = {{"SLURM_PROCID", "0"}};   // as in a notebook
+  for (Pid pid : {5, 6, 7, kSelf}) m.environments[pid] = {{"SLURM_PROCID", "0"}};  // as in a notebook
   CHECK(shown(m.job()) == "8=1");
 }
 
@@ -203,7 +207,7 @@ TEST_CASE("an ancestor of the tool is looked at if it is given, without the tool
     m.add(7, 5, "sleep", environment);
     m.wrappers = {6};
     CHECK(shown(m.pids({5})) == "5" + number + " 7<5");
-    CHECK(shown(m.pids({kSelf})) == "9999");   // the capture reports what it is
+    CHECK(shown(m.pids({kSelf})) == "9999");  // the capture reports what it is
   }
 }
 
@@ -222,10 +226,12 @@ TEST_CASE("ranks of the job that run on this machine and were not given") {
     return Environment{{"RANK", std::to_string(rank)}, {"WORLD_SIZE", world}, {"MASTER_PORT", port}};
   };
   for (int r = 0; r < 4; ++r) m.add(10 + r, 1, "python3", of(r, "4", "29500"));
-  m.add(20, 1, "python3", of(3, "4", "29501"));    // another job of the same size
-  m.add(21, 1, "python3", of(3, "8", "29500"));    // of another size
-  m.add(22, 1, "tensorboard", of(3, "4", "29500"));   // another program
-  const auto unseen = [&](const std::vector<Pid>& named) { return find_unseen(m.pids(named), ProcessTable(m.entries), m.facts(), "node-a", 9999); };
+  m.add(20, 1, "python3", of(3, "4", "29501"));      // another job of the same size
+  m.add(21, 1, "python3", of(3, "8", "29500"));      // of another size
+  m.add(22, 1, "tensorboard", of(3, "4", "29500"));  // another program
+  const auto unseen = [&](const std::vector<Pid>& named) {
+    return find_unseen(m.pids(named), ProcessTable(m.entries), m.facts(), "node-a", 9999);
+  };
   CHECK(unseen({10, 12}) == std::vector<UnseenRank>{{1, "node-a", 11}, {3, "node-a", 13}});
   CHECK(unseen({10, 11, 12, 13}).empty());
   m.entries[3].state = 'Z';
@@ -241,9 +247,12 @@ TEST_CASE("a cycle in a process table that was not read in one instant ends") {
 
 TEST_CASE("rank numbers come from one launcher's variables, the nearest to the program") {
   CHECK(identity_from_environment({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"SLURM_PROCID", "0"}}).rank == 3);
-  CHECK(identity_from_environment({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}).local_rank == 1);
+  CHECK(identity_from_environment(
+            {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}})
+            .local_rank == 1);
   CHECK(identity_from_environment({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}}).world_size == 4);
-  CHECK(identity_from_environment({{"PMIX_RANK", "2"}, {"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "16"}}).world_size == 16);
+  CHECK(identity_from_environment({{"PMIX_RANK", "2"}, {"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "16"}}).world_size ==
+        16);
   CHECK(identity_from_environment({{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "6"}, {"SLURM_LOCALID", "1"}}).rank == 5);
   CHECK(identity_from_environment({{"MV2_COMM_WORLD_RANK", "7"}}).rank == 7);
   CHECK_FALSE(identity_from_environment({{"RANK", "first"}}).rank);

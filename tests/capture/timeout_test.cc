@@ -36,7 +36,8 @@ TEST_CASE("threads that could not be unwound in time keep their innermost frame"
   }
   CHECK(rank.snapshot.status == Status::kPartial);
   REQUIRE(rank.snapshot.problems.size() == 1);
-  CHECK(rank.snapshot.problems[0].message == "unwinding was given up, as the time for it (--timeout) was over: the rest is missing");
+  CHECK(rank.snapshot.problems[0].message ==
+        "unwinding was given up, as the time for it (--timeout) was over: the rest is missing");
 }
 
 TEST_CASE("with time left nothing is reported") {
@@ -49,11 +50,15 @@ TEST_CASE("with time left nothing is reported") {
 
 TEST_CASE("that Python's state was not read before the deadline is reported") {
   RankStacks rank = rank_of(1);
-  const python::RuntimeCandidate candidate{.module = "/usr/bin/python3", .runtime = 0x1000, .version = python::Version{3, 11, 2, ""}, .how = "symbol _PyRuntime"};
+  const python::RuntimeCandidate candidate{.module = "/usr/bin/python3",
+                                           .runtime = 0x1000,
+                                           .version = python::Version{3, 11, 2, ""},
+                                           .how = "symbol _PyRuntime"};
   read_python(rank, std::span(&candidate, 1), Deadline::after(0s));
   CHECK(rank.snapshot.status == Status::kPartial);
   REQUIRE_FALSE(rank.snapshot.problems.empty());
-  CHECK(rank.snapshot.problems[0].message == "reading Python's state was given up, as the time for it (--timeout) was over: the rest is missing");
+  CHECK(rank.snapshot.problems[0].message ==
+        "reading Python's state was given up, as the time for it (--timeout) was over: the rest is missing");
   CHECK_FALSE(rank.python);
 }
 

@@ -5,7 +5,7 @@ namespace rankstacks::doctor {
 namespace {
 
 LiteralSystem with_core() {
-  LiteralSystem s;   // with cores alone nothing is asked of the machine
+  LiteralSystem s;  // with cores alone nothing is asked of the machine
   s.cores["core.7"] = {.pid = 7,
                        .executable = "/usr/bin/python3.11",
                        .files = {LiteralSystem::file("/usr/bin/python3.11"), LiteralSystem::file("/usr/lib/libc.so.6"),
@@ -42,20 +42,29 @@ TEST_CASE("another interpreter than the core's, other and missing libraries") {
   LiteralSystem s = with_core();
   TargetFacts& core = s.cores["core.7"];
   core.files[0].opened = core.files[1].opened = core.files[2].opened = false;
-  core.problems = {{"module /usr/bin/python3.11: the core has build-id abcd, /usr/bin/python3.11 has 0123", "give the program", ProblemCode::kFileMismatch, "/usr/bin/python3.11"},
-                   {"module /usr/lib/libc.so.6: the core has build-id abcd, /usr/lib/libc.so.6 has 4567", "give the files", ProblemCode::kFileMismatch, "/usr/lib/libc.so.6"},
-                   {"1 file of the process missing on this machine: /opt/libx.so", "give them", ProblemCode::kFileMissing}};
+  core.problems = {
+      {"module /usr/bin/python3.11: the core has build-id abcd, /usr/bin/python3.11 has 0123", "give the program",
+       ProblemCode::kFileMismatch, "/usr/bin/python3.11"},
+      {"module /usr/lib/libc.so.6: the core has build-id abcd, /usr/lib/libc.so.6 has 4567", "give the files",
+       ProblemCode::kFileMismatch, "/usr/lib/libc.so.6"},
+      {"1 file of the process missing on this machine: /opt/libx.so", "give them", ProblemCode::kFileMissing}};
   CHECK(core_line(s, "core.7", "core") == "ok core: all of it is there, of pid 7");
   CHECK(core_line(s, "core.7", "executable") ==
-        "problem executable: /usr/bin/python3.11 is another here: the core has build-id abcd, /usr/bin/python3.11 has 0123 -> give the "
+        "problem executable: /usr/bin/python3.11 is another here: the core has build-id abcd, /usr/bin/python3.11 has "
+        "0123 -> give the "
         "program that was running: --exe FILE" +
             kFiles);
-  CHECK(core_line(s, "core.7", "libraries") ==
-        "problem libraries: 1 of 2 are others here than in the core: libc.so.6; 1 of 2 are not on this machine: libx.so" + kFiles);
+  CHECK(
+      core_line(s, "core.7", "libraries") ==
+      "problem libraries: 1 of 2 are others here than in the core: libc.so.6; 1 of 2 are not on this machine: libx.so" +
+          kFiles);
   core.problems.clear();
   CHECK(core_line(s, "core.7", "executable") ==
-        "problem executable: /usr/bin/python3.11 is not on this machine -> give the program that was running: --exe FILE" + kFiles);
-  CHECK(core_line(s, "core.7", "libraries") == "problem libraries: 2 of 2 are not on this machine: libc.so.6, libx.so" + kFiles);
+        "problem executable: /usr/bin/python3.11 is not on this machine -> give the program that was running: --exe "
+        "FILE" +
+            kFiles);
+  CHECK(core_line(s, "core.7", "libraries") ==
+        "problem libraries: 2 of 2 are not on this machine: libc.so.6, libx.so" + kFiles);
   core.files[0].main_program = false;
   CHECK(core_line(s, "core.7", "executable") ==
         "problem executable: the core does not say which program it is of -> name it with --exe FILE");

@@ -1,9 +1,9 @@
 // A literal description of a machine: what it does not mention does not exist.
 #pragma once
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 #include <cerrno>
-#include <fmt/format.h>
 #include <map>
 #include <set>
 
@@ -17,10 +17,10 @@ class LiteralSystem : public System {
   std::map<std::string, std::string> files;
   std::map<std::string, std::string> links;
   std::map<std::string, std::vector<std::string>> directories;
-  std::set<std::string> present;                     // paths that exist, in addition to the above
+  std::set<std::string> present;  // paths that exist, in addition to the above
   std::map<std::string, unsigned> owners;
   std::map<std::string, std::string> variables;
-  std::map<std::string, int> open_errors;            // by path; else it opens
+  std::map<std::string, int> open_errors;  // by path; else it opens
   std::map<Tid, int> seize_errors, read_errors, signal_errors;
   std::map<std::string, int> read_file_errors;
   Trial trial{.seize_nobody = ESRCH, .read_nobody = ESRCH};
@@ -41,7 +41,9 @@ class LiteralSystem : public System {
   std::vector<std::string> list(const std::string& directory) const override {
     return find(directories, directory).value_or(std::vector<std::string>{});
   }
-  bool exists(const std::string& path) const override { return present.contains(path) || files.contains(path) || directories.contains(path); }
+  bool exists(const std::string& path) const override {
+    return present.contains(path) || files.contains(path) || directories.contains(path);
+  }
   std::optional<unsigned> owner(const std::string& path) const override { return find(owners, path); }
   std::optional<std::string> variable(const std::string& name) const override { return find(variables, name); }
   int try_open(const std::string& path) const override { return find(open_errors, path).value_or(0); }
@@ -53,7 +55,8 @@ class LiteralSystem : public System {
   gpu::NvmlAnswer ask_nvml() const override { return nvml; }
   Result<TargetFacts> open_process(Pid pid) const override {
     const auto facts = find(processes, pid);
-    if (!facts) return fail({.code = ErrorCode::kGone, .subject = fmt::format("pid {}", pid), .what = "no such process"});
+    if (!facts)
+      return fail({.code = ErrorCode::kGone, .subject = fmt::format("pid {}", pid), .what = "no such process"});
     return *facts;
   }
   Result<TargetFacts> open_core(const std::string& path, const target::CoreOptions&) const override {
@@ -94,7 +97,8 @@ class LiteralSystem : public System {
     files[directory + "limits"] = limits("unlimited", "unlimited");
     files[directory + "coredump_filter"] = "00000033\n";
     owners[directory + "status"] = uid;
-    for (const char* kind : {"user", "pid", "mnt"}) links[directory + "ns/" + kind] = links[std::string("/proc/self/ns/") + kind];
+    for (const char* kind : {"user", "pid", "mnt"})
+      links[directory + "ns/" + kind] = links[std::string("/proc/self/ns/") + kind];
     processes[pid] = {.pid = pid, .executable = "/usr/bin/python3", .files = {file("/usr/bin/python3")}};
     processes[pid].files[0].main_program = true;
   }
@@ -105,13 +109,15 @@ class LiteralSystem : public System {
 
   static std::string status(const std::string& name, unsigned uid, std::uint64_t capabilities) {
     return fmt::format(
-        "Name:\t{0}\nState:\tS (sleeping)\nTracerPid:\t0\nUid:\t{1}\t{1}\t{1}\t{1}\nGid:\t{1}\t{1}\t{1}\t{1}\nVmRSS:\t  2097152 kB\n"
+        "Name:\t{0}\nState:\tS (sleeping)\nTracerPid:\t0\nUid:\t{1}\t{1}\t{1}\t{1}\nGid:\t{1}\t{1}\t{1}\t{1}\nVmRSS:\t "
+        " 2097152 kB\n"
         "CapPrm:\t{2:016x}\nCapEff:\t{2:016x}\nSeccomp:\t0\n",
         name, uid, capabilities);
   }
   static std::string limits(const std::string& soft, const std::string& hard) {
     return fmt::format(
-        "Limit                     Soft Limit           Hard Limit           Units     \nMax core file size        {:<20} {:<20} bytes     "
+        "Limit                     Soft Limit           Hard Limit           Units     \nMax core file size        "
+        "{:<20} {:<20} bytes     "
         "\n",
         soft, hard);
   }

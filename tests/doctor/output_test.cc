@@ -9,10 +9,12 @@ namespace {
 Examination small() {
   Section machine;
   machine.findings = {ok("ptrace", Area::kAttach, "tried on a process of its own: it can be seized"),
-                      note("core-names", Area::kCores, "the name has no %p: ranks that die in one directory write over each other's core",
+                      note("core-names", Area::kCores,
+                           "the name has no %p: ranks that die in one directory write over each other's core",
                            {"sysctl kernel.core_pattern=core.%p"})};
   Section one{.pid = 101, .name = "python3\x1b[31m"};
-  one.findings = {problem("core-limit", Area::kCores, "its limit is 0: it would leave no core", {"prlimit --pid {PID} --core=unlimited"})};
+  one.findings = {problem("core-limit", Area::kCores, "its limit is 0: it would leave no core",
+                          {"prlimit --pid {PID} --core=unlimited"})};
   return {{machine, one}};
 }
 
@@ -57,7 +59,8 @@ TEST_CASE("processes of which the same was found are shown once") {
 TEST_CASE("cores alone: nothing is said of attaching") {
   Section core{.path = "core.7"};
   core.findings = {ok("core", Area::kCores, "all of it is there, of pid 7")};
-  CHECK(text_of({{core}}, {}) == "Core core.7\n  ok       core  all of it is there, of pid 7\n\nCores: they can be read as they are.\n");
+  CHECK(text_of({{core}}, {}) ==
+        "Core core.7\n  ok       core  all of it is there, of pid 7\n\nCores: they can be read as they are.\n");
 }
 
 TEST_CASE("colours change nothing but colours") {
@@ -73,9 +76,10 @@ TEST_CASE("the JSON") {
   CHECK(json["tool"]["name"] == "rankstacks");
   CHECK(json["ok"] == false);
   REQUIRE(json["findings"].size() == 3);
-  CHECK(json["findings"][0] ==
-        nlohmann::json::parse(
-            R"({"subject": "machine", "pid": null, "path": null, "name": null, "check": "ptrace", "area": "attach", "status": "ok",
+  CHECK(
+      json["findings"][0] ==
+      nlohmann::json::parse(
+          R"({"subject": "machine", "pid": null, "path": null, "name": null, "check": "ptrace", "area": "attach", "status": "ok",
                                                          "found": "tried on a process of its own: it can be seized", "mends": []})"));
   CHECK(
       json["findings"][2] ==

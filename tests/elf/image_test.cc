@@ -1,17 +1,17 @@
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <filesystem>
-#include <fstream>
 #include <gnu/libc-version.h>
 #include <link.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 #include <typeinfo>
-#include <unistd.h>
 
 #include "elf/image.h"
 #include "elf/tiny_elf.h"
@@ -112,7 +112,8 @@ TEST_CASE("an image in memory has the file's build-id and dynamic symbols, thoug
     CHECK((*memory)->path().empty());
     for (std::size_t i = 0; i < (*file)->dynamic_symbols().size(); i += 37) {
       const auto symbol = (*file)->dynamic_symbols().at(i);
-      CHECK((*memory)->dynamic_symbols().name((*memory)->dynamic_symbols().at(i)) == (*file)->dynamic_symbols().name(symbol));
+      CHECK((*memory)->dynamic_symbols().name((*memory)->dynamic_symbols().at(i)) ==
+            (*file)->dynamic_symbols().name(symbol));
     }
     // Code and .eh_frame are the same as in the file.
     REQUIRE((*file)->eh_frame_hdr());
@@ -147,7 +148,8 @@ TEST_CASE("an image in memory leaves out what cannot be read") {
   auto bytes = file.bytes();
   bytes.resize(0x4000, std::byte{7});
   const auto read = [&](Vaddr v, std::span<std::byte> into) {
-    if (v + into.size() > bytes.size() || (v < 0x2000 && v + into.size() > 0x1000)) return false;   // the page at 0x1000 is gone
+    if (v + into.size() > bytes.size() || (v < 0x2000 && v + into.size() > 0x1000))
+      return false;  // the page at 0x1000 is gone
     std::memcpy(into.data(), bytes.data() + v, into.size());
     return true;
   };
@@ -202,14 +204,16 @@ TEST_CASE("more sections and program headers than the ELF header's fields can co
   symbols.sh_entsize = sizeof(Elf64_Sym);
   symbols.sh_link = 66'003;
   file.add_section(".strtab", SHT_STRTAB, std::string("\0far\0", 5));
-  file.add_section(".symtab_shndx", SHT_SYMTAB_SHNDX, std::string(reinterpret_cast<const char*>(indices), sizeof indices)).sh_link = 66'002;
+  file.add_section(".symtab_shndx", SHT_SYMTAB_SHNDX,
+                   std::string(reinterpret_cast<const char*>(indices), sizeof indices))
+      .sh_link = 66'002;
   file.finish();
   const std::size_t count = file.sections.size();
   file.header.e_shnum = 0;
   file.header.e_shstrndx = SHN_XINDEX;
   file.sections[0].sh_size = count;
   file.sections[0].sh_link = static_cast<Elf64_Word>(count - 1);
-  file.header.e_phnum = PN_XNUM;   // the true count is in section 0 (sh_info)
+  file.header.e_phnum = PN_XNUM;  // the true count is in section 0 (sh_info)
   file.header.e_phoff = sizeof(Elf64_Ehdr);
   file.header.e_phentsize = sizeof(Elf64_Phdr);
   file.sections[0].sh_info = 2;
@@ -270,7 +274,8 @@ TEST_CASE("the cache opens a file once, by whatever path and from whatever threa
   {
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < images.size(); ++i) {
-      threads.emplace_back([&, i] { images[i] = cache.open(i % 2 == 0 ? original : link, "lib.so").value_or(nullptr); });
+      threads.emplace_back(
+          [&, i] { images[i] = cache.open(i % 2 == 0 ? original : link, "lib.so").value_or(nullptr); });
     }
   }
   REQUIRE(images[0] != nullptr);

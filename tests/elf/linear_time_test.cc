@@ -19,7 +19,7 @@ namespace {
 using elf::Image;
 using testing::TinyElf;
 
-constexpr double kGenerous = 10;   // seconds
+constexpr double kGenerous = 10;  // seconds
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -35,7 +35,8 @@ void append(std::vector<std::byte>& to, const T& value) {
 
 // Header, program headers, `body`, section headers; more of both than the ELF header can count, so that section 0 has
 // the counts.
-std::vector<std::byte> file_of(const std::vector<Elf64_Phdr>& segments, const std::vector<Elf64_Shdr>& sections, std::size_t body) {
+std::vector<std::byte> file_of(const std::vector<Elf64_Phdr>& segments, const std::vector<Elf64_Shdr>& sections,
+                               std::size_t body) {
   TinyElf made;
   made.header.e_phoff = sizeof(Elf64_Ehdr);
   made.header.e_phentsize = sizeof(Elf64_Phdr);
@@ -73,7 +74,8 @@ TEST_CASE("a symbol table after empty ones is found, with its string table") {
   symbols[1].st_name = 1;
   symbols[1].st_shndx = 1;
   symbols[1].st_value = 0x1234;
-  auto& table = file.add_section(".symtab", SHT_SYMTAB, std::string(reinterpret_cast<const char*>(symbols), sizeof symbols));
+  auto& table =
+      file.add_section(".symtab", SHT_SYMTAB, std::string(reinterpret_cast<const char*>(symbols), sizeof symbols));
   table.sh_entsize = sizeof(Elf64_Sym);
   table.sh_link = 3;
   file.add_section(".strtab", SHT_STRTAB, std::string("\0f\0", 3));
@@ -89,7 +91,7 @@ TEST_CASE("a note area under a hundred thousand headers") {
   for (Elf64_Shdr& section : sections) {
     section.sh_type = SHT_NOTE;
     section.sh_offset = sizeof(Elf64_Ehdr);
-    section.sh_size = 12 << 20;   // notes of twelve zeros: a million
+    section.sh_size = 12 << 20;  // notes of twelve zeros: a million
   }
   auto bytes = file_of({}, sections, 12 << 20);
   CHECK(seconds_of([&] { REQUIRE(Image::from_bytes(std::move(bytes), "lib.so")); }) < kGenerous);
@@ -102,7 +104,7 @@ TEST_CASE("each section's name is the rest of a large string table") {
   sections[0].sh_offset = sizeof(Elf64_Ehdr);
   sections[0].sh_size = 16 << 20;
   auto bytes = file_of({}, sections, 16 << 20);
-  std::memset(bytes.data() + sizeof(Elf64_Ehdr), 'n', (16 << 20) - 1);   // one 0, at the very end
+  std::memset(bytes.data() + sizeof(Elf64_Ehdr), 'n', (16 << 20) - 1);  // one 0, at the very end
   Elf64_Ehdr header;
   std::memcpy(&header, bytes.data(), sizeof header);
   header.e_shstrndx = 1;
@@ -159,7 +161,7 @@ TEST_CASE("of overlapping segments the one that begins first counts, in whatever
 TEST_CASE("counting symbols by a hash table reads a bounded number of words") {
   // The only bucket leads to a chain without an end bit: without a bound the walk would read all words.
   std::vector<std::uint32_t> hash = {1, 1, 0, 0, /* bucket */ 1};
-  hash.resize(1'000'000, 0);   // a chain whose end bit never comes
+  hash.resize(1'000'000, 0);  // a chain whose end bit never comes
   elf::SymbolTable table;
   table.gnu_hash = std::as_bytes(std::span(hash));
   std::uint64_t left = 1000;

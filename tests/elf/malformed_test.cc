@@ -109,13 +109,15 @@ TEST_CASE("an extended number of sections that the file cannot hold") {
   file.finish();
   file.header.e_shnum = 0;
   file.sections[0].sh_size = ~std::uint64_t{0};
-  CHECK(error_of(file.bytes()) == "lib.so: 18446744073709551615 section headers reach past the end of the file (at 0x430)");
+  CHECK(error_of(file.bytes()) ==
+        "lib.so: 18446744073709551615 section headers reach past the end of the file (at 0x430)");
 }
 
 TEST_CASE("an extended number of program headers without a section to hold it") {
   TinyElf file;
   file.header.e_phnum = PN_XNUM;
-  CHECK(error_of(file.bytes()) == "lib.so: the number of program headers is in section 0, and there is no section (at 0x38)");
+  CHECK(error_of(file.bytes()) ==
+        "lib.so: the number of program headers is in section 0, and there is no section (at 0x38)");
 }
 
 TEST_CASE("a section outside of the file is empty") {
@@ -131,7 +133,7 @@ TEST_CASE("section names that do not end or lie outside are empty") {
   TinyElf file;
   file.add_section(".text", SHT_PROGBITS, "x").sh_name = 0xffffff;
   file.finish();
-  file.sections.back().sh_size -= 1;   // .shstrtab without the final 0 of its last name
+  file.sections.back().sh_size -= 1;  // .shstrtab without the final 0 of its last name
   const auto image = good(file.bytes());
   CHECK(image->sections()[1].name.empty());
   CHECK(image->sections()[2].name.empty());
@@ -170,14 +172,14 @@ TEST_CASE("broken notes give no build-id") {
   };
   const std::string whole = note("GNU", NT_GNU_BUILD_ID, "\x01\x02\xab\xcd");
   CHECK(id_of(whole) == "0102abcd");
-  CHECK(id_of(whole.substr(0, whole.size() - 1)) == "none");                                     // the descriptor is cut off
-  CHECK(id_of(whole.substr(0, 8)) == "none");                                                    // so is the header
-  CHECK(id_of(note("XYZ", NT_GNU_BUILD_ID, "\x01\x02")) == "none");                              // another owner
-  CHECK(id_of(note("GNU", NT_GNU_BUILD_ID, "")) == "none");                                      // empty
-  CHECK(id_of(note("GNU", NT_GNU_BUILD_ID, std::string(300, 'x'))) == "none");                   // longer than any linker writes
-  CHECK(id_of(note("GNU", NT_GNU_ABI_TAG, "0123456789abcdef") + whole) == "0102abcd");           // behind another note
+  CHECK(id_of(whole.substr(0, whole.size() - 1)) == "none");                            // the descriptor is cut off
+  CHECK(id_of(whole.substr(0, 8)) == "none");                                           // so is the header
+  CHECK(id_of(note("XYZ", NT_GNU_BUILD_ID, "\x01\x02")) == "none");                     // another owner
+  CHECK(id_of(note("GNU", NT_GNU_BUILD_ID, "")) == "none");                             // empty
+  CHECK(id_of(note("GNU", NT_GNU_BUILD_ID, std::string(300, 'x'))) == "none");          // longer than any linker writes
+  CHECK(id_of(note("GNU", NT_GNU_ABI_TAG, "0123456789abcdef") + whole) == "0102abcd");  // behind another note
   std::string huge = whole;
-  std::memset(huge.data(), 0xff, 8);                                                             // both sizes 4 GiB
+  std::memset(huge.data(), 0xff, 8);  // both sizes 4 GiB
   CHECK(id_of(huge) == "none");
 }
 
@@ -187,10 +189,11 @@ TEST_CASE("a cycle in a SysV hash chain ends") {
   symbols[1].st_name = 1;
   symbols[1].st_shndx = 1;
   file.add_section(".dynstr", SHT_STRTAB, std::string("\0known\0", 7));
-  auto& table = file.add_section(".dynsym", SHT_DYNSYM, std::string(reinterpret_cast<const char*>(symbols), sizeof symbols));
+  auto& table =
+      file.add_section(".dynsym", SHT_DYNSYM, std::string(reinterpret_cast<const char*>(symbols), sizeof symbols));
   table.sh_link = 1;
   table.sh_entsize = sizeof(Elf64_Sym);
-  const std::uint32_t hash[] = {1, 2, 1, 0, 1};   // one bucket, two symbols; bucket 0 -> 1, chain[1] -> 1
+  const std::uint32_t hash[] = {1, 2, 1, 0, 1};  // one bucket, two symbols; bucket 0 -> 1, chain[1] -> 1
   file.add_section(".hash", SHT_HASH, std::string(reinterpret_cast<const char*>(hash), sizeof hash)).sh_link = 2;
   file.finish();
   const auto image = good(file.bytes());
@@ -203,10 +206,11 @@ TEST_CASE("a symbol name outside of the string table is empty, and no lookup fin
   Elf64_Sym symbols[3]{};
   symbols[1].st_name = 0x7fffffff;
   symbols[1].st_shndx = 1;
-  symbols[2].st_name = 1;   // "open", without a final 0
+  symbols[2].st_name = 1;  // "open", without a final 0
   symbols[2].st_shndx = 1;
   file.add_section(".strtab", SHT_STRTAB, std::string("\0open", 5));
-  auto& table = file.add_section(".symtab", SHT_SYMTAB, std::string(reinterpret_cast<const char*>(symbols), sizeof symbols));
+  auto& table =
+      file.add_section(".symtab", SHT_SYMTAB, std::string(reinterpret_cast<const char*>(symbols), sizeof symbols));
   table.sh_link = 1;
   table.sh_entsize = sizeof(Elf64_Sym);
   file.finish();
@@ -233,7 +237,7 @@ TEST_CASE("a segment in memory that claims more than is possible is read up to t
   };
   constexpr std::uint64_t kMax = 64 << 20;
   CHECK(Image::from_memory(read, 0, "huge.so", kMax));
-  CHECK(asked <= 2 * kMax + 4096);   // each part as a whole first, then page by page
+  CHECK(asked <= 2 * kMax + 4096);  // each part as a whole first, then page by page
 }
 
 TEST_CASE("a file that is truncated anywhere is refused") {
@@ -246,7 +250,7 @@ TEST_CASE("a file that is truncated anywhere is refused") {
   const auto whole = file.bytes();
   for (std::size_t size = 0; size < whole.size(); ++size) {
     auto image = Image::from_bytes({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)}, "lib.so");
-    CHECK_FALSE(image);   // the section headers come last: any cut takes some of them
+    CHECK_FALSE(image);  // the section headers come last: any cut takes some of them
     if (!image) CHECK_FALSE(image.error().message().empty());
   }
 }

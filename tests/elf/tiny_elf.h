@@ -1,9 +1,9 @@
 // Small ELF files made of literal parts, for tests of one defect each.
 #pragma once
 
+#include <elf.h>
 #include <algorithm>
 #include <cstring>
-#include <elf.h>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,8 +15,8 @@ namespace rankstacks::testing {
 struct TinyElf {
   Elf64_Ehdr header{};
   std::vector<Elf64_Phdr> segments;
-  std::vector<Elf64_Shdr> sections;   // begins with the null section once add_section() was called
-  std::vector<std::byte> body;        // placed at kBody
+  std::vector<Elf64_Shdr> sections;  // begins with the null section once add_section() was called
+  std::vector<std::byte> body;       // placed at kBody
   std::string names = std::string(1, '\0');
 
   static constexpr std::uint64_t kBody = 0x400;

@@ -11,13 +11,17 @@ using namespace rankstacks;
 
 TEST_CASE("what the kernel says of a thread") {
   const auto status = gpu::parse_thread_status(
-      "Name:\tcuda\nState:\tS (sleeping)\nTgid:\t12\nTracerPid:\t0\nSeccomp:\t2\nSeccomp_filters:\t3\nx86_Thread_features:\tshstk wrss \nx86_Thread_features_locked:\tshstk \n");
+      "Name:\tcuda\nState:\tS "
+      "(sleeping)\nTgid:\t12\nTracerPid:\t0\nSeccomp:\t2\nSeccomp_filters:\t3\nx86_Thread_features:\tshstk wrss "
+      "\nx86_Thread_features_locked:\tshstk \n");
   REQUIRE(status);
   CHECK((status->state == 'S' && status->process == 12 && status->tracer == 0 && status->seccomp == 2 &&
          status->seccomp_filters == 3 && status->has_shadow_stack));
   // Locked off is not on; before Linux 5.10 the number of filters is not given.
   const auto old = gpu::parse_thread_status(
-      "State:\tR (running)\nTgid:\t12\nTracerPid:\t34\nSeccomp:\t2\nx86_Thread_features:\t\nx86_Thread_features_locked:\tshstk wrss \n");
+      "State:\tR "
+      "(running)\nTgid:\t12\nTracerPid:\t34\nSeccomp:\t2\nx86_Thread_features:\t\nx86_Thread_features_locked:\tshstk "
+      "wrss \n");
   REQUIRE(old);
   CHECK((old->state == 'R' && old->tracer == 34 && old->seccomp_filters == 1 && !old->has_shadow_stack));
   CHECK_FALSE(gpu::parse_thread_status(""));

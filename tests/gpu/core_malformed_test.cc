@@ -1,6 +1,6 @@
 // One small GPU core for each defect, with the whole message about it.
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include "elf/bytes.h"
 #include "gpu/core_file.h"
@@ -87,8 +87,9 @@ TEST_CASE("a sound synthetic GPU core, by an old driver and by a new one") {
 
 TEST_CASE("a core by a driver that is not known yet: longer rows") {
   GpuCoreWriter writer = spin_core();
-  for (std::uint64_t* size : {&writer.rows.device, &writer.rows.context, &writer.rows.module, &writer.rows.grid, &writer.rows.sm, &writer.rows.block,
-                              &writer.rows.warp, &writer.rows.thread, &writer.rows.returns, &writer.rows.meta})
+  for (std::uint64_t* size :
+       {&writer.rows.device, &writer.rows.context, &writer.rows.module, &writer.rows.grid, &writer.rows.sm,
+        &writer.rows.block, &writer.rows.warp, &writer.rows.thread, &writer.rows.returns, &writer.rows.meta})
     *size += 40;
   writer.written = 1795297016;
   Reader reader;
@@ -134,20 +135,20 @@ TEST_CASE("which thread raised it") {
     return warp;
   };
   GpuWarp own = whole_warp(0, kSpinCode + 0x70);
-  own.threads[9].exception = 1;                     // an exception of a lane
+  own.threads[9].exception = 1;  // an exception of a lane
   CHECK(thread(own) == 9);
-  GpuWarp warp = all_marked(14);                    // of the warp: all are marked, none is where it was raised
+  GpuWarp warp = all_marked(14);  // of the warp: all are marked, none is where it was raised
   warp.error_pc = kSpinCode + 0xf0;
   CHECK(thread(warp) == -1);
-  warp.threads[4].pc = kSpinCode + 0x100;           // this one is just behind
+  warp.threads[4].pc = kSpinCode + 0x100;  // this one is just behind
   CHECK(thread(warp) == 4);
   warp.threads[4].pc = kSpinCode + 0x110;
   CHECK(thread(warp) == -1);
   warp.threads[6].pc = kSpinCode + 0xf0;
   CHECK(thread(warp) == 6);
-  warp.active = 1;                                  // and was not active
+  warp.active = 1;  // and was not active
   CHECK(thread(warp) == -1);
-  CHECK(thread(all_marked(6)) == -1);               // the place is not known
+  CHECK(thread(all_marked(6)) == -1);  // the place is not known
 }
 
 TEST_CASE("files that are none of a GPU's are left to others") {
@@ -170,10 +171,14 @@ TEST_CASE("GPU files of which nothing can be read") {
     return reader.error(writer.write());
   };
   CHECK(with([](auto& h) { h.e_type = ET_EXEC; }) == "gpucore.bad: code of a GPU (a cubin), not a GPU core (at 0x10)");
-  CHECK(with([](auto& h) { h.e_ident[EI_CLASS] = ELFCLASS32; }) == "gpucore.bad: a GPU's ELF file of class 1 and byte order 1 where 2 and 1 are expected (at 0x4)");
+  CHECK(with([](auto& h) { h.e_ident[EI_CLASS] = ELFCLASS32; }) ==
+        "gpucore.bad: a GPU's ELF file of class 1 and byte order 1 where 2 and 1 are expected (at 0x4)");
   CHECK(with([](auto& h) { h.e_shoff = 0; }) == "gpucore.bad: a GPU core without section headers (at 0x28)");
-  CHECK(with([](auto& h) { h.e_shentsize = 0; }) == "gpucore.bad: section headers of 0 bytes where 64 are expected (at 0x3a)");
-  CHECK(with([](auto& h) { h.e_shoff = ~std::uint64_t{0}; }).starts_with("gpucore.bad: the section headers lie outside the file of "));
+  CHECK(with([](auto& h) { h.e_shentsize = 0; }) ==
+        "gpucore.bad: section headers of 0 bytes where 64 are expected (at 0x3a)");
+  CHECK(with([](auto& h) {
+          h.e_shoff = ~std::uint64_t{0};
+        }).starts_with("gpucore.bad: the section headers lie outside the file of "));
   CHECK(with([](auto& h) { h.e_shnum = 1; }) == "gpucore.bad: a GPU core without a table of devices");
   GpuCoreWriter writer = spin_core();
   writer.change_sections = [](auto& sections) { sections[0].header.sh_type = SHT_PROGBITS; };
@@ -190,7 +195,8 @@ TEST_CASE("a GPU core that is cut off shows what it holds") {
   CHECK(reader.problem(std::span(whole).first(end), &warps) ==
         fmt::format("3 of {} section headers are missing: the core ends at byte {}", header.e_shnum, end));
   CHECK(warps == 2);
-  CHECK(reader.error(std::span(whole).first(whole.size() / 2)).starts_with("gpucore.bad: the section headers lie outside the file of "));
+  CHECK(reader.error(std::span(whole).first(whole.size() / 2))
+            .starts_with("gpucore.bad: the section headers lie outside the file of "));
   CHECK(reader.error(std::span(whole).first(64)) ==
         fmt::format("gpucore.bad: the section headers lie outside the file of 64 bytes (at 0x{:x})", header.e_shoff));
 }
@@ -204,19 +210,25 @@ TEST_CASE("defects inside of a GPU core") {
     return reader.problem(writer.write(), &warps);
   };
   CHECK(with([](auto&) {}) == "none");
-  const std::string ends = with([](auto& s) { s[number_of(s, ".cudbg.relfimg")].header.sh_offset = std::uint64_t{1} << 62; });
+  const std::string ends =
+      with([](auto& s) { s[number_of(s, ".cudbg.relfimg")].header.sh_offset = std::uint64_t{1} << 62; });
   CHECK(ends.starts_with("1 of "));
   CHECK(ends.find(" sections are cut off or missing: the core ends at byte ") != std::string::npos);
   CHECK(warps == 2);
-  CHECK(with([](auto& s) { s[number_of(s, ".cudbg.wptbl")].header.sh_entsize = 31; }) == "section 8 has rows of 31 bytes where 32 are the fewest: it is left out");
+  CHECK(with([](auto& s) { s[number_of(s, ".cudbg.wptbl")].header.sh_entsize = 31; }) ==
+        "section 8 has rows of 31 bytes where 32 are the fewest: it is left out");
   CHECK(warps == 1);
-  CHECK(with([](auto& s) { s[number_of(s, ".cudbg.smtbl")].header.sh_entsize = 0; }) == "section 6 has rows of 0 bytes where 8 are the fewest: it is left out");
+  CHECK(with([](auto& s) { s[number_of(s, ".cudbg.smtbl")].header.sh_entsize = 0; }) ==
+        "section 6 has rows of 0 bytes where 8 are the fewest: it is left out");
   CHECK(warps == 0);
-  CHECK(with([](auto& s) { s[number_of(s, ".cudbg.lntbl")].header.sh_link = 1; }) == "GPU 0: not all threads of its warps are in the core");
+  CHECK(with([](auto& s) { s[number_of(s, ".cudbg.lntbl")].header.sh_link = 1; }) ==
+        "GPU 0: not all threads of its warps are in the core");
   CHECK(warps == 2);
   CHECK(with([](auto& s) { s[number_of(s, ".cudbg.relfimg")].header.sh_link = 1; }) ==
         "GPU 0: the code of module 0xa0 is not in the core: its functions have no names");
-  CHECK(with([](auto& s) { s[number_of(s, ".strtab")].header.sh_offset = ~std::uint64_t{0}; }).find("cut off or missing") != std::string::npos);
+  CHECK(with([](auto& s) {
+          s[number_of(s, ".strtab")].header.sh_offset = ~std::uint64_t{0};
+        }).find("cut off or missing") != std::string::npos);
   // Links that form a cycle, and links to no section.
   CHECK(with([](auto& s) { s[number_of(s, ".cudbg.smtbl")].header.sh_link = 6; }) == "none");
   CHECK(warps == 0);

@@ -1,8 +1,8 @@
 // GPU cores of an H200, driver 580.159.04 (fixtures/gpu/README.md), compared with what
 // cuda-gdb 13.0 says about the same files.
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fmt/format.h>
 
 #include "gpu/core_file.h"
 #include "gpu/summarize.h"
@@ -34,14 +34,16 @@ Read read(const std::string& name) {
   INFO((*core ? "" : core->error().message()));
   REQUIRE(*core);
   Read read{std::move(**core), {}, {}, {}};
-  for (const DeviceState& device : read.core.devices) read.gpus.push_back(summarize(device, read.frames, &read.problems));
+  for (const DeviceState& device : read.core.devices)
+    read.gpus.push_back(summarize(device, read.frames, &read.problems));
   for (const Problem& p : read.core.problems) FAIL_CHECK(p.message);
   for (const Problem& p : read.problems) FAIL_CHECK(p.message);
   CHECK_FALSE(read.core.partial);
   return read;
 }
 
-const std::vector<std::string> kSpinStack = {"inner(int volatile*, int)+0xa0", "outer(int volatile*, int)+0x30", "spin(int*)+0x50"};
+const std::vector<std::string> kSpinStack = {"inner(int volatile*, int)+0xa0", "outer(int volatile*, int)+0x30",
+                                             "spin(int*)+0x50"};
 
 // A kernel of 2 blocks of 64 threads that raised an exception in block 1: what all three cores have in common.
 const GpuException& one_exception(const Read& read, const std::string& kernel) {
@@ -66,7 +68,7 @@ const GpuException& one_exception(const Read& read, const std::string& kernel) {
 TEST_CASE("a real GPU core: one spinning kernel, two calls deep") {
   for (const char* name : {"spin", "graph"}) {
     const Read r = read(name);
-    REQUIRE(r.gpus.size() == 1);   // of two that the process saw
+    REQUIRE(r.gpus.size() == 1);  // of two that the process saw
     CHECK(r.gpus[0].name == "NVIDIA H200");
     CHECK(r.gpus[0].pci == "0000:00:06.0");
     CHECK(r.core.devices[0].sm_type == "sm_90");
@@ -111,8 +113,8 @@ TEST_CASE("a real GPU core: an illegal address") {
   const Read r = read("illegal");
   const GpuException& e = one_exception(r, "illegal(int*)");
   CHECK(e.kind == "illegal address");
-  CHECK(r.text(*e.frame) == "illegal(int*)+0xf0");   // cuda-gdb: "triggered at PC 0x7ff67b7a00f0"
-  CHECK_FALSE(e.thread);                             // the one that raised it has left; all others of its warp are marked
+  CHECK(r.text(*e.frame) == "illegal(int*)+0xf0");  // cuda-gdb: "triggered at PC 0x7ff67b7a00f0"
+  CHECK_FALSE(e.thread);  // the one that raised it has left; all others of its warp are marked
 }
 
 TEST_CASE("a real GPU core: a misaligned address") {
@@ -148,8 +150,9 @@ TEST_CASE("a real GPU core: NCCL's all-reduce that a rank never joins") {
   CHECK(kernel.more_places == 1);
   CHECK(in_places == kernel.warps - 1);
   CHECK(kernel.places[0].warps > 24 * 12);
-  CHECK(r.stack(kernel) == std::vector<std::string>{"ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE()+0xfaf0",
-                                                    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)+0x1d80"});
+  CHECK(r.stack(kernel) ==
+        std::vector<std::string>{"ncclDevFunc_AllReduce_Sum_f32_RING_SIMPLE()+0xfaf0",
+                                 "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)+0x1d80"});
 }
 
 }  // namespace

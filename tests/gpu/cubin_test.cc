@@ -16,7 +16,9 @@ std::string at(const Bytes& cubin, Address address) {
   if (!found) return found.error().message();
   if (!found->front()) return "nothing";
   const CubinPlace& place = *found->front();
-  const auto text = [&](const CubinFunction& f) { return std::string(f.name) + "+" + std::to_string(address - f.start); };
+  const auto text = [&](const CubinFunction& f) {
+    return std::string(f.name) + "+" + std::to_string(address - f.start);
+  };
   return text(place.function) + (place.kernel ? " in " + text(*place.kernel) : "");
 }
 
@@ -45,9 +47,13 @@ TEST_CASE("what is not loaded has no address, what was loaded later counts from 
 
 TEST_CASE("of two names for one code the global one, and internal names without what makes them unique") {
   CubinWriter cubin;
-  cubin.code = {{"f", kSpinCode, 0x100, {{"local", 0, 0x100, false, false}, {"shared", 0, 0x100, false, true}, {"local2", 0, 0x100, false, false}}},
-                {"g", kSpinCode + 0x1000, 0x100, {{"__nv_static_8__abcdef0__Z1gv", 0, 0x100}}},
-                {"h", kSpinCode + 0x2000, 0x100, {{"__nv_static_99__abc", 0, 0x100}}}};
+  cubin.code = {
+      {"f",
+       kSpinCode,
+       0x100,
+       {{"local", 0, 0x100, false, false}, {"shared", 0, 0x100, false, true}, {"local2", 0, 0x100, false, false}}},
+      {"g", kSpinCode + 0x1000, 0x100, {{"__nv_static_8__abcdef0__Z1gv", 0, 0x100}}},
+      {"h", kSpinCode + 0x2000, 0x100, {{"__nv_static_99__abc", 0, 0x100}}}};
   CHECK(at(cubin.write(), kSpinCode) == "shared+0");
   CHECK(at(cubin.write(), kSpinCode + 0x1000) == "_Z1gv+0");
   CHECK(at(cubin.write(), kSpinCode + 0x2000) == "__nv_static_99__abc+0");
@@ -88,11 +94,12 @@ TEST_CASE("damaged cubins") {
     cubin.change_sections = [change](std::vector<CubinSection>& s) { change(s); };
     return error_of(cubin);
   };
-  CHECK(with([](auto& s) { s[0].header.sh_addr = ~std::uint64_t{0} - 8; }) == "nothing");      // its end lies beyond all addresses
-  CHECK(with([](auto& s) { s[0].header.sh_flags = 0; }) == "nothing");                          // no code
-  CHECK(with([](auto& s) { s[0].header.sh_size = 0x3ff; }) == "nothing");                       // shorter than its function
-  CHECK(with([](auto& s) { s[1].header.sh_link = 77; }) == "nothing");                          // no names
-  CHECK(with([](auto& s) { s[1].header.sh_offset = ~std::uint64_t{0}; }) == "nothing");         // no symbols
+  CHECK(with([](auto& s) { s[0].header.sh_addr = ~std::uint64_t{0} - 8; }) ==
+        "nothing");                                                        // its end lies beyond all addresses
+  CHECK(with([](auto& s) { s[0].header.sh_flags = 0; }) == "nothing");     // no code
+  CHECK(with([](auto& s) { s[0].header.sh_size = 0x3ff; }) == "nothing");  // shorter than its function
+  CHECK(with([](auto& s) { s[1].header.sh_link = 77; }) == "nothing");     // no names
+  CHECK(with([](auto& s) { s[1].header.sh_offset = ~std::uint64_t{0}; }) == "nothing");  // no symbols
   CHECK(with([](auto& s) { s[1].header.sh_type = SHT_NOBITS; }) == "nothing");
 }
 

@@ -33,8 +33,8 @@ struct Buffer {
     const auto pad = [&] { bytes.insert(bytes.end(), room.begin(), room.end()); };
     append_value(bytes, api::DeviceInfo{0, 1u << api::kDeviceActiveSms | 1u << api::kDeviceExceptionSms | 1u << 5});
     pad();
-    append_value(bytes, std::uint64_t{0b1000'0010});      // active: 1 and 7
-    append_value(bytes, std::uint64_t{0b1000'0100});      // exceptions: 2, whose warps have left, and 7
+    append_value(bytes, std::uint64_t{0b1000'0010});  // active: 1 and 7
+    append_value(bytes, std::uint64_t{0b1000'0100});  // exceptions: 2, whose warps have left, and 7
     append_value(bytes, std::uint32_t{0});
     // Multiprocessor 1: warp 3 with lanes 0 and 31.
     append_value(bytes, api::SmInfo{1u << 3, 0, 1u << 3});
@@ -49,7 +49,13 @@ struct Buffer {
     // Multiprocessor 7: warp 0, all it can have.
     append_value(bytes, api::SmInfo{1, 0, 0});
     pad();
-    append_value(bytes, api::WarpInfo{43, {0, 0, 0}, {0, 0, 0}, 0b10, 0b10, 1u << api::kWarpLaneAttributes | 1u << api::kWarpException | 1u << api::kWarpErrorPc | 1u << 9});
+    append_value(bytes, api::WarpInfo{43,
+                                      {0, 0, 0},
+                                      {0, 0, 0},
+                                      0b10,
+                                      0b10,
+                                      1u << api::kWarpLaneAttributes | 1u << api::kWarpException |
+                                          1u << api::kWarpErrorPc | 1u << 9});
     pad();
     append_value(bytes, std::uint32_t{14});
     append_value(bytes, std::uint64_t{0x777});
@@ -91,7 +97,9 @@ TEST_CASE("the state of all warps, also where a newer driver's structs are longe
 TEST_CASE("a buffer that ends anywhere is an error that says where, and no more is read") {
   const Buffer buffer(4);
   for (std::size_t length = 0; length < buffer.bytes.size(); ++length) {
-    const Bytes cut(buffer.bytes.begin(), buffer.bytes.begin() + static_cast<std::ptrdiff_t>(length));   // of its own, so that reading past it shows
+    const Bytes cut(
+        buffer.bytes.begin(),
+        buffer.bytes.begin() + static_cast<std::ptrdiff_t>(length));  // of its own, so that reading past it shows
     const auto parsed = parse_device_info(cut, buffer.sizes, 8);
     REQUIRE(!parsed);
     CHECK(parsed.error().code == ErrorCode::kMalformed);

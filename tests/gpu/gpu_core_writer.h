@@ -3,11 +3,11 @@
 //     ELF header | tables and images ... | .strtab | section headers          as drivers write them
 #pragma once
 
+#include <elf.h>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <elf.h>
 #include <functional>
 #include <map>
 #include <optional>
@@ -26,7 +26,8 @@ struct CubinSection {
   Bytes bytes;
 };
 
-inline Bytes write_sections(Elf64_Ehdr header, std::vector<CubinSection> sections, const std::function<void(Elf64_Ehdr&)>& change_header,
+inline Bytes write_sections(Elf64_Ehdr header, std::vector<CubinSection> sections,
+                            const std::function<void(Elf64_Ehdr&)>& change_header,
                             const std::function<void(std::vector<CubinSection>&)>& change_sections) {
   std::string names(1, '\0');
   sections.push_back({".shstrtab", {.sh_type = SHT_STRTAB}, {}});
@@ -73,26 +74,30 @@ class CubinWriter {
  public:
   struct Function {
     std::string symbol;
-    std::uint64_t offset = 0, size = 0;    // in its section
+    std::uint64_t offset = 0, size = 0;  // in its section
     bool entry = false, global = true;
   };
   struct Code {
-    std::string name;                      // of the section, without ".text."
-    std::uint64_t address = 0, size = 0;   // address 0: not loaded
+    std::string name;                     // of the section, without ".text."
+    std::uint64_t address = 0, size = 0;  // address 0: not loaded
     std::vector<Function> functions;
-    bool relative = false;                 // its symbols count from its start although it is loaded
+    bool relative = false;  // its symbols count from its start although it is loaded
   };
   std::vector<Code> code;
-  std::size_t padding_sections = 0;        // empty ones in front: above 65,279 the symbols' sections are in a table of their own
+  std::size_t padding_sections =
+      0;  // empty ones in front: above 65,279 the symbols' sections are in a table of their own
   std::function<void(Elf64_Ehdr&)> change_header;
-  std::function<void(std::vector<CubinSection>&)> change_sections;   // without section 0
+  std::function<void(std::vector<CubinSection>&)> change_sections;  // without section 0
 
   Bytes write() const {
     std::vector<CubinSection> sections(padding_sections, CubinSection{".nv.info", {.sh_type = SHT_LOPROC}, {}});
     std::string strings(1, '\0');
     Bytes symbols = bytes_of(Elf64_Sym{}), indices = bytes_of(std::uint32_t{0});
     for (const Code& c : code) {
-      sections.push_back({".text." + c.name, {.sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_addr = c.address, .sh_size = c.size}, {}});
+      sections.push_back(
+          {".text." + c.name,
+           {.sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_addr = c.address, .sh_size = c.size},
+           {}});
       const std::size_t index = sections.size();
       for (const Function& f : c.functions) {
         Elf64_Sym symbol{};
@@ -108,10 +113,12 @@ class CubinWriter {
       }
     }
     const auto symtab = static_cast<Elf64_Word>(sections.size() + 1);
-    sections.push_back({".symtab", {.sh_type = SHT_SYMTAB, .sh_link = symtab + 1, .sh_entsize = sizeof(Elf64_Sym)}, symbols});
+    sections.push_back(
+        {".symtab", {.sh_type = SHT_SYMTAB, .sh_link = symtab + 1, .sh_entsize = sizeof(Elf64_Sym)}, symbols});
     sections.push_back({".strtab", {.sh_type = SHT_STRTAB}, {}});
     append(sections.back().bytes, std::string_view(strings));
-    if (symtab >= SHN_LORESERVE) sections.push_back({".symtab_shndx", {.sh_type = SHT_SYMTAB_SHNDX, .sh_link = symtab, .sh_entsize = 4}, indices});
+    if (symtab >= SHN_LORESERVE)
+      sections.push_back({".symtab_shndx", {.sh_type = SHT_SYMTAB_SHNDX, .sh_link = symtab, .sh_entsize = 4}, indices});
     return write_sections({.e_type = ET_EXEC}, std::move(sections), change_header, change_sections);
   }
 };
@@ -186,25 +193,38 @@ class GpuCoreWriter {
  public:
   std::vector<GpuDevice> devices;
   RowSizes rows = kRowsR580;
-  std::optional<std::uint32_t> written;    // with it the core has meta data: driver 580.159
+  std::optional<std::uint32_t> written;  // with it the core has meta data: driver 580.159
   std::function<void(Elf64_Ehdr&)> change_header;
-  std::function<void(std::vector<CubinSection>&)> change_sections;   // without section 0
+  std::function<void(std::vector<CubinSection>&)> change_sections;  // without section 0
 
   Bytes write() const {
     using namespace gpu::core;
     std::vector<CubinSection> sections;
     std::string strings(1, '\0');
-    const auto add = [&](const char* name, SectionType type, std::uint64_t row_size, std::size_t parent, std::size_t row) {
-      sections.push_back({name, {.sh_type = type, .sh_flags = SHF_ALLOC, .sh_link = static_cast<Elf64_Word>(parent), .sh_info = static_cast<Elf64_Word>(row),
-                                 .sh_entsize = row_size}, {}});
-      return sections.size();   // its number: section 0 comes in front
+    const auto add = [&](const char* name, SectionType type, std::uint64_t row_size, std::size_t parent,
+                         std::size_t row) {
+      sections.push_back({name,
+                          {.sh_type = type,
+                           .sh_flags = SHF_ALLOC,
+                           .sh_link = static_cast<Elf64_Word>(parent),
+                           .sh_info = static_cast<Elf64_Word>(row),
+                           .sh_entsize = row_size},
+                          {}});
+      return sections.size();  // its number: section 0 comes in front
     };
-    const auto put = [&](std::size_t section, const RowWriter& row) { append(sections[section - 1].bytes, row.bytes()); };
+    const auto put = [&](std::size_t section, const RowWriter& row) {
+      append(sections[section - 1].bytes, row.bytes());
+    };
     const std::size_t table = add(".cudbg.devtbl", kDevices, rows.device, 0, 0);
     for (std::size_t d = 0; d < devices.size(); ++d) {
       const GpuDevice& device = devices[d];
-      put(table, RowWriter(rows.device).set(device::kName, std::uint64_t{strings.size()}).set(device::kId, device.id).set(device::kPciBus, device.bus)
-                     .set(device::kPciDevice, device.slot).set(device::kInstructionSize, 16u).set(device::kStatus, device.status));
+      put(table, RowWriter(rows.device)
+                     .set(device::kName, std::uint64_t{strings.size()})
+                     .set(device::kId, device.id)
+                     .set(device::kPciBus, device.bus)
+                     .set(device::kPciDevice, device.slot)
+                     .set(device::kInstructionSize, 16u)
+                     .set(device::kStatus, device.status));
       strings += device.name + '\0';
       const std::size_t contexts = add(".cudbg.ctxtbl", kContexts, rows.context, table, d);
       for (std::size_t c = 0; c < device.contexts.size(); ++c) {
@@ -213,19 +233,31 @@ class GpuCoreWriter {
         const std::size_t modules = add(".cudbg.modtbl", kModules, rows.module, contexts, c);
         for (std::size_t m = 0; m < context.modules.size(); ++m) {
           put(modules, RowWriter(rows.module).set(module::kHandle, context.modules[m].handle));
-          if (!context.modules[m].image.empty()) sections[add(".cudbg.relfimg", kRelocatedImage, 0, modules, m) - 1].bytes = context.modules[m].image;
+          if (!context.modules[m].image.empty())
+            sections[add(".cudbg.relfimg", kRelocatedImage, 0, modules, m) - 1].bytes = context.modules[m].image;
         }
       }
       const std::size_t grids = add(".cudbg.gridtbl", kGrids, rows.grid, table, d);
       for (const GpuGrid& g : device.grids) {
-        put(grids, RowWriter(rows.grid).set(grid::kId, g.id).set(grid::kContext, g.context).set(grid::kModule, g.module).set(grid::kEntry, g.entry)
-                       .set(grid::kGridX, g.grid_x).set(grid::kGridY, 1u).set(grid::kGridZ, 1u).set(grid::kBlockX, g.block_x).set(grid::kBlockY, 1u)
+        put(grids, RowWriter(rows.grid)
+                       .set(grid::kId, g.id)
+                       .set(grid::kContext, g.context)
+                       .set(grid::kModule, g.module)
+                       .set(grid::kEntry, g.entry)
+                       .set(grid::kGridX, g.grid_x)
+                       .set(grid::kGridY, 1u)
+                       .set(grid::kGridZ, 1u)
+                       .set(grid::kBlockX, g.block_x)
+                       .set(grid::kBlockY, 1u)
                        .set(grid::kBlockZ, 1u));
       }
       const std::size_t sms = add(".cudbg.smtbl", kSms, rows.sm, table, d);
       for (std::size_t s = 0; s < device.sms.size(); ++s) {
         const GpuSm& sm = device.sms[s];
-        put(sms, RowWriter(rows.sm).set(sm::kId, sm.id).set(sm::kException, sm.exception).set(sm::kErrorPcValid, std::uint32_t{sm.error_pc.has_value()})
+        put(sms, RowWriter(rows.sm)
+                     .set(sm::kId, sm.id)
+                     .set(sm::kException, sm.exception)
+                     .set(sm::kErrorPcValid, std::uint32_t{sm.error_pc.has_value()})
                      .set(sm::kErrorPc, sm.error_pc.value_or(0)));
         const std::size_t blocks = add(".cudbg.ctatbl", kBlocks, rows.block, sms, s);
         for (std::size_t b = 0; b < sm.blocks.size(); ++b) {
@@ -233,16 +265,25 @@ class GpuCoreWriter {
           const std::size_t warps = add(".cudbg.wptbl", kWarps, rows.warp, blocks, b);
           for (std::size_t w = 0; w < sm.blocks[b].warps.size(); ++w) {
             const GpuWarp& warp = sm.blocks[b].warps[w];
-            put(warps, RowWriter(rows.warp).set(warp::kErrorPc, warp.error_pc.value_or(0)).set(warp::kId, warp.id).set(warp::kValidLanes, warp.valid)
-                           .set(warp::kActiveLanes, warp.active).set(warp::kErrorPcValid, std::uint32_t{warp.error_pc.has_value()}));
+            put(warps, RowWriter(rows.warp)
+                           .set(warp::kErrorPc, warp.error_pc.value_or(0))
+                           .set(warp::kId, warp.id)
+                           .set(warp::kValidLanes, warp.valid)
+                           .set(warp::kActiveLanes, warp.active)
+                           .set(warp::kErrorPcValid, std::uint32_t{warp.error_pc.has_value()}));
             const std::size_t threads = add(".cudbg.lntbl", kThreads, rows.thread, warps, w);
             for (std::size_t t = 0; t < warp.threads.size(); ++t) {
               const GpuThread& thread = warp.threads[t];
-              put(threads, RowWriter(rows.thread).set(thread::kPc, thread.pc).set(thread::kLane, thread.lane).set(thread::kX, thread.x)
+              put(threads, RowWriter(rows.thread)
+                               .set(thread::kPc, thread.pc)
+                               .set(thread::kLane, thread.lane)
+                               .set(thread::kX, thread.x)
                                .set(thread::kException, thread.exception));
               const std::size_t stack = add(".cudbg.bt", kReturns, rows.returns, threads, t);
               for (std::size_t r = 0; r < thread.returns.size(); ++r) {
-                put(stack, RowWriter(rows.returns).set(returns::kAddress, thread.returns[r]).set(returns::kLevel, static_cast<std::uint32_t>(r)));
+                put(stack, RowWriter(rows.returns)
+                               .set(returns::kAddress, thread.returns[r])
+                               .set(returns::kLevel, static_cast<std::uint32_t>(r)));
               }
             }
           }
@@ -263,7 +304,8 @@ class GpuCoreWriter {
 };
 
 // A warp of 32 threads, all at one pc, beginning with thread `first` of its block.
-inline GpuWarp whole_warp(std::uint32_t id, std::uint64_t pc, std::vector<std::uint64_t> returns = {}, std::uint32_t first = 0) {
+inline GpuWarp whole_warp(std::uint32_t id, std::uint64_t pc, std::vector<std::uint64_t> returns = {},
+                          std::uint32_t first = 0) {
   GpuWarp warp{.id = id, .valid = ~0u, .active = ~0u};
   for (std::uint32_t lane = 0; lane < 32; ++lane) warp.threads.push_back({lane, pc, first + lane, 0, returns});
   return warp;
@@ -274,7 +316,10 @@ inline GpuWarp whole_warp(std::uint32_t id, std::uint64_t pc, std::vector<std::u
 inline constexpr std::uint64_t kSpinCode = 0x7000'0000;
 inline CubinWriter spin_cubin() {
   CubinWriter cubin;
-  cubin.code = {{"_Z4spinPi", kSpinCode, 0x400, {{"_Z4spinPi", 0, 0x400, true}, {"$_Z4spinPi$_Z5inneri", 0x100, 0x80, false, false}}}};
+  cubin.code = {{"_Z4spinPi",
+                 kSpinCode,
+                 0x400,
+                 {{"_Z4spinPi", 0, 0x400, true}, {"$_Z4spinPi$_Z5inneri", 0x100, 0x80, false, false}}}};
   return cubin;
 }
 inline GpuCoreWriter spin_core() {

@@ -1,8 +1,8 @@
 // What the helper processes write is untrusted data.
+#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "gpu/helper_messages.h"
 
@@ -81,13 +81,13 @@ TEST_CASE("MessagePack is read within its limits") {
   CHECK(read(json::array({json::array()})));
   CHECK_FALSE(read(json::array({json::array({json::array()})})));
   CHECK(read({1, 2, 3, 4, 5}));
-  CHECK_FALSE(read({1, 2, 3, 4, 5, 6}));       // the array itself is one
+  CHECK_FALSE(read({1, 2, 3, 4, 5, 6}));  // the array itself is one
   CHECK(read("text"));
   CHECK_FALSE(read("texts"));
   CHECK_FALSE(read(json{{"texts", 1}}));
   CHECK_FALSE(read(std::numeric_limits<double>::infinity()));
-  CHECK_FALSE(unpack_value(Bytes{0xc4, 1, 0}, kLimits));   // binary
-  CHECK_FALSE(unpack_value(Bytes{1, 1}, kLimits));         // more than one value
+  CHECK_FALSE(unpack_value(Bytes{0xc4, 1, 0}, kLimits));  // binary
+  CHECK_FALSE(unpack_value(Bytes{1, 1}, kLimits));        // more than one value
   CHECK_FALSE(unpack_value(Bytes{}, kLimits));
 }
 

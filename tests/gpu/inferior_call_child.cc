@@ -2,8 +2,6 @@
 
 #include <catch2/catch.hpp>
 
-#include <csignal>
-#include <new>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -11,6 +9,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
+#include <new>
 
 #include "target/proc.h"
 
@@ -20,7 +20,9 @@ Shared* shared = nullptr;
 
 bool is_under_sanitizer() {
 #if defined(__SANITIZE_ADDRESS__)
-  WARN("skipped: under AddressSanitizer the child's threads wait inside of its library, which plays the role of an allocator");
+  WARN(
+      "skipped: under AddressSanitizer the child's threads wait inside of its library, which plays the role of an "
+      "allocator");
   return true;
 #else
   return false;
@@ -28,7 +30,7 @@ bool is_under_sanitizer() {
 }
 
 namespace {
-int end_of_test = -1;   // a pipe that the test writes to when the child is to end
+int end_of_test = -1;  // a pipe that the test writes to when the child is to end
 }  // namespace
 
 }  // namespace rankstacks::testing
@@ -44,7 +46,8 @@ extern "C" __attribute__((noinline)) void test_callee() {
   std::uint64_t a = 1;
   for (int i = 0; i < 1000; ++i) a = a * 3 + 1;
   asm volatile(
-      "vpcmpeqd %%ymm0, %%ymm0, %%ymm0\n vmovdqa %%ymm0, %%ymm7\n vmovdqa %%ymm0, %%ymm15\n xor %%r12, %%r12\n mov %0, %%rbx"
+      "vpcmpeqd %%ymm0, %%ymm0, %%ymm0\n vmovdqa %%ymm0, %%ymm7\n vmovdqa %%ymm0, %%ymm15\n xor %%r12, %%r12\n mov %0, "
+      "%%rbx"
       :
       : "r"(a)
       : "rbx", "r12", "xmm0", "xmm7", "xmm15");
@@ -82,7 +85,8 @@ Child::~Child() {
 void Child::wait_in(long call, std::size_t thread) const {
   for (const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
        std::chrono::steady_clock::now() < until; usleep(200))
-    if (const auto waiting = target::proc::waiting_registers(pid_, tid(thread)); waiting && waiting->orig_rax == call) return;
+    if (const auto waiting = target::proc::waiting_registers(pid_, tid(thread)); waiting && waiting->orig_rax == call)
+      return;
   FAIL("the thread never came to system call " << call);
 }
 

@@ -1,11 +1,11 @@
 // A child process whose threads wait in the ways that tests ask for, and the function that is called in one of them.
 #pragma once
 
+#include <sys/types.h>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <sys/types.h>
 #include <utility>
 #include <vector>
 
@@ -32,7 +32,7 @@ struct Shared {
   std::atomic<pid_t> tids[4];
   std::atomic<std::uint64_t> rounds;
 };
-extern Shared* shared;   // of the Child that was made last
+extern Shared* shared;  // of the Child that was made last
 
 using Body = void (*)();
 
@@ -40,9 +40,9 @@ using Body = void (*)();
 class Child {
  public:
   struct Options {
-    std::size_t stack = 0;   // 0: glibc's own
-    void* (*in_memory)(std::size_t& size) = nullptr;   // else a stack that the program provides, by its lower end
-    Body before = nullptr;   // in the main thread, before the others start
+    std::size_t stack = 0;                            // 0: glibc's own
+    void* (*in_memory)(std::size_t& size) = nullptr;  // else a stack that the program provides, by its lower end
+    Body before = nullptr;                            // in the main thread, before the others start
   };
   explicit Child(std::vector<Body> bodies) : Child(std::move(bodies), Options()) {}
   Child(std::vector<Body> bodies, const Options& options);

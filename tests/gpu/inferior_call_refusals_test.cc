@@ -2,16 +2,12 @@
 #include <catch2/catch.hpp>
 
 #include <alloca.h>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <dlfcn.h>
 #include <link.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -19,10 +15,14 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
-#include "gpu/inferior_call_child.h"
 #include "gpu/inferior_call.h"
+#include "gpu/inferior_call_child.h"
 #include "target/proc.h"
 
 using namespace rankstacks;
@@ -178,7 +178,7 @@ void* stack_with_guard_inside(std::size_t& size) {
   return memory;
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("a process that is gone, another one under its pid, and a thread that has ended are not touched") {
   target::ProcessId gone;
@@ -238,7 +238,8 @@ TEST_CASE("a thread that waits for a lock, whatever its system call looks like")
   child.wait_in(SYS_futex, 0);
   child.wait_in(SYS_futex, 1);
   CHECK(refusal(child, child.tid(0)) == "cannot be used for the call: waiting for a lock");
-  CHECK(refusal(child, child.tid(1)) == "cannot be used for the call: waiting for a lock (pthread_rwlock_rdlock of libc.so.6)");
+  CHECK(refusal(child, child.tid(1)) ==
+        "cannot be used for the call: waiting for a lock (pthread_rwlock_rdlock of libc.so.6)");
 }
 
 TEST_CASE("a thread on a signal's stack, or in a handler on its own") {
@@ -290,11 +291,13 @@ TEST_CASE("a thread in the loader") {
   if (is_under_sanitizer()) return;
   Child constructs({&wait_in_constructor});
   constructs.wait_in(SYS_poll);
-  CHECK(refusal(constructs, constructs.tid()) == "cannot be used for the call: in the dynamic loader (ld-linux-x86-64.so.2)");
+  CHECK(refusal(constructs, constructs.tid()) ==
+        "cannot be used for the call: in the dynamic loader (ld-linux-x86-64.so.2)");
   CHECK(constructs.end() == 7);
   Child walks({&wait_in_walk_over_libraries});
   walks.wait_in(SYS_poll);
-  CHECK(refusal(walks, walks.tid()) == "cannot be used for the call: in the dynamic loader (dl_iterate_phdr of libc.so.6)");
+  CHECK(refusal(walks, walks.tid()) ==
+        "cannot be used for the call: in the dynamic loader (dl_iterate_phdr of libc.so.6)");
   CHECK(walks.end() == 7);
 }
 
@@ -302,11 +305,13 @@ TEST_CASE("a thread in the allocator, the C library's or another") {
   if (is_under_sanitizer()) return;
   Child inside({&wait_in_malloc_info});
   inside.wait_in(SYS_poll);
-  CHECK(refusal(inside, inside.tid()) == "cannot be used for the call: in the memory allocator (malloc_info of libc.so.6)");
+  CHECK(refusal(inside, inside.tid()) ==
+        "cannot be used for the call: in the memory allocator (malloc_info of libc.so.6)");
   CHECK(inside.end() == 7);
   Child other({&wait_in_allocator});
   other.wait_in(SYS_poll);
-  CHECK(refusal(other, other.tid()) == "cannot be used for the call: in the memory allocator (libwaiting_allocator.so)");
+  CHECK(refusal(other, other.tid()) ==
+        "cannot be used for the call: in the memory allocator (libwaiting_allocator.so)");
   CHECK(other.end() == 7);
 }
 
@@ -374,13 +379,12 @@ TEST_CASE("where all are refused, it is said how many and why") {
   const auto called = gpu::make_inferior_call(child.id(), address_of(&test_callee), kLimit);
   REQUIRE(!called);
   CHECK(called.error().code == ErrorCode::kUnsupported);
-  CHECK(
-      called.error().message() ==
-      "pid " + std::to_string(child.pid()) +
-          ": no thread of it can make the call that this driver needs: of 4 threads 2 waiting for a lock, 1 on another stack than its own, 1 the main thread");
-  CHECK(
-      called.error().hint ==
-      "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a condition variable; drivers since 590 need none");
+  CHECK(called.error().message() == "pid " + std::to_string(child.pid()) +
+                                        ": no thread of it can make the call that this driver needs: of 4 threads 2 "
+                                        "waiting for a lock, 1 on another stack than its own, 1 the main thread");
+  CHECK(called.error().hint ==
+        "look again: it takes one thread, not the main thread, that waits in poll, a sleep, a read or on a condition "
+        "variable; drivers since 590 need none");
   CHECK(shared->calls == 0);
 
   Child alone({});
@@ -388,7 +392,7 @@ TEST_CASE("where all are refused, it is said how many and why") {
   REQUIRE(!none);
   CHECK(none.error().what ==
         "no thread of it can make the call that this driver needs: of 1 threads 1 the main thread");
-  CHECK(
-      none.error().hint ==
-      "the process needs a thread of its own in addition to the main thread that waits, as torch's and NCCL's do; drivers since 590 need none");
+  CHECK(none.error().hint ==
+        "the process needs a thread of its own in addition to the main thread that waits, as torch's and NCCL's do; "
+        "drivers since 590 need none");
 }

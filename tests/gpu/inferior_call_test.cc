@@ -1,18 +1,18 @@
 // A thread of a real process makes an inferior call: afterwards it has all that it had before, whatever the call does.
 #include <catch2/catch.hpp>
 
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <immintrin.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
-#include "gpu/inferior_call_child.h"
 #include "gpu/inferior_call.h"
+#include "gpu/inferior_call_child.h"
 #include "target/proc.h"
 
 using namespace rankstacks;
@@ -44,13 +44,16 @@ void wait_and_compare() {
   while (shared->stop == 0) {
     std::uint64_t wrong = 0;
     asm volatile(
-        "mov $0x1122334455667788, %%rax\n mov %%rax, %%r12\n mov %%rax, %%r9\n mov %%rax, %%rbx\n movq %%rax, %%xmm7\n vpbroadcastq %%xmm7, %%ymm7\n vmovdqa %%ymm7, %%ymm15\n"
+        "mov $0x1122334455667788, %%rax\n mov %%rax, %%r12\n mov %%rax, %%r9\n mov %%rax, %%rbx\n movq %%rax, %%xmm7\n "
+        "vpbroadcastq %%xmm7, %%ymm7\n vmovdqa %%ymm7, %%ymm15\n"
         "mov %%rax, -64(%%rsp)\n mov %%rax, -128(%%rsp)\n"
-        "mov $7, %%eax\n xor %%edi, %%edi\n xor %%esi, %%esi\n mov $5, %%edx\n stc\n syscall\n"   // poll(nullptr, 0, 5)
+        "mov $7, %%eax\n xor %%edi, %%edi\n xor %%esi, %%esi\n mov $5, %%edx\n stc\n syscall\n"  // poll(nullptr, 0, 5)
         "jnc 2f\n test %%rax, %%rax\n jne 2f\n"
         "mov $0x1122334455667788, %%rax\n"
-        "cmp %%rax, %%r12\n jne 2f\n cmp %%rax, %%r9\n jne 2f\n cmp %%rax, %%rbx\n jne 2f\n cmp %%rax, -64(%%rsp)\n jne 2f\n cmp %%rax, -128(%%rsp)\n jne 2f\n"
-        "vpcmpeqq %%ymm7, %%ymm15, %%ymm0\n vmovmskpd %%ymm0, %%edx\n cmp $15, %%edx\n jne 2f\n vmovq %%xmm15, %%rdx\n cmp %%rax, %%rdx\n jne 2f\n vextracti128 $1, %%ymm15, %%xmm0\n vmovq %%xmm0, %%rdx\n"
+        "cmp %%rax, %%r12\n jne 2f\n cmp %%rax, %%r9\n jne 2f\n cmp %%rax, %%rbx\n jne 2f\n cmp %%rax, -64(%%rsp)\n "
+        "jne 2f\n cmp %%rax, -128(%%rsp)\n jne 2f\n"
+        "vpcmpeqq %%ymm7, %%ymm15, %%ymm0\n vmovmskpd %%ymm0, %%edx\n cmp $15, %%edx\n jne 2f\n vmovq %%xmm15, %%rdx\n "
+        "cmp %%rax, %%rdx\n jne 2f\n vextracti128 $1, %%ymm15, %%xmm0\n vmovq %%xmm0, %%rdx\n"
         "cmp %%rax, %%rdx\n je 3f\n"
         "2: mov $1, %0\n 3:\n"
         : "+r"(wrong)
@@ -82,7 +85,7 @@ void wait_with_all_signals_blocked() {
   look_at_handler();
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("a thread that waits makes call after call: its wait goes on as if nothing had been") {
   if (is_under_sanitizer()) return;
@@ -195,7 +198,7 @@ TEST_CASE("a signal that comes during the call runs its handler after it, and en
   INFO((called ? "" : called.error().message()));
   REQUIRE(called);
   CHECK(shared->handled_in_call == 0);
-  CHECK(child.end() == 7);   // pause() came back by itself
+  CHECK(child.end() == 7);  // pause() came back by itself
   CHECK(shared->handled == 1);
   CHECK(shared->interrupted == 1);
 }

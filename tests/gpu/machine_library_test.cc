@@ -1,10 +1,10 @@
 // Which libraries count as the machine's own: those that only root can have written.
-#include <catch2/catch.hpp>
-#include <cstring>
-#include <filesystem>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
 
 #include "gpu/loader_cache.h"
 #include "gpu/machine_library.h"
@@ -47,9 +47,12 @@ std::string cache_of(const std::vector<Entry>& entries) {
     table += word(static_cast<std::uint32_t>(start + strings.size())) + word(0) + word(0) + word(0);
     strings += entry.path + '\0';
   }
-  return "glibc-ld.so.cache1.1" + word(static_cast<std::uint32_t>(entries.size())) + word(static_cast<std::uint32_t>(strings.size())) + std::string(20, '\0') + table + strings;
+  return "glibc-ld.so.cache1.1" + word(static_cast<std::uint32_t>(entries.size())) +
+         word(static_cast<std::uint32_t>(strings.size())) + std::string(20, '\0') + table + strings;
 }
-std::vector<std::string> found(const std::string& cache, std::string_view name) { return paths_in_loader_cache(std::as_bytes(std::span(cache)), name); }
+std::vector<std::string> found(const std::string& cache, std::string_view name) {
+  return paths_in_loader_cache(std::as_bytes(std::span(cache)), name);
+}
 
 }  // namespace
 
@@ -62,7 +65,7 @@ TEST_CASE("a library of root's in directories of root's is opened") {
   else {
     const auto opened = open_machine_library(libc);
     REQUIRE(opened);
-    struct stat file{};
+    struct stat file {};
     REQUIRE(stat(libc.c_str(), &file) == 0);
     CHECK(opened->inode == file.st_ino);
     CHECK(opened->device == file.st_dev);
@@ -95,11 +98,13 @@ TEST_CASE("what somebody else could have written is not the machine's") {
   }
   SECTION("a directory that everybody may write, sticky or not") {
     chmod((place.directory / "lib").c_str(), 01777);
-    CHECK(place.refused() == fmt::format("{0}: is not loaded: its directory {1}/lib may be written by everybody", place.library, place.directory.path()));
+    CHECK(place.refused() == fmt::format("{0}: is not loaded: its directory {1}/lib may be written by everybody",
+                                         place.library, place.directory.path()));
   }
   SECTION("a directory of another owner") {
     REQUIRE(chown((place.directory / "lib").c_str(), 1000, 1000) == 0);
-    CHECK(place.refused() == fmt::format("{0}: is not loaded: its directory {1}/lib belongs to uid 1000", place.library, place.directory.path()));
+    CHECK(place.refused() == fmt::format("{0}: is not loaded: its directory {1}/lib belongs to uid 1000", place.library,
+                                         place.directory.path()));
   }
   SECTION("a link in a directory of root's that leads to such a one") {
     std::filesystem::create_directory(place.directory / "safe");
@@ -113,7 +118,7 @@ TEST_CASE("what somebody else could have written is not the machine's") {
   }
   SECTION("no regular file") {
     std::filesystem::remove(place.library);
-    REQUIRE(mkfifo(place.library.c_str(), 0644) == 0);   // to open it would wait for a writer
+    REQUIRE(mkfifo(place.library.c_str(), 0644) == 0);  // to open it would wait for a writer
     CHECK(place.refused() == place.library + ": is not loaded: it is no regular file");
   }
   SECTION("none") {
@@ -133,11 +138,14 @@ TEST_CASE("a played machine has what lies in its directory, and nothing else") {
 }
 
 TEST_CASE("the loader's cache") {
-  const std::string cache = cache_of({{0x0303, "libcuda.so.1", "/opt/a/libcuda.so.1"}, {0x0003, "libcuda.so.1", "/i386/libcuda.so.1"}, {0x0303, "libcuda.so", "/opt/a/libcuda.so"},
+  const std::string cache = cache_of({{0x0303, "libcuda.so.1", "/opt/a/libcuda.so.1"},
+                                      {0x0003, "libcuda.so.1", "/i386/libcuda.so.1"},
+                                      {0x0303, "libcuda.so", "/opt/a/libcuda.so"},
                                       {0x0303, "libcuda.so.1", "/opt/b/libcuda.so.1"}});
   CHECK(found(cache, "libcuda.so.1") == std::vector<std::string>{"/opt/a/libcuda.so.1", "/opt/b/libcuda.so.1"});
   CHECK(found(cache, "libcuda.so") == std::vector<std::string>{"/opt/a/libcuda.so"});
-  CHECK(found("ld.so-1.7.0" + std::string(37, 'x') + cache, "libcuda.so") == std::vector<std::string>{"/opt/a/libcuda.so"});
+  CHECK(found("ld.so-1.7.0" + std::string(37, 'x') + cache, "libcuda.so") ==
+        std::vector<std::string>{"/opt/a/libcuda.so"});
   CHECK(found(cache, "libc").empty());
   // Truncated anywhere, or with nonsense counts and offsets, the cache yields nothing that is not in it.
   for (std::size_t length = 0; length < cache.size(); ++length)

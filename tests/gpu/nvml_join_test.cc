@@ -8,7 +8,7 @@ namespace {
 
 struct Processes {
   std::map<Pid, Pid> parents;
-  std::map<Pid, DeviceFiles> files;        // those not in it may not be seen
+  std::map<Pid, DeviceFiles> files;  // those not in it may not be seen
   ProcessFacts facts() const {
     return {[this](Pid pid) { return parents.contains(pid) ? std::optional(parents.at(pid)) : std::nullopt; },
             [this](Pid pid) { return files.contains(pid) ? std::optional(files.at(pid)) : std::nullopt; }};
@@ -25,7 +25,9 @@ NvmlDevice device(unsigned index, std::optional<std::vector<NvmlProcess>> proces
   return d;
 }
 
-NvmlAnswer answer(std::vector<NvmlDevice> devices) { return {.outcome = NvmlOutcome::kAnswered, .devices = std::move(devices)}; }
+NvmlAnswer answer(std::vector<NvmlDevice> devices) {
+  return {.outcome = NvmlOutcome::kAnswered, .devices = std::move(devices)};
+}
 
 const DeviceFiles kBoth{true, {0, 1}};
 
@@ -33,7 +35,8 @@ const DeviceFiles kBoth{true, {0, 1}};
 
 TEST_CASE("by the list of processes, whatever files they have open") {
   const Processes p{{{10, 1}, {11, 1}, {50, 1}}, {{10, kBoth}, {11, kBoth}}};
-  const auto joined = join_gpus(answer({device(0, {{{10, 100}, {50, 5}}}), device(1, {{{11, 200}}})}), {{10, true}, {11, true}}, p.facts(), false);
+  const auto joined = join_gpus(answer({device(0, {{{10, 100}, {50, 5}}}), device(1, {{{11, 200}}})}),
+                                {{10, true}, {11, true}}, p.facts(), false);
   CHECK(joined.problems.empty());
   REQUIRE(joined.of.size() == 2);
   REQUIRE(joined.of.at(10).size() == 1);
@@ -47,7 +50,8 @@ TEST_CASE("by the list of processes, whatever files they have open") {
 
 TEST_CASE("two ranks on one GPU, one rank on two") {
   const Processes p{{{10, 1}, {11, 1}}, {}};
-  const auto joined = join_gpus(answer({device(1, {{{10, 1}, {11, 2}}}), device(0, {{{10, 3}}})}), {{10, true}, {11, true}}, p.facts(), false);
+  const auto joined = join_gpus(answer({device(1, {{{10, 1}, {11, 2}}}), device(0, {{{10, 3}}})}),
+                                {{10, true}, {11, true}}, p.facts(), false);
   REQUIRE(joined.of.at(10).size() == 2);
   CHECK(joined.of.at(10)[0].pci == "0000:01:00.0");
   CHECK(joined.of.at(10)[1].health->other_processes == std::vector<Pid>{11});
@@ -56,7 +60,8 @@ TEST_CASE("two ranks on one GPU, one rank on two") {
 
 TEST_CASE("children count for their rank") {
   const Processes p{{{10, 1}, {20, 10}, {21, 20}, {30, 1}}, {}};
-  const auto joined = join_gpus(answer({device(0, {{{10, 100}, {21, 7}, {30, std::nullopt}}})}), {{10, true}}, p.facts(), false);
+  const auto joined =
+      join_gpus(answer({device(0, {{{10, 100}, {21, 7}, {30, std::nullopt}}})}), {{10, true}}, p.facts(), false);
   REQUIRE(joined.of.size() == 1);
   CHECK(joined.of.at(10)[0].health->process_memory == 107u);
   CHECK(joined.of.at(10)[0].health->other_processes == std::vector<Pid>{30});
@@ -69,27 +74,34 @@ TEST_CASE("a number of another pid namespace is not taken for a process here") {
   // In a container: pid 11 of the list is a pid of the machine; here pid 11 is a rank that has no device of NVIDIA
   // open.
   const Processes p{{{10, 1}, {11, 1}}, {{10, kBoth}, {11, {}}}};
-  const auto joined = join_gpus(answer({device(0, {{{11, 100}, {4711, 5}}}), device(1, {{{0, 1}}})}), {{10, true}, {11, false}}, p.facts(), true);
+  const auto joined = join_gpus(answer({device(0, {{{11, 100}, {4711, 5}}}), device(1, {{{0, 1}}})}),
+                                {{10, true}, {11, false}}, p.facts(), true);
   CHECK(joined.of.empty());
   REQUIRE(joined.problems.size() == 1);
-  CHECK(joined.problems[0].message == "NVML: which GPUs pid 10 uses is not known: the driver names its processes by numbers of another pid namespace, or not at all");
+  CHECK(joined.problems[0].message ==
+        "NVML: which GPUs pid 10 uses is not known: the driver names its processes by numbers of another pid "
+        "namespace, or not at all");
   CHECK(joined.problems[0].hint->find("--pid=host") != std::string::npos);
 }
 
 TEST_CASE("without a list, by the one device file that a process has open") {
-  const Processes p{{{10, 1}, {11, 1}, {12, 1}, {13, 1}}, {{10, {true, {0}}}, {11, {true, {1}}}, {12, kBoth}, {13, {}}}};
-  const auto joined = join_gpus(answer({device(0, std::nullopt), device(1, std::nullopt)}), {{10, true}, {11, true}, {12, true}, {13, true}}, p.facts(), false);
+  const Processes p{{{10, 1}, {11, 1}, {12, 1}, {13, 1}},
+                    {{10, {true, {0}}}, {11, {true, {1}}}, {12, kBoth}, {13, {}}}};
+  const auto joined = join_gpus(answer({device(0, std::nullopt), device(1, std::nullopt)}),
+                                {{10, true}, {11, true}, {12, true}, {13, true}}, p.facts(), false);
   REQUIRE(joined.of.size() == 2);
   CHECK(joined.of.at(10)[0].index == 0u);
   CHECK(joined.of.at(11)[0].index == 1u);
   CHECK_FALSE(joined.of.at(11)[0].health->process_memory);
   REQUIRE(joined.problems.size() == 1);
-  CHECK(joined.problems[0].message == "NVML: which GPUs pid 12 uses is not known: the driver gives this user no list of processes");
+  CHECK(joined.problems[0].message ==
+        "NVML: which GPUs pid 12 uses is not known: the driver gives this user no list of processes");
 }
 
 TEST_CASE("a process of which the list says that it has no context is none of the unknown") {
   const Processes p{{{10, 1}, {12, 1}}, {{10, kBoth}, {12, kBoth}}};
-  const auto joined = join_gpus(answer({device(0, {{{10, 1}}}), device(1, {{}})}), {{10, true}, {12, true}}, p.facts(), false);
+  const auto joined =
+      join_gpus(answer({device(0, {{{10, 1}}}), device(1, {{}})}), {{10, true}, {12, true}}, p.facts(), false);
   CHECK(joined.of.size() == 1);
   CHECK(joined.problems.empty());
 }

@@ -1,12 +1,12 @@
 // NVML through the real loading code and the real helper process, with a library that reports what a file says
 // (fake_nvml.c).
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/resource.h>
-#include <sys/wait.h>
 
 #include "gpu/nvml_helper.h"
 #include "gpu/nvml_library.h"
@@ -26,7 +26,7 @@ struct PlayedMachine {
     testing::write_file(directory / "nvidiactl", std::string_view(""));
     request.machine.directory = directory.path();
     request.helper = RANKSTACKS_BUILD "/tests/rankstacks_for_tests";
-    request.timeout = std::chrono::seconds(60);   // of a busy machine; where a call hangs on purpose, less
+    request.timeout = std::chrono::seconds(60);  // of a busy machine; where a call hangs on purpose, less
   }
   NvmlAnswer ask() const { return NvmlQuery(request).collect(); }
 
@@ -96,10 +96,11 @@ TEST_CASE("two GPUs, all that the driver reports") {
   CHECK(answer.problems.empty());
   REQUIRE(answer.devices.size() == 2);
 
-  NvmlDevice first{.gpu = {.pci = "0000:0a:00.0", .index = 0, .uuid = "GPU-aaaa", .name = "NVIDIA H200"}, .minor = 0, .mig = false};
+  NvmlDevice first{
+      .gpu = {.pci = "0000:0a:00.0", .index = 0, .uuid = "GPU-aaaa", .name = "NVIDIA H200"}, .minor = 0, .mig = false};
   first.processes = {{4711, 1000000}, {4712, std::nullopt}};
   GpuHealth health;
-  health.utilization_mean = 90;            // of 80 and 100: more than 100 % is no sample
+  health.utilization_mean = 90;  // of 80 and 100: more than 100 % is no sample
   health.utilization_variance = 100;
   health.memory_used = 2000000;
   health.memory_total = 150000000000;
@@ -111,7 +112,7 @@ TEST_CASE("two GPUs, all that the driver reports") {
   health.ecc_corrected = health.ecc_uncorrected = 0;
   health.remapped_rows = 0;
   health.nvlinks = health.nvlinks_up = 2;
-  health.nvlink_errors = 8;                // two in each of four counters
+  health.nvlink_errors = 8;  // two in each of four counters
   health.pcie_width = health.pcie_width_max = 16;
   health.pcie_generation = health.pcie_generation_max = 5;
   health.driver = "580.159.04";
@@ -124,7 +125,8 @@ TEST_CASE("two GPUs, all that the driver reports") {
   CHECK_FALSE(second.mig);
   CHECK(second.gpu.health->utilization_mean == 0.0);
   CHECK(second.gpu.health->utilization_variance == 0.0);
-  CHECK(second.gpu.health->throttle == std::vector<std::string>{"sw-power-cap", "hw-slowdown", "sw-thermal-slowdown", "display-clocks"});
+  CHECK(second.gpu.health->throttle ==
+        std::vector<std::string>{"sw-power-cap", "hw-slowdown", "sw-thermal-slowdown", "display-clocks"});
   CHECK(second.gpu.health->ecc_corrected == 3u);
   CHECK(second.gpu.health->ecc_uncorrected == 1u);
   CHECK(second.gpu.health->remapped_rows == 3u);
@@ -153,7 +155,7 @@ TEST_CASE("what the driver does not give is empty, with old names and with none"
   const NvmlAnswer old = PlayedMachine(kTwoGpus, "libfake_nvml_old.so").ask();
   REQUIRE(old.devices.size() == 2);
   CHECK(old.devices[0].processes == std::vector<NvmlProcess>{{4711, 1000000}, {4712, std::nullopt}});
-  CHECK(old.devices[0].gpu.health->memory_used == 2500000u);   // the older call counts what the driver keeps
+  CHECK(old.devices[0].gpu.health->memory_used == 2500000u);  // the older call counts what the driver keeps
   CHECK(old.devices[1].gpu.health->throttle.size() == 4);
 }
 
@@ -194,7 +196,8 @@ TEST_CASE("no library, no driver, no helper") {
   const NvmlAnswer without = machine.ask();
   CHECK(without.outcome == NvmlOutcome::kNoLibrary);
   REQUIRE(without.problems.size() == 1);
-  CHECK(without.problems[0].message == "NVML: libnvidia-ml.so.1 cannot be loaded: libnvidia-ml.so.1: this machine has none");
+  CHECK(without.problems[0].message ==
+        "NVML: libnvidia-ml.so.1 cannot be loaded: libnvidia-ml.so.1: this machine has none");
 
   testing::write_file(machine.directory / "libnvidia-ml.so.1", std::string_view("no library"));
   CHECK(machine.ask().outcome == NvmlOutcome::kNoLibrary);
@@ -244,7 +247,7 @@ TEST_CASE("a query that nobody collects leaves nothing behind") {
 }
 
 TEST_CASE("a library that crashes") {
-  PlayedMachine machine("nonsense\n");           // the fake aborts at a line that it does not know
+  PlayedMachine machine("nonsense\n");  // the fake aborts at a line that it does not know
   rlimit before{};
   getrlimit(RLIMIT_CORE, &before);
   const rlimit none{0, before.rlim_max};
@@ -257,11 +260,13 @@ TEST_CASE("a library that crashes") {
 
 TEST_CASE("Xid events are listed with their GPU") {
   PlayedMachine machine("gpu\npci 0 10 0\ngpu\npci 0 11 0\n");
-  testing::write_file(machine.directory / "kmsg",
-                      std::string_view("4,1,2,-;NVRM: Xid (PCI:0000:0A:00): 79, pid=1, GPU has fallen off the bus.\n"
-                                       "4,2,3,-;NVRM: Xid (PCI:0000:0a:00): 31, pid=1, name=python3\n"
-                                       "4,3,4,-;NVRM: Xid (PCI:0000:0a:00 GPU-I:05): 31, pid=1\n"
-                                       "4,4,5,-;NVRM: Xid (PCI:0000:0b:00): , \n4,5,6,-;NVRM: Xid (PCI:0000:0b:00\n4,5,6,-;NVRM: Xid (PCI:"));
+  testing::write_file(
+      machine.directory / "kmsg",
+      std::string_view(
+          "4,1,2,-;NVRM: Xid (PCI:0000:0A:00): 79, pid=1, GPU has fallen off the bus.\n"
+          "4,2,3,-;NVRM: Xid (PCI:0000:0a:00): 31, pid=1, name=python3\n"
+          "4,3,4,-;NVRM: Xid (PCI:0000:0a:00 GPU-I:05): 31, pid=1\n"
+          "4,4,5,-;NVRM: Xid (PCI:0000:0b:00): , \n4,5,6,-;NVRM: Xid (PCI:0000:0b:00\n4,5,6,-;NVRM: Xid (PCI:"));
   const NvmlAnswer answer = machine.ask();
   REQUIRE(answer.devices.size() == 2);
   CHECK(answer.devices[0].gpu.health->xids == std::vector<unsigned>{31, 79});
@@ -269,7 +274,8 @@ TEST_CASE("Xid events are listed with their GPU") {
 }
 
 TEST_CASE("a GPU comes through the messages as it is") {
-  NvmlDevice device{.gpu = {.pci = "0000:0a:00.0", .index = 3, .uuid = "GPU-aaaa", .name = "NVIDIA H200"}, .minor = 1, .mig = true};
+  NvmlDevice device{
+      .gpu = {.pci = "0000:0a:00.0", .index = 3, .uuid = "GPU-aaaa", .name = "NVIDIA H200"}, .minor = 1, .mig = true};
   GpuHealth& health = device.gpu.health.emplace();
   health.utilization_mean = 0.5;
   health.memory_used = 150'000'000'000;
@@ -298,11 +304,12 @@ TEST_CASE("what the helper writes is not believed blindly") {
   for (const char kind : {'x', 'l', 'r', 'n', 'g', 'f'}) {
     CAPTURE(kind);
     messages.add({kind, {}});
-    messages.add({kind, {0xc1}});                                          // no MessagePack
-    messages.add({kind, {0xdf, 0xff, 0xff, 0xff, 0xff}});                  // an object of 4,294,967,295 members
-    messages.add({kind, std::vector<std::uint8_t>(1u << 20, 0x91)});       // an array of one array of one array ...
+    messages.add({kind, {0xc1}});                                     // no MessagePack
+    messages.add({kind, {0xdf, 0xff, 0xff, 0xff, 0xff}});             // an object of 4,294,967,295 members
+    messages.add({kind, std::vector<std::uint8_t>(1u << 20, 0x91)});  // an array of one array of one array ...
     add(kind, 7);
-    add(kind, json::array({1, json::array({"0000:0a:00"}), json::array({7, 7}), json::array({"0000:0a:00", "x"}), json::array({"0000:0a:00", -1})}));
+    add(kind, json::array({1, json::array({"0000:0a:00"}), json::array({7, 7}), json::array({"0000:0a:00", "x"}),
+                           json::array({"0000:0a:00", -1})}));
   }
   add('?', json::object());
   CHECK_FALSE(messages.whole);
@@ -332,7 +339,13 @@ TEST_CASE("what the helper writes is not believed blindly") {
             {"minor", -1},
             {"mig", 1},
             {"pci", json::array({"a"})},
-            {"health", {{"sm_clock", 99'999'999'999'999}, {"nvlinks", 1.5}, {"power_w", "650"}, {"throttle", {1, "hw-slowdown"}}, {"nvlinks_down", {"z", -1, 3}}, {"remap_failed", "yes"}}},
+            {"health",
+             {{"sm_clock", 99'999'999'999'999},
+              {"nvlinks", 1.5},
+              {"power_w", "650"},
+              {"throttle", {1, "hw-slowdown"}},
+              {"nvlinks_down", {"z", -1, 3}},
+              {"remap_failed", "yes"}}},
             {"processes", {1, {{"pid", "y"}}, {{"pid", 1e12}}, {{"pid", 7}, {"memory", -1}, {"mps", 1}}}}});
   add('g', {{"index", 0}, {"health", 3}, {"processes", 5}});
   REQUIRE(messages.devices.size() == 2);

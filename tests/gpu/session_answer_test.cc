@@ -42,14 +42,14 @@ TEST_CASE("an answer that no helper of ours gives is none") {
 }
 
 TEST_CASE("what is nested without end, or claims to have no end, is given up at once") {
-  const Bytes deep(50u << 20, 0x91);                              // an array of one array of one array ...
+  const Bytes deep(50u << 20, 0x91);  // an array of one array of one array ...
   CHECK_FALSE(unpack_answer(deep));
   CHECK_FALSE(unpack_error(deep));
-  CHECK_FALSE(unpack_answer(Bytes{0xdd, 0xff, 0xff, 0xff, 0xff}));   // an array of 4,294,967,295
+  CHECK_FALSE(unpack_answer(Bytes{0xdd, 0xff, 0xff, 0xff, 0xff}));  // an array of 4,294,967,295
   CHECK_FALSE(unpack_answer(Bytes{0xdf, 0xff, 0xff, 0xff, 0xff}));
-  CHECK_FALSE(unpack_answer(Bytes{0xdb, 0xff, 0xff, 0xff, 0xff}));   // a string of as many bytes
+  CHECK_FALSE(unpack_answer(Bytes{0xdb, 0xff, 0xff, 0xff, 0xff}));  // a string of as many bytes
   Bytes many{0xdd, 0x00, 0xff, 0xff, 0xff};
-  many.resize(60u << 20, 0xc0);                                   // more values than any answer has
+  many.resize(60u << 20, 0xc0);  // more values than any answer has
   CHECK_FALSE(unpack_answer(many));
   CHECK_FALSE(unpack_answer({}));
 }

@@ -1,8 +1,8 @@
 #include "gpu/summarize.h"
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <fmt/format.h>
 
 #include "gpu/count_warps.h"
 #include "gpu_core_writer.h"
@@ -32,20 +32,20 @@ TEST_CASE("a warp is counted where most of its active lanes are, the lowest lane
   DeviceState state;
   Warp w = warp(0, 0, 1, 0x100);
   w.active_lanes = 0xff;
-  for (std::size_t lane = 8; lane < kLanes; ++lane) w.pc[lane] = 0x900;   // more, and not active
+  for (std::size_t lane = 8; lane < kLanes; ++lane) w.pc[lane] = 0x900;  // more, and not active
   state.warps = {w};
   CHECK(count_kernels(state).front().places.front().pc == 0x100);
   for (std::size_t lane = 3; lane < 8; ++lane) state.warps[0].pc[lane] = 0x200;
   CHECK(count_kernels(state).front().places.front().pc == 0x200);
   CHECK(count_kernels(state).front().places.front().lane == 3);
-  state.warps[0].active_lanes = 0x3f;   // three at each
+  state.warps[0].active_lanes = 0x3f;  // three at each
   CHECK(count_kernels(state).front().places.front().pc == 0x100);
   CHECK(count_kernels(state).front().places.front().lane == 0);
-  state.warps[0].active_lanes = 0;      // none active: of all that are there
+  state.warps[0].active_lanes = 0;  // none active: of all that are there
   CHECK(count_kernels(state).front().places.front().pc == 0x900);
   CHECK(count_kernels(state).front().places.front().lane == 8);
   state.warps[0].active_lanes = ~0u;
-  state.warps[0].valid_lanes = 0;       // all have exited
+  state.warps[0].valid_lanes = 0;  // all have exited
   CHECK(count_kernels(state).empty());
 }
 
@@ -62,11 +62,12 @@ TEST_CASE("kernels of a device, with names, places and a stack") {
   DeviceState state{.device = 1, .pci = "0000:0a:00.0", .name = "NVIDIA Test", .contexts = 1};
   state.grids = {spin_grid(9)};
   state.images = {{0xc0, 0xa0, spin_cubin().write()}};
-  state.warps = {warp(5, 1, 9, kSpinCode + 0x110), warp(3, 2, 9, kSpinCode + 0x110, 0xf), warp(3, 1, 9, kSpinCode + 0x20)};
+  state.warps = {warp(5, 1, 9, kSpinCode + 0x110), warp(3, 2, 9, kSpinCode + 0x110, 0xf),
+                 warp(3, 1, 9, kSpinCode + 0x20)};
   state.warps[0].block = {1, 0, 0};
   CHECK(needed_modules(state) == std::vector<ModuleId>{{0xc0, 0xa0}});
   REQUIRE(representative_lanes(state) == std::vector<LaneId>{{9, 3, 2, 0}});
-  state.stacks = {{3, 2, 0, {kSpinCode + 0x400}}};   // the call is the kernel's last instruction
+  state.stacks = {{3, 2, 0, {kSpinCode + 0x400}}};  // the call is the kernel's last instruction
   FrameTable frames;
   std::vector<Problem> problems;
   const GpuSnapshot gpu = summarize(state, frames, &problems);
@@ -170,10 +171,12 @@ TEST_CASE("exceptions: once per kind, kernel and pc") {
     state.warps.back().exception_thread = GpuDim{7, 0, 0};
   }
   state.warps.push_back(warp(3, 0, 9, kSpinCode + 0x20));
-  state.warps.back().exception = 12;                            // an assert has no pc of its own
-  state.sm_exceptions = {{2, 14, kSpinCode + 0x110},            // of warps that are there
-                         {4, 14, kSpinCode + 0x110},            // another's, the same thing
-                         {5, 6, kSpinCode + 0x30}, {6, 6, kSpinCode + 0x30}, {7, 99, {}}};
+  state.warps.back().exception = 12;                  // an assert has no pc of its own
+  state.sm_exceptions = {{2, 14, kSpinCode + 0x110},  // of warps that are there
+                         {4, 14, kSpinCode + 0x110},  // another's, the same thing
+                         {5, 6, kSpinCode + 0x30},
+                         {6, 6, kSpinCode + 0x30},
+                         {7, 99, {}}};
   FrameTable frames;
   const auto exceptions = summarize(state, frames).execution->exceptions;
   REQUIRE(exceptions.size() == 4);
@@ -192,7 +195,7 @@ TEST_CASE("exceptions: once per kind, kernel and pc") {
   CHECK(exceptions[2].warps == 0);
   CHECK_FALSE(exceptions[2].block);
   CHECK(exceptions[2].kernel == "spin(int*)");
-  CHECK(exceptions[2].grid_id == 9);                            // the only grid of that kernel
+  CHECK(exceptions[2].grid_id == 9);  // the only grid of that kernel
   CHECK(exceptions[3].kind == "exception 99");
   CHECK_FALSE(exceptions[3].frame);
   CHECK_FALSE(exceptions[3].kernel);
@@ -231,7 +234,8 @@ TEST_CASE("more kernels and exceptions than are kept") {
 TEST_CASE("6,544 warps: what is counted while the device is paused") {
   DeviceState state;
   state.grids = {spin_grid(1)};
-  for (std::uint32_t i = 0; i < 6544; ++i) state.warps.push_back(warp(i % 132, i / 132, 1, kSpinCode + 16 * ((i * 7919) % 61)));
+  for (std::uint32_t i = 0; i < 6544; ++i)
+    state.warps.push_back(warp(i % 132, i / 132, 1, kSpinCode + 16 * ((i * 7919) % 61)));
   const auto start = std::chrono::steady_clock::now();
   const auto lanes = representative_lanes(state);
   const auto modules = needed_modules(state);

@@ -1,9 +1,6 @@
 // The rights of a process, read and taken on: by children of this program.
-#include <catch2/catch.hpp>
-#include <csignal>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <functional>
 #include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
@@ -11,6 +8,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <functional>
 
 #include "gpu/target_rights.h"
 #include "target/proc.h"
@@ -77,7 +77,9 @@ bool skipped() {
 }  // namespace
 
 TEST_CASE("rights are read from a process's status") {
-  const std::string status = "Name:\tx\nUid:\t1\t2\t3\t2\nGid:\t4\t5\t6\t5\nGroups:\t30 20 \nCapInh:\t0\nCapPrm:\t00000000a80425fb\nCapEff:\t0000000000000010\nCapBnd:\t000001ffffffffff\n";
+  const std::string status =
+      "Name:\tx\nUid:\t1\t2\t3\t2\nGid:\t4\t5\t6\t5\nGroups:\t30 20 "
+      "\nCapInh:\t0\nCapPrm:\t00000000a80425fb\nCapEff:\t0000000000000010\nCapBnd:\t000001ffffffffff\n";
   const auto rights = parse_rights(status);
   REQUIRE(rights);
   CHECK(rights->real_uid == 1);
@@ -101,7 +103,8 @@ TEST_CASE("an ordinary user's rights are taken on, and none of root's stay") {
   if (skipped()) return;
   const Child user([] {
     const gid_t groups[] = {7, 8};
-    return setgroups(2, groups) == 0 && setresgid(kSomebody, kSomebody, kSomebody) == 0 && setresuid(kSomebody, kSomebody, kSomebody) == 0;
+    return setgroups(2, groups) == 0 && setresgid(kSomebody, kSomebody, kSomebody) == 0 &&
+           setresuid(kSomebody, kSomebody, kSomebody) == 0;
   });
   REQUIRE(user.began);
   const Child taken = with_rights_of(user.pid);
@@ -109,8 +112,11 @@ TEST_CASE("an ordinary user's rights are taken on, and none of root's stay") {
   check_same_rights(user, taken);
   CHECK(line_of(taken.status(), "CapEff") == "CapEff:\t0000000000000000");
   // Nor can that user trace or read it, although he can trace and read each of his own processes.
-  const Child tracer([&] { return setresgid(kSomebody, kSomebody, kSomebody) == 0 && setresuid(kSomebody, kSomebody, kSomebody) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0 &&
-                                  ::open(fmt::format("/proc/{}/mem", taken.pid).c_str(), O_RDONLY) < 0 && ::open(fmt::format("/proc/{}/environ", taken.pid).c_str(), O_RDONLY) < 0; });
+  const Child tracer([&] {
+    return setresgid(kSomebody, kSomebody, kSomebody) == 0 && setresuid(kSomebody, kSomebody, kSomebody) == 0 &&
+           prctl(PR_SET_DUMPABLE, 1) == 0 && ::open(fmt::format("/proc/{}/mem", taken.pid).c_str(), O_RDONLY) < 0 &&
+           ::open(fmt::format("/proc/{}/environ", taken.pid).c_str(), O_RDONLY) < 0;
+  });
   CHECK(tracer.began);
 }
 
@@ -127,7 +133,8 @@ TEST_CASE("root's rights in a user namespace of its own stay in there") {
   const Child taken = with_rights_of(inside.pid);
   REQUIRE(taken.began);
   check_same_rights(inside, taken);
-  CHECK(target::proc::read_link(fmt::format("/proc/{}/ns/user", taken.pid)) == target::proc::read_link(fmt::format("/proc/{}/ns/user", inside.pid)));
+  CHECK(target::proc::read_link(fmt::format("/proc/{}/ns/user", taken.pid)) ==
+        target::proc::read_link(fmt::format("/proc/{}/ns/user", inside.pid)));
 }
 
 TEST_CASE("a container's capabilities are taken on, and its bounding set") {
@@ -164,7 +171,9 @@ TEST_CASE("less than the process has is not taken on either") {
 
 TEST_CASE("who may not take them on does not go on") {
   if (skipped()) return;
-  const Child user([] { return setresgid(kSomebody, kSomebody, kSomebody) == 0 && setresuid(kSomebody, kSomebody, kSomebody) == 0; });
+  const Child user([] {
+    return setresgid(kSomebody, kSomebody, kSomebody) == 0 && setresuid(kSomebody, kSomebody, kSomebody) == 0;
+  });
   const Child other([&] {
     const auto rights = rights_of(user.pid);
     if (setresuid(kSomebody + 1, kSomebody + 1, kSomebody + 1) != 0) return false;

@@ -41,18 +41,23 @@ TEST_CASE("answers of real jobs") {
   CHECK(communicator.members[0].rank == 0);
   CHECK(communicator.members[0].host == "192.0.2.2");
   CHECK(communicator.members[0].pid == 544);
-  CHECK(communicator.members[0].launched == Counts{{"AllGather", 1}, {"AllReduce", 4}, {"Broadcast", 4}, {"Reduce", 0}, {"ReduceScatter", 0}});
-  CHECK(communicator.members[1].launched == Counts{{"AllGather", 1}, {"AllReduce", 3}, {"Broadcast", 4}, {"Reduce", 0}, {"ReduceScatter", 0}});
+  CHECK(communicator.members[0].launched ==
+        Counts{{"AllGather", 1}, {"AllReduce", 4}, {"Broadcast", 4}, {"Reduce", 0}, {"ReduceScatter", 0}});
+  CHECK(communicator.members[1].launched ==
+        Counts{{"AllGather", 1}, {"AllReduce", 3}, {"Broadcast", 4}, {"Reduce", 0}, {"ReduceScatter", 0}});
   CHECK_FALSE(communicator.members[0].aborted);
   CHECK(communicator.members[0].async_error == 0);
 
   const NcclStatus mismatch = read(real_answer("collective-mismatch"));
-  CHECK(mismatch.communicators.at(0).members.at(0).launched == Counts{{"AllGather", 0}, {"AllReduce", 4}, {"Broadcast", 0}, {"Reduce", 0}, {"ReduceScatter", 0}});
-  CHECK(mismatch.communicators.at(0).members.at(1).launched == Counts{{"AllGather", 1}, {"AllReduce", 3}, {"Broadcast", 0}, {"Reduce", 0}, {"ReduceScatter", 0}});
+  CHECK(mismatch.communicators.at(0).members.at(0).launched ==
+        Counts{{"AllGather", 0}, {"AllReduce", 4}, {"Broadcast", 0}, {"Reduce", 0}, {"ReduceScatter", 0}});
+  CHECK(mismatch.communicators.at(0).members.at(1).launched ==
+        Counts{{"AllGather", 1}, {"AllReduce", 3}, {"Broadcast", 0}, {"Reduce", 0}, {"ReduceScatter", 0}});
 }
 
 TEST_CASE("missing ranks, as 2.28 writes them: without a comma") {
-  const std::string broken = R"({"communicators": [{"hash": "0x1", "size": 3, "ranks": [{"rank": 0, "pid": 5, "host": "a \"quoted\" 7 \"name\": x",
+  const std::string broken =
+      R"({"communicators": [{"hash": "0x1", "size": 3, "ranks": [{"rank": 0, "pid": 5, "host": "a \"quoted\" 7 \"name\": x",
     "status": {"async_error": 6, "finalize_called": false, "destroy_flag": true, "abort_flag": true}}],
     "missing_ranks": [{"rank": 1, "host": "10.0.0.1", "pid": 6, "nvml_dev": 1
       "status": {"unresponsive": true, "considered_dead": false}},
@@ -73,7 +78,8 @@ TEST_CASE("missing ranks, as 2.28 writes them: without a comma") {
 }
 
 TEST_CASE("members that are missing, or of another type, have their defaults") {
-  const NcclStatus status = read(R"({"nccl_version": 2, "communicators": [{"hash": "0x1", "size": "2", "missing_ranks": {}, "ranks": [
+  const NcclStatus status =
+      read(R"({"nccl_version": 2, "communicators": [{"hash": "0x1", "size": "2", "missing_ranks": {}, "ranks": [
     {"rank": 7, "pid": 5, "host": 3, "status": [], "collective_counts": {"AllReduce": 3, "Broadcast": -1, "Reduce": "2", "AllGather": 1.5, "Gather": 18446744073709551615}}]}]})");
   CHECK(status.version.empty());
   CHECK(status.communicators.at(0).size == 0);
@@ -91,10 +97,14 @@ TEST_CASE("answers that are no such document") {
   CHECK(error_of("{}") == "ras: its answer has no communicators");
   CHECK(error_of(R"({"communicators": 3})") == "ras: its answer has no communicators");
   CHECK(error_of(R"({"communicators": [3]})") == "ras: its answer's communicators[0] has no hash");
-  CHECK(error_of(R"({"communicators": [{"hash": "a"}, {"hash": 1}]})") == "ras: its answer's communicators[1] has no hash");
-  CHECK(error_of(R"({"communicators": [{"hash": "a", "ranks": [{"rank": 0, "pid": 1}, {"rank": 1}]}]})") == "ras: its answer's communicators[0].ranks[1] has no rank or no pid");
-  CHECK(error_of(R"({"communicators": [{"hash": "a", "ranks": [{"rank": 99999999999, "pid": 1}]}]})") == "ras: its answer's communicators[0].ranks[0] has no rank or no pid");
-  CHECK(error_of(R"({"communicators": [{"hash": "a", "missing_ranks": [[]]}]})") == "ras: its answer's communicators[0].missing_ranks[0] has no rank or no pid");
+  CHECK(error_of(R"({"communicators": [{"hash": "a"}, {"hash": 1}]})") ==
+        "ras: its answer's communicators[1] has no hash");
+  CHECK(error_of(R"({"communicators": [{"hash": "a", "ranks": [{"rank": 0, "pid": 1}, {"rank": 1}]}]})") ==
+        "ras: its answer's communicators[0].ranks[1] has no rank or no pid");
+  CHECK(error_of(R"({"communicators": [{"hash": "a", "ranks": [{"rank": 99999999999, "pid": 1}]}]})") ==
+        "ras: its answer's communicators[0].ranks[0] has no rank or no pid");
+  CHECK(error_of(R"({"communicators": [{"hash": "a", "missing_ranks": [[]]}]})") ==
+        "ras: its answer's communicators[0].missing_ranks[0] has no rank or no pid");
   CHECK(error_of("{\"a\": \"\xff\"}") == "ras: its answer is no JSON from character 8 on");
   CHECK(error_of(R"({"a": 1e999})").starts_with("ras: its answer is no JSON"));
 }
@@ -160,7 +170,8 @@ TEST_CASE("counts that move between two answers") {
   NcclStatus first = read(R"({"communicators": [{"hash": "0x1", "ranks": [
     {"rank": 0, "pid": 5, "collective_counts": {"AllReduce": 3}}, {"rank": 1, "pid": 6, "collective_counts": {"AllReduce": 3}}, {"rank": 2, "pid": 7}]},
     {"hash": "0x1", "secondary_hash": "b", "ranks": [{"rank": 1, "pid": 6, "collective_counts": {"AllReduce": 4}}]}]})");
-  const NcclStatus second = read(R"({"communicators": [{"hash": "0x1", "secondary_hash": "b", "ranks": [{"rank": 1, "pid": 6, "collective_counts": {"AllReduce": 4}}]},
+  const NcclStatus second = read(
+      R"({"communicators": [{"hash": "0x1", "secondary_hash": "b", "ranks": [{"rank": 1, "pid": 6, "collective_counts": {"AllReduce": 4}}]},
     {"hash": "0x1", "ranks": [{"rank": 1, "pid": 6, "collective_counts": {"AllReduce": 4}}, {"rank": 0, "pid": 5, "collective_counts": {"AllReduce": 3}}]}]})");
   CHECK(first.answers == 1);
   compare_counts(first, second);

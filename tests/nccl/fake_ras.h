@@ -2,14 +2,14 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <fstream>
 #include <functional>
-#include <netinet/in.h>
 #include <sstream>
 #include <string>
-#include <sys/socket.h>
 #include <thread>
-#include <unistd.h>
 
 namespace rankstacks::testing {
 
@@ -69,7 +69,7 @@ class FakeRas {
     });
   }
   ~FakeRas() {
-    ::shutdown(listener_, SHUT_RDWR);   // accept() fails from now on
+    ::shutdown(listener_, SHUT_RDWR);  // accept() fails from now on
     thread_.join();
     ::close(listener_);
   }
@@ -82,7 +82,8 @@ class FakeRas {
 };
 
 // Answers as NCCL 2.28 does; `status` is the answer to VERBOSE STATUS.
-inline void answer_as_nccl(const Guest& guest, const std::string& status, const std::string& protocol = "SERVER PROTOCOL 2", const std::string& format = "OK") {
+inline void answer_as_nccl(const Guest& guest, const std::string& status,
+                           const std::string& protocol = "SERVER PROTOCOL 2", const std::string& format = "OK") {
   for (std::string line; !(line = guest.line()).empty();) {
     if (line == "CLIENT PROTOCOL 2") guest.say(protocol + "\n");
     else if (line.starts_with("TIMEOUT ")) guest.say("OK\n");

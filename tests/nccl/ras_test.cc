@@ -1,11 +1,11 @@
 // The dialogue with NCCL's RAS thread, against servers that behave correctly and others that do not.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
-#include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "nccl/fake_ras.h"
 #include "nccl/ras.h"
@@ -24,7 +24,8 @@ Result<NcclStatus> ask(const FakeRas& server, std::chrono::milliseconds timeout 
 }
 
 // The error without its subject, which must be the server.
-std::string error_of(const FakeRas& server, ErrorCode code, std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+std::string error_of(const FakeRas& server, ErrorCode code,
+                     std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   const auto answer = ask(server, timeout);
   if (answer) return "it answered";
   CHECK(answer.error().code == code);
@@ -122,7 +123,7 @@ TEST_CASE("the lines of /proc/net/tcp and tcp6") {
   CHECK_FALSE(sockets[1].listens);
   CHECK((sockets[1].established && !sockets[0].established && !sockets[1].connecting));
   CHECK(sockets[1].peer.text() == "127.0.0.2");
-  CHECK(sockets[2].local == sockets[0].local);   // an IPv6 socket that is bound to an IPv4 address
+  CHECK(sockets[2].local == sockets[0].local);  // an IPv6 socket that is bound to an IPv4 address
   CHECK(sockets[2].inode == 18446744073709551615ull);
   CHECK(sockets[3].local.is_any());
   CHECK(sockets[3].local.text() == "::");
@@ -146,7 +147,9 @@ TEST_CASE("an answer in many small pieces") {
 
 TEST_CASE("no process listens") {
   std::uint16_t port = 0;
-  { port = FakeRas([](const Guest&) {}).port(); }
+  {
+    port = FakeRas([](const Guest&) {}).port();
+  }
   const auto answer = query_ras("localhost", port, Deadline::after(std::chrono::seconds(20)), anyone);
   REQUIRE_FALSE(answer);
   CHECK(answer.error().code == ErrorCode::kNotFound);
@@ -162,7 +165,8 @@ TEST_CASE("an address of another machine is not asked") {
 
 TEST_CASE("a server that sends nothing") {
   const FakeRas silent([](const Guest& guest) { guest.keep_silent(); });
-  CHECK(error_of(silent, ErrorCode::kTimeout, std::chrono::milliseconds(30)) == "no whole answer to CLIENT PROTOCOL 2 in time");
+  CHECK(error_of(silent, ErrorCode::kTimeout, std::chrono::milliseconds(30)) ==
+        "no whole answer to CLIENT PROTOCOL 2 in time");
   const FakeRas stuck([](const Guest& guest) {
     answer_as_nccl(guest, R"({"communicators": [)");
     guest.keep_silent();
@@ -175,7 +179,8 @@ TEST_CASE("a server whose answer never ends") {
     guest.line();
     while (guest.say("x")) continue;
   });
-  CHECK(error_of(drips, ErrorCode::kUnsupported) == "its answer to CLIENT PROTOCOL 2 is no line: another program may listen there");
+  CHECK(error_of(drips, ErrorCode::kUnsupported) ==
+        "its answer to CLIENT PROTOCOL 2 is no line: another program may listen there");
   const FakeRas endless([](const Guest& guest) {
     answer_as_nccl(guest, "");
     const std::string spaces(1 << 20, ' ');
@@ -194,15 +199,19 @@ TEST_CASE("a server that closes the connection") {
 }
 
 TEST_CASE("servers of other versions, and other programs") {
-  const FakeRas text_only([](const Guest& guest) { answer_as_nccl(guest, "", "SERVER PROTOCOL 2", "ERROR: Unknown command SET FORMAT json"); });
-  CHECK(error_of(text_only, ErrorCode::kUnsupported) == "gives no JSON, which NCCL does from 2.28.7 on: \"ERROR: Unknown command SET FORMAT json\"");
+  const FakeRas text_only([](const Guest& guest) {
+    answer_as_nccl(guest, "", "SERVER PROTOCOL 2", "ERROR: Unknown command SET FORMAT json");
+  });
+  CHECK(error_of(text_only, ErrorCode::kUnsupported) ==
+        "gives no JSON, which NCCL does from 2.28.7 on: \"ERROR: Unknown command SET FORMAT json\"");
   const FakeRas later([](const Guest& guest) { answer_as_nccl(guest, "", "SERVER PROTOCOL 3"); });
   CHECK(error_of(later, ErrorCode::kUnsupported) == "speaks \"SERVER PROTOCOL 3\"; this program speaks protocol 2");
   const FakeRas other([](const Guest& guest) {
     guest.line();
     guest.say("HTTP/1.1 400 Bad \x1b[31mRequest\n");
   });
-  CHECK(error_of(other, ErrorCode::kUnsupported) == "its greeting is \"HTTP/1.1 400 Bad ?[31mRequest\": another program may listen there");
+  CHECK(error_of(other, ErrorCode::kUnsupported) ==
+        "its greeting is \"HTTP/1.1 400 Bad ?[31mRequest\": another program may listen there");
   const FakeRas refuses([](const Guest& guest) { answer_as_nccl(guest, "ERROR: no\nmore"); });
   CHECK(error_of(refuses, ErrorCode::kUnsupported) == "its answer to VERBOSE STATUS is \"ERROR: no\"");
 }
@@ -215,5 +224,7 @@ TEST_CASE("NCCL_RAS_ADDR") {
   CHECK(written("localhost:28028") == "localhost 28028");
   CHECK(written("10.0.0.1:65535") == "10.0.0.1 65535");
   CHECK(written("[::1]:12") == "::1 12");
-  for (const char* text : {"", ":", "localhost", "localhost:", ":12", "a:0", "a:65536", "a:-1", "a:12x", "::1:12", "[::1:12", "[]:12"}) CHECK(written(text) == "none");
+  for (const char* text :
+       {"", ":", "localhost", "localhost:", ":12", "a:0", "a:65536", "a:-1", "a:12x", "::1:12", "[::1:12", "[]:12"})
+    CHECK(written(text) == "none");
 }

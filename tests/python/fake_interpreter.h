@@ -14,20 +14,27 @@ namespace rankstacks::testing {
 
 class FakeInterpreter {
  public:
-  static constexpr Address kRuntime = 0x10000, kInterpreter = 0x20000, kType = 0x8000, kOtherType = 0x9000, kNoneType = 0xa000;
-  static constexpr Address kTypeType = 0xb000, kObjectType = 0xb400, kIntType = 0xb800, kBoolType = 0xbc00, kStringType = 0xc000, kBytesType = 0xc400,
-                           kTupleType = 0xc800, kDictType = 0xcc00, kCellType = 0xd000, kTracebackType = 0xd400, kFrameType = 0xd800, kErrorType = 0xdc00;
-  static constexpr Address kLockType = 0xe000, kRLockType = 0xe400, kHandleType = 0xe800, kBuiltinType = 0xec00, kDescriptorType = 0xf000;
+  static constexpr Address kRuntime = 0x10000, kInterpreter = 0x20000, kType = 0x8000, kOtherType = 0x9000,
+                           kNoneType = 0xa000;
+  static constexpr Address kTypeType = 0xb000, kObjectType = 0xb400, kIntType = 0xb800, kBoolType = 0xbc00,
+                           kStringType = 0xc000, kBytesType = 0xc400, kTupleType = 0xc800, kDictType = 0xcc00,
+                           kCellType = 0xd000, kTracebackType = 0xd400, kFrameType = 0xd800, kErrorType = 0xdc00;
+  static constexpr Address kLockType = 0xe000, kRLockType = 0xe400, kHandleType = 0xe800, kBuiltinType = 0xec00,
+                           kDescriptorType = 0xf000;
   static constexpr Address kCStack = 0x7ffd0000;
 
   // Up to 3.12; for later versions pass the words of _Py_DebugOffsets.
-  explicit FakeInterpreter(python::Version version) : version_(version), layout_(*python::find_layout(version, false)) { begin({}); }
+  explicit FakeInterpreter(python::Version version) : version_(version), layout_(*python::find_layout(version, false)) {
+    begin({});
+  }
   explicit FakeInterpreter(std::span<const std::uint64_t> words)
       : version_(*python::version_from_hex(words[1])), layout_(*python::decode_debug_offsets(std::as_bytes(words))) {
     begin(words);
   }
 
-  python::RuntimeCandidate candidate() const { return {.module = "/usr/bin/python3", .runtime = kRuntime, .version = version_, .how = "symbol _PyRuntime"}; }
+  python::RuntimeCandidate candidate() const {
+    return {.module = "/usr/bin/python3", .runtime = kRuntime, .version = version_, .how = "symbol _PyRuntime"};
+  }
   Result<python::State> read() const {
     const auto one = candidate();
     return python::read_python_state(target, std::span(&one, 1));
@@ -64,8 +71,8 @@ class FakeInterpreter {
     set(at + layout_.object_type, kStringType);
     set<std::int64_t>(at + layout_.string_length, static_cast<std::int64_t>(text.size()));
     const std::uint32_t kind = layout_.string_kind_mask & (~layout_.string_kind_mask + 1);
-    set<std::uint32_t>(at + layout_.string_state,
-                       kind * width | (compact ? layout_.string_compact_mask : 0) | (ascii ? layout_.string_ascii_mask : 0));
+    set<std::uint32_t>(at + layout_.string_state, kind * width | (compact ? layout_.string_compact_mask : 0) |
+                                                      (ascii ? layout_.string_ascii_mask : 0));
     Address data = at + (ascii ? layout_.string_ascii_data : layout_.string_compact_data);
     if (!compact) {
       data = block(text.size() * width + 1);
@@ -81,7 +88,9 @@ class FakeInterpreter {
   Address string(const std::string& text) { return string(std::u32string(text.begin(), text.end())); }
 
   // Code of 100 units, all on `line`.
-  Address code(const std::string& name, int line = 7) { return code_of(string(name), string("/x/" + name + ".py"), line); }
+  Address code(const std::string& name, int line = 7) {
+    return code_of(string(name), string("/x/" + name + ".py"), line);
+  }
   Address code_of(Address name, Address file, int line) {
     const Address at = block(1024);
     set(at + layout_.object_type, kType);
@@ -113,7 +122,8 @@ class FakeInterpreter {
       set<std::int32_t>(at + layout_.frame_instruction, version_.minor == 10 ? unit : unit * 2);
       if (layout_.frame_executing != python::kAbsent) set<std::uint8_t>(at + layout_.frame_executing, 1);
     } else {
-      set<Address>(at + layout_.frame_instruction, code_at + layout_.code_instructions + static_cast<Address>(unit * 2));
+      set<Address>(at + layout_.frame_instruction,
+                   code_at + layout_.code_instructions + static_cast<Address>(unit * 2));
       set(at + layout_.frame_owner, owner);
     }
     return at;
@@ -191,7 +201,9 @@ class FakeInterpreter {
     const Address at = block(64);
     const auto count = static_cast<std::int64_t>(digits.size());
     set(at + layout_.object_type, type);
-    if (layout_.int_tag != python::kAbsent) set<std::uint64_t>(at + layout_.int_tag, static_cast<std::uint64_t>(count) << 3 | static_cast<std::uint64_t>(1 - sign));
+    if (layout_.int_tag != python::kAbsent)
+      set<std::uint64_t>(at + layout_.int_tag,
+                         static_cast<std::uint64_t>(count) << 3 | static_cast<std::uint64_t>(1 - sign));
     else set<std::int64_t>(at + layout_.int_size, sign * count);
     for (std::size_t i = 0; i < digits.size(); ++i) set(at + layout_.int_digits + 4 * i, digits[i]);
     return at;
@@ -254,10 +266,13 @@ class FakeInterpreter {
     const Address kinds = block(layout_.bytes_data + names.size() + 1);
     set(kinds + layout_.object_type, kBytesType);
     set<std::uint64_t>(kinds + layout_.bytes_size, names.size());
-    for (std::size_t i = 0; i < names.size(); ++i) set<std::uint8_t>(kinds + layout_.bytes_data + i, i < locals.size() ? 0x20 : 0x40);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      set<std::uint8_t>(kinds + layout_.bytes_data + i, i < locals.size() ? 0x20 : 0x40);
     set(code_at + layout_.code_slot_kinds, kinds);
   }
-  void set_slot(Address frame_at, std::size_t index, Address object) { set(frame_at + layout_.frame_slots + 8 * index, object); }
+  void set_slot(Address frame_at, std::size_t index, Address object) {
+    set(frame_at + layout_.frame_slots + 8 * index, object);
+  }
   void set_globals(Address frame_at, Address globals, Address locals) {
     set(frame_at + layout_.frame_globals, globals);
     set(frame_at + layout_.frame_locals, locals);
@@ -283,7 +298,8 @@ class FakeInterpreter {
   Address method_descriptor(const std::string& name) { return method(kDescriptorType, name, 24); }
   // What a `with` statement of a lock keeps on the value stack.
   std::vector<Address> exit_of(Address lock_at) {
-    return layout_.minor < 14 ? std::vector{builtin("__exit__", lock_at)} : std::vector{method_descriptor("__exit__"), lock_at};
+    return layout_.minor < 14 ? std::vector{builtin("__exit__", lock_at)}
+                              : std::vector{method_descriptor("__exit__"), lock_at};
   }
   // 3.13+: the handle of a thread, and the address at which threads that join it wait.
   Address thread_handle(std::uint64_t ident) {
@@ -306,12 +322,15 @@ class FakeInterpreter {
     set(type + layout_.type_name, c_string("Class"));
     set(type + layout_.object_type, kTypeType);
     set(type + layout_.type_base, kObjectType);
-    set<std::uint64_t>(type + layout_.type_flags, (1u << 12) | (1u << 9) | (layout_.minor >= 11 ? 1u << 4 : 0u) | (layout_.minor >= 13 ? 1u << 2 : 0u));
+    set<std::uint64_t>(type + layout_.type_flags, (1u << 12) | (1u << 9) | (layout_.minor >= 11 ? 1u << 4 : 0u) |
+                                                      (layout_.minor >= 13 ? 1u << 2 : 0u));
     const Address size = layout_.object_head();
     set(type + layout_.type_basic_size, size);
     set(at + layout_.object_type, type);
     const Address dict_at = dict(entries, false), keys = *target.read_value<Address>(dict_at + layout_.dict_keys);
-    const Address first = layout_.minor >= 13 ? at + size + layout_.values_first : layout_.minor >= 11 ? values + layout_.values_first : values;
+    const Address first = layout_.minor >= 13   ? at + size + layout_.values_first
+                          : layout_.minor >= 11 ? values + layout_.values_first
+                                                : values;
     for (std::size_t i = 0; i < entries.size() && !apart; ++i) set(first + 8 * i, entries[i].second);
     if (layout_.minor < 11) {
       set<std::int64_t>(type + layout_.type_dict_offset, 24);
@@ -347,7 +366,8 @@ class FakeInterpreter {
     const Address table = block(layout_.bytes_data + 16);
     if (in_use > 0) {
       const auto first = static_cast<std::uint8_t>(unit - 1);
-      const std::array<std::uint8_t, 8> entries = {0x80, 1, 40, 0, static_cast<std::uint8_t>(0x80 | first), 3, 40, static_cast<std::uint8_t>(in_use * 2 + 1)};
+      const std::array<std::uint8_t, 8> entries = {
+          0x80, 1, 40, 0, static_cast<std::uint8_t>(0x80 | first), 3, 40, static_cast<std::uint8_t>(in_use * 2 + 1)};
       set<std::uint64_t>(table + layout_.bytes_size, entries.size());
       for (std::size_t i = 0; i < entries.size(); ++i) set(table + layout_.bytes_data + i, entries[i]);
     }
@@ -403,7 +423,8 @@ class FakeInterpreter {
   void set_item(Address at, Address exception_at) {
     set(at + layout_.exc_item_value, exception_at);
     if (layout_.exc_item_traceback == python::kAbsent || exception_at == 0) return;
-    set(at + layout_.exc_item_traceback, target.read_value<Address>(exception_at + layout_.exception_traceback).value_or(0));
+    set(at + layout_.exc_item_traceback,
+        target.read_value<Address>(exception_at + layout_.exception_traceback).value_or(0));
   }
 
   void begin(std::span<const std::uint64_t> words) {

@@ -1,7 +1,7 @@
 // Which frames are real, how they are grouped into runs and where those are anchored: each version's rules, on
 // hand-made memory.
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include "debug_offsets.h"
 #include "fake_interpreter.h"
@@ -63,7 +63,10 @@ TEST_CASE("3.9: a generator that an exception is thrown through has no call of i
     const State state = must_read(fake);
     CHECK(runs_of(state) == Runs{{{"f"}, std::nullopt}, {{"inner", "delegating"}, std::nullopt}});
     REQUIRE(state.threads.at(0).problems.size() == 1);
-    CHECK(state.threads[0].problems[0].message == fmt::format("Python thread {:#x}: its frames are incomplete: an exception is thrown through a generator, which hides its callers in 3.9", kThread));
+    CHECK(state.threads[0].problems[0].message ==
+          fmt::format("Python thread {:#x}: its frames are incomplete: an exception is thrown through a generator, "
+                      "which hides its callers in 3.9",
+                      kThread));
   }
   SECTION("all are executed") { CHECK(runs_of(fake) == each_alone); }
   SECTION("a function that has not begun, for which a trace function is called") {
@@ -143,7 +146,7 @@ TEST_CASE("3.11: a run ends at its entry frame") {
     const Address outer = fake.frame(fake.code("outer"), f, 20, 1);
     const Address middle = fake.frame(fake.code("middle"), outer, 20, 1);
     const Address inner = fake.frame(fake.code("inner"), middle, 20, 1);
-    fake.mark_entry(middle);   // left from when it was resumed
+    fake.mark_entry(middle);  // left from when it was resumed
     fake.mark_entry(inner);
     SECTION("the last one executes") {
       fake.set<Address>(c1 + fake.layout().cframe_current_frame, middle);
@@ -207,7 +210,9 @@ TEST_CASE("3.12: shim frames on the C stack separate the runs") {
     fake.set<Address>(module + fake.layout().frame_previous, 0);
     const State state = must_read(fake);
     REQUIRE(state.threads[0].problems.size() == 1);
-    CHECK(state.threads[0].problems[0].message == fmt::format("Python thread 0x7f0000001000: its frames are incomplete: the frame at {:#x} names no caller", module));
+    CHECK(state.threads[0].problems[0].message ==
+          fmt::format("Python thread 0x7f0000001000: its frames are incomplete: the frame at {:#x} names no caller",
+                      module));
     CHECK(runs_of(state) == Runs{{{"g", "key"}, inner_shim}, {{"module"}, std::nullopt}});
   }
   SECTION("an innermost call that leads nowhere is left out, and the state says so") {
@@ -309,9 +314,12 @@ TEST_CASE("free-threaded 3.14: bytecode of a thread's own") {
     CHECK(state.threads[0].runs[0].frames[0].instruction == kUnknownInstruction);
     CHECK(state.threads[0].problems.size() == 1);
   }
-  SECTION("sampled between the stores of the copy's index and of the instruction, which lies in the frame's previous copy") {
-    const auto [index, before] = GENERATE_COPY(std::pair<int, Address>{2, code + fake.layout().code_instructions}, std::pair<int, Address>{1, copy},
-                                               std::pair<int, Address>{0, copy}, std::pair<int, Address>{9, copy});
+  SECTION(
+      "sampled between the stores of the copy's index and of the instruction, which lies in the frame's previous "
+      "copy") {
+    const auto [index, before] = GENERATE_COPY(std::pair<int, Address>{2, code + fake.layout().code_instructions},
+                                               std::pair<int, Address>{1, copy}, std::pair<int, Address>{0, copy},
+                                               std::pair<int, Address>{9, copy});
     fake.set<Address>(f + fake.layout().frame_instruction, before + 30);
     const State state = read_with(index);
     CHECK(state.threads[0].runs[0].frames[0].instruction == 30);
@@ -331,7 +339,7 @@ TEST_CASE("the holder of the GIL") {
     const Address second = fake.thread(2);
     fake.set(FakeInterpreter::kRuntime + fake.layout().runtime_tstate_current, second);
     const State state = must_read(fake);
-    CHECK(state.threads[0].holds_gil);   // the newest comes first
+    CHECK(state.threads[0].holds_gil);  // the newest comes first
     CHECK_FALSE(state.threads[1].holds_gil);
     REQUIRE(state.gil_ranges.size() == 1);
     CHECK(state.gil_ranges[0].start == FakeInterpreter::kRuntime + fake.layout().runtime_gil);

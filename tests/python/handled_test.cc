@@ -54,7 +54,8 @@ struct Scene {
   }
 
   FakeInterpreter fake;
-  Address code = 0, step = 0, frame = 0, thread = 0, gone = 0, raised = 0, handler = 0, message = 0, args = 0, error = 0;
+  Address code = 0, step = 0, frame = 0, thread = 0, gone = 0, raised = 0, handler = 0, message = 0, args = 0,
+          error = 0;
 };
 
 }  // namespace
@@ -87,10 +88,14 @@ TEST_CASE("threads that handle nothing") {
   SECTION("an odd address") { scene.fake.set_handled(scene.thread, scene.error + 4); }
   SECTION("an object that is no exception") { scene.fake.set_handled(scene.thread, scene.fake.integer(1)); }
   SECTION("no type") { scene.fake.set(scene.error + scene.fake.layout().object_type, kNowhere); }
-  SECTION("a type that is not ready") { scene.fake.set(FakeInterpreter::kErrorType + scene.fake.layout().type_flags, std::uint64_t{1} << 30); }
+  SECTION("a type that is not ready") {
+    scene.fake.set(FakeInterpreter::kErrorType + scene.fake.layout().type_flags, std::uint64_t{1} << 30);
+  }
   SECTION("no item") {
     if (scene.fake.layout().thread_exc_info == python::kAbsent) scene.fake.set_handled(scene.thread, 0);
-    else scene.fake.set(scene.thread + scene.fake.layout().thread_exc_info, GENERATE(Address{0}, kNowhere, Address{0x10004}, ~Address{7}));
+    else
+      scene.fake.set(scene.thread + scene.fake.layout().thread_exc_info,
+                     GENERATE(Address{0}, kNowhere, Address{0x10004}, ~Address{7}));
   }
   CHECK_FALSE(scene.read().has_value());
 }
@@ -98,7 +103,8 @@ TEST_CASE("threads that handle nothing") {
 TEST_CASE("a generator that handles no exception of its own is in that of its callers") {
   Scene scene(GENERATE(7, 10, 11, 12, 13, 15, 16));
   const auto& layout = scene.fake.layout();
-  const Address outer = scene.fake.exc_item(scene.error), middle = scene.fake.exc_item(scene.fake.none(), outer), inner = scene.fake.exc_item(0, middle);
+  const Address outer = scene.fake.exc_item(scene.error), middle = scene.fake.exc_item(scene.fake.none(), outer),
+                inner = scene.fake.exc_item(0, middle);
   scene.fake.set(scene.thread + layout.thread_exc_info, inner);
   CHECK(scene.read().has_value());
   SECTION("items in a circle") {
@@ -198,7 +204,8 @@ TEST_CASE("tracebacks that are damaged or missing") {
   }
   SECTION("whose frames have no code") {
     const Address wrong = GENERATE_COPY(Address{8}, kNowhere, scene.args);
-    for (const Address entry : {scene.handler, scene.raised}) scene.fake.set(entry + layout.traceback_frame, scene.fake.frame_object(scene.fake.frame(wrong, 0)));
+    for (const Address entry : {scene.handler, scene.raised})
+      scene.fake.set(entry + layout.traceback_frame, scene.fake.frame_object(scene.fake.frame(wrong, 0)));
   }
   const auto handled = scene.read();
   REQUIRE(handled.has_value());
@@ -212,7 +219,8 @@ TEST_CASE("the last entry of a long traceback is where it was raised; for a too 
   Scene scene(GENERATE(9, 14));
   const bool too_long = GENERATE(false, true);
   Address at = scene.raised;
-  for (std::size_t n = 2; n < python::kMaxTracebackEntries + too_long; ++n) at = scene.fake.traceback(scene.gone, at, 1);
+  for (std::size_t n = 2; n < python::kMaxTracebackEntries + too_long; ++n)
+    at = scene.fake.traceback(scene.gone, at, 1);
   scene.fake.set(scene.handler + scene.fake.layout().traceback_next, at);
   const auto handled = scene.read();
   REQUIRE(handled.has_value());

@@ -36,12 +36,14 @@ TEST_CASE("offsets that are known from other sources") {
   // shared/reference/cpython-frames.md and what peers' tables say, measured independently of gen-python-layouts.
   struct Row {
     int minor;
-    Offset interpreters_head, threads_head, thread_id, frame_code, frame_previous, frame_instruction, filename, name, first_line, line_table;
+    Offset interpreters_head, threads_head, thread_id, frame_code, frame_previous, frame_instruction, filename, name,
+        first_line, line_table;
   };
-  const Row row = GENERATE(Row{7, 24, 8, 176, 32, 24, 104, 96, 104, 36, 112}, Row{8, 32, 8, 176, 32, 24, 104, 104, 112, 40, 120},
-                           Row{9, 32, 8, 176, 32, 24, 104, 104, 112, 40, 120}, Row{10, 32, 8, 176, 32, 24, 96, 104, 112, 40, 120},
-                           Row{11, 40, 16, 152, 32, 48, 56, 112, 120, 72, 136}, Row{12, 40, 72, 136, 0, 8, 56, 112, 120, 68, 136},
-                           Row{13, 632, 7344, 152, 0, 8, 56, 112, 120, 68, 136});
+  const Row row =
+      GENERATE(Row{7, 24, 8, 176, 32, 24, 104, 96, 104, 36, 112}, Row{8, 32, 8, 176, 32, 24, 104, 104, 112, 40, 120},
+               Row{9, 32, 8, 176, 32, 24, 104, 104, 112, 40, 120}, Row{10, 32, 8, 176, 32, 24, 96, 104, 112, 40, 120},
+               Row{11, 40, 16, 152, 32, 48, 56, 112, 120, 72, 136}, Row{12, 40, 72, 136, 0, 8, 56, 112, 120, 68, 136},
+               Row{13, 632, 7344, 152, 0, 8, 56, 112, 120, 68, 136});
   const Layout l = layout_of(row.minor);
   CHECK(l.runtime_interpreters_head == row.interpreters_head);
   CHECK(l.interp_threads_head == row.threads_head);
@@ -112,10 +114,10 @@ TEST_CASE("debug offsets of real builds say what was measured in the headers") {
 
 TEST_CASE("debug offsets take precedence over what was measured") {
   auto words = kDebugOffsets_3_13_0;
-  words[9] = 4000;     // interpreter_state.threads_head
-  words[43] = 216;     // code_object.co_code_adaptive: one more field before it
-  words[34] = 224;     // code_object.size
-  words[10] = 7408;    // interpreter_state.gc: one more field before it
+  words[9] = 4000;   // interpreter_state.threads_head
+  words[43] = 216;   // code_object.co_code_adaptive: one more field before it
+  words[34] = 224;   // code_object.size
+  words[10] = 7408;  // interpreter_state.gc: one more field before it
   const auto layout = decode_debug_offsets(bytes_of(words));
   REQUIRE(layout.has_value());
   CHECK(layout->interp_threads_head == 4000);
@@ -147,20 +149,22 @@ TEST_CASE("damaged debug offsets") {
     CHECK(error_of(bytes_of(words)) == "the debug offsets of CPython 3.17.0 are not known");
   }
   SECTION("cut off") {
-    CHECK(error_of(std::span<const std::byte>(bytes_of(words)).first(400)) == "the debug offsets have 400 bytes, 760 expected");
+    CHECK(error_of(std::span<const std::byte>(bytes_of(words)).first(400)) ==
+          "the debug offsets have 400 bytes, 760 expected");
     CHECK(error_of({}) == "no debug offsets: the cookie or the version is wrong");
   }
   SECTION("an offset outside its structure") {
-    words[9] = 225864 - 7;   // threads_head: the pointer would end behind the interpreter
+    words[9] = 225864 - 7;  // threads_head: the pointer would end behind the interpreter
     CHECK(error_of(bytes_of(words)) == "the debug offsets cannot be true: interpreter_state.threads_head is 225857");
   }
   SECTION("the collector's state outside of the collector") {
-    words[words.size() - 13] = 264;   // gc.collecting; gc.size is 264
+    words[words.size() - 13] = 264;  // gc.collecting; gc.size is 264
     CHECK(error_of(bytes_of(words)) == "the debug offsets cannot be true: gc.collecting is 264");
   }
   SECTION("an offset that overflows") {
     words[26] = ~std::uint64_t{0};
-    CHECK(error_of(bytes_of(words)) == "the debug offsets cannot be true: thread_state.current_frame is 18446744073709551615");
+    CHECK(error_of(bytes_of(words)) ==
+          "the debug offsets cannot be true: thread_state.current_frame is 18446744073709551615");
   }
   SECTION("a structure of no size") {
     words[31] = 0;
@@ -189,5 +193,6 @@ TEST_CASE("versions") {
   CHECK(parse_version("3.10.0rc2+ (main")->to_string() == "3.10.0rc2+");
   CHECK(parse_version("3.8.0b4")->to_string() == "3.8.0b4");
   CHECK(parse_version("3.8.0-x")->to_string() == "3.8.0");
-  for (const char* wrong : {"", "3", "3.9", "3.9.", "2.7.18", "x3.9.1", "3.900.1", "4.0.0"}) CHECK_FALSE(parse_version(wrong).has_value());
+  for (const char* wrong : {"", "3", "3.9", "3.9.", "2.7.18", "x3.9.1", "3.900.1", "4.0.0"})
+    CHECK_FALSE(parse_version(wrong).has_value());
 }

@@ -36,14 +36,18 @@ struct Scene {
     return frames;
   }
   // The frame calls lock.acquire(): its stack has the method and the lock; 3.6 has a bound method instead.
-  Address waits_for(std::uint64_t ident, Tid tid, Address lock, const std::string& function = "step", const std::string& file = "/x/train.py") {
+  Address waits_for(std::uint64_t ident, Tid tid, Address lock, const std::string& function = "step",
+                    const std::string& file = "/x/train.py") {
     const Address frame = thread(ident, {{function, file}}).front();
-    fake.set_stack(frame, fake.layout().minor == 6 ? std::vector{fake.builtin("acquire", lock)} : std::vector{fake.method_descriptor("acquire"), lock});
+    fake.set_stack(frame, fake.layout().minor == 6 ? std::vector{fake.builtin("acquire", lock)}
+                                                   : std::vector{fake.method_descriptor("acquire"), lock});
     fake.waits_on(ident, tid, fake.futex_of(lock));
     return frame;
   }
   // A running thread, inside of `with lock:` in the outermost of its frames.
-  std::vector<Address> holds(std::uint64_t ident, Tid tid, Address lock, const std::vector<std::pair<std::string, std::string>>& inside = {{"sleep", "/x/nap.py"}}) {
+  std::vector<Address> holds(std::uint64_t ident, Tid tid, Address lock,
+                             const std::vector<std::pair<std::string, std::string>>& inside = {
+                                 {"sleep", "/x/nap.py"}}) {
     std::vector<std::pair<std::string, std::string>> functions = {{"report", "/x/report.py"}};
     functions.insert(functions.end(), inside.begin(), inside.end());
     const auto frames = thread(ident, functions);
@@ -71,7 +75,9 @@ struct Scene {
   std::map<std::uint64_t, Address> state_of;
 };
 
-PythonLock lock_of(PythonLockKind kind, std::optional<Tid> owner, std::optional<std::string> name = {}) { return {.kind = kind, .name = std::move(name), .owner = owner}; }
+PythonLock lock_of(PythonLockKind kind, std::optional<Tid> owner, std::optional<std::string> name = {}) {
+  return {.kind = kind, .name = std::move(name), .owner = owner};
+}
 
 }  // namespace
 
@@ -112,7 +118,9 @@ TEST_CASE("a thread that waits for no lock") {
   const auto& layout = scene.fake.layout();
   target::Registers& registers = *scene.fake.target.threads_.front().registers;
   SECTION("for another semaphore") { registers.set(target::kRdi, scene.fake.futex_of(scene.fake.lock())); }
-  SECTION("for an address that cannot be read") { registers.set(target::kRdi, GENERATE(Address{0}, Address{4}, kNowhere, ~Address{7})); }
+  SECTION("for an address that cannot be read") {
+    registers.set(target::kRdi, GENERATE(Address{0}, Address{4}, kNowhere, ~Address{7}));
+  }
   SECTION("in another call") { registers.orig_rax = 0; }
   SECTION("in no call") { registers.set(target::kRax, 7); }
   SECTION("without registers") { scene.fake.target.threads_.front().registers.reset(); }
@@ -126,7 +134,10 @@ TEST_CASE("a thread that waits for no lock") {
   SECTION("whose value stack lies elsewhere") {
     const Address wrong = GENERATE(Address{0}, kNowhere, Address{0x10001}, ~Address{7});
     if (layout.frame_value_stack != python::kAbsent) scene.fake.set(frame + layout.frame_value_stack, wrong);
-    else scene.fake.set(*scene.fake.target.read_value<Address>(frame + layout.frame_code) - (layout.minor >= 14) + layout.code_slot_count, std::int32_t{-1});
+    else
+      scene.fake.set(*scene.fake.target.read_value<Address>(frame + layout.frame_code) - (layout.minor >= 14) +
+                         layout.code_slot_count,
+                     std::int32_t{-1});
   }
   CHECK_FALSE(scene.read().lock.has_value());
 }
@@ -136,7 +147,7 @@ TEST_CASE("a wait that was interrupted once") {
   scene.waits_for(kWaiter, kWaiterTid, scene.fake.rlock(kHolder));
   scene.fake.waits_on(kHolder, kHolderTid, 0);
   target::Registers& registers = *scene.fake.target.threads_.front().registers;
-  registers.orig_rax = 219;   // restart_syscall
+  registers.orig_rax = 219;  // restart_syscall
   CHECK(scene.read().lock == lock_of(PythonLockKind::kRLock, kHolderTid));
   registers.set(target::kRdi, scene.fake.futex_of(scene.fake.lock()));
   CHECK_FALSE(scene.read().lock.has_value());
@@ -155,7 +166,9 @@ TEST_CASE("a Lock is held by the thread that is inside of its with statement") {
     owner = kHolderTid;
   }
   SECTION("two: one has released it") { scene.holds(kOther, kOtherTid, lock); }
-  SECTION("the lock is free") { scene.fake.set<std::uint8_t>(lock + layout.object_head() + (layout.minor >= 14 ? 0 : 16), 0); }
+  SECTION("the lock is free") {
+    scene.fake.set<std::uint8_t>(lock + layout.object_head() + (layout.minor >= 14 ? 0 : 16), 0);
+  }
   SECTION("an earlier statement, whose values are left over on the stack") { scene.fake.set_stack(holder, {}, 1); }
   SECTION("in no statement") { scene.fake.set_stack(holder, {}, 0); }
   SECTION("in more slots than the code's value stack has") { scene.fake.set_stack(holder, {}, 9); }
@@ -168,7 +181,9 @@ TEST_CASE("a Lock is held by the thread that is inside of its with statement") {
     const auto stack = scene.fake.exit_of(scene.fake.lock());
     scene.fake.set_stack(holder, stack, stack.size());
   }
-  SECTION("elsewhere in its code") { scene.fake.set_stack(holder, {}, layout.frame_blocks == python::kAbsent ? 2 : 0, 10); }
+  SECTION("elsewhere in its code") {
+    scene.fake.set_stack(holder, {}, layout.frame_blocks == python::kAbsent ? 2 : 0, 10);
+  }
   SECTION("itself") {
     scene.fake.set_stack(holder, {}, 0);
     auto stack = scene.fake.exit_of(lock);
@@ -186,7 +201,9 @@ TEST_CASE("Condition.wait gives the lock back") {
   scene.waits_for(kWaiter, kWaiterTid, lock);
   const bool apart = GENERATE(false, true);
   const std::string threading = "/usr/lib/python3/threading.py";
-  const auto inside = [&](Address self) { scene.fake.set_slot(scene.holds(kHolder, kHolderTid, lock, {{"wait", threading}}).back(), 0, self); };
+  const auto inside = [&](Address self) {
+    scene.fake.set_slot(scene.holds(kHolder, kHolderTid, lock, {{"wait", threading}}).back(), 0, self);
+  };
   std::optional<Tid> owner;
   SECTION("this lock") { inside(scene.fake.instance({{"_waiters", scene.fake.none()}, {"_lock", lock}}, apart)); }
   SECTION("another lock") {
@@ -222,7 +239,9 @@ TEST_CASE("the import of a module names its owner and the module") {
   const Address owner = fake.integer({kHolder & 0x3fff'ffff, kHolder >> 30}, 1);
   const Address frame = scene.waits_for(kWaiter, kWaiterTid, wakeup, "acquire", "<frozen importlib._bootstrap>");
   fake.waits_on(kHolder, kHolderTid, 0);
-  const auto self = [&](const std::vector<std::pair<std::string, Address>>& attributes) { fake.set_slot(frame, 0, fake.instance(attributes, apart)); };
+  const auto self = [&](const std::vector<std::pair<std::string, Address>>& attributes) {
+    fake.set_slot(frame, 0, fake.instance(attributes, apart));
+  };
   SECTION("as it is") {
     self({{"lock", fake.lock()}, {"wakeup", wakeup}, {"name", fake.string("torch._C")}, {"owner", owner}});
     CHECK(scene.read().lock == lock_of(PythonLockKind::kModule, kHolderTid, "torch._C"));
@@ -272,7 +291,8 @@ TEST_CASE("Thread.join, up to 3.12: the lock that the thread's end releases") {
 TEST_CASE("Thread.join, from 3.13 on: the thread's handle") {
   Scene scene(GENERATE(13, 14, 15, 16));
   auto& fake = scene.fake;
-  const Address object = fake.thread_handle(kHolder), handle = *fake.target.read_value<Address>(object + fake.layout().object_head());
+  const Address object = fake.thread_handle(kHolder),
+                handle = *fake.target.read_value<Address>(object + fake.layout().object_head());
   const Address frame = scene.thread(kWaiter, {{"join", "/usr/lib/python3/threading.py"}}).front();
   fake.set_stack(frame, {fake.method_descriptor("join"), object, fake.none()});
   fake.waits_on(kHolder, kHolderTid, 0);
@@ -281,7 +301,9 @@ TEST_CASE("Thread.join, from 3.13 on: the thread's handle") {
     fake.waits_on(kWaiter, kWaiterTid, fake.parked_at(handle + 57));
     joined = kHolderTid;
   }
-  SECTION("for something else") { fake.waits_on(kWaiter, kWaiterTid, fake.parked_at(GENERATE_COPY(Address{0}, kNowhere, handle - 1, handle + 80))); }
+  SECTION("for something else") {
+    fake.waits_on(kWaiter, kWaiterTid, fake.parked_at(GENERATE_COPY(Address{0}, kNowhere, handle - 1, handle + 80)));
+  }
   SECTION("of a thread that has ended") {
     fake.set(handle + 32, kOther);
     fake.waits_on(kWaiter, kWaiterTid, fake.parked_at(handle + 57));
@@ -292,7 +314,8 @@ TEST_CASE("Thread.join, from 3.13 on: the thread's handle") {
 
 TEST_CASE("levels of the value stack in exception tables") {
   // [3, 5): 2; [5, 105): 1; [200, 4296): 70
-  const std::vector<std::uint8_t> table = {0x83, 2, 9, 5, 0x85, 0x41, 0x24, 9, 2, 0xc3, 8, 0x41, 0x40, 0, 9, 0x42, 0x0d};
+  const std::vector<std::uint8_t> table = {0x83, 2, 9,    5,    0x85, 0x41, 0x24, 9,   2,
+                                           0xc3, 8, 0x41, 0x40, 0,    9,    0x42, 0x0d};
   CHECK(python::level_in(table, 2) == 0);
   CHECK(python::level_in(table, 3) == 2);
   CHECK(python::level_in(table, 4) == 2);
@@ -303,7 +326,8 @@ TEST_CASE("levels of the value stack in exception tables") {
   CHECK(python::level_in(table, 4295) == 70);
   CHECK(python::level_in(table, 4296) == 0);
   CHECK(python::level_in({}, 0) == 0);
-  for (std::size_t size = 0; size < table.size(); ++size) CHECK(python::level_in(std::span(table).first(size), 4000) <= 70);
+  for (std::size_t size = 0; size < table.size(); ++size)
+    CHECK(python::level_in(std::span(table).first(size), 4000) <= 70);
   const std::vector<std::uint8_t> endless(1000, 0xff);
   CHECK(python::level_in(endless, 7) == 0);
 }

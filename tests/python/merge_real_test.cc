@@ -22,7 +22,7 @@ namespace {
 struct Captured {
   std::unique_ptr<target::LiveTarget> target;
   python::State state;
-  std::vector<unwind::UnwoundStack> stacks;   // parallel to target->threads()
+  std::vector<unwind::UnwoundStack> stacks;  // parallel to target->threads()
 };
 
 Captured capture(Pid pid, target::LiveImages& images) {
@@ -33,7 +33,9 @@ Captured capture(Pid pid, target::LiveImages& images) {
   const auto candidates = python::find_python_runtime(*captured.target);
   Result<python::State> state = fail({});
   Result<void> done;
-  std::thread([&] { done = captured.target->capture([&] { state = python::read_python_state(*captured.target, candidates); }); }).join();
+  std::thread([&] {
+    done = captured.target->capture([&] { state = python::read_python_state(*captured.target, candidates); });
+  }).join();
   if (!done) FAIL(done.error().message());
   if (!state) FAIL(state.error().message());
   captured.state = std::move(*state);
@@ -70,8 +72,9 @@ std::string messages(const std::vector<Problem>& problems) {
 TEST_CASE("merged stacks of real interpreters", "[real]") {
   target::LiveImages images;
   Symbols symbols;
-  const std::string name = GENERATE("plain", "generators", "callbacks", "class_body", "importing", "comprehensions", "coroutines", "threads",
-                                    "recursion", "exceptions", "finalizer", "hooks", "tracing", "profiling", "signals", "loops", "interpreter");
+  const std::string name = GENERATE("plain", "generators", "callbacks", "class_body", "importing", "comprehensions",
+                                    "coroutines", "threads", "recursion", "exceptions", "finalizer", "hooks", "tracing",
+                                    "profiling", "signals", "loops", "interpreter");
   for (const InstalledPython& interpreter : installed_pythons()) {
     INFO(interpreter.name() << " truth.py " << name);
     StoppedPython process(interpreter, name);
@@ -90,7 +93,8 @@ TEST_CASE("merged stacks of real interpreters", "[real]") {
     }
     std::vector<python::NativeThread> native;
     const auto threads = captured.target->threads();
-    for (std::size_t i = 0; i < threads.size(); ++i) native.push_back({threads[i].registers->fs_base, &captured.stacks[i]});
+    for (std::size_t i = 0; i < threads.size(); ++i)
+      native.push_back({threads[i].registers->fs_base, &captured.stacks[i]});
     const auto assigned = python::assign_threads(captured.state, native);
 
     std::size_t seen = 0;
@@ -99,8 +103,10 @@ TEST_CASE("merged stacks of real interpreters", "[real]") {
       const unwind::UnwoundStack& stack = captured.stacks[i];
       REQUIRE(stack.end == StackEnd::kComplete);
       std::vector<bool> loops;
-      for (const unwind::UnwoundFrame& frame : stack.frames) loops.push_back(is_eval_loop(*captured.target, frame, symbols));
-      const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
+      for (const unwind::UnwoundFrame& frame : stack.frames)
+        loops.push_back(is_eval_loop(*captured.target, frame, symbols));
+      const python::MergedStack merged =
+          python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
       CHECK(messages(merged.problems) == "");
 
       std::vector<TrueFrame> actual;
@@ -137,10 +143,23 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
   // is being changed.
   const char* more = std::getenv("RANKSTACKS_STOPS");
   const int stops = more ? std::atoi(more) : 20;
-  const std::set<std::pair<std::string, std::string>> callers = {
-      {"leaf", "gen"}, {"leaf", "rec"}, {"leaf", "work"}, {"leaf", "__init__"}, {"gen", "key"}, {"rec", "rec"}, {"rec", "key"}, {"key", "work"},
-      {"fail", "work"}, {"__init__", "work"}, {"work", "run"}, {"work", "busy"}, {"busy", "<module>"}, {"run", "_bootstrap_inner"},
-      {"_bootstrap_inner", "_bootstrap"}, {"<module>", ""}, {"_bootstrap", ""}};
+  const std::set<std::pair<std::string, std::string>> callers = {{"leaf", "gen"},
+                                                                 {"leaf", "rec"},
+                                                                 {"leaf", "work"},
+                                                                 {"leaf", "__init__"},
+                                                                 {"gen", "key"},
+                                                                 {"rec", "rec"},
+                                                                 {"rec", "key"},
+                                                                 {"key", "work"},
+                                                                 {"fail", "work"},
+                                                                 {"__init__", "work"},
+                                                                 {"work", "run"},
+                                                                 {"work", "busy"},
+                                                                 {"busy", "<module>"},
+                                                                 {"run", "_bootstrap_inner"},
+                                                                 {"_bootstrap_inner", "_bootstrap"},
+                                                                 {"<module>", ""},
+                                                                 {"_bootstrap", ""}};
   target::LiveImages images;
   Symbols symbols;
   // With a JIT compiler as well: the loop calls its code, which takes over the frames of calls that it has inlined.
@@ -157,15 +176,18 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
       CHECK(messages(captured.state.problems) == "");
       std::vector<python::NativeThread> native;
       const auto threads = captured.target->threads();
-      for (std::size_t i = 0; i < threads.size(); ++i) native.push_back({threads[i].registers->fs_base, &captured.stacks[i]});
+      for (std::size_t i = 0; i < threads.size(); ++i)
+        native.push_back({threads[i].registers->fs_base, &captured.stacks[i]});
       const auto assigned = python::assign_threads(captured.state, native);
       for (std::size_t i = 0; i < threads.size(); ++i) {
         REQUIRE(assigned[i].size() == 1);
         CHECK(messages(assigned[i][0]->problems) == "");
         const unwind::UnwoundStack& stack = captured.stacks[i];
         std::vector<bool> loops;
-        for (const unwind::UnwoundFrame& frame : stack.frames) loops.push_back(is_eval_loop(*captured.target, frame, symbols));
-        const python::MergedStack merged = python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
+        for (const unwind::UnwoundFrame& frame : stack.frames)
+          loops.push_back(is_eval_loop(*captured.target, frame, symbols));
+        const python::MergedStack merged =
+            python::merge(captured.state, assigned[i], stack, {.eval_loop = loops, .loop_border = {}, .greenlet = {}});
         const bool by_count = captured.state.version.key() < 31000;
         ++samples;
         // Where frames are placed by their count, a call of the loop that begins or ends several native functions deep
@@ -173,9 +195,11 @@ TEST_CASE("interpreters stopped at any instruction", "[real]") {
         const bool all_separate = by_count && !merged.problems.empty();
         // JIT-compiled code has no unwind information in a file: the frames outside of it are listed separately, and a
         // problem says so.
-        const bool in_compiled_code = interpreter.has_jit && !interpreter.environment.empty() && stack.end == StackEnd::kNoUnwindInfo;
+        const bool in_compiled_code =
+            interpreter.has_jit && !interpreter.environment.empty() && stack.end == StackEnd::kNoUnwindInfo;
         if (all_separate) ++separate;
-        else if (in_compiled_code) CHECK(messages(merged.problems).find("outside the native stack") != std::string::npos);
+        else if (in_compiled_code)
+          CHECK(messages(merged.problems).find("outside the native stack") != std::string::npos);
         else CHECK(messages(merged.problems) == "");
         std::vector<std::string> names;
         for (const python::MergedFrame& frame : merged.frames) {

@@ -18,7 +18,8 @@ struct Native {
   std::vector<bool> loops, borders;
   std::optional<std::size_t> greenlet;
 
-  explicit Native(std::vector<std::string> frame_names, StackEnd end = StackEnd::kComplete) : names(std::move(frame_names)) {
+  explicit Native(std::vector<std::string> frame_names, StackEnd end = StackEnd::kComplete)
+      : names(std::move(frame_names)) {
     for (std::size_t i = 0; i < names.size(); ++i) {
       stack.frames.push_back({.pc = 0x400000 + i, .sp = kBase + i * kSize, .cfa = kBase + (i + 1) * kSize});
       loops.push_back(names[i] == "loop");
@@ -46,7 +47,8 @@ struct Python {
 };
 
 // "read f() g() main"; "~" precedes a frame that could not be placed.
-std::string merged_threads(const Python& python, const std::vector<const ThreadState*>& threads, const Native& native, std::string* problem = nullptr) {
+std::string merged_threads(const Python& python, const std::vector<const ThreadState*>& threads, const Native& native,
+                           std::string* problem = nullptr) {
   const MergedStack result = merge(python.state, threads, native.stack, native.known());
   std::string text;
   for (const MergedFrame& f : result.frames) {
@@ -64,14 +66,16 @@ std::string merged(const Python& python, std::vector<Run> runs, const Native& na
   return merged_threads(python, {&thread}, native, problem);
 }
 
-constexpr const char* kOutside = "some Python frames lie outside the native stack as far as it could be unwound: shown next to it";
+constexpr const char* kOutside =
+    "some Python frames lie outside the native stack as far as it could be unwound: shown next to it";
 
 }  // namespace
 
 TEST_CASE("runs replace the frame that holds their anchor") {
   Python p(12);
   const Native n({"read", "loop", "call", "loop", "main"});
-  CHECK(merged(p, {p.run({"h", "g"}, n.inside(1)), p.run({"f", "module"}, n.inside(3))}, n) == "read h() g() call f() module() main");
+  CHECK(merged(p, {p.run({"h", "g"}, n.inside(1)), p.run({"f", "module"}, n.inside(3))}, n) ==
+        "read h() g() call f() module() main");
 }
 
 TEST_CASE("the bounds of a frame's part of the stack") {
@@ -98,7 +102,8 @@ TEST_CASE("no Python frames, no native frames") {
 }
 
 TEST_CASE("a call of the loop that executes code, but is unknown to the thread's state, has lost its Python frames") {
-  const std::string lost = "a call of the interpreter's loop has no Python frames in the thread's state: they are missing";
+  const std::string lost =
+      "a call of the interpreter's loop has no Python frames in the thread's state: they are missing";
   const Native n({"futex", "lock", "loop", "call", "loop", "main"});
   std::string problem;
   Python p(12);
@@ -137,7 +142,9 @@ TEST_CASE("the loop without a name: the anchor is enough") {
     n.loops[3] = false;
     CHECK(merged(p, {p.run({"g"}, n.inside(1)), p.run({"f"}, n.inside(3))}, n) == "read g() call f() main");
   }
-  SECTION("some have") { CHECK(merged(p, {p.run({"g"}, n.inside(1)), p.run({"f"}, n.inside(3))}, n) == "read g() call f() main"); }
+  SECTION("some have") {
+    CHECK(merged(p, {p.run({"g"}, n.inside(1)), p.run({"f"}, n.inside(3))}, n) == "read g() call f() main");
+  }
 }
 
 TEST_CASE("a frame whose extent comes from frame pointers and that is not the loop stays") {
@@ -146,7 +153,8 @@ TEST_CASE("a frame whose extent comes from frame pointers and that is not the lo
   n.stack.frames[2].origin = FrameOrigin::kFramePointer;
   std::string problem;
   SECTION("and its anchor is elsewhere than in known calls of the loop") {
-    CHECK(merged(p, {p.run({"g"}, n.inside(1) + 8), p.run({"f"}, n.inside(3))}, n, &problem) == "read other g() call f() main");
+    CHECK(merged(p, {p.run({"g"}, n.inside(1) + 8), p.run({"f"}, n.inside(3))}, n, &problem) ==
+          "read other g() call f() main");
     CHECK(problem == "Python frames belong to a native frame that is not the interpreter's loop: both are shown");
   }
   SECTION("unless its anchor is as far from its CFA as in a known call") {
@@ -184,9 +192,11 @@ TEST_CASE("an anchor below the stack, or out of order") {
   Python p(12);
   const Native n({"read", "loop", "call", "loop", "main"});
   std::string problem;
-  CHECK(merged(p, {p.run({"h"}, 0x10), p.run({"g"}, n.inside(1)), p.run({"f"}, n.inside(3))}, n, &problem) == "read ~h() g() call f() main");
+  CHECK(merged(p, {p.run({"h"}, 0x10), p.run({"g"}, n.inside(1)), p.run({"f"}, n.inside(3))}, n, &problem) ==
+        "read ~h() g() call f() main");
   CHECK(problem == kOutside);
-  CHECK(merged(p, {p.run({"g"}, n.inside(3)), p.run({"f"}, n.inside(1))}, n, &problem) == "read loop call g() ~f() main");
+  CHECK(merged(p, {p.run({"g"}, n.inside(3)), p.run({"f"}, n.inside(1))}, n, &problem) ==
+        "read loop call g() ~f() main");
   CHECK(problem == kOutside);
 }
 
@@ -210,7 +220,8 @@ TEST_CASE("runs in the part of a deep stack that was left out") {
   }
   n.stack.omitted = OmittedFrames{2, 500};
   SECTION("by anchor") {
-    CHECK(merged(p, {p.run({"h"}, n.inside(1)), p.run({"g"}, 0x5000), p.run({"f"}, n.inside(2))}, n) == "read h() g() f() main");
+    CHECK(merged(p, {p.run({"h"}, n.inside(1)), p.run({"g"}, 0x5000), p.run({"f"}, n.inside(2))}, n) ==
+          "read h() g() f() main");
   }
   SECTION("by count") {
     CHECK(merged(p, {p.run({"h"}), p.run({"g2"}), p.run({"g1"}), p.run({"f"})}, n) == "read h() g2() g1() f() main");
@@ -221,8 +232,12 @@ TEST_CASE("up to 3.9: by count") {
   Python p(9);
   const Native n({"read", "loop", "call", "loop", "loop", "main"});
   std::string problem;
-  SECTION("as many") { CHECK(merged(p, {p.run({"h"}), p.run({"g"}), p.run({"f"})}, n) == "read h() call g() f() main"); }
-  SECTION("a call that has no frame yet") { CHECK(merged(p, {p.run({"g"}), p.run({"f"})}, n) == "read loop call g() f() main"); }
+  SECTION("as many") {
+    CHECK(merged(p, {p.run({"h"}), p.run({"g"}), p.run({"f"})}, n) == "read h() call g() f() main");
+  }
+  SECTION("a call that has no frame yet") {
+    CHECK(merged(p, {p.run({"g"}), p.run({"f"})}, n) == "read loop call g() f() main");
+  }
   SECTION("one too few, and the innermost call does more than begin or end") {
     const Native busy({"read", "call", "loop", "call", "loop", "loop", "main"});
     CHECK(merged(p, {p.run({"g"}), p.run({"f"})}, busy, &problem) == "read call ~g() ~f() loop call loop loop main");
@@ -232,7 +247,8 @@ TEST_CASE("up to 3.9: by count") {
     CHECK(problem == "1 Python frames do not match 3 calls of the interpreter's loop: shown next to the native frames");
   }
   SECTION("too many") {
-    CHECK(merged(p, {p.run({"d"}), p.run({"c"}), p.run({"b"}), p.run({"a"})}, n, &problem) == "read ~d() ~c() ~b() ~a() loop call loop loop main");
+    CHECK(merged(p, {p.run({"d"}), p.run({"c"}), p.run({"b"}), p.run({"a"})}, n, &problem) ==
+          "read ~d() ~c() ~b() ~a() loop call loop loop main");
     CHECK(problem == "4 Python frames do not match 3 calls of the interpreter's loop: shown next to the native frames");
   }
   SECTION("the chain of frames is damaged at its outer end") {
@@ -296,7 +312,7 @@ TEST_CASE("several interpreters on one C stack") {
 }
 
 TEST_CASE("3.14 with tail calls: the functions that execute bytecode go with the loop that called them") {
-  Native n({"read", "loop", "loop", "call", "main"});   // read, _TAIL_CALL_CALL, _PyEval_EvalFrameDefault, ...
+  Native n({"read", "loop", "loop", "call", "main"});  // read, _TAIL_CALL_CALL, _PyEval_EvalFrameDefault, ...
   Python p(14);
   CHECK(merged(p, {p.run({"f"}, n.inside(2))}, n) == "read f() call main");
   Python older(12);
@@ -316,12 +332,12 @@ TEST_CASE("thread states belong to the stack that contains their anchors") {
   ThreadState home, guest, idle, unrelated;
   home.pthread_id = 11;
   home.runs = {p.run({"f"}, a.inside(1))};
-  guest.pthread_id = 11;                       // created by thread 11, run by thread 22
+  guest.pthread_id = 11;  // created by thread 11, run by thread 22
   guest.runs = {p.run({"g"}, b.inside(1))};
   idle.pthread_id = 22;
   unrelated.pthread_id = 33;
   p.state.threads = {home, guest, idle, unrelated};
-  ThreadState beyond;                          // its anchor is where no stack could be unwound to
+  ThreadState beyond;  // its anchor is where no stack could be unwound to
   beyond.pthread_id = 11;
   beyond.runs = {p.run({"h"}, b.stack.frames.back().sp + 0x100000)};
   p.state.threads.push_back(beyond);
@@ -333,17 +349,24 @@ TEST_CASE("thread states belong to the stack that contains their anchors") {
 
 TEST_CASE("a call of the loop that is about to return has no frame, whatever the check of its result calls") {
   Python p(8);
-  CHECK(merged(p, {p.run({"f"}), p.run({"module"})}, Native({"PyErr_Occurred", "check", "loop", "loop", "call", "loop", "main"})) == "PyErr_Occurred check loop f() call module() main");
+  CHECK(merged(p, {p.run({"f"}), p.run({"module"})},
+               Native({"PyErr_Occurred", "check", "loop", "loop", "call", "loop", "main"})) ==
+        "PyErr_Occurred check loop f() call module() main");
   std::string problem;
-  CHECK(merged(p, {p.run({"f"}), p.run({"module"})}, Native({"read", "call", "loop", "loop", "call", "loop", "main"}), &problem) == "read call ~f() ~module() loop loop call loop main");
+  CHECK(merged(p, {p.run({"f"}), p.run({"module"})}, Native({"read", "call", "loop", "loop", "call", "loop", "main"}),
+               &problem) == "read call ~f() ~module() loop loop call loop main");
   CHECK(problem == "2 Python frames do not match 3 calls of the interpreter's loop: shown next to the native frames");
 }
 
-TEST_CASE("3.10, a greenlet: the CFrame of its own where it begins shifts all anchors; its frames are placed by their count instead") {
+TEST_CASE(
+    "3.10, a greenlet: the CFrame of its own where it begins shifts all anchors; its frames are placed by their count "
+    "instead") {
   Native n({"sleep", "loop", "map", "loop", "greenlet", "call", "loop", "main"});
-  n.loops[6] = false;   // of another greenlet: not looked for
+  n.loops[6] = false;  // of another greenlet: not looked for
   Python p(10);
-  CHECK(merged(p, {p.run({"lambda"}, n.inside(3)), p.run({"f"}, n.inside(4))}, n) == "sleep lambda() map f() greenlet call loop main");
-  Python later(11);     // anchors that do not depend on a count are right
-  CHECK(merged(later, {later.run({"lambda"}, n.inside(1)), later.run({"f"}, n.inside(3))}, n) == "sleep lambda() map f() greenlet call loop main");
+  CHECK(merged(p, {p.run({"lambda"}, n.inside(3)), p.run({"f"}, n.inside(4))}, n) ==
+        "sleep lambda() map f() greenlet call loop main");
+  Python later(11);  // anchors that do not depend on a count are right
+  CHECK(merged(later, {later.run({"lambda"}, n.inside(1)), later.run({"f"}, n.inside(3))}, n) ==
+        "sleep lambda() map f() greenlet call loop main");
 }

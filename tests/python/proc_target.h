@@ -3,8 +3,8 @@
 #pragma once
 
 #include <fcntl.h>
-#include <string>
 #include <unistd.h>
+#include <string>
 
 #include "elf/image.h"
 #include "target/module_list.h"
@@ -64,7 +64,7 @@ class ProcTarget : public target::Target {
 
   std::size_t batches() const { return batches_; }
   bool inverted_ranges() const { return inverted_ranges_; }
-  target::ModuleMap modules_;   // tests may replace it
+  target::ModuleMap modules_;  // tests may replace it
 
  private:
   std::string subject_;

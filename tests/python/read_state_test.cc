@@ -1,6 +1,6 @@
 // Python's state from hand-made memory: states that no running interpreter has, mainly damage.
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include "debug_offsets.h"
 #include "fake_interpreter.h"
@@ -50,7 +50,7 @@ TEST_CASE("a sound chain of 3.9") {
   const ThreadState& thread = state.threads[0];
   CHECK(thread.pthread_id == kThread);
   CHECK(names(state, thread) == Names{"inner", "outer"});
-  REQUIRE(thread.runs.size() == 2);   // a call of the loop for each
+  REQUIRE(thread.runs.size() == 2);  // a call of the loop for each
   CHECK_FALSE(thread.runs[0].anchor.has_value());
   CHECK(thread.runs[0].frames[0].instruction == kNotStarted);
   CHECK(line_of(state, thread.runs[1].frames[0]) == 3);
@@ -125,7 +125,8 @@ TEST_CASE("a very long chain is cut off at the limit") {
   old.thread(kThread, base);
   const State state = must_read(old);
   CHECK(state.threads[0].runs.size() == 100'000);
-  CHECK(messages(state.threads[0].problems) == "Python thread 0x7f0000001000: its frames are incomplete: more than 100000 frames");
+  CHECK(messages(state.threads[0].problems) ==
+        "Python thread 0x7f0000001000: its frames are incomplete: more than 100000 frames");
 }
 
 TEST_CASE("code that is mapped, but not in the core: the frame stays, without a name") {
@@ -137,11 +138,13 @@ TEST_CASE("code that is mapped, but not in the core: the frame stays, without a 
   CHECK(names(state, state.threads[0]) == Names{"", "outer"});
   CHECK(state.codes[0].damaged);
   CHECK(state.partial);
-  CHECK(messages(state.problems) == "1 of 2 Python code objects cannot be read in full: names, files or lines of their frames are missing");
+  CHECK(messages(state.problems) ==
+        "1 of 2 Python code objects cannot be read in full: names, files or lines of their frames are missing");
   CHECK(line_of(state, state.threads[0].runs[0].frames[0]) == std::nullopt);
 }
 
-TEST_CASE("without the interpreter's read-only data code cannot be distinguished from other objects: frames are believed") {
+TEST_CASE(
+    "without the interpreter's read-only data code cannot be distinguished from other objects: frames are believed") {
   FakeInterpreter fake({3, 9, 18, ""});
   fake.set<Address>(FakeInterpreter::kType + fake.layout().type_name, 0x6660000);
   fake.thread(kThread, fake.frame(fake.code("f"), 0));
@@ -156,7 +159,8 @@ TEST_CASE("lists of interpreters and threads that do not end") {
     fake.set(first + fake.layout().thread_next, second);
     const State state = must_read(fake);
     CHECK(state.threads.size() == 2);
-    CHECK(messages(state.problems) == fmt::format("the list of threads of the interpreter at 0x20000 does not end (at {:#x})", second));
+    CHECK(messages(state.problems) ==
+          fmt::format("the list of threads of the interpreter at 0x20000 does not end (at {:#x})", second));
   }
   SECTION("interpreters") {
     fake.set(FakeInterpreter::kInterpreter + fake.layout().interp_next, FakeInterpreter::kInterpreter);
@@ -168,7 +172,8 @@ TEST_CASE("lists of interpreters and threads that do not end") {
     fake.set<Address>(first + fake.layout().thread_interp, 0x30000);
     const State state = must_read(fake);
     CHECK(state.threads.size() == 1);
-    CHECK(messages(state.problems) == fmt::format("the thread state at {:#x} does not belong to the interpreter that lists it", first));
+    CHECK(messages(state.problems) ==
+          fmt::format("the thread state at {:#x} does not belong to the interpreter that lists it", first));
   }
   SECTION("a thread that is nowhere") {
     fake.set<Address>(second + fake.layout().thread_next, 0x6000000);
@@ -199,7 +204,9 @@ TEST_CASE("candidates that are no running interpreter") {
   SECTION("a thread state of another interpreter") {
     const Address thread = fake.thread(1);
     fake.set<Address>(thread + fake.layout().thread_interp, 0x30000);
-    CHECK(error_of(fake) == start + fmt::format("its thread state at {:#x} belongs to another interpreter than the one that lists it", thread));
+    CHECK(error_of(fake) ==
+          start + fmt::format("its thread state at {:#x} belongs to another interpreter than the one that lists it",
+                              thread));
   }
 }
 
@@ -227,14 +234,16 @@ TEST_CASE("which candidate is chosen") {
     REQUIRE(state.has_value());
     CHECK(state->threads.size() == 1);
     CHECK(messages(state->problems) ==
-          "not the running interpreter: /tmp/libpython3.9.so (symbol _PyRuntime at 0x40000): no interpreter is running in it");
+          "not the running interpreter: /tmp/libpython3.9.so (symbol _PyRuntime at 0x40000): no interpreter is running "
+          "in it");
   }
   SECTION("a second running one is named") {
     const std::vector<RuntimeCandidate> both{good, good};
     const auto state = read_python_state(fake.target, both);
     REQUIRE(state.has_value());
     CHECK(state->threads.size() == 1);
-    CHECK(messages(state->problems) == "a second interpreter is not shown: /usr/bin/python3 (symbol _PyRuntime at 0x10000)");
+    CHECK(messages(state->problems) ==
+          "a second interpreter is not shown: /usr/bin/python3 (symbol _PyRuntime at 0x10000)");
   }
   SECTION("an executable that copied libpython's _PyRuntime has libpython's version") {
     stale.version = Version{3, 9, 18, ""};
@@ -248,8 +257,9 @@ TEST_CASE("which candidate is chosen") {
     good.version.reset();
     const auto state = read_python_state(fake.target, std::span(&good, 1));
     REQUIRE_FALSE(state.has_value());
-    CHECK(state.error().message() ==
-          "fake: not the running interpreter: /usr/bin/python3 (symbol _PyRuntime at 0x10000): its version is not known");
+    CHECK(
+        state.error().message() ==
+        "fake: not the running interpreter: /usr/bin/python3 (symbol _PyRuntime at 0x10000): its version is not known");
     CHECK(state.error().code == ErrorCode::kUnsupported);
     CHECK(state.error().hint.starts_with("its file shows it: of a core, give it with --exe"));
   }
@@ -257,14 +267,17 @@ TEST_CASE("which candidate is chosen") {
     const auto state = read_python_state(fake.target, std::span(&stale, 1));
     REQUIRE_FALSE(state.has_value());
     CHECK(state.error().code == ErrorCode::kNotFound);
-    CHECK(state.error().message() == "fake: not the running interpreter: /tmp/libpython3.9.so (symbol _PyRuntime at 0x40000): no interpreter is running in it");
+    CHECK(state.error().message() ==
+          "fake: not the running interpreter: /tmp/libpython3.9.so (symbol _PyRuntime at 0x40000): no interpreter is "
+          "running in it");
   }
   SECTION("a version without a layout") {
     good.version = Version{3, 12, 0, "a4"};
     const auto state = read_python_state(fake.target, std::span(&good, 1));
     REQUIRE_FALSE(state.has_value());
-    CHECK(state.error().message() == "fake: not the running interpreter: /usr/bin/python3 (symbol _PyRuntime at 0x10000): "
-                                     "the structures of CPython 3.12.0a4 are not known");
+    CHECK(state.error().message() ==
+          "fake: not the running interpreter: /usr/bin/python3 (symbol _PyRuntime at 0x10000): "
+          "the structures of CPython 3.12.0a4 are not known");
   }
   SECTION("no candidates") {
     const auto state = read_python_state(fake.target, {});
@@ -308,8 +321,16 @@ TEST_CASE("names of every kind of str") {
   SECTION("2 bytes") { CHECK(name_of(fake.string(U"\u65e5\u672c", 2)) == "\u65e5\u672c"); }
   SECTION("4 bytes") { CHECK(name_of(fake.string(U"\U00010400x", 4)) == "\U00010400x"); }
   SECTION("with its data elsewhere") { CHECK(name_of(fake.string(U"\u65e5\u672c", 2, false)) == "\u65e5\u672c"); }
-  SECTION("lone surrogates") { CHECK(name_of(fake.string(U"a\xdcff" U"b", 2)) == "a\ufffd" "b"); }
-  SECTION("beyond Unicode") { CHECK(name_of(fake.string(std::u32string{U'a', static_cast<char32_t>(0x110000)}, 4)) == "a\ufffd"); }
+  SECTION("lone surrogates") {
+    CHECK(name_of(fake.string(U"a\xdcff"
+                              U"b",
+                              2)) ==
+          "a\ufffd"
+          "b");
+  }
+  SECTION("beyond Unicode") {
+    CHECK(name_of(fake.string(std::u32string{U'a', static_cast<char32_t>(0x110000)}, 4)) == "a\ufffd");
+  }
   SECTION("a width of 3") {
     const Address name = fake.string(U"abc");
     fake.set<std::uint32_t>(name + fake.layout().string_state, 3u << 2 | 0x60);

@@ -23,7 +23,8 @@ Stacks stacks_of(const python::State& state) {
     for (const python::Run& run : thread.runs) {
       for (const python::RawFrame& frame : run.frames) {
         const python::Code& code = state.codes[frame.code];
-        TrueFrame read{code.name, code.file, python::line_of(state, frame), code.qualname, std::map<std::string, std::int64_t>{}};
+        TrueFrame read{code.name, code.file, python::line_of(state, frame), code.qualname,
+                       std::map<std::string, std::int64_t>{}};
         if (frame.variables < state.variables.size()) {
           for (const auto& [name, value] : state.variables[frame.variables].numbers) read.numbers->emplace(name, value);
         }
@@ -75,7 +76,9 @@ void check_numbers(const Stacks& actual, const Stacks& expected) {
       frames += truth.numbers && !truth.numbers->empty();
     }
   }
-  CHECK(frames >= (expected[0].second.size() > 64 ? 0 : 1));   // the module has some in any case; only the innermost 64 frames are read
+  CHECK(frames >= (expected[0].second.size() > 64
+                       ? 0
+                       : 1));  // the module has some in any case; only the innermost 64 frames are read
 }
 
 int minor_of(const std::string& version) { return std::stoi(version.substr(2)); }
@@ -85,9 +88,10 @@ int minor_of(const std::string& version) { return std::stoi(version.substr(2)); 
 TEST_CASE("each thread's Python frames are what sys._current_frames() says", "[real]") {
   const auto& pythons = installed_pythons();
   if (pythons.empty()) return skip("no CPython found");
-  const std::string name = GENERATE("plain", "generators", "callbacks", "class_body", "importing", "comprehensions", "coroutines", "threads",
-                                    "unicode_names", "recursion", "odd_file_names", "exceptions", "finalizer", "hooks", "tracing", "profiling",
-                                    "signals", "no_lines", "long_lines", "loops", "counted", "interpreter");
+  const std::string name =
+      GENERATE("plain", "generators", "callbacks", "class_body", "importing", "comprehensions", "coroutines", "threads",
+               "unicode_names", "recursion", "odd_file_names", "exceptions", "finalizer", "hooks", "tracing",
+               "profiling", "signals", "no_lines", "long_lines", "loops", "counted", "interpreter");
   for (const InstalledPython& interpreter : pythons) {
     INFO(interpreter.name() << " truth.py " << name);
     StoppedPython process(interpreter, name);
@@ -120,7 +124,8 @@ TEST_CASE("each thread's Python frames are what sys._current_frames() says", "[r
         CHECK(*run.anchor > previous);
         previous = *run.anchor;
         if (static_cast<pid_t>(thread.native_id) != process.pid()) continue;
-        const auto stack = std::find_if(mappings.begin(), mappings.end(), [](const target::Mapping& m) { return m.path == "[stack]"; });
+        const auto stack = std::find_if(mappings.begin(), mappings.end(),
+                                        [](const target::Mapping& m) { return m.path == "[stack]"; });
         REQUIRE(stack != mappings.end());
         CHECK(stack->range.contains(*run.anchor));
       }
@@ -141,7 +146,7 @@ TEST_CASE("the thread that holds the GIL", "[real]") {
       const bool is_main = state.codes[thread.runs.back().frames.back().code].name == "<module>";
       CHECK(thread.holds_gil == is_main);
     }
-    if (minor_of(process.version()) == 6) continue;   // its GIL consists of static variables without symbols
+    if (minor_of(process.version()) == 6) continue;  // its GIL consists of static variables without symbols
     REQUIRE(state.gil_ranges.size() == 1);
     CHECK(state.gil_ranges[0].size() >= 100);
     CHECK(state.gil_ranges[0].size() < 1024);
@@ -157,7 +162,8 @@ TEST_CASE("a process that waits in a system call holds no GIL", "[real]") {
     const python::State state = read_state(target);
     // The main thread is stopped in kill(), which CPython calls with the GIL held; the workers wait for locks without
     // the GIL.
-    CHECK(std::count_if(state.threads.begin(), state.threads.end(), [](const python::ThreadState& t) { return t.holds_gil; }) == 1);
+    CHECK(std::count_if(state.threads.begin(), state.threads.end(),
+                        [](const python::ThreadState& t) { return t.holds_gil; }) == 1);
   }
 }
 

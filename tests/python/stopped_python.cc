@@ -1,17 +1,17 @@
 #include "stopped_python.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <ostream>
-#include <poll.h>
 #include <sstream>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace rankstacks::testing {
 namespace {
@@ -21,10 +21,11 @@ namespace fs = std::filesystem;
 const fs::path kSources = RANKSTACKS_FIXTURES "/../tests/python";
 const fs::path kNewerPythons = RANKSTACKS_FIXTURES "/../build/newer-pythons";
 constexpr const char* kNewerVersions[] = {"3.14", "3.15"};
-constexpr std::size_t kMaxOutput = 64u << 20;   // of all_lines.py: 5 MB
+constexpr std::size_t kMaxOutput = 64u << 20;  // of all_lines.py: 5 MB
 
 // In the child: executes `command`, in `root` if one is given.
-[[noreturn]] void execute(const std::string& root, const std::string& environment, const std::vector<std::string>& command) {
+[[noreturn]] void execute(const std::string& root, const std::string& environment,
+                          const std::vector<std::string>& command) {
   if (!root.empty() && (::chroot(root.c_str()) != 0 || ::chdir("/") != 0)) ::_exit(127);
   if (const std::size_t equals = environment.find('='); equals != environment.npos) {
     ::setenv(environment.substr(0, equals).c_str(), environment.c_str() + equals + 1, 1);
@@ -37,7 +38,8 @@ constexpr std::size_t kMaxOutput = 64u << 20;   // of all_lines.py: 5 MB
 }
 
 // Runs a command and returns what it printed, up to a limit; empty if it failed.
-std::string output_of(const std::vector<std::string>& command, const std::string& root = {}, const std::string& environment = {}) {
+std::string output_of(const std::vector<std::string>& command, const std::string& root = {},
+                      const std::string& environment = {}) {
   std::array<int, 2> out;
   if (::pipe2(out.data(), O_CLOEXEC) != 0) return {};
   const pid_t pid = ::fork();
@@ -49,7 +51,8 @@ std::string output_of(const std::vector<std::string>& command, const std::string
   ::close(out[1]);
   std::string text;
   std::vector<char> buffer(1u << 16);
-  for (ssize_t n; (n = ::read(out[0], buffer.data(), buffer.size())) > 0 && text.size() < kMaxOutput;) text.append(buffer.data(), static_cast<std::size_t>(n));
+  for (ssize_t n; (n = ::read(out[0], buffer.data(), buffer.size())) > 0 && text.size() < kMaxOutput;)
+    text.append(buffer.data(), static_cast<std::size_t>(n));
   ::close(out[0]);
   int status = 0;
   ::waitpid(pid, &status, 0);
@@ -58,8 +61,10 @@ std::string output_of(const std::vector<std::string>& command, const std::string
 
 // Whether the interpreter runs, its version, and whether it has a JIT compiler.
 bool ask(InstalledPython& python) {
-  const std::string text = output_of({python.path, "-c", "import sys; sys.stdout.write('%d.%d.%d ' % sys.version_info[:3] + "
-                                      "str(hasattr(sys, '_jit') and sys._jit.is_available()))"}, python.root);
+  const std::string text = output_of({python.path, "-c",
+                                      "import sys; sys.stdout.write('%d.%d.%d ' % sys.version_info[:3] + "
+                                      "str(hasattr(sys, '_jit') and sys._jit.is_available()))"},
+                                     python.root);
   const std::size_t space = text.find(' ');
   if (text.rfind("3.", 0) != 0 || space == text.npos) return false;
   python.version = text.substr(0, space);
@@ -70,10 +75,14 @@ bool ask(InstalledPython& python) {
 // A copy of tests/python in a root directory, which exists as long as this program runs; its path inside of the root.
 class ScriptsInRoot {
  public:
-  explicit ScriptsInRoot(const fs::path& root) : inside_("/tmp/tests-python." + std::to_string(::getpid())), outside_(root.string() + inside_), owner_(::getpid()) {
+  explicit ScriptsInRoot(const fs::path& root)
+      : inside_("/tmp/tests-python." + std::to_string(::getpid())),
+        outside_(root.string() + inside_),
+        owner_(::getpid()) {
     std::error_code failed;
     fs::create_directories(outside_, failed);
-    for (const char* script : {"truth.py", "all_lines.py"}) fs::copy_file(kSources / script, fs::path(outside_) / script, failed);
+    for (const char* script : {"truth.py", "all_lines.py"})
+      fs::copy_file(kSources / script, fs::path(outside_) / script, failed);
   }
   ~ScriptsInRoot() {
     std::error_code ignored;
@@ -120,7 +129,8 @@ const std::vector<InstalledPython>& installed_pythons() {
     while (!root.empty() && root.back() == '\n') root.pop_back();
     std::error_code ignored;
     if (!root.empty()) {
-      for (const auto& entry : fs::directory_iterator(root + "/versions", ignored)) candidates.push_back(entry.path() / "bin/python3");
+      for (const auto& entry : fs::directory_iterator(root + "/versions", ignored))
+        candidates.push_back(entry.path() / "bin/python3");
     }
     for (int minor = 6; minor < 16; ++minor) candidates.push_back("/usr/bin/python3." + std::to_string(minor));
     if (const char* more = std::getenv("RANKSTACKS_TEST_PYTHONS")) {
@@ -134,7 +144,8 @@ const std::vector<InstalledPython>& installed_pythons() {
       if (::access(path.c_str(), X_OK) == 0 && ask(python)) pythons.push_back(std::move(python));
     }
     for (const std::string version : kNewerVersions) {
-      InstalledPython python{.path = "/usr/bin/python" + version, .root = fs::weakly_canonical(kNewerPythons / "root").string()};
+      InstalledPython python{.path = "/usr/bin/python" + version,
+                             .root = fs::weakly_canonical(kNewerPythons / "root").string()};
       if (const auto why = missing(version)) std::cerr << "skipped: CPython " << version << ": " << *why << "\n";
       else if (ask(python)) pythons.push_back(std::move(python));
       else std::cerr << "skipped: CPython " << version << " in " << python.root << " does not run\n";
@@ -154,13 +165,15 @@ std::vector<InstalledPython> pythons_with_jit() {
   return pythons;
 }
 
-std::string output_of(const InstalledPython& python, const std::string& script, const std::vector<std::string>& arguments) {
+std::string output_of(const InstalledPython& python, const std::string& script,
+                      const std::vector<std::string>& arguments) {
   std::vector<std::string> command{python.path, script_for(python, script)};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return output_of(command, python.root, python.environment);
 }
 
-StoppedPython::StoppedPython(const InstalledPython& python, const std::string& name, std::vector<std::string> arguments) : version_(python.version) {
+StoppedPython::StoppedPython(const InstalledPython& python, const std::string& name, std::vector<std::string> arguments)
+    : version_(python.version) {
   const std::string script = script_for(python, "truth.py");
   std::array<int, 2> out;
   if (::pipe2(out.data(), O_CLOEXEC) != 0) return;
@@ -184,7 +197,8 @@ StoppedPython::StoppedPython(const InstalledPython& python, const std::string& n
     pollfd wait{out[0], POLLIN, 0};
     ::poll(&wait, 1, 20);
     over = ::waitpid(pid_, &status, WUNTRACED | WNOHANG) != 0;
-    for (ssize_t n; (n = ::read(out[0], buffer.data(), buffer.size())) > 0;) text.append(buffer.data(), static_cast<std::size_t>(n));
+    for (ssize_t n; (n = ::read(out[0], buffer.data(), buffer.size())) > 0;)
+      text.append(buffer.data(), static_cast<std::size_t>(n));
   }
   ::close(out[0]);
   stopped_ = WIFSTOPPED(status);

@@ -1,12 +1,12 @@
 // A real interpreter running tests/python/truth.py, stopped at the line that it reported.
 #pragma once
 
+#include <sys/types.h>
 #include <csignal>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <sys/types.h>
 #include <vector>
 
 namespace rankstacks::testing {
@@ -15,19 +15,20 @@ struct TrueFrame {
   std::string name, file;
   std::optional<int> line;
   std::optional<std::string> qualname;
-  std::optional<std::map<std::string, std::int64_t>> numbers = std::nullopt;   // loop counters; std::nullopt if not reported
-  bool operator==(const TrueFrame& other) const {   // the place
+  std::optional<std::map<std::string, std::int64_t>> numbers =
+      std::nullopt;                                // loop counters; std::nullopt if not reported
+  bool operator==(const TrueFrame& other) const {  // the place
     return name == other.name && file == other.file && line == other.line && qualname == other.qualname;
   }
 };
 std::ostream& operator<<(std::ostream& out, const TrueFrame& frame);
 
 struct InstalledPython {
-  std::string path;                // in `root`
-  std::string root;                // the directory that it runs in by chroot; empty: none
-  std::string version;             // "3.9.18"
-  bool has_jit = false;            // built with a JIT compiler that PYTHON_JIT=1 enables (3.14 and newer)
-  std::string environment = {};    // "PYTHON_JIT=1": a variable that is set for it; empty: none
+  std::string path;              // in `root`
+  std::string root;              // the directory that it runs in by chroot; empty: none
+  std::string version;           // "3.9.18"
+  bool has_jit = false;          // built with a JIT compiler that PYTHON_JIT=1 enables (3.14 and newer)
+  std::string environment = {};  // "PYTHON_JIT=1": a variable that is set for it; empty: none
   std::string name() const { return environment + (environment.empty() ? "" : " ") + root + path; }
 };
 
@@ -39,7 +40,8 @@ const std::vector<InstalledPython>& installed_pythons();
 std::vector<InstalledPython> pythons_with_jit();
 
 // The output of `python SCRIPT ARGUMENT...` for a script of tests/python; empty if it failed.
-std::string output_of(const InstalledPython& python, const std::string& script, const std::vector<std::string>& arguments = {});
+std::string output_of(const InstalledPython& python, const std::string& script,
+                      const std::vector<std::string>& arguments = {});
 
 class StoppedPython {
  public:
@@ -51,9 +53,9 @@ class StoppedPython {
 
   pid_t pid() const { return pid_; }
   bool stopped() const { return stopped_; }
-  const std::string& output() const { return output_; }              // if it did not stop
-  const std::optional<std::string>& skipped() const { return skipped_; }   // why this version has no such case
-  const std::string& version() const { return version_; }            // "3.9.18"
+  const std::string& output() const { return output_; }                   // if it did not stop
+  const std::optional<std::string>& skipped() const { return skipped_; }  // why this version has no such case
+  const std::string& version() const { return version_; }                 // "3.9.18"
 
   // One entry for each stack that was reported: (pthread id, frames), innermost frame first. Several have one id if
   // several interpreters run on one thread.

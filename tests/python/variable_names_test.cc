@@ -1,30 +1,35 @@
 #include <catch2/catch.hpp>
 
-#include "python/string_hash.h"
 #include "known/known_programs.h"
+#include "python/string_hash.h"
 #include "python/variable_names.h"
 
 using namespace rankstacks;
 using namespace rankstacks::python;
 
 TEST_CASE("names of counters") {
-  for (const char* name : {"step", "global_step", "STEP", "i", "batch_idx", "_epoch", "micro_batch", "it", "cur_iter", "n", "round_"}) {
+  for (const char* name :
+       {"step", "global_step", "STEP", "i", "batch_idx", "_epoch", "micro_batch", "it", "cur_iter", "n", "round_"}) {
     INFO(name);
     CHECK(is_counter_name(name));
   }
-  for (const char* name : {"", "_", "steps", "stepper", "num_steps", "batch_size", "step_max", "n_total", "rank_idx", "world", "index_dim", "every_n", "ii", "x_y"}) {
+  for (const char* name : {"", "_", "steps", "stepper", "num_steps", "batch_size", "step_max", "n_total", "rank_idx",
+                           "world", "index_dim", "every_n", "ii", "x_y"}) {
     INFO(name);
     CHECK_FALSE(is_counter_name(name));
   }
 }
 
 TEST_CASE("the user's files, and PyTorch's own") {
-  for (const char* file : {"/home/me/train.py", "train.py", "<string>", "<stdin>", "/opt/lib/python/x.py", "/data/library/python3/x.py"}) {
+  for (const char* file :
+       {"/home/me/train.py", "train.py", "<string>", "<stdin>", "/opt/lib/python/x.py", "/data/library/python3/x.py"}) {
     INFO(file);
     CHECK(is_user_file(file));
   }
-  for (const char* file : {"/usr/lib/python3.11/threading.py", "/usr/lib64/python3.9/random.py", "<frozen importlib._bootstrap>", "/v/lib/python311.zip/os.py",
-                           "/usr/lib/python3/dist-packages/torch/nn/modules/module.py", "/v/lib/python3.9/site-packages/tqdm/std.py"}) {
+  for (const char* file :
+       {"/usr/lib/python3.11/threading.py", "/usr/lib64/python3.9/random.py", "<frozen importlib._bootstrap>",
+        "/v/lib/python311.zip/os.py", "/usr/lib/python3/dist-packages/torch/nn/modules/module.py",
+        "/v/lib/python3.9/site-packages/tqdm/std.py"}) {
     INFO(file);
     CHECK_FALSE(is_user_file(file));
   }
@@ -34,7 +39,8 @@ TEST_CASE("the user's files, and PyTorch's own") {
 
 TEST_CASE("a user's rules take precedence for the owner of a file") {
   known::AddedPrograms added;
-  added.rules.files = {{known::FileMatch::kContains, "/dist-packages/recipes/", false, "the user"}, {known::FileMatch::kSuffix, "/launch.py", true, "the user"}};
+  added.rules.files = {{known::FileMatch::kContains, "/dist-packages/recipes/", false, "the user"},
+                       {known::FileMatch::kSuffix, "/launch.py", true, "the user"}};
   known::install_added_programs(std::move(added));
   CHECK(is_user_file("/usr/lib/python3/dist-packages/recipes/llm.py"));
   CHECK_FALSE(is_user_file("/home/me/launch.py"));

@@ -17,13 +17,14 @@ constexpr const char* kC10d = "/v/torch/distributed/distributed_c10d.py";
 FakeInterpreter interpreter_of(int which) {
   if (which == 13) return FakeInterpreter(kDebugOffsets_3_13_0);
   if (which == 14) return FakeInterpreter(kDebugOffsets_3_14_10);
-  if (which == 15) return FakeInterpreter(kDebugOffsets_3_14_10t);   // free-threaded
+  if (which == 15) return FakeInterpreter(kDebugOffsets_3_14_10t);  // free-threaded
   return FakeInterpreter(python::Version{3, which, 2, ""});
 }
 
 // One thread with one frame of `code`.
 Address only_frame(FakeInterpreter& fake, Address code) {
-  const bool has_shims = fake.layout().frame_owner != python::kAbsent && fake.layout().frame_is_entry == python::kAbsent;
+  const bool has_shims =
+      fake.layout().frame_owner != python::kAbsent && fake.layout().frame_is_entry == python::kAbsent;
   const Address frame = fake.frame(code, has_shims ? fake.shim(0, FakeInterpreter::kCStack) : 0);
   if (fake.layout().frame_is_entry != python::kAbsent) fake.mark_entry(frame);
   fake.thread(0x7000, frame);
@@ -53,15 +54,16 @@ TEST_CASE("ints of every size in locals and cells") {
   const Address code = fake.code("train");
   fake.name_slots(code, {"step", "i", "j", "x", "k", "n"}, {"epoch", "it", "t"});
   const Address frame = only_frame(fake, code);
-  fake.set_slot(frame, 0, fake.integer({0x3fffffff, 0x3fffffff, 7}, 1));     // 2^63 - 1
+  fake.set_slot(frame, 0, fake.integer({0x3fffffff, 0x3fffffff, 7}, 1));  // 2^63 - 1
   fake.set_slot(frame, 1, fake.integer({1, 1}, -1));
   fake.set_slot(frame, 2, fake.integer({}, 0));
-  fake.set_slot(frame, 3, fake.integer(5));                                   // not a counter's name
+  fake.set_slot(frame, 3, fake.integer(5));  // not a counter's name
   fake.set_slot(frame, 4, fake.integer({1}, 1, FakeInterpreter::kBoolType));
   fake.set_slot(frame, 6, fake.cell(fake.integer(70000)));
   fake.set_slot(frame, 7, fake.cell(0));
-  fake.set_slot(frame, 8, fake.integer(3));                                   // its cell is not made yet
-  CHECK(read(fake).numbers == Numbers{{"epoch", 70000}, {"i", -((std::int64_t{1} << 30) + 1)}, {"j", 0}, {"step", INT64_MAX}, {"t", 3}});
+  fake.set_slot(frame, 8, fake.integer(3));  // its cell is not made yet
+  CHECK(read(fake).numbers ==
+        Numbers{{"epoch", 70000}, {"i", -((std::int64_t{1} << 30) + 1)}, {"j", 0}, {"step", INT64_MAX}, {"t", 3}});
 }
 
 TEST_CASE("ints that are impossible are left out") {
@@ -77,12 +79,11 @@ TEST_CASE("ints that are impossible are left out") {
   SECTION("a leading zero") { wrong = fake.integer({1, 0}, 1); }
   SECTION("an absurd size") {
     wrong = fake.integer(1);
-    fake.set(wrong + (fake.layout().int_tag != python::kAbsent ? fake.layout().int_tag : fake.layout().int_size), ~std::uint64_t{0} - 3);
+    fake.set(wrong + (fake.layout().int_tag != python::kAbsent ? fake.layout().int_tag : fake.layout().int_size),
+             ~std::uint64_t{0} - 3);
   }
   SECTION("no type") { wrong = fake.integer({1}, 1, 0x1234560); }
-  SECTION("a type that is no type") {
-    wrong = fake.integer({1}, 1, fake.integer(1));
-  }
+  SECTION("a type that is no type") { wrong = fake.integer({1}, 1, fake.integer(1)); }
   SECTION("an odd address") { wrong = fake.integer(1) + 4; }
   SECTION("nowhere") { wrong = 0x7777'7777'0000; }
   SECTION("the interpreter's own number (3.14)") { wrong = fake.layout().minor >= 14 ? fake.integer(1) | 3 : 0; }
@@ -99,10 +100,16 @@ TEST_CASE("names that cannot be read leave the variables out") {
   REQUIRE(read(fake).numbers.size() == 1);
   const auto& layout = fake.layout();
   SECTION("no tuple") { fake.set(code + layout.code_slot_names, fake.integer(1)); }
-  SECTION("a tuple of absurd size") { fake.set(*fake.target.read_value<Address>(code + layout.code_slot_names) + layout.tuple_size, std::uint64_t{1} << 60); }
+  SECTION("a tuple of absurd size") {
+    fake.set(*fake.target.read_value<Address>(code + layout.code_slot_names) + layout.tuple_size,
+             std::uint64_t{1} << 60);
+  }
   SECTION("nowhere") { fake.set(code + layout.code_slot_names, Address{0x7777'7777'0000}); }
   SECTION("names that are none") { fake.set(code + layout.code_slot_names, fake.tuple({fake.none()})); }
-  SECTION("no kinds, or no cells") { fake.set(code + (layout.code_slot_kinds != python::kAbsent ? layout.code_slot_kinds : layout.code_cell_names), Address{0}); }
+  SECTION("no kinds, or no cells") {
+    fake.set(code + (layout.code_slot_kinds != python::kAbsent ? layout.code_slot_kinds : layout.code_cell_names),
+             Address{0});
+  }
   CHECK(read(fake).numbers.empty());
 }
 
@@ -128,13 +135,16 @@ TEST_CASE("a frame has 16 counters at most in the report") {
 TEST_CASE("a module's counters are in its globals") {
   FakeInterpreter fake = interpreter_of(GENERATE(6, 10, 11, 13, 15));
   const Address code = fake.code("<module>");
-  const Address step = fake.string("step"), loss = fake.string("loss"), epoch = fake.string("epoch"), unset_i = fake.string("i");
+  const Address step = fake.string("step"), loss = fake.string("loss"), epoch = fake.string("epoch"),
+                unset_i = fake.string("i");
   fake.name_slots(code, {});
   fake.set(code + fake.layout().code_global_names, fake.tuple({step, loss, epoch, unset_i}));
   const Address frame = only_frame(fake, code);
   const bool with_hash = GENERATE(true, false);
   // Another str with the same text is not the name that the code uses.
-  const Address globals = fake.dict({{loss, fake.integer(1)}, {fake.string("epoch"), fake.integer(2)}, {step, fake.integer(42)}, {unset_i, 0}}, with_hash);
+  const Address globals = fake.dict(
+      {{loss, fake.integer(1)}, {fake.string("epoch"), fake.integer(2)}, {step, fake.integer(42)}, {unset_i, 0}},
+      with_hash);
   fake.set_globals(frame, globals, globals);
   CHECK(read(fake).numbers == Numbers{{"step", 42}});
 
@@ -142,7 +152,11 @@ TEST_CASE("a module's counters are in its globals") {
   SECTION("executed with locals of its own") { fake.set_globals(frame, globals, fake.dict({})); }
   SECTION("values elsewhere") { fake.set(globals + fake.layout().dict_values, keys); }
   SECTION("more entries than slots") { fake.set(keys + fake.layout().keys_entry_count, std::uint64_t{9}); }
-  SECTION("an absurd size") { fake.set(keys + (fake.layout().keys_size != python::kAbsent ? fake.layout().keys_size : fake.layout().keys_log2_size), std::uint8_t{63}); }
+  SECTION("an absurd size") {
+    fake.set(
+        keys + (fake.layout().keys_size != python::kAbsent ? fake.layout().keys_size : fake.layout().keys_log2_size),
+        std::uint8_t{63});
+  }
   SECTION("no dict") { fake.set_globals(frame, fake.none(), fake.none()); }
   CHECK(read(fake).numbers.empty());
 }
@@ -153,14 +167,16 @@ TEST_CASE("process groups of torch.distributed") {
   const Address code = fake.code_of(fake.string("recv"), fake.string(kC10d), 3);
   fake.name_slots(code, {"tensor", "src", "group", "tag", "default_pg", "i"});
   const Address frame = only_frame(fake, code);
-  const Address world = fake.integer(900), pair = fake.integer(901), unrelated = fake.integer(902), no_member = fake.integer(903);
+  const Address world = fake.integer(900), pair = fake.integer(901), unrelated = fake.integer(902),
+                no_member = fake.integer(903);
   const auto number = [&](std::uint32_t n) { return fake.integer(n); };
   const Address of_world = fake.dict({{number(0), number(0)}, {number(1), number(1)}, {number(2), number(2)}});
   const Address of_pair = fake.dict({{number(2), number(0)}, {number(0), number(1)}});
   const Address names = fake.dict({{world, fake.string("0")}, {pair, fake.string("pair")}});
   const Address ranks = fake.dict({{world, of_world}, {no_member, of_pair}, {pair, of_pair}});
-  const std::vector<std::pair<Address, Address>> of_module = {
-      {fake.string("all_reduce"), fake.none()}, {fake.string("_pg_names"), names}, {fake.string("_pg_group_ranks"), ranks}};
+  const std::vector<std::pair<Address, Address>> of_module = {{fake.string("all_reduce"), fake.none()},
+                                                              {fake.string("_pg_names"), names},
+                                                              {fake.string("_pg_group_ranks"), ranks}};
   fake.set_globals(frame, fake.dict(of_module, false), 0);
   fake.set_slot(frame, 1, fake.integer(2));
   fake.set_slot(frame, 3, fake.integer(0));
@@ -190,7 +206,7 @@ TEST_CASE("process groups of torch.distributed") {
   SECTION("impossible members") {
     fake.set_slot(frame, 2, pair);
     const Address keys = *fake.target.read_value<Address>(of_pair + fake.layout().dict_keys);
-    const Address first = keys + fake.layout().keys_indices + 8;   // {hash, key, value}
+    const Address first = keys + fake.layout().keys_indices + 8;  // {hash, key, value}
     SECTION("two at one place") { fake.set(first + 16, number(1)); }
     SECTION("one twice") { fake.set(first + 8, number(0)); }
     SECTION("beyond its size") { fake.set(first + 16, number(2)); }

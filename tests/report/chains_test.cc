@@ -11,8 +11,10 @@ using namespace rankstacks::testing;
 
 namespace {
 
-const Stack kWaitsForLock = Stack{libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")} + in_main(20);
-const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"), py("flush", "/home/u/log.py", 3)};
+const Stack kWaitsForLock =
+    Stack{libc("__lll_lock_wait"), libc("pthread_mutex_lock"), nat("mylib::step()", "/home/u/mylib.so")} + in_main(20);
+const Stack kSleeps = {libc("clock_nanosleep"), nat("time_sleep", "/usr/bin/python3.11"),
+                       py("flush", "/home/u/log.py", 3)};
 
 // Rank 1 of three waits for a lock that another of its threads holds, which waits for one that a third holds; the
 // others wait in a collective.
@@ -34,8 +36,10 @@ TEST_CASE("a chain of locks is described link by link") {
   const LiteralJob literal = two_locks();
   const analyzers::Analysis analysis = analyzers::analyze(literal.job);
   CHECK(describe_chain(literal.job, analysis) ==
-        "chain: rank 0 in main at train.py:17 <- in all_reduce <- rank 1 in main at train.py:20 <- a native lock held by thread 201 <- its thread writer (201) in main at train.py:20 <- "
-        "a native lock held by thread 202 <- its thread reporter (202) in flush at log.py:3, sleeping <- a time that it has set itself");
+        "chain: rank 0 in main at train.py:17 <- in all_reduce <- rank 1 in main at train.py:20 <- a native lock held "
+        "by thread 201 <- its thread writer (201) in main at train.py:20 <- "
+        "a native lock held by thread 202 <- its thread reporter (202) in flush at log.py:3, sleeping <- a time that "
+        "it has set itself");
 }
 
 TEST_CASE("one lock is in the summary already") {
@@ -46,7 +50,8 @@ TEST_CASE("one lock is in the summary already") {
 
 TEST_CASE("the rank to examine first, if nothing is decided") {
   LiteralJob literal;
-  for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 1 ? Stack{unknown("/opt/engine.so", 0x1234)} : waits_in_all_reduce());
+  for (int r = 0; r < 3; ++r)
+    literal.rank(r, 3, r == 1 ? Stack{unknown("/opt/engine.so", 0x1234)} : waits_in_all_reduce());
   const analyzers::Analysis analysis = analyzers::analyze(literal.job);
   REQUIRE(analysis.verdict.status == analyzers::VerdictStatus::kUndecided);
   const std::string text = describe_candidates(literal.job, analysis.verdict);

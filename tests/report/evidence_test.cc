@@ -11,8 +11,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <zlib.h>
+#include <nlohmann/json.hpp>
 
 #include "report/report.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 const std::filesystem::path kFixtures = RANKSTACKS_FIXTURES;
 
-using Accused = std::map<std::string, std::string>;   // reasons by rank
+using Accused = std::map<std::string, std::string>;  // reasons by rank
 
 struct SavedReport {
   std::string name;
@@ -37,7 +37,8 @@ std::string unpacked(const std::filesystem::path& path) {
   const gzFile file = gzopen(path.c_str(), "rb");
   REQUIRE(file != nullptr);
   std::array<char, 1 << 16> buffer;
-  for (int count; (count = gzread(file, buffer.data(), buffer.size())) > 0;) text.append(buffer.data(), static_cast<std::size_t>(count));
+  for (int count; (count = gzread(file, buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(count));
   gzclose(file);
   return text;
 }
@@ -52,7 +53,8 @@ std::map<std::filesystem::path, nlohmann::json> truths() {
     for (const auto& [name, truth] : verdicts.items()) found[kFixtures / directory / (name + ".json.gz")] = truth;
   }
   for (const auto& entry : std::filesystem::directory_iterator(kFixtures / "nccl"))
-    if (const std::string name = entry.path().filename(); name.ends_with(".truth.json")) found[kFixtures / "nccl" / (name.substr(0, name.size() - 11) + ".json.gz")] = json_of(entry.path());
+    if (const std::string name = entry.path().filename(); name.ends_with(".truth.json"))
+      found[kFixtures / "nccl" / (name.substr(0, name.size() - 11) + ".json.gz")] = json_of(entry.path());
   return found;
 }
 
@@ -120,30 +122,79 @@ bool take_native_names(JobSnapshot& job) {
 
 struct Fact {
   const char* name;
-  bool (*take)(JobSnapshot&);   // false: there was none
+  bool (*take)(JobSnapshot&);  // false: there was none
 };
 constexpr Fact kFacts[] = {
-    {"motion", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.motion; }); }},
-    {"states", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.state; }); }},
-    {"system calls", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.syscall; }); }},
+    {"motion",
+     [](JobSnapshot& job) {
+       return take(
+           job, [](ThreadSnapshot & t) -> auto& { return t.motion; });
+     }},
+    {"states",
+     [](JobSnapshot& job) {
+       return take(
+           job, [](ThreadSnapshot & t) -> auto& { return t.state; });
+     }},
+    {"system calls",
+     [](JobSnapshot& job) {
+       return take(
+           job, [](ThreadSnapshot & t) -> auto& { return t.syscall; });
+     }},
     {"other ends", take_other_ends},
-    {"lock owners", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.lock_owner; }); }},
-    {"Python locks", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.python_lock; }); }},
-    {"joined threads", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.joins; }); }},
-    {"the GIL", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.gil; }); }},
-    {"handled exceptions", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.handles; }); }},
-    {"C++ exceptions", [](JobSnapshot& job) { return take(job, [](ThreadSnapshot& t) -> auto& { return t.exception; }); }},
-    {"groups", [](JobSnapshot& job) { return take_of_variables(job, [](FrameVariables& v) { return std::exchange(v.group, {}).has_value(); }); }},
-    {"counters", [](JobSnapshot& job) { return take_of_variables(job, [](FrameVariables& v) { return !std::exchange(v.numbers, {}).empty() || std::exchange(v.loops, 0) > 0; }); }},
+    {"lock owners",
+     [](JobSnapshot& job) {
+       return take(
+           job, [](ThreadSnapshot & t) -> auto& { return t.lock_owner; });
+     }},
+    {"Python locks",
+     [](JobSnapshot& job) {
+       return take(
+           job, [](ThreadSnapshot & t) -> auto& { return t.python_lock; });
+     }},
+    {"joined threads",
+     [](JobSnapshot& job) {
+       return take(
+           job, [](ThreadSnapshot & t) -> auto& { return t.joins; });
+     }},
+    {"the GIL",
+     [](JobSnapshot& job) {
+       return take(
+           job, [](ThreadSnapshot & t) -> auto& { return t.gil; });
+     }},
+    {"handled exceptions",
+     [](JobSnapshot& job) {
+       return take(
+           job, [](ThreadSnapshot & t) -> auto& { return t.handles; });
+     }},
+    {"C++ exceptions",
+     [](JobSnapshot& job) {
+       return take(
+           job, [](ThreadSnapshot & t) -> auto& { return t.exception; });
+     }},
+    {"groups",
+     [](JobSnapshot& job) {
+       return take_of_variables(job, [](FrameVariables& v) { return std::exchange(v.group, {}).has_value(); });
+     }},
+    {"counters",
+     [](JobSnapshot& job) {
+       return take_of_variables(job, [](FrameVariables& v) {
+         return !std::exchange(v.numbers, {}).empty() || std::exchange(v.loops, 0) > 0;
+       });
+     }},
     {"GPUs", take_gpus},
     {"NCCL's counts", [](JobSnapshot& job) { return std::exchange(job.nccl, {}).has_value(); }},
-    {"children", [](JobSnapshot& job) { return std::erase_if(job.ranks, [](const RankSnapshot& rank) { return rank.kind == RankKind::kChild; }) > 0; }},
+    {"children",
+     [](JobSnapshot& job) {
+       return std::erase_if(job.ranks, [](const RankSnapshot& rank) { return rank.kind == RankKind::kChild; }) > 0;
+     }},
     {"native names", take_native_names},
 };
 
 Accused accused_of(const JobSnapshot& job, const analyzers::Verdict& verdict) {
   Accused accused;
-  for (const analyzers::Suspect& s : verdict.suspects) accused[s.rank == SIZE_MAX ? std::to_string(s.missing_rank) : rank_label(job.ranks[s.rank])] = analyzers::to_string(s.reason);
+  for (const analyzers::Suspect& s : verdict.suspects)
+    accused[s.rank == SIZE_MAX ? std::to_string(s.missing_rank) : rank_label(job.ranks[s.rank])] =
+        analyzers::to_string(s.reason);
   return accused;
 }
 
@@ -152,8 +203,10 @@ enum class Quality { kInnocentAccused, kOpen, kRight };
 // The right ranks for a wrong reason are no better than none: that was luck.
 Quality quality_of(const SavedReport& saved, const JobSnapshot& job, const analyzers::Verdict& verdict) {
   const Accused accused = accused_of(job, verdict);
-  if (std::any_of(accused.begin(), accused.end(), [&](const auto& one) { return !saved.suspects.contains(one.first); })) return Quality::kInnocentAccused;
-  return analyzers::to_string(verdict.status) == saved.status && accused == saved.suspects ? Quality::kRight : Quality::kOpen;
+  if (std::any_of(accused.begin(), accused.end(), [&](const auto& one) { return !saved.suspects.contains(one.first); }))
+    return Quality::kInnocentAccused;
+  return analyzers::to_string(verdict.status) == saved.status && accused == saved.suspects ? Quality::kRight
+                                                                                           : Quality::kOpen;
 }
 
 }  // namespace
@@ -172,7 +225,8 @@ TEST_CASE("more evidence makes no verdict worse") {
     for (unsigned order = 0; order < kOrders; ++order) {
       std::vector<const Fact*> facts;
       for (const Fact& fact : kFacts)
-        if (&fact != kFacts || saved.status != "healthy") facts.push_back(&fact);   // in one sample every wait seems to last
+        if (&fact != kFacts || saved.status != "healthy")
+          facts.push_back(&fact);  // in one sample every wait seems to last
       std::shuffle(facts.begin(), facts.end(), std::mt19937(order));
       JobSnapshot left = saved.job;
       analyzers::Verdict verdict = analyzers::analyze(left).verdict;
@@ -183,7 +237,8 @@ TEST_CASE("more evidence makes no verdict worse") {
         if (!fact->take(left)) continue;
         verdict = analyzers::analyze(left).verdict;
         ++taken;
-        INFO(saved.name << ": without" << (gone.empty() ? " nothing" : gone) << ": " << said << "\nand without " << fact->name << ": " << verdict.summary);
+        INFO(saved.name << ": without" << (gone.empty() ? " nothing" : gone) << ": " << said << "\nand without "
+                        << fact->name << ": " << verdict.summary);
         CHECK(with >= quality_of(saved, left, verdict));
         gone += fmt::format(" {},", fact->name);
       }

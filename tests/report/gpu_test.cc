@@ -41,15 +41,16 @@ LiteralJob everything() {
   execution.held_ms = 11.5;
   execution.contexts = 2;
   GpuKernel& kernel = execution.kernels.emplace_back();
-  kernel.grid_id = 0xffffffffffffffff;   // of a kernel that a kernel launched
+  kernel.grid_id = 0xffffffffffffffff;  // of a kernel that a kernel launched
   kernel.function = "spin(int*)";
   kernel.entry = 0x7f00;
   kernel.grid = {1, 2, 3}, kernel.block = {4, 5, 6};
   kernel.blocks = 7, kernel.sms = 8, kernel.warps = 9, kernel.lanes = 10, kernel.more_places = 11;
-  const FrameId inner = gpu_frame(literal, "helper(int)", 0x7f40, 0x10), outer = gpu_frame(literal, "spin(int*)", 0x7f80, 0x80);
+  const FrameId inner = gpu_frame(literal, "helper(int)", 0x7f40, 0x10),
+                outer = gpu_frame(literal, "spin(int*)", 0x7f80, 0x80);
   kernel.places = {{inner, 6}, {outer, 3}};
   kernel.frames = {inner, outer};
-  execution.kernels.emplace_back();   // nothing known
+  execution.kernels.emplace_back();  // nothing known
   GpuException& exception = execution.exceptions.emplace_back();
   exception.kind = "illegal address";
   exception.frame = outer;
@@ -63,13 +64,17 @@ LiteralJob everything() {
 }
 
 std::string json_of(const JobSnapshot& job) { return json_report(job, analyzers::analyze(job)); }
-std::string text_of(const JobSnapshot& job, TextOptions options = {}) { return text_report(job, analyzers::analyze(job), options); }
+std::string text_of(const JobSnapshot& job, TextOptions options = {}) {
+  return text_report(job, analyzers::analyze(job), options);
+}
 
 // The GPUs' frames compared by content, since another table has other ids.
 Json gpus_of(const JobSnapshot& job, std::size_t rank) { return Json::parse(json_of(job))["ranks"][rank]["gpus"]; }
 
 std::string error_of(const std::string& gpus) {
-  const std::string text = R"({"schema": 1, "captured_at": "", "ranks": [{"host": "a", "pid": 1, "source": "live", "status": "complete", "threads": [], "gpus": )" + gpus + "}]}";
+  const std::string text =
+      R"({"schema": 1, "captured_at": "", "ranks": [{"host": "a", "pid": 1, "source": "live", "status": "complete", "threads": [], "gpus": )" +
+      gpus + "}]}";
   const auto read = read_json_report(text, "x.json");
   return read ? "" : read.error().message();
 }
@@ -101,7 +106,8 @@ TEST_CASE("the GPUs of a rank as JSON") {
   const LiteralJob literal = everything();
   const Json json = Json::parse(json_of(literal.job));
   CHECK_FALSE(json["ranks"][1].contains("gpus"));
-  CHECK(json["ranks"][0]["gpus"] == Json::parse(R"x([{"pci": "0000:0a:00.0", "index": 1, "uuid": "GPU-1", "name": "NVIDIA H200",
+  CHECK(json["ranks"][0]["gpus"] ==
+        Json::parse(R"x([{"pci": "0000:0a:00.0", "index": 1, "uuid": "GPU-1", "name": "NVIDIA H200",
     "health": {"utilization_mean": 99.5, "utilization_variance": 0.25, "memory_used": 1099511627776, "memory_total": 2199023255552, "process_memory": 5,
       "sm_clock": 1980, "sm_clock_max": 1981, "memory_clock": 3201, "memory_clock_max": 3202, "throttle": ["hw-slowdown", "sw-power-cap"],
       "power_w": 350.5, "power_limit_w": 700.0, "temperature_c": 60.0, "ecc_corrected": 1, "ecc_uncorrected": 2, "remapped_rows": 3, "remap_pending": true, "remap_failed": true,
@@ -164,15 +170,23 @@ TEST_CASE("what is wrong with the GPUs of a report is said with its place") {
   CHECK(error_of(R"([{"unknown member": 1}])").empty());
   CHECK(error_of("{}") == "x.json: ranks[0].gpus: expected an array, found an object");
   CHECK(error_of("[1]") == "x.json: ranks[0].gpus[0]: expected an object, found a number");
-  CHECK(error_of(R"([{"health": {"memory_used": -1}}])") == "x.json: ranks[0].gpus[0].health.memory_used: a number from 0 expected");
-  CHECK(error_of(R"([{"health": {"memory_used": 0.5}}])") == "x.json: ranks[0].gpus[0].health.memory_used: expected a whole number, found a number");
-  CHECK(error_of(R"([{"health": {"sm_clock": 4294967296}}])") == "x.json: ranks[0].gpus[0].health.sm_clock: a number from 0 to 4294967295 expected");
-  CHECK(error_of(R"([{"execution": {"source": "guess", "kernels": []}}])") == "x.json: ranks[0].gpus[0].execution.source: expected one of debugger, core");
+  CHECK(error_of(R"([{"health": {"memory_used": -1}}])") ==
+        "x.json: ranks[0].gpus[0].health.memory_used: a number from 0 expected");
+  CHECK(error_of(R"([{"health": {"memory_used": 0.5}}])") ==
+        "x.json: ranks[0].gpus[0].health.memory_used: expected a whole number, found a number");
+  CHECK(error_of(R"([{"health": {"sm_clock": 4294967296}}])") ==
+        "x.json: ranks[0].gpus[0].health.sm_clock: a number from 0 to 4294967295 expected");
+  CHECK(error_of(R"([{"execution": {"source": "guess", "kernels": []}}])") ==
+        "x.json: ranks[0].gpus[0].execution.source: expected one of debugger, core");
   CHECK(error_of(R"([{"execution": {"source": "core"}}])") == "x.json: ranks[0].gpus[0].execution.kernels: missing");
-  CHECK(error_of(R"([{"execution": {"source": "core", "kernels": [{"grid": {"x": 1}}]}}])") == "x.json: ranks[0].gpus[0].execution.kernels[0].grid.y: missing");
-  CHECK(error_of(R"([{"execution": {"source": "core", "kernels": [{"places": [{"warps": 1}]}]}}])") == "x.json: ranks[0].gpus[0].execution.kernels[0].places[0].frame: missing");
-  CHECK(error_of(R"([{"execution": {"source": "core", "kernels": [{"frames": [{"kind": "native"}]}]}}])") == "x.json: ranks[0].gpus[0].execution.kernels[0].frames[0].kind: expected gpu");
-  CHECK(error_of(R"([{"execution": {"source": "core", "kernels": [], "exceptions": [{}]}}])") == "x.json: ranks[0].gpus[0].execution.exceptions[0].kind: missing");
+  CHECK(error_of(R"([{"execution": {"source": "core", "kernels": [{"grid": {"x": 1}}]}}])") ==
+        "x.json: ranks[0].gpus[0].execution.kernels[0].grid.y: missing");
+  CHECK(error_of(R"([{"execution": {"source": "core", "kernels": [{"places": [{"warps": 1}]}]}}])") ==
+        "x.json: ranks[0].gpus[0].execution.kernels[0].places[0].frame: missing");
+  CHECK(error_of(R"([{"execution": {"source": "core", "kernels": [{"frames": [{"kind": "native"}]}]}}])") ==
+        "x.json: ranks[0].gpus[0].execution.kernels[0].frames[0].kind: expected gpu");
+  CHECK(error_of(R"([{"execution": {"source": "core", "kernels": [], "exceptions": [{}]}}])") ==
+        "x.json: ranks[0].gpus[0].execution.exceptions[0].kind: missing");
   std::string many = "[{}";
   for (int i = 0; i < 1024; ++i) many += ",{}";
   CHECK(error_of(many + "]") == "x.json: ranks[0].gpus: 1025 elements, more than 1024");
@@ -181,11 +195,13 @@ TEST_CASE("what is wrong with the GPUs of a report is said with its place") {
 TEST_CASE("GPUs that are alike share a line") {
   const std::string text = text_of(hang().job);
   INFO(text);
-  CHECK(contains(text, "\nGPUs\n"
-                       "  3 (1 rank): NVIDIA H200, 0 %, 71.0 of 141.0 GiB  <- 0 % used, the others 100 %\n"
-                       "  0-2 (3 ranks): NVIDIA H200, 100 %, 71.0 of 141.0 GiB\n"
-                       "  > 3 (1 rank): spin, 1 block of 32, 1 warp, at +0x1230\n"
-                       "  > 0-2 (3 ranks): ncclDevKernel_AllReduce_Sum_f32_RING_LL, 13 blocks of 512, 208 warps, at +0x1230\n"));
+  CHECK(contains(
+      text,
+      "\nGPUs\n"
+      "  3 (1 rank): NVIDIA H200, 0 %, 71.0 of 141.0 GiB  <- 0 % used, the others 100 %\n"
+      "  0-2 (3 ranks): NVIDIA H200, 100 %, 71.0 of 141.0 GiB\n"
+      "  > 3 (1 rank): spin, 1 block of 32, 1 warp, at +0x1230\n"
+      "  > 0-2 (3 ranks): ncclDevKernel_AllReduce_Sum_f32_RING_LL, 13 blocks of 512, 208 warps, at +0x1230\n"));
 }
 
 TEST_CASE("the place of a kernel is left out where there is no room for it") {
@@ -209,8 +225,10 @@ TEST_CASE("exceptions are listed before kernels, and ranks that run nothing befo
   literal.job.ranks[2].gpus[0].execution.reset();
   const std::string text = text_of(literal.job);
   INFO(text);
-  const std::size_t fault = text.find("> 1 (1 rank): exception: misaligned address"), kernel = text.find("> 3 (1 rank): spin"), idle = text.find("> 0 (1 rank): no kernel"),
-                    unknown = text.find("> 2 (1 rank): kernels unknown"), collective = text.find("> 1 (1 rank): ncclDevKernel");
+  const std::size_t fault = text.find("> 1 (1 rank): exception: misaligned address"),
+                    kernel = text.find("> 3 (1 rank): spin"), idle = text.find("> 0 (1 rank): no kernel"),
+                    unknown = text.find("> 2 (1 rank): kernels unknown"),
+                    collective = text.find("> 1 (1 rank): ncclDevKernel");
   REQUIRE(collective != std::string::npos);
   CHECK((fault < kernel && kernel < idle && idle < unknown && unknown < collective));
 }
@@ -218,9 +236,12 @@ TEST_CASE("exceptions are listed before kernels, and ranks that run nothing befo
 TEST_CASE("a hang of eight ranks with their GPUs on one screen") {
   LiteralJob literal = hang(8);
   for (RankSnapshot& rank : literal.job.ranks) {
-    health_of(rank).xids = {static_cast<unsigned>(*rank.rank)};   // no two alike
+    health_of(rank).xids = {static_cast<unsigned>(*rank.rank)};  // no two alike
     looked_at(rank).kernels.front().block.x = 32 * static_cast<unsigned>(*rank.rank + 1);
-    for (int t = 0; t < 6; ++t) literal.thread(rank, 100000 + *rank.rank * 10 + t, "x", Stack{libc("poll"), py("f" + std::to_string(t * *rank.rank), "/home/u/a.py", t)} + in_main(50 + *rank.rank));
+    for (int t = 0; t < 6; ++t)
+      literal.thread(
+          rank, 100000 + *rank.rank * 10 + t, "x",
+          Stack{libc("poll"), py("f" + std::to_string(t * *rank.rank), "/home/u/a.py", t)} + in_main(50 + *rank.rank));
   }
   const std::string text = text_of(literal.job);
   INFO(text);
@@ -235,7 +256,9 @@ TEST_CASE("names of kernels move no cursor") {
   gpu.name = "H\x1b[2J200";
   gpu.execution->kernels[0].function = "ev\x1b[31mil\n(int)";
   gpu.execution->exceptions.emplace_back().kind = "bad\r";
-  gpu.health->throttle = {"a\x07" "b"};
+  gpu.health->throttle = {
+      "a\x07"
+      "b"};
   gpu.health->driver = "\xff";
   TextOptions options;
   options.all_threads = true;
@@ -263,10 +286,18 @@ TEST_CASE("one rank's GPUs in full") {
   const std::string text = text_of(everything().job, options);
   INFO(text);
   CHECK(contains(text, "  GPU 1  0000:0a:00.0  NVIDIA H200  GPU-1\n"));
-  CHECK(contains(text, "    100 % (variance 0), memory 1024.0 of 2048.0 GiB, 0.0 GiB of this process, SM clock 1980 of 1981 MHz, memory clock 3201 of 3202 MHz, throttled by hw-slowdown, sw-power-cap"));
+  CHECK(contains(text,
+                 "    100 % (variance 0), memory 1024.0 of 2048.0 GiB, 0.0 GiB of this process, SM clock 1980 of 1981 "
+                 "MHz, memory clock 3201 of 3202 MHz, throttled by hw-slowdown, sw-power-cap"));
   CHECK(contains(text, "    from /cores/gpucore.7, held for 11.5 ms: 2 contexts, 2 kernels\n"));
-  CHECK(contains(text, "    exception: illegal address in kernel spin, block (1,0,0) thread (2,0,0)\n      at 0x0000000000007f80 spin(int*)+0x80\n"));
-  CHECK(contains(text, "    kernel spin(int*)\n      (1,2,3) blocks of (4,5,6); resident: 7 blocks on 8 SMs, 9 warps, 10 threads\n"
-                       "      6 warps at 0x0000000000007f40 helper(int)+0x10\n      3 warps at 0x0000000000007f80 spin(int*)+0x80\n      ... and at 11 more places\n"
-                       "      device stack at the first of these:\n      #0   0x0000000000007f40 helper(int)+0x10\n      #1   0x0000000000007f80 spin(int*)+0x80\n"));
+  CHECK(contains(text,
+                 "    exception: illegal address in kernel spin, block (1,0,0) thread (2,0,0)\n      at "
+                 "0x0000000000007f80 spin(int*)+0x80\n"));
+  CHECK(contains(
+      text,
+      "    kernel spin(int*)\n      (1,2,3) blocks of (4,5,6); resident: 7 blocks on 8 SMs, 9 warps, 10 threads\n"
+      "      6 warps at 0x0000000000007f40 helper(int)+0x10\n      3 warps at 0x0000000000007f80 spin(int*)+0x80\n     "
+      " ... and at 11 more places\n"
+      "      device stack at the first of these:\n      #0   0x0000000000007f40 helper(int)+0x10\n      #1   "
+      "0x0000000000007f80 spin(int*)+0x80\n"));
 }

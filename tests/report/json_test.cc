@@ -34,7 +34,9 @@ LiteralJob everything() {
   main.stack_end = StackEnd::kDepthLimit;
   Frame raised = py("step", "/home/u/model.py", 9);
   raised.qualname = "Model.step";
-  main.handles = HandledException{"RuntimeError", "loss is \"NaN\"\n", 1, literal.job.frames.intern(py("__getitem__", "/home/u/data.py", 8)), literal.job.frames.intern(raised)};
+  main.handles = HandledException{"RuntimeError", "loss is \"NaN\"\n", 1,
+                                  literal.job.frames.intern(py("__getitem__", "/home/u/data.py", 8)),
+                                  literal.job.frames.intern(raised)};
   main.omitted = OmittedFrames{2, 19000};
   Frame inlined = nat("helper");
   inlined.inlined = true;
@@ -47,14 +49,16 @@ LiteralJob everything() {
   python.qualname = "C.f";
   python.line.reset();
   python.origin = FrameOrigin::kSeparate;
-  literal.thread(rank, 104, "x", {inlined, walked, python, unknown("/x/a.so", 0x89e50, 0xffffffff81000000)}).gil = Gil::kWaits;
+  literal.thread(rank, 104, "x", {inlined, walked, python, unknown("/x/a.so", 0x89e50, 0xffffffff81000000)}).gil =
+      Gil::kWaits;
 
   RankSnapshot& core = literal.process();
   core.host = "unknown";
   core.source = Source::kCore;
   core.path = "/cores/core.5";
   core.signal = SignalInfo{11, "SIGSEGV", 101, 1, 0xdeadbeef};
-  literal.thread(core, 101, "app", {nat("crash")}).exception = CxxException{"std::runtime_error", "no such \"file\"\n\u00fc"};
+  literal.thread(core, 101, "app", {nat("crash")}).exception =
+      CxxException{"std::runtime_error", "no such \"file\"\n\u00fc"};
   literal.thread(core, 102, "app", {nat("crash")}).exception = CxxException{"std::bad_alloc", {}};
   core.threads.back().handles = HandledException{"", {}, {}, {}, {}};
   core.threads.back().python_lock = PythonLock{PythonLockKind::kModule, "torch.\x1b_C", 101};
@@ -111,7 +115,7 @@ TEST_CASE("a JSON string holds nothing raw that acts on a terminal, and the same
     CHECK(Json::parse(json).get<std::string>() == text);
   }
   CHECK(json_quoted("漢字 \xc2\xa0é") == "\"漢字 \xc2\xa0é\"");
-  CHECK(json_quoted("\xc2\x9b \xff") == "\"\\u009b \xef\xbf\xbd\"");   // no UTF-8: U+FFFD, as ever
+  CHECK(json_quoted("\xc2\x9b \xff") == "\"\\u009b \xef\xbf\xbd\"");  // no UTF-8: U+FFFD, as ever
 }
 
 TEST_CASE("the documented fields (docs/json.md)") {
@@ -127,7 +131,10 @@ TEST_CASE("the documented fields (docs/json.md)") {
   Json rank = json["ranks"][0];
   const Json threads = rank["threads"];
   rank.erase("threads");
-  CHECK(rank == Json::parse(R"x({"rank": 3, "world_size": 8, "local_rank": 3, "coordinates": {"pp": 1, "dp": 0, "tp": 1}, "coordinates_from": "Megatron, from the command line", "kind": "rank", "parent": null, "host": "node-a", "pid": 100, "source": "live",
+  CHECK(
+      rank ==
+      Json::parse(
+          R"x({"rank": 3, "world_size": 8, "local_rank": 3, "coordinates": {"pp": 1, "dp": 0, "tp": 1}, "coordinates_from": "Megatron, from the command line", "kind": "rank", "parent": null, "host": "node-a", "pid": 100, "source": "live",
     "captured_offset_ms": 0.4, "path": null, "executable": "/usr/bin/python3.11", "command": ["python3", "train.py"], "python": {"version": "3.11.2"}, "status": "partial",
     "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "stopped_ms": 1.84, "signal": null,
     "activity": {"kind": "data-loading", "summary": "is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123]))", "operation": null, "group": null, "peer": null,
@@ -135,15 +142,20 @@ TEST_CASE("the documented fields (docs/json.md)") {
   Json main = threads[0];
   CHECK(main["frames"].size() == 7);
   main.erase("frames");
-  CHECK(main == Json::parse(R"({"tid": 100, "name": "python3", "state": "S", "cpu_ms": 12.5, "role": "main", "cluster": 0, "gil": "holds",
+  CHECK(
+      main ==
+      Json::parse(
+          R"({"tid": 100, "name": "python3", "state": "S", "cpu_ms": 12.5, "role": "main", "cluster": 0, "gil": "holds",
     "syscall": {"name": "read", "number": 0, "fd": 5, "fd_target": "pipe:[123]"}, "wchan": "pipe_read", "kernel_stack": ["pipe_read+0x1", "vfs_read+0x2"],
     "handles": {"type": "RuntimeError", "message": "loss is \"NaN\"\n", "frame": 1,
       "handler": {"kind": "python", "function": "__getitem__", "qualname": null, "file": "/home/u/data.py", "line": 8},
       "raised": {"kind": "python", "function": "step", "qualname": "Model.step", "file": "/home/u/model.py", "line": 9}},
     "stack_end": "depth-limit", "omitted_frames": {"at": 2, "count": 19000}})"));
-  CHECK(json["ranks"][1]["threads"][1]["handles"] == Json::parse(R"({"type": "", "message": null, "frame": null, "handler": null, "raised": null})"));
+  CHECK(json["ranks"][1]["threads"][1]["handles"] ==
+        Json::parse(R"({"type": "", "message": null, "frame": null, "handler": null, "raised": null})"));
   CHECK_FALSE(threads[1].contains("handles"));
-  CHECK(json["ranks"][1]["threads"][1]["python_lock"] == Json::parse(R"({"type": "module lock", "name": "torch.\u001b_C", "owner": 101})"));
+  CHECK(json["ranks"][1]["threads"][1]["python_lock"] ==
+        Json::parse(R"({"type": "module lock", "name": "torch.\u001b_C", "owner": 101})"));
   CHECK(json["ranks"][1]["threads"][0]["python_lock"] == Json::parse(R"({"type": "condition"})"));
   CHECK_FALSE(threads[1].contains("python_lock"));
   CHECK(threads[1]["frames"] == Json::parse(R"([
@@ -151,16 +163,21 @@ TEST_CASE("the documented fields (docs/json.md)") {
     {"kind": "native", "function": null, "module": null, "file": null, "line": null, "address": "0x7f1234", "offset": null, "inlined": false, "origin": "frame-pointer"},
     {"kind": "python", "function": "f", "qualname": "C.f", "file": "/t.py", "line": null, "origin": "separate"},
     {"kind": "native", "function": null, "module": "/x/a.so", "file": null, "line": null, "address": "0xffffffff81000000", "offset": "0x89e50", "inlined": false}])"));
-  CHECK(json["ranks"][1]["signal"] == Json::parse(R"({"number": 11, "name": "SIGSEGV", "tid": 101, "code": 1, "fault_address": "0xdeadbeef"})"));
+  CHECK(json["ranks"][1]["signal"] ==
+        Json::parse(R"({"number": 11, "name": "SIGSEGV", "tid": 101, "code": 1, "fault_address": "0xdeadbeef"})"));
   CHECK(json["ranks"][1]["rank"] == nullptr);
   CHECK(json["ranks"][1]["coordinates"] == nullptr);
-  CHECK(json["ranks"][1]["threads"][0]["exception"] == Json::parse(R"({"type": "std::runtime_error", "what": "no such \"file\"\n\u00fc"})"));
+  CHECK(json["ranks"][1]["threads"][0]["exception"] ==
+        Json::parse(R"({"type": "std::runtime_error", "what": "no such \"file\"\n\u00fc"})"));
   CHECK(json["ranks"][1]["threads"][1]["exception"] == Json::parse(R"({"type": "std::bad_alloc", "what": null})"));
   CHECK_FALSE(threads[0].contains("exception"));
   CHECK(json["verdict"].contains("reference"));
   CHECK(json["ranks"][2]["kind"] == "child");
   CHECK(json["ranks"][2]["parent"] == 100);
-  CHECK(json["nccl"] == Json::parse(R"({"version": "2.28.9", "answers": 2, "communicators": [{"hash": "0xafc", "secondary_hash": "0x1:0x2", "size": 2,
+  CHECK(
+      json["nccl"] ==
+      Json::parse(
+          R"({"version": "2.28.9", "answers": 2, "communicators": [{"hash": "0xafc", "secondary_hash": "0x1:0x2", "size": 2,
     "members": [{"rank": 1, "host": "10.0.0.1", "pid": 7, "process": {"host": "node-a", "pid": 100}, "aborted": true, "finalized": true, "async_error": 6,
       "launched": {"AllGather": 0, "AllReduce": 4000000000000}, "counts_move": true}],
     "missing": [{"rank": 0, "host": "unknown", "pid": 0, "process": null, "unresponsive": true, "dead": true}]}]})"));
@@ -221,14 +238,16 @@ TEST_CASE("what was written is read back whole") {
   TextOptions options;
   for (const bool all : {false, true}) {
     options.all_threads = all;
-    CHECK(text_report(*again, analyzers::analyze(*again), options) == text_report(literal.job, analyzers::analyze(literal.job), options));
+    CHECK(text_report(*again, analyzers::analyze(*again), options) ==
+          text_report(literal.job, analyzers::analyze(literal.job), options));
   }
 }
 
 TEST_CASE("fields of other versions are passed over, missing optional ones default") {
-  const auto job = read_json_report(R"({"schema": 1, "captured_at": "x", "new": {"a": [1, {}]}, "ranks": [{"host": "h", "pid": 1, "source": "live", "status": "complete", "gpu": [],
+  const auto job = read_json_report(
+      R"({"schema": 1, "captured_at": "x", "new": {"a": [1, {}]}, "ranks": [{"host": "h", "pid": 1, "source": "live", "status": "complete", "gpu": [],
     "threads": [{"tid": 1, "frames": [{"kind": "native", "colour": "red"}]}]}]})",
-                                    "snap.json");
+      "snap.json");
   REQUIRE(job);
   const RankSnapshot& rank = job->ranks.at(0);
   CHECK_FALSE(rank.rank);
@@ -243,7 +262,7 @@ TEST_CASE("merging: one job, one clock, duplicates said") {
   b.job.captured_at = "2026-01-31T12:00:00.023Z";
   b.rank(1, 3, waits_in_all_reduce()).captured_offset_ms = 2;
   b.rank(2, 3, in_getitem()).captured_offset_ms = 3;
-  b.job.ranks[0].pid = b.job.ranks[0].threads[0].tid = 201;   // else the same process as a's
+  b.job.ranks[0].pid = b.job.ranks[0].threads[0].tid = 201;  // else the same process as a's
   JobSnapshot again = b.job;
   const JobSnapshot merged = merge_snapshots({a.job, b.job, again});
   CHECK(merged.captured_at == "2026-01-31T12:00:00.023Z");
@@ -252,7 +271,8 @@ TEST_CASE("merging: one job, one clock, duplicates said") {
   CHECK(*merged.ranks[1].captured_offset_ms == Approx(2));
   CHECK(merged.ranks[0].problems.empty());
   REQUIRE(merged.ranks[1].problems.size() == 1);
-  CHECK(merged.ranks[1].problems[0].message == "node-a:201 is in more than one of the merged reports; the first is shown");
+  CHECK(merged.ranks[1].problems[0].message ==
+        "node-a:201 is in more than one of the merged reports; the first is shown");
   CHECK(merged.frames[merged.ranks[2].threads[0].frames[1]].function == "__getitem__");
   CHECK(analyzers::analyze(merged).verdict.suspects.at(0).rank == 2);
 }
@@ -262,7 +282,8 @@ TEST_CASE("merging: exceptions that threads handle keep their places") {
   a.rank(0, 2, waits_in_all_reduce());
   RankSnapshot& rank = b.rank(1, 2, in_getitem());
   rank.pid = rank.threads[0].tid = 201;
-  const FrameId handler = b.job.frames.intern(py("main", "/home/u/train.py", 14)), raised = b.job.frames.intern(py("parse", "/home/u/data.py", 3));
+  const FrameId handler = b.job.frames.intern(py("main", "/home/u/train.py", 14)),
+                raised = b.job.frames.intern(py("parse", "/home/u/data.py", 3));
   rank.threads[0].handles = HandledException{"ValueError", {}, 5, handler, raised};
   const JobSnapshot merged = merge_snapshots({a.job, b.job});
   const auto& handled = merged.ranks.at(1).threads[0].handles;
@@ -279,12 +300,14 @@ TEST_CASE("merged ranks are in their order, however the reports were named") {
   b.rank(1, 4, in_main(1));
   b.rank(2, 4, in_main(1));
   for (RankSnapshot& rank : b.job.ranks) rank.host = "node-b";
-  b.child(100, in_main(2)).host = "node-b";   // node-b's pids are node-a's too
+  b.child(100, in_main(2)).host = "node-b";  // node-b's pids are node-a's too
   const JobSnapshot one = merge_snapshots({a.job, b.job}), other = merge_snapshots({b.job, a.job});
   for (const JobSnapshot& merged : {one, other}) {
     std::vector<std::pair<std::string, Pid>> order;
     for (const RankSnapshot& rank : merged.ranks) order.emplace_back(rank.host, rank.pid);
-    CHECK(order == std::vector<std::pair<std::string, Pid>>{{"node-a", 100}, {"node-b", 100}, {"node-b", 102}, {"node-b", 101}, {"node-a", 101}, {"node-a", 102}});
+    CHECK(order ==
+          std::vector<std::pair<std::string, Pid>>{
+              {"node-a", 100}, {"node-b", 100}, {"node-b", 102}, {"node-b", 101}, {"node-a", 101}, {"node-a", 102}});
   }
   const Json json = json_of(one);
   CHECK(json["clusters"][0]["ranks"].dump() == "[0,1,2,3]");
@@ -302,8 +325,14 @@ TEST_CASE("merging: each communicator once, from the fuller answer, and every ma
   };
   LiteralJob a, b, none;
   const NcclMember::Process on_a{"node-a", 100}, on_b{"node-b", 100};
-  a.job.nccl = NcclStatus{"2.28.9", 2, {{"0x1", "0x2", 2, {member(0, "10.0.0.1", on_a)}, {member(1, "10.0.0.2", {})}}, {"0x3", "", 1, {}, {}}}};
-  b.job.nccl = NcclStatus{"2.28.9", 1, {{"0x1", "0x2", 2, {member(0, "10.0.0.1", {}), member(1, "10.0.0.2", on_b)}, {}}, {"0x1", "0x4", 1, {}, {}}}};
+  a.job.nccl = NcclStatus{
+      "2.28.9",
+      2,
+      {{"0x1", "0x2", 2, {member(0, "10.0.0.1", on_a)}, {member(1, "10.0.0.2", {})}}, {"0x3", "", 1, {}, {}}}};
+  b.job.nccl = NcclStatus{
+      "2.28.9",
+      1,
+      {{"0x1", "0x2", 2, {member(0, "10.0.0.1", {}), member(1, "10.0.0.2", on_b)}, {}}, {"0x1", "0x4", 1, {}, {}}}};
   for (const JobSnapshot& merged : {merge_snapshots({a.job, none.job, b.job}), merge_snapshots({b.job, a.job})}) {
     REQUIRE(merged.nccl);
     CHECK(merged.nccl->answers == 1);

@@ -1,8 +1,8 @@
-#include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <thread>
 #include <unistd.h>
+#include <catch2/catch.hpp>
+#include <thread>
 
 #include "report/report_file.h"
 #include "support/temporary_directory.h"
@@ -38,7 +38,8 @@ TEST_CASE("a pipe is waited for") {
   std::thread writer([&] {
     const int fd = open(fifo.c_str(), O_WRONLY);
     // More than a pipe holds: it blocks until it is read.
-    for (std::size_t at = 0; at < text.size();) at += static_cast<std::size_t>(::write(fd, text.data() + at, text.size() - at));
+    for (std::size_t at = 0; at < text.size();)
+      at += static_cast<std::size_t>(::write(fd, text.data() + at, text.size() - at));
     close(fd);
   });
   CHECK(read_report_file(fifo) == text);

@@ -1,11 +1,11 @@
 // Gives each word to real shells and compares what they make of it.
 #include "report/shell_quoted.h"
 
+#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include "report/sanitize.h"
@@ -53,7 +53,7 @@ TEST_CASE("shells read back what was quoted, and run nothing of it") {
   for (const std::string& word : words) {
     const std::string quoted = shell_quoted(word);
     CAPTURE(word, quoted);
-    CHECK(sanitize(quoted) == quoted);   // shown as it is
+    CHECK(sanitize(quoted) == quoted);  // shown as it is
     CHECK(quoted.find('\n') == std::string::npos);
     // As a script on the standard input, like a pasted line, not through another shell's quoting.
     const std::string script = "printf %s " + std::string("x") + quoted + "x";

@@ -20,40 +20,66 @@ const std::string kLibPython = "/usr/lib/libpython3.11.so.1.0";
 
 Frame plumbing(const char* function) { return nat(function, kLibPython); }
 
-const Stack kProgramStart = {plumbing("PyEval_EvalCode"), plumbing("run_mod"), plumbing("_PyRun_SimpleFileObject"), plumbing("Py_RunMain"), plumbing("Py_BytesMain"),
-                             unknown(kLibc, 0x2724a),     libc("__libc_start_main"), nat("_start", "/usr/bin/python3.11")};
-const Stack kThreadStart = {unknown("/usr/lib/libstdc++.so.6", 0xd44a3), unknown(kLibc, 0x891f5), unknown(kLibc, 0x1098ec)};
+const Stack kProgramStart = {plumbing("PyEval_EvalCode"),
+                             plumbing("run_mod"),
+                             plumbing("_PyRun_SimpleFileObject"),
+                             plumbing("Py_RunMain"),
+                             plumbing("Py_BytesMain"),
+                             unknown(kLibc, 0x2724a),
+                             libc("__libc_start_main"),
+                             nat("_start", "/usr/bin/python3.11")};
+const Stack kThreadStart = {unknown("/usr/lib/libstdc++.so.6", 0xd44a3), unknown(kLibc, 0x891f5),
+                            unknown(kLibc, 0x1098ec)};
 
 // As seen on a real job of torch 2.15, Python 3.11: 18 native frames of C++ below backward().
 Stack hung_backward() {
-  return Stack{unknown(kLibc, 0x85f16),
-               libc("pthread_cond_wait"),
-               nat("std::condition_variable::wait(std::unique_lock<std::mutex>&)", "/usr/lib/libstdc++.so.6"),
-               nat("c10d::Reducer::finalize_backward()", kLibTorch),
-               nat("std::_Function_handler<void (), c10d::Reducer::mark_variable_ready(unsigned long)::{lambda()#1}>::_M_invoke(std::_Any_data const&)", kLibTorch),
-               nat("torch::autograd::GraphTask::exec_post_processing()", kLibTorch),
-               nat("torch::autograd::GraphTask::mark_as_completed_and_run_post_processing()", kLibTorch),
-               nat("torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)", kLibTorch),
-               nat("torch::autograd::Engine::execute_with_graph_task(std::shared_ptr<torch::autograd::GraphTask> const&, int)", kLibTorch),
-               nat("torch::autograd::python::PythonEngine::execute_with_graph_task(std::shared_ptr<torch::autograd::GraphTask> const&, int)", kTorchPython),
-               nat("torch::autograd::Engine::execute(std::vector<torch::autograd::Edge, std::allocator<torch::autograd::Edge> > const&)", kLibTorch),
-               nat("torch::autograd::python::PythonEngine::execute(std::vector<torch::autograd::Edge, std::allocator<torch::autograd::Edge> > const&)", kTorchPython),
-               nat("THPEngine_run_backward(_object*, _object*, _object*)", kTorchPython),
-               plumbing("cfunction_call"),
-               plumbing("_PyObject_Call"),
-               py("_engine_run_backward", kTorch + "autograd/graph.py", 1113),
-               py("backward", kTorch + "autograd/__init__.py", 395),
-               py("backward", kTorch + "_tensor.py", 623),
-               py("train_one_epoch", "/home/u/project/train.py", 41),
-               py("main", "/home/u/project/train.py", 80),
-               py("<module>", "/home/u/project/train.py", 84)} +
+  return Stack{
+             unknown(kLibc, 0x85f16),
+             libc("pthread_cond_wait"),
+             nat("std::condition_variable::wait(std::unique_lock<std::mutex>&)", "/usr/lib/libstdc++.so.6"),
+             nat("c10d::Reducer::finalize_backward()", kLibTorch),
+             nat("std::_Function_handler<void (), c10d::Reducer::mark_variable_ready(unsigned "
+                 "long)::{lambda()#1}>::_M_invoke(std::_Any_data const&)",
+                 kLibTorch),
+             nat("torch::autograd::GraphTask::exec_post_processing()", kLibTorch),
+             nat("torch::autograd::GraphTask::mark_as_completed_and_run_post_processing()", kLibTorch),
+             nat("torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)", kLibTorch),
+             nat("torch::autograd::Engine::execute_with_graph_task(std::shared_ptr<torch::autograd::GraphTask> const&, "
+                 "int)",
+                 kLibTorch),
+             nat("torch::autograd::python::PythonEngine::execute_with_graph_task(std::shared_ptr<torch::autograd::"
+                 "GraphTask> const&, int)",
+                 kTorchPython),
+             nat("torch::autograd::Engine::execute(std::vector<torch::autograd::Edge, "
+                 "std::allocator<torch::autograd::Edge> > const&)",
+                 kLibTorch),
+             nat("torch::autograd::python::PythonEngine::execute(std::vector<torch::autograd::Edge, "
+                 "std::allocator<torch::autograd::Edge> > const&)",
+                 kTorchPython),
+             nat("THPEngine_run_backward(_object*, _object*, _object*)", kTorchPython),
+             plumbing("cfunction_call"),
+             plumbing("_PyObject_Call"),
+             py("_engine_run_backward", kTorch + "autograd/graph.py", 1113),
+             py("backward", kTorch + "autograd/__init__.py", 395),
+             py("backward", kTorch + "_tensor.py", 623),
+             py("train_one_epoch", "/home/u/project/train.py", 41),
+             py("main", "/home/u/project/train.py", 80),
+             py("<module>", "/home/u/project/train.py", 84)} +
          kProgramStart;
 }
 
 Stack hung_getitem() {
-  return Stack{libc("read"), plumbing("_Py_read"), plumbing("os_read"), plumbing("cfunction_vectorcall_FASTCALL"), py("__getitem__", "/home/u/project/data.py", 9),
-               py("<listcomp>", kTorch + "utils/data/_utils/fetch.py", 54), py("fetch", kTorch + "utils/data/_utils/fetch.py", 54), py("_next_data", kTorch + "utils/data/dataloader.py", 785),
-               py("__next__", kTorch + "utils/data/dataloader.py", 725), py("train_one_epoch", "/home/u/project/train.py", 38), py("main", "/home/u/project/train.py", 80),
+  return Stack{libc("read"),
+               plumbing("_Py_read"),
+               plumbing("os_read"),
+               plumbing("cfunction_vectorcall_FASTCALL"),
+               py("__getitem__", "/home/u/project/data.py", 9),
+               py("<listcomp>", kTorch + "utils/data/_utils/fetch.py", 54),
+               py("fetch", kTorch + "utils/data/_utils/fetch.py", 54),
+               py("_next_data", kTorch + "utils/data/dataloader.py", 785),
+               py("__next__", kTorch + "utils/data/dataloader.py", 725),
+               py("train_one_epoch", "/home/u/project/train.py", 38),
+               py("main", "/home/u/project/train.py", 80),
                py("<module>", "/home/u/project/train.py", 84)} +
          kProgramStart;
 }
@@ -69,24 +95,38 @@ LiteralJob eight_ranks() {
     rank.stopped_ms = 1.5 + 0.1 * r;
     rank.threads[0].syscall = r == 2 ? call("read", 5, "pipe:[123]") : call("futex");
     Tid tid = 1000 * (r + 1);
-    auto add = [&](const char* name, const Stack& stack, const char* syscall) { literal.thread(rank, tid++, name, stack).syscall = call(syscall); };
-    add("python3", Stack{libc("pthread_cond_wait"), nat("blas_thread_server", "/x/libopenblas.so.0"), unknown(kLibc, 0x891f5), unknown(kLibc, 0x1098ec)}, "futex");
-    add("gloo_tcp_loop", Stack{libc("epoll_wait"), nat("gloo::transport::tcp::Loop::run()", kLibTorch)} + kThreadStart, "epoll_wait");
+    auto add = [&](const char* name, const Stack& stack, const char* syscall) {
+      literal.thread(rank, tid++, name, stack).syscall = call(syscall);
+    };
+    add("python3",
+        Stack{libc("pthread_cond_wait"), nat("blas_thread_server", "/x/libopenblas.so.0"), unknown(kLibc, 0x891f5),
+              unknown(kLibc, 0x1098ec)},
+        "futex");
+    add("gloo_tcp_loop", Stack{libc("epoll_wait"), nat("gloo::transport::tcp::Loop::run()", kLibTorch)} + kThreadStart,
+        "epoll_wait");
     add("pt_gloo_runloop", Stack{libc("pthread_cond_wait")} + worker_root, "futex");
-    if (r == 2)
-      add("pt_gloo_runloop", Stack{libc("pthread_cond_wait")} + worker_root, "futex");
+    if (r == 2) add("pt_gloo_runloop", Stack{libc("pthread_cond_wait")} + worker_root, "futex");
     else
       add("pt_gloo_runloop",
-          Stack{libc("pthread_cond_timedwait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)", kLibTorch), nat("gloo::(anonymous namespace)::allreduce(gloo::Options const&)", kLibTorch),
-                nat("c10d::AsyncAllreduceWork::allreduce(std::vector<at::Tensor>&)", kLibTorch), nat("c10d::ProcessGroupGloo::AsyncWork::execute(int)", kLibTorch)} +
+          Stack{libc("pthread_cond_timedwait"), nat("gloo::transport::tcp::UnboundBuffer::waitRecv(int*)", kLibTorch),
+                nat("gloo::(anonymous namespace)::allreduce(gloo::Options const&)", kLibTorch),
+                nat("c10d::AsyncAllreduceWork::allreduce(std::vector<at::Tensor>&)", kLibTorch),
+                nat("c10d::ProcessGroupGloo::AsyncWork::execute(int)", kLibTorch)} +
               worker_root,
           "futex");
-    if (r == 0) add("pt_tcpstore_uv", Stack{libc("epoll_pwait"), nat("uv.io_poll", kLibTorch), nat("uv_run", kLibTorch), nat("c10d::detail::LibUVStoreDaemon::run()", kLibTorch)} + kThreadStart, "epoll_pwait");
+    if (r == 0)
+      add("pt_tcpstore_uv",
+          Stack{libc("epoll_pwait"), nat("uv.io_poll", kLibTorch), nat("uv_run", kLibTorch),
+                nat("c10d::detail::LibUVStoreDaemon::run()", kLibTorch)} +
+              kThreadStart,
+          "epoll_pwait");
   }
   return literal;
 }
 
-std::string text_of(const JobSnapshot& job, TextOptions options = {}) { return text_report(job, analyzers::analyze(job), options); }
+std::string text_of(const JobSnapshot& job, TextOptions options = {}) {
+  return text_report(job, analyzers::analyze(job), options);
+}
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -109,7 +149,10 @@ TEST_CASE("the suspect is listed before an odd rank that waits") {
   LiteralJob literal;
   const std::string c10d = kTorch + "distributed/distributed_c10d.py";
   for (int r = 0; r < 4; ++r)
-    literal.rank(r, 4, r == 1 ? Stack{libc("clock_nanosleep")} + in_main(9) : r == 0 ? Stack{libc("poll"), py("recv", c10d, 3)} + in_main(3) : waits_in_all_reduce());
+    literal.rank(r, 4,
+                 r == 1   ? Stack{libc("clock_nanosleep")} + in_main(9)
+                 : r == 0 ? Stack{libc("poll"), py("recv", c10d, 3)} + in_main(3)
+                          : waits_in_all_reduce());
   const std::string text = text_report(literal.job, analyzers::analyze(literal.job), {});
   REQUIRE(text.find("> 0 (1 rank)  ODD") != std::string::npos);
   CHECK(text.find("> 1 (1 rank)  ODD") < text.find("> 0 (1 rank)  ODD"));
@@ -126,7 +169,8 @@ TEST_CASE("ranks of a grid are named by their places, whole stages as such") {
   LiteralJob literal;
   for (int r = 0; r < 8; ++r) {
     RankSnapshot& rank = literal.rank(r, 8, r == 5 ? in_getitem() : waits_in_all_reduce(r < 4 ? 17 : 18));
-    rank.coordinates = Coordinates{"Megatron, from the command line", {{"pp", r / 4}, {"dp", r / 2 % 2}, {"tp", r % 2}}};
+    rank.coordinates =
+        Coordinates{"Megatron, from the command line", {{"pp", r / 4}, {"dp", r / 2 % 2}, {"tp", r % 2}}};
   }
   TextOptions options;
   options.width = 200;
@@ -143,13 +187,17 @@ TEST_CASE("ranks of a grid are named by their places, whole stages as such") {
 TEST_CASE("the exception that a thread dies of is shown next to it") {
   LiteralJob literal;
   for (int r = 0; r < 2; ++r) literal.rank(r, 2, waits_in_all_reduce());
-  literal.thread(literal.job.ranks[1], 900, "pt_nccl_watchdg", {libc("abort"), nat("std::terminate()", "/lib/libstdc++.so.6"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")}).exception =
-      CxxException{"c10::DistBackendError", "Watchdog caught \x1b[31ma timeout\nand more"};
+  literal
+      .thread(literal.job.ranks[1], 900, "pt_nccl_watchdg",
+              {libc("abort"), nat("std::terminate()", "/lib/libstdc++.so.6"),
+               nat("c10d::ProcessGroupNCCL::Watchdog::run()")})
+      .exception = CxxException{"c10::DistBackendError", "Watchdog caught \x1b[31ma timeout\nand more"};
   TextOptions options;
   options.width = 200;
   options.all_threads = true;
   const std::string text = text_report(literal.job, analyzers::analyze(literal.job), options);
-  CHECK(contains(flat(text), "the watchdog that ends rank 1 only reports it, with c10::DistBackendError: Watchdog caught "));
+  CHECK(contains(flat(text),
+                 "the watchdog that ends rank 1 only reports it, with c10::DistBackendError: Watchdog caught "));
   CHECK(contains(text, "terminates with c10::DistBackendError: Watchdog caught "));
   CHECK_FALSE(contains(text, "and more"));
   CHECK_FALSE(contains(text, "\x1b"));
@@ -161,14 +209,18 @@ TEST_CASE("the exception that a thread handles is shown below its frame, and wit
     ThreadSnapshot& thread = literal.rank(r, 4, r == 2 ? in_getitem() : waits_in_all_reduce()).threads[0];
     if (r == 0) continue;
     const FrameId raised = literal.job.frames.intern(py("step", "/home/u/model.py", 9));
-    thread.handles = HandledException{"RuntimeError", r == 3 ? "loss is\x1b[31m NaN" : "loss is inf", 4, raised, raised};
+    thread.handles =
+        HandledException{"RuntimeError", r == 3 ? "loss is\x1b[31m NaN" : "loss is inf", 4, raised, raised};
   }
-  literal.thread(literal.job.ranks[0], 900, "python3", {py("work", "/home/u/train.py", 5)}).handles = HandledException{"KeyError", "k", {}, {}, {}};
+  literal.thread(literal.job.ranks[0], 900, "python3", {py("work", "/home/u/train.py", 5)}).handles =
+      HandledException{"KeyError", "k", {}, {}, {}};
   TextOptions options;
   options.width = 200;
   options.all_threads = true;
   const std::string text = text_report(literal.job, analyzers::analyze(literal.job), options);
-  CHECK(contains(text, "    #4   main  /home/u/train.py:17\n         handles RuntimeError(\"loss is inf\") raised in step at model.py:9\n"));
+  CHECK(contains(text,
+                 "    #4   main  /home/u/train.py:17\n         handles RuntimeError(\"loss is inf\") raised in step at "
+                 "model.py:9\n"));
   CHECK(contains(text, "\n         handles RuntimeError(\"loss is\\x1b[31m NaN\") raised in step at model.py:9\n"));
   CHECK(contains(text, "= handles RuntimeError(\"loss is inf\") raised in step at model.py:9\n"));
   CHECK(contains(text, "= 2 of 3 handle RuntimeError raised in step at model.py:9\n"));
@@ -181,15 +233,19 @@ TEST_CASE("the holder of the Python lock that a thread waits for is shown next t
   for (int r = 0; r < 2; ++r) literal.rank(r, 2, waits_in_all_reduce());
   RankSnapshot& rank = literal.job.ranks[1];
   literal.thread(rank, 900, "reporter\x1b[31m", {py("report", "/home/u/train.py", 5)});
-  literal.thread(rank, 901, "x", {py("work", "/home/u/train.py", 6)}).python_lock = PythonLock{PythonLockKind::kLock, {}, 900};
-  literal.thread(rank, 902, "x", {py("work", "/home/u/train.py", 7)}).python_lock = PythonLock{PythonLockKind::kModule, "torch\x1b", 999};
+  literal.thread(rank, 901, "x", {py("work", "/home/u/train.py", 6)}).python_lock =
+      PythonLock{PythonLockKind::kLock, {}, 900};
+  literal.thread(rank, 902, "x", {py("work", "/home/u/train.py", 7)}).python_lock =
+      PythonLock{PythonLockKind::kModule, "torch\x1b", 999};
   literal.thread(rank, 903, "x", {py("work", "/home/u/train.py", 8)}).joins = 900;
-  literal.thread(rank, 904, "x", {py("work", "/home/u/train.py", 9)}).python_lock = PythonLock{PythonLockKind::kCondition, {}, {}};
+  literal.thread(rank, 904, "x", {py("work", "/home/u/train.py", 9)}).python_lock =
+      PythonLock{PythonLockKind::kCondition, {}, {}};
   TextOptions options;
   options.width = 200;
   options.all_threads = true;
   const std::string text = text_report(literal.job, analyzers::analyze(literal.job), options);
-  CHECK(contains(text, "thread 901 \"x\"  python  cluster 2  waits for a Python lock held by thread 900 (reporter\\x1b[31m)\n"));
+  CHECK(contains(
+      text, "thread 901 \"x\"  python  cluster 2  waits for a Python lock held by thread 900 (reporter\\x1b[31m)\n"));
   CHECK(contains(text, "  waits for the import of torch\\x1b held by thread 999\n"));
   CHECK(contains(text, "  waits for the end of thread 900\n"));
   CHECK_FALSE(contains(text, "condition"));
@@ -199,8 +255,12 @@ TEST_CASE("the holder of the Python lock that a thread waits for is shown next t
 TEST_CASE("the report says how ranks were compared if only the stacks were known") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r)
-    literal.rank(r, 4, Stack{libc("pthread_cond_wait"), nat("gloo::Context::wait()"), py(r == 2 ? "broadcast" : "all_reduce", kTorch + "distributed/distributed_c10d.py", 3)} + in_main(r == 2 ? 3 : 4));
-  CHECK(contains(flat(text_report(literal.job, analyzers::analyze(literal.job), {})), "(confidence 0.65; who should be alike: inferred from the stacks, most of which are alike)"));
+    literal.rank(r, 4,
+                 Stack{libc("pthread_cond_wait"), nat("gloo::Context::wait()"),
+                       py(r == 2 ? "broadcast" : "all_reduce", kTorch + "distributed/distributed_c10d.py", 3)} +
+                     in_main(r == 2 ? 3 : 4));
+  CHECK(contains(flat(text_report(literal.job, analyzers::analyze(literal.job), {})),
+                 "(confidence 0.65; who should be alike: inferred from the stacks, most of which are alike)"));
 }
 
 TEST_CASE("eight hung ranks on one screen") {
@@ -255,21 +315,29 @@ TEST_CASE("colour changes nothing but colour") {
 
 TEST_CASE("loader workers and problems still fit, with more folded away") {
   LiteralJob literal = eight_ranks();
-  const Stack worker_root = {py("_worker_loop", kTorch + "utils/data/_utils/worker.py", 302), py("_bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 314), py("<module>", "/home/u/project/train.py", 84)};
+  const Stack worker_root = {py("_worker_loop", kTorch + "utils/data/_utils/worker.py", 302),
+                             py("_bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 314),
+                             py("<module>", "/home/u/project/train.py", 84)};
   for (Pid parent = 100; parent < 108; ++parent)
-    for (int i = 0; i < 2; ++i) literal.child(parent, Stack{libc("poll"), py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)} + worker_root);
+    for (int i = 0; i < 2; ++i)
+      literal.child(parent,
+                    Stack{libc("poll"), py("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)} + worker_root);
   literal.job.ranks[4].problems.push_back({"tid 5004: vanished while it was being stopped", "run it again"});
   literal.job.ranks[5].problems.push_back({"tid 5004: vanished while it was being stopped", "run it again"});
   const std::string text = text_of(literal.job);
   check_one_screen(text);
   CHECK(contains(text, "8 ranks and 16 child processes on 1 host"));
-  CHECK(contains(text, "Child processes: 16\n  data-loader     of 0-7 (16 processes)      get queues.py:113 < _worker_loop worker.py:302\n"));
-  CHECK(contains(text, "Problems\n  ranks 4-5: tid 5004: vanished while it was being stopped\n    hint: run it again\n"));
+  CHECK(contains(text,
+                 "Child processes: 16\n  data-loader     of 0-7 (16 processes)      get queues.py:113 < _worker_loop "
+                 "worker.py:302\n"));
+  CHECK(
+      contains(text, "Problems\n  ranks 4-5: tid 5004: vanished while it was being stopped\n    hint: run it again\n"));
 }
 
 TEST_CASE("many different stacks: the odd ones stay, the rest is counted") {
   LiteralJob literal;
-  for (int r = 0; r < 64; ++r) literal.rank(r, 64, Stack{libc("read"), py("f" + std::to_string(r), "/home/u/a.py", r)} + in_main(r % 7));
+  for (int r = 0; r < 64; ++r)
+    literal.rank(r, 64, Stack{libc("read"), py("f" + std::to_string(r), "/home/u/a.py", r)} + in_main(r % 7));
   const std::string text = text_of(literal.job);
   check_one_screen(text);
   CHECK(contains(text, "more stacks of"));
@@ -292,7 +360,8 @@ TEST_CASE("a branch at which one stack ends") {
 
 TEST_CASE("unknown frames, stacks that ended early, GIL and waits") {
   LiteralJob literal;
-  RankSnapshot& rank = literal.rank(0, 1, {unknown("/x/libfoo.so (deleted)", 0x1234), unknown("", 0x7f0000001234, 0x7f0000001234)});
+  RankSnapshot& rank =
+      literal.rank(0, 1, {unknown("/x/libfoo.so (deleted)", 0x1234), unknown("", 0x7f0000001234, 0x7f0000001234)});
   rank.threads[0].stack_end = StackEnd::kNoUnwindInfo;
   rank.threads[0].gil = Gil::kWaits;
   rank.threads[0].syscall = call("futex");
@@ -328,17 +397,18 @@ TEST_CASE("every thread in full") {
   const std::string text = text_of(literal.job, options);
   const std::string full = text.substr(text.find("\n\n") + 2);
   CHECK(contains(full, "rank 2  pid 102 on node-a  live  Python 3.11.2\n"));
-  CHECK(contains(full, "  thread 102 \"python3\"  main  cluster 0 (odd)  D  blocked in read(fd 5 -> pipe:[123])\n"
-                       "    #0   0x0000000000000000 read  /usr/lib/x86_64-linux-gnu/libc.so.6\n"
-                       "    ... 19000 frames left out here\n"
-                       "    #1   0x0000000000000000 _Py_read  /usr/lib/libpython3.11.so.1.0\n"));
+  CHECK(contains(full,
+                 "  thread 102 \"python3\"  main  cluster 0 (odd)  D  blocked in read(fd 5 -> pipe:[123])\n"
+                 "    #0   0x0000000000000000 read  /usr/lib/x86_64-linux-gnu/libc.so.6\n"
+                 "    ... 19000 frames left out here\n"
+                 "    #1   0x0000000000000000 _Py_read  /usr/lib/libpython3.11.so.1.0\n"));
   CHECK(contains(full, "    #4   __getitem__  /home/u/project/data.py:9\n"));
   CHECK(contains(full, "libc.so.6+0x2724a  /usr/lib/x86_64-linux-gnu/libc.so.6+0x2724a\n"));
   CHECK(contains(full, "    in the kernel:\n      pipe_read+0x1\n"));
   CHECK(contains(full, "child node-a:108 of pid 102  live"));
   CHECK_FALSE(contains(full, "rank 3"));
 
-  options.ranks = {"104"};   // a pid
+  options.ranks = {"104"};  // a pid
   CHECK(contains(text_of(literal.job, options), "\nrank 4  pid 104"));
   options.ranks = {"node-a:105"};
   CHECK(contains(text_of(literal.job, options), "\nrank 5  pid 105"));
@@ -355,7 +425,8 @@ TEST_CASE("nothing hostile reaches the terminal, wherever it is in the report") 
     frame.qualname = evil;
     Frame native = nat(evil, "/lib/" + evil);
     native.file = evil;
-    RankSnapshot& rank = literal.rank(r, 4, r == 2 ? Stack{native, frame, unknown("/x/" + evil, 3)} + in_getitem() : waits_in_all_reduce());
+    RankSnapshot& rank = literal.rank(
+        r, 4, r == 2 ? Stack{native, frame, unknown("/x/" + evil, 3)} + in_getitem() : waits_in_all_reduce());
     rank.host = evil;
     if (r == 3) rank.rank.reset();
     rank.path = evil;
@@ -376,14 +447,16 @@ TEST_CASE("nothing hostile reaches the terminal, wherever it is in the report") 
   for (const char c : text) CHECK((c == '\n' || static_cast<unsigned char>(c) >= 0x20));
   CHECK_FALSE(contains(text, "\xe2\x80\xae"));
   CHECK_FALSE(contains(text, "\xff"));
-  CHECK_FALSE(contains(text, "\n\\x9b"));   // the newline inside of the name was escaped
+  CHECK_FALSE(contains(text, "\n\\x9b"));  // the newline inside of the name was escaped
   CHECK(contains(text, "\\x1b[31m\\n\\x9b\\u202e\\xff\\x07"));
 }
 
 TEST_CASE("paths and names longer than the line") {
   LiteralJob literal;
   const std::string deep = "/home/u/" + std::string(120, 'd') + "/sub/train.py";
-  literal.rank(0, 1, {py(std::string(150, 'f'), deep, 7), py("short", deep, 8), py("short", "/home/u/" + std::string(150, 'x') + ".py", 9)});
+  literal.rank(0, 1,
+               {py(std::string(150, 'f'), deep, 7), py("short", deep, 8),
+                py("short", "/home/u/" + std::string(150, 'x') + ".py", 9)});
   const std::string text = text_of(literal.job);
   check_one_screen(text);
   CHECK(contains(text, "…/sub/train.py:8"));

@@ -2,10 +2,10 @@
 // should be.
 #pragma once
 
-#include <csignal>
-#include <functional>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
+#include <functional>
 
 namespace rankstacks::testing {
 

@@ -43,7 +43,7 @@ struct CieBytes {
   Bytes write() const {
     Bytes body = bytes_of(id) + bytes_of(version);
     append(body, std::string_view(augmentation.c_str(), augmentation.size() + 1));
-    append(body, uleb(code_alignment) + bytes({0x78}) + return_column);   // the data alignment is -8
+    append(body, uleb(code_alignment) + bytes({0x78}) + return_column);  // the data alignment is -8
     if (augmentation.starts_with('z')) append(body, uleb(augmentation_data.size()) + augmentation_data);
     append(body, instructions);
     return with_length(body);
@@ -52,13 +52,14 @@ struct CieBytes {
 
 // With the pointers of CieBytes.
 struct FdeBytes {
-  std::uint32_t size = 16;          // of the function
-  Bytes augmentation = uleb(0);     // its length and data
+  std::uint32_t size = 16;       // of the function
+  Bytes augmentation = uleb(0);  // its length and data
   Bytes instructions;
 
   // For an entry at address `at`, describing the function at `start`.
   Bytes write(Address at, Address cie, Address start) const {
-    return with_length(bytes_of(static_cast<std::uint32_t>(at + 4 - cie)) + bytes_of(static_cast<std::int32_t>(start - (at + 8))) + bytes_of(size) + augmentation +
+    return with_length(bytes_of(static_cast<std::uint32_t>(at + 4 - cie)) +
+                       bytes_of(static_cast<std::int32_t>(start - (at + 8))) + bytes_of(size) + augmentation +
                        instructions);
   }
 };
@@ -69,7 +70,8 @@ class UnwindableTarget : public FakeTarget {
   static constexpr Address kBase = 0x7f00'0000'0000, kStack = 0x7ffc'0000'0000;
   static constexpr std::uint64_t kFunction = 16;
 
-  UnwindableTarget(const CieBytes& cie, const std::vector<FdeBytes>& fdes, int table_encoding = DW_EH_PE_datarel | DW_EH_PE_sdata4) {
+  UnwindableTarget(const CieBytes& cie, const std::vector<FdeBytes>& fdes,
+                   int table_encoding = DW_EH_PE_datarel | DW_EH_PE_sdata4) {
     constexpr Vaddr kHeader = 0x200;
     const Vaddr frames = kHeader + 12 + 8 * fdes.size();
     Bytes cie_bytes = cie.write();
@@ -78,11 +80,13 @@ class UnwindableTarget : public FakeTarget {
     code_ = (frames + size + 0xfff) & ~Vaddr{0xfff};
 
     Bytes table = bytes({1, DW_EH_PE_pcrel | DW_EH_PE_sdata4, DW_EH_PE_udata4, table_encoding}) +
-                  bytes_of(static_cast<std::int32_t>(frames - (kHeader + 4))) + bytes_of(static_cast<std::uint32_t>(fdes.size()));
+                  bytes_of(static_cast<std::int32_t>(frames - (kHeader + 4))) +
+                  bytes_of(static_cast<std::uint32_t>(fdes.size()));
     Bytes entries = cie_bytes;
     for (std::size_t i = 0; i < fdes.size(); ++i) {
       const Vaddr at = frames + entries.size(), start = code_ + kFunction * i;
-      append(table, bytes_of(static_cast<std::int32_t>(start - kHeader)) + bytes_of(static_cast<std::int32_t>(at - kHeader)));
+      append(table,
+             bytes_of(static_cast<std::int32_t>(start - kHeader)) + bytes_of(static_cast<std::int32_t>(at - kHeader)));
       append(entries, fdes[i].write(at, frames, start));
     }
 
@@ -117,7 +121,8 @@ class UnwindableTarget : public FakeTarget {
     };
     map(0, code_, false);
     map(code_, code_ + code_size, true);
-    modules_ = target::ModuleMap({target::Module{"/lib/made.so", {kBase, kBase + code_ + code_size}, kBase, {}, *image, {}}});
+    modules_ =
+        target::ModuleMap({target::Module{"/lib/made.so", {kBase, kBase + code_ + code_size}, kBase, {}, *image, {}}});
     put(kBase, file);
   }
 

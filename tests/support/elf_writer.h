@@ -3,15 +3,15 @@
 //     ELF header | program headers: PT_NOTE, PT_LOAD ... | notes | memory ...
 #pragma once
 
+#include <elf.h>
+#include <sys/procfs.h>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <elf.h>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <sys/procfs.h>
 #include <utility>
 #include <vector>
 
@@ -22,7 +22,9 @@ using Bytes = std::vector<std::byte>;
 inline void append(Bytes& to, std::span<const std::byte> bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 inline void append(Bytes& to, std::string_view text) { append(to, std::as_bytes(std::span(text))); }
 template <class T>
-void append_value(Bytes& to, const T& value) { append(to, std::as_bytes(std::span(&value, 1))); }
+void append_value(Bytes& to, const T& value) {
+  append(to, std::as_bytes(std::span(&value, 1)));
+}
 template <class T>
 Bytes bytes_of(const T& value) {
   Bytes bytes;
@@ -31,7 +33,7 @@ Bytes bytes_of(const T& value) {
 }
 
 struct MappedFileEntry {
-  std::uint64_t start, end, offset;   // offset: in units of the page size given
+  std::uint64_t start, end, offset;  // offset: in units of the page size given
   std::string path;
 };
 
@@ -40,8 +42,8 @@ inline Bytes thread_note(int tid, int signal, std::uint64_t pc, std::uint64_t sp
   status.pr_pid = tid;
   status.pr_cursig = static_cast<short>(signal);
   status.pr_info.si_signo = signal;
-  status.pr_reg[16] = pc;   // <sys/reg.h>: RIP
-  status.pr_reg[19] = sp;   // RSP
+  status.pr_reg[16] = pc;  // <sys/reg.h>: RIP
+  status.pr_reg[19] = sp;  // RSP
   return bytes_of(status);
 }
 
@@ -80,7 +82,8 @@ inline Bytes auxv_note(const std::vector<std::pair<std::uint64_t, std::uint64_t>
 class CoreWriter {
  public:
   void add_note(std::uint32_t type, std::span<const std::byte> body, std::string_view owner = "CORE") {
-    append_value(notes_, Elf64_Nhdr{static_cast<Elf64_Word>(owner.size() + 1), static_cast<Elf64_Word>(body.size()), type});
+    append_value(notes_,
+                 Elf64_Nhdr{static_cast<Elf64_Word>(owner.size() + 1), static_cast<Elf64_Word>(body.size()), type});
     append(notes_, std::string_view(std::string(owner).c_str(), owner.size() + 1));
     pad(notes_);
     append(notes_, body);
@@ -110,7 +113,13 @@ class CoreWriter {
     segments.push_back({.p_type = PT_NOTE, .p_offset = at, .p_filesz = notes_.size(), .p_align = 4});
     at += notes_.size();
     for (const Memory& m : memory_) {
-      segments.push_back({.p_type = PT_LOAD, .p_flags = m.flags, .p_offset = at, .p_vaddr = m.address, .p_filesz = m.bytes.size(), .p_memsz = m.size, .p_align = 1});
+      segments.push_back({.p_type = PT_LOAD,
+                          .p_flags = m.flags,
+                          .p_offset = at,
+                          .p_vaddr = m.address,
+                          .p_filesz = m.bytes.size(),
+                          .p_memsz = m.size,
+                          .p_align = 1});
       at += m.bytes.size();
     }
     header.e_phnum = static_cast<Elf64_Half>(segments.size());

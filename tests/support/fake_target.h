@@ -45,7 +45,7 @@ class FakeTarget : public target::Target {
   target::ModuleMap modules_;
 
  private:
-  std::map<Address, std::vector<std::byte>> memory_;   // blocks do not overlap
+  std::map<Address, std::vector<std::byte>> memory_;  // blocks do not overlap
 };
 
 }  // namespace rankstacks::testing

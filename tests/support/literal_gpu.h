@@ -35,7 +35,8 @@ inline GpuExecution& looked_at(RankSnapshot& rank) {
   return *gpu.execution;
 }
 
-inline GpuKernel& runs(LiteralJob& literal, RankSnapshot& rank, const std::string& function, std::uint32_t blocks = 13, std::uint32_t threads = 512) {
+inline GpuKernel& runs(LiteralJob& literal, RankSnapshot& rank, const std::string& function, std::uint32_t blocks = 13,
+                       std::uint32_t threads = 512) {
   GpuKernel& kernel = looked_at(rank).kernels.emplace_back();
   kernel.grid_id = 7;
   kernel.function = function;
@@ -65,11 +66,15 @@ inline GpuHealth& health_of(RankSnapshot& rank, double utilization = 100) {
 
 // A rank that waits for its GPU in a process with NCCL's threads, as every rank of an NCCL job does in a hang.
 inline Stack waits_for_gpu(int line = 17) {
-  return Stack{libc("sched_yield"), nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"), nat("cudaStreamSynchronize", "/x/libcudart.so"), py("synchronize", kPackages + "torch/cuda/__init__.py", 985)} + in_main(line);
+  return Stack{libc("sched_yield"), nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"),
+               nat("cudaStreamSynchronize", "/x/libcudart.so"),
+               py("synchronize", kPackages + "torch/cuda/__init__.py", 985)} +
+         in_main(line);
 }
 inline RankSnapshot& nccl_rank(LiteralJob& literal, int number, int world, const Stack& stack) {
   RankSnapshot& rank = literal.rank(number, world, stack, 'R');
-  literal.thread(rank, 1000 * (number + 1), "pt_nccl_watchdg", {libc("pthread_cond_clockwait"), nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()")});
+  literal.thread(rank, 1000 * (number + 1), "pt_nccl_watchdg",
+                 {libc("pthread_cond_clockwait"), nat("c10d::ProcessGroupNCCL::Watchdog::runLoop()")});
   return rank;
 }
 

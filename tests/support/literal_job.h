@@ -38,7 +38,7 @@ inline Frame unknown(std::string module, Vaddr offset, Address address = 0) {
 
 inline Frame libc(std::string function) { return nat(std::move(function), kLibc); }
 
-using Stack = std::vector<Frame>;   // innermost first
+using Stack = std::vector<Frame>;  // innermost first
 
 inline Stack operator+(Stack inner, const Stack& outer) {
   inner.insert(inner.end(), outer.begin(), outer.end());
@@ -46,19 +46,28 @@ inline Stack operator+(Stack inner, const Stack& outer) {
 }
 
 // Stacks as they are in real jobs.
-inline Stack in_main(int line) { return {py("main", "/home/u/train.py", line), py("<module>", "/home/u/train.py", 90)}; }
+inline Stack in_main(int line) {
+  return {py("main", "/home/u/train.py", line), py("<module>", "/home/u/train.py", 90)};
+}
 inline Stack waits_in_all_reduce(int line = 17) {
-  return Stack{libc("pthread_cond_wait"), nat("c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration<long>)"), py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 2000),
+  return Stack{libc("pthread_cond_wait"), nat("c10d::ProcessGroupGloo::AsyncWork::wait(std::chrono::duration<long>)"),
+               py("all_reduce", kPackages + "torch/distributed/distributed_c10d.py", 2000),
                py("wrapper", kPackages + "torch/distributed/c10d_logger.py", 80)} +
          in_main(line);
 }
 inline Stack waits_in_backward(int line = 17) {
-  return Stack{libc("pthread_cond_wait"), nat("c10d::Reducer::finalize_backward()"), nat("torch::autograd::Engine::execute(std::vector<int> const&)"), nat("THPEngine_run_backward(_object*)", "/x/libtorch_python.so"),
-               py("backward", kPackages + "torch/autograd/__init__.py", 197), py("backward", kPackages + "torch/_tensor.py", 488)} +
+  return Stack{libc("pthread_cond_wait"),
+               nat("c10d::Reducer::finalize_backward()"),
+               nat("torch::autograd::Engine::execute(std::vector<int> const&)"),
+               nat("THPEngine_run_backward(_object*)", "/x/libtorch_python.so"),
+               py("backward", kPackages + "torch/autograd/__init__.py", 197),
+               py("backward", kPackages + "torch/_tensor.py", 488)} +
          in_main(line);
 }
 inline Stack in_getitem() {
-  return Stack{libc("read"), py("__getitem__", "/home/u/data.py", 9), py("fetch", kPackages + "torch/utils/data/_utils/fetch.py", 54), py("_next_data", kPackages + "torch/utils/data/dataloader.py", 785),
+  return Stack{libc("read"), py("__getitem__", "/home/u/data.py", 9),
+               py("fetch", kPackages + "torch/utils/data/_utils/fetch.py", 54),
+               py("_next_data", kPackages + "torch/utils/data/dataloader.py", 785),
                py("__next__", kPackages + "torch/utils/data/dataloader.py", 725)} +
          in_main(15);
 }
@@ -108,6 +117,8 @@ class LiteralJob {
   }
 };
 
-inline SyscallInfo call(std::string name, std::optional<int> fd = {}, std::optional<std::string> target = {}) { return {std::move(name), 0, fd, std::move(target)}; }
+inline SyscallInfo call(std::string name, std::optional<int> fd = {}, std::optional<std::string> target = {}) {
+  return {std::move(name), 0, fd, std::move(target)};
+}
 
 }  // namespace rankstacks::testing

@@ -46,9 +46,12 @@ inline std::vector<std::byte> read_file(const std::string& path) {
 }
 
 inline void write_file(const std::string& path, std::span<const std::byte> bytes) {
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
-inline void write_file(const std::string& path, std::string_view text) { write_file(path, std::as_bytes(std::span(text))); }
+inline void write_file(const std::string& path, std::string_view text) {
+  write_file(path, std::as_bytes(std::span(text)));
+}
 
 }  // namespace rankstacks::testing

@@ -23,7 +23,8 @@ std::vector<std::string> libraries() {
   }
   const char* home = std::getenv("HOME");
   const char* root = std::getenv("PYENV_ROOT");
-  const fs::path versions = (root != nullptr ? fs::path(root) : fs::path(home != nullptr ? home : "/") / ".pyenv") / "versions";
+  const fs::path versions =
+      (root != nullptr ? fs::path(root) : fs::path(home != nullptr ? home : "/") / ".pyenv") / "versions";
   std::error_code ignored;
   for (const auto& version : fs::directory_iterator(versions, ignored)) {
     for (const auto& file : fs::directory_iterator(version.path() / "lib", ignored)) {
@@ -36,15 +37,18 @@ std::vector<std::string> libraries() {
 
 // GCC splits a function into parts: addr2line names a part by the function in DWARF, this tool by the part's symbol,
 // whose suffix is removed here.
-std::string without_clone(std::string name) { return std::regex_replace(name, std::regex(R"(\.(cold|part|constprop|isra)(\.\d+)*)"), ""); }
+std::string without_clone(std::string name) {
+  return std::regex_replace(name, std::regex(R"(\.(cold|part|constprop|isra)(\.\d+)*)"), "");
+}
 
 struct Place {
   std::string function;
-  std::string file;   // without its directory
+  std::string file;  // without its directory
   int line = 0;
 };
 
-std::map<Vaddr, std::vector<Place>> ask_addr2line(const Workshop& shop, const std::string& library, const std::vector<Vaddr>& addresses) {
+std::map<Vaddr, std::vector<Place>> ask_addr2line(const Workshop& shop, const std::string& library,
+                                                  const std::vector<Vaddr>& addresses) {
   std::ostringstream input;
   for (const Vaddr a : addresses) input << std::hex << "0x" << a << "\n";
   shop.write("addresses", input.str());
@@ -61,7 +65,8 @@ std::map<Vaddr, std::vector<Place>> ask_addr2line(const Workshop& shop, const st
     REQUIRE(std::getline(answers, where));
     const std::size_t colon = where.rfind(':');
     REQUIRE(colon != std::string::npos);
-    current->push_back({without_clone(line), fs::path(where.substr(0, colon)).filename().string(), std::atoi(where.c_str() + colon + 1)});
+    current->push_back({without_clone(line), fs::path(where.substr(0, colon)).filename().string(),
+                        std::atoi(where.c_str() + colon + 1)});
   }
   return places;
 }

@@ -20,7 +20,7 @@ int visible(int x) {
 )";
 
 struct Built {
-  Vaddr hidden = 0;    // an address in each
+  Vaddr hidden = 0;  // an address in each
   Vaddr visible = 0;
   std::string id;
 };
@@ -30,7 +30,8 @@ Built build(const Workshop& shop, const std::string& flags = "-Wl,--build-id") {
   shop.write("lib.cc", kSource);
   shop.run("g++ -O1 -g -shared -fPIC lib.cc -o full.so " + flags);
   const auto full = shop.open("full.so");
-  Built built{address_of(*full, "_ZL6hiddeni") + 1, address_of(*full, "_Z7visiblei") + 1, elf::to_string(full->build_id())};
+  Built built{address_of(*full, "_ZL6hiddeni") + 1, address_of(*full, "_Z7visiblei") + 1,
+              elf::to_string(full->build_id())};
   shop.run("objcopy --only-keep-debug full.so lib.debug && strip -o lib.so full.so");
   return built;
 }
@@ -103,7 +104,8 @@ TEST_CASE("a debug file at the path of another build-id is refused; the message 
               ": its build-id is abcdef0123, " + built.id + " is expected"});
 }
 
-TEST_CASE("a debug file is found by .gnu_debuglink in the directory of the file, in .debug and in the debug directory") {
+TEST_CASE(
+    "a debug file is found by .gnu_debuglink in the directory of the file, in .debug and in the debug directory") {
   for (const std::string place : {"", ".debug/", "dbg"}) {
     const Workshop shop;
     INFO(place);
@@ -127,25 +129,29 @@ TEST_CASE("without build-ids the CRC of a linked debug file must be right") {
   CHECK(resolve_one(alone(), *image, built.hidden) == Lines{"?"});
   const auto problems = problems_of(alone(), *image, built.hidden);
   REQUIRE(problems.size() == 1);
-  CHECK(problems[0].starts_with(shop.path("lib.debug") + ": refused as the debug file of " + shop.path("lib.so") + ": its CRC is "));
+  CHECK(problems[0].starts_with(shop.path("lib.debug") + ": refused as the debug file of " + shop.path("lib.so") +
+                                ": its CRC is "));
   CHECK(problems[0].ends_with(" is expected"));
 }
 
 TEST_CASE("a linked debug file of another build is refused; the message has both ids") {
   const Workshop shop;
   const Built built = build(shop);
-  shop.run("objcopy --add-gnu-debuglink=lib.debug lib.so && g++ -g -shared -fPIC -Wl,--build-id=0x99 lib.cc -o lib.debug");
+  shop.run(
+      "objcopy --add-gnu-debuglink=lib.debug lib.so && g++ -g -shared -fPIC -Wl,--build-id=0x99 lib.cc -o lib.debug");
   const auto image = shop.open("lib.so");
   CHECK(resolve_one(alone(), *image, built.hidden) == Lines{"?"});
   const std::string refused = shop.path("lib.debug") + ": refused as the debug file of " + shop.path("lib.so");
-  CHECK(problems_of(alone(), *image, built.hidden) == Lines{refused + ": its build-id is 99, " + built.id + " is expected"});
+  CHECK(problems_of(alone(), *image, built.hidden) ==
+        Lines{refused + ": its build-id is 99, " + built.id + " is expected"});
 }
 
 TEST_CASE("a debug link is a file name, not a path, and a FIFO there does not block") {
   const Workshop shop;
   const Built built = build(shop);
-  shop.run("mkfifo pipe && printf 'sub/../lib.debug\\0\\0\\0\\0\\0\\0\\0\\0' > link && "
-           "objcopy --add-section .gnu_debuglink=link lib.so path.so");
+  shop.run(
+      "mkfifo pipe && printf 'sub/../lib.debug\\0\\0\\0\\0\\0\\0\\0\\0' > link && "
+      "objcopy --add-section .gnu_debuglink=link lib.so path.so");
   CHECK(resolve_one(alone(), *shop.open("path.so"), built.hidden) == Lines{"?"});
   shop.run("printf 'pipe\\0\\0\\0\\0\\0\\0\\0\\0' > link && objcopy --add-section .gnu_debuglink=link lib.so pipe.so");
   CHECK(problems_of(alone(), *shop.open("pipe.so"), built.hidden) ==
@@ -156,14 +162,17 @@ TEST_CASE(".gnu_debugdata adds the functions that .dynsym lacks") {
   const Workshop shop;
   const Built built = build(shop);
   // As Fedora's find-debuginfo makes it: only symbols of functions, without those of .dynsym.
-  shop.run("objcopy -S --remove-section .gnu_debuglink --remove-section .comment --keep-symbol=_ZL6hiddeni lib.debug mini && xz -k mini && "
-           "objcopy --add-section .gnu_debugdata=mini.xz lib.so mini.so");
+  shop.run(
+      "objcopy -S --remove-section .gnu_debuglink --remove-section .comment --keep-symbol=_ZL6hiddeni lib.debug mini "
+      "&& xz -k mini && "
+      "objcopy --add-section .gnu_debugdata=mini.xz lib.so mini.so");
   const auto image = shop.open("mini.so");
   CHECK(resolve_one(alone(), *image, built.hidden) == Lines{"hidden(int)"});
   CHECK(resolve_one(alone(), *image, built.visible) == Lines{"visible(int)"});
 
-  shop.run("head -c 100 mini.xz > cut.xz && objcopy --add-section .gnu_debugdata=cut.xz lib.so cut.so && "
-           "echo this is not what xz writes > text && objcopy --add-section .gnu_debugdata=text lib.so text.so");
+  shop.run(
+      "head -c 100 mini.xz > cut.xz && objcopy --add-section .gnu_debugdata=cut.xz lib.so cut.so && "
+      "echo this is not what xz writes > text && objcopy --add-section .gnu_debugdata=text lib.so text.so");
   CHECK(problems_of(alone(), *shop.open("cut.so"), built.hidden) ==
         Lines{shop.path("cut.so") + ": .gnu_debugdata: not a whole xz stream (liblzma's error 10)"});
   CHECK(problems_of(alone(), *shop.open("text.so"), built.hidden) ==
@@ -174,7 +183,8 @@ TEST_CASE(".gnu_debugdata adds the functions that .dynsym lacks") {
 TEST_CASE(".gnu_debugdata that unpacks to more than any symbol table is refused") {
   const Workshop shop;
   const Built built = build(shop);
-  shop.run("head -c 400000000 /dev/zero | xz -0 > bomb.xz && objcopy --add-section .gnu_debugdata=bomb.xz lib.so bomb.so");
+  shop.run(
+      "head -c 400000000 /dev/zero | xz -0 > bomb.xz && objcopy --add-section .gnu_debugdata=bomb.xz lib.so bomb.so");
   CHECK(problems_of(alone(), *shop.open("bomb.so"), built.hidden) ==
         Lines{shop.path("bomb.so") + ": .gnu_debugdata: unpacks to more than 16 MiB"});
 }
@@ -205,17 +215,20 @@ TEST_CASE("parts that dwz shared between files are found; if they are missing, a
   const Vaddr inlined = address_of(*image, "_Z3onei") + 4;
   const auto lines = resolve_one(alone(), *image, inlined);
   REQUIRE(lines.size() == 2);
-  CHECK(lines[0] == "shared_inline common.h:64 <inlined>");   // the name is in the shared file
+  CHECK(lines[0] == "shared_inline common.h:64 <inlined>");  // the name is in the shared file
   CHECK(lines[1] == "one(int) one.cc:62");
 
   shop.run("mv common.dwz away.dwz");
   CHECK(resolve_one(alone(), *image, inlined) == Lines{"one(int)"});
   const auto problems = problems_of(alone(), *image, inlined);
   REQUIRE(problems.size() == 1);
-  CHECK(problems[0].starts_with(shop.path("one.so") + ": no lines or inlined functions: its shared debug file common.dwz (build-id "));
+  CHECK(problems[0].starts_with(shop.path("one.so") +
+                                ": no lines or inlined functions: its shared debug file common.dwz (build-id "));
   shop.run("cp two.so common.dwz");
-  CHECK(problems_of(alone(), *image, inlined).at(0).starts_with(shop.path("common.dwz") + ": refused as the shared debug file of " +
-                                                                shop.path("one.so") + ": its build-id is "));
+  CHECK(problems_of(alone(), *image, inlined)
+            .at(0)
+            .starts_with(shop.path("common.dwz") + ": refused as the shared debug file of " + shop.path("one.so") +
+                         ": its build-id is "));
 }
 
 TEST_CASE("the path of shared parts is accepted in debug directories and below the file's own directory only") {

@@ -33,11 +33,12 @@ TEST_CASE("a name whose text would exceed all memory stays as it is") {
   };
   CHECK(demangle(doubled(1)) == "g(P<int, int>, P<P<int, int>, P<int, int> >)");
   CHECK(demangle(doubled(5)).size() == 1048);
-  CHECK(demangle(doubled(36)) == doubled(36));   // a terabyte
+  CHECK(demangle(doubled(36)) == doubled(36));  // a terabyte
 }
 
 TEST_CASE("other names stay as they are") {
-  for (const char* name : {"", "i", "main", "_Z", "_Znonsense!", "_Zfoo.cold", "_GLOBAL__sub_I_x", "PyEval_EvalFrameDefault"}) {
+  for (const char* name :
+       {"", "i", "main", "_Z", "_Znonsense!", "_Zfoo.cold", "_GLOBAL__sub_I_x", "PyEval_EvalFrameDefault"}) {
     CHECK(demangle(name) == name);
   }
 }

@@ -57,7 +57,9 @@ std::vector<Lines> all_of(const elf::Image& image, const std::string& symbol) {
   return seen;
 }
 
-bool holds(const std::vector<Lines>& seen, const Lines& wanted) { return std::find(seen.begin(), seen.end(), wanted) != seen.end(); }
+bool holds(const std::vector<Lines>& seen, const Lines& wanted) {
+  return std::find(seen.begin(), seen.end(), wanted) != seen.end();
+}
 
 void check_inlines(const Workshop& shop, const std::string& compiler) {
   INFO(compiler);
@@ -67,7 +69,8 @@ void check_inlines(const Workshop& shop, const std::string& compiler) {
   const auto outer = all_of(*image, "_ZN4deep5outerEi");
   // In GCC's DWARF a static function has no linkage name; clang writes one.
   const Lines plain{"leaf i.cc:3 <inlined>", "deep::Object::middle(int) i.cc:8 <inlined>", "deep::outer(int) i.cc:12"};
-  const Lines with_types{"leaf(int) i.cc:3 <inlined>", "deep::Object::middle(int) i.cc:8 <inlined>", "deep::outer(int) i.cc:12"};
+  const Lines with_types{"leaf(int) i.cc:3 <inlined>", "deep::Object::middle(int) i.cc:8 <inlined>",
+                         "deep::outer(int) i.cc:12"};
   const bool has_chain = holds(outer, plain) || holds(outer, with_types);
   CHECK(has_chain);
   CHECK(holds(outer, {"deep::outer(int) i.cc:13"}));
@@ -80,8 +83,9 @@ void check_inlines(const Workshop& shop, const std::string& compiler) {
 
 TEST_CASE("inlined functions, innermost first, with the lines of their calls") {
   const Workshop shop;
-  for (const char* version : {"-gdwarf-2", "-gdwarf-3", "-gdwarf-4", "-gdwarf-5", "-gdwarf-5 -gdwarf64", "-g -gz=zlib", "-g -gz=zlib-gnu",
-                              "-g -gno-as-loc-support", "-g -ffunction-sections -Wl,--gc-sections", "-g -flto"}) {
+  for (const char* version :
+       {"-gdwarf-2", "-gdwarf-3", "-gdwarf-4", "-gdwarf-5", "-gdwarf-5 -gdwarf64", "-g -gz=zlib", "-g -gz=zlib-gnu",
+        "-g -gno-as-loc-support", "-g -ffunction-sections -Wl,--gc-sections", "-g -flto"}) {
     check_inlines(shop, std::string("g++ ") + version);
   }
 }
@@ -89,7 +93,8 @@ TEST_CASE("inlined functions, innermost first, with the lines of their calls") {
 TEST_CASE("inlined functions as clang describes them, without .debug_aranges") {
   if (!Workshop::has_tool("clang++")) return;
   const Workshop shop;
-  for (const char* version : {"-gdwarf-3", "-gdwarf-4", "-gdwarf-5"}) check_inlines(shop, std::string("clang++ ") + version);
+  for (const char* version : {"-gdwarf-3", "-gdwarf-4", "-gdwarf-5"})
+    check_inlines(shop, std::string("clang++ ") + version);
   CHECK(shop.open("i.so")->section(".debug_aranges") == nullptr);
 }
 
@@ -113,7 +118,9 @@ TEST_CASE("a lambda of a template keeps its own frame") {
 
 TEST_CASE("C functions have their plain names, inlined too") {
   const Workshop shop;
-  shop.write("c.c", "volatile int sink;\nstatic inline void leaf(int x) {\n  sink = x;\n}\nvoid outer(int x) {\n  leaf(x);\n}\n");
+  shop.write(
+      "c.c",
+      "volatile int sink;\nstatic inline void leaf(int x) {\n  sink = x;\n}\nvoid outer(int x) {\n  leaf(x);\n}\n");
   shop.run("gcc -O1 -g -shared -fPIC c.c -o c.so");
   const auto image = shop.open("c.so");
   CHECK(holds(all_of(*image, "outer"), {"leaf c.c:3 <inlined>", "outer c.c:6"}));
@@ -151,7 +158,8 @@ TEST_CASE("sections compressed with zstd are read") {
   const Workshop shop;
   shop.write("i.cc", kInlines);
   shop.run("g++ -O1 -g -shared -fPIC i.cc -o i.so");
-  const std::string pack = "objcopy --compress-debug-sections=zstd " + shop.path("i.so") + " " + shop.path("z.so") + " 2>/dev/null";
+  const std::string pack =
+      "objcopy --compress-debug-sections=zstd " + shop.path("i.so") + " " + shop.path("z.so") + " 2>/dev/null";
   if (std::system(pack.c_str()) != 0) {
     WARN("skipped: this objcopy writes no zstd");
     return;
@@ -177,7 +185,8 @@ TEST_CASE("with broken debug information names remain, and a problem is reported
     CHECK(testing::shown(all.locations[0]) == Lines{"entry(int)"});
     return all.problems;
   };
-  CHECK(with_header(77, 1000) == Lines{"i.so: no lines or inlined functions: .debug_info is compressed by an unknown method (77)"});
+  CHECK(with_header(77, 1000) ==
+        Lines{"i.so: no lines or inlined functions: .debug_info is compressed by an unknown method (77)"});
   CHECK(with_header(1, ~std::uint64_t{0}) ==
         Lines{"i.so: no lines or inlined functions: .debug_info cannot unpack to 18446744073709551615 bytes"});
   CHECK(with_header(1, 5) == Lines{"i.so: no lines or inlined functions: .debug_info does not unpack"});
@@ -199,13 +208,14 @@ TEST_CASE("debug sections with random bytes changed neither crash nor hang") {
   }
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
-  std::uint64_t random = 88172645463325252ULL;   // xorshift: the same bytes in each run
+  std::uint64_t random = 88172645463325252ULL;  // xorshift: the same bytes in each run
   const auto next = [&] {
     random ^= random << 13;
     random ^= random >> 7;
     return random ^= random << 17;
   };
-  for (const char* name : {".debug_line", ".debug_info", ".debug_abbrev", ".debug_aranges", ".debug_rnglists", ".debug_str"}) {
+  for (const char* name :
+       {".debug_line", ".debug_info", ".debug_abbrev", ".debug_aranges", ".debug_rnglists", ".debug_str"}) {
     const auto* section = image->section(name);
     if (section == nullptr || section->header.sh_size == 0) continue;
     for (int round = 0; round < 150; ++round) {

@@ -19,7 +19,7 @@ using testing::alone;
 using testing::TinyElf;
 using testing::Workshop;
 
-constexpr double kGenerous = 10;   // seconds
+constexpr double kGenerous = 10;  // seconds
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -52,7 +52,9 @@ std::vector<Vaddr> addresses_from(Vaddr first, std::size_t count, Vaddr step) {
 void resolve_in_time(std::vector<std::byte> bytes, const std::vector<Vaddr>& addresses) {
   const auto image = elf::Image::from_bytes(std::move(bytes), "lib.so");
   REQUIRE(image);
-  CHECK(seconds_of([&] { CHECK(Symbolizer(alone()).resolve(**image, addresses).locations.size() == addresses.size()); }) < kGenerous);
+  CHECK(seconds_of([&] {
+          CHECK(Symbolizer(alone()).resolve(**image, addresses).locations.size() == addresses.size());
+        }) < kGenerous);
 }
 
 }  // namespace
@@ -86,7 +88,8 @@ TEST_CASE("the procedure linkage table is named as before") {
   REQUIRE(plt != nullptr);
   const bool has_first = plt->name == ".plt";
   std::vector<std::string> names;
-  for (Vaddr at = plt->header.sh_addr + (has_first ? 16 : 0); at < plt->header.sh_addr + plt->header.sh_size; at += 16) {
+  for (Vaddr at = plt->header.sh_addr + (has_first ? 16 : 0); at < plt->header.sh_addr + plt->header.sh_size;
+       at += 16) {
     const auto resolved = Symbolizer(alone()).resolve(*image, std::span(&at, 1));
     names.push_back(resolved.locations[0].back().function.value_or("?"));
   }
@@ -101,7 +104,9 @@ TEST_CASE("the CRC of a debug file of a terabyte that is all hole") {
   TinyElf debug;
   debug.add_section(".text", SHT_NOBITS, "");
   debug.finish();
-  const auto write = [&](const char* name, const std::vector<std::byte>& bytes) { shop.write(name, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())); };
+  const auto write = [&](const char* name, const std::vector<std::byte>& bytes) {
+    shop.write(name, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  };
   write("lib.so", stripped.bytes());
   write("huge.debug", debug.bytes());
   std::error_code error;
@@ -115,7 +120,9 @@ TEST_CASE("the CRC of a debug file of a terabyte that is all hole") {
   SymbolizedImage resolved;
   CHECK(seconds_of([&] { resolved = Symbolizer(alone()).resolve(*image, std::span(&address, 1)); }) < kGenerous);
   REQUIRE(resolved.problems.size() == 1);
-  CHECK(resolved.problems[0] == shop.path("huge.debug") + ": refused as a debug file: it has no build-id, and is too long (1024 GiB) for its CRC to be taken");
+  CHECK(resolved.problems[0] ==
+        shop.path("huge.debug") +
+            ": refused as a debug file: it has no build-id, and is too long (1024 GiB) for its CRC to be taken");
 }
 
 }  // namespace rankstacks::symbolizers

@@ -1,10 +1,10 @@
 // Split debug information: the functions, inlined functions and lines of a program with .dwo files or a .dwp are
 // compared with those that addr2line gives for the same program built without split debug information; and which files
 // a program's debug information may refer to.
-#include <map>
-#include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <map>
+#include <sstream>
 
 #include "symbolizers/split_file.h"
 #include "symbolizers/workshop.h"
@@ -320,7 +320,8 @@ TEST_CASE("a .dwo of another build is refused; the message has its id") {
   }
 }
 
-TEST_CASE("a .dwo in another directory, which is found only by its path, is accepted only from the owner of the program") {
+TEST_CASE(
+    "a .dwo in another directory, which is found only by its path, is accepted only from the owner of the program") {
   const Workshop shop;
   build(shop, kGcc5);
   shop.run("mkdir installed && cp prog installed/");

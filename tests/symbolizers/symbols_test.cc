@@ -74,7 +74,9 @@ object:
 
 std::shared_ptr<const elf::Image> assemble(const Workshop& shop) {
   shop.write("a.S", kAssembly);
-  shop.run("gcc -shared -nostdlib -Wl,--build-id -o all.so a.S && objcopy --strip-symbol=gap --strip-symbol=after_end all.so a.so");
+  shop.run(
+      "gcc -shared -nostdlib -Wl,--build-id -o all.so a.S && objcopy --strip-symbol=gap --strip-symbol=after_end "
+      "all.so a.so");
   return shop.open("a.so");
 }
 
@@ -86,7 +88,7 @@ TEST_CASE("a symbol with a size covers its bytes only") {
   const Vaddr first = address_of(*image, "first");
   CHECK(resolve_one(alone(), *image, first) == Lines{"first"});
   CHECK(resolve_one(alone(), *image, first + 15) == Lines{"first"});
-  CHECK(resolve_one(alone(), *image, first + 16) == Lines{"?"});   // the gap: never the nearest symbol before it
+  CHECK(resolve_one(alone(), *image, first + 16) == Lines{"?"});  // the gap: never the nearest symbol before it
   CHECK(resolve_one(alone(), *image, first + 31) == Lines{"?"});
 }
 
@@ -106,7 +108,7 @@ TEST_CASE("a label without a size extends to the next function, but not beyond i
   CHECK(resolve_one(alone(), *image, label) == Lines{"label"});
   CHECK(resolve_one(alone(), *image, label + 15) == Lines{"label"});
   CHECK(resolve_one(alone(), *image, label + 16) == Lines{"after_label"});
-  CHECK(resolve_one(alone(), *image, label + 24) == Lines{"?"});   // a function with a size is in between
+  CHECK(resolve_one(alone(), *image, label + 24) == Lines{"?"});  // a function with a size is in between
   const Vaddr other = address_of(*image, "other_end");
   CHECK(resolve_one(alone(), *image, other + 4) == Lines{"other_end"});
   const auto* section = image->section(".other");
@@ -171,10 +173,12 @@ TEST_CASE("PLT entries are named by what they jump to") {
 void throw_it(const char*);
 int main() { throw_it(std::getenv("HOME")); return std::atexit([] {}); }
 )");
-  shop.write("t.cc", "#include <stdexcept>\nvoid throw_it(const char* s) { if (*s == 0) throw std::runtime_error(s); }\n");
+  shop.write("t.cc",
+             "#include <stdexcept>\nvoid throw_it(const char* s) { if (*s == 0) throw std::runtime_error(s); }\n");
   shop.run("g++ -O1 -fPIC -shared t.cc -o libt.so");
   const std::string ibt = "-fcf-protection -Wl,-z,ibtplt ";
-  for (const std::string& flags : {std::string("-Wl,-z,lazy"), std::string("-Wl,-z,now"), ibt + "-Wl,-z,lazy", ibt + "-Wl,-z,now"}) {
+  for (const std::string& flags :
+       {std::string("-Wl,-z,lazy"), std::string("-Wl,-z,now"), ibt + "-Wl,-z,lazy", ibt + "-Wl,-z,now"}) {
     INFO(flags);
     shop.run("g++ -O1 -pie -fPIE p.cc -L. -lt -o p " + flags);
     const auto image = shop.open("p");
@@ -188,7 +192,8 @@ int main() { throw_it(std::getenv("HOME")); return std::atexit([] {}); }
     }
     CHECK(std::count(names.begin(), names.end(), "getenv@plt") > 0);
     CHECK(std::count(names.begin(), names.end(), "throw_it(char const*)@plt") > 0);
-    CHECK(std::count_if(names.begin(), names.end(), [](const std::string& n) { return n != "?" && !n.ends_with("@plt"); }) == 0);
+    CHECK(std::count_if(names.begin(), names.end(),
+                        [](const std::string& n) { return n != "?" && !n.ends_with("@plt"); }) == 0);
   }
 }
 
@@ -218,7 +223,8 @@ TEST_CASE("resolving in a symbol table whose symbols all overlap ends, and a pro
   std::vector<Elf64_Sym> symbols(30'000);
   std::uint32_t name = 0;
   for (std::size_t i = 1; i < image->static_symbols().size(); ++i) {
-    if (image->static_symbols().name(image->static_symbols().at(i)) == "first") name = image->static_symbols().at(i).st_name;
+    if (image->static_symbols().name(image->static_symbols().at(i)) == "first")
+      name = image->static_symbols().at(i).st_name;
   }
   for (Elf64_Sym& s : symbols) s = {name, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0, 1, 1, ~std::uint64_t{0}};
   file.resize(at + symbols.size() * sizeof(Elf64_Sym));
@@ -235,7 +241,8 @@ TEST_CASE("resolving in a symbol table whose symbols all overlap ends, and a pro
   std::vector<Vaddr> addresses(5000);
   for (std::size_t i = 0; i < addresses.size(); ++i) addresses[i] = 0x1000 + i;
   const auto all = Symbolizer(alone()).resolve(**hostile, addresses);
-  CHECK(all.problems == std::vector<std::string>{"hostile.so: too many of its symbols overlap: not all were looked at"});
+  CHECK(all.problems ==
+        std::vector<std::string>{"hostile.so: too many of its symbols overlap: not all were looked at"});
 }
 
 TEST_CASE("images are resolved in parallel") {

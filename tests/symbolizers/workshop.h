@@ -35,7 +35,9 @@ class Workshop {
   Workshop& operator=(const Workshop&) = delete;
 
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path(name), std::ios::binary) << text; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+  }
 
   // Runs a shell command in the directory; if it fails, the test fails with its output.
   void run(const std::string& command) const {
@@ -89,7 +91,8 @@ inline std::vector<std::string> shown(const std::vector<symbolizers::SourceLocat
   return lines;
 }
 
-inline std::vector<std::string> resolve_one(const symbolizers::SymbolizerOptions& options, const elf::Image& image, Vaddr address) {
+inline std::vector<std::string> resolve_one(const symbolizers::SymbolizerOptions& options, const elf::Image& image,
+                                            Vaddr address) {
   const symbolizers::SymbolizedImage all = symbolizers::Symbolizer(options).resolve(image, std::span(&address, 1));
   REQUIRE(all.locations.size() == 1);
   return shown(all.locations[0]);

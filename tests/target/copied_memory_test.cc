@@ -1,8 +1,8 @@
 #include "target/copied_memory.h"
 
-#include <catch2/catch.hpp>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <catch2/catch.hpp>
 
 using namespace rankstacks;
 using namespace rankstacks::target;
@@ -15,14 +15,18 @@ constexpr std::size_t kPage = 4096;
 class Stacks {
  public:
   Stacks(std::size_t count, std::size_t size) : count_(count), size_(size) {
-    memory_ = static_cast<std::byte*>(mmap(nullptr, count * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    memory_ = static_cast<std::byte*>(
+        mmap(nullptr, count * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     REQUIRE(memory_ != MAP_FAILED);
-    for (std::size_t at = 0; at < count * size; at += sizeof(Address)) *reinterpret_cast<Address*>(memory_ + at) = reinterpret_cast<Address>(memory_ + at);
+    for (std::size_t at = 0; at < count * size; at += sizeof(Address))
+      *reinterpret_cast<Address*>(memory_ + at) = reinterpret_cast<Address>(memory_ + at);
   }
   ~Stacks() { munmap(memory_, count_ * size_); }
 
   std::byte* at(std::size_t stack, std::size_t offset) const { return memory_ + stack * size_ + offset; }
-  Range range(std::size_t stack, std::size_t from = 0) const { return {address(stack, from), address(stack, 0) + size_}; }
+  Range range(std::size_t stack, std::size_t from = 0) const {
+    return {address(stack, from), address(stack, 0) + size_};
+  }
   Address address(std::size_t stack, std::size_t offset) const { return reinterpret_cast<Address>(at(stack, offset)); }
   std::vector<Range> all() const {
     std::vector<Range> ranges;
@@ -91,7 +95,8 @@ TEST_CASE("overlapping stacks are copied once, and none loses its innermost end"
   CopiedMemory memory;
   memory.clear({.own = 1u << 20});
   memory.open(getpid());
-  const std::vector<Range> ranges{stacks.range(0), stacks.range(0, 40u << 20), stacks.range(0, 20u << 20), stacks.range(0, 20u << 20)};
+  const std::vector<Range> ranges{stacks.range(0), stacks.range(0, 40u << 20), stacks.range(0, 20u << 20),
+                                  stacks.range(0, 20u << 20)};
   memory.copy_stacks(ranges);
   memory.close();
   for (const Range& r : ranges) CHECK(has(memory, r.start));
@@ -104,11 +109,12 @@ TEST_CASE("what was copied by an earlier call is not copied again, and all of it
   CopiedMemory memory;
   memory.clear({.own = 1u << 20});
   memory.open(getpid());
-  memory.copy_stacks(std::vector<Range>{{stacks.address(0, 40 * kPage), stacks.address(0, 60 * kPage)}, {stacks.address(0, 100 * kPage), stacks.address(0, 101 * kPage)}});
+  memory.copy_stacks(std::vector<Range>{{stacks.address(0, 40 * kPage), stacks.address(0, 60 * kPage)},
+                                        {stacks.address(0, 100 * kPage), stacks.address(0, 101 * kPage)}});
   memory.copy_stacks(stacks.all(), 1u << 20);
   memory.copy_stacks(stacks.all());
   memory.close();
-  CHECK(memory.stack_bytes_left_out() > 0);   // of the second call, which left half of the room free
+  CHECK(memory.stack_bytes_left_out() > 0);  // of the second call, which left half of the room free
   for (std::size_t at = 0; at < 1u << 20; at += kPage) CHECK(has(memory, stacks.address(0, at)));
 }
 

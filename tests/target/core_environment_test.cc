@@ -83,11 +83,13 @@ TEST_CASE("an environment is bounded") {
   std::vector<std::string> many;
   for (int i = 0; i < 6000; ++i) many.push_back("V" + std::to_string(i) + "=x");
   CHECK(read_current_environment(with_environment(many), 0x10).size() == 4096);
-  CHECK(read_current_environment(with_environment({"A=1", "LONG=" + std::string(40'000, 'x'), "B=2"}), 0x10) == Environment{{"A", "1"}, {"B", "2"}});
+  CHECK(read_current_environment(with_environment({"A=1", "LONG=" + std::string(40'000, 'x'), "B=2"}), 0x10) ==
+        Environment{{"A", "1"}, {"B", "2"}});
 
   FakeTarget target = with_environment({"A=1"});
   Bytes wild;
-  for (const std::uint64_t pointer : {std::uint64_t{0x100000}, std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{0}}) append_value(wild, pointer);
+  for (const std::uint64_t pointer : {std::uint64_t{0x100000}, std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{0}})
+    append_value(wild, pointer);
   target.put(kBlock, wild);
   CHECK(read_current_environment(target, 0x10) == Environment{{"A", "1"}});
   target.put_value(0x10, ~std::uint64_t{0} - 4);
@@ -101,7 +103,7 @@ TEST_CASE("an environment is bounded") {
 
 TEST_CASE("the block at the top of the stack") {
   Stack stack;
-  stack.write();   // the first call sets `name`, which the auxiliary vector contains
+  stack.write();  // the first call sets `name`, which the auxiliary vector contains
   const Bytes bytes = stack.write();
   const InitialBlock block = read_initial_block(bytes, kStack, stack.auxv());
   CHECK(block.command == std::vector<std::string>{"python3", "", "a b"});
@@ -133,7 +135,8 @@ TEST_CASE("a block in which nothing can be trusted") {
   Stack stack;
   stack.write();
   const Bytes bytes = stack.write();
-  for (std::size_t size = 0; size < bytes.size(); ++size) read_initial_block(std::span(bytes).first(size), kStack, stack.auxv());
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    read_initial_block(std::span(bytes).first(size), kStack, stack.auxv());
   CHECK(read_initial_block({}, kStack, stack.auxv()).environment.empty());
   CHECK(read_initial_block(Bytes(4096), kStack, {}).environment.empty());
   CHECK(read_initial_block(Bytes(4096), kStack, {{AT_EXECFN, 12}}).environment.empty());

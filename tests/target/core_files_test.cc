@@ -27,7 +27,7 @@ class MovedFixture {
   }
 
   std::unique_ptr<CoreTarget> open(const CoreOptions& options = {}) {
-    elf::ImageCache images;   // a new one, as a cache remembers files that were missing
+    elf::ImageCache images;  // a new one, as a cache remembers files that were missing
     auto opened = CoreTarget::open(core_.path, options, images);
     if (!opened) FAIL(opened.error().message());
     return std::move(*opened);
@@ -56,12 +56,12 @@ bool reads_constants(const CoreTarget& core, const FixtureFacts& facts) {
          core.read_exact(facts.addresses.at("library_function"), code);
 }
 
-#define REQUIRE_CORE(name, how)               \
-  std::string why;                            \
-  const FixtureCore* name = how;              \
-  if (name == nullptr) {                      \
-    WARN("skipped: " << why);                 \
-    return;                                   \
+#define REQUIRE_CORE(name, how)  \
+  std::string why;               \
+  const FixtureCore* name = how; \
+  if (name == nullptr) {         \
+    WARN("skipped: " << why);    \
+    return;                      \
   }
 
 }  // namespace
@@ -71,32 +71,35 @@ TEST_CASE("files of a core that are missing") {
   MovedFixture moved(*made);
   const auto core = moved.open();
   REQUIRE(core->problems().size() == 1);
-  CHECK(core->problems()[0].message ==
-        "2 files of the process missing on this machine: " + moved.original("fixture") + ", " + moved.original("libfixture.so"));
-  CHECK(core->problems()[0].hint == "give them with --sysroot or --search, or open the core on the machine where it was taken");
+  CHECK(core->problems()[0].message == "2 files of the process missing on this machine: " + moved.original("fixture") +
+                                           ", " + moved.original("libfixture.so"));
+  CHECK(core->problems()[0].hint ==
+        "give them with --sysroot or --search, or open the core on the machine where it was taken");
   const Module& library = module_named(*core, "/libfixture.so");
-  CHECK(library.image == nullptr);   // the kernel dumps only one page of a library: neither symbols nor unwind tables
+  CHECK(library.image == nullptr);  // the kernel dumps only one page of a library: neither symbols nor unwind tables
   CHECK(library.why_no_image == "no such file on this machine");
   CHECK(library.build_id.size() == 20);
   CHECK(core->modules().find(made->facts.addresses.at("library_function")) == &library);
   CHECK_FALSE(reads_constants(*core, made->facts));
   CHECK(core->executable() == moved.original("fixture"));
-  CHECK(core->environment().at("RANK") == "3");   // libc is available, and so is its `environ`
+  CHECK(core->environment().at("RANK") == "3");  // libc is available, and so is its `environ`
 }
 
 TEST_CASE("--search by base name, by build-id, and --exe") {
   REQUIRE_CORE(made, kernel_core("abort", why));
   MovedFixture moved(*made);
   {
-    const auto core = moved.open({.executable = {}, .sysroot = {}, .search = {moved.directory() / "nothing", moved.directory() / "files"}});
+    const auto core = moved.open(
+        {.executable = {}, .sysroot = {}, .search = {moved.directory() / "nothing", moved.directory() / "files"}});
     CHECK(core->problems().empty());
     CHECK(reads_constants(*core, made->facts));
-    CHECK(module_named(*core, "/libfixture.so").path == moved.original("libfixture.so"));   // as the target names it
+    CHECK(module_named(*core, "/libfixture.so").path == moved.original("libfixture.so"));  // as the target names it
   }
   {
     const auto core = moved.open({.executable = moved.file("fixture"), .sysroot = {}, .search = {}});
     REQUIRE(core->problems().size() == 1);
-    CHECK(core->problems()[0].message == "1 file of the process missing on this machine: " + moved.original("libfixture.so"));
+    CHECK(core->problems()[0].message ==
+          "1 file of the process missing on this machine: " + moved.original("libfixture.so"));
     CHECK(module_named(*core, "/fixture").image != nullptr);
   }
   {
@@ -123,7 +126,7 @@ TEST_CASE("--sysroot comes before the path itself") {
   fs::create_directories(root + fs::path(moved.original("x")).parent_path().string());
   for (const char* name : {"fixture", "libfixture.so"}) fs::copy_file(moved.file(name), root + moved.original(name));
   const auto core = moved.open({.executable = {}, .sysroot = root, .search = {}});
-  CHECK(core->problems().empty());   // libc is not under the sysroot: its own path is tried next
+  CHECK(core->problems().empty());  // libc is not under the sysroot: its own path is tried next
   CHECK(reads_constants(*core, made->facts));
   CHECK(module_named(*core, "/libfixture.so").image->path() == root + moved.original("libfixture.so"));
   CHECK(module_named(*core, "/libc.so.6").image->path() == module_named(*core, "/libc.so.6").path);
@@ -132,7 +135,8 @@ TEST_CASE("--sysroot comes before the path itself") {
 TEST_CASE("a library replaced since the core was taken is refused") {
   REQUIRE_CORE(made, kernel_core("abort", why));
   MovedFixture moved(*made);
-  write_file(moved.directory() / "other.c", "const char library_constant[] = \"another\"; int library_function(int x) { return x * 3; }\n");
+  write_file(moved.directory() / "other.c",
+             "const char library_constant[] = \"another\"; int library_function(int x) { return x * 3; }\n");
   const std::string replaced = moved.original("libfixture.so");
   REQUIRE(run_command("cc -shared -fPIC -Wl,--build-id -o " + replaced + " " + moved.directory() / "other.c"));
   const std::string new_id = elf::to_string((*elf::Image::open(replaced, replaced))->build_id());
@@ -143,12 +147,14 @@ TEST_CASE("a library replaced since the core was taken is refused") {
   CHECK(library.image == nullptr);
   CHECK(library.why_no_image == "the core has build-id " + old_id + ", " + replaced + " has " + new_id);
   REQUIRE(core->problems().size() == 1);
-  CHECK(core->problems()[0].message == "module " + replaced + ": the core has build-id " + old_id + ", " + replaced + " has " + new_id);
+  CHECK(core->problems()[0].message ==
+        "module " + replaced + ": the core has build-id " + old_id + ", " + replaced + " has " + new_id);
   CHECK(core->problems()[0].hint == "give the files that were loaded with --sysroot or --search");
   CHECK_FALSE(reads_constants(*core, made->facts));
 
   // The next candidate is the right file: there is no problem.
-  const auto found = moved.open({.executable = moved.file("fixture"), .sysroot = {}, .search = {moved.directory() / "files"}});
+  const auto found =
+      moved.open({.executable = moved.file("fixture"), .sysroot = {}, .search = {moved.directory() / "files"}});
   CHECK(found->problems().empty());
   CHECK(reads_constants(*found, made->facts));
 
@@ -157,10 +163,11 @@ TEST_CASE("a library replaced since the core was taken is refused") {
   REQUIRE(wrong->problems().size() == 1);
   CHECK(wrong->problems()[0].message.starts_with("module " + moved.original("fixture") + ": the core has build-id "));
   CHECK(module_named(*wrong, "/fixture").image != nullptr);
-  const auto nothing = moved.open({.executable = moved.directory() / "nothing", .sysroot = {}, .search = {moved.directory() / "files"}});
+  const auto nothing =
+      moved.open({.executable = moved.directory() / "nothing", .sysroot = {}, .search = {moved.directory() / "files"}});
   REQUIRE(nothing->problems().size() == 1);
-  CHECK(nothing->problems()[0].message ==
-        "module " + moved.original("fixture") + ": " + moved.directory() / "nothing" + ": cannot open: No such file or directory");
+  CHECK(nothing->problems()[0].message == "module " + moved.original("fixture") + ": " + moved.directory() / "nothing" +
+                                              ": cannot open: No such file or directory");
   fs::remove(replaced);
 }
 
@@ -169,7 +176,7 @@ TEST_CASE("gcore's core holds a missing library's symbols") {
   MovedFixture moved(*made);
   const auto core = moved.open();
   const Module& library = module_named(*core, "/libfixture.so");
-  REQUIRE(library.image != nullptr);   // its first mapping, with .dynsym, is in the core
+  REQUIRE(library.image != nullptr);  // its first mapping, with .dynsym, is in the core
   const auto symbol = library.image->find_symbol("library_function");
   REQUIRE(symbol);
   CHECK(library.to_address(symbol->value) == made->facts.addresses.at("library_function"));

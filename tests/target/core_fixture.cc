@@ -1,16 +1,16 @@
 #include "core_fixture.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fcntl.h>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <utility>
 
 namespace rankstacks::testing {
@@ -81,7 +81,8 @@ class RunningFixture {
     if (pipe2(fds.data(), O_CLOEXEC) != 0) return;
     std::vector<std::string> arguments{built.program()};
     arguments.insert(arguments.end(), kFixtureArguments.begin(), kFixtureArguments.end());
-    std::vector<std::string> environment{"WORLD_SIZE=4", "CHANGED=before", "EMPTY=", "EQUALS=a=b", "FIXTURE_HOW=" + how};
+    std::vector<std::string> environment{"WORLD_SIZE=4", "CHANGED=before", "EMPTY=", "EQUALS=a=b",
+                                         "FIXTURE_HOW=" + how};
     const auto pointers = [](std::vector<std::string>& strings) {
       std::vector<char*> all;
       for (std::string& s : strings) all.push_back(s.data());
@@ -160,7 +161,8 @@ Made make_gcore() {
   RunningFixture fixture(*built, "wait", built->directory.path());
   if (!fixture.ready()) return {std::nullopt, "the fixture program did not start"};
   const std::string stem = built->directory / "gcore";
-  const std::string command = "timeout 120 gcore -o " + stem + " " + std::to_string(fixture.facts().pid) + " >" + stem + ".log 2>&1";
+  const std::string command =
+      "timeout 120 gcore -o " + stem + " " + std::to_string(fixture.facts().pid) + " >" + stem + ".log 2>&1";
   if (!run_command(command)) return {std::nullopt, "gcore failed: " + first_line(stem + ".log")};
   made.core = FixtureCore{stem + "." + std::to_string(fixture.facts().pid), fixture.facts()};
   return made;
@@ -171,14 +173,16 @@ Made make_kernel_core(const std::string& how) {
   const BuiltFixture* built = built_fixture(made.why_not);
   if (built == nullptr) return made;
   const std::string pattern = first_line("/proc/sys/kernel/core_pattern");
-  if (pattern.empty() || pattern.find_first_of("|/%") != std::string::npos) return {std::nullopt, "core_pattern is " + pattern};
+  if (pattern.empty() || pattern.find_first_of("|/%") != std::string::npos)
+    return {std::nullopt, "core_pattern is " + pattern};
   const std::string directory = built->directory / ("kernel-" + how);
   std::filesystem::create_directory(directory);
   RunningFixture fixture(*built, how, directory);
   if (!fixture.ready()) return {std::nullopt, "the fixture program did not start"};
   const int status = fixture.wait();
   if (!WIFSIGNALED(status) || !WCOREDUMP(status)) return {std::nullopt, "the kernel wrote no core"};
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) made.core = FixtureCore{entry.path().string(), fixture.facts()};
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    made.core = FixtureCore{entry.path().string(), fixture.facts()};
   if (!made.core) made.why_not = "the kernel wrote its core elsewhere";
   return made;
 }
@@ -201,7 +205,7 @@ const BuiltFixture* built_fixture(std::string& why_not) {
     const std::string in = "cd " + made->directory.path() + " && cc -g -O1 -Wl,--build-id ";
     if (!run_command(in + "-shared -fPIC -o libfixture.so library.c") ||
         !run_command(in + "-o fixture program.c -pthread -L. -lfixture -Wl,-rpath," + made->directory.path())) {
-      throw std::runtime_error("the fixture program does not compile");   // if there is a compiler, this is a failure
+      throw std::runtime_error("the fixture program does not compile");  // if there is a compiler, this is a failure
     }
     return made;
   }();

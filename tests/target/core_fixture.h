@@ -16,14 +16,14 @@ namespace rankstacks::testing {
 
 struct FixtureThread {
   Tid tid = 0;
-  Address thread_pointer = 0;   // pthread_self()
-  Address local = 0;            // of a variable on its stack
+  Address thread_pointer = 0;  // pthread_self()
+  Address local = 0;           // of a variable on its stack
 };
 
 struct FixtureFacts {
   Pid pid = 0;
-  std::vector<FixtureThread> threads;          // the main one first
-  std::map<std::string, Address> addresses;    // written, constant, big, library_function, library_constant
+  std::vector<FixtureThread> threads;        // the main one first
+  std::map<std::string, Address> addresses;  // written, constant, big, library_function, library_constant
 };
 
 struct FixtureCore {
@@ -42,7 +42,7 @@ const BuiltFixture* built_fixture(std::string& why_not);
 
 // Each core is made once. nullptr, and why, if this machine cannot make it (no gdb, core_pattern is a pipe, ...).
 const FixtureCore* gcore_core(std::string& why_not);
-const FixtureCore* kernel_core(const std::string& how, std::string& why_not);   // how: "abort" or "fault"
+const FixtureCore* kernel_core(const std::string& how, std::string& why_not);  // how: "abort" or "fault"
 
 // The arguments that the program is started with.
 inline const std::vector<std::string> kFixtureArguments{"two words", "", "--last=1"};

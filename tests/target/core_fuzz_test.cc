@@ -40,7 +40,7 @@ void use(const std::string& path, elf::ImageCache& images) {
 // A small core: its memory is reduced to what open() itself reads, so that a flipped byte is likely to matter.
 Bytes small_core() {
   CoreWriter core;
-  Bytes elf(4096);   // a library's first page
+  Bytes elf(4096);  // a library's first page
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -51,7 +51,8 @@ Bytes small_core() {
   header.e_phentsize = sizeof(Elf64_Phdr);
   header.e_phnum = 2;
   const Elf64_Phdr code{.p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_filesz = 8192, .p_memsz = 8192, .p_align = 4096};
-  const Elf64_Phdr note{.p_type = PT_NOTE, .p_flags = PF_R, .p_offset = 512, .p_vaddr = 512, .p_filesz = 36, .p_memsz = 36, .p_align = 4};
+  const Elf64_Phdr note{
+      .p_type = PT_NOTE, .p_flags = PF_R, .p_offset = 512, .p_vaddr = 512, .p_filesz = 36, .p_memsz = 36, .p_align = 4};
   const Elf64_Nhdr id{4, 20, NT_GNU_BUILD_ID};
   std::memcpy(elf.data(), &header, sizeof header);
   std::memcpy(elf.data() + sizeof header, &code, sizeof code);
@@ -61,8 +62,11 @@ Bytes small_core() {
   core.add_note(NT_PRSTATUS, thread_note(100, 11, 0x7f00'0000'0100, 0x7ffc'0000'0010));
   core.add_note(NT_PRPSINFO, process_note(100, "train", "train --x"));
   core.add_note(NT_SIGINFO, Bytes(128, std::byte{11}));
-  core.add_note(NT_AUXV, auxv_note({{AT_PHDR, 0x7f00'0000'0040}, {AT_SYSINFO_EHDR, 0x7f00'0001'0000}, {AT_EXECFN, 0x7ffc'0000'0100}}));
-  core.add_note(NT_FILE, files_note(4096, {{0x7f00'0000'0000, 0x7f00'0000'1000, 0, "/nowhere/libx.so"}, {0x7f00'0000'1000, 0x7f00'0000'2000, 1, "/nowhere/libx.so"}}));
+  core.add_note(
+      NT_AUXV,
+      auxv_note({{AT_PHDR, 0x7f00'0000'0040}, {AT_SYSINFO_EHDR, 0x7f00'0001'0000}, {AT_EXECFN, 0x7ffc'0000'0100}}));
+  core.add_note(NT_FILE, files_note(4096, {{0x7f00'0000'0000, 0x7f00'0000'1000, 0, "/nowhere/libx.so"},
+                                           {0x7f00'0000'1000, 0x7f00'0000'2000, 1, "/nowhere/libx.so"}}));
   core.add_note(NT_PRSTATUS, thread_note(101, 11, 0, 0));
   core.add_memory(0x7f00'0000'0000, elf, 4096, PF_R | PF_X);
   core.add_memory(0x7f00'0000'1000, {}, 4096, PF_R | PF_X);
@@ -77,8 +81,17 @@ void damage_and_use(const Bytes& sound, int rounds, std::chrono::seconds bound) 
   const std::string path = directory / "core";
   std::mt19937_64 random(4711);
   // Headers, notes and the first bytes of each segment are changed more often than other memory.
-  const auto place = [&](std::size_t size) { return random() % 4 != 0 ? random() % std::min<std::size_t>(size, 3000) : random() % size; };
-  const std::array<std::uint64_t, 8> nasty{0, 1, 0x7fffffff, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000, ~std::uint64_t{0}, ~std::uint64_t{0} - 4095};
+  const auto place = [&](std::size_t size) {
+    return random() % 4 != 0 ? random() % std::min<std::size_t>(size, 3000) : random() % size;
+  };
+  const std::array<std::uint64_t, 8> nasty{0,
+                                           1,
+                                           0x7fffffff,
+                                           0xffffffff,
+                                           0x7fffffffffffffff,
+                                           0x8000000000000000,
+                                           ~std::uint64_t{0},
+                                           ~std::uint64_t{0} - 4095};
   const auto deadline = std::chrono::steady_clock::now() + bound;
   int done = 0;
   for (; done < rounds && std::chrono::steady_clock::now() < deadline; ++done) {
@@ -100,7 +113,7 @@ void damage_and_use(const Bytes& sound, int rounds, std::chrono::seconds bound) 
     CAPTURE(done);
     use(path, images);
   }
-  CHECK(done > rounds / 20);   // otherwise each round takes far too long
+  CHECK(done > rounds / 20);  // otherwise each round takes far too long
 }
 
 }  // namespace
@@ -115,7 +128,7 @@ TEST_CASE("a damaged real core never harms") {
     return;
   }
   Bytes bytes = read_file(made->path);
-  bytes.resize(200'000);   // headers, notes and the first segments
+  bytes.resize(200'000);  // headers, notes and the first segments
   damage_and_use(bytes, 1000, std::chrono::seconds(20));
 }
 
@@ -124,7 +137,8 @@ TEST_CASE("damaged compressed cores never harm") {
   TemporaryDirectory directory;
   write_file(directory / "core", small_core());
   for (const std::string tool : {"zstd -q -c", "lz4 -q -c", "xz -c", "gzip -c"}) {
-    if (!has_command(tool.substr(0, tool.find(' '))) || !run_command(tool + " " + directory / "core" + " >" + directory / "compressed")) {
+    if (!has_command(tool.substr(0, tool.find(' '))) ||
+        !run_command(tool + " " + directory / "core" + " >" + directory / "compressed")) {
       WARN("skipped: " << tool);
       continue;
     }

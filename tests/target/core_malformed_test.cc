@@ -1,6 +1,6 @@
 // One small core for each defect, with the complete line that is reported about it.
-#include <catch2/catch.hpp>
 #include <sys/stat.h>
+#include <catch2/catch.hpp>
 
 #include "elf/bytes.h"
 #include "support/elf_writer.h"
@@ -107,13 +107,18 @@ TEST_CASE("files that are no core") {
   const auto text = [&](std::string_view s) { return opener.error(std::as_bytes(std::span(s))); };
   CHECK(text("") == "core.bad: the file is empty");
   CHECK(text("#!/bin/sh\n") == "core.bad: not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz");
-  CHECK(text("\x7f" "EL") == "core.bad: not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz");
-  CHECK(text("\x7f" "ELF\2\1\1") == "core.bad: the ELF header is cut off: 7 of 64 bytes");
-  CHECK(text("\x1f\x8bxxxxxxxxxxxxxxxxxxx") == "core.bad: the gzip data is damaged: unknown compression method (at 0x4)");
-  CHECK(opener.error_of(opener.open_path(opener.directory().path())) == opener.directory().path() + ": a directory, not a core file");
+  CHECK(text("\x7f"
+             "EL") == "core.bad: not a core file: it begins neither as ELF nor as .zst, .lz4, .xz or .gz");
+  CHECK(text("\x7f"
+             "ELF\2\1\1") == "core.bad: the ELF header is cut off: 7 of 64 bytes");
+  CHECK(text("\x1f\x8bxxxxxxxxxxxxxxxxxxx") ==
+        "core.bad: the gzip data is damaged: unknown compression method (at 0x4)");
+  CHECK(opener.error_of(opener.open_path(opener.directory().path())) ==
+        opener.directory().path() + ": a directory, not a core file");
   CHECK(opener.error_of(opener.open_path("/dev/zero")) == "/dev/zero: a device, not a core file");
   CHECK(opener.error_of(opener.open_path("/nowhere/core")) == "/nowhere/core: cannot open: No such file or directory");
-  CHECK(opener.error_of(opener.open_path("/proc/self/exe")) == "/proc/self/exe: an executable or shared library, not a core");
+  CHECK(opener.error_of(opener.open_path("/proc/self/exe")) ==
+        "/proc/self/exe: an executable or shared library, not a core");
   REQUIRE(mkfifo((opener.directory() / "pipe").c_str(), 0600) == 0);
   CHECK(opener.error_of(opener.open_path(opener.directory() / "pipe")) == "pipe: a pipe, not a core file");
 }
@@ -125,17 +130,25 @@ TEST_CASE("ELF headers that cannot be used") {
     core.change_header = std::move(change);
     return opener.error(core.write());
   };
-  CHECK(with([](auto& h) { h.e_ident[EI_CLASS] = ELFCLASS32; }) == "core.bad: ELF class 1 where 2 (64-bit) is expected (at 0x4)");
-  CHECK(with([](auto& h) { h.e_ident[EI_DATA] = ELFDATA2MSB; }) == "core.bad: ELF byte order 2 where 1 (little-endian) is expected (at 0x5)");
-  CHECK(with([](auto& h) { h.e_machine = EM_AARCH64; }) == "core.bad: a core of another machine (AArch64) where x86-64 is expected (at 0x12)");
-  CHECK(with([](auto& h) { h.e_machine = EM_CUDA; }) == "core.bad: a core of another machine (CUDA, a GPU) where x86-64 is expected (at 0x12)");
+  CHECK(with([](auto& h) { h.e_ident[EI_CLASS] = ELFCLASS32; }) ==
+        "core.bad: ELF class 1 where 2 (64-bit) is expected (at 0x4)");
+  CHECK(with([](auto& h) { h.e_ident[EI_DATA] = ELFDATA2MSB; }) ==
+        "core.bad: ELF byte order 2 where 1 (little-endian) is expected (at 0x5)");
+  CHECK(with([](auto& h) { h.e_machine = EM_AARCH64; }) ==
+        "core.bad: a core of another machine (AArch64) where x86-64 is expected (at 0x12)");
+  CHECK(with([](auto& h) { h.e_machine = EM_CUDA; }) ==
+        "core.bad: a core of another machine (CUDA, a GPU) where x86-64 is expected (at 0x12)");
   CHECK(with([](auto& h) { h.e_type = ET_DYN; }) == "core.bad: an executable or shared library, not a core");
   CHECK(with([](auto& h) { h.e_type = ET_REL; }) == "core.bad: ELF type 1 where 4 (core) is expected (at 0x10)");
-  CHECK(with([](auto& h) { h.e_phnum = 0; }) == "core.bad: no program headers: it holds neither threads nor memory (at 0x38)");
-  CHECK(with([](auto& h) { h.e_phentsize = 32; }) == "core.bad: program headers of 32 bytes where 56 are expected (at 0x36)");
+  CHECK(with([](auto& h) { h.e_phnum = 0; }) ==
+        "core.bad: no program headers: it holds neither threads nor memory (at 0x38)");
+  CHECK(with([](auto& h) { h.e_phentsize = 32; }) ==
+        "core.bad: program headers of 32 bytes where 56 are expected (at 0x36)");
   const std::string size = std::to_string(sound().write().size());
-  CHECK(with([](auto& h) { h.e_phoff = 1 << 20; }) == "core.bad: the program headers lie outside the file of " + size + " bytes (at 0x100000)");
-  CHECK(with([](auto& h) { h.e_phoff = ~std::uint64_t{0} - 8; }) == "core.bad: the program headers lie outside the file of " + size + " bytes (at 0xfffffffffffffff7)");
+  CHECK(with([](auto& h) { h.e_phoff = 1 << 20; }) ==
+        "core.bad: the program headers lie outside the file of " + size + " bytes (at 0x100000)");
+  CHECK(with([](auto& h) { h.e_phoff = ~std::uint64_t{0} - 8; }) ==
+        "core.bad: the program headers lie outside the file of " + size + " bytes (at 0xfffffffffffffff7)");
   core.change_segments = [](auto& segments) {
     for (Elf64_Phdr& p : segments) p.p_type = PT_NULL;
   };
@@ -149,11 +162,15 @@ TEST_CASE("program headers that make no sense") {
     core.change_segments = std::move(change);
     return opener.problem(core.write());
   };
-  CHECK(with([](auto& s) { s[1].p_offset = ~std::uint64_t{0} - 100; }) == "1 program header left out: offset or address and size overflow (the first at 0x78)");
-  CHECK(with([](auto& s) { s[1].p_memsz = ~std::uint64_t{0} - 100; }) == "1 program header left out: offset or address and size overflow (the first at 0x78)");
-  CHECK(with([](auto& s) { s[2].p_vaddr = kHeap + 8; }) == "1 segment left out: memory that another one holds too (the first at 0x555500000008)");
-  CHECK(with([](auto& s) { s[1].p_offset = std::uint64_t{1} << 60; }) ==
-        "the core is cut off: it ends at byte 9372 of 1152921504606851072; missing: 4 KiB of memory in 1 of 2 segments");
+  CHECK(with([](auto& s) { s[1].p_offset = ~std::uint64_t{0} - 100; }) ==
+        "1 program header left out: offset or address and size overflow (the first at 0x78)");
+  CHECK(with([](auto& s) { s[1].p_memsz = ~std::uint64_t{0} - 100; }) ==
+        "1 program header left out: offset or address and size overflow (the first at 0x78)");
+  CHECK(with([](auto& s) { s[2].p_vaddr = kHeap + 8; }) ==
+        "1 segment left out: memory that another one holds too (the first at 0x555500000008)");
+  CHECK(
+      with([](auto& s) { s[1].p_offset = std::uint64_t{1} << 60; }) ==
+      "the core is cut off: it ends at byte 9372 of 1152921504606851072; missing: 4 KiB of memory in 1 of 2 segments");
 }
 
 TEST_CASE("more than 65534 program headers") {
@@ -170,7 +187,8 @@ TEST_CASE("more than 65534 program headers") {
   };
   Bytes file = core.write();
   // Cut off before section 0; and there are no notes where they would be with 65535 headers.
-  CHECK(opener.problem(file) == "the number of program headers is missing: more than 65534, and section 0 is not in the file");
+  CHECK(opener.problem(file) ==
+        "the number of program headers is missing: more than 65534, and section 0 is not in the file");
   append_value(file, section);
   auto opened = opener.open(file);
   REQUIRE(opened);
@@ -217,7 +235,8 @@ TEST_CASE("so many program headers, or notes, that reading them all would take m
     auto opened = opener.open_path(opener.path());
     REQUIRE(opened);
     CHECK((*opened)->partial());
-    CHECK((*opened)->problems().front().message == "197902848 of 200000000 program headers left out: of that many the first 2097152 are read");
+    CHECK((*opened)->problems().front().message ==
+          "197902848 of 200000000 program headers left out: of that many the first 2097152 are read");
     CHECK((*opened)->threads().size() == 2);
   }
   SECTION("segments of notes, all of the same bytes") {
@@ -239,16 +258,21 @@ TEST_CASE("so many program headers, or notes, that reading them all would take m
     REQUIRE(opened);
     CHECK((*opened)->partial());
     CHECK((*opened)->threads().size() == 20'002);
-    CHECK((*opened)->problems().front().message.ends_with("of notes left out: more than the core can hold, or than 2 GiB"));
+    CHECK((*opened)->problems().front().message.ends_with(
+        "of notes left out: more than the core can hold, or than 2 GiB"));
     CHECK((*opened)->problems().size() < 40);
   }
   SECTION("lists of mapped files") {
     CoreWriter core = sound();
-    for (int i = 0; i < 200'000; ++i) core.add_note(NT_FILE, files_note(4096, {{0x50'0000ull + 0x1000ull * i, 0x50'1000ull + 0x1000ull * i, 0, "/nowhere/other.bin"}}));
+    for (int i = 0; i < 200'000; ++i)
+      core.add_note(
+          NT_FILE,
+          files_note(4096, {{0x50'0000ull + 0x1000ull * i, 0x50'1000ull + 0x1000ull * i, 0, "/nowhere/other.bin"}}));
     auto opened = opener.open(core.write());
     REQUIRE(opened);
     CHECK((*opened)->partial());
-    CHECK((*opened)->problems().front().message.starts_with("a second list of mapped files (NT_FILE) is not read (at "));
+    CHECK(
+        (*opened)->problems().front().message.starts_with("a second list of mapped files (NT_FILE) is not read (at "));
     CHECK((*opened)->problems()[32].message == "199968 more notes are damaged");
   }
 }
@@ -262,20 +286,29 @@ TEST_CASE("notes that make no sense") {
     core.add_memory(kStack, Bytes(64, std::byte{0x11}), 64);
     return opener.problem(core.write());
   };
-  CHECK(with_note(NT_PRSTATUS, Bytes(100)) == "a thread left out: NT_PRSTATUS of 100 bytes where 336 are expected (at 0x228)");
+  CHECK(with_note(NT_PRSTATUS, Bytes(100)) ==
+        "a thread left out: NT_PRSTATUS of 100 bytes where 336 are expected (at 0x228)");
   CHECK(with_note(NT_PRSTATUS, thread_note(100, 6, 1, 2)) == "a thread left out: tid 100 is there twice (at 0x228)");
-  CHECK(with_note(NT_PRPSINFO, Bytes(8)) == "the process's name is not read: NT_PRPSINFO of 8 bytes where 136 are expected (at 0x228)");
+  CHECK(with_note(NT_PRPSINFO, Bytes(8)) ==
+        "the process's name is not read: NT_PRPSINFO of 8 bytes where 136 are expected (at 0x228)");
   CHECK(with_note(NT_FILE, Bytes(8)) == "the mapped files are not read: NT_FILE of 8 bytes (at 0x228)");
-  CHECK(with_note(NT_FILE, files_note(0, {{1, 2, 0, "/x"}})) == "the mapped files are not read: NT_FILE says that a page has 0 bytes (at 0x228)");
+  CHECK(with_note(NT_FILE, files_note(0, {{1, 2, 0, "/x"}})) ==
+        "the mapped files are not read: NT_FILE says that a page has 0 bytes (at 0x228)");
   Bytes absurd = files_note(4096, {{0x1000, 0x2000, 0, "/x"}});
   std::memset(absurd.data(), 0xff, 8);
-  CHECK(with_note(NT_FILE, absurd) == "the mapped files are not read: NT_FILE of 43 bytes claims 18446744073709551615 entries (at 0x228)");
+  CHECK(with_note(NT_FILE, absurd) ==
+        "the mapped files are not read: NT_FILE of 43 bytes claims 18446744073709551615 entries (at 0x228)");
   Bytes unterminated = files_note(4096, {{0x1000, 0x2000, 0, "/x"}, {0x3000, 0x4000, 0, "/y"}});
   unterminated.pop_back();
-  CHECK(with_note(NT_FILE, unterminated) == "1 of 2 mapped files left out: the paths in NT_FILE end before them (at 0x228)");
-  CHECK(with_note(NT_FILE, files_note(4096, {{0x2000, 0x1000, 0, "/x"}, {0x1000, 0x3000, 0, "/y"}, {0x2000, 0x4000, 0, "/z"}})) ==
-        "2 of 3 mapped files left out: their ranges make no sense (NT_FILE at 0x228)");
-  CHECK(with_note(NT_FILE, files_note(4096, {{0x1000, 0x2000, 0, ""}, {0x3000, 0x4000, 0, "/y"}, {0x5000, 0x6000, 0, " (deleted)"}})) ==
+  CHECK(with_note(NT_FILE, unterminated) ==
+        "1 of 2 mapped files left out: the paths in NT_FILE end before them (at 0x228)");
+  CHECK(
+      with_note(NT_FILE,
+                files_note(4096, {{0x2000, 0x1000, 0, "/x"}, {0x1000, 0x3000, 0, "/y"}, {0x2000, 0x4000, 0, "/z"}})) ==
+      "2 of 3 mapped files left out: their ranges make no sense (NT_FILE at 0x228)");
+  CHECK(with_note(NT_FILE,
+                  files_note(
+                      4096, {{0x1000, 0x2000, 0, ""}, {0x3000, 0x4000, 0, "/y"}, {0x5000, 0x6000, 0, " (deleted)"}})) ==
         "2 of 3 mapped files left out: their paths are empty (NT_FILE at 0x228)");
   CHECK(with_note(NT_FILE, files_note(4096, {{0x1000, 0x2000, ~std::uint64_t{0} / 8, "/x"}})) ==
         "1 of 1 mapped files left out: their ranges make no sense (NT_FILE at 0x228)");
@@ -286,9 +319,10 @@ TEST_CASE("a note larger than its segment") {
   for (const std::uint32_t size : {400u, 0xffffffffu}) {
     Bytes file = sound().write();
     const std::size_t notes = 64 + 3 * sizeof(Elf64_Phdr);
-    std::memcpy(file.data() + notes + 4, &size, sizeof size);   // n_descsz of the first note
+    std::memcpy(file.data() + notes + 4, &size, sizeof size);  // n_descsz of the first note
     const std::string said = opener.problem(file);
-    if (size == 400u) CHECK(said == "a note reaches past the end of its segment (at 0x308): what is behind it is not read");
+    if (size == 400u)
+      CHECK(said == "a note reaches past the end of its segment (at 0x308): what is behind it is not read");
     else CHECK(said == "a note reaches past the end of its segment (at 0xe8): what is behind it is not read");
   }
 }
@@ -321,8 +355,10 @@ TEST_CASE("cores that are cut off") {
   REQUIRE(in_notes);
   REQUIRE((*in_notes)->problems().size() == 2);
   CHECK((*in_notes)->problems()[0].message ==
-        "the core is cut off: it ends at byte 1100 of 9372; missing: 8 KiB of memory in 2 of 2 segments, and the notes, which hold the threads' registers");
-  CHECK((*in_notes)->problems()[1].message == "the notes are cut off at 0x338: threads behind it are missing (1 are there)");
+        "the core is cut off: it ends at byte 1100 of 9372; missing: 8 KiB of memory in 2 of 2 segments, and the "
+        "notes, which hold the threads' registers");
+  CHECK((*in_notes)->problems()[1].message ==
+        "the notes are cut off at 0x338: threads behind it are missing (1 are there)");
   CHECK((*in_notes)->threads().size() == 1);
 
   CHECK(opener.problem(first(64 + 56)) == "2 of 3 program headers are missing: the core ends at byte 120");
@@ -334,7 +370,7 @@ TEST_CASE("signals that tools cause are not reported as fatal") {
   const auto signal_of = [&](int current, bool gdb, std::optional<std::pair<int, int>> info) {
     CoreWriter core;
     Bytes thread = thread_note(100, current, 0, 0);
-    if (gdb) std::memset(thread.data(), 0, 4);   // gdb fills in only pr_cursig
+    if (gdb) std::memset(thread.data(), 0, 4);  // gdb fills in only pr_cursig
     core.add_note(NT_PRSTATUS, thread);
     if (info) {
       Bytes siginfo(128);
@@ -351,10 +387,10 @@ TEST_CASE("signals that tools cause are not reported as fatal") {
     REQUIRE(opened);
     return (*opened)->signal();
   };
-  CHECK_FALSE(signal_of(0, true, std::pair(19, 0x80)));    // gcore
+  CHECK_FALSE(signal_of(0, true, std::pair(19, 0x80)));  // gcore
   CHECK_FALSE(signal_of(19, true, std::pair(19, 0x80)));
-  CHECK_FALSE(signal_of(2, true, std::pair(2, 0x80)));     // Ctrl-C in gdb
-  CHECK_FALSE(signal_of(5, true, std::pair(5, 1)));        // a breakpoint
+  CHECK_FALSE(signal_of(2, true, std::pair(2, 0x80)));  // Ctrl-C in gdb
+  CHECK_FALSE(signal_of(5, true, std::pair(5, 1)));     // a breakpoint
   const auto trap = signal_of(5, false, std::pair(5, 1));
   REQUIRE(trap);
   CHECK(trap->name == "SIGTRAP");
@@ -363,10 +399,11 @@ TEST_CASE("signals that tools cause are not reported as fatal") {
   CHECK(fault->tid == 100);
   CHECK(fault->code == 1);
   CHECK(fault->fault_address == 0x1230);
-  CHECK_FALSE(signal_of(11, false, std::pair(11, 0x80))->fault_address);   // SI_KERNEL: a non-canonical address, and si_addr is 0
-  CHECK_FALSE(signal_of(11, false, std::pair(11, 0))->fault_address);      // kill -SEGV: the field contains si_pid
+  CHECK_FALSE(signal_of(11, false, std::pair(11, 0x80))
+                  ->fault_address);  // SI_KERNEL: a non-canonical address, and si_addr is 0
+  CHECK_FALSE(signal_of(11, false, std::pair(11, 0))->fault_address);  // kill -SEGV: the field contains si_pid
   CHECK_FALSE(signal_of(6, false, std::pair(6, -6))->fault_address);
-  CHECK_FALSE(signal_of(11, false, std::pair(6, -6))->code);               // of another signal
+  CHECK_FALSE(signal_of(11, false, std::pair(6, -6))->code);  // of another signal
 }
 
 }  // namespace rankstacks::target

@@ -11,10 +11,10 @@ namespace {
 
 using namespace testing;
 
-#define SKIP_UNLESS(core) \
-  if ((core) == nullptr) { \
+#define SKIP_UNLESS(core)     \
+  if ((core) == nullptr) {    \
     WARN("skipped: " << why); \
-    return; \
+    return;                   \
   }
 
 std::unique_ptr<CoreTarget> open(const std::string& path, elf::ImageCache& images, const CoreOptions& options = {}) {
@@ -36,13 +36,15 @@ void check_threads(const CoreTarget& core, const FixtureFacts& facts) {
   REQUIRE(core.threads().size() == facts.threads.size());
   for (const FixtureThread& fact : facts.threads) {
     const auto threads = core.threads();
-    const auto it = std::find_if(threads.begin(), threads.end(), [&](const ThreadInfo& t) { return t.tid == fact.tid; });
+    const auto it =
+        std::find_if(threads.begin(), threads.end(), [&](const ThreadInfo& t) { return t.tid == fact.tid; });
     REQUIRE(it != threads.end());
     REQUIRE(it->registers);
     CHECK(it->registers->known == (1u << kDwarfRegisters) - 1);
     CHECK(it->registers->fs_base == fact.thread_pointer);
     const auto mappings = core.mappings();
-    const auto stack = std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) { return m.range.contains(fact.local); });
+    const auto stack =
+        std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) { return m.range.contains(fact.local); });
     REQUIRE(stack != mappings.end());
     CHECK(stack->range.contains(it->registers->sp()));
     CHECK(stack->writable);
@@ -106,7 +108,7 @@ void check_start(const CoreTarget& core) {
   CHECK(environment.at("WORLD_SIZE") == "4");
   CHECK(environment.at("EMPTY").empty());
   CHECK(environment.at("EQUALS") == "a=b");
-  CHECK(environment.at("RANK") == "3");          // set while it ran
+  CHECK(environment.at("RANK") == "3");  // set while it ran
   CHECK(environment.at("CHANGED") == "after");
   CHECK(environment.size() == 6);
 }
@@ -172,14 +174,15 @@ TEST_CASE("compressed cores read the same") {
   elf::ImageCache images;
   const auto plain = open(made->path, images);
   TemporaryDirectory directory;
-  const std::vector<std::pair<std::string, std::string>> tools{{"zstd", "zstd -q -c"}, {"lz4", "lz4 -q -c"}, {"xz", "xz -0 -c"}, {"gzip", "gzip -1 -c"}};
+  const std::vector<std::pair<std::string, std::string>> tools{
+      {"zstd", "zstd -q -c"}, {"lz4", "lz4 -q -c"}, {"xz", "xz -0 -c"}, {"gzip", "gzip -1 -c"}};
   for (const auto& [tool, command] : tools) {
     if (!has_command(tool)) {
       WARN("skipped: " << tool << " is not installed");
       continue;
     }
     INFO(tool);
-    const std::string path = directory / "core.without-suffix";   // recognised by its first bytes
+    const std::string path = directory / "core.without-suffix";  // recognised by its first bytes
     REQUIRE(run_command(command + " " + made->path + " >" + path));
     const auto core = open(path, images);
     check_all(*core, made->facts);
@@ -195,7 +198,8 @@ TEST_CASE("compressed cores read the same") {
     const auto whole = read_file(made->path);
     write_file(directory / "first", std::span(whole).first(100'000));
     write_file(directory / "second", std::span(whole).subspan(100'000));
-    REQUIRE(run_command("(" + command + " " + directory / "first" + "; " + command + " " + directory / "second" + ") >" + path));
+    REQUIRE(run_command("(" + command + " " + directory / "first" + "; " + command + " " + directory / "second" +
+                        ") >" + path));
     check_memory(*open(path, images), made->facts);
 
     // Cut off: the data before the cut are available, and a problem is reported.
@@ -230,7 +234,8 @@ TEST_CASE("a core that is truncated anywhere opens, or an error says why not") {
     const auto core = open(directory / "core", images);
     CHECK(core->partial());
     CHECK(core->threads().size() == 3);
-    CHECK(core->problems()[0].message.starts_with("the core is cut off: it ends at byte " + std::to_string(size) + " of " + std::to_string(whole.size())));
+    CHECK(core->problems()[0].message.starts_with("the core is cut off: it ends at byte " + std::to_string(size) +
+                                                  " of " + std::to_string(whole.size())));
   }
 }
 

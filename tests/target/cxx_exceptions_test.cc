@@ -2,17 +2,17 @@
 // the structures that lead to them.
 #include <catch2/catch.hpp>
 
-#include <cstring>
 #include <cxxabi.h>
 #include <dlfcn.h>
-#include <exception>
 #include <link.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <cstring>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <system_error>
-#include <sys/uio.h>
 #include <thread>
-#include <unistd.h>
 
 #include "support/fake_target.h"
 #include "target/cxx_exceptions.h"
@@ -63,7 +63,8 @@ class OwnProcess : public FakeTarget {
           for (int i = 0; i < info->dlpi_phnum; ++i) {
             if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
             module.range.start = std::min<Address>(module.range.start, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-            module.range.end = std::max<Address>(module.range.end, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+            module.range.end = std::max<Address>(
+                module.range.end, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
           }
           if (auto image = elf::Image::open(module.path, module.path)) module.image = *image;
           static_cast<std::vector<Module>*>(into)->push_back(std::move(module));
@@ -128,7 +129,8 @@ TEST_CASE("the exception that a thread handles") {
     CHECK(held->type == "St13runtime_error");
     CHECK(held->what == "connection reset by peer");
     CHECK(held_after_throw(std::out_of_range("index 7"))->what == "index 7");
-    CHECK(held_after_throw(std::system_error(std::make_error_code(std::errc::timed_out), "store"))->what == "store: Connection timed out");
+    CHECK(held_after_throw(std::system_error(std::make_error_code(std::errc::timed_out), "store"))->what ==
+          "store: Connection timed out");
   }
   SECTION("derived from it, directly or together with another base") {
     const auto held = held_after_throw(Tagged("with a type of its own"));
@@ -142,7 +144,8 @@ TEST_CASE("the exception that a thread handles") {
     REQUIRE(held);
     CHECK(held->type == "N3c1016DistBackendErrorE");
     CHECK(held->what == "short");
-    const std::string text = "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE)";
+    const std::string text =
+        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE)";
     CHECK(held_after_throw(c10::Error(text))->what == text);
   }
   SECTION("rethrown by exception_ptr, as the watchdog does, while another one is handled") {
@@ -183,8 +186,7 @@ TEST_CASE("the exception that a thread handles") {
       try {
         const Reader reader{held};
         throw std::runtime_error("on its way");
-      } catch (...) {
-      }
+      } catch (...) {}
     }
     CHECK(!held);
   }
@@ -224,18 +226,19 @@ TEST_CASE("a thread whose structures lead nowhere holds nothing") {
     header[10] = 0x474e5543432b2b00;
     fake.put_value(0x3000, header);
     fake.put_value<std::array<std::uint64_t, 4>>(0x3070, {0, 0x8018, 0, 0});
-    fake.put_value<std::array<std::uint64_t, 3>>(0x4000, {0x6000, 0x9000, 0x4000});   // its base is itself
+    fake.put_value<std::array<std::uint64_t, 3>>(0x4000, {0x6000, 0x9000, 0x4000});  // its base is itself
     fake.put(0x9000, code({'3', 'a', 'b', 'c', 0}));
     const auto held = read_held_exceptions(fake, literal);
     REQUIRE(held.front());
     CHECK(held.front()->type == "3abc");
     CHECK(!held.front()->what);
     fake.put(0x9000, code({'S', 't', '1', '3', 'r', 'u', 'n', 't', 'i', 'm', 'e', '_', 'e', 'r', 'r', 'o', 'r', 0}));
-    fake.put_value<std::array<std::uint64_t, 3>>(0x8000, {~std::uint64_t{0}, ~std::uint64_t{0}, 0});   // a text of 2^64 - 1 characters
+    fake.put_value<std::array<std::uint64_t, 3>>(
+        0x8000, {~std::uint64_t{0}, ~std::uint64_t{0}, 0});  // a text of 2^64 - 1 characters
     CHECK(!read_held_exceptions(fake, literal).front()->what);
-    fake.put_value<std::array<std::uint64_t, 3>>(0x8000, {9, 5, 0});                                   // longer than its capacity
+    fake.put_value<std::array<std::uint64_t, 3>>(0x8000, {9, 5, 0});  // longer than its capacity
     CHECK(!read_held_exceptions(fake, literal).front()->what);
-    fake.put_value<std::array<std::uint64_t, 4>>(0x8000, {5, 5, 0, 0x006f6c6c6568});                   // "hello"
+    fake.put_value<std::array<std::uint64_t, 4>>(0x8000, {5, 5, 0, 0x006f6c6c6568});  // "hello"
     CHECK(read_held_exceptions(fake, literal).front()->what == "hello");
     SECTION("a type_info whose vtable is not one of libstdc++'s") {
       literal.single_bases.clear();
@@ -252,22 +255,28 @@ TEST_CASE("a thread whose structures lead nowhere holds nothing") {
 TEST_CASE("code that returns a thread-local variable's address") {
   constexpr Address kAt = 0x400000;
   SECTION("local dynamic, as Debian's libstdc++ has it") {
-    const auto storage = decode_exception_storage(code({0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08, 0x48, 0x8d, 0x3d, 0x71, 0xad, 0x16, 0x00, 0xe8, 0x3c, 0x2c, 0xff, 0xff, 0x48, 0x83, 0xc4, 0x08, 0x48, 0x05,
-                                                        0x10, 0x00, 0x00, 0x00, 0xc3}),
-                                                  kAt);
+    const auto storage = decode_exception_storage(
+        code({0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08, 0x48, 0x8d, 0x3d, 0x71, 0xad, 0x16, 0x00, 0xe8,
+              0x3c, 0x2c, 0xff, 0xff, 0x48, 0x83, 0xc4, 0x08, 0x48, 0x05, 0x10, 0x00, 0x00, 0x00, 0xc3}),
+        kAt);
     REQUIRE(storage);
     CHECK(storage->module_slot == kAt + 15 + 0x16ad71);
     CHECK(storage->offset == 0x10);
     CHECK(!storage->offset_slot);
   }
   SECTION("general dynamic, with the padding that linkers need") {
-    const auto storage = decode_exception_storage(code({0x55, 0x48, 0x89, 0xe5, 0x66, 0x48, 0x8d, 0x3d, 0x00, 0x01, 0x00, 0x00, 0x66, 0x66, 0x48, 0xe8, 0x00, 0x00, 0x00, 0x00, 0x5d, 0xc3}), kAt);
+    const auto storage =
+        decode_exception_storage(code({0x55, 0x48, 0x89, 0xe5, 0x66, 0x48, 0x8d, 0x3d, 0x00, 0x01, 0x00,
+                                       0x00, 0x66, 0x66, 0x48, 0xe8, 0x00, 0x00, 0x00, 0x00, 0x5d, 0xc3}),
+                                 kAt);
     REQUIRE(storage);
     CHECK(storage->module_slot == kAt + 12 + 0x100);
     CHECK(storage->offset == 0);
   }
   SECTION("initial exec, in both orders") {
-    for (const auto& bytes : {code({0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0x03, 0x05, 0x20, 0, 0, 0, 0xc3}), code({0x48, 0x8b, 0x05, 0x29, 0, 0, 0, 0x64, 0x48, 0x03, 0x04, 0x25, 0, 0, 0, 0, 0xc3})}) {
+    for (const auto& bytes :
+         {code({0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0x03, 0x05, 0x20, 0, 0, 0, 0xc3}),
+          code({0x48, 0x8b, 0x05, 0x29, 0, 0, 0, 0x64, 0x48, 0x03, 0x04, 0x25, 0, 0, 0, 0, 0xc3})}) {
       const auto storage = decode_exception_storage(bytes, kAt);
       REQUIRE(storage);
       CHECK(storage->offset_slot == kAt + 0x30);
@@ -275,7 +284,8 @@ TEST_CASE("code that returns a thread-local variable's address") {
     }
   }
   SECTION("local exec") {
-    const auto storage = decode_exception_storage(code({0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0x8d, 0x80, 0xe0, 0xff, 0xff, 0xff, 0xc3}), kAt);
+    const auto storage = decode_exception_storage(
+        code({0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48, 0x8d, 0x80, 0xe0, 0xff, 0xff, 0xff, 0xc3}), kAt);
     REQUIRE(storage);
     CHECK(storage->offset == -32);
     CHECK((!storage->module_slot && !storage->offset_slot));
@@ -284,9 +294,11 @@ TEST_CASE("code that returns a thread-local variable's address") {
     CHECK(!decode_exception_storage({}, kAt));
     CHECK(!decode_exception_storage(code({0xc3}), kAt));
     CHECK(!decode_exception_storage(code({0x31, 0xc0, 0xc3}), kAt));
-    CHECK(!decode_exception_storage(code({0x48, 0x8d, 0x3d, 0x00, 0x01}), kAt));                                                // cut off
-    CHECK(!decode_exception_storage(code({0x64, 0x48, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0, 0xc3}), kAt));                           // %fs:16
-    CHECK(!decode_exception_storage(code({0x48, 0x8d, 0x05, 0, 1, 0, 0, 0xff, 0x10, 0x64, 0x48, 0x03, 0x04, 0x25, 0, 0, 0, 0, 0xc3}), kAt));   // a descriptor
+    CHECK(!decode_exception_storage(code({0x48, 0x8d, 0x3d, 0x00, 0x01}), kAt));                       // cut off
+    CHECK(!decode_exception_storage(code({0x64, 0x48, 0x8b, 0x04, 0x25, 0x10, 0, 0, 0, 0xc3}), kAt));  // %fs:16
+    CHECK(!decode_exception_storage(
+        code({0x48, 0x8d, 0x05, 0, 1, 0, 0, 0xff, 0x10, 0x64, 0x48, 0x03, 0x04, 0x25, 0, 0, 0, 0, 0xc3}),
+        kAt));  // a descriptor
     CHECK(!decode_exception_storage(std::vector<std::byte>(64, std::byte{0x66}), kAt));
   }
 }

@@ -27,10 +27,13 @@ TEST_CASE("the lines of /proc/locks") {
 
 TEST_CASE("lines that are not of /proc/locks") {
   for (const char* line :
-       {"", " ", "1", "1:", "x: FLOCK ADVISORY WRITE 1 fe:00:1 0 EOF", "1: ->", "1: FLOCK", "1: FLOCK ADVISORY", "1: FLOCK ADVISORY UNLCK 1 fe:00:1 0 EOF",
-        "1: FLOCK ADVISORY WRITE one fe:00:1 0 EOF", "1: FLOCK ADVISORY WRITE 99999999999 fe:00:1 0 EOF", "1: FLOCK ADVISORY WRITE 1 fe:00 0 EOF",
-        "1: FLOCK ADVISORY WRITE 1 <none>:0 0 EOF", "1: FLOCK ADVISORY WRITE 1 fe:00:18446744073709551616 0 EOF", "1: FLOCK ADVISORY WRITE 1 fe:00:1 -1 EOF",
-        "1: FLOCK ADVISORY WRITE 1 fe:00:1 0", "1: FLOCK ADVISORY WRITE 1 fe:00:1 0 END", "1: FLOCK ADVISORY WRITE 1 fe:00:1", "1: UNKNOWN UNKNOWN  READ 1 fe:00:1 0 EOF"}) {
+       {"", " ", "1", "1:", "x: FLOCK ADVISORY WRITE 1 fe:00:1 0 EOF", "1: ->", "1: FLOCK", "1: FLOCK ADVISORY",
+        "1: FLOCK ADVISORY UNLCK 1 fe:00:1 0 EOF", "1: FLOCK ADVISORY WRITE one fe:00:1 0 EOF",
+        "1: FLOCK ADVISORY WRITE 99999999999 fe:00:1 0 EOF", "1: FLOCK ADVISORY WRITE 1 fe:00 0 EOF",
+        "1: FLOCK ADVISORY WRITE 1 <none>:0 0 EOF", "1: FLOCK ADVISORY WRITE 1 fe:00:18446744073709551616 0 EOF",
+        "1: FLOCK ADVISORY WRITE 1 fe:00:1 -1 EOF", "1: FLOCK ADVISORY WRITE 1 fe:00:1 0",
+        "1: FLOCK ADVISORY WRITE 1 fe:00:1 0 END", "1: FLOCK ADVISORY WRITE 1 fe:00:1",
+        "1: UNKNOWN UNKNOWN  READ 1 fe:00:1 0 EOF"}) {
     INFO(line);
     CHECK_FALSE(parse_file_lock(line));
   }
@@ -58,12 +61,13 @@ TEST_CASE("the processes that hold the lock that a process waits for") {
     return pids;
   };
   using Pids = std::vector<Pid>;
-  CHECK(holders(Kind::kFlock, 20, 1) == Pids{10, 11});          // all that share it; flock(2) and fcntl(2) locks are independent
+  CHECK(holders(Kind::kFlock, 20, 1) ==
+        Pids{10, 11});  // all that share it; flock(2) and fcntl(2) locks are independent
   CHECK(holders(Kind::kFlock, 20, std::nullopt) == Pids{10, 11});
-  CHECK(holders(Kind::kFlock, 20, 2) == Pids{});                // a different file than that of the call
+  CHECK(holders(Kind::kFlock, 20, 2) == Pids{});  // a different file than that of the call
   CHECK(holders(Kind::kFlock, 21, 2) == Pids{12});
   CHECK(holders(Kind::kFlock, 99, 1) == Pids{});
-  CHECK(holders(Kind::kRecord, 20, 1) == Pids{13, -1});         // of both kinds of fcntl locks, those that hold byte 5
+  CHECK(holders(Kind::kRecord, 20, 1) == Pids{13, -1});  // of both kinds of fcntl locks, those that hold byte 5
   CHECK(holders(Kind::kOpenFile, 20, 1) == Pids{14});
   CHECK(holders(Kind::kOpenFile, 20, std::nullopt) == Pids{});  // no process is named
   CHECK(holders(Kind::kRecord, 22, 1) == Pids{13, 14});         // two readers do not block each other

@@ -1,8 +1,8 @@
 // Stacks that gcore leaves as zeros: a real core of gdb's whose stack mappings are emptied in the way in which gdb
 // leaves them, and stacks that must not be taken for such.
+#include <elf.h>
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <elf.h>
 #include <fstream>
 #include <iterator>
 
@@ -84,7 +84,7 @@ TEST_CASE("stacks that gcore has left out are missing, and their threads are nam
   CHECK(lost.core->read_value<Address>(stack_pointer(*whole.core, real->facts.threads[2].tid)));
   const auto& problems = lost.core->problems();
   const auto problem = std::find_if(problems.begin(), problems.end(),
-                                 [](const Problem& p) { return p.message.starts_with("gcore has left out"); });
+                                    [](const Problem& p) { return p.message.starts_with("gcore has left out"); });
   REQUIRE(problem != problems.end());
   CHECK(problem->message.starts_with("gcore has left out the stack of 1 thread (tid " + std::to_string(tid) + "), "));
   CHECK(problem->message.find("it gives up a mapping at the first page that cannot be read") != std::string::npos);

@@ -1,10 +1,10 @@
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <set>
-#include <sys/syscall.h>
 #include <thread>
-#include <unistd.h>
 
 #include "target/glances.h"
 #include "target/proc.h"
@@ -32,13 +32,14 @@ __attribute__((noinline)) void doze_deeper(std::chrono::microseconds how_long) {
 // A thread that waits again and again, either at one place only or from time to time at another one.
 class Waiter {
  public:
-  explicit Waiter(bool has_two) : thread_([this, has_two] {
-    tid = static_cast<Tid>(syscall(SYS_gettid));
-    while (!end) {
-      for (int i = 0; i < 10; ++i) doze(2ms);
-      if (has_two) doze_deeper(4ms);
-    }
-  }) {
+  explicit Waiter(bool has_two)
+      : thread_([this, has_two] {
+          tid = static_cast<Tid>(syscall(SYS_gettid));
+          while (!end) {
+            for (int i = 0; i < 10; ++i) doze(2ms);
+            if (has_two) doze_deeper(4ms);
+          }
+        }) {
     while (tid == 0) std::this_thread::yield();
   }
   ~Waiter() {
@@ -74,7 +75,8 @@ TEST_CASE("a thread that waits at two places is glanced at once at each", "[glan
       return found;
     };
     const auto end = std::chrono::steady_clock::now() + (has_two ? 30s : 1s);
-    while (std::chrono::steady_clock::now() < end && stack_pointers().size() < 2) glances.glance_until(std::chrono::steady_clock::now() + 20ms);
+    while (std::chrono::steady_clock::now() < end && stack_pointers().size() < 2)
+      glances.glance_until(std::chrono::steady_clock::now() + 20ms);
     CHECK(stack_pointers().size() == (has_two ? 2 : 1));
     const auto first = glances.of(getpid(), 0);
     REQUIRE(first.size() == 1);
@@ -103,7 +105,7 @@ TEST_CASE("the registers in /proc/PID/task/TID/syscall", "[glances]") {
   CHECK(registers->pc() == 0x7f60830ed545);
   CHECK_FALSE(registers->has(kRbp));
   CHECK_FALSE(target::proc::parse_syscall("running\n"));
-  CHECK_FALSE(target::proc::parse_syscall("-1 0x7ffbf0 0x7f60830ed545\n"));   // it waits, but not in a system call
+  CHECK_FALSE(target::proc::parse_syscall("-1 0x7ffbf0 0x7f60830ed545\n"));  // it waits, but not in a system call
   CHECK_FALSE(target::proc::parse_syscall("230 0x0 0x1\n"));
   CHECK_FALSE(target::proc::parse_syscall(""));
 }

@@ -16,7 +16,7 @@ TEST_CASE("a limited target gives the target's memory until its deadline, and no
   CHECK_FALSE(open.gave_up());
   CHECK(open.subject() == "fake");
   const LimitedTarget over(target, Deadline::after(0s));
-  CHECK_FALSE(over.gave_up());   // nothing was read from it yet
+  CHECK_FALSE(over.gave_up());  // nothing was read from it yet
   CHECK_FALSE(over.read_value<std::uint64_t>(0x1000));
   CHECK(over.gave_up());
 }

@@ -1,9 +1,3 @@
-#include <catch2/catch.hpp>
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <climits>
-#include <cstring>
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,12 +8,18 @@
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <climits>
+#include <cstring>
 #include <thread>
 
 #include "support/child_process.h"
 #include "target/live_target.h"
-#include "target/run_time.h"
 #include "target/module_list.h"
+#include "target/run_time.h"
 #include "target/stopped_process.h"
 #include "target/syscalls.h"
 
@@ -46,7 +46,8 @@ char wait_for_state(pid_t pid, char wanted) {
   return state;
 }
 
-std::unique_ptr<LiveTarget> captured(pid_t pid, const std::function<void(LiveTarget&)>& while_stopped = [](LiveTarget&) {}) {
+std::unique_ptr<LiveTarget> captured(
+    pid_t pid, const std::function<void(LiveTarget&)>& while_stopped = [](LiveTarget&) {}) {
   LiveImages images;
   auto target = LiveTarget::prepare(pid, images);
   REQUIRE(target);
@@ -74,7 +75,8 @@ TEST_CASE("a captured process: its threads, the call they wait in, and its memor
   REQUIRE(wait_for_state(child.pid(), 'S') == 'S');
   static const char text[] = "known to both";
   std::string seen;
-  const auto target = captured(child.pid(), [&](LiveTarget& t) { seen = t.read_c_string(reinterpret_cast<Address>(text), 100).value_or(""); });
+  const auto target = captured(
+      child.pid(), [&](LiveTarget& t) { seen = t.read_c_string(reinterpret_cast<Address>(text), 100).value_or(""); });
   CHECK(seen == text);
   CHECK(target->threads().size() == 6);
   CHECK(target->threads().front().tid == child.pid());
@@ -117,7 +119,7 @@ TEST_CASE("a process stopped by a signal stays stopped") {
 TEST_CASE("a process none of whose threads can be stopped is captured too, with the time of the attempt") {
   ChildProcess child([](auto& ready) {
     ready();
-    if (vfork() == 0) {   // its parent waits in state D until it ends
+    if (vfork() == 0) {  // its parent waits in state D until it ends
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       while (true) pause();
     }
@@ -146,7 +148,8 @@ TEST_CASE("a process that cannot be attached to is named, with a hint") {
     REQUIRE(wait_for_state(pid, 'Z') == 'Z');
     const auto target = LiveTarget::prepare(pid, images);
     REQUIRE_FALSE(target);
-    CHECK(target.error().message() == fmt::format("pid {}: a zombie: it has ended, and its parent has not collected its exit status", pid));
+    CHECK(target.error().message() ==
+          fmt::format("pid {}: a zombie: it has ended, and its parent has not collected its exit status", pid));
     waitpid(pid, nullptr, 0);
   }
   SECTION("traced by another process") {
@@ -168,7 +171,8 @@ TEST_CASE("a process that cannot be attached to is named, with a hint") {
     REQUIRE(target);
     const auto result = (*target)->capture([] {});
     REQUIRE_FALSE(result);
-    CHECK(result.error().message().starts_with(fmt::format("pid {}: already traced by pid {} (", child.pid(), tracer.pid())));
+    CHECK(result.error().message().starts_with(
+        fmt::format("pid {}: already traced by pid {} (", child.pid(), tracer.pid())));
   }
   SECTION("traced by a thread of this process: the tracer is not named") {
     ChildProcess child([](auto& ready) {
@@ -178,13 +182,15 @@ TEST_CASE("a process that cannot be attached to is named, with a hint") {
     REQUIRE(child.ready());
     std::thread([&] {
       REQUIRE(ptrace(PTRACE_SEIZE, child.pid(), nullptr, nullptr) == 0);
-      CHECK(attach_error(child.pid(), EPERM).message() == fmt::format("pid {}: cannot be attached to: Operation not permitted", child.pid()));
-    }).join();   // its end releases the child
+      CHECK(attach_error(child.pid(), EPERM).message() ==
+            fmt::format("pid {}: cannot be attached to: Operation not permitted", child.pid()));
+    }).join();  // its end releases the child
   }
   SECTION("a thread, and this process itself") {
     CHECK_FALSE(not_a_target(getppid()));
     CHECK_FALSE(not_a_target(INT_MAX));
-    CHECK(not_a_target(getpid())->message() == fmt::format("pid {}: this is rankstacks itself, which cannot look at itself", getpid()));
+    CHECK(not_a_target(getpid())->message() ==
+          fmt::format("pid {}: this is rankstacks itself, which cannot look at itself", getpid()));
     ChildProcess child([](auto& ready) {
       std::thread([&] {
         ready();
@@ -196,7 +202,8 @@ TEST_CASE("a process that cannot be attached to is named, with a hint") {
     REQUIRE(tasks.size() == 2);
     const auto error = not_a_target(tasks[1]);
     REQUIRE(error);
-    CHECK(error->message() == fmt::format("pid {0}: a thread of process {1} (test_target), not a process", tasks[1], child.pid()));
+    CHECK(error->message() ==
+          fmt::format("pid {0}: a thread of process {1} (test_target), not a process", tasks[1], child.pid()));
     CHECK(error->hint == fmt::format("name the process: --pids {}", child.pid()));
     CHECK(attach_error(tasks[1], ESRCH).message() == error->message());
   }
@@ -204,7 +211,8 @@ TEST_CASE("a process that cannot be attached to is named, with a hint") {
 
 TEST_CASE("a 32-bit process is reported as such, and not stopped") {
   constexpr std::uint32_t kLoad = 0x8048000;
-  const std::uint8_t waits[] = {0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7};   // pause() for ever: mov $29,%eax; int $0x80; jmp
+  const std::uint8_t waits[] = {0xb8, 29,   0,    0,   0,
+                                0xcd, 0x80, 0xeb, 0xf7};  // pause() for ever: mov $29,%eax; int $0x80; jmp
   struct {
     Elf32_Ehdr header{};
     Elf32_Phdr load{};
@@ -222,7 +230,14 @@ TEST_CASE("a 32-bit process is reported as such, and not stopped") {
   program.header.e_phentsize = sizeof program.load;
   program.header.e_phnum = 1;
   program.header.e_entry = kLoad + sizeof program.header + sizeof program.load;
-  program.load = {.p_type = PT_LOAD, .p_offset = 0, .p_vaddr = kLoad, .p_paddr = kLoad, .p_filesz = sizeof program, .p_memsz = sizeof program, .p_flags = PF_R | PF_X, .p_align = 0x1000};
+  program.load = {.p_type = PT_LOAD,
+                  .p_offset = 0,
+                  .p_vaddr = kLoad,
+                  .p_paddr = kLoad,
+                  .p_filesz = sizeof program,
+                  .p_memsz = sizeof program,
+                  .p_flags = PF_R | PF_X,
+                  .p_align = 0x1000};
   std::memcpy(program.code, waits, sizeof waits);
   char path[] = "/tmp/rankstacks-32-bit-XXXXXX";
   const int file = mkstemp(path);
@@ -241,7 +256,7 @@ TEST_CASE("a 32-bit process is reported as such, and not stopped") {
   }
   close(started[1]);
   int why = 0;
-  const bool runs = read(started[0], &why, sizeof why) == 0;   // the end of the pipe: it was closed by the exec
+  const bool runs = read(started[0], &why, sizeof why) == 0;  // the end of the pipe: it was closed by the exec
   close(started[0]);
   if (runs) {
     LiveImages images;
@@ -361,7 +376,8 @@ TEST_CASE("threads that come and go during a stop: none is left running, and aft
   }
 }
 
-TEST_CASE("while a process is paused the tool's thread may have a real-time class; afterwards it has its former class") {
+TEST_CASE(
+    "while a process is paused the tool's thread may have a real-time class; afterwards it has its former class") {
   ChildProcess child([](auto& ready) {
     ready();
     block();
@@ -470,7 +486,8 @@ TEST_CASE("how long and how often a thread has run") {
   REQUIRE(time);
   CHECK(time->cpu_ms == Approx(1.5));
   CHECK(time->runs == 12);
-  for (const char* text : {"", "12", "12 13", "a b c", "-1 2 3", "99999999999999999999 1 1"}) CHECK_FALSE(parse_schedstat(text));
+  for (const char* text : {"", "12", "12 13", "a b c", "-1 2 3", "99999999999999999999 1 1"})
+    CHECK_FALSE(parse_schedstat(text));
   const auto own = run_time_of(getpid(), getpid());
   if (!own) WARN("this kernel does not count how often a thread runs (CONFIG_SCHED_INFO)");
   else CHECK(own->runs > 0);
@@ -488,7 +505,8 @@ TEST_CASE("a command name with brackets and blanks does not confuse /proc/PID/st
   CHECK_FALSE(target::proc::parse_stat("12 (a) S"));
 }
 
-TEST_CASE("a failure to open a file is remembered, unless the process through which it was tried has ended", "[live_target]") {
+TEST_CASE("a failure to open a file is remembered, unless the process through which it was tried has ended",
+          "[live_target]") {
   LiveImages images;
   int tries = 0;
   const auto fails_with = [&](ErrorCode code) {

@@ -1,14 +1,14 @@
 // The thread that watches a stop: it reaps threads that have ended, and nothing else.
+#include <poll.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <functional>
 #include <optional>
-#include <poll.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/child_process.h"
 #include "target/stop_watcher.h"

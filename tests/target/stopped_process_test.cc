@@ -1,15 +1,15 @@
-#include <atomic>
-#include <catch2/catch.hpp>
-#include <chrono>
-#include <csignal>
 #include <fmt/format.h>
-#include <optional>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <thread>
 
 #include "support/child_process.h"
 #include "target/proc.h"
@@ -25,13 +25,14 @@ struct Counts {
   std::atomic<bool> enough;
   std::atomic<int> sent, handled, ended;
 };
-Counts* counts = nullptr;   // shared with the children
+Counts* counts = nullptr;  // shared with the children
 
 }  // namespace
 
 // The critical moment: a thread is stopped with a signal about to be delivered to it, and the tool is gone.
 TEST_CASE("a tool that is killed while threads are stopped loses none of their signals") {
-  counts = static_cast<Counts*>(mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  counts =
+      static_cast<Counts*>(mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   REQUIRE(counts != MAP_FAILED);
   new (counts) Counts{};
   ChildProcess child([](auto& ready) {
@@ -39,7 +40,7 @@ TEST_CASE("a tool that is killed while threads are stopped loses none of their s
     ready();
     while (!counts->enough) {
       counts->sent++;
-      raise(SIGRTMIN);   // handled before it returns
+      raise(SIGRTMIN);  // handled before it returns
     }
     counts->ended++;
     pause();
@@ -126,7 +127,7 @@ TEST_CASE("threads that get no processor are distinguished from a process that i
 
 TEST_CASE("a process whose only thread is in an uninterruptible wait is reported as such") {
   ChildProcess child([](auto& ready) {
-    if (vfork() == 0) {   // the parent waits, in state D, until this one ends
+    if (vfork() == 0) {  // the parent waits, in state D, until this one ends
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       ready();
       while (true) pause();
@@ -137,10 +138,11 @@ TEST_CASE("a process whose only thread is in an uninterruptible wait is reported
   while (stat && stat->state != 'D') stat = target::proc::stat_of(child.pid());
   REQUIRE(stat);
   std::optional<Error> error;
-  std::thread([&] {   // its end releases what it has seized
+  std::thread([&] {  // its end releases what it has seized
     const auto stopped = StoppedProcess::stop(child.pid(), stat->start_ticks, {});
     if (!stopped) error = stopped.error();
-  }).join();
+  })
+      .join();
   REQUIRE(error);
   CHECK(error->code == ErrorCode::kTimeout);
   CHECK(error->message().find("(state D)") != std::string::npos);

@@ -1,12 +1,12 @@
 // sock_diag's answers about Unix sockets: literal answers, and the kernel's about sockets of this process.
-#include <catch2/catch.hpp>
-#include <cstring>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <catch2/catch.hpp>
+#include <cstring>
 
 #include "target/unix_peers.h"
 
@@ -61,9 +61,9 @@ TEST_CASE("answers that are not about the socket") {
   CHECK_FALSE(parse_unix_diag({}, 7));
   CHECK_FALSE(parse_unix_diag(answer(6, {{UNIX_DIAG_PEER, 8}}), 7));
   CHECK_FALSE(parse_unix_diag(answer(7, {{UNIX_DIAG_PEER, 8}}, NLMSG_ERROR), 7));
-  CHECK_FALSE(parse_unix_diag(answer(7, {{UNIX_DIAG_PEER, 8, 3}}), 7));      // shorter than its own header
-  CHECK_FALSE(parse_unix_diag(answer(7, {{UNIX_DIAG_PEER, 8, 400}}), 7));    // longer than the answer
-  CHECK(parse_unix_diag(answer(7, {{UNIX_DIAG_PEER, 8, 5}}), 7) != 8u);      // too short for an inode
+  CHECK_FALSE(parse_unix_diag(answer(7, {{UNIX_DIAG_PEER, 8, 3}}), 7));    // shorter than its own header
+  CHECK_FALSE(parse_unix_diag(answer(7, {{UNIX_DIAG_PEER, 8, 400}}), 7));  // longer than the answer
+  CHECK(parse_unix_diag(answer(7, {{UNIX_DIAG_PEER, 8, 5}}), 7) != 8u);    // too short for an inode
   const Bytes whole = answer(7, {{UNIX_DIAG_PEER, 8}});
   for (std::size_t size = 0; size < whole.size(); ++size) CHECK_FALSE(parse_unix_diag(std::span(whole).first(size), 7));
 }
@@ -84,7 +84,7 @@ TEST_CASE("the peers of this process's own sockets") {
   CHECK_FALSE(peers.peer_of(0));
   CHECK_FALSE(peers.peer_of(std::uint64_t{1} << 32));
   ::close(pair[1]);
-  CHECK(peers.peer_of(inode_of(alone)) == 0u);   // each answer belongs to its question
+  CHECK(peers.peer_of(inode_of(alone)) == 0u);  // each answer belongs to its question
   ::close(pair[0]);
   ::close(alone);
 }

@@ -16,7 +16,8 @@ Bytes repeated(int operation, std::size_t times) { return Bytes(times, static_ca
 
 TEST_CASE("expressions that compilers and linkers write are sound") {
   // A PLT's CFA: rsp + 8 + (((rip & 15) >= 11) << 3)
-  CHECK(sound(bytes({DW_OP_breg7, 8, DW_OP_breg16, 0, DW_OP_lit15, DW_OP_and, DW_OP_lit11, DW_OP_ge, DW_OP_lit3, DW_OP_shl, DW_OP_plus})));
+  CHECK(sound(bytes({DW_OP_breg7, 8, DW_OP_breg16, 0, DW_OP_lit15, DW_OP_and, DW_OP_lit11, DW_OP_ge, DW_OP_lit3,
+                     DW_OP_shl, DW_OP_plus})));
   // A realigned stack, and a register saved there.
   CHECK(sound(bytes({DW_OP_breg6, 0x78, DW_OP_deref})));
   CHECK(sound(bytes({DW_OP_breg6, 0x68}), 1));
@@ -24,7 +25,7 @@ TEST_CASE("expressions that compilers and linkers write are sound") {
   CHECK(sound(bytes({DW_OP_breg7, 0xa0, 1, DW_OP_deref})));
   // Two branches, one of which jumps over the other: if rax, 1, else 2.
   CHECK(sound(bytes({DW_OP_breg0, 0, DW_OP_bra, 4, 0, DW_OP_lit2, DW_OP_skip, 1, 0, DW_OP_lit1})));
-  CHECK(sound({}, 1));   // the CFA itself
+  CHECK(sound({}, 1));  // the CFA itself
 }
 
 TEST_CASE("an expression that cannot be evaluated safely is rejected") {
@@ -41,12 +42,14 @@ TEST_CASE("an expression that cannot be evaluated safely is rejected") {
       {"picks what is not there", bytes({DW_OP_lit0, DW_OP_pick, 1}), 0},
       {"picks far below", bytes({DW_OP_lit0, DW_OP_pick, 255}), 0},
       {"ends in an operand", bytes({DW_OP_const8u, 1, 2, 3}), 0},
-      {"a number without end", bytes({DW_OP_constu, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}), 0},
+      {"a number without end", bytes({DW_OP_constu, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}),
+       0},
       {"a number of 65 bits", bytes({DW_OP_constu, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}), 0},
       {"jumps back for ever", bytes({DW_OP_lit0, DW_OP_skip, 0xfd, 0xff}), 0},
       {"jumps back on a condition", bytes({DW_OP_lit1, DW_OP_dup, DW_OP_bra, 0xfc, 0xff}), 0},
       {"jumps beyond its end", bytes({DW_OP_lit0, DW_OP_skip, 1, 0}), 0},
-      {"jumps into an operand", bytes({DW_OP_lit1, DW_OP_dup, DW_OP_bra, 1, 0, DW_OP_const1u, DW_OP_skip, DW_OP_plus}), 0},
+      {"jumps into an operand", bytes({DW_OP_lit1, DW_OP_dup, DW_OP_bra, 1, 0, DW_OP_const1u, DW_OP_skip, DW_OP_plus}),
+       0},
       {"jumps into a jump", bytes({DW_OP_lit1, DW_OP_dup, DW_OP_bra, 1, 0, DW_OP_skip, 0, 0}), 0},
       {"two ways with stacks that differ", bytes({DW_OP_lit1, DW_OP_dup, DW_OP_bra, 1, 0, DW_OP_lit2}), 0},
       {"what no way leads to", bytes({DW_OP_lit1, DW_OP_skip, 1, 0, DW_OP_lit2, DW_OP_nop}), 0},

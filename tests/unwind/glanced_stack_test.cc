@@ -1,10 +1,10 @@
 #include "unwind/glanced_stack.h"
 
+#include <unistd.h>
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
-#include <unistd.h>
 
 #include "support/child_process.h"
 #include "target/glances.h"
@@ -79,7 +79,8 @@ TEST_CASE("a glance of a running thread is unwound to its end after the thread i
       target::Glances glances;
       glances.follow(child.pid(), child.pid());
       const auto end = std::chrono::steady_clock::now() + 30s;
-      while (std::chrono::steady_clock::now() < end && glances.of(child.pid(), 0).empty()) glances.glance_until(std::chrono::steady_clock::now() + 20ms);
+      while (std::chrono::steady_clock::now() < end && glances.of(child.pid(), 0).empty())
+        glances.glance_until(std::chrono::steady_clock::now() + 20ms);
       seen = glances.of(child.pid(), 0);
       auto prepared = target::LiveTarget::prepare(child.pid(), images);
       REQUIRE(prepared);
@@ -93,7 +94,9 @@ TEST_CASE("a glance of a running thread is unwound to its end after the thread i
     // The frames between usleep and the child's main function: doze, and the three functions that call it.
     const auto place_of = [&](auto* function) {
       const auto start = reinterpret_cast<Address>(function);
-      return std::find_if(stack->frames.begin(), stack->frames.end(), [&](const UnwoundFrame& f) { return f.pc > start && f.pc < start + 256; }) - stack->frames.begin();
+      return std::find_if(stack->frames.begin(), stack->frames.end(),
+                          [&](const UnwoundFrame& f) { return f.pc > start && f.pc < start + 256; }) -
+             stack->frames.begin();
     };
     const auto innermost = place_of(&doze);
     CHECK(innermost < static_cast<std::ptrdiff_t>(stack->frames.size()));

@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 // Each frame is 16 bytes above the one before, and none is the last: a hostile unwind table can describe that.
 class Endless final : public FrameStepper {
  public:
-  Endless(const target::Target& target, bool reads, std::size_t readable = ~std::size_t{0}) : target_(target), reads_(reads), readable_(readable) {}
+  Endless(const target::Target& target, bool reads, std::size_t readable = ~std::size_t{0})
+      : target_(target), reads_(reads), readable_(readable) {}
   void start(const target::Registers& registers, bool) override { at_ = registers; }
   Step step(target::Registers& next, bool& signal_frame) override {
     signal_frame = false;
@@ -27,7 +28,7 @@ class Endless final : public FrameStepper {
  private:
   const target::Target& target_;
   bool reads_;
-  std::size_t readable_;   // number of steps until the memory ends
+  std::size_t readable_;  // number of steps until the memory ends
   target::Registers at_;
 };
 
@@ -63,7 +64,7 @@ TEST_CASE("past the deadline a stack ends with the frames it has, at least the i
   testing::FakeTarget memory;
   memory.put_value<Address>(0x1000, 1);
   const target::LimitedTarget target(memory, Deadline::after(0s));
-  const bool reads = GENERATE(true, false);   // unwind tables can compute a caller from registers alone
+  const bool reads = GENERATE(true, false);  // unwind tables can compute a caller from registers alone
   Endless stepper(target, reads);
   const UnwoundStack stack = walk_stack(target, stepper, somewhere());
   CHECK(stack.end == StackEnd::kMemoryUnavailable);

@@ -1,10 +1,10 @@
 // Both unwinders on real child processes: known call chains, compared with each other frame by frame.
-#include <catch2/catch.hpp>
-#include <atomic>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <atomic>
+#include <catch2/catch.hpp>
 #include <thread>
 
 #include "support/child_process.h"
@@ -112,7 +112,8 @@ std::vector<Address> pcs(const UnwoundStack& s) {
 std::string difference(const UnwoundStack& a, const UnwoundStack& b) {
   const auto x = pcs(a), y = pcs(b);
   for (std::size_t i = 0; i < std::max(x.size(), y.size()); ++i)
-    if (i >= x.size() || i >= y.size() || x[i] != y[i]) return "frame " + std::to_string(i) + " of " + std::to_string(x.size()) + " and " + std::to_string(y.size());
+    if (i >= x.size() || i >= y.size() || x[i] != y[i])
+      return "frame " + std::to_string(i) + " of " + std::to_string(x.size()) + " and " + std::to_string(y.size());
   return "";
 }
 
@@ -138,7 +139,8 @@ TEST_CASE("a plain chain is unwound to its end, with the same result of both unw
   REQUIRE(at + 2 < c.libunwind.frames.size());
   CHECK(inside(c.libunwind.frames[at + 1].pc, middle));
   CHECK(inside(c.libunwind.frames[at + 2].pc, outermost));
-  for (std::size_t i = 0; i + 1 < c.libunwind.frames.size(); ++i) CHECK(c.libunwind.frames[i].cfa == c.libunwind.frames[i + 1].sp);
+  for (std::size_t i = 0; i + 1 < c.libunwind.frames.size(); ++i)
+    CHECK(c.libunwind.frames[i].cfa == c.libunwind.frames[i + 1].sp);
 }
 
 TEST_CASE("the frames below a signal handler are looked up at their exact pc") {
@@ -153,19 +155,20 @@ TEST_CASE("the frames below a signal handler are looked up at their exact pc") {
   CHECK(difference(c.libunwind, c.libdwfl) == "");
   const std::size_t at = find_frame(c.libunwind, reinterpret_cast<void (*)()>(handler));
   REQUIRE(at + 2 < c.libunwind.frames.size());
-  CHECK(c.libunwind.frames[at + 1].exact_pc);   // the trampoline
-  CHECK(c.libunwind.frames[at + 2].exact_pc);   // what the signal interrupted
+  CHECK(c.libunwind.frames[at + 1].exact_pc);  // the trampoline
+  CHECK(c.libunwind.frames[at + 2].exact_pc);  // what the signal interrupted
   CHECK_FALSE(c.libunwind.frames[at + 3].exact_pc);
 }
 
-TEST_CASE("a call through a null pointer, sampled in the handler on an alternate stack: the caller is recovered and marked") {
+TEST_CASE(
+    "a call through a null pointer, sampled in the handler on an alternate stack: the caller is recovered and marked") {
   ChildProcess child([](auto& ready) {
     g_ready = ready;
     stack_t alternate{};
     alternate.ss_size = 1 << 16;
     alternate.ss_sp = mmap(nullptr, alternate.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     sigaltstack(&alternate, nullptr);
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_handler = null_handler;
     action.sa_flags = SA_ONSTACK;
     sigaction(SIGSEGV, &action, nullptr);

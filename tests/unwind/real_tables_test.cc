@@ -1,8 +1,8 @@
 // The unwind tables of real libraries: none of their entries may be rejected as invalid.
 #include <catch2/catch.hpp>
 #include <cstdlib>
-#include <filesystem>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 
 #include "elf/image.h"
@@ -49,9 +49,11 @@ std::vector<std::string> libraries() {
     for (std::string path; std::getline(paths, path, ':');) found.push_back(path);
     return found;
   }
-  for (const char* path : {"/proc/self/exe", "/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libm.so.6", "/lib64/ld-linux-x86-64.so.2",
-                           "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0",
-                           "/usr/bin/python3", "/usr/lib/x86_64-linux-gnu/libtorch_cpu.so.1.13", "/usr/lib/x86_64-linux-gnu/libtorch_python.so.1.13"}) {
+  for (const char* path : {"/proc/self/exe", "/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libm.so.6",
+                           "/lib64/ld-linux-x86-64.so.2", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+                           "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0",
+                           "/usr/bin/python3", "/usr/lib/x86_64-linux-gnu/libtorch_cpu.so.1.13",
+                           "/usr/lib/x86_64-linux-gnu/libtorch_python.so.1.13"}) {
     if (fs::exists(path)) found.push_back(path);
     else WARN("skipped: there is no " << path);
   }
@@ -86,9 +88,10 @@ TEST_CASE("every entry that the search tables of real libraries refer to is vali
       const Address function = *header + static_cast<Address>(std::int64_t{pair.function});
       if (vetted.is_full()) vetted.forget();
       if (vetted.choose(function)) continue;
-      INFO("the function at 0x" << std::hex << function << ", entry at 0x" << *header + static_cast<Address>(std::int64_t{pair.fde}));
+      INFO("the function at 0x" << std::hex << function << ", entry at 0x"
+                                << *header + static_cast<Address>(std::int64_t{pair.fde}));
       CHECK(++unsound == 0);
-      if (unsound == 10) break;   // enough to see the kind of defect
+      if (unsound == 10) break;  // enough to see the kind of defect
     }
     CHECK(count > 0);
     CHECK(unsound == 0);

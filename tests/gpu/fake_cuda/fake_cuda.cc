@@ -10,6 +10,12 @@
 //     log        one line per call: the pid, the call
 //     rights     one line when it is loaded and one line per call: "loaded" or "called", pid, real and effective uid,
 //                effective capabilities
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/uio.h>
+#include <unistd.h>
 #include <array>
 #include <atomic>
 #include <climits>
@@ -19,15 +25,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <fstream>
-#include <poll.h>
-#include <pthread.h>
 #include <sstream>
 #include <string>
-#include <sys/uio.h>
-#include <unistd.h>
 #include <vector>
 
 #include "gpu/driver_api.h"
@@ -43,7 +43,8 @@ using rankstacks::testing::Bytes;
 extern "C" {
 constexpr std::size_t kPage = 4096;
 __attribute__((section("driver_words"), aligned(kPage), used)) char before_the_words[kPage] = {1};
-WORD std::uint32_t cudbgApiClientPid = 0, cudbgApiClientRevision = 0, cudbgSessionId = 0, cudbgRpcEnabled = 0, cudbgIpcFlag = 0, cudbgDebuggerCapabilities = 0;
+WORD std::uint32_t cudbgApiClientPid = 0, cudbgApiClientRevision = 0, cudbgSessionId = 0, cudbgRpcEnabled = 0,
+                   cudbgIpcFlag = 0, cudbgDebuggerCapabilities = 0;
 WORD std::uint32_t cudbgDebuggerInitialized = 0, cudbgAttachHandlerAvailable = 0, cudbgResumeForAttachDetach = 0;
 WORD std::uint64_t cudbgReportedDriverInternalErrorCode = 0;
 #ifdef NEW_DRIVER
@@ -55,7 +56,7 @@ __attribute__((section("driver_words"), aligned(kPage), used)) char behind_the_w
 namespace {
 
 constexpr std::uint32_t kSms = 132;
-constexpr std::uint64_t kCode = 0x7f00'0000'1000;   // of the kernel `spin`; inner() at +0x100
+constexpr std::uint64_t kCode = 0x7f00'0000'1000;  // of the kernel `spin`; inner() at +0x100
 
 // The state in the process that is debugged.
 struct State {
@@ -114,7 +115,9 @@ void log_rights(const char* when) {
   if (status < 0 || read(status, text, sizeof text - 1) < 0) std::abort();
   close(status);
   const char* capabilities = std::strstr(text, "CapEff:\t");
-  append("rights", line, std::snprintf(line, sizeof line, "%s %d %d %d %.16s\n", when, getpid(), getuid(), geteuid(), capabilities == nullptr ? "?" : capabilities + 8));
+  append("rights", line,
+         std::snprintf(line, sizeof line, "%s %d %d %d %.16s\n", when, getpid(), getuid(), geteuid(),
+                       capabilities == nullptr ? "?" : capabilities + 8));
 }
 __attribute__((constructor)) void loaded() { log_rights("loaded"); }
 
@@ -159,7 +162,8 @@ Target target() {
 void* remote_of(const volatile void* ours) {
   // The two copies of this library differ only in the address at which they are loaded.
   const Target t = target();
-  return reinterpret_cast<void*>(t.at + reinterpret_cast<std::uint64_t>(ours) - reinterpret_cast<std::uint64_t>(&state));
+  return reinterpret_cast<void*>(t.at + reinterpret_cast<std::uint64_t>(ours) -
+                                 reinterpret_cast<std::uint64_t>(&state));
 }
 std::uint32_t get(const volatile std::uint32_t& ours) {
   std::uint32_t value = 0;
@@ -177,7 +181,11 @@ std::uint32_t devices() { return number("devices", 1); }
 const Bytes& image() {
   static const Bytes bytes = [] {
     rankstacks::testing::CubinWriter writer;
-    writer.code.push_back({.name = "_Z4spinPi", .address = kCode, .size = 0x200, .functions = {{"_Z4spinPi", 0, 0x100, true, true}, {"$_Z4spinPi$_Z5inneri", 0x100, 0x100, false, false}}});
+    writer.code.push_back(
+        {.name = "_Z4spinPi",
+         .address = kCode,
+         .size = 0x200,
+         .functions = {{"_Z4spinPi", 0, 0x100, true, true}, {"$_Z4spinPi$_Z5inneri", 0x100, 0x100, false, false}}});
     return writer.write();
   }();
   return bytes;
@@ -193,13 +201,15 @@ void add_context(std::uint32_t device) {
   created.context = {device, 0, 0xc000 + device};
   events.push_back(created);
   api::Event loaded{.kind = api::EventKind::kElfImageLoaded, .room = {}};
-  loaded.image = {device, 0xc000 + device, 0xd000 + device, number("image-bytes", static_cast<std::uint32_t>(image().size())), 0xe000 + device, 0};
+  loaded.image = {device,          0xc000 + device,
+                  0xd000 + device, number("image-bytes", static_cast<std::uint32_t>(image().size())),
+                  0xe000 + device, 0};
   events.push_back(loaded);
 }
 
 api::Result initialize() {
   if (const auto code = enter("initialize")) return code;
-  is_ours = get(state.client) == cudbgApiClientPid;   // calls of any other process succeed too, without an effect
+  is_ours = get(state.client) == cudbgApiClientPid;  // calls of any other process succeed too, without an effect
   if (!is_ours) return api::kSuccess;
   put(state.waits_for_client, 0);
   put(state.connected, 1);
@@ -234,8 +244,12 @@ api::Result text_into(const char* call, const char* text, char* into, std::uint3
   std::snprintf(into, size, "%s", text);
   return enter(call);
 }
-api::Result device_name(std::uint32_t, char* into, std::uint32_t size) { return text_into("getDeviceName", "NVIDIA Fake", into, size); }
-api::Result sm_type(std::uint32_t, char* into, std::uint32_t size) { return text_into("getSmType", "sm_90", into, size); }
+api::Result device_name(std::uint32_t, char* into, std::uint32_t size) {
+  return text_into("getDeviceName", "NVIDIA Fake", into, size);
+}
+api::Result sm_type(std::uint32_t, char* into, std::uint32_t size) {
+  return text_into("getSmType", "sm_90", into, size);
+}
 api::Result pci(std::uint32_t device, std::uint32_t* bus, std::uint32_t* slot) {
   *bus = is("same-pci") ? 10 : 10 + device;
   *slot = 0;
@@ -272,7 +286,8 @@ api::Result device_info(std::uint32_t, std::uint32_t, void* buffer, std::uint32_
   Bytes out;
   std::array<std::uint8_t, 24> active{}, excepted{};
   const std::uint32_t used = std::min(kSms, (warps + 63) / 64);
-  for (std::uint32_t sm = 0; sm < used; ++sm) active[sm / 8] = static_cast<std::uint8_t>(active[sm / 8] | 1u << (sm % 8));
+  for (std::uint32_t sm = 0; sm < used; ++sm)
+    active[sm / 8] = static_cast<std::uint8_t>(active[sm / 8] | 1u << (sm % 8));
   if (exception != 0) excepted[0] = 1;
   using rankstacks::testing::append_value;
   append_value(out, api::DeviceInfo{0, 1u << api::kDeviceActiveSms | 1u << api::kDeviceExceptionSms});
@@ -285,7 +300,12 @@ api::Result device_info(std::uint32_t, std::uint32_t, void* buffer, std::uint32_
     append_value(out, std::uint64_t{0});
     for (std::uint32_t w = 0; w < here; ++w) {
       const bool failed = exception != 0 && sm == 0 && w == 0;
-      append_value(out, api::WarpInfo{1, {sm, 0, 0}, {w * 32, 0, 0}, ~0u, ~0u, failed ? 1u << api::kWarpException | 1u << api::kWarpErrorPc : 0u});
+      append_value(out, api::WarpInfo{1,
+                                      {sm, 0, 0},
+                                      {w * 32, 0, 0},
+                                      ~0u,
+                                      ~0u,
+                                      failed ? 1u << api::kWarpException | 1u << api::kWarpErrorPc : 0u});
       append_value(out, std::uint64_t{0});
       if (failed) {
         append_value(out, exception);
@@ -301,10 +321,23 @@ api::Result device_info(std::uint32_t, std::uint32_t, void* buffer, std::uint32_
 }
 api::Result grid_info(std::uint32_t device, std::uint64_t id, api::GridInfo* grid) {
   *grid = {};
-  *grid = {device, id, 0, 0xc000ull + device, 0xd000ull + device, 1, kCode, {std::max(1u, number("warps", 8) / 64), 1, 1}, {64, 1, 1}, 2, 0, 0, {1, 1, 1}};
+  *grid = {device,
+           id,
+           0,
+           0xc000ull + device,
+           0xd000ull + device,
+           1,
+           kCode,
+           {std::max(1u, number("warps", 8) / 64), 1, 1},
+           {64, 1, 1},
+           2,
+           0,
+           0,
+           {1, 1, 1}};
   return enter("getGridInfo");
 }
-api::Result return_addresses(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t* into, std::uint32_t room, std::uint32_t* depth, std::uint32_t* in_driver) {
+api::Result return_addresses(std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t* into,
+                             std::uint32_t room, std::uint32_t* depth, std::uint32_t* in_driver) {
   if (room > 0) into[0] = kCode + 0x50;
   *depth = 1;
   *in_driver = 0;
@@ -355,7 +388,9 @@ EXPORTED api::Result cudbgGetAPIVersion(std::uint32_t* major, std::uint32_t* min
 
 EXPORTED api::Result cudbgGetAPI(std::uint32_t, std::uint32_t, std::uint32_t, void* const** into) {
   table.fill(reinterpret_cast<void*>(&not_supported));
-  const auto set = [](api::Slot slot, auto function) { table[static_cast<std::size_t>(slot)] = reinterpret_cast<void*>(function); };
+  const auto set = [](api::Slot slot, auto function) {
+    table[static_cast<std::size_t>(slot)] = reinterpret_cast<void*>(function);
+  };
   set(api::Slot::kInitialize, &initialize);
   set(api::Slot::kFinalize, &finalize);
   set(api::Slot::kSuspendDevice, &suspend);

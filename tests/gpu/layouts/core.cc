@@ -12,11 +12,15 @@ namespace {
 
 using namespace rankstacks::gpu::core;
 
-#define SAME(row, member, ours) \
-  static_assert(offsetof(row, member) == (ours).offset && sizeof(row::member) == sizeof_member(ours), #row "::" #member)
+#define SAME(row, member, ours)                                                                            \
+  static_assert(offsetof(row, member) == (ours).offset && sizeof(row::member) == sizeof_member(ours), #row \
+                ":"                                                                                        \
+                ":" #member)
 
 template <class T>
-constexpr std::size_t sizeof_member(Member<T>) { return sizeof(T); }
+constexpr std::size_t sizeof_member(Member<T>) {
+  return sizeof(T);
+}
 
 SAME(CudbgDeviceTableEntry, devName, device::kName);
 SAME(CudbgDeviceTableEntry, smType, device::kSmType);
@@ -58,14 +62,18 @@ SAME(CudbgThreadTableEntry, exception, thread::kException);
 SAME(CudbgBacktraceTableEntry, virtualReturnAddress, returns::kAddress);
 SAME(CudbgBacktraceTableEntry, level, returns::kLevel);
 
-static_assert(CUDBG_SHT_RELF_IMG == static_cast<unsigned>(kRelocatedImage) && CUDBG_SHT_BT == static_cast<unsigned>(kReturns) &&
-              CUDBG_SHT_DEV_TABLE == static_cast<unsigned>(kDevices) && CUDBG_SHT_CTX_TABLE == static_cast<unsigned>(kContexts) &&
-              CUDBG_SHT_SM_TABLE == static_cast<unsigned>(kSms) && CUDBG_SHT_GRID_TABLE == static_cast<unsigned>(kGrids) &&
-              CUDBG_SHT_CTA_TABLE == static_cast<unsigned>(kBlocks) && CUDBG_SHT_WP_TABLE == static_cast<unsigned>(kWarps) &&
-              CUDBG_SHT_LN_TABLE == static_cast<unsigned>(kThreads) && CUDBG_SHT_MOD_TABLE == static_cast<unsigned>(kModules));
+static_assert(
+    CUDBG_SHT_RELF_IMG == static_cast<unsigned>(kRelocatedImage) && CUDBG_SHT_BT == static_cast<unsigned>(kReturns) &&
+    CUDBG_SHT_DEV_TABLE == static_cast<unsigned>(kDevices) && CUDBG_SHT_CTX_TABLE == static_cast<unsigned>(kContexts) &&
+    CUDBG_SHT_SM_TABLE == static_cast<unsigned>(kSms) && CUDBG_SHT_GRID_TABLE == static_cast<unsigned>(kGrids) &&
+    CUDBG_SHT_CTA_TABLE == static_cast<unsigned>(kBlocks) && CUDBG_SHT_WP_TABLE == static_cast<unsigned>(kWarps) &&
+    CUDBG_SHT_LN_TABLE == static_cast<unsigned>(kThreads) && CUDBG_SHT_MOD_TABLE == static_cast<unsigned>(kModules));
 // The minimal size of a row: up to the members that were appended later.
-static_assert(offsetof(CudbgDeviceTableEntry, numUniformRegsPrWarp) == device::kLeast && sizeof(CudbgContextTableEntry) == context::kLeast &&
-              offsetof(CudbgGridTableEntry, clusterDimX) == grid::kLeast && offsetof(CudbgCTATableEntry, clusterIdxX) == block::kLeast &&
-              offsetof(CudbgWarpTableEntry, numRegs) == warp::kLeast && sizeof(CudbgBacktraceTableEntry) == returns::kLeast);
+static_assert(offsetof(CudbgDeviceTableEntry, numUniformRegsPrWarp) == device::kLeast &&
+              sizeof(CudbgContextTableEntry) == context::kLeast &&
+              offsetof(CudbgGridTableEntry, clusterDimX) == grid::kLeast &&
+              offsetof(CudbgCTATableEntry, clusterIdxX) == block::kLeast &&
+              offsetof(CudbgWarpTableEntry, numRegs) == warp::kLeast &&
+              sizeof(CudbgBacktraceTableEntry) == returns::kLeast);
 
 }  // namespace

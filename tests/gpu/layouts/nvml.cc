@@ -1,15 +1,17 @@
 // Compares src/gpu/nvml_layouts.h with NVIDIA's own header, if a build is given it (RANKSTACKS_CUDA_HEADERS).
-#include <cstddef>
 #include <nvml.h>
+#include <cstddef>
 #include <type_traits>
 
 #include "gpu/nvml_layouts.h"
 
 namespace ours = rankstacks::gpu::nvml;
 
-#define SAME_SIZE(mine, theirs) static_assert(sizeof(ours::mine) == sizeof(theirs) && alignof(ours::mine) == alignof(theirs))
-#define SAME_MEMBER(mine, member, theirs, their_member) \
-  static_assert(offsetof(ours::mine, member) == offsetof(theirs, their_member) && sizeof(ours::mine::member) == sizeof(theirs::their_member))
+#define SAME_SIZE(mine, theirs) \
+  static_assert(sizeof(ours::mine) == sizeof(theirs) && alignof(ours::mine) == alignof(theirs))
+#define SAME_MEMBER(mine, member, theirs, their_member)                           \
+  static_assert(offsetof(ours::mine, member) == offsetof(theirs, their_member) && \
+                sizeof(ours::mine::member) == sizeof(theirs::their_member))
 
 SAME_SIZE(PciInfo, nvmlPciInfo_t);
 SAME_MEMBER(PciInfo, domain, nvmlPciInfo_t, domain);
@@ -44,23 +46,39 @@ SAME_MEMBER(FieldValue, type, nvmlFieldValue_t, valueType);
 SAME_MEMBER(FieldValue, result, nvmlFieldValue_t, nvmlReturn);
 SAME_MEMBER(FieldValue, value, nvmlFieldValue_t, value);
 
-static_assert(ours::kSuccess == NVML_SUCCESS && ours::kNotSupported == NVML_ERROR_NOT_SUPPORTED && ours::kNoPermission == NVML_ERROR_NO_PERMISSION);
-static_assert(ours::kInsufficientSize == NVML_ERROR_INSUFFICIENT_SIZE && ours::kDriverNotLoaded == NVML_ERROR_DRIVER_NOT_LOADED);
-static_assert(ours::kGpuIsLost == NVML_ERROR_GPU_IS_LOST && ours::kOperatingSystem == NVML_ERROR_OPERATING_SYSTEM && ours::kVersionMismatch == NVML_ERROR_LIB_RM_VERSION_MISMATCH);
-static_assert(ours::kDouble == NVML_VALUE_TYPE_DOUBLE && ours::kU32 == NVML_VALUE_TYPE_UNSIGNED_INT && ours::kUnsignedLong == NVML_VALUE_TYPE_UNSIGNED_LONG);
-static_assert(ours::kU64 == NVML_VALUE_TYPE_UNSIGNED_LONG_LONG && ours::kI64 == NVML_VALUE_TYPE_SIGNED_LONG_LONG && ours::kI32 == NVML_VALUE_TYPE_SIGNED_INT);
-static_assert(ours::kUtilizationSamples == NVML_GPU_UTILIZATION_SAMPLES && ours::kClockSm == NVML_CLOCK_SM && ours::kClockMemory == NVML_CLOCK_MEM);
-static_assert(ours::kGpuSensor == NVML_TEMPERATURE_GPU && ours::kCorrected == NVML_MEMORY_ERROR_TYPE_CORRECTED && ours::kUncorrected == NVML_MEMORY_ERROR_TYPE_UNCORRECTED);
-static_assert(ours::kSinceDriverLoad == NVML_VOLATILE_ECC && ours::kLinkErrorKinds == NVML_NVLINK_ERROR_COUNT && ours::kMaxLinks == NVML_NVLINK_MAX_LINKS);
-static_assert(ours::kFieldLinkCount == NVML_FI_DEV_NVLINK_LINK_COUNT && ours::kFieldLinkReplays == NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY);
-static_assert(ours::kFieldLinkRecoveries == NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY && ours::kFieldLinkCrc == NVML_FI_DEV_NVLINK_ERROR_DL_CRC);
+static_assert(ours::kSuccess == NVML_SUCCESS && ours::kNotSupported == NVML_ERROR_NOT_SUPPORTED &&
+              ours::kNoPermission == NVML_ERROR_NO_PERMISSION);
+static_assert(ours::kInsufficientSize == NVML_ERROR_INSUFFICIENT_SIZE &&
+              ours::kDriverNotLoaded == NVML_ERROR_DRIVER_NOT_LOADED);
+static_assert(ours::kGpuIsLost == NVML_ERROR_GPU_IS_LOST && ours::kOperatingSystem == NVML_ERROR_OPERATING_SYSTEM &&
+              ours::kVersionMismatch == NVML_ERROR_LIB_RM_VERSION_MISMATCH);
+static_assert(ours::kDouble == NVML_VALUE_TYPE_DOUBLE && ours::kU32 == NVML_VALUE_TYPE_UNSIGNED_INT &&
+              ours::kUnsignedLong == NVML_VALUE_TYPE_UNSIGNED_LONG);
+static_assert(ours::kU64 == NVML_VALUE_TYPE_UNSIGNED_LONG_LONG && ours::kI64 == NVML_VALUE_TYPE_SIGNED_LONG_LONG &&
+              ours::kI32 == NVML_VALUE_TYPE_SIGNED_INT);
+static_assert(ours::kUtilizationSamples == NVML_GPU_UTILIZATION_SAMPLES && ours::kClockSm == NVML_CLOCK_SM &&
+              ours::kClockMemory == NVML_CLOCK_MEM);
+static_assert(ours::kGpuSensor == NVML_TEMPERATURE_GPU && ours::kCorrected == NVML_MEMORY_ERROR_TYPE_CORRECTED &&
+              ours::kUncorrected == NVML_MEMORY_ERROR_TYPE_UNCORRECTED);
+static_assert(ours::kSinceDriverLoad == NVML_VOLATILE_ECC && ours::kLinkErrorKinds == NVML_NVLINK_ERROR_COUNT &&
+              ours::kMaxLinks == NVML_NVLINK_MAX_LINKS);
+static_assert(ours::kFieldLinkCount == NVML_FI_DEV_NVLINK_LINK_COUNT &&
+              ours::kFieldLinkReplays == NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY);
+static_assert(ours::kFieldLinkRecoveries == NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY &&
+              ours::kFieldLinkCrc == NVML_FI_DEV_NVLINK_ERROR_DL_CRC);
 static_assert(ours::kFieldLinkState == NVML_FI_DEV_NVLINK_GET_STATE);
-static_assert(ours::kReasonIdle == nvmlClocksEventReasonGpuIdle && ours::kReasonApplicationClocks == nvmlClocksEventReasonApplicationsClocksSetting);
-static_assert(ours::kReasonSwPowerCap == nvmlClocksEventReasonSwPowerCap && ours::kReasonHwSlowdown == nvmlClocksThrottleReasonHwSlowdown);
-static_assert(ours::kReasonSyncBoost == nvmlClocksEventReasonSyncBoost && ours::kReasonSwThermal == nvmlClocksEventReasonSwThermalSlowdown);
-static_assert(ours::kReasonHwThermal == nvmlClocksThrottleReasonHwThermalSlowdown && ours::kReasonHwPowerBrake == nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
+static_assert(ours::kReasonIdle == nvmlClocksEventReasonGpuIdle &&
+              ours::kReasonApplicationClocks == nvmlClocksEventReasonApplicationsClocksSetting);
+static_assert(ours::kReasonSwPowerCap == nvmlClocksEventReasonSwPowerCap &&
+              ours::kReasonHwSlowdown == nvmlClocksThrottleReasonHwSlowdown);
+static_assert(ours::kReasonSyncBoost == nvmlClocksEventReasonSyncBoost &&
+              ours::kReasonSwThermal == nvmlClocksEventReasonSwThermalSlowdown);
+static_assert(ours::kReasonHwThermal == nvmlClocksThrottleReasonHwThermalSlowdown &&
+              ours::kReasonHwPowerBrake == nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
 static_assert(ours::kReasonDisplayClocks == nvmlClocksEventReasonDisplayClockSetting);
-static_assert(ours::kUuidSize == NVML_DEVICE_UUID_V2_BUFFER_SIZE && ours::kNameSize == NVML_DEVICE_NAME_V2_BUFFER_SIZE && ours::kDriverSize == NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE);
+static_assert(ours::kUuidSize == NVML_DEVICE_UUID_V2_BUFFER_SIZE &&
+              ours::kNameSize == NVML_DEVICE_NAME_V2_BUFFER_SIZE &&
+              ours::kDriverSize == NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE);
 
 // Functions: enumerations are passed as int or unsigned, pointers to structs as pointers to ours. Each parameter must
 // agree in kind.
