@@ -255,7 +255,7 @@ class WaitGraphBuilder {
     const ThreadSnapshot& waiting = at(rank, t);
     if (thread_wait_of(job_.ranks[rank], t) || !ends_.insert({rank, t}).second) return;
     const std::size_t from = thread(rank, t);
-    if (stand_of(job_, waiting) == Stand::kSleeping)
+    if (run_state_of(job_, waiting) == RunState::kSleeping)
       connect(from,
               add({.kind = NodeKind::kTimer,
                    .rank = rank,

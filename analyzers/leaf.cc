@@ -140,7 +140,7 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   if (on_top(job, thread, [](std::string_view f) { return is_one_of(f, kMutexCalls); }))
     return doing.activity = known::Activity::kNativeLock, doing;
 
-  const auto place = telling_frame(job, thread);
+  const auto place = deciding_frame(job, thread);
   if (!place) return doing;  // unknown frames only
   const bool python_place = job.frames[thread.frames[*place]].kind == FrameKind::kPython;
   // Native frames alone do not show what a Python program does, nor does a stack that ended early: the missing part

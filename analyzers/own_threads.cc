@@ -220,7 +220,7 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
     if (known::waits_for_ranks(doing.activity)) continue;
     doing.activity = known::Activity::kPeerWait;
     const ThreadSnapshot& thread = job.ranks[states[i].rank].threads[doing.thread];
-    const auto place = telling_frame(job, thread);
+    const auto place = deciding_frame(job, thread);
     doing.operation = operation_of_call(known::OperationKind::kUnnamed,
                                         place ? short_function(*job.frames[thread.frames[*place]].function) : "",
                                         place ? "" : "a wait");

@@ -26,7 +26,7 @@ std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread) {
   return thread.frames.size();
 }
 
-std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
+std::optional<std::size_t> deciding_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
   std::optional<std::size_t> python, native;
   const std::size_t own = own_frames(job.frames, thread);
   for (std::size_t i = 0; i < own; ++i) {
@@ -66,7 +66,7 @@ bool writes_output(const ThreadSnapshot& thread) {
 }
 
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  const auto index = telling_frame(job, thread);
+  const auto index = deciding_frame(job, thread);
   if (!index) return "";
   const Frame& frame = job.frames[thread.frames[*index]];
   if (frame.kind == FrameKind::kNative) {
@@ -79,29 +79,29 @@ std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread)
                      frame.line ? std::to_string(*frame.line) : "?");
 }
 
-Stand stand_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  if (thread.state == 'T') return Stand::kStopped;
-  if (thread.state == 't') return Stand::kTraced;
-  if (thread.state == 'Z' || thread.state == 'X') return Stand::kDead;
+RunState run_state_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.state == 'T') return RunState::kStopped;
+  if (thread.state == 't') return RunState::kTraced;
+  if (thread.state == 'Z' || thread.state == 'X') return RunState::kDead;
   if (const SyscallInfo* call = (thread.syscall ? &*thread.syscall : nullptr)) {
     const bool tries_for_lock = !call->others.empty() && call->others.front().kind == EndKind::kDatabase;
-    return is_one_of(call->name, kSleepCalls) && !tries_for_lock ? Stand::kSleeping : Stand::kInCall;
+    return is_one_of(call->name, kSleepCalls) && !tries_for_lock ? RunState::kSleeping : RunState::kInCall;
   }
-  if (thread.state == 'R') return Stand::kRunning;
-  if (is_one_of(blocking_call(job, thread), kSleepCalls)) return Stand::kSleeping;
-  return thread.state == 'D' ? Stand::kUninterruptible : Stand::kUnknown;
+  if (thread.state == 'R') return RunState::kRunning;
+  if (is_one_of(blocking_call(job, thread), kSleepCalls)) return RunState::kSleeping;
+  return thread.state == 'D' ? RunState::kUninterruptible : RunState::kUnknown;
 }
 
 std::string describe_block(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  switch (stand_of(job, thread)) {
-    case Stand::kUnknown: return "";
-    case Stand::kStopped: return "stopped";
-    case Stand::kTraced: return "stopped by a tracer";
-    case Stand::kDead: return "dead";
-    case Stand::kSleeping: return "sleeping";
-    case Stand::kRunning: return "running";
-    case Stand::kUninterruptible: return "in uninterruptible sleep";
-    case Stand::kInCall: break;
+  switch (run_state_of(job, thread)) {
+    case RunState::kUnknown: return "";
+    case RunState::kStopped: return "stopped";
+    case RunState::kTraced: return "stopped by a tracer";
+    case RunState::kDead: return "dead";
+    case RunState::kSleeping: return "sleeping";
+    case RunState::kRunning: return "running";
+    case RunState::kUninterruptible: return "in uninterruptible sleep";
+    case RunState::kInCall: break;
   }
   const SyscallInfo& call = *thread.syscall;
   const std::string others = describe_other_ends(job, call);

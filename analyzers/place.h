@@ -13,7 +13,7 @@ namespace rankstacks::analyzers {
 // The frame that a person looks for first: the innermost Python frame in a file of the user; else the innermost
 // Python frame; else the innermost native frame with a name outside of the C library. std::nullopt if the stack has
 // none of these.
-std::optional<std::size_t> telling_frame(const JobSnapshot& job, const ThreadSnapshot& thread);
+std::optional<std::size_t> deciding_frame(const JobSnapshot& job, const ThreadSnapshot& thread);
 
 // The number of frames that are the thread's own: in a forked worker (multiprocessing) the frames outside of its
 // _bootstrap are its parent's stack.
@@ -21,9 +21,8 @@ std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread);
 
 // What the thread called: the system call if the kernel reported it, else the C library's function at the top of the
 // stack. "" if neither is known.
-// Whether it sleeps, or waits for a signal, a connection or any of several descriptors.
 std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread);
-// It sleeps, or waits for a signal, a connection or any of several descriptors.
+// Whether it sleeps, or waits for a signal, a connection or any of several descriptors.
 bool waits_for_events(const JobSnapshot& job, const ThreadSnapshot& thread);
 // Whether this is a function of multiprocessing's locks between processes, whose acquire() is not Python code.
 bool is_process_lock(const Frame& frame);
@@ -32,9 +31,10 @@ bool writes_output(const ThreadSnapshot& thread);
 
 // "Blocked.__getitem__ at train.py:9"
 std::string describe_place(const JobSnapshot& job, const ThreadSnapshot& thread);
-// What a thread is doing at its place, derived from its state and system call.
-enum class Stand { kUnknown, kStopped, kTraced, kDead, kSleeping, kInCall, kRunning, kUninterruptible };
-Stand stand_of(const JobSnapshot& job, const ThreadSnapshot& thread);
+
+// Whether a thread runs, and if not, why: derived from its state and system call.
+enum class RunState { kUnknown, kStopped, kTraced, kDead, kSleeping, kInCall, kRunning, kUninterruptible };
+RunState run_state_of(const JobSnapshot& job, const ThreadSnapshot& thread);
 
 // "blocked in read(fd 5 -> pipe:[123])", "sleeping", "running". "" if nothing is known.
 std::string describe_block(const JobSnapshot& job, const ThreadSnapshot& thread);

@@ -151,7 +151,7 @@ std::string place_key(const JobSnapshot& job, const RankState& state) {
       key += fmt::format("|{}|{}|{}", frame.function.value_or(""), *frame.file, frame.line.value_or(-1));
       user_code = true;
     }
-    const auto index = telling_frame(job, thread);
+    const auto index = deciding_frame(job, thread);
     if (user_code || !index) return key;
     const Frame& frame = job.frames[thread.frames[*index]];
     key += fmt::format("|{}|{}|{}", frame.function.value_or(""), frame.file.value_or(""),

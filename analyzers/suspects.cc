@@ -21,11 +21,11 @@ std::vector<Evidence> evidence_for(const JobSnapshot& job, const RankState& s) {
   std::vector<Evidence> evidence;
   if (s.known_from_child) {
     const ThreadSnapshot& worker = job.ranks[*s.known_from_child].threads[s.child_thread];
-    evidence.push_back({*s.known_from_child, s.child_thread, telling_frame(job, worker).value_or(0)});
+    evidence.push_back({*s.known_from_child, s.child_thread, deciding_frame(job, worker).value_or(0)});
   }
   const ThreadSnapshot& thread = deciding_thread(job, s);
   const std::size_t place = s.doing.activity == known::Activity::kDataLoading
-                                ? telling_frame(job, thread).value_or(s.doing.frame)
+                                ? deciding_frame(job, thread).value_or(s.doing.frame)
                                 : s.doing.frame;
   evidence.push_back({s.rank, s.doing.thread, place});
   // The holder of a lock explains why other threads wait for it.
@@ -34,7 +34,7 @@ std::vector<Evidence> evidence_for(const JobSnapshot& job, const RankState& s) {
       s.doing.activity == known::Activity::kNativeLock || s.doing.activity == known::Activity::kPythonLock;
   const auto wait = on_lock ? thread_wait_of(job.ranks[s.rank], s.doing.thread) : std::nullopt;
   if (wait && wait->thread != s.doing.thread && !threads[wait->thread].frames.empty())
-    evidence.push_back({s.rank, wait->thread, telling_frame(job, threads[wait->thread]).value_or(0)});
+    evidence.push_back({s.rank, wait->thread, deciding_frame(job, threads[wait->thread]).value_or(0)});
   return evidence;
 }
 

@@ -39,7 +39,7 @@ std::optional<std::string> standby_function(const JobSnapshot& job, const Thread
   if (doing.activity != known::Activity::kPythonLock &&
       !((doing.activity == known::Activity::kUserCode || doing.activity == known::Activity::kNetworkIo) && waits))
     return std::nullopt;
-  const auto place = telling_frame(job, main);
+  const auto place = deciding_frame(job, main);
   if (!place) return std::nullopt;
   const Frame& frame = job.frames[main.frames[*place]];
   if (frame.kind != FrameKind::kPython) return std::nullopt;

@@ -66,7 +66,7 @@ Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
     one.confidence = bounded(tally_.compared > 1 ? 0.90 : 0.60);
     for (std::size_t t = 0; t < rank.threads.size(); ++t)
       if (rank.threads[t].tid == rank.signal->tid && !rank.threads[t].frames.empty())
-        one.evidence.push_back({s.rank, t, telling_frame(job_, rank.threads[t]).value_or(0)});
+        one.evidence.push_back({s.rank, t, deciding_frame(job_, rank.threads[t]).value_or(0)});
     suspects.push_back(std::move(one));
   }
   return culprits(std::move(suspects), describe_waiting(job_, others));

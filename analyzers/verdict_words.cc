@@ -169,11 +169,11 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
       reason == Reason::kPythonLock ? describe_python_wait(job, rank, state.doing.thread) : std::nullopt;
   if (python_wait) verb = python_wait->verb;
   if (reason == Reason::kSubprocess && state.child) verb += describe_child(job, *state.child);
-  const Stand stand = stand_of(job, thread);
-  if (reason == Reason::kUserCode && stand == Stand::kSleeping) {
+  const RunState run_state = run_state_of(job, thread);
+  if (reason == Reason::kUserCode && run_state == RunState::kSleeping) {
     verb = "sleeps in its own code";
     block.clear();
-  } else if (reason == Reason::kUserCode && stand == Stand::kInCall) {
+  } else if (reason == Reason::kUserCode && run_state == RunState::kInCall) {
     verb = "is in its own code";
   }
   if (reason == Reason::kStopped || waits) block.clear();

@@ -361,7 +361,7 @@ bool SplitFiles::find(const DwarfUnit::SplitName& unit, const std::function<bool
   return false;
 }
 
-void SplitFiles::tell_missing() {
+void SplitFiles::report_missing() {
   if (missing_ == 0) return;
   files_.problems_.push_back(
       fmt::format("{}: no inlined functions of {} of its compilation units: their split debug information is not there "

@@ -63,7 +63,7 @@ class SplitFiles : public SplitSource {
   bool find(const DwarfUnit::SplitName& unit, const std::function<bool(const SplitFile&)>& use) override;
 
   // Adds a problem that names what was not found.
-  void tell_missing();
+  void report_missing();
 
  private:
   using Refusals = std::vector<std::string>;

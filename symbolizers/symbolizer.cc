@@ -28,9 +28,9 @@ SourceLocation to_location(DwarfFrame&& frame, bool inlined) {
   return {.function = std::move(frame.function), .file = std::move(frame.file), .line = frame.line, .inlined = inlined};
 }
 
-// Finds the addresses' symbols. Tables of more worth first. A file that was stripped holds what the next one lacks:
-// .dynsym names what .gnu_debugdata leaves out. The result is the image of .gnu_debugdata, if it was used: names point
-// into it.
+// Finds the addresses' symbols, in the most complete symbol table first. Of a stripped file two tables are needed:
+// .dynsym has the names that .gnu_debugdata leaves out. Returns the image of .gnu_debugdata if it was used, as names
+// point into it.
 std::shared_ptr<const elf::Image> find_symbols(SymbolLookup& symbols, const elf::Image& image, const elf::Image* debug,
                                                DebugFiles& files, DeadlineCheck& deadline) {
   std::shared_ptr<const elf::Image> mini;
@@ -50,8 +50,8 @@ std::shared_ptr<const elf::Image> find_symbols(SymbolLookup& symbols, const elf:
   return mini;
 }
 
-// The frames at each address by the DWARF of `dwarf_image`, which is the image or its debug file. Empty if it cannot be
-// read; `problems` says why.
+// The frames at each address, according to the DWARF of `dwarf_image`, which is the image or its debug file. Empty if
+// the DWARF cannot be read; `problems` then has the reason.
 std::vector<std::vector<DwarfFrame>> find_dwarf_frames(const elf::Image& image, const elf::Image& dwarf_image,
                                                        std::span<const Vaddr> addresses, bool inlines,
                                                        DebugFiles& files, DeadlineCheck& deadline,
@@ -71,11 +71,11 @@ std::vector<std::vector<DwarfFrame>> find_dwarf_frames(const elf::Image& image, 
   frames = (*dwarf)->resolve(addresses, inlines, deadline, too_much_text);
   if (too_much_text)
     problems.push_back(fmt::format("{}: names and paths of more than 256 MiB: some lines are left out", image.name()));
-  split.tell_missing();
+  split.report_missing();
   return frames;
 }
 
-// The physical function at each address.
+// Chooses the name of the physical function at each address.
 class FunctionNames {
  public:
   FunctionNames(const elf::Image& image, std::span<const Vaddr> addresses, SymbolLookup& symbols)
@@ -111,7 +111,7 @@ SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vad
   if (addresses.empty()) return result;
   DeadlineCheck deadline(until);
 
-  // The images that symbol names point into: they live until the end.
+  // Symbol names point into these images, so they live until the end of this function.
   DebugFiles files(options_, result.problems, until);
   const bool image_has_dwarf = has_dwarf(image);
   const bool wants_dwarf = options_.lines || options_.inlines;
@@ -125,7 +125,7 @@ SymbolizedImage Symbolizer::resolve(const elf::Image& image, std::span<const Vad
 
   std::vector<std::vector<DwarfFrame>> dwarf_frames;
   const elf::Image* dwarf_image = debug && has_dwarf(*debug) ? debug.get() : image_has_dwarf ? &image : nullptr;
-  // Names that the symbols lack are worth the walk too.
+  // The walk for inlined functions is also made if symbols are missing, as it finds the names of those functions.
   if (wants_dwarf && dwarf_image != nullptr && !until.passed())
     dwarf_frames = find_dwarf_frames(image, *dwarf_image, addresses, options_.inlines || !symbols.all_covered(), files,
                                      deadline, result.problems);

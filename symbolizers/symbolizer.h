@@ -1,4 +1,4 @@
-// From addresses inside an ELF file to functions, files and lines, in batches: one pass per file for all ranks.
+// Maps addresses inside an ELF file to functions, files and lines, in batches: one pass per file for all ranks.
 #pragma once
 
 #include <memory>
@@ -40,8 +40,8 @@ class Symbolizer {
   explicit Symbolizer(SymbolizerOptions options);
   ~Symbolizer();
 
-  // `addresses`: in the file's address space, return addresses already reduced to pc-1; sorted and unique. At the
-  // deadline the answer is what is known by then, and `gave_up` is set.
+  // `addresses` are in the file's address space, sorted and unique; return addresses are already reduced to pc-1. When
+  // the deadline passes, the result contains what is known by then, and `gave_up` is set.
   SymbolizedImage resolve(const elf::Image& image, std::span<const Vaddr> addresses,
                           const Deadline& deadline = Deadline::never()) const;
 

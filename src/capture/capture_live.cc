@@ -1,5 +1,5 @@
-// The live capture, in its order: plan (which processes), prepare (files), stop-copy-resume (in parallel), then
-// everything else on the copies.
+// The live capture. Its steps: plan which processes to capture; prepare them (open their files); stop, copy and resume
+// them in parallel; do everything else on the copies.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
@@ -158,7 +158,7 @@ class Preparer {
   std::map<Pid, PreparedTarget> prepared_;
 };
 
-// The processes that the plan will ask: all of them, or those that were named and their descendants.
+// The processes whose environment the plan needs: all of the machine, or the given ones and their descendants.
 std::vector<Pid> asked_processes(const LiveRequest& request, const ProcessTable& table) {
   std::vector<Pid> asked;
   if (request.whole_job) {
@@ -183,14 +183,14 @@ std::string host_name() {
   return name;
 }
 
-// Returns false if it could not be captured; then the rank has the reason.
+// Returns false if the process could not be captured; the rank then has the reason.
 bool capture_one(RankStacks& rank, target::LiveTarget& target,
                  const std::vector<python::RuntimeCandidate>& interpreters, const target::CopyLimits& limits) {
   const auto copied = [&] {
     read_syscalls(rank);
     read_exceptions(rank);
-    const auto still = target.stands_still();
-    if (still) read_python(rank, interpreters, *still, "2 s of stopped time");
+    const auto until = target.stopped_until();
+    if (until) read_python(rank, interpreters, *until, "2 s of stopped time");
     else read_python(rank, interpreters, Deadline::after(rank.time_left));
   };
   const auto captured = target.capture(copied, limits);
@@ -393,7 +393,7 @@ class LaterSamples {
   std::vector<Process> processes_;
 };
 
-// What is looked at, one entry for each process of the plan.
+// The processes to capture, one entry for each process of the plan.
 struct LiveRanks {
   std::vector<RankStacks> ranks;
   std::vector<target::LiveTarget*> targets;  // owned by ranks[i].target; nullptr: failed
@@ -458,7 +458,7 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& prepar
   return live;
 }
 
-// When the first of them was captured; the snapshots get their distance from it.
+// Returns the time of the first capture, and sets captured_offset_ms of each snapshot to its distance from that time.
 WallClock::time_point set_capture_times(LiveRanks& live) {
   WallClock::time_point first = WallClock::time_point::max();
   for (const target::LiveTarget* target : live.targets)
@@ -471,8 +471,8 @@ WallClock::time_point set_capture_times(LiveRanks& live) {
   return first;
 }
 
-// A rank's child that ended before its turn came (a compiler, a shell) has no more to say than one that ended before
-// the tool began.
+// Removes the children of ranks (a compiler, a shell) that ended before they could be captured, just as children that
+// ended before the tool started are not part of the report.
 void leave_out_ended_children(LiveRanks& live) {
   for (std::size_t i = live.ranks.size(); i-- > 0;) {
     const RankSnapshot& snapshot = live.ranks[i].snapshot;

@@ -59,8 +59,8 @@ std::optional<Number> last_pid(const std::string& stem) {
     std::size_t earlier = at > 0 && !std::isalnum(static_cast<unsigned char>(stem[at - 1])) ? at - 1 : 0;
     const bool behind_rank =
         before == "rank" || (word == at && earlier >= 4 && lower(stem.substr(earlier - 4, 4)) == "rank");
-    const bool stands_alone = before.empty() || before == "pid" || before == "p";
-    if (error == std::errc() && !behind_rank && stands_alone && number.value > 0 && number.value <= kHighestPid)
+    const bool is_alone = before.empty() || before == "pid" || before == "p";
+    if (error == std::errc() && !behind_rank && is_alone && number.value > 0 && number.value <= kHighestPid)
       return number;
     end = at + 1;
     if (at == 0) break;

@@ -273,7 +273,7 @@ constexpr std::array<std::string_view, 6> kLocksRwlock = {"pthread_rwlock_rdlock
                                                           "pthread_rwlock_timedrdlock", "pthread_rwlock_timedwrlock",
                                                           "pthread_rwlock_clockrdlock", "pthread_rwlock_clockwrlock"};
 
-void tell_owner(const FrameTable& table, const FutexMemory& memory, ThreadSnapshot& thread) {
+void find_owner(const FrameTable& table, const FutexMemory& memory, ThreadSnapshot& thread) {
   if (memory.mutex_owner != 0 && is_in(table, thread.frames, kLocksMutex)) thread.lock_owner = memory.mutex_owner;
   else if (memory.rwlock_writer != 0 && is_in(table, thread.frames, kLocksRwlock))
     thread.lock_owner = memory.rwlock_writer;
@@ -341,7 +341,7 @@ void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& dea
       const bool finished = other.end == StackEnd::kComplete || other.end == StackEnd::kDepthLimit;
       if (finished || (other.end == stack.end && other.frames.size() > stack.frames.size())) stack = std::move(other);
     }
-    // The missing data was not searched for.
+    // The unwind information was not searched for, as the time was over.
     if (target.gave_up() && stack.end == StackEnd::kNoUnwindInfo) stack.end = StackEnd::kMemoryUnavailable;
     if (rank.snapshot.source == Source::kCore && stack.end == StackEnd::kMemoryUnavailable && !target.gave_up() &&
         !rank.lost_stacks.contains(thread.tid) && core_stacks.lacks(stack.frames.back().sp) && !target.gave_up())
@@ -513,7 +513,7 @@ bool runs_unknown_loop(const target::Target& target, const unwind::UnwoundStack&
   return false;
 }
 
-// The threads of one rank's snapshot, from what was captured of it.
+// Builds the threads of one rank's snapshot from its capture.
 class ThreadBuilder {
  public:
   ThreadBuilder(RankStacks& rank, const SymbolBatch& symbols, FrameTable& table)
@@ -580,12 +580,12 @@ class ThreadBuilder {
   void add_troubles(const target::ThreadInfo& info, const unwind::UnwoundStack& stack) {
     if (!info.problem.empty()) {
       troubles_.add(info.problem, info.tid);
-      // An ended main thread has nothing that could be read; any other that was not read is missing from the picture.
+      // A main thread that has ended cannot be read. If any other thread was not read, the rank is incomplete.
       if (info.state != 'Z' && info.state != 'X') worsen(snapshot_, Status::kPartial);
     }
     if (!stack.note.empty()) troubles_.add(stack.note, info.tid);
-    // A stack that ends in a module whose file is missing, or was refused, is short of its callers; the images'
-    // problems say which file.
+    // If a stack ends in a module whose file is missing, or was refused, its callers are missing; the problems of the
+    // images say which file it is.
     if (snapshot_.source == Source::kCore && stack.end == StackEnd::kNoUnwindInfo && !stack.frames.empty()) {
       const target::Module* last = target_.modules().find(stack.frames.back().lookup_pc());
       if (last != nullptr && !last->image) worsen(snapshot_, Status::kPartial);
@@ -631,14 +631,14 @@ class ThreadBuilder {
   void add_python_state(const target::ThreadInfo& info, const python::ThreadState& state,
                         const PythonFrames& python_frames, ThreadSnapshot& thread) {
     if (state.holds_gil) thread.gil = Gil::kHolds;
-    // Another thread may have the GIL while a finalizer waits: the collector itself is C code inside of the innermost
-    // Python frame.
+    // While a finalizer waits, another thread may hold the GIL. The thread that collects is recognised by native frames
+    // inside of its innermost Python frame: the collector is C code.
     constexpr std::size_t kLeastOfCollector = 2;
     const auto python_at = std::find_if(thread.frames.begin(), thread.frames.end(),
                                         [&](FrameId id) { return table_[id].kind == FrameKind::kPython; });
     thread.collecting |=
         state.collects && static_cast<std::size_t>(python_at - thread.frames.begin()) >= kLeastOfCollector;
-    // Of several interpreters in one thread the innermost that handles something.
+    // If several interpreters are active in one thread, the innermost one that handles an exception is shown.
     if (state.handles) {
       HandledException handled = handled_exception(*state.handles, python_frames, table_);
       if (!thread.handles || (handled.frame && (!thread.handles->frame || *handled.frame < *thread.handles->frame)))
@@ -650,9 +650,9 @@ class ThreadBuilder {
     for (const Problem& p : state.problems) troubles_.add(p.message, info.tid);
   }
 
-  // Which thread it waits for, whether it waits for the GIL, and the exception that it ends the process with.
+  // Adds which thread it waits for, whether it waits for the GIL, and the exception with which it ends the process.
   void add_waits(std::size_t i, const target::ThreadInfo& info, ThreadSnapshot& thread) const {
-    if (i < rank_.futex_memory.size() && rank_.futex_memory[i]) tell_owner(table_, *rank_.futex_memory[i], thread);
+    if (i < rank_.futex_memory.size() && rank_.futex_memory[i]) find_owner(table_, *rank_.futex_memory[i], thread);
     if (i < rank_.exceptions.size() && rank_.exceptions[i] && terminates(table_, thread.frames)) {
       const target::HeldException& held = *rank_.exceptions[i];
       thread.exception = CxxException{type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};
@@ -689,7 +689,7 @@ class ThreadBuilder {
   const SymbolBatch& symbols_;
   FrameTable& table_;
   ThreadTroubles troubles_;
-  std::optional<bool> finalizing_;  // looked for in all stacks, once
+  std::optional<bool> finalizing_;  // determined once, from all stacks
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Turns a captured target into its RankSnapshot, in three steps, so that symbols are looked up once for all ranks:
 //
-//     unwind_threads()   per rank    registers -> return addresses
-//     SymbolBatch        per job     every address of every rank, grouped by file, resolved in one pass per file
-//     build_threads()    per rank    merge with the Python frames, intern
+//     unwind_threads()   per rank    finds the return addresses, from the registers
+//     SymbolBatch        per job     resolves all addresses of all ranks, in one pass per file
+//     build_threads()    per rank    merges the native and the Python frames, and interns them
 #pragma once
 
 #include <map>
@@ -52,9 +52,9 @@ struct RankStacks {
   RankSnapshot snapshot;  // identity, problems and times are filled in by the capture
 };
 
-// Reads the Python state, if the process is an interpreter. Problems go to the snapshot. When the deadline passes,
-// which is the one named by `limit`, the rank is partial.
 inline constexpr const char* kTimeoutOption = "--timeout";
+// Reads the Python state, if the process is an interpreter. Problems are added to the snapshot. If the deadline passes,
+// the rank is partial, and the problem says which limit that was: `limit`.
 void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates,
                  const Deadline& deadline = Deadline::never(), const char* limit = kTimeoutOption);
 
@@ -99,7 +99,7 @@ class SymbolBatch {
   static std::string key(const elf::Image& image);
 
   std::map<std::string, File> files_;
-  // Images of the ranks' targets, which outlive the batch; the values point into files_
+  // Keys: images of the ranks' targets, which outlive the batch. Values: entries of files_.
   std::unordered_map<const elf::Image*, File*> by_image_;
   std::vector<std::string> problems_;
 };

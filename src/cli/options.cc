@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Examples:
-  rankstacks attach --pids 101,102,103,104            which of these ranks is different, and where it stands
+  rankstacks attach --pids 101,102,103,104            which of these ranks is different, and where it is stuck
   rankstacks attach --job --format json -o hang.json  every rank on this machine, saved for the bug report
   rankstacks core core-python-*                       the same from core files
   rankstacks report node-a.json node-b.json           saved reports of several machines as one
@@ -29,7 +29,7 @@ Examples:
 
 Exit status: 0 every target was read completely; 1 the report was made, but some target is partial or failed; 2 nothing could be done.)";
 
-// "101,102" and "101 102", in any mixture, with blanks inside of a word too: --pids "$(pgrep -f train.py)".
+// Parses "101,102" and "101 102", in any mixture. A word may contain blanks too: --pids "$(pgrep -f train.py)".
 std::vector<Pid> parse_pids(const std::vector<std::string>& words) {
   std::vector<Pid> pids;
   for (const std::string& word : words) {
@@ -54,7 +54,7 @@ std::vector<Pid> parse_pids(const std::vector<std::string>& words) {
   return pids;
 }
 
-// CLI::Range lets pass what is not a number at all (NaN), as no comparison with it holds.
+// CLI::Range accepts NaN, because every comparison with it is false.
 CLI::Validator a_number() {
   return {[](std::string& word) {
             double value = 0;
@@ -65,32 +65,32 @@ CLI::Validator a_number() {
           ""};
 }
 
-// For a file or directory that the user names for cores: a misspelt one would otherwise only show as names that are
-// missing.
+// Checks a file or directory that the user names for cores. Without this check, the only sign of a misspelt path would
+// be missing function names.
 CLI::Validator is_there(bool directory) {
   return {[directory](std::string& path) {
             constexpr std::chrono::seconds kLongestWait{10};  // --timeout may come later on the command line
-            struct Looked {
+            struct FileStatus {
               int error = 0;
               mode_t mode = 0;
             };
             const std::string name = path.empty() ? "\"\"" : report::sanitize(path);
-            const auto looked = unattended<Looked>(
+            const auto status = unattended<FileStatus>(
                 [path] {
                   struct stat st {};
-                  return stat(path.c_str(), &st) != 0 ? Looked{errno, 0} : Looked{0, st.st_mode};
+                  return stat(path.c_str(), &st) != 0 ? FileStatus{errno, 0} : FileStatus{0, st.st_mode};
                 },
                 kLongestWait);
-            if (!looked) return fmt::format("{}: its file system does not answer", name);
-            if (looked->error != 0) return fmt::format("{}: {}", name, std::strerror(looked->error));
-            return (S_ISDIR(looked->mode) != 0) == directory
+            if (!status) return fmt::format("{}: its file system does not answer", name);
+            if (status->error != 0) return fmt::format("{}: {}", name, std::strerror(status->error));
+            return (S_ISDIR(status->mode) != 0) == directory
                        ? std::string()
                        : fmt::format("{}: {}", name, directory ? "not a directory" : "a directory, not a file");
           },
           ""};
 }
 
-// Less than the tool itself needs, with a few threads, would only end it at once.
+// With less memory than the tool itself needs with a few threads, it would end at once.
 CLI::Validator a_size() {
   return {[](std::string& word) {
             constexpr std::size_t kLeast = 128u << 20;
@@ -109,8 +109,8 @@ CLI::Validator not_empty() {
           ""};
 }
 
-// The one description of the command line: it is parsed by it, and the man page and the completions are written from
-// it.
+// The only description of the command line: it parses the arguments, and the man page and the completions are generated
+// from it.
 class CommandLine {
  public:
   CommandLine() {
@@ -132,7 +132,7 @@ class CommandLine {
 
   const CLI::App& description() const { return app_; }
 
-  // Once.
+  // Call this only once.
   std::variant<Options, EarlyExit> parse(int argc, const char* const* argv) {
     if (argc > 1 && argv[1][0] != '-' &&
         app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
@@ -224,9 +224,9 @@ class CommandLine {
   void add_doctor() {
     doctor_ = app_.add_subcommand("doctor",
                                   "say what would stop an attach or a core from working here, each with what mends it");
-    patients_ = doctor_->add_option("--pids", pid_words_, "these processes too; a launcher stands for its ranks")
-                    ->type_name("PID");
-    patients_->excludes(
+    doctor_pids_ = doctor_->add_option("--pids", pid_words_, "these processes too; a launcher stands for its ranks")
+                       ->type_name("PID");
+    doctor_pids_->excludes(
         doctor_->add_flag("--job", options_.live.whole_job, "every rank on this machine, found by its environment"));
     doctor_->add_option("CORE", options_.paths,
                         "core files: whether they are whole, and the files they are of are on this machine");
@@ -329,8 +329,8 @@ class CommandLine {
   }
 
   void take_pids_of_doctor() {
-    if (patients_->count() == 0) return;
-    // --pids takes all words that follow it: those of them that are files are taken as cores.
+    if (doctor_pids_->count() == 0) return;
+    // --pids takes all words that follow it. Those that are the names of files are cores.
     const auto is_file = [](const std::string& word) {
       return word.find_first_not_of("0123456789,") != std::string::npos && access(word.c_str(), F_OK) == 0;
     };
@@ -341,7 +341,7 @@ class CommandLine {
     options_.live.pids = parse_pids(pid_words_);
   }
 
-  // From words and numbers to what they stand for.
+  // Converts the words and numbers that the user gave to the values of the options.
   void complete_options() {
     options_.command = doctor_->parsed()   ? Options::Command::kDoctor
                        : rules_->parsed()  ? Options::Command::kRules
@@ -379,7 +379,7 @@ class CommandLine {
       "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *doctor_ = nullptr, *rules_ = nullptr;
   CLI::Option *pids_ = nullptr, *samples_ = nullptr, *pause_ = nullptr;  // of attach
-  CLI::Option* patients_ = nullptr;                                      // of doctor: --pids
+  CLI::Option* doctor_pids_ = nullptr;                                   // of doctor: --pids
 
   // As the user gave them.
   std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto";
@@ -398,6 +398,6 @@ std::variant<Options, EarlyExit> parse_command_line(int argc, const char* const*
   return CommandLine().parse(argc, argv);
 }
 
-void describe_command_line(const std::function<void(const CLI::App&)>& look) { look(CommandLine().description()); }
+void describe_command_line(const std::function<void(const CLI::App&)>& use) { use(CommandLine().description()); }
 
 }  // namespace rankstacks::cli

@@ -8,9 +8,9 @@
 
 namespace rankstacks::elf {
 
-// Both read the number at bytes[at] and move `at` behind it. std::nullopt, and `at` stays, if the bytes end before the
-// number does, or if it does not fit into 64 bits. So it has ten bytes at most: one padded to more is refused, as no
-// assembler or linker writes it.
+// Both functions read the number at bytes[at] and advance `at` past it. They return std::nullopt, and do not change
+// `at`, if the bytes end before the number does, or if it does not fit into 64 bits. A number therefore has at most ten
+// bytes: one that is padded to more is refused, as no assembler or linker writes it.
 inline std::optional<std::uint64_t> load_uleb(std::span<const std::byte> bytes, std::uint64_t& at) {
   std::uint64_t value = 0, next = at;
   for (unsigned shift = 0; shift < 64 && next < bytes.size(); shift += 7) {

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::size_t kHeader = 1 + sizeof(std::uint32_t);
 
-// The parser builds what comes, as deep as it is nested and as often as it says: it goes through this, which ends it.
+// The parser itself has no limits on nesting and on the claimed sizes of containers. Its events go through this class,
+// which ends the parsing when a limit is exceeded.
 class Bounded {
  public:
   using json = nlohmann::json;
@@ -47,7 +48,7 @@ class Bounded {
 
 void MessageReader::add(std::span<const std::uint8_t> bytes) {
   if (broken_) return;
-  // What was taken goes once for all that came together, not once a message.
+  // The messages that were returned are erased all at once, not one by one: this keeps the cost linear.
   arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(taken_));
   taken_ = 0;
   arrived_.insert(arrived_.end(), bytes.begin(), bytes.end());

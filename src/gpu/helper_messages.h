@@ -1,9 +1,9 @@
-// What the tool's helper processes write to their stdout, a pipe to the tool: messages of a letter, a length (4 bytes,
-// little-endian) and that many bytes. The bytes are MessagePack, or a few plain ones. session_answer.h and
-// nvml_answer.h list the messages.
+// The messages that the tool's helper processes write to their stdout, which is a pipe to the tool. A message consists
+// of a letter, a length (4 bytes, little-endian) and a body of that many bytes. The body is MessagePack, or a few plain
+// bytes. session_answer.h and nvml_answer.h list the messages.
 //
-// The tool does not trust what it reads here: the driver's libraries run in the helper processes, and a session's also
-// has the rights of the process that is looked at.
+// The tool does not trust what it reads here: the driver's libraries run in the helper processes, and the helper of a
+// session also has the rights of the target process.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct Message {
   std::vector<std::uint8_t> body;
 };
 
-// Takes the messages that are whole out of what has arrived. After one with a longer body than `max_body` nothing more
-// comes out: none of our helpers writes such a message.
+// Takes the complete messages out of the bytes that have arrived. After a message whose body is longer than `max_body`
+// it returns no more messages: none of the tool's helpers writes such a message.
 class MessageReader {
  public:
   explicit MessageReader(std::uint32_t max_body) : max_body_(max_body) {}
@@ -31,20 +31,21 @@ class MessageReader {
  private:
   std::uint32_t max_body_;
   std::vector<std::uint8_t> arrived_;
-  std::size_t taken_ = 0;  // of it, from the front
+  std::size_t taken_ = 0;  // number of bytes at the front of `arrived_` that have been returned
   bool broken_ = false;
 };
 
-// False: nobody listens any more.
+// False if the message could not be written, as the reader has closed the pipe.
 bool send(int fd, char kind, std::span<const std::uint8_t> body);
 
 struct PackedLimits {
-  int depth = 0;           // of arrays and objects in each other
-  std::size_t values = 0;  // in all, keys and containers among them; also what one container may claim to have
+  int depth = 0;           // of nested arrays and objects
+  std::size_t values = 0;  // in all, including keys and containers; also the most entries that one container may claim
   std::size_t text = 0;    // bytes of a string or of a key
 };
 
-// std::nullopt if these bytes are not one MessagePack value, or exceed the limits, or have a number that is not finite.
+// std::nullopt if these bytes are not exactly one MessagePack value, if they exceed the limits, or if they contain a
+// number that is not finite.
 std::optional<nlohmann::json> unpack_value(std::span<const std::uint8_t> bytes, const PackedLimits& limits);
 
 }  // namespace rankstacks::gpu

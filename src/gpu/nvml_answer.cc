@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// The members that are one number each, by the names that they have in the messages.
+// Visits the fields that hold a single number, with their names in the messages.
 template <class Health, class Visit>
 void each_number(Health& h, Visit&& visit) {
   visit("utilization_mean", h.utilization_mean);
@@ -42,11 +42,11 @@ void each_number(Health& h, Visit&& visit) {
   visit("pcie_generation_max", h.pcie_generation_max);
 }
 
-// A GPU with kMaxDeviceProcesses processes is some 115,000 values.
+// A GPU with kMaxDeviceProcesses processes takes about 115,000 values.
 constexpr PackedLimits kLimits{.depth = 8, .values = 1u << 20, .text = 64u << 10};
 constexpr std::size_t kMaxName = 200, kMaxReason = 1000, kMaxEntries = 4096;
 
-// A library's words: one line of printable characters.
+// Makes a text of the library fit for a message: one line of printable characters.
 std::string one_line(std::string_view text, std::size_t longest) {
   std::string line(text.substr(0, longest));
   std::replace_if(
@@ -54,7 +54,7 @@ std::string one_line(std::string_view text, std::size_t longest) {
   return line;
 }
 
-// Of a value that may be of any type: empty if it is of another one, or if it does not fit.
+// The value as a number of type T; std::nullopt if it is not a number, or does not fit.
 template <class T>
 std::optional<T> number_of(const json& value) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -72,14 +72,14 @@ std::string line_of(const json& value, std::size_t longest = kMaxName) {
 }
 bool is_true(const json& value) { return value.is_boolean() && value.get<bool>(); }
 
-// The member of that name; null if there is none.
+// The member with this name; a JSON null if there is none.
 const json& member(const json& object, std::string_view name) {
-  static const json nothing;
+  static const json null;
   const auto found = object.find(name);
-  return found == object.end() ? nothing : *found;
+  return found == object.end() ? null : *found;
 }
 
-// The first entries of an array; of another value none.
+// The first `most` entries of an array; empty if the value is not an array.
 std::span<const json> entries(const json& value, std::size_t most) {
   if (!value.is_array()) return {};
   const auto& all = value.get_ref<const json::array_t&>();
@@ -123,7 +123,7 @@ std::vector<NvmlProcess> processes_of(const json& in) {
   return processes;
 }
 
-// Empty if it is no GPU that there can be.
+// std::nullopt if the index is missing or out of range.
 std::optional<NvmlDevice> device_of(const json& in) {
   const auto index = number_of<unsigned>(member(in, "index"));
   if (!index || *index >= kMaxDevices) return std::nullopt;
@@ -272,7 +272,7 @@ NvmlAnswer answer_of(NvmlMessages messages, std::string_view waited) {
   }
   for (const auto& [index, code, words] : messages.failed) {
     if (index < listed.size()) listed[index] = true;
-    // A GPU that this container was not given is none of its job's.
+    // The container was not given this GPU, so its job does not use it: this is no problem.
     if (code == nvml::kNoPermission || code == nvml::kOperatingSystem) continue;
     say(fmt::format("NVML: GPU {}: {}", index, words), hint_of_refusal(code));
   }

@@ -18,22 +18,22 @@
 namespace rankstacks::gpu {
 namespace {
 
-// Whoever started it has gone on without it long since.
+// Seconds after which the helper ends in any case. The tool has continued without it long before.
 constexpr unsigned kLongestLife = 30;
 
 class Writer {
  public:
-  // A whole message at once: those of several devices do not mix.
+  // Writes a whole message under a lock, so that the messages of several devices are not mixed.
   void write(char kind, const std::vector<std::uint8_t>& body) {
     const std::lock_guard lock(mutex_);
-    if (!send(STDOUT_FILENO, kind, body)) _exit(1);  // nobody listens any more
+    if (!send(STDOUT_FILENO, kind, body)) _exit(1);  // the tool has closed its end of the pipe
   }
 
  private:
   std::mutex mutex_;
 };
 
-// So many threads have done their part.
+// Counts the threads that have finished.
 class Count {
  public:
   void one_done() {

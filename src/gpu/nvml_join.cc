@@ -29,7 +29,7 @@ class Join {
       if (user.uses_cuda && !joined_.of.contains(user.pid) && !join_by_file(user, own_namespace))
         unjoined.push_back(user.pid);
     joined_.problems = answer_.problems;
-    if (!unjoined.empty()) tell(unjoined, own_namespace);
+    if (!unjoined.empty()) report_unjoined(unjoined, own_namespace);
     for (auto& [pid, gpus] : joined_.of)
       std::stable_sort(gpus.begin(), gpus.end(),
                        [](const GpuSnapshot& a, const GpuSnapshot& b) { return a.pci < b.pci; });
@@ -52,7 +52,7 @@ class Join {
     return known->second;
   }
 
-  // False: the number is not that of a process here that can have a context.
+  // False if no process in this pid namespace has this number, or if that process cannot have a context on a GPU.
   bool is_here(Pid pid) {
     if (pid <= 0 || !facts_.parent(pid)) return false;
     const auto files = files_of(pid);
@@ -64,9 +64,9 @@ class Join {
       without_list_ = true;
       return;
     }
-    std::map<Pid, std::optional<std::uint64_t>> ranks;  // and what they use
+    std::map<Pid, std::optional<std::uint64_t>> ranks;  // with the memory that they use
     std::vector<Pid> others;
-    std::vector<std::pair<Pid, Pid>> here;  // process, its rank or 0
+    std::vector<std::pair<Pid, Pid>> here;  // each process, with its rank or 0
     for (const NvmlProcess& process : *device.processes) {
       if (!is_here(process.pid)) {
         foreign_ = true;
@@ -89,9 +89,9 @@ class Join {
   bool join_by_file(const GpuUser& user, bool own_namespace) {
     const auto files = files_of(user.pid);
     if (!files || files->minors.empty())
-      return true;  // CUDA was never started in it, or that cannot be seen: nothing to be said
+      return true;  // it never started CUDA, or that cannot be seen: there is no problem to report
     if (files->minors.size() > 1)
-      return !without_list_ && !foreign_ && !own_namespace;  // with a list that names all: it has no context
+      return !without_list_ && !foreign_ && !own_namespace;  // if the lists are complete, it has no context
     const unsigned minor = *files->minors.begin();
     for (const NvmlDevice& device : answer_.devices) {
       if (device.minor != minor) continue;
@@ -111,8 +111,8 @@ class Join {
     joined_.of[pid].push_back(std::move(gpu));
   }
 
-  void tell(const std::vector<int>& unjoined, bool own_namespace) {
-    if (answer_.devices.empty()) return;  // why there are none was said
+  void report_unjoined(const std::vector<int>& unjoined, bool own_namespace) {
+    if (answer_.devices.empty()) return;  // the answer's problems say why
     const std::string who =
         fmt::format("NVML: which GPUs pid{} {} use{}: ", plural(unjoined.size()), format_numbers(unjoined),
                     unjoined.size() == 1 ? "s is not known" : " is not known");
@@ -133,8 +133,8 @@ class Join {
   const ProcessFacts& facts_;
   std::set<Pid> pids_;
   std::map<Pid, std::optional<DeviceFiles>> files_;
-  bool without_list_ = false;  // some device has none
-  bool foreign_ = false;       // some number means nothing here
+  bool without_list_ = false;  // whether some device has no list of processes
+  bool foreign_ = false;       // whether some pid is not one of this pid namespace
   JoinedGpus joined_;
 };
 
@@ -174,7 +174,7 @@ ProcessFacts facts_of_this_machine(const std::string& devices) {
 }
 
 bool in_own_pid_namespace() {
-  // The number of the machine's first one: Linux, include/linux/proc_ns.h.
+  // The inode number of the initial pid namespace: Linux, include/linux/proc_ns.h.
   const auto own = target::proc::read_link("/proc/self/ns/pid");
   return own && *own != "pid:[4026531836]";
 }

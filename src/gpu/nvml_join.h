@@ -1,9 +1,10 @@
-// Which of the GPUs that NVML reports belong to which target process.
+// Assigns the GPUs that NVML reports to the target processes that use them.
 //
-// NVML names the processes with a context on each GPU, by pids of its own or of the machine's pid namespace. A number
-// is believed only if that process has one of NVIDIA's device files open, where that can be seen: in a container it may
-// be another process's. The device files themselves say less, as CUDA opens those of all GPUs: they count only where
-// the list says nothing of use and the process has a single GPU's open.
+// For each GPU, NVML lists the processes that have a context on it, by their pids in its own pid namespace or in the
+// machine's. In a container such a pid may be the number of another process, so it is accepted only if the process with
+// that number has one of NVIDIA's device files open (or if its open files cannot be seen). The device files alone are
+// weaker evidence, because CUDA opens those of all GPUs. They are used only if the list does not name the process, and
+// the process has the device file of exactly one GPU open.
 #pragma once
 
 #include <functional>
@@ -20,28 +21,28 @@ struct DeviceFiles {
   std::set<unsigned> minors;  // of /dev/nvidia<minor>
 };
 
-// Of the processes of this machine; literal in tests.
+// Queries about the processes of this machine; tests pass fixed answers.
 struct ProcessFacts {
-  std::function<std::optional<Pid>(Pid)> parent;                // nothing: no such process
-  std::function<std::optional<DeviceFiles>(Pid)> device_files;  // nothing: they may not be seen
+  std::function<std::optional<Pid>(Pid)> parent;                // std::nullopt: no such process
+  std::function<std::optional<DeviceFiles>(Pid)> device_files;  // std::nullopt: they cannot be seen
 };
 
 struct GpuUser {
   Pid pid = 0;
-  bool uses_cuda = false;  // libcuda is mapped in it
+  bool uses_cuda = false;  // whether libcuda is mapped in it
 };
 
 struct JoinedGpus {
-  std::map<Pid, std::vector<GpuSnapshot>> of;  // by PCI address
-  std::vector<Problem> problems;               // of the answer, and what cannot be joined
+  std::map<Pid, std::vector<GpuSnapshot>> of;  // of each rank, sorted by PCI address
+  std::vector<Problem> problems;               // those of the answer, and the processes whose GPUs are not known
 };
 
-// `users`: the ranks; what a descendant of a rank uses counts for the nearest rank above it. `own_namespace`: this tool
-// is in a pid namespace of its own.
+// `users`: the ranks. A GPU that a descendant of a rank uses is assigned to its nearest ancestor among the ranks.
+// `own_namespace`: whether this tool runs in another pid namespace than the machine's.
 JoinedGpus join_gpus(const NvmlAnswer& answer, const std::vector<GpuUser>& users, const ProcessFacts& facts,
                      bool own_namespace);
 
-// From /proc; `devices`: "/dev".
+// Answers from /proc. `devices`: the directory of the device files, "/dev".
 ProcessFacts facts_of_this_machine(const std::string& devices);
 bool in_own_pid_namespace();
 

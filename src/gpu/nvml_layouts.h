@@ -1,6 +1,6 @@
-// What is used of NVML's binary interface: struct layouts, constants and names, as NVIDIA's nvml.h (CUDA 12.4) has
-// them. They have been the same since the versioned names came (v2, v3: 2020, driver 450), as NVML gives a changed call
-// a new name; tests/gpu/layouts/nvml.cc compares them with the header.
+// The part of NVML's binary interface that is used: struct layouts, constants and names, as in NVIDIA's nvml.h (CUDA
+// 12.4). They have not changed since NVML introduced versioned names (v2, v3: 2020, driver 450), because a changed call
+// gets a new name. tests/gpu/layouts/nvml.cc compares them with the header.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct PciInfo {
   char bus_id[32];
 };
 
-// nvmlDeviceGetMemoryInfo; `used` holds what the driver keeps for itself too.
+// nvmlDeviceGetMemoryInfo; `used` includes the memory that the driver reserves for itself.
 struct Memory {
   std::uint64_t total, free, used;
 };
@@ -53,14 +53,14 @@ inline constexpr std::uint32_t kDouble = 0, kU32 = 1, kUnsignedLong = 2, kU64 = 
 
 // nvmlDeviceGetSamples
 struct Sample {
-  std::uint64_t microseconds;  // 0: nothing was sampled
+  std::uint64_t microseconds;  // 0: no sample was taken
   Value value;
 };
 inline constexpr int kUtilizationSamples = 1;  // percent of the time during which some kernel ran
 
 // nvmlDeviceGetFieldValues
 struct FieldValue {
-  std::uint32_t field, scope;  // scope: of NVLink fields the link
+  std::uint32_t field, scope;  // scope: the link, for NVLink fields
   std::int64_t microseconds, latency;
   std::uint32_t type;
   Return result;
@@ -83,7 +83,7 @@ inline constexpr std::uint64_t kReasonIdle = 0x1, kReasonApplicationClocks = 0x2
 
 inline constexpr unsigned kUuidSize = 96, kNameSize = 96, kDriverSize = 80;
 
-// Every function used. Each may be missing: an older driver's library, or a newer one's.
+// All functions that are used. Each may be nullptr, as the library of an older or a newer driver may lack it.
 struct Functions {
   Return (*init)() = nullptr;
   const char* (*error_string)(Return) = nullptr;
@@ -106,8 +106,8 @@ struct Functions {
   Return (*power_limit)(Device, unsigned*) = nullptr;
   Return (*temperature)(Device, int, unsigned*) = nullptr;
   Return (*ecc)(Device, int, int, unsigned long long*) = nullptr;
-  Return (*remapped_rows)(Device, unsigned*, unsigned*, unsigned*,
-                          unsigned*) = nullptr;  // corrected, uncorrected, pending, failed
+  // corrected, uncorrected, pending, failed
+  Return (*remapped_rows)(Device, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
   Return (*link_state)(Device, unsigned, unsigned*) = nullptr;
   Return (*link_errors)(Device, unsigned, int, unsigned long long*) = nullptr;
   Return (*field_values)(Device, int, FieldValue*) = nullptr;

@@ -14,10 +14,10 @@ namespace {
 
 using nvml::kSuccess;
 
-// Lists that a library states the length of.
+// Upper bounds for lists whose length the library states.
 constexpr unsigned kMaxProcesses = kMaxDeviceProcesses, kMaxSamples = 1u << 14;
 
-// The last argument of a function that gives one number; nothing where it does not.
+// Calls a function that returns one value through its last argument. std::nullopt if the function is missing or fails.
 template <class T, class Function, class... Arguments>
 std::optional<T> ask(Function function, Arguments... arguments) {
   T value{};
@@ -119,7 +119,7 @@ std::optional<std::uint64_t> field_of(const nvml::Functions& nvml, nvml::Device 
                                                                        : static_cast<std::uint64_t>(*number);
 }
 
-// The errors of one link; nothing where no counter can be had.
+// The number of errors of one link; std::nullopt if none of its counters can be read.
 std::optional<std::uint64_t> link_errors(const nvml::Functions& nvml, nvml::Device device, unsigned link) {
   std::optional<std::uint64_t> sum;
   const auto add = [&](std::optional<std::uint64_t> count) {
@@ -151,13 +151,13 @@ void read_links(const nvml::Functions& nvml, nvml::Device device, GpuHealth& hea
     if (const auto errors = link_errors(nvml, device, link))
       health.nvlink_errors = health.nvlink_errors.value_or(0) + *errors;
   }
-  if (links == 0 && !stated) return;  // no such question can be asked: nothing is known
+  if (links == 0 && !stated) return;  // the driver does not report links: it is not known how many there are
   health.nvlinks = links;
   health.nvlinks_up = up;
 }
 
-// Rows are 24 bytes long, with some drivers 32. The memory that the library fills has a pattern: how far it was written
-// on tells.
+// Rows are 24 bytes long, or 32 bytes with some drivers. The memory for the rows is filled with a pattern first: how
+// much of it the library has overwritten shows the length of a row.
 using ListFunction = nvml::Return (*)(nvml::Device, unsigned*, void*);
 std::optional<std::vector<NvmlProcess>> read_processes(ListFunction list, nvml::Device device) {
   constexpr std::size_t kRow = sizeof(nvml::ProcessInfo), kLongRow = kRow + 8;
@@ -168,7 +168,7 @@ std::optional<std::vector<NvmlProcess>> read_processes(ListFunction list, nvml::
     unsigned count = room;
     const nvml::Return result = list(device, &count, rows.data());
     if (result == nvml::kInsufficientSize) {
-      room = std::max(room * 2, std::min(count, kMaxProcesses) + 16);  // more may come meanwhile
+      room = std::max(room * 2, std::min(count, kMaxProcesses) + 16);  // more processes may have started meanwhile
       continue;
     }
     if (result != kSuccess || count > room) return std::nullopt;
@@ -177,7 +177,8 @@ std::optional<std::vector<NvmlProcess>> read_processes(ListFunction list, nvml::
     std::vector<NvmlProcess> processes;
     std::size_t stride = written > count * kRow ? kLongRow : kRow;
     if (written > count * kLongRow) {
-      // Cleared to its end beforehand; anything else is of a layout that is not known.
+      // More was written than the longest rows take. If it is all zeros, the library has cleared the whole buffer
+      // first, and the rows are short ones; else the layout is unknown.
       if (std::any_of(rows.begin() + static_cast<std::ptrdiff_t>(count * kRow),
                       rows.begin() + static_cast<std::ptrdiff_t>(written), [](std::uint8_t byte) { return byte != 0; }))
         return std::nullopt;
@@ -196,7 +197,7 @@ std::optional<std::vector<NvmlProcess>> read_processes(ListFunction list, nvml::
   return std::nullopt;
 }
 
-// A process may stand in both lists (MPS), and with MIG once for each instance that it uses.
+// A process may be in both lists (MPS), and with MIG it is listed once for each instance that it uses.
 std::optional<std::vector<NvmlProcess>> all_processes(const nvml::Functions& nvml, nvml::Device device) {
   auto all = read_processes(nvml.compute_processes, device);
   if (!all) return all;

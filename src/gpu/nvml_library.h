@@ -1,5 +1,5 @@
-// NVIDIA's management library, opened at run time: what it tells of each GPU. Its calls can hang for ever (a GPU that
-// has fallen off its bus), so nothing but the helper process (nvml_helper.h) makes them.
+// NVML, NVIDIA's management library, loaded at run time: reads what it reports about each GPU. Its calls can hang
+// forever (on a GPU that has fallen off its bus), so only the helper process (nvml_helper.h) makes them.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace rankstacks::gpu {
 
 class NvmlLibrary {
  public:
-  // The machine's own (machine_library.h). It is never closed.
+  // Loads the machine's own library (machine_library.h). It is never closed.
   static Result<NvmlLibrary> open(const Machine& machine);
 
   nvml::Return start() const;          // nvmlInit
@@ -22,9 +22,9 @@ class NvmlLibrary {
   unsigned device_count() const;
   std::string words_for(nvml::Return code) const;  // "GPU is lost"
 
-  // May be called for several devices at a time, from threads. What the driver does not give stays empty.
+  // Threads may read several devices at the same time. Values that the driver does not report stay empty.
   struct Device {
-    nvml::Return result = nvml::kSuccess;  // else there is no `device`
+    nvml::Return result = nvml::kSuccess;  // if it is another value, `device` is not valid
     NvmlDevice device;
   };
   Device read_device(unsigned index) const;

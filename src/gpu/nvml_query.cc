@@ -20,7 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// Collected late, all of it lies in the pipe, or needs only to be let through.
+// Minimum wait in collect(), even if the timeout has passed by then: the answer is already in the pipe, or the helper
+// is still writing it, as the pipe was full.
 constexpr milliseconds kLeastWait{200};
 
 bool exists(const std::string& path) {
@@ -28,8 +29,8 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &st) == 0;
 }
 
-// The helper: its answer goes to `out`, nothing of it to the terminal. It has no environment: none of it could be meant
-// for a driver's library. 0, or an errno.
+// Starts the helper. It writes its answer to `out`, and has no access to the terminal. Its environment is empty,
+// because no variable of the tool's environment should affect the driver's library. Returns 0 or an errno.
 int spawn_helper(const NvmlRequest& request, int out, int& pid) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -38,7 +39,7 @@ int spawn_helper(const NvmlRequest& request, int out, int& pid) {
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  // What this process blocks and ignores is its own affair.
+  // The helper does not inherit the signals that this process blocks or ignores.
   sigset_t none, ignored;
   sigemptyset(&none);
   sigemptyset(&ignored);
@@ -112,14 +113,14 @@ NvmlAnswer NvmlQuery::collect() {
       answer_of(std::move(messages), timeout_.count() % 1000 == 0 ? fmt::format("{} s", timeout_.count() / 1000)
                                                                   : fmt::format("{} ms", timeout_.count()));
   if (crashed) {
-    // It is not slow, it is gone: a library that crashes, or a limit that killed it.
+    // The helper is not slow: it has ended, because the library crashed, or because of a resource limit.
     answer.problems = {{"NVML: the process that asks it ended without a whole answer",
-                        "nvidia-smi, which asks the same, may tell more"}};
+                        "nvidia-smi, which asks the same, may show more"}};
   }
   return answer;
 }
 
-// Never waits for long: a process that hangs in the driver cannot be killed, and is left to init.
+// Waits for a short time only: a process that hangs in the driver cannot be killed, and is left to init.
 void NvmlQuery::end_helper() {
   if (pid_ == 0) return;
   answer_ = FileDescriptor();

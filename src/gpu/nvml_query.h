@@ -1,5 +1,5 @@
-// Asks NVML of this machine's GPUs while the tool does something else: a process of its own (nvml_helper.h) is started,
-// and what it has written is collected later. On a machine without NVIDIA's driver nothing is started.
+// Queries NVML for this machine's GPUs while the tool continues with other work: starts a helper process
+// (nvml_helper.h), whose answer is collected later. On a machine without NVIDIA's driver it starts no process.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace rankstacks::gpu {
 struct NvmlRequest {
   Machine machine;
   std::string helper = "/proc/self/exe";    // the program that understands kNvmlHelperOption
-  std::chrono::milliseconds timeout{2000};  // from its start
+  std::chrono::milliseconds timeout{2000};  // from the start of the helper
 
   bool has_driver() const;
 };
@@ -28,8 +28,8 @@ class NvmlQuery {
   NvmlQuery(const NvmlQuery&) = delete;
   NvmlQuery& operator=(const NvmlQuery&) = delete;
 
-  // Waits until the answer is whole or the timeout is at its end; of an answer that is not whole, what is there counts.
-  // To be called once.
+  // Waits until the answer is complete or the timeout has passed. If the answer is incomplete, the part that has
+  // arrived is used. Call this only once.
   NvmlAnswer collect();
 
  private:
@@ -38,9 +38,9 @@ class NvmlQuery {
   std::chrono::milliseconds timeout_;
   std::chrono::steady_clock::time_point started_;
   FileDescriptor answer_;
-  int pid_ = 0;  // 0: none runs
+  int pid_ = 0;  // 0: no helper runs
   bool has_driver_ = false;
-  int not_started_ = 0;  // errno
+  int not_started_ = 0;  // the errno of a helper that could not be started; else 0
 };
 
 }  // namespace rankstacks::gpu

@@ -74,7 +74,7 @@ std::optional<Order> parse(int argc, const char* const* argv) {
 }
 
 void refuse(const Error& error) { send(STDOUT_FILENO, 'e', pack(error)); }
-void tell_done() { send(STDOUT_FILENO, 'd', {}); }
+void send_done() { send(STDOUT_FILENO, 'd', {}); }
 
 Error failed(const Order& order, ErrorCode code, std::string what, int os_errno, std::string hint = "") {
   return {.code = code,
@@ -274,7 +274,7 @@ void run_session_helper_if_asked(int argc, const char* const* argv, const Machin
   auto order = parse(argc, argv);
   if (!order) _exit(2);
   if (!run(*order, machine)) _exit(kClientFailed);
-  tell_done();
+  send_done();
   _exit(0);
 }
 

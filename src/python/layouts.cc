@@ -182,7 +182,7 @@ std::size_t debug_offsets_size(const Version& version) {
 
 namespace {
 
-// Each reads the part of the table that describes one of CPython's structures.
+// Each of these functions reads the part of the table that describes one of CPython's structures.
 void read_runtime(TableReader& table, const DebugOffsetsShape& shape, Layout& layout) {
   table.structure("runtime_state", shape.runtime_size);
   layout.runtime_interpreters_head = table.offset("interpreters_head", shape.runtime_interpreters_head);
@@ -219,7 +219,7 @@ void read_thread(TableReader& table, const DebugOffsetsShape& shape, const Layou
   layout.thread_id = table.offset("thread_id", shape.thread_id);
   layout.thread_native_id = table.offset("native_thread_id", shape.thread_native_id);
   layout.thread_datastack_chunk = table.offset("datastack_chunk", shape.thread_datastack_chunk);
-  // The table lacks exc_info, which stands a fixed way before thread_id.
+  // The table lacks exc_info, which is at a fixed distance before thread_id.
   const Offset before_id = measured.thread_id - measured.thread_exc_info;
   layout.thread_exc_info = layout.thread_id >= before_id ? layout.thread_id - before_id : kAbsent;
 }
@@ -247,13 +247,13 @@ void read_code(TableReader& table, const DebugOffsetsShape& shape, const Layout&
   layout.code_slot_kinds = table.offset("localspluskinds", shape.code_slot_kinds);
   layout.code_instructions = table.offset("co_code_adaptive", shape.code_instructions, 1);
   if (measured.free_threaded && shape.code_tlbc != kAbsent) layout.code_tlbc = table.offset("co_tlbc", shape.code_tlbc);
-  // The table lacks _co_firsttraceable, which stands a fixed way before the instructions.
+  // The table lacks _co_firsttraceable, which is at a fixed distance before the instructions.
   const Offset before = measured.code_instructions - measured.code_first_traceable;
   layout.code_first_traceable = layout.code_instructions >= before ? layout.code_instructions - before : kAbsent;
 }
 
 void read_objects(TableReader& table, const DebugOffsetsShape& shape, Layout& layout) {
-  // The sizes of these are those of fixed headers; a page bounds every field in them.
+  // The table states only the sizes of the fixed headers of these structures. All their fields are within one page.
   table.unbounded("object", 4096);
   layout.object_type = table.offset("ob_type", shape.object_type);
   layout.type_name = table.offset("tp_name", shape.type_name);

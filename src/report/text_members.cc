@@ -32,8 +32,9 @@ std::string describe_members(const JobSnapshot& job, const std::vector<std::pair
     std::string block = analyzers::describe_block(job, thread);
     holds += thread.gil == Gil::kHolds;
     waits += thread.gil == Gil::kWaits;
-    calls.insert(analyzers::stand_of(job, thread) == analyzers::Stand::kInCall ? "blocked in " + thread.syscall->name
-                                                                               : block);
+    calls.insert(analyzers::run_state_of(job, thread) == analyzers::RunState::kInCall
+                     ? "blocked in " + thread.syscall->name
+                     : block);
     blocks.insert(std::move(block));
   }
   std::string text;

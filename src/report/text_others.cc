@@ -34,10 +34,10 @@ std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread
   if (stack.empty()) return "no frames";
   auto class_at = [&](std::size_t i) { return frames.frame_class(thread.frames[stack[i].index]); };
   std::size_t first = 0;
-  const auto telling = analyzers::telling_frame(job, thread);
-  if (telling && class_at(0) != analyzers::FrameClass::kPython &&
-      job.frames[thread.frames[*telling]].kind == FrameKind::kPython) {
-    while (first + 1 < stack.size() && stack[first].index < *telling) ++first;
+  const auto deciding = analyzers::deciding_frame(job, thread);
+  if (deciding && class_at(0) != analyzers::FrameClass::kPython &&
+      job.frames[thread.frames[*deciding]].kind == FrameKind::kPython) {
+    while (first + 1 < stack.size() && stack[first].index < *deciding) ++first;
   } else {
     while (first + 1 < stack.size() && (class_at(first) == analyzers::FrameClass::kOpaque ||
                                         class_at(first) == analyzers::FrameClass::kInterpreter))

@@ -133,7 +133,7 @@ std::vector<Range> without_overlaps(std::span<const Range> stacks) {
 
 }  // namespace
 
-// Without what an earlier call has copied: regions do not overlap.
+// The parts of the stacks that no earlier call has copied: regions must not overlap.
 std::vector<CopiedMemory::Rest> CopiedMemory::not_copied_of(std::span<const Range> apart) const {
   std::vector<Rest> rests;
   const auto add = [&](Address start, Address end) {
@@ -152,8 +152,8 @@ std::vector<CopiedMemory::Rest> CopiedMemory::not_copied_of(std::span<const Rang
   return rests;
 }
 
-// What the limits leave of the ranges: the same number of pages of each; where there are not that many, one of each as
-// far as they go.
+// Cuts the ranges to the bytes that the limits allow: the same number of pages of each range. If there are fewer pages
+// than ranges, the first ranges get one page each.
 void CopiedMemory::share_among(std::vector<Range>& ranges, std::size_t allowed) {
   const std::size_t each = std::max(kPage, (allowed / ranges.size()) & ~(kPage - 1));
   std::size_t left = allowed;
@@ -203,7 +203,7 @@ void CopiedMemory::fetch_pages(std::span<const Range> ranges) {
   if (tid_ == 0 || !fetches_) return;
   std::vector<Address> wanted;
   for (const Range& r : ranges) {
-    // What a target's memory refers to may be anything: a range can end where the address space does.
+    // Pointers in a target's memory can have any value: a range may end at the end of the address space.
     const Address end = std::min(r.end, kLastPage);
     for (Address page = r.start & ~(kPage - 1); page < end && wanted.size() < CopyLimits::kMax / kPage; page += kPage)
       if (!pages_.contains(page) && !missing_.contains(page) && at(page).size() < kPage) wanted.push_back(page);

@@ -86,7 +86,7 @@ class CopiedMemory {
     std::byte* into = nullptr;
   };
 
-  // A stack that is being copied: all before `at` is here.
+  // A stack that is being copied: everything before `at` has been copied.
   struct Rest {
     Range stack;
     Address at;
@@ -95,7 +95,7 @@ class CopiedMemory {
   std::vector<Rest> not_copied_of(std::span<const Range> apart) const;
   void share_among(std::vector<Range>& ranges, std::size_t allowed);
 
-  // The bytes at `address` as far as they are contiguous, or empty.
+  // The copied bytes from `address` on, as far as they are contiguous; empty if that address was not copied.
   std::span<const std::byte> at(Address address) const;
 
   // Returns the number of bytes copied for each piece.

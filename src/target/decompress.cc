@@ -24,11 +24,11 @@ constexpr std::size_t kInput = 256 << 10;
 constexpr std::size_t kOutput = 1 << 20;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kFirstBytes = 64;  // an ELF header
-// With holes: a few KB of zstd can claim more zeros than this.
+// The largest unpacked size, including holes: a few KB of zstd data can claim more zeros than this.
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxXzMemory = std::uint64_t{512} << 20;  // xz -9 needs 65 MB to unpack
 
-// One of the four libraries. A stream may be a sequence of frames (members): `at_end` holds between them.
+// Wraps one of the four libraries. A stream may be a sequence of frames (members): at_end() is true between them.
 class Decoder {
  public:
   struct Step {
@@ -127,7 +127,7 @@ class GzipDecoder final : public Decoder {
       if (inflateInit2(&stream_, 15 + 16) != Z_OK) return {0, 0, "out of memory"};
       started_ = true;
     } else if (at_end_) {
-      std::size_t padding = 0;  // tar and tapes leave zeros behind the last member
+      std::size_t padding = 0;  // tar and tapes leave zeros after the last member
       while (padding < in.size() && in[padding] == 0) ++padding;
       if (padding > 0) return {padding, 0, {}};
       if (in.empty()) return {};
@@ -209,7 +209,7 @@ class SparseFile {
     }
     std::size_t done = 0;
     while (done < bytes.size()) {
-      // The pages of the file: a piece may begin in the middle of one.
+      // The bytes from `at` to the end of its page of the file.
       const auto piece = [&](std::size_t at) {
         return bytes.subspan(at, std::min(bytes.size() - at, kPage - (size_ + at) % kPage));
       };
@@ -287,7 +287,7 @@ Compression compression_of(std::string_view first_bytes) {
 
 namespace {
 
-// One compressed file on its way into a sparse one.
+// Unpacks one compressed file into a sparse one.
 class Unpacker {
  public:
   Unpacker(int compressed, Compression compression, const std::string& subject, FirstBytesCheck refuse, SparseFile file)
@@ -322,7 +322,7 @@ class Unpacker {
   }
 
  private:
-  // False: it cannot be read, and `damage_` says so.
+  // False if the file cannot be read; `damage_` then has the reason.
   bool read_input() {
     ssize_t n;
     do n = pread(compressed_, in_.data(), in_.size(), static_cast<off_t>(offset_));
@@ -357,7 +357,7 @@ class Unpacker {
                       .where = offset_};
   }
 
-  // Writes what was decoded; the first piece only if its first bytes are not refused.
+  // Writes what was decoded. Before it writes the first piece, the caller's check may refuse its first bytes.
   std::optional<Error> flush() {
     if (!checked_) {
       if (auto refused = refuse_({out_.data(), std::min(filled_, kFirstBytes)}, subject_)) return refused;
@@ -394,9 +394,9 @@ class Unpacker {
   const std::unique_ptr<Decoder> decoder_;
   SparseFile file_;
   std::vector<char> in_ = std::vector<char>(kInput), out_ = std::vector<char>(kOutput);
-  std::span<const char> pending_;  // of `in_`, not decoded yet
-  std::uint64_t offset_ = 0;       // of `pending_` in the compressed file
-  std::size_t filled_ = 0;         // of `out_`
+  std::span<const char> pending_;  // the part of `in_` that is not decoded yet
+  std::uint64_t offset_ = 0;       // position of `pending_` in the compressed file
+  std::size_t filled_ = 0;         // number of bytes in `out_`
   bool checked_ = false, input_ended_ = false, ended_ = false;
   std::optional<Error> damage_;
 };

@@ -42,14 +42,14 @@ std::size_t usual_copy(std::size_t threads) {
   return kOther + python * kPython + (threads - python) * kNative;
 }
 
-// The time limit for opening a file that was mapped after the process was prepared: its names are worth less than the
-// time.
+// The time limit for opening a file that was mapped after the process was prepared: the names in it are not worth a
+// longer wait.
 constexpr std::chrono::seconds kLongestOpening{2};
 
 Range at_most(Range range, std::uint64_t bytes) { return {range.start, std::min(range.end, range.start + bytes)}; }
 
-// Makes the heap of the calling thread grow: a mebibyte in it is free afterwards, and stays in the heap as long as the
-// returned value lives.
+// Makes the heap of the calling thread grow: afterwards 1 MiB of it is free, and remains part of the heap as long as
+// the returned value lives.
 std::vector<std::byte> warm_heap() {
   constexpr std::size_t kPieces = 16, kPiece = 64u << 10, kLast = 64;
   std::array<std::vector<std::byte>, kPieces> pieces;
@@ -59,7 +59,7 @@ std::vector<std::byte> warm_heap() {
 
 constexpr int kUninterruptibleTries = 5;  // one millisecond apart
 
-// How long a reader may take to notice that nothing more is to be read: the kernel copies 4 MiB within milliseconds.
+// How long a reader may take to notice that it has to stop reading: the kernel copies 4 MiB within milliseconds.
 constexpr std::chrono::milliseconds kReturnTimeout{250};
 
 // Whether the process runs a 32-bit program, according to the auxiliary vector: the size of a program header. The
@@ -136,8 +136,8 @@ LiveImages::Opened LiveImages::open_mapped(const FileToOpen& wanted, const Deadl
                                            std::optional<Problem>& problem) {
   const FileMappings& file = wanted.file;
   const Mapping& first = file.parts.front();
-  // In memory, the address of the header is the base: this image has what the loader mapped, by addresses relative to
-  // the base (or absolute, for ET_EXEC).
+  // Reads the image from the process's memory, where the ELF header is at the base address: it contains what the loader
+  // mapped, by addresses relative to the base (or absolute, for ET_EXEC).
   const auto from_memory = [&]() -> Opened {
     if (first.file_offset != 0)
       return fail({.code = ErrorCode::kNotFound, .subject = file.path, .what = "its ELF header is not mapped"});
@@ -161,7 +161,7 @@ LiveImages::Opened LiveImages::open_mapped(const FileToOpen& wanted, const Deadl
   auto in_memory = from_memory();
   const auto on_disk =
       shared_->files.open(fmt::format("/proc/{}/task/{}/root{}", wanted.pid, wanted.tid, file.path), file.path);
-  // The memory of a process that is just ending says nothing about the file, which others may have mapped too.
+  // The memory of a process that is ending is no evidence about the file, which other processes may have mapped too.
   if (const auto stat = proc::stat_of(wanted.pid, wanted.tid); !stat || stat->ends())
     return fail({.code = ErrorCode::kGone, .subject = file.path, .what = "its process ended while it was opened"});
   if (on_disk && !first.deleted && (!in_memory || (*on_disk)->build_id() == (*in_memory)->build_id())) return on_disk;
@@ -523,7 +523,7 @@ bool LiveTarget::mappings_fit() const {
 
 // Runs on the reader's thread. Calls that may wait for another process are made inside blocking(), into local
 // variables.
-void LiveTarget::read_still_process(LeavableThread& reader) {
+void LiveTarget::read_stopped_process(LeavableThread& reader) {
   for (ThreadInfo& t : threads_)
     if (!t.registers && !t.problem.empty() && t.state != 'Z' && t.state != 'X') add_uninterruptible(t, reader);
   // A library was loaded or a thread's stack mapped since prepare(). A wild pc or sp causes this once more, to no
@@ -558,7 +558,7 @@ void LiveTarget::read_still_process(LeavableThread& reader) {
   copy_stacks();
 }
 
-void LiveTarget::tell_cuts(const StoppedProcess& stopped, bool in_time) {
+void LiveTarget::report_cuts(const StoppedProcess& stopped, bool in_time) {
   constexpr double kMiB = 1u << 20;
   if (stopped.is_unsettled())
     cuts_.push_back({"its threads are created faster than they can be stopped: some kept running, and are not shown",
@@ -603,12 +603,12 @@ Result<proc::Stat> LiveTarget::prepared_process_now() {
   return *stat;
 }
 
-// Ended threads, and those in a wait that cannot be interrupted.
+// The threads that have ended, and those in a wait that cannot be interrupted.
 std::vector<Tid> LiveTarget::threads_that_cannot_stop() {
   std::vector<Tid> cannot_stop;
   for (ThreadInfo& t : threads_) {
-    // A page fault is a short state D too: only one that lasts is a wait that cannot be interrupted.
-    for (int look = 0; t.state == 'D' && look < kUninterruptibleTries; ++look) {
+    // A thread is also in state D for the short time of a page fault: only one that stays in it cannot be stopped.
+    for (int tries = 0; t.state == 'D' && tries < kUninterruptibleTries; ++tries) {
       const timespec pause{0, 1'000'000};
       nanosleep(&pause, nullptr);
       const auto now = proc::stat_of(pid_, t.tid);
@@ -619,7 +619,8 @@ std::vector<Tid> LiveTarget::threads_that_cannot_stop() {
   return cannot_stop;
 }
 
-// What has left a reader behind may be a page of a mapped file, which this walk may touch too.
+// Walks the copy again after a reader was abandoned. A page of a mapped file may have blocked that reader, and this
+// walk may touch the same page, so it runs on a thread that can be abandoned as well.
 void LiveTarget::run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest) {
   LeavableThread reader;
   memory_.open(0, &reader);
@@ -635,10 +636,10 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
   read_threads();
   const std::vector<Tid> cannot_stop = threads_that_cannot_stop();
 
-  memory_.clear(limits);  // what was read while it ran: only what is read while it is stopped counts
+  memory_.clear(limits);  // drops what was read while the process ran: only reads while it is stopped are consistent
   memory_.reserve(usual_copy(threads_.size()));
-  // The reader is ready before the process is stopped: it has a processor, its scheduling class, and memory that need
-  // not grow (copy_arena.h says why).
+  // The reader is made ready before the process is stopped: it runs on a processor, in its scheduling class, and with a
+  // heap that does not have to grow (copy_arena.h says why).
   std::atomic<int> is_ready{0};
   std::vector<std::byte> held;
   LeavableThread reader([&] {
@@ -653,28 +654,28 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
     if (stopped.error().os_errno == 0) return fail(stopped.error());
     return fail(attach_error(pid_, stopped.error().os_errno));
   }
-  // All of its threads may be in state D: it was looked at as well.
+  // If all of its threads are in state D, none was stopped, but the process is captured all the same.
   const bool any = stopped->stopped_at_wall() != decltype(captured_at_){};
   captured_at_ = any ? stopped->stopped_at_wall() : std::chrono::system_clock::now();
   const auto end = (any ? stopped->stopped_at() : std::chrono::steady_clock::now()) + limits.longest;
   add_threads(*stopped);
 
   memory_.open(memory_tid_, &reader);
-  stands_still_ = Deadline::at(end);
+  stopped_until_ = Deadline::at(end);
   reader.start([&] {
-    read_still_process(reader);
+    read_stopped_process(reader);
     while_stopped();
-  });  // and ends, in a hurry: in its former class it might not get to say that it is done
+  });  // the thread keeps its raised scheduling class to its end; otherwise it might be late to report that it is done
   const bool in_time = reader.wait_until(end);
   if (!in_time) memory_.end_fetching();
   const auto after = proc::stat_of(pid_, memory_tid_);
   stopped_ms_ = stopped->resume();
-  // Without memory to read it comes to its end, unless the kernel does not come back from a read.
+  // As it can read no more memory, the reader soon ends, unless the kernel does not return from a read.
   while (!in_time && !does_not_answer_ && !reader.wait_until(std::chrono::steady_clock::now() + kReturnTimeout))
     does_not_answer_ = reader.leave_behind();
   if (does_not_answer_) memory_.abandon_read();
   memory_.close();
-  stands_still_.reset();
+  stopped_until_.reset();
   if (!after || !after->same_program(*before)) {
     return fail({.code = after ? ErrorCode::kMismatch : ErrorCode::kGone,
                  .subject = subject_,
@@ -682,7 +683,7 @@ Result<void> LiveTarget::capture(const std::function<void()>& while_stopped, con
                                : "it has ended while it was looked at",
                  .hint = after ? "look again" : ""});
   }
-  tell_cuts(*stopped, in_time);
+  report_cuts(*stopped, in_time);
   if (!modules_fit_) {
     open_new_files();
     make_modules();

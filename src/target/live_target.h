@@ -83,7 +83,7 @@ class LiveTarget final : public Target {
 
   // For `while_stopped`: until when the process is paused; std::nullopt if it runs again, and only what was copied can
   // be read.
-  std::optional<Deadline> stands_still() const { return stands_still_; }
+  std::optional<Deadline> stopped_until() const { return stopped_until_; }
 
   // Whether a reader of the capture was abandoned: it, and what was copied until then, are never freed. Do not capture
   // this target again.
@@ -125,9 +125,9 @@ class LiveTarget final : public Target {
   // capture(), in parts. Errors: it has ended, or is another process of the same number.
   Result<proc::Stat> prepared_process_now();
   std::vector<Tid> threads_that_cannot_stop();
-  void read_still_process(LeavableThread& reader);
+  void read_stopped_process(LeavableThread& reader);
   void run_on_copy(const std::function<void()>& walk, std::chrono::steady_clock::duration longest);
-  void tell_cuts(const StoppedProcess& stopped, bool in_time);
+  void report_cuts(const StoppedProcess& stopped, bool in_time);
   struct Home {
     const Mapping* mapping = nullptr;  // nullptr: unknown
     Address end = 0;
@@ -158,7 +158,7 @@ class LiveTarget final : public Target {
   bool does_not_answer_ = false;
   std::vector<Problem> problems_, cuts_;
   std::optional<Problem> unreadable_;
-  std::optional<Deadline> stands_still_;
+  std::optional<Deadline> stopped_until_;
   mutable CopiedMemory memory_;
   double stopped_ms_ = 0;
   std::chrono::system_clock::time_point captured_at_{};

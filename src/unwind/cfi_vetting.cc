@@ -61,8 +61,8 @@ Address code_pointer(CfiReader& reader, std::uint8_t encoding, Address at) {
   return value != 0 && (encoding & kApplication) == DW_EH_PE_pcrel ? here + value : value;
 }
 
-// Vets the instructions of one entry: each is decoded within the entry, names registers that exist, and has the state
-// that it builds on. Those that are needed are copied.
+// Vets the instructions of one entry: each has to end within the entry, to name only registers that exist, and to have
+// the state that it depends on. The instructions that are needed for unwinding are copied.
 class Program {
  public:
   Program(std::span<const std::byte> bytes, const CieFacts& cie, std::vector<std::byte>& counting, CfiDialect dialect)
@@ -189,8 +189,8 @@ class Program {
         return general(which);
       }
       case DW_CFA_def_cfa_register:
-        // After an expression DWARF has none of that, but hand-written code does (libgcrypt's); all unwinders then take
-        // the offset from before it.
+        // DWARF does not allow this after an expression, but hand-written code does it (libgcrypt's); all unwinders
+        // then use the offset from before the expression.
         if (cfa_ != CfaRule::kRegister && cfa_ != CfaRule::kExpressionForNow) return kNoCfaRegister;
         cfa_ = CfaRule::kRegister;
         return general(reader_.uleb());
@@ -207,19 +207,20 @@ class Program {
   static constexpr std::string_view kUnknown = "an unknown instruction";
   static constexpr std::string_view kNotInitial = "an instruction that a CIE cannot have";
   static constexpr std::string_view kNoCfaRegister = "a part of the CFA is changed where it is not a register's";
-  static constexpr std::string_view kNoRegister = "a register that does not exist, or that cannot stand there";
+  static constexpr std::string_view kNoRegister = "a register that does not exist, or that cannot be used there";
 
   static std::string_view general(std::uint64_t which) { return which < target::kDwarfRegisters ? "" : kNoRegister; }
 
-  // A rule for where a register is saved. Rules for vector registers and the like are left out: nothing is unwound by
-  // them, and libunwind has no place for them.
+  // A rule for where a register is saved. Rules for vector registers and others that unwinding does not need are left
+  // out: libunwind has no room for them.
   std::string_view rule(std::uint64_t which) {
     counts_ = which < target::kDwarfRegisters;
     return which < kRegistersOfAbi ? "" : kNoRegister;
   }
 
-  // In a CIE (as Intel's compiler writes it), where there is no earlier rule to restore: then it means the rule of a
-  // register that no rule was given for. libunwind and libgcc would take the register for lost.
+  // In a CIE (Intel's compiler writes such CIEs) there is no earlier rule to restore: there it means the default rule
+  // of a register without a rule, and is replaced by DW_CFA_same_value. libunwind and libgcc would treat the register
+  // as lost.
   std::string_view restore(std::uint64_t which, bool rows) {
     const auto fault = rule(which);
     if (!rows && counts_) {

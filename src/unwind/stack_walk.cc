@@ -61,7 +61,7 @@ class FrameKeeper {
     if (const std::size_t left_out = total_ - stack.frames.size() - outer_.size(); left_out > 0) {
       stack.omitted = OmittedFrames{stack.frames.size(), left_out};
       stack.note = fmt::format("{} frames deep: the innermost and outermost {} are kept", total_, kMaxFrames / 2);
-      // It is more important that the outermost of these frames is not the start of a stack.
+      // kMemoryUnavailable takes precedence: the outermost of these frames is not the start of the stack.
       if (stack.end != StackEnd::kMemoryUnavailable) stack.end = StackEnd::kDepthLimit;
     }
     stack.frames.insert(stack.frames.end(), outer_.begin(), outer_.end());
@@ -77,15 +77,15 @@ using Code = std::span<const std::uint8_t>;
 
 constexpr std::size_t kLongestEpilogue = 64;  // 32-bit add, 15 pops, leave, ret, and some reserve
 
-bool stands_at(Code code, std::size_t at, std::initializer_list<std::uint8_t> bytes) {
+bool has_bytes(Code code, std::size_t at, std::initializer_list<std::uint8_t> bytes) {
   return at <= code.size() && code.size() - at >= bytes.size() &&
          std::equal(bytes.begin(), bytes.end(), code.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 // mov %rsp,%rbp in its two encodings, or lea N(%rsp),%rbp.
 bool sets_frame_pointer(Code code, std::size_t at) {
-  return stands_at(code, at, {0x48, 0x89, 0xe5}) || stands_at(code, at, {0x48, 0x8b, 0xec}) ||
-         stands_at(code, at, {0x48, 0x8d, 0x6c, 0x24}) || stands_at(code, at, {0x48, 0x8d, 0xac, 0x24});
+  return has_bytes(code, at, {0x48, 0x89, 0xe5}) || has_bytes(code, at, {0x48, 0x8b, 0xec}) ||
+         has_bytes(code, at, {0x48, 0x8d, 0x6c, 0x24}) || has_bytes(code, at, {0x48, 0x8d, 0xac, 0x24});
 }
 
 // The same for a function whose start is unknown: with push %rbp right before or, for lea, after the saves of other
@@ -99,7 +99,7 @@ bool is_prologue(Code code, std::size_t at) {
 }
 
 // Whether a function returns at `at`. A byte of 0xc3 can be part of another instruction (mov %rax,%rbx is 48 89 c3), so
-// it counts only as pop %rbp; ret, as leave; ret, or with padding behind it, through which no code can be reached.
+// it counts only as pop %rbp; ret, as leave; ret, or if padding follows it, which no code runs through.
 bool returns(Code code, std::size_t at) {
   if (code[at] != 0xc3 || at == 0) return false;
   const std::uint8_t before = code[at - 1];
@@ -108,9 +108,9 @@ bool returns(Code code, std::size_t at) {
                                                        0x33, 0x39, 0x3b, 0x63, 0x81, 0x83, 0x84, 0x85, 0x88,
                                                        0x89, 0x8a, 0x8b, 0xaf, 0xb6, 0xc1, 0xf7, 0xff};
   if (std::find(kWithModRm.begin(), kWithModRm.end(), before) != kWithModRm.end()) return false;
-  return stands_at(code, at + 1, {0xcc}) || stands_at(code, at + 1, {0x90}) || stands_at(code, at + 1, {0x0f, 0x1f}) ||
-         stands_at(code, at + 1, {0x66, 0x90}) || stands_at(code, at + 1, {0x66, 0x0f, 0x1f}) ||
-         stands_at(code, at + 1, {0x66, 0x2e}) || stands_at(code, at + 1, {0, 0});
+  return has_bytes(code, at + 1, {0xcc}) || has_bytes(code, at + 1, {0x90}) || has_bytes(code, at + 1, {0x0f, 0x1f}) ||
+         has_bytes(code, at + 1, {0x66, 0x90}) || has_bytes(code, at + 1, {0x66, 0x0f, 0x1f}) ||
+         has_bytes(code, at + 1, {0x66, 0x2e}) || has_bytes(code, at + 1, {0, 0});
 }
 
 // Whether a function that begins at `from` continues to the end of the code. It does not if it returns before, unless a
@@ -208,7 +208,7 @@ bool cannot_be_code(const target::Target& target, Address a) {
   return m != nullptr ? !m->executable : a < kLowest;
 }
 
-// The caller, where the return address lies at `sp`.
+// The caller, if the return address is at `sp`. std::nullopt if the value there does not follow a call.
 std::optional<Recovered> returned(const target::Target& target, const target::Registers& r, Address sp,
                                   std::optional<Address> rbp, FrameOrigin origin) {
   const auto to = target.read_value<Address>(sp);
@@ -221,8 +221,8 @@ std::optional<Recovered> returned(const target::Target& target, const target::Re
   return out;
 }
 
-// If the function only returns from `r` on, its instructions show where the return address is: add N,%rsp; pop; leave;
-// ret.
+// The caller, if the instructions at the program counter are the function's epilogue: they show where the return
+// address is (add N,%rsp; pop; leave; ret).
 std::optional<Recovered> by_epilogue(const target::Target& target, const target::Registers& r) {
   std::array<std::uint8_t, kLongestEpilogue> bytes{};
   const Code code = Code(bytes).first(target.read(r.pc(), std::as_writable_bytes(std::span(bytes))));
@@ -241,12 +241,12 @@ std::optional<Recovered> by_epilogue(const target::Target& target, const target:
     return by_rbp = true;
   };
   for (std::size_t i = 0; i < code.size();) {
-    if (code[i] == 0xc3 || stands_at(code, i, {0xf3, 0xc3}))
+    if (code[i] == 0xc3 || has_bytes(code, i, {0xf3, 0xc3}))
       return returned(target, r, sp, rbp, by_rbp ? FrameOrigin::kFramePointer : FrameOrigin::kReturnSlot);
-    if (stands_at(code, i, {0x48, 0x83, 0xc4}) && i + 4 <= code.size() && code[i + 3] < 0x80) {
+    if (has_bytes(code, i, {0x48, 0x83, 0xc4}) && i + 4 <= code.size() && code[i + 3] < 0x80) {
       sp += code[i + 3];
       i += 4;
-    } else if (stands_at(code, i, {0x48, 0x81, 0xc4}) && i + 7 <= code.size() && code[i + 6] < 0x80) {
+    } else if (has_bytes(code, i, {0x48, 0x81, 0xc4}) && i + 7 <= code.size() && code[i + 6] < 0x80) {
       std::uint32_t size;
       std::memcpy(&size, &code[i + 3], sizeof size);
       sp += size;
@@ -264,10 +264,10 @@ std::optional<Recovered> by_epilogue(const target::Target& target, const target:
       if (!go_to(0)) return std::nullopt;
       if (rbp = pop(); !rbp) return std::nullopt;
       ++i;
-    } else if (stands_at(code, i, {0x48, 0x89, 0xec}) || stands_at(code, i, {0x48, 0x8b, 0xe5})) {  // mov %rbp,%rsp
+    } else if (has_bytes(code, i, {0x48, 0x89, 0xec}) || has_bytes(code, i, {0x48, 0x8b, 0xe5})) {  // mov %rbp,%rsp
       if (!go_to(0)) return std::nullopt;
       i += 3;
-    } else if (stands_at(code, i, {0x48, 0x8d, 0x65}) && i + 4 <= code.size()) {  // lea N(%rbp),%rsp
+    } else if (has_bytes(code, i, {0x48, 0x8d, 0x65}) && i + 4 <= code.size()) {  // lea N(%rbp),%rsp
       if (!go_to(static_cast<std::int8_t>(code[i + 3]))) return std::nullopt;
       i += 4;
     } else {
@@ -277,7 +277,7 @@ std::optional<Recovered> by_epilogue(const target::Target& target, const target:
   return std::nullopt;
 }
 
-// The caller, if `r` is in code that no unwind information covers. Only what can be verified.
+// The caller, if `r` is in code that no unwind information covers. std::nullopt if it cannot be verified.
 std::optional<Recovered> recover(const target::Target& target, const target::Registers& r, bool exact_pc) {
   const bool in_code = is_executable(target, r.pc());
   if (exact_pc) {
@@ -291,8 +291,8 @@ std::optional<Recovered> recover(const target::Target& target, const target::Reg
     }
   }
   if (!in_code) return std::nullopt;
-  // An address that was not left by a call was written there: a stack made by makecontext ends in a function that was
-  // never called, and rbp has whatever value it had when that stack was switched to.
+  // If no call precedes the address, no call has pushed it: a stack made by makecontext ends in a function that was
+  // never called, and rbp still has the value from before the switch to that stack.
   if (!exact_pc && !follows_call(target, r.pc(), 0)) return std::nullopt;
   if (const auto by_code = by_epilogue(target, r)) return by_code;
   if (!r.has(target::kRbp) || !keeps_frame_pointer(target, exact_pc ? r.pc() : r.pc() - 1)) return std::nullopt;
@@ -317,7 +317,7 @@ FoundCall call_before(const target::Target& target, Address return_address) {
   constexpr std::size_t kShortestCall = 2;
   std::array<std::uint8_t, target::kLongestCall> before{};  // before[8 - n] is the byte n before the return address
   if (return_address < before.size() || !is_executable(target, return_address - 1)) return {};
-  // As many bytes as there are: generated code may begin where its mapping does.
+  // Reads as many bytes as are available: generated code may begin at the start of its mapping.
   std::size_t known = before.size();
   while (known >= kShortestCall &&
          !target.read_exact(return_address - known, std::as_writable_bytes(std::span(before).last(known))))
@@ -381,9 +381,9 @@ UnwoundStack walk_stack(const target::Target& target, FrameStepper& stepper, con
     // A return address of 0 is how start code without unwind information (musl's, a JIT's entry stub) states that there
     // is no caller.
     if (step == FrameStepper::Step::kStepped && next.pc() == 0 && !signal_frame) step = FrameStepper::Step::kOutermost;
-    // A return address in memory that is not code is not one: what was read is not part of a frame's stack (but was
-    // left by another coroutine, say). A return address where nothing is mapped may be in a library that has been
-    // unloaded meanwhile.
+    // A value that points to memory without code is not a return address: what was read is not part of a frame of this
+    // stack (another coroutine may have left it). A return address outside of all mappings may be in a library that has
+    // been unloaded meanwhile.
     if (step == FrameStepper::Step::kStepped && !signal_frame && cannot_be_code(target, next.pc())) {
       stack.end = StackEnd::kNoUnwindInfo;
       break;

@@ -13,7 +13,7 @@ std::vector<std::byte> bytes(std::initializer_list<int> values) {
   return made;
 }
 
-// The number that takes up all of the bytes, or none.
+// The number that these bytes encode, all of them; std::nullopt if they are refused.
 std::optional<std::uint64_t> unsigned_of(std::initializer_list<int> values) {
   const auto from = bytes(values);
   std::uint64_t at = 0;

@@ -1,4 +1,4 @@
-// What the helper processes write is untrusted data.
+// Reading and writing the messages of the helper processes, which are untrusted data.
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <limits>
@@ -22,7 +22,7 @@ Bytes header(char kind, std::uint32_t length) {
 
 }  // namespace
 
-TEST_CASE("messages come out whole, however they arrive; after one that is too long none does") {
+TEST_CASE("messages are read whole, however they arrive; after one that is too long none is read") {
   MessageReader reader(kLongest);
   Bytes bytes = header('p', 1);
   bytes.push_back(3);
@@ -36,7 +36,7 @@ TEST_CASE("messages come out whole, however they arrive; after one that is too l
   CHECK(message->body == Bytes{3});
   CHECK_FALSE(reader.next());
 
-  // A flood of small ones takes linear time: 8 million bytes at once.
+  // Many small messages at once (8 million bytes) take linear time.
   Bytes flood;
   for (int i = 0; i < 1'600'000; ++i) flood.insert(flood.end(), {'d', 0, 0, 0, 0});
   reader.add(flood);
@@ -51,7 +51,7 @@ TEST_CASE("messages come out whole, however they arrive; after one that is too l
   CHECK_FALSE(reader.next());
 }
 
-TEST_CASE("what is sent is what is read; the longest message comes through") {
+TEST_CASE("a message is read as it was sent, up to the longest one") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   CHECK(send(ends[1], 'g', Bytes(kLongest, 7)));

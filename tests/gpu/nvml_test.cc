@@ -1,5 +1,5 @@
-// NVML through the real loading code and the real helper process, with a library that reports what a file says
-// (fake_nvml.c).
+// Queries NVML with the real loading code and the real helper process. The library is a fake (fake_nvml.c) that reports
+// what a scenario file says.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ namespace {
 
 using testing::TemporaryDirectory;
 
-// A machine with NVIDIA's driver, as far as these tests ask for it.
+// The files of a machine with NVIDIA's driver, as far as these tests need them.
 struct PlayedMachine {
   explicit PlayedMachine(const std::string& scenario, const char* library = "libfake_nvml.so") {
     std::filesystem::copy_file(std::string(RANKSTACKS_BUILD "/tests/") + library, directory / "libnvidia-ml.so.1");
@@ -26,7 +26,7 @@ struct PlayedMachine {
     testing::write_file(directory / "nvidiactl", std::string_view(""));
     request.machine.directory = directory.path();
     request.helper = RANKSTACKS_BUILD "/tests/rankstacks_for_tests";
-    request.timeout = std::chrono::seconds(60);  // of a busy machine; where a call hangs on purpose, less
+    request.timeout = std::chrono::seconds(60);  // for a busy machine; tests in which a call hangs set less
   }
   NvmlAnswer ask() const { return NvmlQuery(request).collect(); }
 
@@ -34,9 +34,9 @@ struct PlayedMachine {
   NvmlRequest request;
 };
 
-// A helper that was killed and, on a busy machine, still exists is harmless; one that ends by itself later was
-// forgotten.
-bool nothing_is_left() {
+// Whether the query has killed its helper. On a busy machine a killed helper may not have been reaped yet, which is
+// harmless; a helper that ends by itself later was not killed.
+bool no_helper_is_left() {
   int status = 0;
   while (::waitpid(-1, &status, 0) > 0)
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) return false;
@@ -89,7 +89,7 @@ pcie 8 16 1 5
 
 }  // namespace
 
-TEST_CASE("two GPUs, all that the driver reports") {
+TEST_CASE("two GPUs, with everything that the driver reports") {
   const NvmlAnswer answer = PlayedMachine(kTwoGpus).ask();
   REQUIRE(answer.outcome == NvmlOutcome::kAnswered);
   CHECK(answer.driver == "580.159.04");
@@ -100,7 +100,7 @@ TEST_CASE("two GPUs, all that the driver reports") {
       .gpu = {.pci = "0000:0a:00.0", .index = 0, .uuid = "GPU-aaaa", .name = "NVIDIA H200"}, .minor = 0, .mig = false};
   first.processes = {{4711, 1000000}, {4712, std::nullopt}};
   GpuHealth health;
-  health.utilization_mean = 90;  // of 80 and 100: more than 100 % is no sample
+  health.utilization_mean = 90;  // of 80 and 100: a value above 100 % is not a valid sample
   health.utilization_variance = 100;
   health.memory_used = 2000000;
   health.memory_total = 150000000000;
@@ -141,25 +141,26 @@ TEST_CASE("two GPUs, all that the driver reports") {
   CHECK_FALSE(second.gpu.health->power_w);
 }
 
-TEST_CASE("what the driver does not give is empty, with old names and with none") {
+TEST_CASE("values that the driver does not report are empty, with old function names and without them") {
   for (const char* library : {"libfake_nvml.so", "libfake_nvml_old.so"}) {
     CAPTURE(library);
     const NvmlAnswer answer = PlayedMachine("gpu\n", library).ask();
     REQUIRE(answer.devices.size() == 1);
-    NvmlDevice nothing;
-    nothing.gpu.index = 0;
-    nothing.gpu.health.emplace();
-    CHECK(answer.devices[0] == nothing);
+    NvmlDevice empty;
+    empty.gpu.index = 0;
+    empty.gpu.health.emplace();
+    CHECK(answer.devices[0] == empty);
     CHECK(answer.problems.empty());
   }
   const NvmlAnswer old = PlayedMachine(kTwoGpus, "libfake_nvml_old.so").ask();
   REQUIRE(old.devices.size() == 2);
   CHECK(old.devices[0].processes == std::vector<NvmlProcess>{{4711, 1000000}, {4712, std::nullopt}});
-  CHECK(old.devices[0].gpu.health->memory_used == 2500000u);  // the older call counts what the driver keeps
+  CHECK(old.devices[0].gpu.health->memory_used ==
+        2500000u);  // the older call includes the memory that the driver reserves
   CHECK(old.devices[1].gpu.health->throttle.size() == 4);
 }
 
-TEST_CASE("process lists: refused, empty, longer than what there is room for") {
+TEST_CASE("process lists: refused, empty, longer than the first buffer") {
   CHECK_FALSE(PlayedMachine("gpu\nlist refused\n").ask().devices.at(0).processes);
   CHECK(PlayedMachine("gpu\nlist 24\n").ask().devices.at(0).processes == std::vector<NvmlProcess>{});
   for (const int row : {24, 32}) {
@@ -210,7 +211,7 @@ TEST_CASE("no library, no driver, no helper") {
   CHECK(machine.ask() == NvmlAnswer{});
 }
 
-TEST_CASE("a GPU that has fallen off its bus, one that is not this container's") {
+TEST_CASE("a GPU that has fallen off its bus, and one that the container was not given") {
   const NvmlAnswer answer = PlayedMachine("driver 5\ngpu\npci 0 1 0\ngpu\nfails 15\ngpu\nfails 4\n").ask();
   CHECK(answer.outcome == NvmlOutcome::kAnswered);
   REQUIRE(answer.devices.size() == 1);
@@ -218,7 +219,7 @@ TEST_CASE("a GPU that has fallen off its bus, one that is not this container's")
   CHECK(answer.problems[0].message == "NVML: GPU 1: GPU is lost");
 }
 
-TEST_CASE("a call that never comes back holds up its own GPU alone") {
+TEST_CASE("a call that never returns delays only its own GPU") {
   PlayedMachine machine("driver 5\ngpu\npci 0 1 0\ngpu\nfails hang\ngpu\npci 0 3 0\n");
   machine.request.timeout = std::chrono::seconds(2);
   const NvmlAnswer answer = machine.ask();
@@ -227,7 +228,7 @@ TEST_CASE("a call that never comes back holds up its own GPU alone") {
   CHECK(answer.devices[1].gpu.pci == "0000:03:00.0");
   REQUIRE(answer.problems.size() == 1);
   CHECK(answer.problems[0].message == "NVML: GPU 1 does not answer within 2 s");
-  CHECK(nothing_is_left());
+  CHECK(no_helper_is_left());
 }
 
 TEST_CASE("a library that hangs at once") {
@@ -237,13 +238,13 @@ TEST_CASE("a library that hangs at once") {
   CHECK(answer.outcome == NvmlOutcome::kSilent);
   REQUIRE(answer.problems.size() == 1);
   CHECK(answer.problems[0].message == "NVML: the driver does not answer within 300 ms");
-  CHECK(nothing_is_left());
+  CHECK(no_helper_is_left());
 }
 
 TEST_CASE("a query that nobody collects leaves nothing behind") {
   PlayedMachine machine("init hang\n");
   { const NvmlQuery query(machine.request); }
-  CHECK(nothing_is_left());
+  CHECK(no_helper_is_left());
 }
 
 TEST_CASE("a library that crashes") {
@@ -273,7 +274,7 @@ TEST_CASE("Xid events are listed with their GPU") {
   CHECK(answer.devices[1].gpu.health->xids.empty());
 }
 
-TEST_CASE("a GPU comes through the messages as it is") {
+TEST_CASE("a GPU is the same after packing and unpacking") {
   NvmlDevice device{
       .gpu = {.pci = "0000:0a:00.0", .index = 3, .uuid = "GPU-aaaa", .name = "NVIDIA H200"}, .minor = 1, .mig = true};
   GpuHealth& health = device.gpu.health.emplace();
@@ -288,7 +289,7 @@ TEST_CASE("a GPU comes through the messages as it is") {
   REQUIRE(messages.devices.size() == 1);
   CHECK(messages.devices[0] == device);
 
-  // A list that cannot be had is not an empty one.
+  // A list that the driver does not give differs from an empty list.
   device.processes.reset();
   device.gpu.name = "two\nlines\x01";
   messages.add({'g', pack(device)});
@@ -296,7 +297,7 @@ TEST_CASE("a GPU comes through the messages as it is") {
   CHECK(messages.devices[1].gpu.name == "two?lines?");
 }
 
-TEST_CASE("what the helper writes is not believed blindly") {
+TEST_CASE("invalid messages of the helper are ignored") {
   using nlohmann::json;
   NvmlMessages messages;
   const auto add = [&](char kind, const json& body) { messages.add({kind, json::to_msgpack(body)}); };

@@ -231,7 +231,7 @@ TEST_CASE("an invalid CIE is rejected") {
 }
 
 TEST_CASE("an invalid FDE is rejected") {
-  const std::string register_fault = "a register that does not exist, or that cannot stand there",
+  const std::string register_fault = "a register that does not exist, or that cannot be used there",
                     row_fault = "a row outside of what the entry covers";
   const std::string expression_fault = "an expression that cannot be evaluated safely",
                     unknown = "an unknown instruction";
