@@ -167,7 +167,7 @@ LIVE = [
     at_odds("two-groups", "two-groups", culprit(r1="user-code"), odd=(1,)),
     at_odds("monitored-barrier", "monitored-barrier", culprit(r2="user-code"), chain_ends=("build_vocabulary", "collectives.py")),
     at_odds("scatter-and-gather", "scatter-gather", culprit(r2="collective-mismatch")),
-    at_odds("receive-beside-barrier", "send-into-barrier", culprit(r2="unmatched-p2p")),
+    at_odds("receive-during-barrier", "send-into-barrier", culprit(r2="unmatched-p2p")),
     # The command line says which ranks should do the same, as in Megatron's jobs.
     Case("stages-mismatch", "collectives.py", ("stages", "--tensor-model-parallel-size", "1", "--pipeline-model-parallel-size", "2"),
          culprit(r4="collective-mismatch"), ranks=6, odd=(4,), newer=True),
