@@ -19,16 +19,20 @@ struct Row {
 };
 
 // The base value, by how it is known what the suspect does: the first row that holds.
-// clang-format off
 constexpr Row kBases[] = {
-    {0.45, [](const Case& c) { return c.s.known_from_utilization; }},                                    // its GPU is at rest, unlike the others'
-    {0.85, [](const Case& c) { return c.s.known_from_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},   // another kernel runs on it
-    {0.65, [](const Case& c) { return c.s.known_from_gpu; }},                                            // none does
-    {0.90, [](const Case& c) { return c.s.dead_child || c.s.doing.by_frame; }},                           // a frame, a state, a dead child
-    {0.60, [](const Case& c) { return c.s.doing.activity == known::Activity::kUserCode; }},                      // what is left over: its own code
-    {0.75, [](const Case&) { return true; }},                                                             // the system call, a lock's owner
+    // Its GPU is at rest, unlike the others'.
+    {0.45, [](const Case& c) { return c.s.known_from_utilization; }},
+    // Another kernel runs on it.
+    {0.85, [](const Case& c) { return c.s.known_from_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},
+    // None does.
+    {0.65, [](const Case& c) { return c.s.known_from_gpu; }},
+    // A frame, a state, a dead child.
+    {0.90, [](const Case& c) { return c.s.dead_child || c.s.doing.by_frame; }},
+    // What is left over: its own code.
+    {0.60, [](const Case& c) { return c.s.doing.activity == known::Activity::kUserCode; }},
+    // The system call, a lock's owner.
+    {0.75, [](const Case&) { return true; }},
 };
-// clang-format on
 
 bool goes_on(const Case& c) {
   const bool spins = c.s.known_from_gpu && !c.s.moves();  // a CPU that waits for its GPU
@@ -38,17 +42,23 @@ bool goes_on(const Case& c) {
 }
 
 // Added to the base value: all rows that hold.
-// clang-format off
 constexpr Row kChanges[] = {
-    {-0.15, goes_on},                                                                                     // it may come yet
-    {+0.05, [](const Case& c) { return c.s.progress == Progress::kStill; }},                                      // several samples saw nothing of it move
-    {-0.25, [](const Case& c) { return c.tally.inferred; }},                                              // that the others wait is concluded from there being more of them alike
-    {-0.20, [](const Case& c) { return !c.tally.unknown.empty() || !c.tally.failed.empty() || !c.tally.gpu_only.empty(); }},   // some rank could not be judged
-    {-0.10, [](const Case& c) { return !c.tally.waiting.empty() && c.tally.waits_for_gpu_only; }},        // the others wait for their GPUs
-    {-0.10, [](const Case& c) { return c.tally.elsewhere.size() * 2 > c.tally.compared; }},               // more than half of the ranks are elsewhere
-    {+0.05, [](const Case& c) { return c.tally.elsewhere.size() == 1; }},                                 // it is the only one
+    // It may come yet.
+    {-0.15, goes_on},
+    // Several samples saw nothing of it move.
+    {+0.05, [](const Case& c) { return c.s.progress == Progress::kStill; }},
+    // That the others wait is concluded from there being more of them alike.
+    {-0.25, [](const Case& c) { return c.tally.inferred; }},
+    // Some rank could not be judged.
+    {-0.20,
+     [](const Case& c) { return !c.tally.unknown.empty() || !c.tally.failed.empty() || !c.tally.gpu_only.empty(); }},
+    // The others wait for their GPUs.
+    {-0.10, [](const Case& c) { return !c.tally.waiting.empty() && c.tally.waits_for_gpu_only; }},
+    // More than half of the ranks are elsewhere.
+    {-0.10, [](const Case& c) { return c.tally.elsewhere.size() * 2 > c.tally.compared; }},
+    // It is the only one.
+    {+0.05, [](const Case& c) { return c.tally.elsewhere.size() == 1; }},
 };
-// clang-format on
 
 }  // namespace
 

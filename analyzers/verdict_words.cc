@@ -26,32 +26,52 @@ struct Words {
   std::string_view verb, advice;
 };
 
-// clang-format off
 constexpr Words kWords[] = {
-    {Reason::kDataLoading, "is in its data pipeline", "look at what this rank reads: its storage, this sample, its loader workers; the others only wait for it"},
-    {Reason::kCheckpointIo, "saves or loads a checkpoint", "it may still finish: look at the file system before killing; a barrier around rank-0 work, or a longer timeout, keeps the others waiting in order"},
-    {Reason::kFileIo, "is blocked in file I/O", "look at the file system of the path shown (mount, quota, server); in state D the kernel log says more"},
+    {Reason::kDataLoading, "is in its data pipeline",
+     "look at what this rank reads: its storage, this sample, its loader workers; the others only wait for it"},
+    {Reason::kCheckpointIo, "saves or loads a checkpoint",
+     "it may still finish: look at the file system before killing; a barrier around rank-0 work, or a longer timeout, "
+     "keeps the others waiting in order"},
+    {Reason::kFileIo, "is blocked in file I/O",
+     "look at the file system of the path shown (mount, quota, server); in state D the kernel log says more"},
     {Reason::kNetworkIo, "waits for the network", "look at the other end of the connection; give the call a timeout"},
-    {Reason::kUserCode, "runs its own code", "look at the line shown: does only this rank take that branch, or does it have more work than the others?"},
-    {Reason::kPythonLock, "waits for a Python lock", "find the thread that holds it: --threads all --rank shows every thread of this rank, and who holds the GIL"},
-    {Reason::kNativeLock, "waits for a lock in native code", "find the thread that holds it: --threads all --rank shows every thread of this rank"},
-    {Reason::kSubprocess, "waits for a child process", "look at that child process: it may wait for input, a lock or the disk"},
-    {Reason::kDebugger, "sits at a prompt", "somebody left a breakpoint() or input() there: continue it or take it out"},
+    {Reason::kUserCode, "runs its own code",
+     "look at the line shown: does only this rank take that branch, or does it have more work than the others?"},
+    {Reason::kPythonLock, "waits for a Python lock",
+     "find the thread that holds it: --threads all --rank shows every thread of this rank, and who holds the GIL"},
+    {Reason::kNativeLock, "waits for a lock in native code",
+     "find the thread that holds it: --threads all --rank shows every thread of this rank"},
+    {Reason::kSubprocess, "waits for a child process",
+     "look at that child process: it may wait for input, a lock or the disk"},
+    {Reason::kDebugger, "sits at a prompt",
+     "somebody left a breakpoint() or input() there: continue it or take it out"},
     {Reason::kStopped, "is stopped", "continue it (kill -CONT PID), or let go of it in the debugger that holds it"},
-    {Reason::kCompiling, "is compiling", "it may still finish; warm up all ranks alike, and look for a stale build lock if it stays"},
-    {Reason::kGpuWait, "waits for its GPU", "look at that GPU (nvidia-smi, Xid errors in the kernel log) and at the kernels it runs"},
-    {Reason::kGarbageCollection, "is in Python's garbage collector", "look at the finalizer shown, if any; gc.freeze() or collecting on all ranks at the same step keeps ranks together"},
-    {Reason::kException, "has raised an exception or is shutting down", "read this rank's own error output: its exception came first, the others only wait"},
+    {Reason::kCompiling, "is compiling",
+     "it may still finish; warm up all ranks alike, and look for a stale build lock if it stays"},
+    {Reason::kGpuWait, "waits for its GPU",
+     "look at that GPU (nvidia-smi, Xid errors in the kernel log) and at the kernels it runs"},
+    {Reason::kGarbageCollection, "is in Python's garbage collector",
+     "look at the finalizer shown, if any; gc.freeze() or collecting on all ranks at the same step keeps ranks "
+     "together"},
+    {Reason::kException, "has raised an exception or is shutting down",
+     "read this rank's own error output: its exception came first, the others only wait"},
     {Reason::kCrashed, "crashed", "start with this core: the signal's thread and its top frames"},
-    {Reason::kWorkerDead, "has lost a worker process", "find out why the worker died: out of memory (kernel log), /dev/shm full, a crash in the data set"},
-    {Reason::kCollectiveMismatch, "calls another collective", "compare the two call sites: a branch that depends on the rank, or one rank an iteration ahead"},
-    {Reason::kProcessGroupOrder, "waits in a group out of turn", "let all ranks use their groups in the same order; the call sites are in the two stacks"},
-    {Reason::kUnmatchedP2p, "waits for a message that nobody sends or takes", "compare the two call sites: the peer does no such send or receive at this point"},
-    {Reason::kBehind, "is behind the others", "look at what this rank did in the steps that the others have finished: less or more data, a skipped or a repeated call"},
-    {Reason::kStoreWait, "waits in the rendezvous store", "find the rank that has not arrived at this point, and check MASTER_ADDR and MASTER_PORT"},
-    {Reason::kMissing, "is not there", "look for its process, its log and its machine: it has ended, never started, or was not looked at"},
+    {Reason::kWorkerDead, "has lost a worker process",
+     "find out why the worker died: out of memory (kernel log), /dev/shm full, a crash in the data set"},
+    {Reason::kCollectiveMismatch, "calls another collective",
+     "compare the two call sites: a branch that depends on the rank, or one rank an iteration ahead"},
+    {Reason::kProcessGroupOrder, "waits in a group out of turn",
+     "let all ranks use their groups in the same order; the call sites are in the two stacks"},
+    {Reason::kUnmatchedP2p, "waits for a message that nobody sends or takes",
+     "compare the two call sites: the peer does no such send or receive at this point"},
+    {Reason::kBehind, "is behind the others",
+     "look at what this rank did in the steps that the others have finished: less or more data, a skipped or a "
+     "repeated call"},
+    {Reason::kStoreWait, "waits in the rendezvous store",
+     "find the rank that has not arrived at this point, and check MASTER_ADDR and MASTER_PORT"},
+    {Reason::kMissing, "is not there",
+     "look for its process, its log and its machine: it has ended, never started, or was not looked at"},
 };
-// clang-format on
 
 // Advice if more is known from the GPUs. Sources: CUDA programming guide, "Asynchronous Concurrent Execution"; the
 // manuals of compute-sanitizer and cuda-gdb.
