@@ -139,7 +139,7 @@ class Preparer {
                 : std::map<std::string, std::string>{};
   }
   std::optional<std::string> read(const std::string& path) const {
-    const auto text = unattended<Result<std::string>>([path] { return target::proc::read_file(path); }, limit_);
+    auto text = unattended<Result<std::string>>([path] { return target::proc::read_file(path); }, limit_);
     return text && *text ? std::optional(std::move(**text)) : std::nullopt;
   }
   static bool is_python(Pid pid) {
