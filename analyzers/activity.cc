@@ -50,6 +50,13 @@ bool works_for_pool(const JobSnapshot& job, const RankSnapshot& process) {
   return false;
 }
 
+bool has_working_pool(const JobSnapshot& job, const RankSnapshot& rank) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) {
+    return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host &&
+           works_for_pool(job, child);
+  });
+}
+
 bool any_thread_of(const std::vector<std::vector<known::Role>>& roles, std::size_t rank, known::Role role) {
   return std::find(roles[rank].begin(), roles[rank].end(), role) != roles[rank].end();
 }
@@ -107,6 +114,25 @@ bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
 bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return std::any_of(thread.frames.begin(), thread.frames.end(),
                      [&](FrameId id) { return is_place(job.frames[id], known::Place::kPoolTask); });
+}
+
+// Whether the main thread may wait for a thread of this role. by_autograd: it waits for the autograd engine.
+bool may_work_for_main(known::Role role, bool by_autograd) {
+  if (by_autograd) return role == known::Role::kAutograd;
+  return role == known::Role::kPython || role == known::Role::kCheckpoint || role == known::Role::kDataLoader;
+}
+
+// Whether it is clear enough what a thread does that this may stand for its rank.
+bool is_clear(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing, bool by_autograd) {
+  if (!by_autograd) return doing.by_frame && doing.activity != known::Activity::kSubprocess;
+  return doing.activity != known::Activity::kUnknown && doing.activity != known::Activity::kAutograd &&
+         (doing.by_frame || has_python(job, thread));
+}
+
+// Whether the thread runs a task, and it is known what the task does, other than waiting for ranks or a Python lock.
+bool is_clear_task(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing) {
+  return runs_task(job, thread) && !known::waits_for_ranks(doing.activity) &&
+         doing.activity != known::Activity::kUnknown && doing.activity != known::Activity::kPythonLock;
 }
 
 std::string called_function(const Frame& frame) {
@@ -247,28 +273,20 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
   return by_leaf(job_, job_.ranks[rank], thread, doing);
 }
 
-Doing Activities::of_rank(std::size_t rank) {
+std::optional<Doing> Activities::of_served_call(std::size_t rank, std::size_t main) {
   const RankSnapshot& r = job_.ranks[rank];
-  std::size_t main = r.threads.size();
-  for (std::size_t t = 0; t < r.threads.size(); ++t)
-    if (r.threads[t].tid == r.pid) main = t;
-  if (main == r.threads.size()) return {};
-  const Doing doing = of_thread(rank, main);
+  for (std::size_t t = 0; t < r.threads.size(); ++t) {
+    if (t == main || !serves_remote_call(job_, r.threads[t])) continue;
+    const Doing served = of_thread(rank, t);
+    if (served.activity != known::Activity::kUnknown && !known::waits_for_ranks(served.activity)) return served;
+  }
+  return std::nullopt;
+}
 
-  // If the main thread waits for threads of its own process, these show what the rank does. Of several threads one
-  // that waits for ranks comes last, since a helper such as a watchdog may always do so.
+std::optional<Doing> Activities::of_awaited_threads(std::size_t rank, std::size_t main, const Doing& doing) {
+  const RankSnapshot& r = job_.ranks[rank];
   const bool by_autograd = doing.activity == known::Activity::kAutograd,
              in_event_loop = doing.operation.kind == known::OperationKind::kEventLoop;
-  if (doing.by_frame && known::waits_for_ranks(doing.activity) &&
-      is_place(job_.frames[r.threads[main].frames[doing.frame]], known::Place::kRemoteCalls)) {
-    // It waits for the end of calls in other ranks, and these calls may wait for one that this rank serves.
-    for (std::size_t t = 0; t < r.threads.size(); ++t) {
-      if (t == main || !serves_remote_call(job_, r.threads[t])) continue;
-      const Doing served = of_thread(rank, t);
-      if (served.activity != known::Activity::kUnknown && !known::waits_for_ranks(served.activity)) return served;
-    }
-  }
-  if (!by_autograd && !in_event_loop && doing.activity != known::Activity::kPythonLock) return doing;
   // If the main thread waits for tasks, any thread with the user's code shows what the rank does, provided that all
   // such threads do the same.
   const bool for_tasks = !by_autograd && (in_event_loop || waits_for_tasks(job_, r.threads[main]));
@@ -279,10 +297,7 @@ Doing Activities::of_rank(std::size_t rank) {
   for (std::size_t t = 0; t < r.threads.size(); ++t) {
     const known::Role role = roles_[rank][t];
     if (joined != 0 && r.threads[t].tid != joined) continue;
-    if (t == main || (by_autograd ? role != known::Role::kAutograd
-                                  : role != known::Role::kPython && role != known::Role::kCheckpoint &&
-                                        role != known::Role::kDataLoader))
-      continue;
+    if (t == main || !may_work_for_main(role, by_autograd)) continue;
     const Doing other = of_thread(rank, t);
     // An event loop may await what its pool runs. The other threads have work of their own: rank_state.cc compares
     // them, and if it cannot, a thread in a collective decides.
@@ -290,30 +305,38 @@ Doing Activities::of_rank(std::size_t rank) {
       if (other.activity == known::Activity::kCollective && !collective) collective = other;
       continue;
     }
-    const bool is_clear = by_autograd ? other.activity != known::Activity::kUnknown &&
-                                            other.activity != known::Activity::kAutograd &&
-                                            (other.by_frame || has_python(job_, r.threads[t]))
-                                      : other.by_frame && other.activity != known::Activity::kSubprocess;
-    const bool task = for_tasks && role == known::Role::kPython && runs_task(job_, r.threads[t]) &&
-                      !known::waits_for_ranks(other.activity) && other.activity != known::Activity::kUnknown &&
-                      other.activity != known::Activity::kPythonLock;
+    const bool task = for_tasks && role == known::Role::kPython && is_clear_task(job_, r.threads[t], other);
     if (task && by_task) tasks_agree = tasks_agree && by_task->activity == other.activity;
     if (task && !by_task) by_task = other;
-    if (is_clear && (!found || known::waits_for_ranks(in_event_loop ? other.activity : found->activity) >
-                                   known::waits_for_ranks(in_event_loop ? found->activity : other.activity)))
+    if (is_clear(job_, r.threads[t], other, by_autograd) &&
+        (!found || known::waits_for_ranks(in_event_loop ? other.activity : found->activity) >
+                       known::waits_for_ranks(in_event_loop ? found->activity : other.activity)))
       found = other;
   }
-  if (found) return *found;
-  if (by_task && tasks_agree) return *by_task;
-  if (collective) return *collective;
-  if (for_tasks && !by_task)
-    for (const RankSnapshot& child : job_.ranks)
-      if (child.kind == RankKind::kChild && child.parent == r.pid && child.host == r.host &&
-          works_for_pool(job_, child)) {
-        Doing pool = doing;
-        pool.activity = known::Activity::kSubprocess;
-        return pool;
-      }
+  if (found) return found;
+  if (by_task && tasks_agree) return by_task;
+  if (collective) return collective;
+  if (!for_tasks || by_task || !has_working_pool(job_, r)) return std::nullopt;
+  Doing pool = doing;
+  pool.activity = known::Activity::kSubprocess;
+  return pool;
+}
+
+Doing Activities::of_rank(std::size_t rank) {
+  const RankSnapshot& r = job_.ranks[rank];
+  std::size_t main = r.threads.size();
+  for (std::size_t t = 0; t < r.threads.size(); ++t)
+    if (r.threads[t].tid == r.pid) main = t;
+  if (main == r.threads.size()) return {};
+  const Doing doing = of_thread(rank, main);
+  if (doing.by_frame && known::waits_for_ranks(doing.activity) &&
+      is_place(job_.frames[r.threads[main].frames[doing.frame]], known::Place::kRemoteCalls))
+    if (const auto served = of_served_call(rank, main)) return *served;
+  const bool by_autograd = doing.activity == known::Activity::kAutograd;
+  if (!by_autograd && doing.operation.kind != known::OperationKind::kEventLoop &&
+      doing.activity != known::Activity::kPythonLock)
+    return doing;
+  if (const auto found = of_awaited_threads(rank, main, doing)) return *found;
   if (!by_autograd) return doing;
   // No thread shows what the rank does. If there are threads of NCCL, the engine may wait for a collective on the
   // device.

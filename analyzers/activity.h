@@ -54,6 +54,13 @@ class Activities {
     std::size_t frame = 0;                      // index of the frame that shows it
   };
   DecidingRule deciding_rule(const ThreadSnapshot& thread);
+  // If the main thread waits for the end of calls in other ranks: these calls may wait for one that this rank serves.
+  // What the thread that serves it does; std::nullopt if there is no such thread, or if it waits for ranks as well.
+  std::optional<Doing> of_served_call(std::size_t rank, std::size_t main);
+  // If the main thread waits for threads of its own process, as `doing` says, these show what the rank does. Of several
+  // threads one that waits for ranks comes last, since a helper such as a watchdog may always do so. std::nullopt if
+  // they do not show it.
+  std::optional<Doing> of_awaited_threads(std::size_t rank, std::size_t main, const Doing& doing);
 
   const JobSnapshot& job_;
   const std::vector<std::vector<known::Role>>& roles_;

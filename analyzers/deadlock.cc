@@ -10,7 +10,7 @@
 #include "analyzers/divergence.h"
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
-#include "model/rank_set.h"
+#include "analyzers/sides.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -20,27 +20,18 @@ constexpr double kByPlace = 0.65;
 constexpr double kEqualSides = 0.40;
 constexpr double kPartnersGuessed = 0.45;
 
-using Side = std::vector<std::size_t>;  // indices of states that wait alike
-
 class Explanation {
  public:
   explicit Explanation(const Facts& facts)
-      : facts_(facts), job_(facts.job), states_(facts.states), operations_(facts.operations) {
+      : facts_(facts),
+        job_(facts.job),
+        states_(facts.states),
+        operations_(facts.operations),
+        sides_(sides_by_place(facts)) {
     for (std::size_t o = 0; o < operations_.size(); ++o) {
       any_cycle_ |= facts_.waits.in_cycle(o);
       ranks_ += operations_[o].members.size();
     }
-    std::map<std::string, std::size_t> index;
-    for (const PendingOperation& operation : operations_)
-      for (const std::size_t i : operation.members) {
-        const RankState& s = states_[i];
-        const auto [it, is_new] =
-            index.emplace(place_key(job_, s) + '|' + (s.group ? s.group->name : ""), sides_.size());
-        if (is_new) sides_.emplace_back();
-        sides_[it->second].push_back(i);
-      }
-    for (Side& side : sides_) std::sort(side.begin(), side.end());
-    std::sort(sides_.begin(), sides_.end());
   }
 
   std::optional<Deadlock> explain() {
@@ -49,7 +40,11 @@ class Explanation {
         found->reference = kFromLaunches;
         return found;
       }
-    if (sides_.size() == 1 && !split_by_counter()) return std::nullopt;
+    if (sides_.size() == 1) {
+      std::vector<Side> steps = split_by_counter(job_, states_, sides_.front());
+      if (steps.empty()) return std::nullopt;
+      sides_ = std::move(steps);
+    }
     if (auto found = by_exception()) return with_reference(std::move(*found), kAllRanks);
     if (auto found = circle_of_peers()) return with_reference(std::move(*found), kAllRanks);
     if (auto found = unmatched())
@@ -154,41 +149,6 @@ class Explanation {
     return std::any_of(found.suspects.begin(), found.suspects.end(), [&](const Blame& blame) {
       return blame.reason == Reason::kGpuWait && states_[blame.state].gpu.in_collective();
     });
-  }
-
-  // All are at one place, but some of them at another step: a counter with two values, one of which has the majority.
-  // Counters with more values count something that differs by rank anyway.
-  bool split_by_counter() {
-    const Side all = sides_.front();
-    const RankState& first = states_[all.front()];
-    if (is_p2p(all.front())) return false;  // the stages of a pipeline are at different steps by design
-    for (std::size_t level = 0; level < first.path.size(); ++level)
-      for (const auto& number : first.path[level].numbers) {
-        std::map<std::int64_t, Side> by_value;
-        for (const std::size_t i : all) {
-          const auto& numbers =
-              level < states_[i].path.size() ? states_[i].path[level].numbers : first.path[level].numbers;
-          const auto same =
-              std::find_if(numbers.begin(), numbers.end(), [&](const auto& n) { return n.first == number.first; });
-          if (same != numbers.end()) by_value[same->second].push_back(i);
-        }
-        if (by_value.size() != 2) continue;
-        Side &low = by_value.begin()->second, &high = by_value.rbegin()->second;
-        if (low.size() + high.size() != all.size() || low.size() == high.size() || all.size() < 3) continue;
-        if (splits_between_stages(low, high)) continue;
-        sides_ = {std::move(low), std::move(high)};
-        return true;
-      }
-    return false;
-  }
-
-  // If no stage has ranks on both sides, one stage is ahead of another.
-  bool splits_between_stages(const Side& a, const Side& b) const {
-    const std::vector<int> stage_of = pipeline_stages(job_);
-    if (stage_of.empty()) return false;
-    std::set<int> stages;
-    for (const std::size_t i : a) stages.insert(stage_of[states_[i].rank]);
-    return std::none_of(b.begin(), b.end(), [&](std::size_t i) { return stages.contains(stage_of[states_[i].rank]); });
   }
 
   Deadlock accuse(const std::vector<std::size_t>& members, Reason reason, double confidence) const {
@@ -313,29 +273,6 @@ class Explanation {
     return text;
   }
 
-  // Collectives match by their order, whatever line calls them. If places have no majority, the calls may have one,
-  // provided that the group is known. Returns false if each side is in another call.
-  bool merge_same_calls() {
-    std::vector<Side> merged;
-    std::map<std::string, std::size_t> by_call;
-    for (const Side& side : sides_) {
-      const RankState& s = states_[side.front()];
-      const Operation& operation = s.doing.operation;
-      if (s.doing.activity != known::Activity::kCollective || operation.generic || !s.group) {
-        merged.push_back(side);
-        continue;
-      }
-      const auto [it, is_new] = by_call.emplace(
-          fmt::format("{}|{}|{}", operation.key(), s.group->name, format_numbers(s.group->ranks, SIZE_MAX)),
-          merged.size());
-      if (is_new) merged.push_back(side);
-      else merged[it->second].insert(merged[it->second].end(), side.begin(), side.end());
-    }
-    if (merged.size() == sides_.size() || merged.size() == 1) return false;
-    sides_ = std::move(merged);
-    return true;
-  }
-
   Deadlock between_sides(Reason reason, double confidence) {
     const auto largest = std::max_element(sides_.begin(), sides_.end(),
                                           [](const Side& a, const Side& b) { return a.size() < b.size(); });
@@ -361,7 +298,11 @@ class Explanation {
       found.explanation = describe_side(job_, states_, *largest);
       return found;
     }
-    if (sides_.size() > 2 && merge_same_calls()) return between_sides(reason, confidence);
+    if (sides_.size() > 2)
+      if (std::vector<Side> merged = merge_same_calls(states_, sides_); !merged.empty()) {
+        sides_ = std::move(merged);
+        return between_sides(reason, confidence);
+      }
     if (sides_.size() != 2)
       return {{}, fmt::format("they wait in {} different places, none with a majority", sides_.size()), false, ""};
     const Side &a = sides_[0], &b = sides_[1];
@@ -387,19 +328,6 @@ class Explanation {
 };
 
 }  // namespace
-
-std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states,
-                          const std::vector<std::size_t>& members) {
-  const RankState& s = states[members.front()];
-  std::vector<std::size_t> ranks;
-  for (const std::size_t i : members) ranks.push_back(states[i].rank);
-  std::string text = fmt::format("{} {} {}", name_ranks(job, ranks), members.size() == 1 ? "waits" : "wait",
-                                 describe_wait(s, states.size()));
-  std::string where = describe_place(job, job.ranks[s.rank].threads[s.doing.thread]);
-  if (const std::string counter = describe_counter(s); !counter.empty()) where += (where.empty() ? "" : ", ") + counter;
-  if (!where.empty()) text += fmt::format(" ({})", where);
-  return text;
-}
 
 std::optional<Deadlock> explain_deadlock(const Facts& facts) { return Explanation(facts).explain(); }
 

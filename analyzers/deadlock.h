@@ -38,8 +38,4 @@ struct Deadlock {
 // std::nullopt if they all wait alike.
 std::optional<Deadlock> explain_deadlock(const Facts& facts);
 
-// "ranks 0-1,3 wait in all_reduce (step at train.py:17)"
-std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states,
-                          const std::vector<std::size_t>& members);
-
 }  // namespace rankstacks::analyzers

@@ -98,6 +98,16 @@ class Judge {
   // Longer than most steps take.
   bool have_sampled_long() const { return span_ms() >= 4000; }
   bool loop_at_one_place() const;
+  // Some ranks have ended, and no rank is seen waiting for them.
+  Verdict of_ended_not_waited_for() const;
+  // There is one rank only, so that there is none to compare it with.
+  Verdict of_single_rank() const;
+  // All ranks run, each at one place in every sample, and this place is the same for all.
+  Verdict of_loop_at_one_place() const;
+  // No rank runs, and all are at one place.
+  Verdict of_stillness_at_one_place() const;
+  // No rank moves. They are at two places: few of them at one, the others, which are most of them, at the other.
+  Verdict of_few_apart(const std::vector<std::size_t>& few, const std::vector<std::size_t>& others) const;
   Verdict of_nobody_waits() const;
 
   const Facts& facts_;

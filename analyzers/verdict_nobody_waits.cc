@@ -11,6 +11,58 @@
 
 namespace rankstacks::analyzers {
 
+Verdict Judge::of_ended_not_waited_for() const {
+  std::string text =
+      fmt::format("{} of {} ranks have ended ({})", tally_.ended.size(), tally_.compared, pids_of(tally_.ended));
+  for (const std::size_t i : tally_.elsewhere) {
+    const RankState& s = states_[i];
+    if (tally_.elsewhere.size() == 1)
+      text += fmt::format("; rank {} {}", rank_label(job_.ranks[s.rank]), describe_suspect(job_, s, reason_for(s)));
+  }
+  return undecided(text + "; no rank is seen waiting for another: see the logs of those that have ended");
+}
+
+Verdict Judge::of_single_rank() const {
+  const RankState& s =
+      *std::find_if(states_.begin(), states_.end(), [](const RankState& one) { return !one.unrelated; });
+  if (s.unknown()) return undecided("one rank only, and its frames do not show what it does");
+  std::size_t children = 0;
+  for (const RankSnapshot& process : job_.ranks) children += process.kind == RankKind::kChild;
+  return undecided(fmt::format(
+      "one rank only, nothing to compare with: it {}{}", describe_suspect(job_, s, reason_for(s)),
+      children > 1 ? fmt::format("; if its {} child processes are the ranks, name them with --pids", children) : ""));
+}
+
+Verdict Judge::of_loop_at_one_place() const {
+  const RankState& s = states_[tally_.elsewhere.front()];
+  Verdict verdict =
+      have_sampled_long()
+          ? make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; for {:.0f} s none got on: a loop "
+                                                        "without an end, or one long computation",
+                                                        describe_suspect(job_, s, reason_for(s)), span_ms() / 1000))
+          : make(VerdictStatus::kHealthy,
+                 "nothing is seen to be stuck: every rank runs, each at the same place in every sample");
+  verdict.doubt = Doubt::kLoops;
+  return verdict;
+}
+
+Verdict Judge::of_stillness_at_one_place() const {
+  const RankState& s = states_[tally_.elsewhere.front()];
+  Verdict symmetric = make(VerdictStatus::kSymmetric,
+                           fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
+  if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
+  return symmetric;
+}
+
+Verdict Judge::of_few_apart(const std::vector<std::size_t>& few, const std::vector<std::size_t>& others) const {
+  const RankState &apart = states_[few.front()], &most = states_[others.front()];
+  return undecided(fmt::format("{} {}: {} {}; of {} each {}; whether these wait for {} is not in their frames",
+                               name_ranks(job_, ranks_of(few)), few.size() == 1 ? "differs" : "differ",
+                               few.size() == 1 ? "it" : "each", describe_suspect(job_, apart, reason_for(apart)),
+                               name_ranks(job_, ranks_of(others)), describe_suspect(job_, most, reason_for(most)),
+                               few.size() == 1 ? "it" : "them"));
+}
+
 Verdict Judge::of_nobody_waits() const {
   std::vector<Suspect> definite;
   for (const std::size_t i : tally_.elsewhere) {
@@ -18,26 +70,8 @@ Verdict Judge::of_nobody_waits() const {
     if (has_own_reason(s)) definite.push_back(suspect(s, reason_for(s), bounded(0.70)));
   }
   if (!definite.empty() && definite.size() < tally_.compared) return culprits(std::move(definite), "");
-  if (!tally_.ended.empty()) {
-    std::string text =
-        fmt::format("{} of {} ranks have ended ({})", tally_.ended.size(), tally_.compared, pids_of(tally_.ended));
-    for (const std::size_t i : tally_.elsewhere) {
-      const RankState& s = states_[i];
-      if (tally_.elsewhere.size() == 1)
-        text += fmt::format("; rank {} {}", rank_label(job_.ranks[s.rank]), describe_suspect(job_, s, reason_for(s)));
-    }
-    return undecided(text + "; no rank is seen waiting for another: see the logs of those that have ended");
-  }
-  if (tally_.compared == 1) {
-    const RankState& s =
-        *std::find_if(states_.begin(), states_.end(), [](const RankState& one) { return !one.unrelated; });
-    if (s.unknown()) return undecided("one rank only, and its frames do not show what it does");
-    std::size_t children = 0;
-    for (const RankSnapshot& process : job_.ranks) children += process.kind == RankKind::kChild;
-    return undecided(fmt::format(
-        "one rank only, nothing to compare with: it {}{}", describe_suspect(job_, s, reason_for(s)),
-        children > 1 ? fmt::format("; if its {} child processes are the ranks, name them with --pids", children) : ""));
-  }
+  if (!tally_.ended.empty()) return of_ended_not_waited_for();
+  if (tally_.compared == 1) return of_single_rank();
   if (!tally_.unknown.empty())
     return undecided(fmt::format("no rank is seen waiting for another, and the frames of {} do not show what {}",
                                  name_ranks(job_, ranks_of(tally_.unknown)),
@@ -52,41 +86,17 @@ Verdict Judge::of_nobody_waits() const {
     places[place_key(job_, states_[i])].push_back(i);
   }
   const bool all_run = running == tally_.elsewhere.size() && tally_.failed.empty();
-  if (all_run && places.size() == 1 && loop_at_one_place() && may_sample_longer()) {
-    const RankState& s = states_[tally_.elsewhere.front()];
-    Verdict verdict =
-        have_sampled_long()
-            ? make(VerdictStatus::kSymmetric, fmt::format("no rank differs: each {}; for {:.0f} s none got on: a loop "
-                                                          "without an end, or one long computation",
-                                                          describe_suspect(job_, s, reason_for(s)), span_ms() / 1000))
-            : make(VerdictStatus::kHealthy,
-                   "nothing is seen to be stuck: every rank runs, each at the same place in every sample");
-    verdict.doubt = Doubt::kLoops;
-    return verdict;
-  }
+  if (all_run && places.size() == 1 && loop_at_one_place() && may_sample_longer()) return of_loop_at_one_place();
   if (all_run)
     return make(VerdictStatus::kHealthy,
                 several_samples_ ? "nothing is stuck: every rank moves, none waits for another"
                                  : "nothing is stuck at this moment: every rank is running, none waits for another");
-  if (places.size() == 1 && running == 0 && tally_.failed.empty()) {
-    const RankState& s = states_[tally_.elsewhere.front()];
-    Verdict symmetric = make(VerdictStatus::kSymmetric,
-                             fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
-    if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
-    return symmetric;
-  }
+  if (places.size() == 1 && running == 0 && tally_.failed.empty()) return of_stillness_at_one_place();
   const auto largest = std::max_element(places.begin(), places.end(),
                                         [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  if (active == 0 && places.size() == 2 && largest->second.size() * 2 > tally_.elsewhere.size()) {
-    const std::vector<std::size_t>& few =
-        largest == places.begin() ? std::next(largest)->second : places.begin()->second;
-    const RankState &apart = states_[few.front()], &most = states_[largest->second.front()];
-    return undecided(fmt::format("{} {}: {} {}; of {} each {}; whether these wait for {} is not in their frames",
-                                 name_ranks(job_, ranks_of(few)), few.size() == 1 ? "differs" : "differ",
-                                 few.size() == 1 ? "it" : "each", describe_suspect(job_, apart, reason_for(apart)),
-                                 name_ranks(job_, ranks_of(largest->second)),
-                                 describe_suspect(job_, most, reason_for(most)), few.size() == 1 ? "it" : "them"));
-  }
+  if (active == 0 && places.size() == 2 && largest->second.size() * 2 > tally_.elsewhere.size())
+    return of_few_apart(largest == places.begin() ? std::next(largest)->second : places.begin()->second,
+                        largest->second);
   return undecided("no rank waits for another at this moment, and the ranks are at different places: " +
                    too_few_samples());
 }

@@ -133,6 +133,41 @@ std::string describe_child(const JobSnapshot& job, std::size_t index) {
   return command.empty() ? text : text + " (" + command + ")";
 }
 
+// " with SIGSEGV (forward at model.py:7)"
+std::string describe_signal(const JobSnapshot& job, const RankSnapshot& rank) {
+  const std::string text = fmt::format(" with {}", rank.signal->name);
+  for (const ThreadSnapshot& thread : rank.threads)
+    if (thread.tid == rank.signal->tid)
+      return text +
+             in_brackets(describe_place(job, thread), thread.exception ? describe_exception(*thread.exception) : "");
+  return text;
+}
+
+std::string describe_loader_worker(const JobSnapshot& job, const RankState& state) {
+  const RankSnapshot& child = job.ranks[*state.known_from_child];
+  const ThreadSnapshot& worker = child.threads[state.child_thread];
+  return fmt::format("waits for its data pipeline: its loader worker, pid {}, is in {}", child.pid,
+                     describe_place(job, worker)) +
+         in_brackets("", describe_block(job, worker));
+}
+
+// " held by thread 4711 (save at model.py:7, blocked in write)", " that it holds itself"
+std::string describe_lock_owner(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
+  const ThreadSnapshot& thread = rank.threads[waiting];
+  std::string text = *thread.lock_owner == thread.tid ? " that it holds itself"
+                                                      : fmt::format(" held by thread {}", *thread.lock_owner);
+  if (const auto owner = thread_with(rank, *thread.lock_owner); owner && *owner != waiting)
+    text += in_brackets(describe_place(job, rank.threads[*owner]), describe_block(job, rank.threads[*owner]));
+  return text;
+}
+
+// Whether a suspect with that reason waits for other ranks itself.
+bool is_wait_for_ranks(const RankState& state, Reason reason) {
+  return reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait ||
+         reason == Reason::kProcessGroupOrder || reason == Reason::kUnmatchedP2p ||
+         (reason == Reason::kBehind && state.waits());
+}
+
 }  // namespace
 
 std::string advice_for(Reason reason) {
@@ -161,27 +196,12 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (state.gpu_only) return verb;
   if (reason == Reason::kWorkerDead && state.dead_child)
     verb += fmt::format(" (pid {})", job.ranks[*state.dead_child].pid);
-  if (reason == Reason::kCrashed && rank.signal) {
-    verb += fmt::format(" with {}", rank.signal->name);
-    for (const ThreadSnapshot& thread : rank.threads)
-      if (thread.tid == rank.signal->tid)
-        return verb +
-               in_brackets(describe_place(job, thread), thread.exception ? describe_exception(*thread.exception) : "");
-    return verb;
-  }
-  const bool waits = reason == Reason::kCollectiveMismatch || reason == Reason::kStoreWait ||
-                     reason == Reason::kProcessGroupOrder || reason == Reason::kUnmatchedP2p ||
-                     (reason == Reason::kBehind && state.waits());
+  if (reason == Reason::kCrashed && rank.signal) return verb + describe_signal(job, rank);
+  const bool waits = is_wait_for_ranks(state, reason);
   if (waits)
     verb = fmt::format("waits {}", describe_wait(state, static_cast<std::size_t>(rank.world_size.value_or(0))));
   const ThreadSnapshot& thread = rank.threads[state.doing.thread];
-  if (state.known_from_child) {
-    const RankSnapshot& child = job.ranks[*state.known_from_child];
-    const ThreadSnapshot& worker = child.threads[state.child_thread];
-    return fmt::format("waits for its data pipeline: its loader worker, pid {}, is in {}", child.pid,
-                       describe_place(job, worker)) +
-           in_brackets("", describe_block(job, worker));
-  }
+  if (state.known_from_child) return describe_loader_worker(job, state);
   std::string block = describe_block(job, thread);
   const auto local_wait = local_wait_of(job, state, reason);
   if (local_wait) verb = local_wait->verb;
@@ -199,12 +219,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   if (reason == Reason::kStopped || waits) block.clear();
   if (reason == Reason::kException && thread.exception) block = describe_exception(*thread.exception);
   else if (reason == Reason::kException && thread.handles) block = "handles " + describe_handled(job, *thread.handles);
-  if (reason == Reason::kNativeLock && thread.lock_owner) {
-    verb += *thread.lock_owner == thread.tid ? " that it holds itself"
-                                             : fmt::format(" held by thread {}", *thread.lock_owner);
-    if (const auto owner = thread_with(rank, *thread.lock_owner); owner && *owner != state.doing.thread)
-      verb += in_brackets(describe_place(job, rank.threads[*owner]), describe_block(job, rank.threads[*owner]));
-  }
+  if (reason == Reason::kNativeLock && thread.lock_owner) verb += describe_lock_owner(job, rank, state.doing.thread);
   if (waits || reason == Reason::kBehind) {
     const std::string counter = describe_counter(state);
     if (!counter.empty()) block += (block.empty() ? "" : ", ") + counter;
