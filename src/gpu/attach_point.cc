@@ -61,6 +61,50 @@ bool is_mapped_from(Pid pid, const target::Mapping& mapping, const MachineLibrar
 
 std::string subject_of(Pid pid) { return fmt::format("pid {}", pid); }
 
+Error has_no_driver(Pid pid) {
+  return {.code = ErrorCode::kNotFound,
+          .subject = subject_of(pid),
+          .what = "has no CUDA driver loaded",
+          .where = {},
+          .os_errno = 0,
+          .hint = {}};
+}
+
+struct MappedDriver {
+  Address start = 0;
+  MachineLibrary library;
+};
+
+// The driver that the process has mapped, if it is this machine's own.
+Result<MappedDriver> mapped_driver(Pid pid, const Machine& machine) {
+  const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid));
+  if (!maps) return fail(target::attach_error(pid, maps.error().os_errno));
+  std::vector<target::Mapping> drivers = target::proc::parse_maps(*maps);
+  std::erase_if(drivers, [](const target::Mapping& m) { return m.file_offset != 0 || !is_driver(m.path); });
+  if (drivers.empty()) return fail(has_no_driver(pid));
+  auto libraries = find_machine_libraries(kDriverLibrary, machine);
+  if (libraries)
+    for (const target::Mapping& mapping : drivers)
+      for (MachineLibrary& library : *libraries)
+        if (is_mapped_from(pid, mapping, library)) return MappedDriver{mapping.range.start, std::move(library)};
+  const std::string own = libraries ? fmt::format("is not this machine's ({})", libraries->front().path)
+                                    : fmt::format("is not loaded: {}", libraries.error().message());
+  return fail({.code = ErrorCode::kMismatch,
+               .subject = subject_of(pid),
+               .what = fmt::format("its CUDA driver {} {}", drivers.front().path, own),
+               .where = {},
+               .os_errno = 0,
+               .hint = "only the machine's own driver is asked, which a container has from NVIDIA's container "
+                       "runtime (docker run --gpus all): not one of the container's image or of a user"});
+}
+
+// The address of the file's first byte in its own address space; 0 if no segment says it.
+Vaddr first_address(const elf::Image& image) {
+  for (const Elf64_Phdr& segment : image.segments())
+    if (segment.p_type == PT_LOAD && segment.p_offset == 0) return segment.p_vaddr;
+  return 0;
+}
+
 // The process that has the pid `inner` in the pid namespace of `pid`; std::nullopt if there is none.
 std::optional<Pid> process_in_namespace_of(Pid pid, Pid inner) {
   const auto space = target::proc::read_link(fmt::format("/proc/{}/ns/pid", pid));
@@ -87,60 +131,24 @@ const char* name_of(EntryPoint function) { return kFunctionNames[static_cast<std
 
 Result<AttachPoint> AttachPoint::find(const target::ProcessId& process, const Machine& machine) {
   const Pid pid = process.pid;
-  const auto maps = target::proc::read_file(fmt::format("/proc/{}/maps", pid));
-  if (!maps) return fail(target::attach_error(pid, maps.error().os_errno));
-  std::vector<target::Mapping> drivers = target::proc::parse_maps(*maps);
-  std::erase_if(drivers, [](const target::Mapping& m) { return m.file_offset != 0 || !is_driver(m.path); });
-  const Error none{.code = ErrorCode::kNotFound,
-                   .subject = subject_of(pid),
-                   .what = "has no CUDA driver loaded",
-                   .where = {},
-                   .os_errno = 0,
-                   .hint = {}};
-  if (drivers.empty()) return fail(none);
-  auto libraries = find_machine_libraries(kDriverLibrary, machine);
-  const target::Mapping* mapping = nullptr;
-  MachineLibrary* library = nullptr;
-  if (libraries)
-    for (const target::Mapping& candidate : drivers)
-      for (MachineLibrary& one : *libraries)
-        if (mapping == nullptr && is_mapped_from(pid, candidate, one)) {
-          mapping = &candidate;
-          library = &one;
-        }
-  if (mapping == nullptr) {
-    const std::string own = libraries ? fmt::format("is not this machine's ({})", libraries->front().path)
-                                      : fmt::format("is not loaded: {}", libraries.error().message());
-    return fail({.code = ErrorCode::kMismatch,
-                 .subject = subject_of(pid),
-                 .what = fmt::format("its CUDA driver {} {}", drivers.front().path, own),
-                 .where = {},
-                 .os_errno = 0,
-                 .hint = "only the machine's own driver is asked, which a container has from NVIDIA's container "
-                         "runtime (docker run --gpus all): not one of the container's image or of a user"});
-  }
-
+  auto driver = mapped_driver(pid, machine);
+  if (!driver) return fail(driver.error());
   AttachPoint point;
   point.process_ = process;
-  point.mapped_at_ = mapping->range.start;
-  const auto image = elf::Image::open(fmt::format("/proc/self/fd/{}", library->file.get()), library->path);
+  point.mapped_at_ = driver->start;
+  point.driver_ = std::move(driver->library);
+  const auto image = elf::Image::open(fmt::format("/proc/self/fd/{}", point.driver_.file.get()), point.driver_.path);
   if (!image) return fail(image.error());
-  Vaddr first = 0;
-  for (const Elf64_Phdr& segment : (*image)->segments()) {
-    if (segment.p_type != PT_LOAD || segment.p_offset != 0) continue;
-    first = segment.p_vaddr;
-    break;
-  }
+  const Vaddr first = first_address(**image);
   const auto locate = [&](const auto& names, auto& addresses) {
     for (std::size_t i = 0; i < names.size(); ++i)
       if (const auto symbol = (*image)->find_exported(names[i]))
-        addresses[i] = mapping->range.start - first + symbol->value;
+        addresses[i] = point.mapped_at_ - first + symbol->value;
   };
   locate(kWordNames, point.words_);
   locate(kFunctionNames, point.functions_);
   const auto has = [&](Word word) { return point.words_[static_cast<std::size_t>(word)].has_value(); };
-  if (!has(Word::kAttachHandlerAvailable) || !has(Word::kApiClientPid)) return fail(none);
-  point.driver_ = std::move(*library);
+  if (!has(Word::kAttachHandlerAvailable) || !has(Word::kApiClientPid)) return fail(has_no_driver(pid));
   point.memory_ = FileDescriptor(::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC));
   if (!point.memory_.is_open()) return fail(target::attach_error(pid, errno));
   // What was opened is the memory of whatever process had this pid at that moment.

@@ -190,6 +190,49 @@ Result<SessionAnswer> sample(const TargetProxy& target, const Driver& driver, co
   return answer;
 }
 
+// Enters all of the process's surroundings and takes on its rights. Of the descriptors, only those of the task and the
+// socket stay open. The pid namespace applies to the children of this process; the process itself can have no threads
+// from here on.
+Result<void> move_in(const ClientTask& task, const ClientSurroundings& surroundings, int socket) {
+  std::vector<int> kept{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, task.core, task.trace},
+      doors{surroundings.rights.user_namespace.get(), surroundings.of_pids.get(), surroundings.root.get()};
+  for (const FileDescriptor& fd : surroundings.namespaces) doors.push_back(fd.get());
+  kept.insert(kept.end(), doors.begin(), doors.end());
+  close_others(kept);  // the process's memory among them
+  if (auto entered = enter(surroundings); !entered) return fail(entered.error());
+  if (surroundings.of_pids.is_open() && setns(surroundings.of_pids.get(), CLONE_NEWPID) != 0)
+    return fail({.code = ErrorCode::kPermission,
+                 .subject = fmt::format("pid {}", surroundings.point.pid()),
+                 .what = "its pid namespace cannot be entered",
+                 .where = {},
+                 .os_errno = errno,
+                 .hint = "run rankstacks as root of the machine, or inside of the container"});
+  if (auto taken = take_on(surroundings.rights); !taken) return fail(taken.error());
+  for (const int fd : doors) ::close(fd);
+  return {};
+}
+
+// Returns in a child, which is inside of the pid namespace that was entered; this process ends as the child does. An
+// error is returned in this process: there is no child.
+Result<void> continue_in_child(const ClientSurroundings& surroundings, int socket) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const pid_t inside = fork();
+  if (inside < 0)
+    return fail({.code = ErrorCode::kUnreadable,
+                 .subject = fmt::format("pid {}", surroundings.point.pid()),
+                 .what = "no process for its pid namespace",
+                 .where = {},
+                 .os_errno = errno,
+                 .hint = {}});
+  if (inside > 0) {
+    ::close(socket);  // the broker learns of the client's end by it
+    int status = 0;
+    while (waitpid(inside, &status, 0) < 0 && errno == EINTR) continue;
+    end_like(status);
+  }
+  return {};
+}
+
 // Returns true if the process is as it was.
 bool run(const ClientTask& task, const ClientSurroundings& surroundings, const TargetProxy& target, int socket) {
   const auto refused = [&](const Error& error) {
@@ -200,39 +243,9 @@ bool run(const ClientTask& task, const ClientSurroundings& surroundings, const T
   if (!library) return refused(library.error());
   if (const auto engine = load_debug_engine(surroundings.point, surroundings.machine); !engine)
     return refused(engine.error());
-  std::vector<int> kept{STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket, task.core, task.trace},
-      doors{surroundings.rights.user_namespace.get(), surroundings.of_pids.get(), surroundings.root.get()};
-  for (const FileDescriptor& fd : surroundings.namespaces) doors.push_back(fd.get());
-  kept.insert(kept.end(), doors.begin(), doors.end());
-  close_others(kept);  // the process's memory among them
-  if (auto entered = enter(surroundings); !entered) return refused(entered.error());
-  // This applies to the children of this process, which can have no threads from here on.
-  if (surroundings.of_pids.is_open() && setns(surroundings.of_pids.get(), CLONE_NEWPID) != 0)
-    return refused({.code = ErrorCode::kPermission,
-                    .subject = fmt::format("pid {}", surroundings.point.pid()),
-                    .what = "its pid namespace cannot be entered",
-                    .where = {},
-                    .os_errno = errno,
-                    .hint = "run rankstacks as root of the machine, or inside of the container"});
-  if (auto taken = take_on(surroundings.rights); !taken) return refused(taken.error());
-  for (const int fd : doors) ::close(fd);
-  if (surroundings.of_pids.is_open()) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const pid_t inside = fork();
-    if (inside < 0)
-      return refused({.code = ErrorCode::kUnreadable,
-                      .subject = fmt::format("pid {}", surroundings.point.pid()),
-                      .what = "no process for its pid namespace",
-                      .where = {},
-                      .os_errno = errno,
-                      .hint = {}});
-    if (inside > 0) {
-      ::close(socket);  // the broker learns of the client's end by it
-      int status = 0;
-      while (waitpid(inside, &status, 0) < 0 && errno == EINTR) continue;
-      end_like(status);
-    }
-  }
+  if (auto entered = move_in(task, surroundings, socket); !entered) return refused(entered.error());
+  if (surroundings.of_pids.is_open())
+    if (auto inside = continue_in_child(surroundings, socket); !inside) return refused(inside.error());
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // again: a change of user ids clears it
   if (task.core >= 0) {
     const rlimit most{task.core_limit, task.core_limit};

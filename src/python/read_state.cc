@@ -313,18 +313,39 @@ Result<Runtime> choose(const target::Target& target, std::span<const RuntimeCand
   return fail({.code = code, .subject = target.subject(), .what = why, .hint = hint});
 }
 
+// Chooses among the candidates, and if none of them is the running interpreter, among what a scan finds.
+Result<Runtime> choose_or_scan(const target::Target& target, std::span<const RuntimeCandidate> candidates,
+                               std::vector<Problem>& problems) {
+  auto runtime = choose(target, candidates, problems);
+  if (runtime) return runtime;
+  const auto scanned = scan_for_cookie(target);
+  if (scanned.empty()) return runtime;
+  problems.clear();
+  return choose(target, scanned, problems);
+}
+
+// Names, files and lines that are missing in the code that was read.
+void report_missing(const CodeReader& codes, State& state) {
+  const auto report = [&](std::string message) {
+    state.problems.push_back({std::move(message), std::nullopt});
+    state.partial = true;
+  };
+  if (codes.cut_strings() > 0)
+    report(fmt::format("names of Python code cut at {} bytes: {}", kMaxString, codes.cut_strings()));
+  if (codes.text_exhausted())
+    report(fmt::format("names and line tables of Python code beyond {} MiB are left out", kMaxText >> 20));
+  else if (const std::size_t nameless = codes.damaged(); nameless > 0)
+    report(fmt::format(
+        "{} of {} Python code objects cannot be read in full: names, files or lines of their frames are missing",
+        nameless, codes.codes().size()));
+}
+
 }  // namespace
 
 Result<State> read_python_state(const target::Target& target, std::span<const RuntimeCandidate> candidates) {
   std::vector<Problem> problems;
-  auto runtime = choose(target, candidates, problems);
-  if (!runtime) {
-    const auto scanned = scan_for_cookie(target);
-    if (scanned.empty()) return tl::unexpected(runtime.error());
-    problems.clear();
-    runtime = choose(target, scanned, problems);
-    if (!runtime) return tl::unexpected(runtime.error());
-  }
+  const auto runtime = choose_or_scan(target, candidates, problems);
+  if (!runtime) return tl::unexpected(runtime.error());
   const Layout& layout = runtime->layout;
 
   ThreadReader threads(target, *runtime);
@@ -354,23 +375,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
     state.threads[i].empty_calls = chains[i].empty_calls;
     fill_runs(layout, chains[i], codes, state.threads[i]);
   }
-  if (codes.cut_strings() > 0) {
-    state.problems.push_back(
-        {fmt::format("names of Python code cut at {} bytes: {}", kMaxString, codes.cut_strings()), std::nullopt});
-    state.partial = true;
-  }
-  if (codes.text_exhausted()) {
-    state.problems.push_back(
-        {fmt::format("names and line tables of Python code beyond {} MiB are left out", kMaxText >> 20), std::nullopt});
-    state.partial = true;
-  } else if (const std::size_t nameless = codes.damaged(); nameless > 0) {
-    state.problems.push_back(
-        {fmt::format(
-             "{} of {} Python code objects cannot be read in full: names, files or lines of their frames are missing",
-             nameless, codes.codes().size()),
-         std::nullopt});
-    state.partial = true;
-  }
+  report_missing(codes, state);
   read_variables(target, layout, runtime->candidate, codes, state);
   read_handled_exceptions(target, layout, threads.exc_items, state);
   read_locks(target, layout, threads.ends, codes, state);

@@ -130,8 +130,36 @@ std::string summary_of(const JobSnapshot& job, const GpuKernel& kernel, bool wit
   return join(parts);
 }
 
-// The kernels on the GPUs. Ranks whose GPUs run the same kernels, with the same launch parameters, share a line.
-Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
+bool has_execution(const RankSnapshot& rank) {
+  return std::any_of(rank.gpus.begin(), rank.gpus.end(),
+                     [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+}
+
+// What runs on the GPUs. Ranks whose GPUs run the same kernels, with the same launch parameters, are one group.
+class ExecutionGroups {
+ public:
+  explicit ExecutionGroups(const JobSnapshot& job) : job_(job) {
+    for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+      const RankSnapshot& rank = job.ranks[r];
+      if (!rank.gpus.empty() && !has_execution(rank)) add(r, Order::kUnknown, "", "kernels unknown", "kernels unknown");
+      for (const GpuSnapshot& gpu : rank.gpus)
+        if (gpu.execution) add_execution(r, *gpu.execution);
+    }
+    std::stable_sort(groups_.begin(), groups_.end(), [](const Group& a, const Group& b) { return a.order < b.order; });
+  }
+
+  Lines lines(const TextStyle& style, std::size_t width) const {
+    Lines lines;
+    for (const Group& group : groups_) {
+      const std::string who = "  > " + name_members(job_, group.ranks, group.gpus), what = sanitize(group.text);
+      const std::string text =
+          cut_end(who + (columns_of(who) + columns_of(what) <= width ? what : sanitize(group.shorter)), width);
+      lines.push_back(group.order == Order::kException ? style.alarm(text) : text);
+    }
+    return lines;
+  }
+
+ private:
   enum class Order { kException, kKernel, kIdle, kUnknown, kCollective };
   struct Group {
     Order order;
@@ -139,64 +167,55 @@ Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_
     Ranks ranks;
     std::size_t gpus = 0;
   };
-  std::vector<Group> groups;
-  std::map<std::string, std::size_t> index;
-  const bool any = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) {
-    return std::any_of(rank.gpus.begin(), rank.gpus.end(),
-                       [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
-  });
-  if (!any) return {};
-  const auto add = [&](std::size_t rank, Order order, const std::string& key, const std::string& text,
-                       const std::string& shorter) {
-    const auto [it, is_new] = index.try_emplace(fmt::format("{} {}", static_cast<int>(order), key), groups.size());
-    if (is_new) groups.push_back({order, text, shorter, {}, 0});
-    groups[it->second].ranks.push_back(rank);
-    ++groups[it->second].gpus;
-  };
-  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
-    const std::vector<GpuSnapshot>& gpus = job.ranks[r].gpus;
-    const bool looked_at =
-        std::any_of(gpus.begin(), gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
-    if (!gpus.empty() && !looked_at) add(r, Order::kUnknown, "", "kernels unknown", "kernels unknown");
-    for (const GpuSnapshot& gpu : gpus) {
-      if (!gpu.execution) continue;
-      const GpuExecution& execution = *gpu.execution;
-      for (const GpuException& exception : execution.exceptions) {
-        const std::string text = "exception: " + analyzers::describe_exception(exception);
-        add(r, Order::kException, exception.kind + '\n' + exception.kernel.value_or(""), text, text);
-      }
-      if (execution.kernels.empty() && execution.exceptions.empty()) add(r, Order::kIdle, "", "no kernel", "no kernel");
-      constexpr std::size_t kMaxKernels = 3;
-      bool collective = false, nameless = false;
-      std::string key;
-      std::vector<std::string> texts, shorter;
-      for (const GpuKernel& kernel : execution.kernels) {
-        collective |= kernel.function && analyzers::collective_of(*kernel.function);
-        nameless |= !kernel.function;
-        key += name_of(kernel) + ' ' + analyzers::describe_launch(kernel) + '\n';
-        if (texts.size() >= kMaxKernels) continue;
-        texts.push_back(summary_of(job, kernel, true));
-        shorter.push_back(summary_of(job, kernel, false));
-      }
-      if (execution.kernels.size() > kMaxKernels)
-        texts.push_back(times(execution.kernels.size() - kMaxKernels, "more kernel")), shorter.push_back(texts.back());
-      if (!texts.empty())
-        add(r,
-            collective ? Order::kCollective
-            : nameless ? Order::kUnknown
-                       : Order::kKernel,
-            key, join(texts, "; "), join(shorter, "; "));
+
+  void add(std::size_t rank, Order order, const std::string& key, const std::string& text, const std::string& shorter) {
+    const auto [it, is_new] = index_.try_emplace(fmt::format("{} {}", static_cast<int>(order), key), groups_.size());
+    if (is_new) groups_.push_back({order, text, shorter, {}, 0});
+    groups_[it->second].ranks.push_back(rank);
+    ++groups_[it->second].gpus;
+  }
+
+  void add_execution(std::size_t rank, const GpuExecution& execution) {
+    for (const GpuException& exception : execution.exceptions) {
+      const std::string text = "exception: " + analyzers::describe_exception(exception);
+      add(rank, Order::kException, exception.kind + '\n' + exception.kernel.value_or(""), text, text);
     }
+    if (execution.kernels.empty() && execution.exceptions.empty())
+      add(rank, Order::kIdle, "", "no kernel", "no kernel");
+    if (!execution.kernels.empty()) add_kernels(rank, execution.kernels);
   }
-  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.order < b.order; });
-  Lines lines;
-  for (const Group& group : groups) {
-    const std::string who = "  > " + name_members(job, group.ranks, group.gpus), what = sanitize(group.text);
-    const std::string text =
-        cut_end(who + (columns_of(who) + columns_of(what) <= width ? what : sanitize(group.shorter)), width);
-    lines.push_back(group.order == Order::kException ? style.alarm(text) : text);
+
+  void add_kernels(std::size_t rank, const std::vector<GpuKernel>& kernels) {
+    constexpr std::size_t kMaxKernels = 3;
+    bool collective = false, nameless = false;
+    std::string key;
+    std::vector<std::string> texts, shorter;
+    for (const GpuKernel& kernel : kernels) {
+      collective |= kernel.function && analyzers::collective_of(*kernel.function);
+      nameless |= !kernel.function;
+      key += name_of(kernel) + ' ' + analyzers::describe_launch(kernel) + '\n';
+      if (texts.size() >= kMaxKernels) continue;
+      texts.push_back(summary_of(job_, kernel, true));
+      shorter.push_back(summary_of(job_, kernel, false));
+    }
+    if (kernels.size() > kMaxKernels)
+      texts.push_back(times(kernels.size() - kMaxKernels, "more kernel")), shorter.push_back(texts.back());
+    add(rank,
+        collective ? Order::kCollective
+        : nameless ? Order::kUnknown
+                   : Order::kKernel,
+        key, join(texts, "; "), join(shorter, "; "));
   }
-  return lines;
+
+  const JobSnapshot& job_;
+  std::vector<Group> groups_;
+  std::map<std::string, std::size_t> index_;
+};
+
+// The kernels on the GPUs, a line for each group; none if no GPU was looked at.
+Lines execution_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
+  if (std::none_of(job.ranks.begin(), job.ranks.end(), has_execution)) return {};
+  return ExecutionGroups(job).lines(style, width);
 }
 
 template <class T>

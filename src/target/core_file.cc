@@ -230,11 +230,23 @@ Result<std::uint64_t> CoreFile::header_count() {
   return count;
 }
 
+void CoreFile::add_notes(std::uint64_t offset, std::uint64_t size, Losses& losses) {
+  const auto there = elf::clip(bytes_, offset, size);
+  // Many segments may refer to the same bytes.
+  const auto read = elf::clip(there, 0, std::min(kMaxNotes, static_cast<std::uint64_t>(bytes_.size())) - losses.notes);
+  losses.notes += read.size();
+  losses.left_out_notes += there.size() - read.size();
+  if (read.size() < there.size()) {
+    if (!read.empty()) notes_.push_back({offset, read, true});
+    return;
+  }
+  notes_.push_back({offset, there, there.size() < size});
+  losses.notes_cut = losses.notes_cut || there.size() < size;
+}
+
 std::optional<Error> CoreFile::index_segments(std::uint64_t count) {
   const std::uint64_t table = elf::load<Elf64_Ehdr>(bytes_, 0)->e_phoff;
-  std::uint64_t expected = 0, missing = 0, cut_segments = 0, load_segments = 0, absurd = 0, first_absurd = 0;
-  bool notes_cut = false;
-  std::uint64_t notes = 0, left_out_notes = 0;
+  Losses losses;
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t at = table + i * sizeof(Elf64_Phdr);
     const auto p = *elf::load<Elf64_Phdr>(bytes_, at);
@@ -242,55 +254,50 @@ std::optional<Error> CoreFile::index_segments(std::uint64_t count) {
     std::uint64_t end_in_file = 0, end_in_memory = 0;
     if (__builtin_add_overflow(p.p_offset, p.p_filesz, &end_in_file) ||
         (p.p_type == PT_LOAD && __builtin_add_overflow(p.p_vaddr, p.p_memsz, &end_in_memory))) {
-      if (absurd++ == 0) first_absurd = at;
+      if (losses.absurd++ == 0) losses.first_absurd = at;
       continue;
     }
-    expected = std::max(expected, p.p_filesz > 0 ? end_in_file : 0);
-    const auto there = elf::clip(bytes_, p.p_offset, p.p_filesz);
+    losses.expected = std::max(losses.expected, p.p_filesz > 0 ? end_in_file : 0);
     if (p.p_type == PT_NOTE) {
-      // Many segments may refer to the same bytes.
-      const auto read = elf::clip(there, 0, std::min(kMaxNotes, static_cast<std::uint64_t>(bytes_.size())) - notes);
-      notes += read.size();
-      left_out_notes += there.size() - read.size();
-      if (read.size() < there.size()) {
-        if (!read.empty()) notes_.push_back({p.p_offset, read, true});
-        continue;
-      }
-      notes_.push_back({p.p_offset, there, there.size() < p.p_filesz});
-      notes_cut = notes_cut || there.size() < p.p_filesz;
+      add_notes(p.p_offset, p.p_filesz, losses);
       continue;
     }
-    ++load_segments;
+    ++losses.segments;
+    const auto there = elf::clip(bytes_, p.p_offset, p.p_filesz);
     if (there.size() < p.p_filesz) {
-      missing += p.p_filesz - there.size();
-      ++cut_segments;
+      losses.memory += p.p_filesz - there.size();
+      ++losses.cut_segments;
     }
     if (p.p_memsz > 0) add_segment({{p.p_vaddr, end_in_memory}, elf::clip(there, 0, p.p_memsz), p.p_flags});
   }
-  if (absurd > 0) {
-    report(fmt::format("{} program header{} left out: offset or address and size overflow (the first at {:#x})", absurd,
-                       plural(absurd), first_absurd),
-           "the core is damaged; take or copy it again");
-  }
-  if (left_out_notes > 0)
-    report(fmt::format("{} of notes left out: more than the core can hold, or than {} GiB", size_text(left_out_notes),
-                       kMaxNotes >> 30),
-           "the core is damaged; take or copy it again");
-  if (expected > bytes_.size()) {
-    std::string lost;
-    if (cut_segments > 0) {
-      lost = fmt::format("{} of memory in {} of {} segments", size_text(missing), cut_segments, load_segments);
-    }
-    if (notes_cut) lost += fmt::format("{}the notes, which hold the threads' registers", lost.empty() ? "" : ", and ");
-    report(fmt::format("the core is cut off: it ends at byte {} of {}; missing: {}", bytes_.size(), expected, lost),
-           kTakeAgain);
-  }
+  report_losses(losses);
   if (segments_.empty() && notes_.empty()) {
     return unusable(ErrorCode::kMalformed, subject_, "no usable program header: it holds neither threads nor memory",
                     "the core is damaged; take or copy it again", table);
   }
   drop_overlaps();
   return std::nullopt;
+}
+
+void CoreFile::report_losses(const Losses& losses) {
+  if (losses.absurd > 0)
+    report(fmt::format("{} program header{} left out: offset or address and size overflow (the first at {:#x})",
+                       losses.absurd, plural(losses.absurd), losses.first_absurd),
+           "the core is damaged; take or copy it again");
+  if (losses.left_out_notes > 0)
+    report(fmt::format("{} of notes left out: more than the core can hold, or than {} GiB",
+                       size_text(losses.left_out_notes), kMaxNotes >> 30),
+           "the core is damaged; take or copy it again");
+  if (losses.expected <= bytes_.size()) return;
+  std::string lost;
+  if (losses.cut_segments > 0)
+    lost = fmt::format("{} of memory in {} of {} segments", size_text(losses.memory), losses.cut_segments,
+                       losses.segments);
+  if (losses.notes_cut)
+    lost += fmt::format("{}the notes, which hold the threads' registers", lost.empty() ? "" : ", and ");
+  report(
+      fmt::format("the core is cut off: it ends at byte {} of {}; missing: {}", bytes_.size(), losses.expected, lost),
+      kTakeAgain);
 }
 
 void CoreFile::drop_overlaps() {

@@ -76,10 +76,22 @@ class CoreFile {
   const std::vector<Problem>& problems() const { return problems_; }
 
  private:
+  // What the program headers mention and the file does not have, or what is left out of it.
+  struct Losses {
+    std::uint64_t expected = 0;                    // the end of the last byte that they mention
+    std::uint64_t segments = 0, cut_segments = 0;  // of memory
+    std::uint64_t memory = 0;                      // bytes that the cut ones lack
+    std::uint64_t absurd = 0, first_absurd = 0;    // headers whose numbers overflow; where the first of them is
+    std::uint64_t notes = 0, left_out_notes = 0;   // bytes; notes: those that are read
+    bool notes_cut = false;
+  };
+
   CoreFile() = default;
   Result<std::uint64_t> header_count();
   std::uint64_t held_now() const noexcept;
   std::optional<Error> index_segments(std::uint64_t count);
+  void add_notes(std::uint64_t offset, std::uint64_t size, Losses& losses);
+  void report_losses(const Losses& losses);
   void add_segment(const CoreSegment& segment) { segments_.push_back(segment); }
   void drop_overlaps();
   void report(std::string message, std::string hint);

@@ -161,42 +161,52 @@ class NoteParser {
     }
   }
 
-  // long count; long page_size; { long start, end, offset; } [count]; then the paths, each with its 0. The kernel's
-  // offsets are in pages; gdb states a page size of 1 and writes bytes.
+  // NT_FILE: long count; long page_size; { long start, end, offset; } [count]; then the paths, each with its 0. The
+  // kernel's offsets are in pages; gdb states a page size of 1 and writes bytes.
+  struct FilesHeader {
+    std::uint64_t count, page_size;
+  };
+  struct FileEntry {
+    std::uint64_t start, end, offset;
+  };
+
+  // The body has as many entries as the result says. std::nullopt if the list cannot be read, which is reported.
+  std::optional<FilesHeader> parse_files_header(std::span<const std::byte> body, std::uint64_t where) {
+    const auto header = elf::load<FilesHeader>(body, 0);
+    if (!header) {
+      problem(fmt::format("the mapped files are not read: NT_FILE of {} bytes (at {:#x})", body.size(), where));
+    } else if (header->count > (body.size() - sizeof(FilesHeader)) / sizeof(FileEntry)) {
+      problem(fmt::format("the mapped files are not read: NT_FILE of {} bytes claims {} entries (at {:#x})",
+                          body.size(), header->count, where));
+    } else if (header->page_size == 0) {
+      problem(fmt::format("the mapped files are not read: NT_FILE says that a page has 0 bytes (at {:#x})", where));
+    } else {
+      return header;
+    }
+    return std::nullopt;
+  }
+
   void parse_files(std::span<const std::byte> body, std::uint64_t where) {
-    struct Entry {
-      std::uint64_t start, end, offset;
-    };
     // A core has one. Merging many of them, each sorted into the existing entries, would take forever.
     if (notes_.has_files)
       return problem(fmt::format("a second list of mapped files (NT_FILE) is not read (at {:#x})", where));
-    const auto count = elf::load<std::uint64_t>(body, 0);
-    const auto page_size = elf::load<std::uint64_t>(body, 8);
-    constexpr std::size_t kEntries = 16;
-    if (!count || !page_size)
-      return problem(fmt::format("the mapped files are not read: NT_FILE of {} bytes (at {:#x})", body.size(), where));
-    if (*count > (body.size() - kEntries) / sizeof(Entry)) {
-      return problem(fmt::format("the mapped files are not read: NT_FILE of {} bytes claims {} entries (at {:#x})",
-                                 body.size(), *count, where));
-    }
-    if (*page_size == 0)
-      return problem(
-          fmt::format("the mapped files are not read: NT_FILE says that a page has 0 bytes (at {:#x})", where));
+    const auto header = parse_files_header(body, where);
+    if (!header) return;
     notes_.has_files = true;
-    std::string_view names(reinterpret_cast<const char*>(body.data()) + kEntries + *count * sizeof(Entry),
-                           body.size() - kEntries - *count * sizeof(Entry));
+    const std::size_t names_at = sizeof(FilesHeader) + header->count * sizeof(FileEntry);
+    std::string_view names(reinterpret_cast<const char*>(body.data()) + names_at, body.size() - names_at);
     std::uint64_t bad = 0, nameless = 0;
-    for (std::uint64_t i = 0; i < *count; ++i) {
-      const auto entry = *elf::load<Entry>(body, kEntries + i * sizeof(Entry));
+    for (std::uint64_t i = 0; i < header->count; ++i) {
+      const auto entry = *elf::load<FileEntry>(body, sizeof(FilesHeader) + i * sizeof(FileEntry));
       const std::size_t end = names.find('\0');
       if (end == std::string_view::npos) {
         problem(fmt::format("{} of {} mapped files left out: the paths in NT_FILE end before them (at {:#x})",
-                            *count - i, *count, where));
+                            header->count - i, header->count, where));
         break;
       }
       CoreFileMapping mapping{{entry.start, entry.end}, 0, std::string(names.substr(0, end)), false};
       names.remove_prefix(end + 1);
-      if (entry.start >= entry.end || __builtin_mul_overflow(entry.offset, *page_size, &mapping.file_offset)) {
+      if (entry.start >= entry.end || __builtin_mul_overflow(entry.offset, header->page_size, &mapping.file_offset)) {
         ++bad;
         continue;
       }
@@ -213,23 +223,27 @@ class NoteParser {
       notes_.files.push_back(std::move(mapping));
     }
     if (nameless > 0)
-      problem(fmt::format("{} of {} mapped files left out: their paths are empty (NT_FILE at {:#x})", nameless, *count,
-                          where));
+      problem(fmt::format("{} of {} mapped files left out: their paths are empty (NT_FILE at {:#x})", nameless,
+                          header->count, where));
+    bad += drop_overlapping_files();
+    if (bad > 0)
+      problem(fmt::format("{} of {} mapped files left out: their ranges make no sense (NT_FILE at {:#x})", bad,
+                          header->count, where));
+  }
+
+  // Sorts the mapped files by their addresses. Returns the number of those that were dropped.
+  std::uint64_t drop_overlapping_files() {
     std::stable_sort(notes_.files.begin(), notes_.files.end(),
                      [](const auto& a, const auto& b) { return a.range.start < b.range.start; });
     std::size_t kept = 0;
     for (std::size_t i = 0; i < notes_.files.size(); ++i) {
-      if (kept > 0 && notes_.files[i].range.start < notes_.files[kept - 1].range.end) {
-        ++bad;
-        continue;
-      }
+      if (kept > 0 && notes_.files[i].range.start < notes_.files[kept - 1].range.end) continue;
       if (kept != i) notes_.files[kept] = std::move(notes_.files[i]);
       ++kept;
     }
+    const std::size_t dropped = notes_.files.size() - kept;
     notes_.files.resize(kept);
-    if (bad > 0)
-      problem(fmt::format("{} of {} mapped files left out: their ranges make no sense (NT_FILE at {:#x})", bad, *count,
-                          where));
+    return dropped;
   }
 
   // The thread that took the signal comes first, in the kernel's cores and in gdb's. gdb writes the same pr_cursig into
