@@ -8,7 +8,8 @@
 #include <chrono>
 #include <limits>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 class Deadline {
  public:
@@ -53,4 +54,5 @@ class DeadlineCheck {
   bool passed_ = false;
 };
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

@@ -5,7 +5,8 @@
 #include <cerrno>
 #include <utility>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 class FileDescriptor {
  public:
@@ -33,4 +34,5 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

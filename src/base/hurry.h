@@ -5,7 +5,8 @@
 
 #include <sched.h>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 // True if this call changed the class: the thread was not real-time before and is now.
 inline bool hurry() {
@@ -18,4 +19,5 @@ inline void hurry_no_more() {
   if (sched_getscheduler(0) == SCHED_FIFO) sched_setscheduler(0, SCHED_OTHER, &none);
 }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

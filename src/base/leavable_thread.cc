@@ -5,7 +5,8 @@
 #include "base/sibling_process.h"
 #include "base/unattended.h"
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 LeavableThread::LeavableThread(std::function<void()> first)
     : state_(std::make_shared<State>()), thread_([state = state_, first = std::move(first)] {
         in_sibling_process([&] {
@@ -74,4 +75,5 @@ void LeavableThread::leave(State& state) {
   while (true) pause();  // abandoned: others own by now what it was working on
 }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

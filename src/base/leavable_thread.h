@@ -16,7 +16,8 @@
 #include <mutex>
 #include <thread>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 class LeavableThread {
  public:
@@ -67,4 +68,5 @@ class LeavableThread {
   std::thread thread_;
 };
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

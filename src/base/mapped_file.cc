@@ -7,7 +7,8 @@
 #include <mutex>
 #include <utility>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 // A range that the handler takes care of. Never freed, so that the handler needs no lock; a released one is reused for
 // another mapping.
@@ -98,4 +99,5 @@ std::size_t MappedFile::first_lost() const noexcept {
 
 bool MappedFile::has_lost_pages() const noexcept { return first_lost() < bytes_.size(); }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

@@ -14,7 +14,8 @@
 #include <optional>
 #include <span>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 class MappedFile {
  public:
@@ -38,4 +39,5 @@ class MappedFile {
   Watched* watched_ = nullptr;
 };
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

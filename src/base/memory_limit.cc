@@ -12,7 +12,8 @@
 #include <string>
 #include <vector>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 namespace {
 
 std::atomic<std::size_t> limit_in_force{std::numeric_limits<std::size_t>::max()};
@@ -158,4 +159,5 @@ void lift_memory_limit() {
   setrlimit(RLIMIT_DATA, &limit);
 }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

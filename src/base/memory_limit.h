@@ -11,7 +11,8 @@
 #include <optional>
 #include <string_view>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 enum class MemoryUse {
   kCopies,    // copies of the memory of the processes in one sample, kept while they are unwound
@@ -46,4 +47,5 @@ bool take_memory(MemoryUse use, std::size_t bytes);
 // was allowed.
 void lift_memory_limit();
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

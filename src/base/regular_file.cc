@@ -9,7 +9,8 @@
 
 #include <fmt/format.h>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 namespace {
 
 struct KernelsOwn {
@@ -69,4 +70,5 @@ tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path)
   return failed(why);
 }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

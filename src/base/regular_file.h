@@ -14,7 +14,8 @@
 
 #include "base/file_descriptor.h"
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 struct RegularFile {
   FileDescriptor descriptor;  // for reading; close-on-exec; open and read never block on it
@@ -31,4 +32,5 @@ struct NotRegular {
 // reading do not.
 tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path);
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <cstring>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 std::string Error::message() const {
   std::string text = subject.empty() ? what : subject + ": " + what;
@@ -12,4 +13,5 @@ std::string Error::message() const {
   return text;
 }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

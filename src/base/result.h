@@ -13,7 +13,8 @@
 #include <string>
 #include <tl/expected.hpp>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 enum class ErrorCode {
   kUsage,        // the command line asks for something impossible
@@ -46,4 +47,5 @@ using Result = tl::expected<T, Error>;
 
 inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(std::move(error)); }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

@@ -9,7 +9,8 @@
 #include <csignal>
 #include <cstdint>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 namespace {
 
 struct Sibling {
@@ -98,4 +99,5 @@ void in_sibling_process(const std::function<void()>& work) {
   _exit(known && WIFEXITED(status) ? WEXITSTATUS(status) : 2);
 }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

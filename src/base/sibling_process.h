@@ -9,7 +9,8 @@
 
 #include <functional>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 // Returns when the work is done. Meanwhile the calling thread is blocked in the kernel (CLONE_VFORK), and the work uses
 // its stack and its thread-local variables. The stack needs 64 KiB more than the work itself. If no process can be
@@ -17,4 +18,5 @@ namespace rankstacks::inline base {
 // way.
 void in_sibling_process(const std::function<void()>& work);
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <string_view>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -13,4 +14,5 @@ constexpr std::string_view plural(std::size_t count, std::string_view ending = "
   return count == 1 ? std::string_view() : ending;
 }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

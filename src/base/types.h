@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 // Process (thread group) id, in this tool's pid namespace; for a core: as the core's notes state it.
 using Pid = std::int32_t;
@@ -22,4 +23,5 @@ struct Range {
   std::uint64_t size() const { return end - start; }
 };
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

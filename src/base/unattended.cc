@@ -14,7 +14,8 @@
 
 #include "base/sibling_process.h"
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -180,4 +181,5 @@ void end_at_once(int status) {
 
 pid_t tool_pid() { return kToolPid; }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

@@ -27,7 +27,8 @@
 #include <utility>
 #include <vector>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 // Lower bound, whatever the command line says: a sound file is read in milliseconds, or in a second on an overloaded
 // machine.
@@ -78,4 +79,5 @@ void note_given_up();  // for other code that abandons work (leavable_thread.h)
 // The process id of the tool, also when called in one of its workers.
 pid_t tool_pid();
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

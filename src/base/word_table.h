@@ -7,7 +7,8 @@
 #include <string_view>
 #include <utility>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 template <class E, std::size_t N>
 using WordTable = std::array<std::pair<E, std::string_view>, N>;
@@ -27,4 +28,5 @@ constexpr std::optional<E> value_of(const WordTable<E, N>& table, std::string_vi
   return std::nullopt;
 }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

@@ -11,7 +11,8 @@
 #include <thread>
 #include <vector>
 
-namespace rankstacks::inline base {
+namespace rankstacks {
+inline namespace base {
 
 // How many pieces of work may run at once if each may have several files open: a core, the file it is unpacked to, one
 // of its libraries, a list from /proc. Other open files (standard streams, helper processes' pipes, files of the C
@@ -58,4 +59,5 @@ inline void run_on_fresh_threads(std::size_t count, const std::function<void(std
   run_in_parallel(count, [&](std::size_t i) { std::thread([&] { work(i); }).join(); });
 }
 
-}  // namespace rankstacks::inline base
+}  // namespace base
+}  // namespace rankstacks

@@ -13,7 +13,8 @@
 
 #include "base/types.h"
 
-namespace rankstacks::inline model {
+namespace rankstacks {
+inline namespace model {
 
 struct GpuDim {
   std::uint32_t x = 1, y = 1, z = 1;
@@ -113,4 +114,5 @@ void for_each_frame(GpuSnapshot& gpu, F&& f) {
     if (exception.frame) f(*exception.frame);
 }
 
-}  // namespace rankstacks::inline model
+}  // namespace model
+}  // namespace rankstacks

@@ -1,6 +1,7 @@
 #include "model/problem.h"
 
-namespace rankstacks::inline model {
+namespace rankstacks {
+inline namespace model {
 
 ProblemCode code_of(ErrorCode code) {
   switch (code) {
@@ -22,4 +23,5 @@ Problem problem_of(const Error& error) {
   return {error.message(), error.hint.empty() ? std::nullopt : std::optional(error.hint), code_of(error.code)};
 }
 
-}  // namespace rankstacks::inline model
+}  // namespace model
+}  // namespace rankstacks

@@ -7,7 +7,8 @@
 
 #include "base/result.h"
 
-namespace rankstacks::inline model {
+namespace rankstacks {
+inline namespace model {
 
 enum class ProblemCode : std::uint8_t {
   kOther,
@@ -39,4 +40,5 @@ struct Problem {
 ProblemCode code_of(ErrorCode code);
 Problem problem_of(const Error& error);
 
-}  // namespace rankstacks::inline model
+}  // namespace model
+}  // namespace rankstacks

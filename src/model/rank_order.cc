@@ -6,7 +6,8 @@
 #include <numeric>
 #include <tuple>
 
-namespace rankstacks::inline model {
+namespace rankstacks {
+inline namespace model {
 
 std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& ranks) {
   const auto own_key = [&](std::size_t i) {
@@ -30,4 +31,5 @@ std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& rank
   return order;
 }
 
-}  // namespace rankstacks::inline model
+}  // namespace model
+}  // namespace rankstacks

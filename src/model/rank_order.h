@@ -7,10 +7,12 @@
 
 #include "model/snapshot.h"
 
-namespace rankstacks::inline model {
+namespace rankstacks {
+inline namespace model {
 
 // Returns the indices of the ranks in that order, in whatever order the processes, cores or reports were given: equal
 // jobs give equal reports.
 std::vector<std::size_t> rank_order(const std::vector<const RankSnapshot*>& ranks);
 
-}  // namespace rankstacks::inline model
+}  // namespace model
+}  // namespace rankstacks

@@ -4,7 +4,8 @@
 
 #include <fmt/format.h>
 
-namespace rankstacks::inline model {
+namespace rankstacks {
+inline namespace model {
 namespace {
 
 std::vector<std::string> ranges_of(std::vector<int> numbers) {
@@ -53,4 +54,5 @@ std::string name_ranks(const JobSnapshot& job, const std::vector<std::size_t>& r
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", format_rank_set(job, ranks, limit));
 }
 
-}  // namespace rankstacks::inline model
+}  // namespace model
+}  // namespace rankstacks

@@ -5,7 +5,8 @@
 
 #include <fmt/format.h>
 
-namespace rankstacks::inline model {
+namespace rankstacks {
+inline namespace model {
 namespace {
 
 void mix(std::size_t& seed, std::size_t value) { seed ^= value + 0x9e3779b97f4a7c15ull + (seed << 6) + (seed >> 2); }
@@ -58,4 +59,5 @@ std::string rank_label(const RankSnapshot& rank) {
   return fmt::format("{}:{}", rank.host, rank.pid);
 }
 
-}  // namespace rankstacks::inline model
+}  // namespace model
+}  // namespace rankstacks

@@ -24,7 +24,8 @@
 #include "model/gpu.h"
 #include "model/problem.h"
 
-namespace rankstacks::inline model {
+namespace rankstacks {
+inline namespace model {
 
 using FrameId = std::uint32_t;
 
@@ -347,4 +348,5 @@ struct JobSnapshot {
 // "3" if the rank's number is known, else "host:pid". Always "host:pid" for children.
 std::string rank_label(const RankSnapshot& rank);
 
-}  // namespace rankstacks::inline model
+}  // namespace model
+}  // namespace rankstacks

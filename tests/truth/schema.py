@@ -70,7 +70,7 @@ CODES = ("other", "ended", "not-found", "permission", "unreadable", "malformed",
          "file-unverified", "module-overlap", "gpu")
 PROBLEM = {"code": one_of(*CODES), "message": text, "hint": or_null(text)}
 SIGNAL = {"number": number, "name": text, "tid": number}
-THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZXIPWKx")), "role": text, "cluster": number, "gil": one_of("holds", "waits", None),
+THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZXIPWKx")), "role": text, "cluster": number, "gil": one_of("holds", "waits", None), "cpu_ms": or_null(real),
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}
 CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
