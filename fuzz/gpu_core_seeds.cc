@@ -1,5 +1,6 @@
-// Writes the seeds of the harnesses gpu_core and cubin:   gpu_core_seeds DIRECTORY    DIRECTORY/gpu_core/*,
-// DIRECTORY/cubin/*
+// Writes the seeds of the harnesses gpu_core and cubin: DIRECTORY/gpu_core/* and DIRECTORY/cubin/*.
+//
+//     gpu_core_seeds DIRECTORY
 #include <cstdio>
 #include <filesystem>
 

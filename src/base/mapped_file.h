@@ -4,7 +4,7 @@
 // maps a page of zeros at the address and marks the mapping, so that the read continues:
 //
 //     file, as mapped   | page | page | page | page |
-//     file, cut later   | page | pa   :                read -> SIGBUS -> | page | pa.. | 0000 | 0000 | has_lost_pages()
+//     file, cut later   | page | pa   :                read -> SIGBUS -> | page | pa.. | 0000 | 0000 |   has_lost_pages()
 //
 // What was read since then may be wrong, and the code that shows it has to say so. A SIGBUS at any other address has
 // the effect that it had before.

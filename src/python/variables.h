@@ -1,8 +1,8 @@
 // Reads the values of a few variables of Python frames, which show how far a program has come, and which process group
 // a call of PyTorch works on.
 //
-//   files of the user (variable_names.h)   loop counters: ints among the locals, closures' cells, and a module's
-//   globals torch's distributed_c10d.py            src, dst, tag; the group
+//   files of the user (variable_names.h)   loop counters: ints among the locals, closures' cells, and module globals
+//   torch's distributed_c10d.py            src, dst, tag; the group
 //
 // This is copied during the stop. Inconsistent values are left out and are never reported as a problem of the target.
 #pragma once

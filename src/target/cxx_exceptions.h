@@ -1,14 +1,13 @@
 // The C++ exceptions that a process's threads hold, read from libstdc++'s own structures: the reason why a thread
 // terminates.
 //
-//     fs_base -> dtv[libstdc++] -> __cxa_eh_globals { caughtExceptions, uncaughtExceptions }        a list per thread,
-//     innermost first
-//                                        |
-//                    __cxa_exception { exceptionType, ..., nextException, ..., unwindHeader }  <- 112 bytes before the
-//                    thrown object
+//     fs_base -> dtv[libstdc++] -> __cxa_eh_globals { caughtExceptions, uncaughtExceptions }
+//                                        |              a list for each thread, innermost first
+//                    __cxa_exception { exceptionType, ..., nextException, ..., unwindHeader }
+//                                        |                112 bytes before the thrown object
 //                                        |                                                |
-//                    type_info { vtable, name, base ... }             std::runtime_error { vtable, char* }, c10::Error
-//                    { vtable, std::string, ... }
+//                    type_info { vtable, name, base ... }             std::runtime_error { vtable, char* },
+//                                                                     c10::Error { vtable, std::string, ... }
 //
 // Nothing here trusts the process: reads are bounded, and a value is used only if it has the required form (the
 // unwinder's mark of a C++ exception, type_info's vtables at their addresses in libstdc++, a string's length next to

@@ -5,10 +5,11 @@
 //     database   0x40000000              PENDING    exclusive: somebody waits for the last reader to write
 //                0x40000001              RESERVED   exclusive: somebody will write, or has begun to (BEGIN IMMEDIATE)
 //                0x40000002 0x400001ff   SHARED     exclusive: somebody writes into the file; shared: reads
-//     -shm       120 WRITE   121 CKPT    122 RECOVER    123-127 READ(0..4)        of a database in WAL mode: the file
-//     with "-shm" behind its name
-//                                        exclusive: somebody writes, moves the log into the database, builds the index
-//                                        anew; READ shared: reads
+//     -shm       (of a database in WAL mode: the file with "-shm" appended to its name)
+//                120 WRITE               exclusive: somebody writes
+//                121 CKPT                exclusive: somebody moves the log into the database
+//                122 RECOVER             exclusive: somebody builds the index anew
+//                123-127 READ(0..4)      shared: reads
 //                128 DMS                 shared: has it open
 //
 // Sources: sqlite src/os.h (PENDING_BYTE, SHARED_SIZE), src/os_unix.c (unixLock, UNIX_SHM_BASE, UNIX_SHM_DMS),

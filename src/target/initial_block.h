@@ -1,7 +1,9 @@
 // Command line and environment as the kernel wrote them on the main thread's stack at exec.
 //
-//     argc | argv[0] ... NULL | envp[0] ... NULL | auxv ... AT_NULL | padding, AT_RANDOM's bytes | "argv[0]\0" ...
-//     "NAME=value\0" ... | AT_EXECFN's string low addresses top of the stack
+//     low addresses
+//         argc | argv[0] ... NULL | envp[0] ... NULL | auxv ... AT_NULL | padding, AT_RANDOM's bytes |
+//         "argv[0]\0" ... "NAME=value\0" ... | AT_EXECFN's string
+//     top of the stack
 //
 // Source: Linux fs/binfmt_elf.c, create_elf_tables(). Programs may have overwritten the strings since (setproctitle);
 // the pointers stay.

@@ -2,8 +2,10 @@
 // variable.
 //
 //     general and local dynamic    lea pair(%rip),%rdi; call __tls_get_addr; [add $offset,%rax]
-//     initial exec                 mov %fs:0,%rax; add slot(%rip),%rax           or  mov slot(%rip),%rax; add
-//     %fs:0,%rax local exec                   mov %fs:0,%rax; lea offset(%rax),%rax         or  add $offset,%rax
+//     initial exec                 mov %fs:0,%rax; add slot(%rip),%rax
+//                               or  mov slot(%rip),%rax; add %fs:0,%rax
+//     local exec                   mov %fs:0,%rax; lea offset(%rax),%rax
+//                               or  add $offset,%rax
 //
 // with endbr64, pushes and stack adjustment around them. Source: Drepper, "ELF Handling For Thread-Local Storage", 4.1
 // to 4.4, x86-64; checked against Debian's libstdc++ of GCC 10 to 14. Descriptors (-mtls-dialect=gnu2) are not decoded:
