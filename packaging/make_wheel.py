@@ -35,8 +35,10 @@ def main():
         kind, rest = name.split("/", 1)
         if name.startswith("share/doc/rankstacks/"):
             rest = name.removeprefix("share/doc/rankstacks/")
-            if rest != "README.md":   # used as the description
+            if rest == "LICENSE" or rest.startswith("licenses/"):
                 entries.append((info + "/licenses/" + rest, content, 0o644))
+            elif rest != "README.md":   # used as the description
+                entries.append((data + "/data/" + name, content, 0o644))
         elif kind == "bin":
             entries.append((data + "/scripts/" + rest, content, 0o755))
         else:

@@ -8,7 +8,9 @@ from processes import Skip, check, tool
 
 EXPECTED = ["bin/rankstacks", "share/man/man1/rankstacks.1", "share/bash-completion/completions/rankstacks",
             "share/zsh/site-functions/_rankstacks", "share/fish/vendor_completions.d/rankstacks.fish",
-            "share/doc/rankstacks/README.md", "share/doc/rankstacks/LICENSE"]
+            "share/doc/rankstacks/README.md", "share/doc/rankstacks/LICENSE", "share/doc/rankstacks/CHANGELOG.md",
+            "share/doc/rankstacks/CONTRIBUTING.md"]
+DOCS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs")
 
 
 def case_into_a_prefix(directory):
@@ -22,7 +24,8 @@ def case_into_a_prefix(directory):
                           stderr=subprocess.STDOUT, timeout=100)
     check(done.returncode == 0, done.stdout.decode(errors="replace")[-2000:])
     found = sorted(os.path.relpath(os.path.join(at, name), prefix) for at, _, names in os.walk(prefix) for name in names)
-    check(found == sorted(EXPECTED), "installed are %r" % found)
+    pages = ["share/doc/rankstacks/docs/" + name for name in os.listdir(DOCS)]
+    check(pages and found == sorted(EXPECTED + pages), "installed are %r" % found)
     version = subprocess.run([os.path.join(prefix, "bin/rankstacks"), "--version"], stdout=subprocess.PIPE, timeout=100)
     check(version.returncode == 0 and version.stdout.startswith(b"rankstacks "), "%r" % version)
 
