@@ -1,5 +1,5 @@
 // A core file through the whole capture: notes, modules, Python, both unwinders, symbols.
-#include "capture/rank_stacks.h"
+#include "capture/build_threads.h"
 #include "input.h"
 #include "target/core_target.h"
 

@@ -11,6 +11,7 @@
 #include "capture/rank_stacks.h"
 #include "gpu/nvml_query.h"
 #include "model/snapshot.h"
+#include "symbolizers/symbolizer.h"
 #include "target/core_target.h"
 #include "target/run_time.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/memory_limit.h"
 #include "base/unattended.h"
+#include "capture/build_threads.h"
 #include "model/rank_order.h"
 
 namespace rankstacks::capture {

@@ -1,21 +1,19 @@
 // Turns a captured target into its RankSnapshot, in three steps, so that symbols are looked up once for all ranks:
 //
-//     unwind_threads()   per rank    finds the return addresses, from the registers
-//     SymbolBatch        per job     resolves all addresses of all ranks, in one pass per file
-//     build_threads()    per rank    merges the native and the Python frames, and interns them
+//     unwind_threads()   per rank    here             finds the return addresses, from the registers
+//     SymbolBatch        per job     symbol_batch.h   resolves all addresses of all ranks, in one pass per file
+//     build_threads()    per rank    build_threads.h  merges the native and the Python frames, and interns them
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <unordered_map>
 #include <vector>
 
 #include "base/deadline.h"
+#include "capture/rank_problems.h"
 #include "model/snapshot.h"
 #include "python/python.h"
-#include "symbolizers/symbolizer.h"
 #include "target/awaited.h"
 #include "target/cxx_exceptions.h"
 #include "target/target.h"
@@ -52,7 +50,6 @@ struct RankStacks {
   RankSnapshot snapshot;  // identity, problems and times are filled in by the capture
 };
 
-inline constexpr const char* kTimeoutOption = "--timeout";
 // Reads the Python state, if the process is an interpreter. Problems are added to the snapshot. If the deadline passes,
 // the rank is partial, and the problem says which limit that was: `limit`.
 void read_python(RankStacks& rank, std::span<const python::RuntimeCandidate> candidates,
@@ -76,35 +73,5 @@ inline constexpr std::size_t kMaxUnwoundOfRank = 16 * unwind::kMaxUnwoundFrames;
 // When the deadline passes, threads keep the frames found so far, at least the innermost one, and the rank is partial.
 void unwind_threads(RankStacks& rank, UnwinderChoice choice, const Deadline& deadline = Deadline::never(),
                     std::size_t most_frames = kMaxFramesOfRank);
-
-// All addresses of all ranks, by file. A file is identified by its build-id if it has one, so that copies of one
-// library count once.
-class SymbolBatch {
- public:
-  void add(const RankStacks& rank);
-  // Resolves the files in parallel, each with this much time.
-  void resolve(const std::shared_ptr<const symbolizers::Symbolizer>& symbolizer,
-               Deadline::Clock::duration timeout = Deadline::Clock::duration::max());
-  bool gave_up(const target::Module& module) const;  // whether the lookup in its file took too long
-  // The locations of the address in the module's image; nullptr if it was not added, or if the module has no image.
-  const std::vector<symbolizers::SourceLocation>* find(const target::Module& module, Vaddr vaddr) const;
-  const std::vector<std::string>& problems() const { return problems_; }
-
- private:
-  struct File {
-    std::shared_ptr<const elf::Image> image;
-    std::vector<Vaddr> addresses;
-    symbolizers::SymbolizedImage symbols;
-  };
-  static std::string key(const elf::Image& image);
-
-  std::map<std::string, File> files_;
-  // Keys: images of the ranks' targets, which outlive the batch. Values: entries of files_.
-  std::unordered_map<const elf::Image*, File*> by_image_;
-  std::vector<std::string> problems_;
-};
-
-// Fills in snapshot.threads, python_version and status.
-void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& frames);
 
 }  // namespace rankstacks::capture

@@ -455,10 +455,7 @@ class CallingThread {
       return fail(error(ErrorCode::kGone, "cannot set its registers", errno));
     return {};
   }
-  bool read(Address at, std::span<std::byte> into) const {
-    const iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(at), into.size()};
-    return process_vm_readv(pid_, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(into.size());
-  }
+  bool read(Address at, std::span<std::byte> into) const { return target::proc::read_memory(pid_, at, into); }
   bool write(Address at, std::span<const std::byte> bytes) const {
     const iovec local{const_cast<std::byte*>(bytes.data()), bytes.size()},
         remote{reinterpret_cast<void*>(at), bytes.size()};

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -326,6 +327,11 @@ std::optional<std::string> Descriptors::describe(int fd) {
     const Table& table = kTables[tables_read_++];
     read_table(table.name, table.inode_field);
   }
+}
+
+bool read_memory(Tid tid, Address at, std::span<std::byte> into) {
+  iovec local{into.data(), into.size()}, remote{reinterpret_cast<void*>(at), into.size()};
+  return process_vm_readv(tid, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(into.size());
 }
 
 }  // namespace rankstacks::target::proc

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -76,6 +77,9 @@ std::optional<Registers> waiting_registers(Pid pid, Tid tid);
 // The thread that traces this thread (ptrace(2): the tracer is a thread; process_of() returns its process), or
 // std::nullopt.
 std::optional<Pid> tracer_of(Pid pid, Tid tid);
+
+// Fills `into` from the memory of a thread's process, without stopping it. False if not all of it can be read.
+bool read_memory(Tid tid, Address at, std::span<std::byte> into);
 
 // What the file descriptors of a process refer to: a path, "pipe:[12]", "tcp 10.0.0.1:4 -> 10.0.0.2:5", "unix /run/x".
 // Sockets are found in the tables of /proc/PID/net, each of which is read once: a thousand threads may wait in sockets,

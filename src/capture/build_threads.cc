@@ -1,0 +1,412 @@
+#include "capture/build_threads.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+
+#include "capture/exception_cause.h"
+#include "capture/rank_problems.h"
+
+namespace rankstacks::capture {
+namespace {
+
+// Recognises the interpreter's eval loop by its symbol: CPython 3.6 to 3.15, with the suffixes of compiler clones, and
+// the opcode functions of the tail-call interpreter (3.14 and newer).
+bool is_eval_loop(const std::string& function) {
+  return function.starts_with("_PyEval_EvalFrameDefault") || function.starts_with("_TAIL_CALL_");
+}
+
+// Whether a greenlet's part of the C stack, and its chain of Python frames, begin here. The frames outside of it belong
+// to other greenlets: these may have been switched away from since, and the stack contents there may be stale.
+bool is_greenlet_start(const std::string& function) { return function.find("g_initialstub") != std::string::npos; }
+
+// Functions that the loop calls before it links a frame, or after it has unlinked one; none of them runs Python code.
+// CPython 3.6 to 3.9, Python/ceval.c.
+bool is_loop_border(const std::string& function) {
+  return function.starts_with("_Py_CheckFunctionResult") || function.starts_with("_Py_CheckRecursiveCall");
+}
+
+// Collects problems, to report one line for all threads with the same problem.
+class ThreadTroubles {
+ public:
+  void add(const std::string& what, Tid tid) { tids_[what].push_back(tid); }
+  void report(RankSnapshot& snapshot) const {
+    for (const auto& [what, tids] : tids_) {
+      std::string who = fmt::format("tid {}", tids.front());
+      for (std::size_t i = 1; i < std::min<std::size_t>(tids.size(), 4); ++i) who += fmt::format(", {}", tids[i]);
+      if (tids.size() > 4) who += fmt::format(" and {} more", tids.size() - 4);
+      snapshot.problems.push_back({fmt::format("{}: {}", who, what), std::nullopt});
+    }
+  }
+
+ private:
+  std::map<std::string, std::vector<Tid>> tids_;
+};
+
+Frame native_frame(const unwind::UnwoundFrame& unwound, const target::Module* module) {
+  Frame frame;
+  frame.kind = FrameKind::kNative;
+  frame.address = unwound.pc;
+  frame.origin = unwound.origin;
+  if (module != nullptr) {
+    frame.module = module->path;
+    if (module->image) frame.offset = module->to_vaddr(unwound.pc);
+    // Without program headers: the offset from the start of the file's mapping.
+    else frame.offset = unwound.pc - module->range.start;
+  }
+  return frame;
+}
+
+// Appends the locations of one unwound frame as frames, innermost first.
+void append_native(const target::Target& target, const unwind::UnwoundFrame& unwound, const SymbolBatch& symbols,
+                   FrameTable& table, std::vector<FrameId>& out) {
+  const target::Module* module = target.modules().find(unwound.lookup_pc());
+  const Frame base = native_frame(unwound, module);
+  const std::vector<symbolizers::SourceLocation>* locations =
+      module != nullptr && module->image ? symbols.find(*module, module->to_vaddr(unwound.lookup_pc())) : nullptr;
+  if (locations == nullptr || locations->empty()) {
+    out.push_back(table.intern(base));
+    return;
+  }
+  for (const symbolizers::SourceLocation& location : *locations) {
+    Frame frame = base;
+    frame.function = location.function;
+    frame.file = location.file;
+    frame.line = location.line;
+    frame.inlined = location.inlined;
+    out.push_back(table.intern(std::move(frame)));
+  }
+}
+
+Frame python_frame(std::string function, std::optional<std::string> qualname, std::string file,
+                   std::optional<int> line) {
+  Frame frame;
+  frame.kind = FrameKind::kPython;
+  frame.function = std::move(function);
+  frame.qualname = std::move(qualname);
+  frame.file = std::move(file);
+  frame.line = line;
+  return frame;
+}
+
+FrameId intern_python(const python::State& state, const python::MergedFrame& merged, FrameTable& table) {
+  const python::Code& code = state.codes[merged.code];
+  Frame frame = python_frame(code.name, code.qualname, code.file, merged.line);
+  frame.origin = merged.origin;
+  return table.intern(std::move(frame));
+}
+
+FrameId intern_place(const python::Handled::Place& place, FrameTable& table) {
+  return table.intern(python_frame(place.function, place.qualname, place.file, place.line));
+}
+
+using PythonFrames = std::vector<std::pair<Address, std::size_t>>;  // the frame's address in the process, its index in
+                                                                    // the thread's frames
+
+HandledException handled_exception(const python::Handled& handled, const PythonFrames& python_frames,
+                                   FrameTable& table) {
+  HandledException exception{
+      .type = handled.type, .message = handled.message, .frame = {}, .handler = {}, .raised = {}};
+  const auto at = std::find_if(python_frames.begin(), python_frames.end(),
+                               [&](const auto& f) { return handled.frame != 0 && f.first == handled.frame; });
+  if (at != python_frames.end()) exception.frame = at->second;
+  if (handled.handler) exception.handler = intern_place(*handled.handler, table);
+  if (handled.raised) exception.raised = intern_place(*handled.raised, table);
+  return exception;
+}
+
+// Whether the C library's function on top of the stack is one of these.
+template <std::size_t N>
+bool is_in(const FrameTable& table, const std::vector<FrameId>& frames,
+           const std::array<std::string_view, N>& functions) {
+  constexpr std::size_t kNearTop = 4;  // the wait itself is one or two functions further inside
+  for (std::size_t i = 0; i < std::min(frames.size(), kNearTop); ++i) {
+    const auto& function = table[frames[i]].function;
+    if (function && std::any_of(functions.begin(), functions.end(),
+                                [&](std::string_view name) { return function->find(name) != std::string::npos; }))
+      return true;
+  }
+  return false;
+}
+
+constexpr std::array<std::string_view, 3> kLocksMutex = {"pthread_mutex_lock", "pthread_mutex_timedlock",
+                                                         "pthread_mutex_clocklock"};
+constexpr std::array<std::string_view, 6> kLocksRwlock = {"pthread_rwlock_rdlock",      "pthread_rwlock_wrlock",
+                                                          "pthread_rwlock_timedrdlock", "pthread_rwlock_timedwrlock",
+                                                          "pthread_rwlock_clockrdlock", "pthread_rwlock_clockwrlock"};
+
+void find_owner(const FrameTable& table, const FutexMemory& memory, ThreadSnapshot& thread) {
+  if (memory.mutex_owner != 0 && is_in(table, thread.frames, kLocksMutex)) thread.lock_owner = memory.mutex_owner;
+  else if (memory.rwlock_writer != 0 && is_in(table, thread.frames, kLocksRwlock))
+    thread.lock_owner = memory.rwlock_writer;
+  else if (memory.joined != 0) thread.joins = memory.joined;
+}
+
+// Whether libstdc++ is terminating the process; then the exception that the thread holds is the reason.
+bool terminates(const FrameTable& table, const std::vector<FrameId>& frames) {
+  return std::any_of(frames.begin(), frames.end(), [&](FrameId id) {
+    const auto& function = table[id].function;
+    return function && (function->starts_with("std::terminate(") ||
+                        function->starts_with("__gnu_cxx::__verbose_terminate_handler("));
+  });
+}
+
+// "N3c1016DistBackendErrorE" -> "c10::DistBackendError"
+std::string type_name(const std::string& mangled) {
+  constexpr std::string_view kBefore = "typeinfo name for ";
+  const std::string text = symbolizers::demangle("_ZTS" + mangled);
+  return text.starts_with(kBefore) ? text.substr(kBefore.size()) : mangled;
+}
+
+// The function that a frame of the stack is in, not an inlined one; nullptr if there is no symbol.
+const std::string* physical_function(const target::Target& target, const unwind::UnwoundFrame& frame,
+                                     const SymbolBatch& symbols) {
+  const target::Module* module = target.modules().find(frame.lookup_pc());
+  if (module == nullptr || !module->image) return nullptr;
+  const auto* locations = symbols.find(*module, module->to_vaddr(frame.lookup_pc()));
+  // The outermost location is the physical function; the others are inlined into it.
+  return locations == nullptr || locations->empty() || !locations->back().function ? nullptr
+                                                                                   : &*locations->back().function;
+}
+
+python::KnownFrames known_frames(const target::Target& target, const unwind::UnwoundStack& stack,
+                                 const SymbolBatch& symbols) {
+  python::KnownFrames known{.eval_loop = std::vector<bool>(stack.frames.size()),
+                            .loop_border = std::vector<bool>(stack.frames.size()),
+                            .greenlet = std::nullopt};
+  for (std::size_t f = 0; f < stack.frames.size(); ++f) {
+    const std::string* function = physical_function(target, stack.frames[f], symbols);
+    if (function == nullptr) continue;
+    known.eval_loop[f] = is_eval_loop(*function);
+    known.loop_border[f] = is_loop_border(*function);
+    if (is_greenlet_start(*function)) {
+      known.greenlet = f;
+      break;
+    }
+  }
+  return known;
+}
+
+// Whether each thread state can be assigned to its thread: up to 3.9 the state of a subinterpreter names the thread
+// that created it.
+bool names_threads(const python::State& state) {
+  constexpr int kFirstWithAnchors = 10;
+  return state.version.minor >= kFirstWithAnchors ||
+         std::all_of(state.threads.begin(), state.threads.end(), [&](const python::ThreadState& t) {
+           return t.interpreter_id == state.threads.front().interpreter_id;
+         });
+}
+
+// Whether the interpreter is being finalized: from some point on, other threads have no state and stay in the loop
+// forever.
+bool is_finalizing(const target::Target& target, const std::vector<unwind::UnwoundStack>& stacks,
+                   const SymbolBatch& symbols) {
+  return std::any_of(stacks.begin(), stacks.end(), [&](const unwind::UnwoundStack& stack) {
+    return std::any_of(stack.frames.begin(), stack.frames.end(), [&](const unwind::UnwoundFrame& frame) {
+      const std::string* function = physical_function(target, frame, symbols);
+      return function != nullptr && (function->starts_with("Py_Finalize") || function->starts_with("_Py_Finalize") ||
+                                     function->starts_with("Py_EndInterpreter"));
+    });
+  });
+}
+
+// Whether a thread without a thread state is in a call of the loop that runs code. A thread that waits for the GIL may
+// have lost its state for good: a daemon thread after the interpreter has been finalized.
+bool runs_unknown_loop(const target::Target& target, const unwind::UnwoundStack& stack, const SymbolBatch& symbols) {
+  for (std::size_t f = 0; f < stack.frames.size(); ++f) {
+    const std::string* function = physical_function(target, stack.frames[f], symbols);
+    if (function == nullptr) continue;
+    if (is_eval_loop(*function)) return f > 1;
+    if (is_loop_border(*function) || is_greenlet_start(*function) || function->starts_with("take_gil") ||
+        function->find("hang_thread") != std::string::npos)
+      return false;
+  }
+  return false;
+}
+
+// Builds the threads of one rank's snapshot from its capture.
+class ThreadBuilder {
+ public:
+  ThreadBuilder(RankStacks& rank, const SymbolBatch& symbols, FrameTable& table)
+      : rank_(rank), snapshot_(rank.snapshot), target_(*rank.target), symbols_(symbols), table_(table) {}
+
+  void build() {
+    const auto infos = target_.threads();
+    std::vector<ThreadStates> states(infos.size());
+    if (rank_.python) states = assign_python(infos);
+    for (std::size_t i = 0; i < infos.size(); ++i) add_thread(i, infos[i], states[i]);
+    add_module_problems();
+    for (Problem& p : target_.damage()) {
+      snapshot_.problems.push_back(std::move(p));
+      worsen(snapshot_, Status::kPartial);
+    }
+    std::stable_partition(snapshot_.threads.begin(), snapshot_.threads.end(),
+                          [&](const ThreadSnapshot& t) { return t.tid == snapshot_.pid; });
+    troubles_.report(snapshot_);
+  }
+
+ private:
+  using ThreadStates = std::vector<const python::ThreadState*>;
+
+  std::vector<ThreadStates> assign_python(std::span<const target::ThreadInfo> infos) {
+    snapshot_.python_version = rank_.python->version.to_string();
+    std::vector<python::NativeThread> native;
+    for (std::size_t i = 0; i < infos.size(); ++i)
+      native.push_back({infos[i].registers ? infos[i].registers->fs_base : 0, &rank_.stacks[i]});
+    auto states = python::assign_threads(*rank_.python, native);
+    snapshot_.problems.insert(snapshot_.problems.end(), rank_.python->problems.begin(), rank_.python->problems.end());
+    if (rank_.python->partial) worsen(snapshot_, Status::kPartial);
+    return states;
+  }
+
+  void add_thread(std::size_t i, const target::ThreadInfo& info, const ThreadStates& states) {
+    const unwind::UnwoundStack& stack = rank_.stacks[i];
+    ThreadSnapshot thread = snapshot_without_frames(i, info, stack);
+    add_troubles(info, stack);
+    if (states.empty()) {
+      add_native_frames(info, stack, thread);
+    } else {
+      add_merged_frames(info, stack, states, thread);
+    }
+    add_waits(i, info, thread);
+    snapshot_.threads.push_back(std::move(thread));
+  }
+
+  ThreadSnapshot snapshot_without_frames(std::size_t i, const target::ThreadInfo& info,
+                                         const unwind::UnwoundStack& stack) const {
+    ThreadSnapshot thread;
+    thread.tid = info.tid;
+    thread.name = info.name;
+    if (info.state != 0) thread.state = info.state;
+    thread.cpu_ms = info.cpu_ms;
+    thread.wchan = info.wchan;
+    thread.kernel_stack = info.kernel_stack;
+    thread.stack_end = stack.end;
+    thread.omitted = stack.omitted;
+    if (i < rank_.syscalls.size()) thread.syscall = rank_.syscalls[i];
+    return thread;
+  }
+
+  // Reports what could not be read of the thread.
+  void add_troubles(const target::ThreadInfo& info, const unwind::UnwoundStack& stack) {
+    if (!info.problem.empty()) {
+      troubles_.add(info.problem, info.tid);
+      // A main thread that has ended cannot be read. If any other thread was not read, the rank is incomplete.
+      if (info.state != 'Z' && info.state != 'X') worsen(snapshot_, Status::kPartial);
+    }
+    if (!stack.note.empty()) troubles_.add(stack.note, info.tid);
+    // If a stack ends in a module whose file is missing, or was refused, its callers are missing; the problems of the
+    // images say which file it is.
+    if (snapshot_.source == Source::kCore && stack.end == StackEnd::kNoUnwindInfo && !stack.frames.empty()) {
+      const target::Module* last = target_.modules().find(stack.frames.back().lookup_pc());
+      if (last != nullptr && !last->image) worsen(snapshot_, Status::kPartial);
+    }
+  }
+
+  // For a thread without a thread state of the interpreter.
+  void add_native_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, ThreadSnapshot& thread) {
+    for (const unwind::UnwoundFrame& frame : stack.frames)
+      append_native(target_, frame, symbols_, table_, thread.frames);
+    if (rank_.python && names_threads(*rank_.python) && runs_unknown_loop(target_, stack, symbols_) && !finalizes()) {
+      troubles_.add(
+          "it is in the interpreter's loop, and no thread state of the interpreter is its own: its Python frames are "
+          "missing",
+          info.tid);
+      worsen(snapshot_, Status::kPartial);
+    }
+  }
+
+  void add_merged_frames(const target::ThreadInfo& info, const unwind::UnwoundStack& stack, const ThreadStates& states,
+                         ThreadSnapshot& thread) {
+    const python::KnownFrames known = known_frames(target_, stack, symbols_);
+    const python::MergedStack merged = python::merge(*rank_.python, states, stack, known);
+    std::optional<OmittedFrames> omitted;
+    PythonFrames python_frames;
+    for (const python::MergedFrame& frame : merged.frames) {
+      if (stack.omitted && !omitted && !frame.is_python && frame.native >= stack.omitted->at)
+        omitted = OmittedFrames{thread.frames.size(), stack.omitted->count};
+      if (frame.is_python && frame.variables < rank_.python->variables.size()) {
+        thread.variables.push_back(rank_.python->variables[frame.variables]);
+        thread.variables.back().frame = thread.frames.size();
+      }
+      if (frame.is_python) python_frames.emplace_back(frame.address, thread.frames.size());
+      if (frame.is_python) thread.frames.push_back(intern_python(*rank_.python, frame, table_));
+      else append_native(target_, stack.frames[frame.native], symbols_, table_, thread.frames);
+    }
+    if (stack.omitted) thread.omitted = omitted ? omitted : OmittedFrames{thread.frames.size(), stack.omitted->count};
+    for (const Problem& p : merged.problems) troubles_.add(p.message, info.tid);
+    if (merged.partial) worsen(snapshot_, Status::kPartial);
+    for (const python::ThreadState* state : states) add_python_state(info, *state, python_frames, thread);
+  }
+
+  void add_python_state(const target::ThreadInfo& info, const python::ThreadState& state,
+                        const PythonFrames& python_frames, ThreadSnapshot& thread) {
+    if (state.holds_gil) thread.gil = Gil::kHolds;
+    // While a finalizer waits, another thread may hold the GIL. The thread that collects is recognised by native frames
+    // inside of its innermost Python frame: the collector is C code.
+    constexpr std::size_t kLeastOfCollector = 2;
+    const auto python_at = std::find_if(thread.frames.begin(), thread.frames.end(),
+                                        [&](FrameId id) { return table_[id].kind == FrameKind::kPython; });
+    thread.collecting |=
+        state.collects && static_cast<std::size_t>(python_at - thread.frames.begin()) >= kLeastOfCollector;
+    // If several interpreters are active in one thread, the innermost one that handles an exception is shown.
+    if (state.handles) {
+      HandledException handled = handled_exception(*state.handles, python_frames, table_);
+      if (!thread.handles || (handled.frame && (!thread.handles->frame || *handled.frame < *thread.handles->frame)))
+        thread.handles = std::move(handled);
+    }
+    if (state.lock) thread.python_lock = state.lock;
+    if (state.joins) thread.joins = state.joins;
+    if (!state.problems.empty()) worsen(snapshot_, Status::kPartial);
+    for (const Problem& p : state.problems) troubles_.add(p.message, info.tid);
+  }
+
+  // Adds which thread it waits for, whether it waits for the GIL, and the exception with which it ends the process.
+  void add_waits(std::size_t i, const target::ThreadInfo& info, ThreadSnapshot& thread) const {
+    if (i < rank_.futex_memory.size() && rank_.futex_memory[i]) find_owner(table_, *rank_.futex_memory[i], thread);
+    if (i < rank_.exceptions.size() && rank_.exceptions[i] && terminates(table_, thread.frames)) {
+      const target::HeldException& held = *rank_.exceptions[i];
+      thread.exception = CxxException{type_name(held.type), held.what, held.what ? cause_of(*held.what) : std::nullopt};
+    }
+    if (rank_.python && info.registers) {
+      const auto futex = i < rank_.futexes.size() ? rank_.futexes[i] : std::nullopt;
+      const bool on_gil = futex && std::any_of(rank_.python->gil_ranges.begin(), rank_.python->gil_ranges.end(),
+                                               [&](const Range& r) { return r.contains(*futex); });
+      if (on_gil) thread.gil = Gil::kWaits;
+    }
+  }
+
+  void add_module_problems() {
+    for (const target::Module& module : target_.modules().all()) {
+      if (symbols_.gave_up(module))
+        give_up(snapshot_, fmt::format("{}: looking up its functions and lines", module.path));
+      if (!module.image || !module.image->has_lost_pages()) continue;
+      snapshot_.problems.push_back(
+          {fmt::format("{}: it became shorter, or its disk failed, while it was read: frames and names may be missing",
+                       module.path),
+           std::nullopt, ProblemCode::kUnreadable});
+      worsen(snapshot_, Status::kPartial);
+    }
+  }
+
+  bool finalizes() {
+    if (!finalizing_) finalizing_ = is_finalizing(target_, rank_.stacks, symbols_);
+    return *finalizing_;
+  }
+
+  RankStacks& rank_;
+  RankSnapshot& snapshot_;
+  const target::Target& target_;
+  const SymbolBatch& symbols_;
+  FrameTable& table_;
+  ThreadTroubles troubles_;
+  std::optional<bool> finalizing_;  // determined once, from all stacks
+};
+
+}  // namespace
+
+void build_threads(RankStacks& rank, const SymbolBatch& symbols, FrameTable& table) {
+  if (rank.target) ThreadBuilder(rank, symbols, table).build();
+}
+
+}  // namespace rankstacks::capture
