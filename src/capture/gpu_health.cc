@@ -1,5 +1,6 @@
 #include "capture/gpu_health.h"
 
+#include <unistd.h>
 #include <algorithm>
 
 namespace rankstacks::capture {
@@ -29,7 +30,10 @@ void add_gpu(std::vector<GpuSnapshot>& gpus, GpuSnapshot gpu) {
 void GpuHealthQuestion::add(Pid pid, RankKind kind, const target::LiveTarget* target) {
   const bool uses = target != nullptr && has_cuda(*target);
   if (uses || target == nullptr) possible_ = true;
-  if (kind == RankKind::kRank) users_.push_back({pid, uses});
+  if (kind != RankKind::kRank) return;
+  gpu::GpuUser& user = users_.emplace_back(gpu::GpuUser{pid, uses});
+  if (const long ticks = sysconf(_SC_CLK_TCK); target != nullptr && ticks > 0)
+    user.started = static_cast<double>(target->start_ticks()) / static_cast<double>(ticks);
 }
 
 void GpuHealthQuestion::ask() {

@@ -139,11 +139,12 @@ std::optional<NvmlDevice> device_of(const json& in) {
   return device;
 }
 
-Xids xids_of(const json& in) {
-  Xids xids;
+std::vector<XidEvent> xids_of(const json& in) {
+  std::vector<XidEvent> xids;
   for (const json& event : entries(in, kLimits.values)) {
-    if (!event.is_array() || event.size() != 2 || !event[0].is_string()) continue;
-    if (const auto number = number_of<unsigned>(event[1])) xids.emplace_back(line_of(event[0]), *number);
+    if (!event.is_array() || event.size() != 4 || !event[0].is_string()) continue;
+    if (const auto number = number_of<unsigned>(event[1]))
+      xids.push_back({line_of(event[0]), *number, number_of<Pid>(event[2]), number_of<double>(event[3])});
   }
   return xids;
 }
@@ -172,9 +173,11 @@ std::string full_pci_address(unsigned domain, unsigned bus, unsigned device) {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", domain, bus, device);
 }
 
-std::vector<std::uint8_t> pack_xids(const Xids& xids) {
+std::vector<std::uint8_t> pack_xids(const std::vector<XidEvent>& xids) {
   json out = json::array();
-  for (const auto& [pci, number] : xids) out.push_back(json::array({pci, number}));
+  for (const XidEvent& event : xids)
+    out.push_back(json::array({event.pci, event.number, event.pid ? json(*event.pid) : json(),
+                               event.seconds ? json(*event.seconds) : json()}));
   return json::to_msgpack(out);
 }
 
@@ -264,10 +267,8 @@ NvmlAnswer answer_of(NvmlMessages messages, std::string_view waited) {
   for (NvmlDevice& device : answer.devices) {
     GpuHealth& health = *device.gpu.health;
     health.driver = answer.driver;
-    for (const auto& [pci, xid] : messages.xids)
-      if (device.gpu.pci.starts_with(pci + ".")) health.xids.push_back(xid);
-    std::sort(health.xids.begin(), health.xids.end());
-    health.xids.erase(std::unique(health.xids.begin(), health.xids.end()), health.xids.end());
+    for (const XidEvent& event : messages.xids)
+      if (device.gpu.pci.starts_with(event.pci + ".")) device.xids.push_back(event);
     if (*device.gpu.index < listed.size()) listed[*device.gpu.index] = true;
   }
   for (const auto& [index, code, words] : messages.failed) {

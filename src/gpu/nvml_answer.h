@@ -1,7 +1,7 @@
 // What NVML reports about this machine's GPUs, and the messages (helper_messages.h) in which the helper process that
 // calls NVML (nvml_helper.h) sends it to the tool.
 //
-//     x   Xid events in the kernel's log       MessagePack: an array of [PCI address, number]
+//     x   Xid events in the kernel's log       MessagePack: an array of [PCI address, number, pid or nil, seconds since boot or nil]
 //     l   the library cannot be loaded         MessagePack: {code, words}
 //     r   NVML does not start                  the same; code: nvmlReturn_t
 //     n   how many GPUs there are              MessagePack: {driver, count}
@@ -18,11 +18,10 @@
 #include <vector>
 
 #include "gpu/helper_messages.h"
+#include "gpu/xid_log.h"
 #include "model/snapshot.h"
 
 namespace rankstacks::gpu {
-
-using Xids = std::vector<std::pair<std::string, unsigned>>;  // "0000:0a:00", number
 
 struct NvmlProcess {
   Pid pid = 0;                          // 0: not reported, as the process is in another pid namespace
@@ -37,6 +36,7 @@ struct NvmlDevice {
   std::optional<bool> mig;
   // Those with a compute context, ascending by pid; std::nullopt: the driver does not give the list.
   std::optional<std::vector<NvmlProcess>> processes;
+  std::vector<XidEvent> xids;  // its events in the kernel's log
   bool operator==(const NvmlDevice&) const = default;
 };
 
@@ -60,7 +60,7 @@ struct NvmlAnswer {
 std::string full_pci_address(unsigned domain, unsigned bus, unsigned device);
 
 // These make the bodies of the messages.
-std::vector<std::uint8_t> pack_xids(const Xids& xids);
+std::vector<std::uint8_t> pack_xids(const std::vector<XidEvent>& xids);
 std::vector<std::uint8_t> pack_failure(int code, std::string_view words, std::optional<unsigned> index = {});
 std::vector<std::uint8_t> pack_count(std::string_view driver, unsigned count);
 std::vector<std::uint8_t> pack(const NvmlDevice& device);
@@ -85,7 +85,7 @@ struct NvmlMessages {
     std::string words;
   };
   std::vector<Failed> failed;
-  Xids xids;
+  std::vector<XidEvent> xids;
 
   void add(const Message& message);
 };

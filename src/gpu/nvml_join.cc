@@ -108,7 +108,19 @@ class Join {
     if (!gpu.health) gpu.health.emplace();
     gpu.health->process_memory = memory;
     gpu.health->other_processes = others;
+    gpu.health->xids = xids_for(pid, device);
     joined_.of[pid].push_back(std::move(gpu));
+  }
+
+  // Ascending, unique.
+  std::vector<unsigned> xids_for(Pid pid, const NvmlDevice& device) const {
+    const auto user = std::find_if(users_.begin(), users_.end(), [&](const GpuUser& one) { return one.pid == pid; });
+    std::set<unsigned> numbers;
+    for (const XidEvent& event : device.xids) {
+      const bool earlier = user != users_.end() && user->started && event.seconds && *event.seconds < *user->started;
+      if (!earlier || !event.pid) numbers.insert(event.number);
+    }
+    return {numbers.begin(), numbers.end()};
   }
 
   void report_unjoined(const std::vector<int>& unjoined, bool own_namespace) {

@@ -30,6 +30,9 @@ struct ProcessFacts {
 struct GpuUser {
   Pid pid = 0;
   bool uses_cuda = false;  // whether libcuda is mapped in it
+  // When it was started, in seconds since boot. Only Xid events since then are its GPU's, and earlier ones that no
+  // process has caused: a GPU that has fallen off its bus stays so.
+  std::optional<double> started = {};
 };
 
 struct JoinedGpus {

@@ -58,6 +58,18 @@ TEST_CASE("two ranks on one GPU, one rank on two") {
   CHECK(joined.of.at(11)[0].health->other_processes == std::vector<Pid>{10});
 }
 
+TEST_CASE("Xid events count since the rank was started") {
+  const Processes p{{{10, 1}, {11, 1}}, {{10, kBoth}, {11, kBoth}}};
+  NvmlDevice one = device(0, {{{10, 100}, {11, 100}}});
+  const std::string pci = one.gpu.pci.substr(0, one.gpu.pci.rfind('.'));
+  one.xids = {{pci, 31, 9, 50.0}, {pci, 13, 10, 150.0}, {pci, 79, std::nullopt, 20.0}, {pci, 43, 9, std::nullopt}};
+  const auto joined = join_gpus(answer({one}), {{10, true, 100.0}, {11, true}}, p.facts(), false);
+  // The work of a process that has ended since is no matter of this rank; a GPU without its bus is.
+  CHECK(joined.of.at(10)[0].health->xids == std::vector<unsigned>{13, 43, 79});
+  CHECK(joined.of.at(11)[0].health->xids ==
+        std::vector<unsigned>{13, 31, 43, 79});  // it is not known since when it runs
+}
+
 TEST_CASE("children count for their rank") {
   const Processes p{{{10, 1}, {20, 10}, {21, 20}, {30, 1}}, {}};
   const auto joined =

@@ -270,8 +270,9 @@ TEST_CASE("Xid events are listed with their GPU") {
           "4,4,5,-;NVRM: Xid (PCI:0000:0b:00): , \n4,5,6,-;NVRM: Xid (PCI:0000:0b:00\n4,5,6,-;NVRM: Xid (PCI:"));
   const NvmlAnswer answer = machine.ask();
   REQUIRE(answer.devices.size() == 2);
-  CHECK(answer.devices[0].gpu.health->xids == std::vector<unsigned>{31, 79});
-  CHECK(answer.devices[1].gpu.health->xids.empty());
+  CHECK(answer.devices[0].xids ==
+        std::vector<XidEvent>{{"0000:0a:00", 79, 1, 2e-6}, {"0000:0a:00", 31, 1, 3e-6}, {"0000:0a:00", 31, 1, 4e-6}});
+  CHECK(answer.devices[1].xids.empty());
 }
 
 TEST_CASE("a GPU is the same after packing and unpacking") {

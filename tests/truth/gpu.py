@@ -51,7 +51,9 @@ def case_nvml_two_ranks_two_gpus(directory):
         machine.says(*gpu(0, "process %d 1000" % zero.pid, "process %d 5" % os.getpid(), "samples 100 100", "clock 1 1980 1980", "link 0 1 0", "link 1 1 0", "pcie 16 16 5 5"),
                      *gpu(1, "process %d 2000" % one.pid, "samples 0 0", "clock 1 345 1980", "throttle 8", "link 0 1 0", "link 1 0 0", "memory 10 2 100", "temperature 55"))
         with open(os.path.join(directory, "kmsg"), "w", encoding="utf-8") as log:
-            log.write("4,1,2,-;NVRM: Xid (PCI:0000:0b:00): 74, pid=1, name=x\n")
+            # One of a process that has ended long ago, and one since the ranks were started.
+            log.write("4,1,2,-;NVRM: Xid (PCI:0000:0b:00): 31, pid=1, name=x\n")
+            log.write("4,2,%d,-;NVRM: Xid (PCI:0000:0b:00): 74, pid=1, name=x\n" % (10 ** 15))
         report = machine.attach(zero, one)
         (first,), (second,) = only_rank(report, zero.pid).get("gpus", []), only_rank(report, one.pid).get("gpus", [])
         # This program has none of the device files open: in a container such a pid means another process.
