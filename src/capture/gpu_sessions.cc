@@ -85,15 +85,46 @@ std::vector<Asked> ask_all(const std::vector<target::ProcessId>& processes, cons
   return answers;
 }
 
+bool is_driver(const Frame& frame) {
+  return frame.kind == FrameKind::kNative && frame.module.substr(frame.module.rfind('/') + 1).starts_with("libcuda.so");
+}
+
 }  // namespace
+
+std::optional<BlockedLaunch> blocked_launch_of(const FrameTable& frames, const RankSnapshot& rank) {
+  for (const ThreadSnapshot& thread : rank.threads) {
+    if (thread.frames.size() < 3) continue;
+    const auto& yields = frames[thread.frames.front()].function;
+    if (!yields || !yields->ends_with("sched_yield") || !is_driver(frames[thread.frames[1]])) continue;
+    for (std::size_t i = 1; i < thread.frames.size() && is_driver(frames[thread.frames[i]]); ++i) {
+      const auto& function = frames[thread.frames[i]].function;
+      if (function && (function->starts_with("cuLaunch") || function->starts_with("cuGraphLaunch") ||
+                       function->starts_with("cuMemcpy") || function->starts_with("cuMemset")))
+        return BlockedLaunch{thread.tid, *function};
+    }
+  }
+  return std::nullopt;
+}
 
 GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
   GpuPlan plan;
   std::vector<std::size_t> meant;
   std::vector<target::ProcessId> processes;
+  bool some_launch = false;
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
     const RankSnapshot& rank = job.ranks[i];
     if (rank.source != Source::kLive || rank.status == Status::kFailed || !has_event_handler(rank.pid)) continue;
+    if (const auto launch = blocked_launch_of(job.frames, rank)) {
+      add_problem(job.ranks[i],
+                  {fmt::format("GPU: not asked: thread {} is in {}, which waits for room in the queue of its GPU and "
+                               "holds the driver's lock",
+                               launch->tid, launch->call),
+                   "what runs there holds up the launches behind it; cuda-gdb cannot attach either: look at what the "
+                   "other ranks wait for",
+                   ProblemCode::kGpu});
+      some_launch = true;
+      continue;
+    }
     meant.push_back(i);
     processes.push_back({rank.pid, rank.start_ticks});
   }
@@ -106,7 +137,7 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
     if (!answers[n].has_descriptor) plan.makes_inferior_calls = true;
     plan.ranks.push_back(meant[n]);
   }
-  if (plan.ranks.empty() && !job.ranks.empty() &&
+  if (plan.ranks.empty() && !job.ranks.empty() && !some_launch &&
       std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& r) { return has_event_handler(r.pid); }))
     job.ranks.front().problems.push_back(
         {"--gpu: no process of the job has a CUDA context", std::nullopt, ProblemCode::kGpu});

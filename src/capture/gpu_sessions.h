@@ -29,6 +29,15 @@ struct GpuPlan {
   bool makes_inferior_calls = false;
 };
 
+// A thread inside of a launch that waits for room in the queue of its GPU: it yields its processor again and again, and
+// holds the driver's lock meanwhile, so that no debugger can attach. Known by its stack: sched_yield, called by
+// libcuda, called by one of the driver's functions that launch or copy.
+struct BlockedLaunch {
+  Tid tid = 0;
+  std::string call;  // "cuLaunchKernel"
+};
+std::optional<BlockedLaunch> blocked_launch_of(const FrameTable& frames, const RankSnapshot& rank);
+
 // Determines the processes to ask. A rank that should be asked but cannot be gets a problem; a job without any GPU gets
 // one problem.
 GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request);

@@ -24,11 +24,15 @@ using Clock = std::chrono::steady_clock;
 using api::Slot;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLockTimeout{5000};  // a driver lock is held: retried for so long
+constexpr milliseconds kLockTimeout{3000};  // a driver lock is held: retried for so long
 constexpr milliseconds kLockPause{100};
 constexpr milliseconds kTriggerTimeout{10'000};
 constexpr milliseconds kAnswerTimeout{300}, kSilenceTimeout{3000}, kDeadClientTimeout{2000};
 constexpr milliseconds kReplayTimeout{20'000};  // 36 cubins take 1.2 s
+// A driver that has not begun to report within this time waits for a lock that a launch holds, for as long as that
+// launch waits for its GPU.
+constexpr milliseconds kFirstEventTimeout{2500};
+constexpr milliseconds kNothingToDetach{1000};  // nothing was reported: there is little to take back
 constexpr milliseconds kDetachTimeout{5000};
 constexpr milliseconds kImageTimeout{20'000};
 constexpr milliseconds kCoreTimeout{120'000};
@@ -146,8 +150,10 @@ class Session {
         report("detaching", driver_.call(Slot::kRequestCleanupOnDetach, "requestCleanupOnDetach", flag));
       set(Word::kDebuggerCapabilities, 0);
       set(Word::kDebuggerInitialized, 0);
-      if (connected_ && flag != 0 && !drain_to(api::EventKind::kDetachComplete, kDetachTimeout))
-        problems.push_back({"GPU session: the driver did not say within 5 s that it has detached", std::nullopt});
+      if (connected_ && flag != 0 &&
+          !drain_to(api::EventKind::kDetachComplete, kDetachTimeout,
+                    contexts_.empty() ? kNothingToDetach : kDetachTimeout))
+        problems.push_back({"GPU session: the driver did not say that it has detached", std::nullopt});
       set(Word::kIpcFlag, 0);
       if (connected_) report("ending", driver_.call(Slot::kFinalize, "finalize"));
     } else if (introduced_) {
@@ -221,11 +227,12 @@ class Session {
       // The driver has refused, and does not wait for a client.
       if (function == EntryPoint::kAttach) to(Phase::kNothing);
       if (code != api::kAttachNotPossible) return fail(Driver::error(name_of(function), code));
-      if (Clock::now() - start > kLockTimeout)
-        return fail(simple(
-            ErrorCode::kTimeout,
-            fmt::format("{}: the process held a lock of its driver for {} ms", name_of(function), kLockTimeout.count()),
-            "try again"));
+      const milliseconds limit = function == EntryPoint::kDetach && contexts_.empty() ? kNothingToDetach : kLockTimeout;
+      if (Clock::now() - start > limit)
+        return fail(
+            simple(ErrorCode::kTimeout,
+                   fmt::format("{}: the process held a lock of its driver for {} ms", name_of(function), limit.count()),
+                   "try again"));
       std::this_thread::sleep_for(kLockPause);
     }
   }
@@ -310,10 +317,13 @@ class Session {
     }
   }
 
-  bool drain_to(api::EventKind wanted, milliseconds timeout) {
-    const auto until = Clock::now() + timeout;
+  // Gives up after `first` if no event at all has arrived.
+  bool drain_to(api::EventKind wanted, milliseconds timeout, milliseconds first) {
+    const auto begun = Clock::now();
+    auto until = begun + std::min(timeout, first);
     while (true) {
       const auto kind = next_event();
+      if (kind) until = begun + timeout;
       if (kind == wanted) {
         while (next_event()) continue;  // events that are still there, and the acknowledgement
         return true;
@@ -331,7 +341,8 @@ class Session {
       if (auto done = set(Word::kIpcFlag, 1); !done) return done;
       while (next_event()) continue;
     } else if (!drain_to(api::EventKind::kAttachComplete,
-                         in_its_own_time_ && contexts_.empty() ? kDeadClientTimeout : kReplayTimeout)) {
+                         in_its_own_time_ && contexts_.empty() ? kDeadClientTimeout : kReplayTimeout,
+                         kFirstEventTimeout)) {
       if (internal_error_) return fail(Driver::error("attaching", *internal_error_));
       if (contexts_.empty())
         return fail(simple(ErrorCode::kTimeout, "the driver reported no context: it has not attached",

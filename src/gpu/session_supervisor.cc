@@ -32,7 +32,7 @@ const char* word_for(Phase phase) {
     case Phase::kInitialized: return "while it was let in";
     case Phase::kAttached: return "after it was let in";
     case Phase::kSuspended: return "while the GPU was paused";
-    case Phase::kResumed: return "after it had looked";
+    case Phase::kResumed: return "after it had read the GPU's state";
     case Phase::kReleased: return "at its end";
   }
   return "?";
@@ -280,7 +280,7 @@ std::vector<SessionOutcome> hold_sessions(const std::vector<SessionTarget>& targ
     if (!outcome.answer && !outcome.error)
       outcome.error = Error{.code = ErrorCode::kGone,
                             .subject = "GPU session",
-                            .what = "nothing was seen",
+                            .what = "no state was read",
                             .where = {},
                             .os_errno = 0,
                             .hint = {}};
