@@ -4,6 +4,7 @@
 
 #include "analyzers/leaf.h"
 #include "analyzers/names.h"
+#include "analyzers/roles.h"
 #include "base/text.h"
 
 namespace rankstacks::analyzers {
@@ -55,10 +56,6 @@ bool has_working_pool(const JobSnapshot& job, const RankSnapshot& rank) {
     return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host &&
            works_for_pool(job, child);
   });
-}
-
-bool any_thread_of(const std::vector<std::vector<known::Role>>& roles, std::size_t rank, known::Role role) {
-  return std::find(roles[rank].begin(), roles[rank].end(), role) != roles[rank].end();
 }
 
 // If several rules match on one stack, all inside of the first wait for ranks: the one nearest to the cause counts.
@@ -116,15 +113,15 @@ bool runs_pool_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
                      [&](FrameId id) { return is_place(job.frames[id], known::Place::kPoolTask); });
 }
 
-// Whether the main thread may wait for a thread of this role. by_autograd: it waits for the autograd engine.
-bool may_work_for_main(known::Role role, bool by_autograd) {
-  if (by_autograd) return role == known::Role::kAutograd;
+// Whether the main thread may wait for a thread of this role. by_engine: it waits for the threads of autograd or XLA.
+bool may_work_for_main(known::Role role, bool by_engine) {
+  if (by_engine) return role == known::Role::kAutograd || role == known::Role::kXla;
   return role == known::Role::kPython || role == known::Role::kCheckpoint || role == known::Role::kDataLoader;
 }
 
 // Whether it is clear enough what a thread does that this may stand for its rank.
-bool is_clear(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing, bool by_autograd) {
-  if (!by_autograd) return doing.by_frame && doing.activity != known::Activity::kSubprocess;
+bool is_clear(const JobSnapshot& job, const ThreadSnapshot& thread, const Doing& doing, bool by_engine) {
+  if (!by_engine) return doing.by_frame && doing.activity != known::Activity::kSubprocess;
   return doing.activity != known::Activity::kUnknown && doing.activity != known::Activity::kAutograd &&
          (doing.by_frame || has_python(job, thread));
 }
@@ -224,7 +221,8 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
           (best->activity == known::Activity::kNetworkIo || best->activity == known::Activity::kSubprocess);
       if (!inner_is_wait_for_gpu && !inner_is_transport && !known::waits_for_ranks(best->activity)) break;
       if (best && known::waits_for_ranks(best->activity)) {
-        if (best->activity == known::Activity::kStoreWait) break;
+        // The first operation of a communicator sets it up over the store, and is what the other ranks should call too.
+        if (best->activity == known::Activity::kStoreWait && rule->activity == known::Activity::kPeerWait) break;
         const bool names_better = job_.frames[thread.frames[i]].kind == FrameKind::kPython || best->operation.generic;
         if (!names_better || rule->activity == known::Activity::kStoreWait) continue;
       }
@@ -285,11 +283,11 @@ std::optional<Doing> Activities::of_served_call(std::size_t rank, std::size_t ma
 
 std::optional<Doing> Activities::of_awaited_threads(std::size_t rank, std::size_t main, const Doing& doing) {
   const RankSnapshot& r = job_.ranks[rank];
-  const bool by_autograd = doing.activity == known::Activity::kAutograd,
+  const bool by_engine = doing.activity == known::Activity::kAutograd,
              in_event_loop = doing.operation.kind == known::OperationKind::kEventLoop;
   // If the main thread waits for tasks, any thread with the user's code shows what the rank does, provided that all
   // such threads do the same.
-  const bool for_tasks = !by_autograd && (in_event_loop || waits_for_tasks(job_, r.threads[main]));
+  const bool for_tasks = !by_engine && (in_event_loop || waits_for_tasks(job_, r.threads[main]));
   // If set, no other thread counts.
   const Tid joined = doing.activity == known::Activity::kPythonLock ? r.threads[main].joins.value_or(0) : 0;
   std::optional<Doing> found, by_task, collective;
@@ -297,7 +295,7 @@ std::optional<Doing> Activities::of_awaited_threads(std::size_t rank, std::size_
   for (std::size_t t = 0; t < r.threads.size(); ++t) {
     const known::Role role = roles_[rank][t];
     if (joined != 0 && r.threads[t].tid != joined) continue;
-    if (t == main || !may_work_for_main(role, by_autograd)) continue;
+    if (t == main || !may_work_for_main(role, by_engine)) continue;
     const Doing other = of_thread(rank, t);
     // An event loop may await what its pool runs. The other threads have work of their own: rank_state.cc compares
     // them, and if it cannot, a thread in a collective decides.
@@ -308,7 +306,7 @@ std::optional<Doing> Activities::of_awaited_threads(std::size_t rank, std::size_
     const bool task = for_tasks && role == known::Role::kPython && is_clear_task(job_, r.threads[t], other);
     if (task && by_task) tasks_agree = tasks_agree && by_task->activity == other.activity;
     if (task && !by_task) by_task = other;
-    if (is_clear(job_, r.threads[t], other, by_autograd) &&
+    if (is_clear(job_, r.threads[t], other, by_engine) &&
         (!found || known::waits_for_ranks(in_event_loop ? other.activity : found->activity) >
                        known::waits_for_ranks(in_event_loop ? found->activity : other.activity)))
       found = other;
@@ -332,17 +330,21 @@ Doing Activities::of_rank(std::size_t rank) {
   if (doing.by_frame && known::waits_for_ranks(doing.activity) &&
       is_place(job_.frames[r.threads[main].frames[doing.frame]], known::Place::kRemoteCalls))
     if (const auto served = of_served_call(rank, main)) return *served;
-  const bool by_autograd = doing.activity == known::Activity::kAutograd;
-  if (!by_autograd && doing.operation.kind != known::OperationKind::kEventLoop &&
+  const bool by_engine = doing.activity == known::Activity::kAutograd;
+  if (!by_engine && doing.operation.kind != known::OperationKind::kEventLoop &&
       doing.activity != known::Activity::kPythonLock)
     return doing;
   if (const auto found = of_awaited_threads(rank, main, doing)) return *found;
-  if (!by_autograd) return doing;
-  // No thread shows what the rank does. If there are threads of NCCL, the engine may wait for a collective on the
-  // device.
-  Doing unknown = doing;
-  unknown.activity =
-      any_thread_of(roles_, rank, known::Role::kNcclWatchdog) ? known::Activity::kGpuWait : known::Activity::kUnknown;
+  if (!by_engine) return doing;
+  // No thread shows what the rank does. A queue of autograd's that is empty while all of its threads are idle is a
+  // moment between two tasks.
+  Doing unknown;
+  unknown.thread = main;
+  if (contains(job_.frames[r.threads[main].frames[doing.frame]].function.value_or(""), "ReadyQueue::"))
+    return by_leaf(job_, r, r.threads[main], unknown);
+  // If there are threads of NCCL, the engine may wait for a collective on the device.
+  unknown = doing;
+  unknown.activity = has_nccl(roles_[rank]) ? known::Activity::kGpuWait : known::Activity::kUnknown;
   return unknown;
 }
 

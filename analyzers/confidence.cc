@@ -21,7 +21,7 @@ struct Row {
 // The base value, by how it is known what the suspect does: the first row that holds.
 constexpr Row kBases[] = {
     // Its GPU is at rest, unlike the others'.
-    {0.45, [](const Case& c) { return c.s.known_from_utilization; }},
+    {0.45, [](const Case& c) { return c.s.known_from_utilization || c.s.known_from_power; }},
     // Another kernel runs on it.
     {0.85, [](const Case& c) { return c.s.known_from_gpu && c.s.gpu.activity == GpuActivity::kKernel; }},
     // None does.

@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kPartnersKnown = 0.80;  // groups or peers are known
 constexpr double kByPlace = 0.65;
+constexpr double kByCounts = 0.55;  // by place, and NCCL's counts agree
 constexpr double kEqualSides = 0.40;
 constexpr double kPartnersGuessed = 0.45;
 
@@ -56,6 +57,9 @@ class Explanation {
           "some of them for a lock or a queue between processes: who holds or fills it is not in these frames",
           false,
           ""};
+    if (waits_for_gpu() && (names_some_operation() || wait_in_one_function()) &&
+        none_launched_too_little(job_, states_, all_members()))
+      return with_reference(between_sides(Reason::kCollectiveMismatch, kByCounts), kFromLaunches);
     if (waits_for_gpu())
       return Deadlock{{},
                       known_from_gpus() ? "the kernels on their GPUs are of one collective, but their names do not "
@@ -137,6 +141,27 @@ class Explanation {
   bool waits_for_gpu() const {
     return std::any_of(sides_.begin(), sides_.end(),
                        [&](const Side& side) { return states_[side.front()].gpu_wait_may_be_collective; });
+  }
+
+  // The stacks of at least one side show what it waits in.
+  bool names_some_operation() const {
+    return std::any_of(sides_.begin(), sides_.end(),
+                       [&](const Side& side) { return !states_[side.front()].gpu_wait_may_be_collective; });
+  }
+
+  // All wait in the same function of the user's, at different lines of it.
+  bool wait_in_one_function() const {
+    const auto& first = states_[sides_.front().front()].path;
+    return !first.empty() && std::all_of(sides_.begin(), sides_.end(), [&](const Side& side) {
+      const auto& path = states_[side.front()].path;
+      return !path.empty() && path.back().function == first.back().function && path.back().file == first.back().file;
+    });
+  }
+
+  std::vector<std::size_t> all_members() const {
+    std::vector<std::size_t> members;
+    for (const Side& side : sides_) members.insert(members.end(), side.begin(), side.end());
+    return members;
   }
 
   bool known_from_gpus() const {

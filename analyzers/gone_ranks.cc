@@ -24,7 +24,7 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
   MissingRanks missing;
   std::set<int> seen;
   std::map<std::string, int> per_host;
-  int world = 0;
+  int world = 0, stated = 0;  // stated: ranks on one machine
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.kind != RankKind::kRank) continue;
     if (!rank.rank && is_dead(rank)) continue;           // its environment ended with it
@@ -32,6 +32,7 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
     if (is_dead(rank)) continue;
     if (world != 0 && *rank.world_size != world) return missing;
     world = *rank.world_size;
+    stated = std::max(stated, std::min(rank.local_world_size.value_or(0), world));
     if (seen.insert(*rank.rank).second) ++per_host[rank.host];
   }
   constexpr int kMaxRanks = 1 << 20;  // more than any job has; a corrupt snapshot may say anything
@@ -41,7 +42,7 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
       missing.alive.push_back(unseen.rank);
       ++per_host[unseen.host];
     }
-  int block = 0;
+  int block = stated;
   for (const auto& [host, count] : per_host) block = std::max(block, count);
   // Blocks of `block` ranks: a block of which no rank was captured is a machine that was not captured. So is a
   // shorter block at the end, if there are others.

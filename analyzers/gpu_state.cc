@@ -122,6 +122,7 @@ GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {
   const GpuKernel* nameless = nullptr;
   const GpuKernel* other = nullptr;
   bool looked_at = false;
+  int kernels_of_collectives = 0;
   for (const GpuSnapshot& gpu : rank.gpus) {
     if (!gpu.execution) continue;
     looked_at = true;
@@ -129,6 +130,7 @@ GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {
     for (const GpuKernel& kernel : gpu.execution->kernels) {
       const auto collective = kernel.function ? collective_of(*kernel.function) : std::nullopt;
       if (collective) {
+        ++kernels_of_collectives;
         if (!state.kernel) state.kernel = &kernel;
         state.collectives.push_back(*collective == known::Collective::kUnknown ? operation_within(frames, kernel)
                                                                                : *collective);
@@ -146,6 +148,8 @@ GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {
     state.collectives.clear();
   } else if (!state.collectives.empty()) {
     state.activity = GpuActivity::kCollective;
+    if (kernels_of_collectives == 1 && state.named() && !state.only_messages())
+      state.launch = describe_launch(*state.kernel);
   } else if (nameless) {
     state.activity = GpuActivity::kUnknown;  // it may be a collective's
   } else if (other) {
@@ -190,6 +194,7 @@ std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job) {
 
 bool may_be_same_collective(const GpuState& a, const GpuState& b) {
   if (!a.named() || !b.named()) return true;
+  if (a.collectives == b.collectives && a.launch && b.launch && *a.launch != *b.launch) return false;
   std::vector<known::Collective> both;
   std::set_intersection(a.collectives.begin(), a.collectives.end(), b.collectives.begin(), b.collectives.end(),
                         std::back_inserter(both));

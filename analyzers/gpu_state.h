@@ -37,6 +37,8 @@ struct GpuState {
   std::vector<known::Collective> collectives;  // ascending, unique; kCollective only
   const GpuKernel* kernel = nullptr;           // the kernel that shows the activity: kCollective, kKernel
   const GpuException* exception = nullptr;
+  // The grid of the collective's kernel ("1 block of 128"), if there is exactly one, and it is not of messages.
+  std::optional<std::string> launch;
 
   bool in_collective() const { return activity == GpuActivity::kCollective; }
   // It is known which collective it is.
@@ -59,8 +61,9 @@ struct GpuCluster {
 // Clusters of the ranks whose GPUs were examined: exceptions first, ranks in collectives last.
 std::vector<GpuCluster> gpu_clusters(const JobSnapshot& job);
 
-// Whether two ranks may be in one collective: they have a kernel of the same collective, or it is not known which
-// collective it is.
+// Whether two ranks may be in one collective: they have a kernel of the same collective, launched with the same grid,
+// or it is not known which collective it is. NCCL chooses the grid by the size, the data type and the communicator,
+// with the same result on all ranks; only for messages do the ranks differ.
 bool may_be_same_collective(const GpuState& a, const GpuState& b);
 
 // "AllReduce", "AllGather and SendRecv"; "a collective" if that is not known.

@@ -4,10 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/launches.h"
+
 namespace rankstacks::analyzers {
 namespace {
 
 constexpr double kBusy = 90, kAtRest = 10;  // percent
+constexpr double kLongerThanStepsMs = 4000;
 
 // Whether this may be the kernel that the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and
 // all-to-all are sends and receives.
@@ -21,6 +24,11 @@ bool may_be_kernel_of(const RankState& s) {
              call.collective == known::Collective::kGather || call.collective == known::Collective::kScatter;
     return call.collective != known::Collective::kUnknown && kernel == call.collective;
   });
+}
+
+// Its CPU goes round in one function and counts nothing: it asks again and again whether its GPU has finished.
+bool polls(const JobSnapshot& job, const RankState& s) {
+  return s.moves() && s.in_one_function && !s.counts && !s.left_wait && !launches_go_on(job, job.ranks[s.rank]);
 }
 
 void wait_for_own_gpu(RankState& s) {
@@ -38,7 +46,7 @@ bool cpu_names_kernel(const RankState& s) {
          may_be_kernel_of(s);
 }
 
-void wait_in_kernel(RankState& s) {
+void wait_in_kernel(const JobSnapshot& job, RankState& s) {
   const bool messages = s.gpu.only_messages();
   s.doing.activity = messages ? known::Activity::kPointToPoint : known::Activity::kCollective;
   s.doing.operation = operation_of_kind(messages ? known::OperationKind::kMessage : known::OperationKind::kCollective,
@@ -50,6 +58,7 @@ void wait_in_kernel(RankState& s) {
   s.known_from_gpu = s.named_by_gpu = true;
   s.group.reset();
   s.peer.reset();
+  if (polls(job, s)) s.progress = Progress::kRuns;
 }
 
 class GpuRefinement {
@@ -109,7 +118,7 @@ class GpuRefinement {
       RankState& s = states_[i];
       if (s.gpu.in_collective()) {
         if (cpu_names_kernel(s)) s.known_from_gpu = true;
-        else wait_in_kernel(s);
+        else wait_in_kernel(job_, s);
         continue;
       }
       if (s.gpu.activity != GpuActivity::kKernel && s.gpu.activity != GpuActivity::kIdle) continue;
@@ -132,9 +141,13 @@ class GpuRefinement {
     const bool cpus_name_them = std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
       return cpu_names_kernel(states_[i]) && !states_[i].doing.operation.generic;
     });
+    if (differ && std::all_of(polling_.begin(), polling_.end(), [&](std::size_t i) {
+          return states_[i].gpu.launch && states_[i].gpu.collectives == first.gpu.collectives;
+        }))
+      for (const std::size_t i : polling_) states_[i].launched_otherwise = *states_[i].gpu.launch;
     for (const std::size_t i : polling_) {
       RankState& s = states_[i];
-      if (differ && !cpus_name_them) wait_in_kernel(s);
+      if (differ && !cpus_name_them && (s.launched_otherwise.empty() || !cpu_names_kernel(s))) wait_in_kernel(job_, s);
       else s.known_from_gpu = differ || s.gpu_wait_may_be_collective;
     }
     if (differ) name_the_only_peer();
@@ -165,10 +178,30 @@ class GpuRefinement {
       else if (*percent >= kBusy) busy.push_back(i);
       else return;
     }
-    if (at_rest.empty() || busy.size() < at_rest.size()) return;
+    if (at_rest.empty() || busy.size() < at_rest.size()) {
+      if (at_rest.empty()) by_power();
+      return;
+    }
     for (const std::size_t i : at_rest) {
       wait_for_own_gpu(states_[i]);
       states_[i].known_from_utilization = true;
+    }
+  }
+
+  // Kernels run on all GPUs; few of them compute, for longer than steps take, and the others only poll.
+  void by_power() {
+    std::vector<std::size_t> computing;
+    for (const std::size_t i : compared_) {
+      const RankSnapshot& rank = job_.ranks[states_[i].rank];
+      const auto computes = gpu_computes(job_, rank);
+      const auto& motion = rank.threads[states_[i].doing.thread].motion;
+      if (!computes || !motion || motion->span_ms < kLongerThanStepsMs) return;
+      if (*computes) computing.push_back(i);
+    }
+    if (computing.empty() || computing.size() * 2 > compared_.size()) return;
+    for (const std::size_t i : computing) {
+      wait_for_own_gpu(states_[i]);
+      states_[i].known_from_power = true;
     }
   }
 
@@ -187,10 +220,29 @@ void refine_by_gpus(const JobSnapshot& job, std::vector<RankState>& states) {
 
 std::string describe_gpu_wait(const RankState& s) {
   if (s.known_from_utilization) return "waits for its GPU, which is at rest while those of the others are busy";
+  if (s.known_from_power) return "waits for its GPU, which computes while those of the others only poll";
   if (s.gpu.activity == GpuActivity::kKernel)
     return fmt::format("waits for its GPU, which runs {}", describe_kernel(*s.gpu.kernel));
   if (s.gpu.activity == GpuActivity::kIdle && s.known_from_gpu) return "waits for its GPU, on which no kernel runs";
   return "";
+}
+
+std::optional<bool> gpu_computes(const JobSnapshot& job, const RankSnapshot& rank) {
+  // The driver's mean is over its last samples, some of which may be from before the kernel.
+  constexpr double kShareOfLimit = 0.35, kMostOfTheTime = 50;
+  std::optional<bool> computes;
+  for (const GpuSnapshot& gpu : rank.gpus) {
+    if (!gpu.health) continue;
+    const GpuHealth& health = *gpu.health;
+    const bool all_of_job = std::all_of(health.other_processes.begin(), health.other_processes.end(), [&](Pid other) {
+      return std::any_of(job.ranks.begin(), job.ranks.end(),
+                         [&](const RankSnapshot& one) { return one.pid == other && one.host == rank.host; });
+    });
+    if (!all_of_job || !health.power_w || !health.power_limit_w || !health.utilization_mean) return std::nullopt;
+    computes = computes.value_or(false) ||
+               (*health.utilization_mean >= kMostOfTheTime && *health.power_w >= kShareOfLimit * *health.power_limit_w);
+  }
+  return computes;
 }
 
 std::optional<double> utilization_of(const RankSnapshot& rank) {

@@ -72,8 +72,14 @@ class Judge {
                               "longer time (--samples, --interval)"
                             : "one sample cannot distinguish a hang from progress; run it again in a few seconds";
   }
+  // The ranks that are waited for wait for requests from outside of the job, by design. std::nullopt if there is none,
+  // or if some rank that is waited for does something else.
+  std::optional<Verdict> of_idle_servers() const;
   Verdict of_mixed() const;
   bool is_behind_all(const RankState& s) const;
+  // Every sample found it at one place, but it ran in between: the same short wait again and again, or, in a job that
+  // makes progress, one wait of every step.
+  bool may_come_back(const RankState& s) const;
   std::string pids_of(const std::vector<std::size_t>& ranks) const;
   // Of the ranks that have ended, those that some rank waits for. A zombie has no environment any more, so its rank
   // number can only be derived from the world size.
@@ -89,12 +95,15 @@ class Judge {
   bool gloo_is_moving() const;
   Verdict of_waiting() const;
   bool known_from_gpus() const;
+  // Every rank waits for its GPU, and all GPUs compute: a long step.
+  std::optional<Verdict> of_computing_gpus() const;
   // The time that every rank was sampled for, at least.
   double span_ms() const;
   bool may_sample_longer() const {
     return several_samples_ && std::all_of(job_.ranks.begin(), job_.ranks.end(),
                                            [](const RankSnapshot& rank) { return rank.source == Source::kLive; });
   }
+  static constexpr double kLongerThanWaitsMs = 2500;  // waits that a step is made of
   // Longer than most steps take.
   bool have_sampled_long() const { return span_ms() >= 4000; }
   bool loop_at_one_place() const;

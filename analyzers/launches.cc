@@ -48,6 +48,29 @@ class Launches {
     }
   }
 
+  // One communicator has all of these ranks, and those of them that wait for their GPUs have launched as much as the
+  // others on every communicator.
+  bool none_is_late(const std::vector<std::size_t>& waiting) const {
+    bool all_in_one = false;
+    for (const Seen& seen : communicators_) {
+      if (std::any_of(waiting.begin(), waiting.end(), [&](std::size_t i) {
+            return seen.laggards.contains(i) && states_[i].doing.activity == known::Activity::kGpuWait;
+          }))
+        return false;
+      all_in_one |= std::all_of(waiting.begin(), waiting.end(), [&](std::size_t i) { return seen.counts.contains(i); });
+    }
+    return all_in_one;
+  }
+
+  // Those that have launched more than another rank, whose counts stand still.
+  std::set<std::size_t> ahead() const {
+    std::set<std::size_t> found;
+    for (const Seen& seen : communicators_)
+      for (const auto& [i, counts] : seen.counts)
+        if (!seen.laggards.empty() && !seen.laggards.contains(i)) found.insert(i);
+    return found;
+  }
+
   std::optional<Deadlock> explain() const {
     if (auto found = order()) return found;
     if (auto found = another_collective()) return found;
@@ -139,7 +162,20 @@ class Launches {
                  return total(one.second) == 0 && seen.laggards.contains(one.first);
                });
       });
-      return accuse(late, messages ? Reason::kUnmatchedP2p : Reason::kGpuWait,
+      // A rank that waits in an operation of another kind has its own reason. One that waits for its GPU at the very
+      // place of a rank that has launched more is an operation behind; at another place its GPU has work of its own.
+      if (!messages && std::any_of(late.begin(), late.end(), [&](std::size_t i) {
+            return states_[i].doing.activity != known::Activity::kGpuWait;
+          }))
+        continue;
+      const bool at_same_place = std::any_of(seen.counts.begin(), seen.counts.end(), [&](const auto& one) {
+        return !seen.laggards.contains(one.first) &&
+               place_key(job_, states_[one.first]) == place_key(job_, states_[late.front()]);
+      });
+      return accuse(late,
+                    messages        ? Reason::kUnmatchedP2p
+                    : at_same_place ? Reason::kBehind
+                                    : Reason::kGpuWait,
                     fmt::format("by NCCL's counts {} not launched what the others wait for",
                                 late.size() == 1 ? "it has" : name(late) + " have"),
                     false);
@@ -157,6 +193,25 @@ class Launches {
 std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<RankState>& states) {
   if (!job.nccl) return std::nullopt;
   return Launches(job, states).explain();
+}
+
+bool none_launched_too_little(const JobSnapshot& job, const std::vector<RankState>& states,
+                              const std::vector<std::size_t>& waiting) {
+  return job.nccl && Launches(job, states).none_is_late(waiting);
+}
+
+void refine_by_launches(const JobSnapshot& job, std::vector<RankState>& states) {
+  if (!job.nccl) return;
+  for (const std::size_t i : Launches(job, states).ahead()) {
+    RankState& s = states[i];
+    if (s.doing.activity != known::Activity::kUserCode || s.doing.by_frame || !s.in_one_function || s.counts ||
+        s.left_wait || s.progress == Progress::kStill || s.progress == Progress::kUnknown ||
+        launches_go_on(job, job.ranks[s.rank]))
+      continue;
+    s.doing.activity = known::Activity::kGpuWait;
+    s.gpu_wait_may_be_collective = true;
+    s.progress = Progress::kRuns;
+  }
 }
 
 bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank) {

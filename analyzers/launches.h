@@ -20,6 +20,15 @@ namespace rankstacks::analyzers {
 // std::nullopt if there are no counts, or if they are equal.
 std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::vector<RankState>& states);
 
+// Whether these states, which are indices into `states`, share a communicator, and none that waits for its GPU has
+// launched less than another: if they wait at different places, they do not wait for one that is late.
+bool none_launched_too_little(const JobSnapshot& job, const std::vector<RankState>& states,
+                              const std::vector<std::size_t>& waiting);
+
+// Ranks that go round in one Python function and count nothing, and that have launched a collective which another rank
+// has not: they ask again and again whether it has finished, and wait for their GPUs.
+void refine_by_launches(const JobSnapshot& job, std::vector<RankState>& states);
+
 // Whether the counts of this process increased between the two answers.
 bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank);
 

@@ -17,7 +17,8 @@ struct Seen {  // counters: in the order of the frames
   bool waits = false;
   std::vector<NormId> stack;
   std::vector<NormId> place;
-  std::vector<std::string> functions;  // of Python frames there
+  std::vector<std::string> functions;         // there
+  std::vector<std::string> python_functions;  // of all Python frames
   std::vector<std::int64_t> counters;
 };
 
@@ -52,10 +53,13 @@ class Comparison {
 
   Seen see(const ThreadSnapshot& thread) {
     Seen seen;
-    const std::size_t wait = frames_of_wait(thread);
-    seen.waits = wait > 0;
+    const Wait found = wait_of(thread);
+    const std::size_t wait = found.frames;
+    seen.waits = found.for_ranks;
     for (const StackItem& item : normalized_stack(thread, normalized_)) {
       seen.stack.push_back(item.norm);
+      if (const Frame& frame = frames_[thread.frames[item.index]]; frame.kind == FrameKind::kPython)
+        seen.python_functions.push_back(frame.function.value_or("") + '|' + frame.file.value_or(""));
       if (item.index < wait) continue;
       seen.place.push_back(item.norm);
       const Frame& frame = frames_[thread.frames[item.index]];
@@ -70,18 +74,28 @@ class Comparison {
   }
 
  private:
-  // The number of frames, from the innermost one, that belong to a wait for other ranks: up to the outermost one that
-  // a rule names. 0 if the thread waits for none.
-  std::size_t frames_of_wait(const ThreadSnapshot& thread) {
+  struct Wait {
+    std::size_t frames = 0;  // number of frames, from the innermost one, that belong to it: up to the outermost one
+                             // that a rule names; 0: it does not wait
+    bool for_ranks = false;
+  };
+
+  // A wait for other ranks, or for the GPU: the driver spins through functions of its own.
+  Wait wait_of(const ThreadSnapshot& thread) {
     const std::size_t own = own_frames(frames_, thread);
-    std::size_t count = 0;
+    Wait wait;
     for (std::size_t i = 0; i < own; ++i) {
       const Frame& frame = frames_[thread.frames[i]];
       const known::ActivityRule* rule = rules_.of(frames_, thread.frames[i]);
-      if (rule != nullptr && known::waits_for_ranks(rule->activity)) count = i + 1;
-      else if (count > 0 && frame.kind == FrameKind::kPython) break;
+      const bool for_ranks = rule != nullptr && known::waits_for_ranks(rule->activity);
+      if (for_ranks || (rule != nullptr && rule->activity == known::Activity::kGpuWait)) {
+        wait.frames = i + 1;
+        wait.for_ranks |= for_ranks;
+      } else if (wait.frames > 0 && frame.kind == FrameKind::kPython) {
+        break;
+      }
     }
-    return count;
+    return wait;
   }
 
   const FrameTable& frames_;
@@ -114,6 +128,7 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
       const Seen first = comparison.see(*seen_at.front());
       std::set<std::vector<NormId>> stacks{first.stack};
       Seen before = first;
+      motion.in_one_function = !first.python_functions.empty();
       for (std::size_t i = 1; i < seen_at.size(); ++i) {
         const Seen seen = comparison.see(*seen_at[i]);
         motion.left_wait |=
@@ -122,6 +137,7 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
         stacks.insert(seen.stack);
         motion.moved |= seen.place != first.place;
         motion.travelled |= seen.functions != first.functions;
+        motion.in_one_function &= seen.python_functions == first.python_functions;
         motion.counted |= counted_on(first, seen, span_ms / 1000);
       }
       motion.places = static_cast<int>(stacks.size());

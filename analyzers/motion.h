@@ -1,8 +1,9 @@
 // Folds several samples of one job into one snapshot: what changes between them, and what does not.
 //
-// A thread has moved if its place in the program differs between two samples. Within a wait for other ranks the place
-// is the line that called the wait, because frames inside it mean nothing (an MPI library spins through dozens of
-// functions, a store is polled). Elsewhere the place is the whole stack, normalised as for clusters (normalize.h).
+// A thread has moved if its place in the program differs between two samples. Within a wait for other ranks, or for the
+// GPU, the place is the line that called the wait, because frames inside it mean nothing (an MPI library spins through
+// dozens of functions, a store is polled). Elsewhere the place is the whole stack, normalised as for clusters
+// (normalize.h).
 #pragma once
 
 #include <cstdint>

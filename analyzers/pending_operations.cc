@@ -157,6 +157,7 @@ std::string describe_wait(const RankState& state, std::size_t ranks_in_all) {
   const Operation& operation = state.doing.operation;
   if (operation.is_none()) return state.gpu_wait_may_be_collective ? "for the GPU" : "for the other ranks";
   std::string text = "in " + operation.name;
+  if (!state.launched_otherwise.empty()) text += fmt::format(" ({})", state.launched_otherwise);
   if (state.named_by_gpu) text += " on the GPU";
   if (state.peer) text += fmt::format(" {} rank {}", operation.sends ? "to" : "from", *state.peer);
   if (!state.group) return text;

@@ -1,7 +1,10 @@
 #include "analyzers/progress.h"
 
+#include <algorithm>
+
 #include "analyzers/launches.h"
 #include "analyzers/own_threads.h"
+#include "base/text.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -9,8 +12,15 @@ namespace {
 // In a hang gloo's threads sleep, and so does the thread that waits for them, without using a microsecond of processor
 // time: if both ran, messages arrived. NCCL's and MPI's threads run whether or not there is progress, and a store is
 // polled.
-bool gloo_moves(const RankSnapshot& rank, const std::vector<known::Role>& roles, const Motion& main) {
+bool gloo_moves(const JobSnapshot& job, const RankSnapshot& rank, const std::vector<known::Role>& roles,
+                const ThreadSnapshot& waiting, const Motion& main) {
   if (main.runs < main.samples || is_busy(main)) return false;
+  const bool waits_for_gloo = std::any_of(waiting.frames.begin(), waiting.frames.end(), [&](FrameId id) {
+    const Frame& frame = job.frames[id];
+    return frame.kind == FrameKind::kNative && frame.function &&
+           (contains(*frame.function, "gloo::") || contains(*frame.function, "c10d::"));
+  });
+  if (!waits_for_gloo) return false;
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
     const auto& motion = rank.threads[t].motion;
     if (roles[t] == known::Role::kGlooLoop && motion && motion->runs >= motion->samples) return true;
@@ -51,6 +61,7 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
         motions.push_back(&*motion);
     }
   state.left_wait = main->motion->left_wait;
+  state.in_one_function = deciding.motion && deciding.motion->in_one_function;
   state.progress = Progress::kStill;
   for (const Motion* motion : motions) {
     if ((motion->moved && !state.inferred) || motion->counted) state.progress = Progress::kMoves;
@@ -61,7 +72,7 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
   }
   if (launches_go_on(job, rank)) state.progress = Progress::kMoves;
   if (state.waits() && state.doing.activity != known::Activity::kStoreWait &&
-      gloo_moves(rank, roles[state.rank], *main->motion))
+      gloo_moves(job, rank, roles[state.rank], deciding, *main->motion))
     state.progress = Progress::kMoves;
 }
 

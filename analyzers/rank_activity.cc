@@ -9,6 +9,7 @@ namespace {
 
 // Servers between two requests: their loop waits for the next one.
 bool is_idle(const JobSnapshot& job, const RankState& s) {
+  if (s.serves) return true;
   if (s.doing.activity != known::Activity::kNetworkIo && s.doing.activity != known::Activity::kUserCode &&
       s.doing.activity != known::Activity::kPythonLock)
     return false;

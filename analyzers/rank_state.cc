@@ -7,6 +7,7 @@
 
 #include "analyzers/children.h"
 #include "analyzers/gpu_waits.h"
+#include "analyzers/launches.h"
 #include "analyzers/names.h"
 #include "analyzers/own_threads.h"
 #include "analyzers/peer_waits.h"
@@ -43,6 +44,11 @@ std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std:
     states.push_back(std::move(state));
   }
   return states;
+}
+
+// In a server's event loop. A plain accept() may as well wait for one certain connection.
+bool waits_for_requests(const ThreadSnapshot& thread) {
+  return thread.syscall && thread.syscall->listens && !thread.syscall->name.starts_with("accept");
 }
 
 // If most processes have a rank number and a world size, those that have none do not belong to the job. If none has,
@@ -126,10 +132,12 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_other_ends(job, states);
   for (RankState& state : states) {
     if (!state.readable) continue;
+    state.serves = waits_for_requests(job.ranks[state.rank].threads[state.doing.thread]);
     find_progress(job, roles, state);
     find_partners(job, state);
     find_path(job, state);
   }
+  refine_by_launches(job, states);
   refine_by_gpus(job, states);
   return states;
 }
@@ -140,8 +148,10 @@ const ThreadSnapshot* leading_thread(const JobSnapshot& job, const RankState& st
 }
 
 std::string place_key(const JobSnapshot& job, const RankState& state) {
-  if (state.named_by_gpu) return "on the GPU|" + state.doing.operation.key();  // the CPU may be further on
+  if (state.named_by_gpu)  // the CPU may be further on
+    return "on the GPU|" + state.doing.operation.key() + '|' + state.launched_otherwise;
   std::string key = state.doing.operation.key();
+  if (!state.launched_otherwise.empty()) key += '|' + state.launched_otherwise;
   if (const ThreadSnapshot* leading = leading_thread(job, state)) {
     const ThreadSnapshot& thread = *leading;
     bool user_code = false;

@@ -57,12 +57,18 @@ struct RankState {
   Progress progress = Progress::kUnknown;
   // A loop counter of the rank, or of its worker that decides, increased between the samples.
   bool counts = false;
-  bool left_wait = false;               // Motion::left_wait of its main thread
-  bool travels = false;                 // Motion::travelled, of it or that worker
-  GpuState gpu;                         // what runs on its GPUs
-  bool known_from_gpu = false;          // its GPUs' kernels show whether it waits for other ranks (gpu_waits.h)
-  bool named_by_gpu = false;            // and in which operation: doing.operation is the kernel's
+  bool left_wait = false;  // Motion::left_wait of its main thread
+  bool travels = false;    // Motion::travelled, of it or that worker
+  // It waits for requests from outside of the job, in the event loop of a server.
+  bool serves = false;
+  bool in_one_function = false;  // Motion::in_one_function, of the thread that decides
+  GpuState gpu;                  // what runs on its GPUs
+  bool known_from_gpu = false;   // its GPUs' kernels show whether it waits for other ranks (gpu_waits.h)
+  bool named_by_gpu = false;     // and in which operation: doing.operation is the kernel's
+  // Its collective's kernel has another grid than that of another rank: "1 block of 128". Else empty.
+  std::string launched_otherwise;
   bool known_from_utilization = false;  // its GPU is at rest, which is its only difference from the others
+  bool known_from_power = false;        // its GPU computes, which is its only difference from the others
   // Not readable, but what ran on its GPUs is known: a GPU core without its process's core.
   bool gpu_only = false;
   // The rank, or its worker that decides, was on a processor for a good part of the samples.

@@ -10,6 +10,8 @@
 //      of wait_graph.h), each with the reason that its frames show. Ranks that wait are never suspects here, nor are
 //      ranks whose frames do not show what they do. If rank 0 is the only one at work, and moves, it does its duty:
 //      `healthy`.
+//      A rank that waits for requests in the event loop of a server is not accused: if only such ranks are waited for,
+//      the job has nothing to do, `healthy`.
 //   4. All wait. Alike: symmetric. Ranks missing by the world size: those. Otherwise it depends on what makes the
 //      cycle: a rank that handles an exception or is on its way out of the interpreter, and makes calls there that the
 //      others do not make (`exception`); sends and receives without a counterpart; groups in another order; another
@@ -79,6 +81,7 @@ Verdict Judge::verdict() {
   if (tally_.gpu_only.size() + tally_.failed.size() + tally_.ended.size() == tally_.compared) return of_gpus_alone();
   if (several_samples_)
     if (auto healthy = of_progress()) return *healthy;
+  if (auto idle = of_idle_servers()) return *idle;
   if (!tally_.needed.empty()) return of_mixed();
   if (!tally_.waiting.empty()) return of_waiting();
   return of_nobody_waits();

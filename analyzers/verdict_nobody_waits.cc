@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/gpu_waits.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
@@ -31,6 +32,17 @@ Verdict Judge::of_single_rank() const {
   return undecided(fmt::format(
       "one rank only, nothing to compare with: it {}{}", describe_suspect(job_, s, reason_for(s)),
       children > 1 ? fmt::format("; if its {} child processes are the ranks, name them with --pids", children) : ""));
+}
+
+std::optional<Verdict> Judge::of_computing_gpus() const {
+  for (const RankState& s : states_) {
+    if (s.unrelated) continue;
+    if (!s.readable || s.doing.activity != known::Activity::kGpuWait || gpu_computes(job_, job_.ranks[s.rank]) != true)
+      return std::nullopt;
+  }
+  return make(VerdictStatus::kHealthy,
+              "nothing is seen to be stuck: every rank waits for its GPU, and by the power that they draw all GPUs "
+              "compute; look again if that takes longer than a step should");
 }
 
 Verdict Judge::of_loop_at_one_place() const {
@@ -76,6 +88,7 @@ Verdict Judge::of_nobody_waits() const {
     return undecided(fmt::format("no rank is seen waiting for another, and the frames of {} do not show what {}",
                                  name_ranks(job_, ranks_of(tally_.unknown)),
                                  tally_.unknown.size() == 1 ? "it does" : "they do"));
+  if (auto computing = of_computing_gpus()) return *computing;
   std::size_t running = 0, active = 0;  // active: they move or work, and do not just poll at one place
   std::map<std::string, std::vector<std::size_t>> places;
   for (const std::size_t i : tally_.elsewhere) {

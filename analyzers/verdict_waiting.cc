@@ -24,10 +24,16 @@ Verdict Judge::of_mixed() const {
         s.doing.activity == known::Activity::kUserCode || s.doing.activity == known::Activity::kDataLoading;
     return at_work && !s.known_from_child && runs(s);
   });
-  if (all_running && needed.size() * 2 >= tally_.compared)
-    return undecided(fmt::format("{} ranks are running their own code, and {}: {}",
-                                 needed.size() * 2 > tally_.compared ? "most" : "half of the",
-                                 describe_waiting(job_, states_), too_few_samples()));
+  const bool all_loop = have_sampled_long() && std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {
+                          return states_[i].in_one_function && !states_[i].counts && !states_[i].left_wait;
+                        });
+  if (all_running && needed.size() * 2 >= tally_.compared && !all_loop) {
+    Verdict open = undecided(fmt::format("{} ranks are running their own code, and {}: {}",
+                                         needed.size() * 2 > tally_.compared ? "most" : "half of the",
+                                         describe_waiting(job_, states_), too_few_samples()));
+    if (may_sample_longer() && !have_sampled_long()) open.doubt = Doubt::kWorks;
+    return open;
+  }
   // The stages of a pipeline take turns: a stage that is at work as a whole is not late just because others wait for
   // it.
   if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !stages.empty())
@@ -36,6 +42,7 @@ Verdict Judge::of_mixed() const {
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
   for (const std::size_t i : needed) {
     const RankState& s = states_[i];
+    if (s.serves) continue;
     Reason reason = reason_for(s);
     // It moves, and the ranks that wait for it are further on in the same code.
     if (s.doing.activity == known::Activity::kUserCode && s.moves() && is_behind_all(s)) reason = Reason::kBehind;
@@ -46,7 +53,28 @@ Verdict Judge::of_mixed() const {
   }
   Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, states_));
   verdict.reference = tally_.inferred ? kInferredFromStacks : all_certain(facts_.operations) ? kFromGroups : kAllRanks;
+  if (may_sample_longer() && span_ms() < kLongerThanWaitsMs &&
+      std::any_of(needed.begin(), needed.end(), [&](std::size_t i) { return may_come_back(states_[i]); }))
+    verdict.doubt = Doubt::kWakes;
   return verdict;
+}
+
+std::optional<Verdict> Judge::of_idle_servers() const {
+  const std::vector<std::size_t>& servers = tally_.waiting.empty() ? tally_.elsewhere : tally_.needed;
+  if (servers.empty() || !std::all_of(servers.begin(), servers.end(), [&](std::size_t i) { return states_[i].serves; }))
+    return std::nullopt;
+  const RankState& first = states_[servers.front()];
+  std::string text =
+      fmt::format("nothing is stuck: {} {} for requests ({})", name_ranks(job_, ranks_of(servers)),
+                  servers.size() == 1 ? "waits" : "wait", describe_suspect(job_, first, reason_for(first)));
+  if (!tally_.waiting.empty())
+    text += fmt::format(", and {} for the work that {} out", describe_waiting(job_, states_),
+                        servers.size() == 1 ? "it hands" : "they hand");
+  return make(VerdictStatus::kHealthy, std::move(text));
+}
+
+bool Judge::may_come_back(const RankState& s) const {
+  return s.progress == Progress::kRuns && !s.busy && !s.known_from_gpu && !has_own_reason(s) && !s.dead_child;
 }
 
 bool Judge::is_behind_all(const RankState& s) const {
@@ -83,6 +111,8 @@ Verdict Judge::of_waiting() const {
                                 ? "the network (NICs, switches), NVLink, or a call that differs in size or group"
                                 : differences));
   }
+  if (!deadlock)
+    if (auto computing = of_computing_gpus()) return *computing;
   if (!deadlock) {
     Verdict symmetric =
         make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these "

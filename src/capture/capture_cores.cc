@@ -58,6 +58,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   if (identity.rank) snapshot.rank = identity.rank;
   snapshot.world_size = identity.world_size;
   snapshot.local_rank = identity.local_rank;
+  snapshot.local_world_size = identity.local_world_size;
   snapshot.coordinates = coordinates_of(snapshot.command, core.environment(), snapshot.rank, snapshot.world_size);
   snapshot.problems = core.problems();
   if (core.partial()) snapshot.status = Status::kPartial;

@@ -425,6 +425,7 @@ void identify(RankSnapshot& snapshot, const PlannedTarget& planned, const std::s
     snapshot.rank = planned.identity.rank;
     snapshot.world_size = planned.identity.world_size;
     snapshot.local_rank = planned.identity.local_rank;
+    snapshot.local_world_size = planned.identity.local_world_size;
   }
 }
 

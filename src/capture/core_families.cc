@@ -34,7 +34,7 @@ void adopt_children(const std::vector<CoreProcess>& cores) {
     if (is_adopted.contains(parent)) continue;
     child->kind = RankKind::kChild;
     child->parent = parent;
-    child->rank = child->world_size = child->local_rank = {};
+    child->rank = child->world_size = child->local_rank = child->local_world_size = {};
     child->coordinates.reset();
   }
 }

@@ -41,6 +41,7 @@ struct Sought {
   std::map<target::Holders::Question, Pid> takers;
   std::optional<std::string> other_host;
   std::string database;
+  bool listens = false;
 };
 
 // Whether it still sleeps. Between two attempts to get a lock it sleeps for 0.1 s, and an attempt takes microseconds:
@@ -164,7 +165,10 @@ class Seeker {
       case What::kRecordLock: seek_lock(thread, target::FileLock::Kind::kRecord, sought); break;
       case What::kOpenFileLock: seek_lock(thread, target::FileLock::Kind::kOpenFile, sought); break;
       case What::kEvents: seek_watched(thread.pid, awaited.fd, sought); break;
-      case What::kInput: seek_end(thread.pid, awaited.fd, true, sought); break;
+      case What::kInput:
+        seek_end(thread.pid, awaited.fd, true, sought);
+        sought.listens = is_listening(thread.pid, {awaited.fd});
+        break;
       case What::kOutput: seek_end(thread.pid, awaited.fd, false, sought); break;
       case What::kDatabase: seek_database(thread.pid, sought); break;
     }
@@ -172,16 +176,42 @@ class Seeker {
   }
 
  private:
-  // For an epoll descriptor that watches a single descriptor.
+  // Other ends only for an epoll descriptor that watches a single descriptor.
   void seek_watched(Pid pid, int fd, Sought& sought) {
     const auto info = target::descriptor_info(pid, fd);
-    if (!info || info->watched.size() != 1) return;
+    if (!info) return;
+    std::vector<int> watched;
+    for (const target::DescriptorInfo::Watched& one : info->watched) watched.push_back(one.fd);
+    sought.listens = is_listening(pid, watched);
+    if (info->watched.size() != 1) return;
     const target::DescriptorInfo::Watched& only = info->watched.front();
     const auto file = target::descriptor_info(pid, only.fd);
     if (!file || (file->inode && only.inode && *file->inode != *only.inode)) return;
     seek_end(pid, only.fd,
              (only.events & (EPOLLIN | EPOLLPRI | EPOLLRDNORM)) != 0 || (only.events & (EPOLLOUT | EPOLLWRNORM)) == 0,
              sought);
+  }
+
+  const TcpEnds& network_of(Pid pid) {
+    const std::string network =
+        target::proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
+    auto found = networks_.find(network);
+    if (found == networks_.end()) found = networks_.emplace(network, tcp_ends_of(pid)).first;
+    return found->second;
+  }
+
+  // Whether some of these are listening sockets, and every connection among them was accepted by one of these.
+  bool is_listening(Pid pid, const std::vector<int>& descriptors) {
+    constexpr std::size_t kMaxSockets = 4096;
+    std::set<std::uint16_t> listening, connected;
+    for (std::size_t i = 0; i < std::min(descriptors.size(), kMaxSockets) && !deadline_.passed(); ++i) {
+      const auto link = target::proc::read_link(fmt::format("/proc/{}/fd/{}", pid, descriptors[i]));
+      const auto inode = link ? socket_inode(*link) : std::nullopt;
+      if (!inode) continue;
+      if (const nccl::TcpSocket* socket = network_of(pid).find(*inode))
+        (socket->listens ? listening : connected).insert(socket->local.port);
+    }
+    return !listening.empty() && std::includes(listening.begin(), listening.end(), connected.begin(), connected.end());
   }
 
   void seek_end(Pid pid, int fd, bool input, Sought& sought) {
@@ -207,11 +237,7 @@ class Seeker {
     if (const auto peer = unix_peers_.peer_of(inode)) {
       other = *peer;
     } else {
-      const std::string network =
-          target::proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or(fmt::format("of pid {}", pid));
-      auto found = networks_.find(network);
-      if (found == networks_.end()) found = networks_.emplace(network, tcp_ends_of(pid)).first;
-      const TcpEnds::End end = found->second.of(inode);
+      const TcpEnds::End end = network_of(pid).of(inode);
       other = end.inode;
       sought.other_host = end.other_host;
     }
@@ -326,8 +352,12 @@ bool search(target::Holders& holders, const std::vector<BlockedThread>& threads,
 }
 
 FoundEnds found_of(const BlockedThread& thread, Sought& sought, const target::Holders& holders, bool all_seen) {
-  FoundEnds found{
-      .kind = sought.kind, .others = {}, .own_end = false, .other_host = std::move(sought.other_host), .database = {}};
+  FoundEnds found{.kind = sought.kind,
+                  .others = {},
+                  .own_end = false,
+                  .other_host = std::move(sought.other_host),
+                  .database = {},
+                  .listens = sought.listens};
   std::set<Pid> pids = std::move(sought.known);
   for (const auto question : sought.questions) {
     const auto& of_question = holders.of(question);

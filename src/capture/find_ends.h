@@ -24,6 +24,7 @@ struct FoundEnds {
   bool own_end = false;
   std::optional<std::string> other_host;
   std::string database;  // as SyscallInfo::database
+  bool listens = false;  // as SyscallInfo::listens
 };
 
 // Returns the ends found for each thread. Should be called by a worker that can be given up (base/unattended.h).

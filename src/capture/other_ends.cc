@@ -90,6 +90,7 @@ void find_and_fill_in(const Asked& asked) {
     }
     call.own_end = found.own_end;
     call.other_host = std::move(found.other_host);
+    call.listens = found.listens;
     if (!found.database.empty()) call.database = std::move(found.database);
   }
 }

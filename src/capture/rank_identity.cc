@@ -8,18 +8,23 @@ namespace rankstacks::capture {
 namespace {
 
 struct Variables {
-  const char *rank, *world_size, *local_rank;
+  const char *rank, *world_size, *local_rank, *local_world_size;
 };
 
 // In order of precedence: the variables that the training program itself reads come before those with which its
 // launcher was started. `srun torchrun ...` sets SLURM_PROCID in every rank of a node, and RANK in the ranks alone.
 constexpr Variables kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},                                            // PyTorch's env:// rendezvous
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},  // Open MPI
-    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},     // MVAPICH2
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},                                     // MPICH's Hydra, Intel MPI
-    {"PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"},                                   // PMIx servers
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},                               // srun
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},  // PyTorch's env:// rendezvous
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},  // Open MPI
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE"},                                                   // MVAPICH2
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},                  // MPICH's Hydra, Intel MPI
+    {"PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE"},                // PMIx servers
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},  // srun
+    {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},    // horovodrun with gloo
+    {"JAX_PROCESS_ID", "JAX_NUM_PROCESSES", "", ""},                                 // jax.distributed.initialize
+    {"JOB_COMPLETION_INDEX", "", "", ""},                                            // an indexed job of Kubernetes
 };
 
 // Far above the size of any job; a larger number is not a rank.
@@ -35,6 +40,18 @@ std::optional<int> number(const std::map<std::string, std::string>& environment,
   return value;
 }
 
+// PyTorch's ranks meet at MASTER_ADDR, JAX's at the coordinator's address: at a loopback address none can be on another
+// machine.
+bool meets_on_this_machine(const std::map<std::string, std::string>& environment) {
+  for (const char* name : {"MASTER_ADDR", "JAX_COORDINATOR_ADDRESS", "COORDINATOR_ADDRESS"}) {
+    const auto it = environment.find(name);
+    if (it == environment.end()) continue;
+    const std::string host = it->second.substr(0, it->second == "::1" ? std::string::npos : it->second.find(':'));
+    return host == "localhost" || host == "::1" || host.starts_with("127.");
+  }
+  return false;
+}
+
 }  // namespace
 
 RankIdentity identity_from_environment(const std::map<std::string, std::string>& environment) {
@@ -46,14 +63,17 @@ RankIdentity identity_from_environment(const std::map<std::string, std::string>&
         identity.rank = rank;
         identity.world_size = number(environment, v.world_size);
         identity.local_rank = number(environment, v.local_rank);
+        identity.local_world_size = number(environment, v.local_world_size);
         identity.precedence = precedence;
       }
     } else if (number(environment, v.rank) == identity.rank) {
       if (!identity.world_size) identity.world_size = number(environment, v.world_size);
       if (!identity.local_rank) identity.local_rank = number(environment, v.local_rank);
+      if (!identity.local_world_size) identity.local_world_size = number(environment, v.local_world_size);
     }
     ++precedence;
   }
+  if (!identity.local_world_size && meets_on_this_machine(environment)) identity.local_world_size = identity.world_size;
   return identity;
 }
 

@@ -9,6 +9,9 @@ namespace rankstacks::capture {
 
 struct RankIdentity {
   std::optional<int> rank, world_size, local_rank;
+  // The number of ranks on its machine: as the launcher states it, or all, if they meet at an address that no other
+  // machine can reach.
+  std::optional<int> local_world_size;
   int precedence = -1;  // which launcher's variables were used: smaller is closer to the training program; -1: none
   // The precedence of srun's variables, which every shell and notebook of an allocation has too.
   static constexpr int kSlurm = 5;

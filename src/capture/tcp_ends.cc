@@ -132,6 +132,11 @@ TcpEnds::End TcpEnds::of(std::uint64_t inode) const {
   return {here && socket.connecting ? listener_at(socket.peer) : 0, {}};
 }
 
+const nccl::TcpSocket* TcpEnds::find(std::uint64_t inode) const {
+  const auto it = by_inode_.find(inode);
+  return inode == 0 || it == by_inode_.end() ? nullptr : &sockets_[it->second];
+}
+
 TcpEnds tcp_ends_of(Pid pid) {
   const auto table = [pid](const char* name) {
     auto text = target::proc::read_file(fmt::format("/proc/{}/net/{}", pid, name), kMaxText);

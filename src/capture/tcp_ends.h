@@ -43,6 +43,8 @@ class TcpEnds {
     std::optional<std::string> other_host;  // the address of the other end, if it is not one of this network namespace
   };
   End of(std::uint64_t inode) const;
+  // nullptr if there is no such TCP socket here.
+  const nccl::TcpSocket* find(std::uint64_t inode) const;
 
  private:
   std::uint64_t listener_at(const nccl::SocketAddress& address) const;

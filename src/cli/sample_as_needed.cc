@@ -112,6 +112,12 @@ class Sampling {
   const capture::CaptureOptions& options_;
 };
 
+// With --gpu the GPUs themselves are asked whether they work; what a CPU does is only in samples.
+bool needs_samples(analyzers::Doubt doubt, bool asks_gpus) {
+  if (asks_gpus) return doubt == analyzers::Doubt::kWorks || doubt == analyzers::Doubt::kWakes;
+  return doubt != analyzers::Doubt::kNone;
+}
+
 // A step of the job may take longer than all samples before: each span is twice as long as the last, until something
 // moved or the time for it is over.
 void sample_on(Sampling& sampling, const Options& options) {
@@ -119,8 +125,10 @@ void sample_on(Sampling& sampling, const Options& options) {
   constexpr int kSamples = 8;
   constexpr std::chrono::seconds kShortest{1};
   const auto begun = Clock::now();
-  for (Duration span = std::chrono::seconds(3); sampling.analysis().verdict.doubt != analyzers::Doubt::kNone;
+  for (Duration span = std::chrono::seconds(3); needs_samples(sampling.analysis().verdict.doubt, options.gpu.sessions);
        span *= 2) {
+    if (sampling.analysis().verdict.doubt == analyzers::Doubt::kWorks)
+      span = std::max<Duration>(span, std::chrono::milliseconds(4500));
     const Duration left = options.max_wait - (Clock::now() - begun);
     if (left < kShortest) return;
     if (left < 2 * span) span = left;  // the rest after it would be too short to show anything new
@@ -141,8 +149,7 @@ JobSnapshot sample_as_needed(const Options& options, std::optional<analyzers::An
     more.glances = true;
     if (!sampling.sample_again(more)) return sampling.take(analysis);
   }
-  // With --gpu the GPUs themselves are asked.
-  if (!options.gpu.sessions) sample_on(sampling, options);
+  sample_on(sampling, options);
   return sampling.take(analysis);
 }
 

@@ -184,8 +184,17 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "c10::cuda::device_synchronize", "", A::kGpuWait, "pytorch c10/cuda/CUDAFunctions.cpp"},
     {M::kPython, "synchronize", "torch/cuda/", A::kGpuWait, "pytorch cuda/"},
 
-    // The main thread of a backward pass on a device waits for the engine's threads.
+    // The main thread waits for the threads of an engine: in a backward pass on a device for autograd's, or for the
+    // value of an array that XLA computes.
     {M::kNative, "c10::ivalue::Future::wait", "", A::kAutograd, "pytorch aten/src/ATen/core/ivalue_inl.h"},
+    {M::kNative, "torch::autograd::ReadyQueue::pop", "", A::kAutograd, "pytorch autograd/engine.cpp"},
+    {M::kNative, "BlockUntilReadyWithCancel", "", A::kAutograd, "jaxlib util.cc"},
+    {M::kNative, "PyArray::BlockUntilReady", "", A::kAutograd, "jaxlib py_array.cc"},
+    {M::kNative, "xla::PjRtFuture<", "", A::kAutograd, "xla pjrt/pjrt_future.h, -2025"},
+    {M::kNative, "xla::PjRtBuffer::ToLiteralSync", "", A::kAutograd, "xla pjrt/pjrt_client.h"},
+    {M::kPython, "block_until_ready", "jax/_src/", A::kAutograd, "jax _src/array.py, _src/api.py"},
+    {M::kPython, "_value", "jax/_src/array.py", A::kAutograd, "jax _src/array.py: the conversion to numpy's array"},
+    {M::kPython, "device_get", "jax/_src/api.py", A::kAutograd, "jax _src/api.py"},
 };
 // clang-format on
 

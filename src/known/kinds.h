@@ -49,7 +49,7 @@ enum class Activity {
   kPointToPoint,  // waits in a send or receive
   kStoreWait,     // waits in the rendezvous store
   kPeerWait,      // waits in a queue or lock shared between processes, which another rank may hold
-  kAutograd,      // the main thread waits for the autograd engine's threads; their stacks show what is going on
+  kAutograd,      // the main thread waits for the threads of autograd or XLA; their stacks show what is going on
   kDataLoading,
   kCheckpointIo,
   kFileIo,

@@ -107,6 +107,9 @@ struct SyscallInfo {
   std::optional<std::string> database;
   // The address of the other end of the connection, if it is not one of this machine's.
   std::optional<std::string> other_host;
+  // Live: it waits for connections: in poll() for those of one listening TCP socket, or in epoll_wait() for events of
+  // which some are a listening socket's and none are those of a connection that its own process has made.
+  bool listens = false;
 };
 
 // Frames left out in the middle of a very deep stack: `count` frames before frames[at].
@@ -151,6 +154,9 @@ struct Motion {
   double cpu_ms = 0;      // CPU time used between the samples, without the cost of the samples themselves
   std::int64_t runs = 0;  // number of times that it was scheduled on a processor between the samples
   double span_ms = 0;     // total time between the samples
+  // It has Python frames, and their functions were the same in every sample. A loop that polls stays in its functions,
+  // whatever calls into native code the samples find it in.
+  bool in_one_function = false;
   bool operator==(const Motion&) const = default;
 };
 
@@ -259,6 +265,7 @@ void sort_axes(Coordinates& coordinates);
 
 struct RankSnapshot {
   std::optional<int> rank, world_size, local_rank;
+  std::optional<int> local_world_size;  // the number of ranks on its machine, as its launcher states it
   std::optional<Coordinates> coordinates;
   RankKind kind = RankKind::kRank;
   std::optional<Pid> parent;  // of a child: its rank's pid

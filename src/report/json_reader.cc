@@ -102,6 +102,7 @@ SyscallInfo read_syscall(const Node& node) {
   node.optional("database", [&](const Node& n) { call.database = n.text(); });
   node.optional("own_end", [&](const Node& n) { call.own_end = n.boolean(); });
   node.optional("other_host", [&](const Node& n) { call.other_host = n.text(); });
+  node.optional("listens", [&](const Node& n) { call.listens = n.boolean(); });
   return call;
 }
 
@@ -161,6 +162,7 @@ Motion read_motion(const Node& node) {
   node.required("places", [&](const Node& n) { motion.places = n.int32(0); });
   node.required("moved", [&](const Node& n) { motion.moved = n.boolean(); });
   node.optional("travelled", [&](const Node& n) { motion.travelled = n.boolean(); });
+  node.optional("in_one_function", [&](const Node& n) { motion.in_one_function = n.boolean(); });
   node.optional("left_wait", [&](const Node& n) { motion.left_wait = n.boolean(); });
   node.optional("counted", [&](const Node& n) { motion.counted = n.boolean(); });
   node.optional("cpu_ms", [&](const Node& n) { motion.cpu_ms = n.real(); });
@@ -256,6 +258,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.optional("rank", [&](const Node& n) { rank.rank = n.int32(0); });
   node.optional("world_size", [&](const Node& n) { rank.world_size = n.int32(0); });
   node.optional("local_rank", [&](const Node& n) { rank.local_rank = n.int32(0); });
+  node.optional("local_world_size", [&](const Node& n) { rank.local_world_size = n.int32(0); });
   node.optional("coordinates", [&](const Node& axes) {
     Coordinates coordinates;
     axes.each_member(kMaxAxes,

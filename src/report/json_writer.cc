@@ -103,6 +103,7 @@ class Writer {
     json_.field("rank", rank.rank);
     json_.field("world_size", rank.world_size);
     json_.field("local_rank", rank.local_rank);
+    if (rank.local_world_size) json_.field("local_world_size", rank.local_world_size);
     coordinates(rank.coordinates);
     json_.field("kind", std::string(word_of(kRankKindWords, rank.kind)));
     json_.field("parent", rank.parent);
@@ -348,6 +349,7 @@ class Writer {
     if (call.database) json_.field("database", *call.database);
     if (call.own_end) json_.key("own_end"), json_.boolean(true);
     if (call.other_host) json_.field("other_host", *call.other_host);
+    if (call.listens) json_.key("listens"), json_.boolean(true);
   }
 
   void variables(const std::vector<FrameVariables>& all) {
@@ -384,6 +386,7 @@ class Writer {
     json_.key("places"), json_.number(motion.places);
     json_.key("moved"), json_.boolean(motion.moved);
     json_.key("travelled"), json_.boolean(motion.travelled);
+    if (motion.in_one_function) json_.key("in_one_function"), json_.boolean(true);
     json_.key("counted"), json_.boolean(motion.counted);
     json_.key("left_wait"), json_.boolean(motion.left_wait);
     json_.key("cpu_ms"), json_.number(motion.cpu_ms);

@@ -79,3 +79,57 @@ TEST_CASE("all wait for their GPUs") {
     CHECK(verdict_of(all_at(waits_in_all_reduce(), 'S', 900, 0)).doubt == Doubt::kNone);
   }
 }
+
+namespace {
+
+// Two ranks: one waits in an all-reduce, the other is in `stack`, and moved like this.
+LiteralJob one_waits_for(const Stack& stack, char state, const Motion& motion) {
+  LiteralJob literal;
+  literal.rank(0, 2, waits_in_all_reduce()).threads[0].motion =
+      Motion{.samples = motion.samples, .places = 1, .span_ms = motion.span_ms, .in_one_function = true};
+  literal.rank(1, 2, stack, state).threads[0].motion = motion;
+  return literal;
+}
+
+}  // namespace
+
+TEST_CASE("half of the ranks are at work in one function") {
+  Motion motion{
+      .samples = 8, .places = 2, .moved = true, .cpu_ms = 900, .runs = 9, .span_ms = 900, .in_one_function = true};
+  SECTION("for a second: it may be a step") {
+    const Verdict v = verdict_of(one_waits_for(kSpins, 'R', motion));
+    CHECK(v.status == VerdictStatus::kUndecided);
+    CHECK(v.doubt == Doubt::kWorks);
+  }
+  motion.span_ms = motion.cpu_ms = 4600;
+  SECTION("for longer than steps take: a loop without an end") {
+    const Verdict v = verdict_of(one_waits_for(kSpins, 'R', motion));
+    REQUIRE(v.suspects.size() == 1);
+    CHECK((v.suspects[0].rank == 1 && v.suspects[0].reason == Reason::kUserCode));
+  }
+  SECTION("it goes from one function to another") {
+    motion.in_one_function = false;
+    CHECK(verdict_of(one_waits_for(kSpins, 'R', motion)).status == VerdictStatus::kUndecided);
+  }
+  SECTION("it counts on: it is slow") {
+    motion.counted = true;
+    CHECK(verdict_of(one_waits_for(kSpins, 'R', motion)).status == VerdictStatus::kHealthy);
+  }
+}
+
+TEST_CASE("a suspect that ran between the samples may be in a wait of every step") {
+  const Stack sleeps = Stack{libc("clock_nanosleep")} + in_main(40);
+  Motion motion{.samples = 3, .places = 1, .cpu_ms = 38, .runs = 2, .span_ms = 830, .in_one_function = true};
+  CHECK(verdict_of(one_waits_for(sleeps, 'S', motion)).doubt == Doubt::kWakes);
+  SECTION("one that did not run at all") {
+    motion.runs = 0, motion.cpu_ms = 0;
+    CHECK(verdict_of(one_waits_for(sleeps, 'S', motion)).doubt == Doubt::kNone);
+  }
+  SECTION("found there for longer") {
+    motion.span_ms = 3000;
+    const Verdict v = verdict_of(one_waits_for(sleeps, 'S', motion));
+    CHECK(v.doubt == Doubt::kNone);
+    REQUIRE(v.suspects.size() == 1);
+    CHECK(v.suspects[0].rank == 1);
+  }
+}

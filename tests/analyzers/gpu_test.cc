@@ -112,6 +112,79 @@ TEST_CASE("what runs on a rank's GPUs") {
   }
 }
 
+TEST_CASE("the same collective, launched with another grid, is another call") {
+  LiteralJob literal = waiting_alike({"", "", "", ""});
+  for (std::size_t r = 0; r < 4; ++r) runs(literal, literal.job.ranks[r], kAllReduce, r == 2 ? 1 : 24, 544);
+  Verdict v = verdict_of(literal);
+  CHECK(said(v) == "culprit 2:collective-mismatch");
+  CHECK(v.summary.find("AllReduce (1 block of 544) on the GPU") != std::string::npos);
+  CHECK(v.summary.find("AllReduce (24 blocks of 544) on the GPU") != std::string::npos);
+  SECTION("two ranks: neither is more right") {
+    LiteralJob two = waiting_alike({"", ""});
+    runs(two, two.job.ranks[0], kAllReduce, 24, 544);
+    runs(two, two.job.ranks[1], kAllReduce, 1, 128);
+    CHECK(said(verdict_of(two)) == "culprit 0:collective-mismatch 1:collective-mismatch");
+  }
+  SECTION("messages differ by design") {
+    LiteralJob messages = waiting_alike({"", ""});
+    runs(messages, messages.job.ranks[0], kSendRecv, 2, 544);
+    runs(messages, messages.job.ranks[1], kSendRecv, 8, 544);
+    CHECK(said(verdict_of(messages)) == "symmetric");
+  }
+  SECTION("several collectives at once cannot be compared") {
+    runs(literal, literal.job.ranks[2], kAllReduce, 24, 544);
+    CHECK(said(verdict_of(literal)) == "symmetric");
+  }
+}
+
+TEST_CASE("a CPU that polls while its GPU is in a collective makes no progress") {
+  LiteralJob literal;
+  const Stack polls = Stack{libc("clock_nanosleep")} + in_main(40),
+              sleeps = Stack{libc("clock_nanosleep")} + in_main(50);
+  RankSnapshot& first = nccl_rank(literal, 0, 2, polls);
+  runs(literal, first, kAllReduce);
+  looked_at(nccl_rank(literal, 1, 2, sleeps));
+  Motion motion{
+      .samples = 20, .places = 2, .moved = true, .travelled = true, .cpu_ms = 20, .runs = 1100, .span_ms = 1200};
+  motion.in_one_function = true;
+  literal.job.ranks[0].threads[0].motion = motion;
+  literal.job.ranks[1].threads[0].motion = Motion{.samples = 20, .places = 1, .span_ms = 1200};
+  CHECK(said(verdict_of(literal)) == "culprit 1:user-code");
+  SECTION("in a job that moves it does other things as well") {
+    literal.job.ranks[0].threads[0].motion->in_one_function = false;
+    CHECK(said(verdict_of(literal)) == "healthy");
+  }
+}
+
+TEST_CASE("GPUs that compute are not stuck: by the power that they draw") {
+  LiteralJob literal = waiting_alike({"?", "?", "?", "?"});
+  for (RankSnapshot& rank : literal.job.ranks) {
+    GpuHealth& health = health_of(rank, 100);
+    health.power_w = 490, health.power_limit_w = 700;
+    for (ThreadSnapshot& thread : rank.threads)
+      thread.motion = Motion{.samples = 8, .places = 1, .cpu_ms = 6600, .runs = 20, .span_ms = 6600};
+  }
+  CHECK(said(verdict_of(literal)) == "healthy");
+  const auto set = [&](std::size_t r, double watts) { literal.job.ranks[r].gpus[0].health->power_w = watts; };
+  SECTION("one computes, and the others only poll: they wait for it") {
+    for (const std::size_t r : {0u, 2u, 3u}) set(r, 124);
+    CHECK(said(verdict_of(literal)) == "culprit 1:gpu-wait");
+    SECTION("which a step of a second may do as well") {
+      for (RankSnapshot& rank : literal.job.ranks)
+        for (ThreadSnapshot& thread : rank.threads) thread.motion->span_ms = 900;
+      CHECK(verdict_of(literal).doubt == Doubt::kGpuWaits);
+    }
+  }
+  SECTION("all only poll") {
+    for (std::size_t r = 0; r < 4; ++r) set(r, 124);
+    CHECK(said(verdict_of(literal)) == "symmetric");
+  }
+  SECTION("a process of another job draws it") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.gpus[0].health->other_processes = {4242};
+    CHECK(said(verdict_of(literal)) == "symmetric");
+  }
+}
+
 TEST_CASE("identical CPU stacks are distinguished by their GPUs") {
   SECTION("another kernel where the others poll") {
     const Verdict v = verdict_of(waiting_alike({kAllReduce, kAllReduce, kSpin, kAllReduce}));

@@ -14,15 +14,19 @@ namespace {
 using Counts = std::vector<std::pair<std::string, std::int64_t>>;
 using Accused = std::map<std::size_t, std::string>;
 
-// Four ranks in the same synchronisation, and what NCCL says that each has launched.
-LiteralJob all_synchronize() {
+const Stack kSynchronizes =
+    Stack{nat("cuStreamSynchronize", "libcuda.so.1"), py("synchronize", kPackages + "torch/cuda/__init__.py", 1162)};
+const Stack kOwnPlace = kSynchronizes + Stack{py("simulate", "/home/u/train.py", 7)} + in_main(31);
+const Stack kInBarrier = Stack{nat("cuStreamSynchronize", "libcuda.so.1"), nat("c10d::ProcessGroupNCCL::barrier()"),
+                               py("barrier", kPackages + "torch/distributed/distributed_c10d.py", 5030)} +
+                         in_main(33);
+const Stack kSleeps = Stack{libc("clock_nanosleep")} + in_main(35);
+
+// Four ranks in the same synchronisation, but rank 1 in `odd`, and what NCCL says that each has launched.
+LiteralJob all_synchronize(const Stack& odd = kSynchronizes + in_main(30)) {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
-    RankSnapshot& rank = literal.rank(r, 4,
-                                      Stack{nat("cuStreamSynchronize", "libcuda.so.1"),
-                                            py("synchronize", kPackages + "torch/cuda/__init__.py", 1162)} +
-                                          in_main(30),
-                                      'R');
+    RankSnapshot& rank = literal.rank(r, 4, r == 1 ? odd : kSynchronizes + in_main(30), 'R');
     literal.thread(rank, rank.pid + 1000, "x",
                    {libc("pthread_cond_wait"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")});
   }
@@ -74,9 +78,39 @@ TEST_CASE("NCCL's counts distinguish ranks that all wait for their GPUs") {
     communicator(literal, {{0, three}, {1, four}, {2, three}, {3, three}});
     CHECK(accused(literal) == Accused{{1, "process-group-order"}});
   }
-  SECTION("one waits for its GPU on something else") {
+  SECTION("one has launched less, and waits at the place of the others") {
+    communicator(literal, {{0, four}, {1, three}, {2, four}, {3, four}});
+    CHECK(accused(literal) == Accused{{1, "behind"}});
+  }
+  SECTION("one has launched less, and waits for its GPU somewhere else") {
+    literal = all_synchronize(kOwnPlace);
     communicator(literal, {{0, four}, {1, three}, {2, four}, {3, four}});
     CHECK(accused(literal) == Accused{{1, "gpu-wait"}});
+  }
+  SECTION("as many launches, but one waits in a barrier") {
+    literal = all_synchronize(kInBarrier);
+    communicator(literal, {{0, four}, {1, four}, {2, four}, {3, four}});
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+  }
+  SECTION("one waits in a barrier, and the others for their GPUs: nothing is known without counts") {
+    literal = all_synchronize(kInBarrier);
+    CHECK(analyze(literal.job).verdict.status == VerdictStatus::kUndecided);
+  }
+  SECTION("one asks again and again whether what it has launched is done; the rank that has not launched it sleeps") {
+    literal = all_synchronize(kSleeps);
+    communicator(literal, {{0, four}, {1, three}, {2, four}, {3, four}});
+    RankSnapshot& polls = literal.job.ranks[2];
+    polls.threads[0].frames.clear();
+    for (const Frame& frame : Stack{libc("clock_nanosleep")} + in_main(40))
+      polls.threads[0].frames.push_back(literal.job.frames.intern(frame));
+    for (RankSnapshot& rank : literal.job.ranks)
+      for (ThreadSnapshot& thread : rank.threads)
+        thread.motion = Motion{.samples = 20, .places = 1, .cpu_ms = 20, .runs = 0, .span_ms = 1200};
+    Motion& motion = *polls.threads[0].motion;
+    motion.runs = 1100, motion.in_one_function = true;
+    CHECK(accused(literal) == Accused{{1, "user-code"}});
+    motion.in_one_function = false;  // it does something else in between
+    CHECK(accused(literal).size() != 1);
   }
   SECTION("two wait for a message: their communicator of two has run nothing that is counted") {
     communicator(literal, {{0, three}, {1, three}, {2, four}, {3, four}});

@@ -62,12 +62,14 @@ TEST_CASE("later samples show what moves") {
         return Ran{tid == 100 ? 0.0 : 5.0, tid == 100 ? 0 : 7};
       },
       450);
-  CHECK(motion_of(literal, 0) == Motion{.samples = 2, .places = 1, .span_ms = 450});
-  CHECK(motion_of(literal, 1) == Motion{.samples = 2, .places = 2, .cpu_ms = 5, .runs = 7, .span_ms = 450});
+  CHECK(motion_of(literal, 0) == Motion{.samples = 2, .places = 1, .span_ms = 450, .in_one_function = true});
+  CHECK(motion_of(literal, 1) ==
+        Motion{.samples = 2, .places = 2, .cpu_ms = 5, .runs = 7, .span_ms = 450, .in_one_function = true});
   CHECK(motion_of(literal, 2).left_wait);
   CHECK(motion_of(literal, 3).left_wait);
   CHECK(motion_of(literal, 2).moved);
   CHECK_FALSE(motion_of(literal, 2).travelled);
+  CHECK_FALSE(motion_of(literal, 3).in_one_function);  // all_reduce is on its stack no longer
   CHECK(motion_of(literal, 3).moved);
 }
 

@@ -360,6 +360,14 @@ TEST_CASE("missing ranks") {
           "rank 2 is not there (ended, never started, or not looked at) while ranks 0-1,3 wait in all_reduce");
   }
   SECTION("the last of four") { CHECK(verdict_of(waiting({0, 1, 2}, 4)).suspects.at(0).missing_rank == 3); }
+  SECTION("both ranks of a machine belong to it, and one is not there") {
+    LiteralJob literal = waiting({0}, 2);
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
+    literal.job.ranks[0].local_world_size = 2;
+    CHECK(verdict_of(literal).suspects.at(0).missing_rank == 1);
+    literal.job.not_looked_at = {{.rank = 1, .host = "node-a", .pid = 4711}};
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
+  }
   SECTION("half of the job is another machine") {
     const Verdict v = verdict_of(waiting({0, 1, 2, 3}, 8));
     CHECK(v.status == VerdictStatus::kUndecided);
@@ -696,4 +704,75 @@ TEST_CASE("stopped and debugger are reasons of their own where nobody waits yet"
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, in_main(10), r == 2 ? 'T' : 'R');
   CHECK(only_rank_2(literal) == "stopped");
+}
+
+TEST_CASE("a server that waits for requests holds up nobody") {
+  const Stack selects = Stack{libc("epoll_wait"), py("select", "/usr/lib/python3.11/selectors.py", 468),
+                              py("serve", "/home/u/serve.py", 40)} +
+                        in_main(20);
+  LiteralJob literal;
+  ThreadSnapshot& server = literal.rank(0, 4, selects).threads[0];
+  server.syscall = call("epoll_wait", 7, "anon_inode:[eventpoll]");
+  server.syscall->listens = true;
+  for (int r = 1; r < 4; ++r) literal.rank(r, 4, waits_in_all_reduce());
+  CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  CHECK(verdict_of(literal).summary.find("rank 0 waits for requests") != std::string::npos);
+  CHECK(analyze(literal.job).activities[0]->kind == "idle");
+  SECTION("but for the rank that holds up the others too") {
+    literal.job.ranks[2].threads[0].frames.clear();
+    for (const Frame& frame : in_getitem())
+      literal.job.ranks[2].threads[0].frames.push_back(literal.job.frames.intern(frame));
+    const Verdict v = verdict_of(literal);
+    REQUIRE(v.suspects.size() == 1);
+    CHECK(v.suspects[0].rank == 2);
+  }
+  SECTION("its loop waits for an answer, and for no connection") {
+    literal.job.ranks[0].threads[0].syscall->listens = false;
+    CHECK(verdict_of(literal).suspects.at(0).rank == 0);
+  }
+  SECTION("a plain accept() waits for one certain connection") {
+    literal.job.ranks[0].threads[0].syscall->name = "accept4";
+    CHECK(verdict_of(literal).suspects.at(0).rank == 0);
+  }
+}
+
+TEST_CASE("the store in which an operation's communicator is set up is the operation's") {
+  const std::string c10d = kPackages + "torch/distributed/distributed_c10d.py";
+  const Stack sends = Stack{libc("poll"),
+                            nat("c10d::TCPStore::doWait(c10::ArrayRef<std::string>)"),
+                            nat("c10d::ProcessGroupNCCL::broadcastUniqueNCCLID(ncclUniqueId*)"),
+                            nat("c10d::ProcessGroupNCCL::initNCCLComm(std::string const&)"),
+                            nat("c10d::ProcessGroupNCCL::send(std::vector<at::Tensor>&, int, int)"),
+                            py("isend", c10d, 2552),
+                            py("send", c10d, 2627)} +
+                      in_main(62);
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? sends : waits_in_all_reduce());
+  const auto activity = analyze(literal.job).activities[2];
+  REQUIRE(activity);
+  CHECK(activity->kind == "in-p2p");
+  CHECK(activity->operation == "send");
+}
+
+TEST_CASE("a backward pass on a device: the main thread runs the queue of the CPU") {
+  const Stack pops =
+      Stack{libc("pthread_cond_wait"), nat("torch::autograd::ReadyQueue::pop()"),
+            nat("torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"),
+            py("backward", kPackages + "torch/autograd/__init__.py", 381)} +
+      in_main(17);
+  const Stack engine = {nat("torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"),
+                        nat("torch::autograd::Engine::thread_init(int, bool)")};
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(r, 4, r == 1 ? pops : waits_in_all_reduce());
+    literal.thread(rank, 700 + r, "pt_autograd_0",
+                   (r == 1 ? Stack{libc("recv"), py("report_gradient", "/home/u/train.py", 5)}
+                           : Stack{libc("pthread_cond_wait"), nat("torch::autograd::ReadyQueue::pop()")}) +
+                       engine);
+    if (r == 1) rank.threads[1].syscall = call("recvfrom", 9, "tcp 10.0.0.1:4 -> 10.0.0.2:80");
+  }
+  const Verdict v = verdict_of(literal);
+  REQUIRE(v.suspects.size() == 1);
+  CHECK((v.suspects[0].rank == 1 && v.suspects[0].reason == Reason::kNetworkIo));
+  CHECK(v.summary.find("report_gradient at train.py:5") != std::string::npos);
 }

@@ -245,6 +245,23 @@ TEST_CASE("a cycle in a process table that was not read in one instant ends") {
   CHECK_FALSE(m.pids({5}).empty());
 }
 
+TEST_CASE("how many ranks are on the machine of a rank") {
+  const auto stated = [](std::map<std::string, std::string> environment) {
+    environment.insert({{"RANK", "3"}, {"WORLD_SIZE", "8"}});
+    return identity_from_environment(environment).local_world_size;
+  };
+  CHECK(stated({{"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}}) == 4);
+  CHECK_FALSE(stated({{"MASTER_ADDR", "10.0.0.1"}}));
+  CHECK_FALSE(stated({}));
+  // An address that no other machine can reach.
+  CHECK(stated({{"MASTER_ADDR", "127.0.0.1"}}) == 8);
+  CHECK(stated({{"MASTER_ADDR", "localhost"}}) == 8);
+  CHECK(stated({{"MASTER_ADDR", "::1"}}) == 8);
+  CHECK(stated({{"JAX_COORDINATOR_ADDRESS", "127.0.0.1:1234"}}) == 8);
+  CHECK(identity_from_environment({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}})
+            .local_world_size == 2);
+}
+
 TEST_CASE("rank numbers come from one launcher's variables, the nearest to the program") {
   CHECK(identity_from_environment({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"SLURM_PROCID", "0"}}).rank == 3);
   CHECK(identity_from_environment(
@@ -255,6 +272,9 @@ TEST_CASE("rank numbers come from one launcher's variables, the nearest to the p
         16);
   CHECK(identity_from_environment({{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "6"}, {"SLURM_LOCALID", "1"}}).rank == 5);
   CHECK(identity_from_environment({{"MV2_COMM_WORLD_RANK", "7"}}).rank == 7);
+  CHECK(identity_from_environment({{"HOROVOD_RANK", "3"}, {"HOROVOD_SIZE", "4"}}).world_size == 4);
+  CHECK(identity_from_environment({{"JAX_PROCESS_ID", "1"}, {"JAX_NUM_PROCESSES", "2"}}).world_size == 2);
+  CHECK(identity_from_environment({{"JOB_COMPLETION_INDEX", "6"}}).rank == 6);
   CHECK_FALSE(identity_from_environment({{"RANK", "first"}}).rank);
   CHECK_FALSE(identity_from_environment({{"RANK", "-1"}}).rank);
   CHECK_FALSE(identity_from_environment({{"RANK", "99999999999"}}).rank);

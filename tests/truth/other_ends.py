@@ -437,5 +437,20 @@ def case_a_saved_report(directory):
         check(call["other_ends"] == [{"pid": other, "command": "sleep 1000", "kind": "pipe"}] and call["own_end"] is True, "%r" % call)
 
 
+def case_a_loop_that_waits_for_connections(directory):
+    """A server between two requests: its event loop waits for connections, and for those that it has accepted. A loop that waits for an
+    answer as well has work."""
+    serves = "s = socket.create_server(('127.0.0.1', 0)); e = select.epoll(); e.register(s, 1); r, w = os.pipe(); e.register(r, 1)\n"
+    accepts = "c = socket.create_connection(s.getsockname()); a, _ = s.accept(); e.register(a, 1)\n"
+    asks = "x = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(x.getsockname()); e.register(c, 1)\n"
+    with Processes() as processes:
+        for code, listens in ((serves, True), (serves + accepts, True), (serves + asks, False), ("e = select.epoll(); r, w = os.pipe(); e.register(r, 1)\n", False)):
+            pid = processes.python(code + "e.poll()", call="epoll_wait")
+            call = only_rank(json_report("attach", "--pids", pid), pid)["threads"][0]["syscall"]
+            check(call.get("listens", False) == listens, "listens is %r after %s" % (call.get("listens"), code))
+        pid = processes.python("s = socket.create_server(('127.0.0.1', 0)); p = select.poll(); p.register(s, 1); p.poll()", call="poll")
+        check(only_rank(json_report("attach", "--pids", pid), pid)["threads"][0]["syscall"].get("listens") is True, "poll")
+
+
 if __name__ == "__main__":
     cases.run(globals(), "other_ends")

@@ -136,7 +136,7 @@ class Checker:
     def other_ends(self, call, where, live):
         if not isinstance(call, dict):
             return
-        if not live and {"other_ends", "own_end", "database", "other_host"} & call.keys():
+        if not live and {"other_ends", "own_end", "database", "other_host", "listens"} & call.keys():
             self.errors.append("%s: other ends of something that is not live" % where)
         if call.get("own_end", True) is not True or not text(call.get("other_host", "")):
             self.errors.append("%s: own_end or other_host is wrong" % where)
@@ -215,7 +215,10 @@ class Checker:
                 self.object(thread["syscall"], SYSCALL, place + ".syscall")
                 self.other_ends(thread["syscall"], place + ".syscall", live)
             if "motion" in thread:
-                self.object(thread["motion"], MOTION, place + ".motion")
+                motion = dict(thread["motion"])
+                if motion.pop("in_one_function", True) is not True:
+                    self.errors.append("%s.motion.in_one_function is given, and not true" % place)
+                self.object(motion, MOTION, place + ".motion")
                 if not live:
                     self.errors.append("%s: motion of something that is not live" % place)
             for variables in thread.get("variables", []):
