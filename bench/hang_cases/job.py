@@ -37,7 +37,7 @@ def is_odd():
 
 def announce(how="asleep", name=None, pid=None):
     """`how` is the state that this process (or `pid`) will be seen in: asleep, polls (wakes up again and again), waits (one of the two),
-    spins, moves (has done good steps and goes on), stopped, gone. `name` is that of the rank, or of another process of the job. The process
+    settles (any of these, after some seconds), spins, moves (has done good steps and goes on), stopped, gone. `name` is that of the rank, or of another process of the job. The process
     will wait in the function that calls this."""
     place = sys._getframe(1).f_code
     path = os.path.join(DIRECTORY, "at.%s" % (rank() if name is None else name))

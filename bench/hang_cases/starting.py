@@ -16,6 +16,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICK = os.sysconf("SC_CLK_TCK")
+SETTLING_SAMPLES = 14    # of one in 0.25 s
 TIMEOUT = 300.0          # seconds for a job to reach its hang; importing torch takes several where there are few cores
 
 
@@ -139,6 +140,8 @@ def in_announced_state(how, samples):
         return in_announced_state("asleep", samples) or len(samples) >= 8 and in_announced_state("polls", samples)
     if how == "polls":
         return samples[-1][2] - samples[0][2] >= 10
+    if how == "settles":
+        return len(samples) >= SETTLING_SAMPLES
     if how == "spins":
         return samples[-1][3] - samples[0][3] >= TICK // 5 or samples[-1][2] - samples[0][2] >= 1000
     return how == "moves"
@@ -148,10 +151,12 @@ class Job:
     """`with Job(...) as job`: job.ranks is {rank: pid} of the ranks that announced themselves, job.places {rank: (function, file)} of where
     they announced that they would wait; job.pids() are the pids that the tool is given."""
 
+    timeout = TIMEOUT
+
     def __init__(self, case, python, builder):
         self.case = case
-        self.command = command_of(case, python, builder)
-        native = builder.get("native") if case.program in ("elsewhere.py", "collectives.py", "ring.py") else ""
+        self.command = self._command(python, builder)
+        native = builder.get("native") if case.native else ""
         self.directory = tempfile.mkdtemp(prefix="rankstacks-hang-")
         self.processes, self.descriptors, self.announced, self.places, self.unrelated = [], [], {}, {}, []
         try:
@@ -174,6 +179,12 @@ class Job:
 
     def __exit__(self, *_):
         self.end()
+
+    def _command(self, python, builder):
+        return command_of(self.case, python, builder)
+
+    def _environment_of(self, environment, rank):
+        return dict(environment, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.case.ranks))
 
     def _prepare(self):
         """Creates the files and the server that ranks wait for, see job.py."""
@@ -213,7 +224,7 @@ class Job:
                 # Standard input that is open and provides nothing, for a rank that reads it.
                 reading, writing = os.pipe()
                 self.descriptors.append(writing)
-                self._spawn(self.command, dict(environment, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.case.ranks)), reading)
+                self._spawn(self.command, self._environment_of(environment, rank), reading)
                 os.close(reading)
         else:
             self._spawn(self.command, environment)
@@ -239,7 +250,7 @@ class Job:
 
     def wait(self):
         """Waits until every rank has announced itself, and is in the announced state as far as /proc shows."""
-        deadline, samples = time.monotonic() + TIMEOUT, {}
+        deadline, samples = time.monotonic() + self.timeout, {}
         while True:
             self._read_announced()
             for process in self.processes:
@@ -252,7 +263,7 @@ class Job:
                     return
             if time.monotonic() > deadline:
                 self._give_up("it does not come to its hang in %d s: announced %r, seen %r"
-                              % (TIMEOUT, self.announced, {key[0]: seen[-1] for key, seen in samples.items()}))
+                              % (self.timeout, self.announced, {key[0]: seen[-1] for key, seen in samples.items()}))
             if all(process.returncode is not None for process in self.processes):
                 self._give_up("all of it has ended")
             if interrupted.wait(0.25):

@@ -35,6 +35,11 @@ class Case:
     quick: bool = False                   # no torch: some seconds
     python: str = None
 
+    @property
+    def native(self):
+        """Its ranks use native.c."""
+        return self.program in ("elsewhere.py", "collectives.py", "ring.py")
+
 
 def culprit(**ranks):
     """culprit(r2="user-code")"""

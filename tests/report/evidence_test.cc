@@ -48,9 +48,13 @@ nlohmann::json json_of(const std::filesystem::path& path) { return nlohmann::jso
 // By the file's name: from the verdicts.json of its directory, or from a file of its own.
 std::map<std::filesystem::path, nlohmann::json> truths() {
   std::map<std::filesystem::path, nlohmann::json> found;
-  for (const char* directory : {"verdicts", "gpu_verdicts"}) {
+  for (const char* directory : {"verdicts", "gpu_verdicts", "gpu_jobs"}) {
     const nlohmann::json verdicts = json_of(kFixtures / directory / "verdicts.json");
-    for (const auto& [name, truth] : verdicts.items()) found[kFixtures / directory / (name + ".json.gz")] = truth;
+    for (const auto& [name, truth] : verdicts.items()) {
+      // That long steps are no hang is known by the power that GPUs draw alone.
+      if (directory == std::string_view("gpu_jobs") && truth.at("status") == "healthy") continue;
+      found[kFixtures / directory / (name + ".json.gz")] = truth;
+    }
   }
   for (const auto& entry : std::filesystem::directory_iterator(kFixtures / "nccl"))
     if (const std::string name = entry.path().filename(); name.ends_with(".truth.json"))

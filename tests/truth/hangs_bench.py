@@ -148,6 +148,28 @@ def case_table_covers_all_reasons(_):
         check("`bench/hangs" in page.read(), "docs/benchmark.md does not mention it")
 
 
+def case_table_of_gpu_jobs(_):
+    """Every case of bench/gpu has a function in its program, and a truth; without a GPU the benchmark says so."""
+    sys.path.append(BENCH)
+    from gpu_cases.table import CASES
+    names = [case.name for case in CASES]
+    check(len(set(names)) == len(names) and len(names) >= 70, "%d cases, %d names" % (len(names), len(set(names))))
+    healthy = [case.name for case in CASES if case.truth.statuses[0] == "healthy"]
+    check(len(healthy) >= 8, "healthy: %r" % healthy)
+    for case in CASES:
+        check(set(case.truth.culprits) <= set(range(case.ranks)), "%s: a culprit that is no rank" % case.name)
+        check(bool(case.truth.culprits) == (case.truth.statuses[0] == "culprit"), "%s: %s" % (case.name, case.truth))
+        check(set().union(*case.truth.culprits.values()) <= set(REASONS), "%s: %s" % (case.name, case.truth))
+    folders = os.pathsep.join(os.path.join(BENCH, name) for name in ("gpu_cases", "hang_cases"))
+    for program in sorted({case.program for case in CASES}):
+        listed = subprocess.run([sys.executable, "-c", "import %s as p; print(*p.CASES)" % program[:-len(".py")]], stdout=subprocess.PIPE, check=True,
+                                env=dict(os.environ, PYTHONPATH=folders, PYTHONDONTWRITEBYTECODE="1"), encoding="utf-8").stdout.split()
+        asked = {case.arguments[0] for case in CASES if case.program == program}
+        check(asked == set(listed), "%s: without a case, or without a function: %r" % (program, asked ^ set(listed)))
+    done = subprocess.run([os.path.join(BENCH, "gpu"), "--gpus", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    check(done.returncode == 77 and b"no NVIDIA GPU" in done.stderr, "without a GPU: status %d, %r" % (done.returncode, done.stderr))
+
+
 def run_bench(directory, *names):
     path = os.path.join(directory, "result.json")
     done = subprocess.run([os.path.join(BENCH, "hangs"), "--tool", tool(), "--json", path, "--case", *names], stdin=subprocess.DEVNULL,

@@ -154,7 +154,7 @@ def verdict_in_short(report):
 def case_words_decide_nothing(directory):
     """Other words for a rank's problems, which are meant for people: the verdict follows from codes, and does not change."""
     reworded = 0
-    for place in ("verdicts", "gpu_verdicts"):
+    for place in ("verdicts", "gpu_verdicts", "gpu_jobs"):
         saved = os.path.join(SOURCE, "fixtures", place)
         for name in sorted(entry for entry in os.listdir(saved) if entry.endswith(".json.gz")):
             path = os.path.join(directory, name[:-len(".gz")])
@@ -174,18 +174,28 @@ def case_words_decide_nothing(directory):
 
 def case_gpu_verdicts(directory):
     """Reports of real hangs with the GPU state that they would have had (fixtures/gpu_verdicts/make.py)."""
-    saved = os.path.join(SOURCE, "fixtures", "gpu_verdicts")
+    check_verdicts(directory, "gpu_verdicts", 12)
+
+
+def case_gpu_jobs(directory):
+    """Reports of bench/gpu, of real jobs on a real GPU, without and with the state of the GPUs."""
+    check_verdicts(directory, "gpu_jobs", 70)
+
+
+def check_verdicts(directory, place, least):
+    saved = os.path.join(SOURCE, "fixtures", place)
     with open(os.path.join(saved, "verdicts.json"), encoding="utf-8") as stream:
         verdicts = json.load(stream)
-    check(len(verdicts) >= 12, "%d saved reports" % len(verdicts))
+    check(len(verdicts) >= least, "%d saved reports" % len(verdicts))
     wrong = []
     for name, expected in sorted(verdicts.items()):
         path = os.path.join(directory, name + ".json")
         with gzip.open(os.path.join(saved, name + ".json.gz"), "rb") as packed, open(path, "wb") as out:
             out.write(packed.read())
-        again = json_report("report", path)
         with open(path, encoding="utf-8") as stream:
             before = json.load(stream)
+        expected_status = 0 if all(rank["status"] == "complete" for rank in before["ranks"]) else 1
+        again = json_report("report", path, expect=expected_status)
         check([rank.get("gpus") for rank in again["ranks"]] == [rank.get("gpus") for rank in before["ranks"]], "%s: the state of the GPUs has changed" % name)
         verdict = again["verdict"]
         said = {"status": verdict["status"], "suspects": {str(one["rank"]): one["reason"] for one in verdict["suspects"]}}
@@ -193,7 +203,7 @@ def case_gpu_verdicts(directory):
             wrong.append("%s: said %r (%s), true is %r" % (name, said, verdict["summary"], expected))
         status, out, _ = run_tool("report", path)
         lines = text_of(out).splitlines()
-        check(status == 0 and len(lines) <= 40 and max(len(line) for line in lines) <= 100 and "GPUs" in lines, "%s: status %d:\n%s" % (name, status, text_of(out)))
+        check(status == expected_status and len(lines) <= 60 and max(len(line) for line in lines) <= 100 and "GPUs" in lines, "%s: status %d:\n%s" % (name, status, text_of(out)))
     check(not wrong, "\n".join(wrong))
 
 
