@@ -8,7 +8,7 @@ import cases
 from command_line import text_of
 from interpreters import find
 from odd_targets import Reachable, as_nobody
-from other_ends import Processes, call_of, check_ends, check_nobody, rank, wait_for_call
+from other_ends import Processes, call_of, check_ends, check_nobody, rank, report_in_call, wait_for_call
 from processes import Skip, check, json_report, run_tool, tool
 
 OPEN = "import sqlite3\nc = sqlite3.connect(sys.argv[1], timeout=100000, isolation_level=None)\n"
@@ -29,7 +29,7 @@ def database(directory, mode, name="trials.db"):
 
 def check_holder(waiter, holder, path, *others):
     """The holder is named as a process outside of the job, and as rank 1 of it."""
-    ends = call_of(json_report("attach", "--pids", waiter, *others), waiter)
+    ends = call_of(report_in_call(waiter, *others), waiter)
     check([(end["pid"], end["kind"]) for end in ends.get("other_ends", [])] == [(holder, "database")] and ends.get("database") == path, "%r" % ends)
     check("python3" in ends["other_ends"][0]["command"], "its command: %r" % ends)
     name = "a lock of the database %s, held by pid %d (rank 1)" % (os.path.basename(path), holder) if path else "a lock of an SQLite database, held by pid %d (rank 1)" % holder

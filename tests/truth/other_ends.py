@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import cases
 from command_line import text_of
@@ -76,6 +77,17 @@ def wait_for_call(pid, call):
             return file.read().split(" ", 1)[0] == str(SYSTEM_CALLS[call])
     wait_until(blocked, "pid %d in %s" % (pid, call))
     settle(pid)
+    if call == "clock_nanosleep":      # SQLite's first attempts to get a lock are milliseconds apart, the later ones 0.1 s
+        wait_until(lambda: wakes_in(pid, 0.08) <= 1, "pid %d in long sleeps" % pid)
+
+
+def wakes_in(pid, seconds):
+    def switches():
+        with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches:"))
+    before = switches()
+    time.sleep(seconds)
+    return switches() - before
 
 
 def call_of(report, pid):
@@ -84,16 +96,28 @@ def call_of(report, pid):
     return thread["syscall"]
 
 
+def report_in_call(pid, *others):
+    """A report of a thread that wakes up now and then to try again: a sample may hit the moment in which it is awake."""
+    for _ in range(20):
+        report = json_report("attach", "--pids", *map(str, (pid,) + others))
+        if next(thread for thread in only_rank(report, pid)["threads"] if thread["tid"] == pid)["syscall"] is not None:
+            break
+    return report
+
+
 def check_ends(pid, kind, expected, *others, own_end=False, named=None):
     """attach to `pid` and `others`: the other ends of the call are `expected`, {pid: command or None}."""
-    call = call_of(json_report("attach", "--pids", *map(str, (pid,) + others)), pid)
+    call = call_of(report_in_call(pid, *others), pid)
     wanted = [{"pid": one, "command": expected[one], "kind": kind} for one in sorted(expected)]
     check(call.get("other_ends", []) == wanted, "other ends %r instead of %r" % (call, wanted))
     check(call.get("own_end", False) == own_end, "own_end: %r" % call)
     check("other_host" not in call, "another host: %r" % call)
     if named is not None:
-        status, out, err = run_tool("attach", "--threads", "all", "--pids", *map(str, (pid,) + others))
-        text = " ".join(text_of(out).split())
+        for _ in range(20):
+            status, out, err = run_tool("attach", "--threads", "all", "--pids", *map(str, (pid,) + others))
+            text = " ".join(text_of(out).split())
+            if named in text:
+                break
         check(status == 0 and err == b"" and named in text, "%r is not in the text (status %d, %r):\n%s" % (named, status, err, text_of(out)))
     return call
 
