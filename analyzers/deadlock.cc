@@ -11,6 +11,7 @@
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
 #include "analyzers/sides.h"
+#include "analyzers/watchdog_text.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -36,6 +37,7 @@ class Explanation {
   }
 
   std::optional<Deadlock> explain() {
+    if (auto found = explain_by_watchdogs(job_, states_)) return found;
     if (waits_for_gpu() || known_from_gpus())
       if (auto found = explain_by_launches(job_, states_); found && !accuses_a_collective_kernel(*found)) {
         found->reference = kFromLaunches;

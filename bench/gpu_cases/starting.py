@@ -2,8 +2,12 @@
 import glob
 import os
 import resource
+import signal
 import subprocess
 import sys
+import time
+
+WATCHDOG_TIMEOUT, OTHERS_SECONDS = 240.0, 20.0
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HANG_CASES = os.path.join(os.path.dirname(HERE), "hang_cases")
@@ -69,6 +73,32 @@ class GpuJob(Job):
         if self.gpus < self.case.ranks:       # as if each were on a machine of its own: NCCL refuses two ranks on one GPU
             environment.update(NCCL_HOSTID="host-%d" % rank, LOCAL_RANK=str(rank % self.gpus), NODE_RANK=str(rank))
         return environment
+
+    def wait(self):
+        """Of a case whose watchdogs end the ranks: until one of them has, and for a while for the others, which then are told to leave a
+        core as well, as a person would do who has a job whose rank 3 has aborted."""
+        if "GPU_CASES_WATCHDOG" not in self.case.environment:
+            super().wait()
+            return
+        deadline, others_deadline = time.monotonic() + WATCHDOG_TIMEOUT, None
+        while True:
+            self._read_announced()
+            for process in self.processes:
+                process.poll()
+            gone = [name for name, (pid, _) in self.announced.items() if main_thread(pid)[0] in ("gone", "Z")]
+            if len(self.announced) == len(self.expected()) == len(gone):
+                self.ranks = {int(name): pid for name, (pid, _) in self.announced.items()}
+                return
+            if gone and others_deadline is None:
+                others_deadline = time.monotonic() + OTHERS_SECONDS
+            if others_deadline is not None and time.monotonic() > others_deadline:
+                for name, (pid, _) in self.announced.items():
+                    if name not in gone:
+                        os.kill(pid, signal.SIGABRT)
+                others_deadline = float("inf")
+            if time.monotonic() > deadline:
+                self._give_up("no watchdog has ended it in %d s: announced %r, gone %r" % (WATCHDOG_TIMEOUT, self.announced, gone))
+            time.sleep(0.25)
 
     def crashed_cores(self):
         """The kernel's cores of the ranks that have crashed."""

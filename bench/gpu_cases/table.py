@@ -50,6 +50,13 @@ def healthy(case, **options):
     return GpuCase("healthy-" + case, "healthy.py", (case,), Truth("healthy"), **options)
 
 
+def from_watchdog(case):
+    """The case once more, with a timeout of some seconds: NCCL's watchdogs end the ranks, and their cores are examined."""
+    return dataclasses.replace(case, name="cores-" + case.name, cores=True, needs=(*case.needs,),
+                               environment={**case.environment, "GPU_CASES_WATCHDOG": "12", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "1000",
+                                            "TORCH_NCCL_COORD_CHECK_MILSEC": "500"})
+
+
 def jax(case, trouble, reason, **options):
     return GpuCase("jax-%s-%s" % (case, trouble), "jax_job.py", (case, trouble), culprit(r1=reason), needs=("jax",), **options)
 
@@ -145,3 +152,7 @@ CASES = [
     jax("barrier", "read", "file-io"),
     GpuCase("jax-training", "jax_job.py", ("training", ""), Truth("healthy"), needs=("jax",)),
 ]
+
+FROM_WATCHDOGS = ("ddp-sleep", "ddp-without-item-lock", "fsdp2-receive", "experts-receive", "pipeline-sleep", "loader", "hook", "other-size",
+                  "other-collective", "uneven-steps", "uneven-batches", "group-order")
+CASES += [from_watchdog(case) for case in CASES if case.name in FROM_WATCHDOGS]

@@ -35,11 +35,11 @@ def is_odd():
     return rank() in odd_ranks()
 
 
-def announce(how="asleep", name=None, pid=None):
+def announce(how="asleep", name=None, pid=None, depth=1):
     """`how` is the state that this process (or `pid`) will be seen in: asleep, polls (wakes up again and again), waits (one of the two),
     settles (any of these, after some seconds), spins, moves (has done good steps and goes on), stopped, gone. `name` is that of the rank, or of another process of the job. The process
-    will wait in the function that calls this."""
-    place = sys._getframe(1).f_code
+    will wait in the function that calls this, or `depth` functions further out."""
+    place = sys._getframe(depth).f_code
     path = os.path.join(DIRECTORY, "at.%s" % (rank() if name is None else name))
     with open(path + ".new", "w", encoding="ascii") as out:
         out.write("%d %s %s %s\n" % (pid or os.getpid(), how, place.co_name, os.path.basename(place.co_filename)))
