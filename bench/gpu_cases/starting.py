@@ -75,8 +75,8 @@ class GpuJob(Job):
         return environment
 
     def wait(self):
-        """Of a case whose watchdogs end the ranks: until one of them has, and for a while for the others, which then are told to leave a
-        core as well, as a person would do who has a job whose rank 3 has aborted."""
+        """Of a case whose watchdogs end the ranks: until one of them has, and for a while for the others, which then get a SIGABRT to leave
+        a core as well, as a person would do whose job has one rank that has aborted."""
         if "GPU_CASES_WATCHDOG" not in self.case.environment:
             super().wait()
             return

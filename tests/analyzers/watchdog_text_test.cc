@@ -31,7 +31,7 @@ const std::string kTruncated =
     "invalid usage of NCCL library.\nLast error:\nNET/Socket : peer 127.0.0.1<50410> message truncated : receiving "
     "1048576 bytes instead of 65536.";
 
-// Cores of ranks at one place, each ended by its watchdog with that text; "": told to end by a person.
+// Cores of ranks at one place, each ended by its watchdog with that text; "": by a person.
 LiteralJob ended_with(const std::vector<std::string>& texts) {
   LiteralJob literal;
   for (std::size_t r = 0; r < texts.size(); ++r) {
