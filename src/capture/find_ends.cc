@@ -164,10 +164,13 @@ class Seeker {
       case What::kFlock: seek_lock(thread, target::FileLock::Kind::kFlock, sought); break;
       case What::kRecordLock: seek_lock(thread, target::FileLock::Kind::kRecord, sought); break;
       case What::kOpenFileLock: seek_lock(thread, target::FileLock::Kind::kOpenFile, sought); break;
-      case What::kEvents: seek_watched(thread.pid, awaited.fd, sought); break;
+      case What::kEvents:
+        seek_watched(thread.pid, awaited.fd, sought);
+        if (thread.tid == thread.pid) sought.listens = is_listening(thread.pid, watched_by(thread.pid, awaited.fd));
+        break;
       case What::kInput:
         seek_end(thread.pid, awaited.fd, true, sought);
-        sought.listens = is_listening(thread.pid, {awaited.fd});
+        if (thread.tid == thread.pid) sought.listens = is_listening(thread.pid, {awaited.fd});
         break;
       case What::kOutput: seek_end(thread.pid, awaited.fd, false, sought); break;
       case What::kDatabase: seek_database(thread.pid, sought); break;
@@ -176,14 +179,10 @@ class Seeker {
   }
 
  private:
-  // Other ends only for an epoll descriptor that watches a single descriptor.
+  // For an epoll descriptor that watches a single descriptor.
   void seek_watched(Pid pid, int fd, Sought& sought) {
     const auto info = target::descriptor_info(pid, fd);
-    if (!info) return;
-    std::vector<int> watched;
-    for (const target::DescriptorInfo::Watched& one : info->watched) watched.push_back(one.fd);
-    sought.listens = is_listening(pid, watched);
-    if (info->watched.size() != 1) return;
+    if (!info || info->watched.size() != 1) return;
     const target::DescriptorInfo::Watched& only = info->watched.front();
     const auto file = target::descriptor_info(pid, only.fd);
     if (!file || (file->inode && only.inode && *file->inode != *only.inode)) return;
@@ -198,6 +197,13 @@ class Seeker {
     auto found = networks_.find(network);
     if (found == networks_.end()) found = networks_.emplace(network, tcp_ends_of(pid)).first;
     return found->second;
+  }
+
+  static std::vector<int> watched_by(Pid pid, int fd) {
+    std::vector<int> watched;
+    if (const auto info = target::descriptor_info(pid, fd))
+      for (const target::DescriptorInfo::Watched& one : info->watched) watched.push_back(one.fd);
+    return watched;
   }
 
   // Whether some of these are listening sockets, and every connection among them was accepted by one of these.
