@@ -37,7 +37,7 @@ class Explanation {
   }
 
   std::optional<Deadlock> explain() {
-    if (auto found = explain_by_watchdogs(job_, states_)) return found;
+    if (auto found = explain_by_watchdogs(job_, states_)) return with_reference(std::move(*found), kFromWatchdogs);
     if (waits_for_gpu() || known_from_gpus())
       if (auto found = explain_by_launches(job_, states_); found && !accuses_a_collective_kernel(*found)) {
         found->reference = kFromLaunches;
@@ -355,6 +355,14 @@ class Explanation {
 };
 
 }  // namespace
+
+Deadlock accuse_side(const std::vector<std::size_t>& members, Reason reason, std::string explanation, bool equal) {
+  Deadlock found;
+  for (const std::size_t i : members) found.suspects.push_back({i, reason, equal ? kPartnersGuessed : kPartnersKnown});
+  found.explanation = std::move(explanation);
+  found.sides_are_equal = equal;
+  return found;
+}
 
 std::optional<Deadlock> explain_deadlock(const Facts& facts) { return Explanation(facts).explain(); }
 

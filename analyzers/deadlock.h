@@ -35,6 +35,9 @@ struct Deadlock {
   std::string reference;  // Verdict::reference
 };
 
+// Accuses one side, or, of two that are equal, both, for a disagreement that is known from other evidence than stacks.
+Deadlock accuse_side(const std::vector<std::size_t>& members, Reason reason, std::string explanation, bool equal);
+
 // std::nullopt if they all wait alike.
 std::optional<Deadlock> explain_deadlock(const Facts& facts);
 

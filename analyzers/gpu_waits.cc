@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include "analyzers/launches.h"
+#include "analyzers/progress.h"
 
 namespace rankstacks::analyzers {
 namespace {
 
 constexpr double kBusy = 90, kAtRest = 10;  // percent
-constexpr double kLongerThanStepsMs = 4000;
 
 // Whether this may be the kernel that the CPU's call launched. c10d's barrier is an all-reduce; gather, scatter and
 // all-to-all are sends and receives.

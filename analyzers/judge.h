@@ -17,6 +17,7 @@
 #include "analyzers/divergence.h"
 #include "analyzers/facts.h"
 #include "analyzers/gone_ranks.h"
+#include "analyzers/progress.h"
 
 namespace rankstacks::analyzers {
 
@@ -105,7 +106,7 @@ class Judge {
   }
   static constexpr double kLongerThanWaitsMs = 2500;  // waits that a step is made of
   // Longer than most steps take.
-  bool have_sampled_long() const { return span_ms() >= 4000; }
+  bool have_sampled_long() const { return span_ms() >= kLongerThanStepsMs; }
   bool loop_at_one_place() const;
   // Some ranks have ended, and no rank is seen waiting for them.
   Verdict of_ended_not_waited_for() const;

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "model/rank_set.h"
+#include "analyzers/sides.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -78,11 +78,7 @@ class Launches {
   }
 
  private:
-  std::string name(const std::vector<std::size_t>& members) const {
-    std::vector<std::size_t> ranks;
-    for (const std::size_t i : members) ranks.push_back(states_[i].rank);
-    return name_ranks(job_, ranks);
-  }
+  std::string name(const Side& members) const { return name_side(job_, states_, members); }
 
   static std::string text(const Counts& counts) {
     std::string said;
@@ -91,33 +87,13 @@ class Launches {
     return said.empty() ? "nothing" : said;
   }
 
-  // The smaller side; both sides if they are of equal size.
-  static std::vector<std::size_t> smaller(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b,
-                                          bool& equal) {
-    equal = a.size() == b.size();
-    if (!equal) return a.size() < b.size() ? a : b;
-    std::vector<std::size_t> both = a;
-    both.insert(both.end(), b.begin(), b.end());
-    std::sort(both.begin(), both.end());
-    return both;
-  }
-
-  Deadlock accuse(const std::vector<std::size_t>& members, Reason reason, std::string explanation, bool equal) const {
-    Deadlock found;
-    for (const std::size_t i : members) found.suspects.push_back({i, reason, equal ? 0.45 : 0.80});
-    found.explanation = std::move(explanation);
-    found.sides_are_equal = equal;
-    return found;
-  }
-
   // Each side lags in the communicator in which the other waits.
   std::optional<Deadlock> order() const {
     for (std::size_t x = 0; x < communicators_.size(); ++x)
       for (std::size_t y = x + 1; y < communicators_.size(); ++y) {
         const Seen &a = communicators_[x], &b = communicators_[y];
         if (a.laggards.empty() || b.laggards.empty()) continue;
-        const std::vector<std::size_t> in_b(a.laggards.begin(), a.laggards.end()),
-            in_a(b.laggards.begin(), b.laggards.end());
+        const Side in_b(a.laggards.begin(), a.laggards.end()), in_a(b.laggards.begin(), b.laggards.end());
         const bool crossed =
             std::all_of(in_b.begin(), in_b.end(),
                         [&](std::size_t i) { return b.counts.contains(i) && !b.laggards.contains(i); }) &&
@@ -125,8 +101,8 @@ class Launches {
                         [&](std::size_t i) { return a.counts.contains(i) && !a.laggards.contains(i); });
         if (!crossed) continue;
         bool equal = false;
-        const auto suspects = smaller(in_a, in_b, equal);
-        return accuse(
+        const auto suspects = smaller_side(in_a, in_b, equal);
+        return accuse_side(
             suspects, Reason::kProcessGroupOrder,
             fmt::format("by NCCL's counts {} and {} launched in different communicators, each of which needs the other",
                         name(in_a), name(in_b)),
@@ -143,11 +119,11 @@ class Launches {
       if (sides.size() != 2) continue;
       const auto &first = *sides.begin(), &second = *sides.rbegin();
       bool equal = false;
-      const auto suspects = smaller(first.second, second.second, equal);
-      return accuse(suspects, Reason::kCollectiveMismatch,
-                    fmt::format("by NCCL's counts {} launched {}, and {} launched {}", name(first.second),
-                                text(first.first), name(second.second), text(second.first)),
-                    equal);
+      const auto suspects = smaller_side(first.second, second.second, equal);
+      return accuse_side(suspects, Reason::kCollectiveMismatch,
+                         fmt::format("by NCCL's counts {} launched {}, and {} launched {}", name(first.second),
+                                     text(first.first), name(second.second), text(second.first)),
+                         equal);
     }
     return std::nullopt;
   }
@@ -172,13 +148,13 @@ class Launches {
         return !seen.laggards.contains(one.first) &&
                place_key(job_, states_[one.first]) == place_key(job_, states_[late.front()]);
       });
-      return accuse(late,
-                    messages        ? Reason::kUnmatchedP2p
-                    : at_same_place ? Reason::kBehind
-                                    : Reason::kGpuWait,
-                    fmt::format("by NCCL's counts {} not launched what the others wait for",
-                                late.size() == 1 ? "it has" : name(late) + " have"),
-                    false);
+      return accuse_side(late,
+                         messages        ? Reason::kUnmatchedP2p
+                         : at_same_place ? Reason::kBehind
+                                         : Reason::kGpuWait,
+                         fmt::format("by NCCL's counts {} not launched what the others wait for",
+                                     late.size() == 1 ? "it has" : name(late) + " have"),
+                         false);
     }
     return std::nullopt;
   }

@@ -7,6 +7,9 @@
 
 namespace rankstacks::analyzers {
 
+// A job that is sampled for longer than this has finished a step, as a rule.
+inline constexpr double kLongerThanStepsMs = 4000;
+
 // Whether the thread was on a processor for a good part of the samples: it works or spins, and does not only wake up
 // now and then.
 bool is_busy(const Motion& motion);

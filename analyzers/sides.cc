@@ -82,11 +82,24 @@ std::vector<Side> merge_same_calls(const std::vector<RankState>& states, const s
   return merged;
 }
 
-std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states, const Side& members) {
-  const RankState& s = states[members.front()];
+Side smaller_side(const Side& a, const Side& b, bool& equal) {
+  equal = a.size() == b.size();
+  if (!equal) return a.size() < b.size() ? a : b;
+  Side both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  std::sort(both.begin(), both.end());
+  return both;
+}
+
+std::string name_side(const JobSnapshot& job, const std::vector<RankState>& states, const Side& members) {
   std::vector<std::size_t> ranks;
   for (const std::size_t i : members) ranks.push_back(states[i].rank);
-  std::string text = fmt::format("{} {} {}", name_ranks(job, ranks), members.size() == 1 ? "waits" : "wait",
+  return name_ranks(job, ranks);
+}
+
+std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states, const Side& members) {
+  const RankState& s = states[members.front()];
+  std::string text = fmt::format("{} {} {}", name_side(job, states, members), members.size() == 1 ? "waits" : "wait",
                                  describe_wait(s, states.size()));
   std::string where = describe_place(job, job.ranks[s.rank].threads[s.doing.thread]);
   if (const std::string counter = describe_counter(s); !counter.empty()) where += (where.empty() ? "" : ", ") + counter;

@@ -24,6 +24,12 @@ std::vector<Side> split_by_counter(const JobSnapshot& job, const std::vector<Ran
 // are in the same one.
 std::vector<Side> merge_same_calls(const std::vector<RankState>& states, const std::vector<Side>& sides);
 
+// The smaller of two sides; both if they are of equal size, then `equal` is set.
+Side smaller_side(const Side& a, const Side& b, bool& equal);
+
+// "ranks 0-1,3"
+std::string name_side(const JobSnapshot& job, const std::vector<RankState>& states, const Side& members);
+
 // "ranks 0-1,3 wait in all_reduce (step at train.py:17)"
 std::string describe_side(const JobSnapshot& job, const std::vector<RankState>& states, const Side& members);
 

@@ -1,19 +1,16 @@
 #include "analyzers/watchdog_text.h"
 
-#include <algorithm>
 #include <charconv>
 #include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "analyzers/sides.h"
 #include "base/text.h"
-#include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
 namespace {
-
-constexpr double kMajority = 0.80, kEqualSides = 0.45;
 
 // The text between `before` and `after`; "" if it is not there.
 std::string_view between(std::string_view text, std::string_view before, std::string_view after) {
@@ -43,17 +40,6 @@ std::string describe(const TimedOutWork& work) {
   return fmt::format("{} of {} elements", work.operation, work.elements_in);
 }
 
-Deadlock accuse(std::vector<std::size_t> members, std::string explanation, bool equal) {
-  std::sort(members.begin(), members.end());
-  Deadlock found;
-  for (const std::size_t i : members)
-    found.suspects.push_back({i, Reason::kCollectiveMismatch, equal ? kEqualSides : kMajority});
-  found.explanation = std::move(explanation);
-  found.sides_are_equal = equal;
-  found.reference = kFromWatchdogs;
-  return found;
-}
-
 }  // namespace
 
 std::optional<TimedOutWork> timed_out_work(std::string_view text) {
@@ -77,9 +63,9 @@ bool says_other_size(std::string_view text) {
 
 std::optional<Deadlock> explain_by_watchdogs(const JobSnapshot& job, const std::vector<RankState>& states) {
   using What = std::pair<std::string, std::int64_t>;  // the operation, and its size where all ranks have one
-  std::map<std::pair<std::string, std::int64_t>, std::map<What, std::vector<std::size_t>>> named;
+  std::map<std::pair<std::string, std::int64_t>, std::map<What, Side>> named;
   std::map<What, std::string> words;
-  std::vector<std::size_t> waiting;
+  Side waiting;
   bool other_size = false;
   for (std::size_t i = 0; i < states.size(); ++i) {
     const RankState& s = states[i];
@@ -100,27 +86,21 @@ std::optional<Deadlock> explain_by_watchdogs(const JobSnapshot& job, const std::
     if (sides.size() != 2) continue;
     const auto& [a, a_ranks] = *sides.begin();
     const auto& [b, b_ranks] = *sides.rbegin();
-    const auto name = [&](const std::vector<std::size_t>& members) {
-      std::vector<std::size_t> ranks;
-      for (const std::size_t i : members) ranks.push_back(states[i].rank);
-      return name_ranks(job, ranks);
-    };
-    const bool equal = a_ranks.size() == b_ranks.size();
-    std::vector<std::size_t> accused = a_ranks.size() <= b_ranks.size() ? a_ranks : b_ranks;
-    if (equal) accused.insert(accused.end(), b_ranks.begin(), b_ranks.end());
-    return accuse(std::move(accused),
-                  fmt::format("by their watchdogs operation {} of group {} is {} for {}, and {} for {}", number.second,
-                              number.first, words[a], name(a_ranks), words[b], name(b_ranks)),
-                  equal);
+    bool equal = false;
+    const Side accused = smaller_side(a_ranks, b_ranks, equal);
+    return accuse_side(
+        accused, Reason::kCollectiveMismatch,
+        fmt::format("by their watchdogs operation {} of group {} is {} for {}, and {} for {}", number.second,
+                    number.first, words[a], name_side(job, states, a_ranks), words[b], name_side(job, states, b_ranks)),
+        equal);
   }
   // Which of several ranks has the other size is not in NCCL's text.
   if (other_size && waiting.size() == 2)
-    return accuse(
-        waiting,
-        fmt::format("NCCL found a message of {} that is longer than the other rank expected: they have called "
-                    "collectives of different sizes",
-                    name_ranks(job, {states[waiting[0]].rank, states[waiting[1]].rank})),
-        true);
+    return accuse_side(waiting, Reason::kCollectiveMismatch,
+                       fmt::format("NCCL found a message of {} that is longer than the other rank expected: they have "
+                                   "called collectives of different sizes",
+                                   name_side(job, states, waiting)),
+                       true);
   return std::nullopt;
 }
 

@@ -5,7 +5,7 @@
 //     caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=_ALLGATHER_BASE, NumelIn=1024, NumelOut=2048,
 //     Timeout(ms)=12000) ran for 12004 milliseconds before timing out.
 //
-// Source: torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, WorkNCCL::checkTimeout; versions 2.0 to 2.11.
+// Source: torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, WorkNCCL::checkTimeout; as of 2.11.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct TimedOutWork {
 std::optional<TimedOutWork> timed_out_work(std::string_view text);
 
 // Whether NCCL found that ranks have called a collective with different sizes: a message did not fit where the other
-// rank expected it ("message truncated", NCCL net_socket.cc, net_ib.cc).
+// rank expected it ("message truncated", of NCCL 2.28's socket transport).
 bool says_other_size(std::string_view text);
 
 // Ranks that wait, and whose watchdogs name different operations, or different sizes, under one number of one group.

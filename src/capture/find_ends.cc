@@ -164,13 +164,10 @@ class Seeker {
       case What::kFlock: seek_lock(thread, target::FileLock::Kind::kFlock, sought); break;
       case What::kRecordLock: seek_lock(thread, target::FileLock::Kind::kRecord, sought); break;
       case What::kOpenFileLock: seek_lock(thread, target::FileLock::Kind::kOpenFile, sought); break;
-      case What::kEvents:
-        seek_watched(thread.pid, awaited.fd, sought);
-        if (thread.tid == thread.pid) sought.listens = is_listening(thread.pid, watched_by(thread.pid, awaited.fd));
-        break;
+      case What::kEvents: seek_watched(thread, sought); break;
       case What::kInput:
         seek_end(thread.pid, awaited.fd, true, sought);
-        if (thread.tid == thread.pid) sought.listens = is_listening(thread.pid, {awaited.fd});
+        sought.listens = is_main(thread) && is_listening(thread.pid, {awaited.fd});
         break;
       case What::kOutput: seek_end(thread.pid, awaited.fd, false, sought); break;
       case What::kDatabase: seek_database(thread.pid, sought); break;
@@ -179,10 +176,19 @@ class Seeker {
   }
 
  private:
-  // For an epoll descriptor that watches a single descriptor.
-  void seek_watched(Pid pid, int fd, Sought& sought) {
-    const auto info = target::descriptor_info(pid, fd);
-    if (!info || info->watched.size() != 1) return;
+  static bool is_main(const BlockedThread& thread) { return thread.tid == thread.pid; }
+
+  // Other ends only for an epoll descriptor that watches a single descriptor.
+  void seek_watched(const BlockedThread& thread, Sought& sought) {
+    const Pid pid = thread.pid;
+    const auto info = target::descriptor_info(pid, thread.awaited.fd);
+    if (!info) return;
+    if (is_main(thread)) {
+      std::vector<int> watched;
+      for (const target::DescriptorInfo::Watched& one : info->watched) watched.push_back(one.fd);
+      sought.listens = is_listening(pid, watched);
+    }
+    if (info->watched.size() != 1) return;
     const target::DescriptorInfo::Watched& only = info->watched.front();
     const auto file = target::descriptor_info(pid, only.fd);
     if (!file || (file->inode && only.inode && *file->inode != *only.inode)) return;
@@ -197,13 +203,6 @@ class Seeker {
     auto found = networks_.find(network);
     if (found == networks_.end()) found = networks_.emplace(network, tcp_ends_of(pid)).first;
     return found->second;
-  }
-
-  static std::vector<int> watched_by(Pid pid, int fd) {
-    std::vector<int> watched;
-    if (const auto info = target::descriptor_info(pid, fd))
-      for (const target::DescriptorInfo::Watched& one : info->watched) watched.push_back(one.fd);
-    return watched;
   }
 
   // Whether some of these are listening sockets, and every connection among them was accepted by one of these.

@@ -119,8 +119,7 @@ GpuPlan plan_gpu_sessions(JobSnapshot& job, const GpuRequest& request) {
                   {fmt::format("GPU: not asked: thread {} is in {}, which waits for room in the queue of its GPU and "
                                "holds the driver's lock",
                                launch->tid, launch->call),
-                   "what runs there holds up the launches behind it; cuda-gdb cannot attach either: look at what the "
-                   "other ranks wait for",
+                   "what runs there holds up the launches behind it: look at what the other ranks wait for",
                    ProblemCode::kGpu});
       some_launch = true;
       continue;

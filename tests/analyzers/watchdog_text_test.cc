@@ -56,7 +56,7 @@ using Accused = std::map<std::size_t, std::string>;
 TEST_CASE("the operation in a watchdog's text") {
   CHECK(timed_out_work(text_of(1, 5, "_ALLGATHER_BASE", 1024, 2048)) ==
         TimedOutWork{"0(default_pg)", 5, "_ALLGATHER_BASE", 1024, 2048});
-  // torch 2.1: no group.
+  // A text that names no group.
   CHECK(timed_out_work("[Rank 7] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, "
                        "NumelIn=4, NumelOut=4, Timeout(ms)=1800000) ran for 1800091 milliseconds before timing out.") ==
         TimedOutWork{"", 12, "ALLREDUCE", 4, 4});
