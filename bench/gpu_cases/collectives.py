@@ -5,7 +5,6 @@
 import atexit
 import os
 import signal
-import sys
 import threading
 import time
 
@@ -36,14 +35,19 @@ def other_dtype():
     torch.cuda.synchronize()
 
 
-def other_collective():
-    torch, dist, tensor = good_steps()
+def instead_of_reduce(call, elements=1024):
+    """The odd rank makes this call, the others all-reduce."""
+    torch, dist, tensor = good_steps(elements)
     announce("settles")
     if is_odd():
-        dist.all_gather_into_tensor(torch.empty(world() * tensor.numel(), device="cuda"), tensor)
+        call(torch, dist, tensor)
     else:
         dist.all_reduce(tensor)
     torch.cuda.synchronize()
+
+
+def other_collective():
+    instead_of_reduce(lambda torch, dist, tensor: dist.all_gather_into_tensor(torch.empty(world() * tensor.numel(), device="cuda"), tensor))
 
 
 def broadcast_or_reduce():
@@ -56,34 +60,16 @@ def broadcast_or_reduce():
 
 
 def send_or_reduce():
-    torch, dist, tensor = good_steps()
-    announce("settles")
-    if is_odd():
-        dist.send(tensor, dst=0)
-    else:
-        dist.all_reduce(tensor)
-    torch.cuda.synchronize()
+    instead_of_reduce(lambda torch, dist, tensor: dist.send(tensor, dst=0))
 
 
 def group_or_reduce():
     """The odd rank makes a new process group, which takes all ranks."""
-    torch, dist, tensor = good_steps()
-    announce("settles")
-    if is_odd():
-        dist.all_reduce(tensor, group=dist.new_group())
-    else:
-        dist.all_reduce(tensor)
-    torch.cuda.synchronize()
+    instead_of_reduce(lambda torch, dist, tensor: dist.all_reduce(tensor, group=dist.new_group()))
 
 
 def barrier_or_reduce():
-    torch, dist, tensor = good_steps(1 << 22)
-    announce("settles")
-    if is_odd():
-        dist.barrier()
-    else:
-        dist.all_reduce(tensor)
-    torch.cuda.synchronize()
+    instead_of_reduce(lambda torch, dist, tensor: dist.barrier(), elements=1 << 22)
 
 
 def both_receive():
@@ -113,41 +99,35 @@ def group_order():
 
 
 def group_order_streams():
-    """As group_order, but each rank launches both, on two streams, and waits for both."""
+    """As group_order, each on a stream of its own, and with more data."""
     torch, dist, tensor = good_steps(1 << 22)
     groups = two_groups(torch, dist, tensor)
     announce("settles")
     streams = [torch.cuda.Stream(), torch.cuda.Stream()]
-    works = []
     for group, stream in zip(reversed(groups) if is_odd() else groups, streams):
         with torch.cuda.stream(stream):
             dist.all_reduce(tensor.clone(), group=group)
-            works.append(stream)
         torch.cuda.synchronize()
 
 
-def train(torch, dist, rounds, evaluates):
-    """The same loop on every rank; some take part in an evaluation that the others skip."""
+def extra_evaluation():
+    """The same loop on every rank; the odd one takes part in an evaluation that the others skip."""
+    torch, dist, _ = good_steps()
     gradient = torch.ones(1 << 20, device="cuda")
-    for number in range(rounds):
+    for number in range(FOREVER):
         if number == GOOD_STEPS:
             announce("settles")
-        if evaluates and number == GOOD_STEPS:
-            metric = torch.ones(4, device="cuda")
-            dist.all_reduce(metric)
-            metric.sum().item()
+            if is_odd():
+                metric = torch.ones(4, device="cuda")
+                dist.all_reduce(metric)
+                metric.sum().item()
         dist.all_reduce(gradient)
         gradient.div_(world())
         gradient.sum().item()
 
 
-def extra_evaluation():
-    torch, dist, _ = good_steps()
-    train(torch, dist, FOREVER, is_odd())
-
-
-def uneven_steps():
-    """The odd rank has fewer batches, and is done: it waits in the barrier at the end of the epoch."""
+def train_unevenly():
+    """The odd rank has fewer batches, and is done before the others."""
     torch, dist, _ = good_steps()
     gradient = torch.ones(1 << 20, device="cuda")
     for number in range(GOOD_STEPS + (1 if is_odd() else 3)):
@@ -155,20 +135,20 @@ def uneven_steps():
             announce("settles")
         dist.all_reduce(gradient)
         gradient.sum().item()
+    return torch, dist
+
+
+def uneven_steps():
+    """The odd rank waits in the barrier at the end of the epoch."""
+    torch, dist = train_unevenly()
     announce("settles")
     dist.barrier()
     torch.cuda.synchronize()
 
 
 def uneven_batches():
-    """The same, without a barrier: the odd rank computes the results of its epoch on its own."""
-    torch, dist, _ = good_steps()
-    gradient = torch.ones(1 << 20, device="cuda")
-    for number in range(GOOD_STEPS + (1 if is_odd() else 3)):
-        if number == GOOD_STEPS + 1:
-            announce("settles")
-        dist.all_reduce(gradient)
-        gradient.sum().item()
+    """The odd rank computes the results of its epoch on its own."""
+    train_unevenly()
     write_results()
 
 
@@ -267,32 +247,27 @@ def out_of_memory():
         torch.cuda.synchronize()
 
 
-def ended():
-    """The odd rank has ended well."""
+def leave_reduce(how, leave):
+    """The odd rank leaves in that way, the others wait for it."""
     torch, dist, tensor = good_steps()
-    announce("gone" if is_odd() else "settles")
+    announce(how if is_odd() else "settles")
     if is_odd():
-        os._exit(0)
+        leave()
     dist.all_reduce(tensor)
     torch.cuda.synchronize()
+
+
+def ended():
+    """The odd rank has ended well."""
+    leave_reduce("gone", lambda: os._exit(0))
 
 
 def killed():
-    torch, dist, tensor = good_steps()
-    announce("gone" if is_odd() else "settles")
-    if is_odd():
-        os.kill(os.getpid(), signal.SIGKILL)
-    dist.all_reduce(tensor)
-    torch.cuda.synchronize()
+    leave_reduce("gone", lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def stopped():
-    torch, dist, tensor = good_steps()
-    announce("stopped" if is_odd() else "settles")
-    if is_odd():
-        os.kill(os.getpid(), signal.SIGSTOP)
-    dist.all_reduce(tensor)
-    torch.cuda.synchronize()
+    leave_reduce("stopped", lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
 def spins_before_message():
@@ -307,8 +282,12 @@ def spins_before_message():
     torch.cuda.synchronize()
 
 
-CASES = {name.replace("_", "-"): function for name, function in list(globals().items())
-         if callable(function) and getattr(function, "__module__", "") == __name__ and name not in ("good_steps", "train", "two_groups", "write_results")}
+CASES = {"other-size": other_size, "other-dtype": other_dtype, "other-collective": other_collective, "broadcast-or-reduce": broadcast_or_reduce,
+         "send-or-reduce": send_or_reduce, "group-or-reduce": group_or_reduce, "barrier-or-reduce": barrier_or_reduce, "both-receive": both_receive,
+         "group-order": group_order, "group-order-streams": group_order_streams, "extra-evaluation": extra_evaluation, "uneven-steps": uneven_steps,
+         "uneven-batches": uneven_batches, "skipped": skipped, "objects": objects, "in-init": in_init, "in-store": in_store, "in-destroy": in_destroy,
+         "raised": raised, "raised-atexit": raised_atexit, "out-of-memory": out_of_memory, "ended": ended, "killed": killed, "stopped": stopped,
+         "spins-before-message": spins_before_message}
 
 if __name__ == "__main__":
     run(CASES)

@@ -2,12 +2,10 @@
 
     healthy.py CASE
 """
-import os
-import select
 import socket
 import time
 
-from gpu_rank import GOOD_STEPS, announce, connect, device_index, is_odd, rank, run, world
+from gpu_rank import announce, connect, is_odd, rank, run, world
 
 
 def compute(torch, seconds, matrix=None):
@@ -104,6 +102,11 @@ def server():
     tensor = torch.zeros(16, device="cuda")
     if rank() == 0:
         serve_requests(dist, tensor)
+    follow(torch, dist, tensor)
+
+
+def follow(torch, dist, tensor):
+    """A rank that takes its work from rank 0."""
     announce("settles")
     while True:
         dist.broadcast(tensor, src=0)
@@ -140,14 +143,11 @@ def async_server():
             await listening.serve_forever()
 
         asyncio.run(serve())
-    announce("settles")
-    while True:
-        dist.broadcast(tensor, src=0)
-        torch.cuda.synchronize()
+    follow(torch, dist, tensor)
 
 
 def evaluation():
-    """Rank 0 evaluates for some seconds, and prints as it goes on; the others wait for it in a barrier."""
+    """Rank 0 evaluates for a second or two; the others wait for it in a barrier."""
     torch, dist = connect()
 
     def epoch(_):

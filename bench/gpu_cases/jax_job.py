@@ -7,7 +7,7 @@ import time
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-from gpu_rank import FOREVER, GOOD_STEPS, TROUBLES, announce, is_odd, rank, run, world
+from gpu_rank import GOOD_STEPS, TROUBLES, announce, is_odd, rank, run, world
 
 
 def connect():

@@ -23,6 +23,15 @@ def wait_in_reduce(torch, dist, tensor):
     torch.cuda.synchronize()
 
 
+def reduce_with_trouble(trouble):
+    """The odd rank runs into the trouble, the others have launched an all-reduce that waits for it."""
+    torch, dist, tensor = good_steps()
+    if is_odd():
+        TROUBLES[trouble]()
+    dist.all_reduce(tensor)
+    return torch, tensor
+
+
 def endless():
     torch, dist, tensor = good_steps()
     if is_odd():
@@ -81,10 +90,7 @@ def illegal_address():
 
 def event():
     """The innocent rank waits for an event; the odd rank for a lock of its own."""
-    torch, dist, tensor = good_steps()
-    if is_odd():
-        TROUBLES["lock"]()
-    dist.all_reduce(tensor)
+    torch, _ = reduce_with_trouble("lock")
     done = torch.cuda.Event()
     done.record()
     announce("settles")
@@ -103,10 +109,7 @@ def work_wait():
 
 def polls_event():
     """The innocent rank polls an event from Python."""
-    torch, dist, tensor = good_steps()
-    if is_odd():
-        TROUBLES["sleep"]()
-    dist.all_reduce(tensor)
+    torch, _ = reduce_with_trouble("sleep")
     done = torch.cuda.Event()
     done.record()
     announce("settles")
@@ -116,10 +119,7 @@ def polls_event():
 
 def pinned_copy():
     """The innocent rank's copy to the host waits behind the all-reduce."""
-    torch, dist, tensor = good_steps()
-    if is_odd():
-        TROUBLES["read"]()
-    dist.all_reduce(tensor)
+    torch, tensor = reduce_with_trouble("read")
     host = torch.empty(1024, pin_memory=True)
     announce("settles")
     host.copy_(tensor)
@@ -139,26 +139,20 @@ def frees_memory():
 
 def lazy_load():
     """The innocent rank launches the first kernel of a module behind the all-reduce."""
-    torch, dist, tensor = good_steps()
-    if is_odd():
-        TROUBLES["sleep"]()
-    dist.all_reduce(tensor)
+    torch, _ = reduce_with_trouble("sleep")
     announce("settles")
     torch.fft.fft(torch.randn(1000, device="cuda")).abs().sum().item()
 
 
 def convolution():
     """cuDNN's first use behind the all-reduce."""
-    torch, dist, tensor = good_steps()
-    if is_odd():
-        TROUBLES["receive"]()
-    dist.all_reduce(tensor)
+    torch, _ = reduce_with_trouble("receive")
     announce("settles")
     torch.nn.functional.conv2d(torch.randn(1, 3, 32, 32, device="cuda"), torch.randn(8, 3, 3, 3, device="cuda")).sum().item()
 
 
 def symmetric_memory():
-    """A barrier of symmetric memory, to which the odd rank does not come. (NVLink or one GPU.)"""
+    """A barrier of symmetric memory, to which the odd rank does not come."""
     torch, dist, tensor = good_steps()
     import torch.distributed._symmetric_memory as symmetric
     buffer = symmetric.empty(1024, device="cuda")

@@ -14,21 +14,21 @@ def model_of(torch, width=256, layers=4):
     return torch.nn.Sequential(*parts).cuda()
 
 
-def repeat(step, trouble, good_steps=GOOD_STEPS):
+def repeat(step, trouble):
     number = 0
     while True:
-        if number == good_steps:
+        if number == GOOD_STEPS:
             meet(trouble)
         step(number)
         number += 1
 
 
-def optimize(torch, model, trouble, width=256, reads_loss=True):
+def optimize(torch, model, trouble, reads_loss=True):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def train_step(_):
         optimizer.zero_grad()
-        loss = model(torch.randn(32, width, device="cuda")).square().mean()
+        loss = model(torch.randn(32, 256, device="cuda")).square().mean()
         loss.backward()
         optimizer.step()
         return loss.item() if reads_loss else None
@@ -36,18 +36,17 @@ def optimize(torch, model, trouble, width=256, reads_loss=True):
     repeat(train_step, trouble)
 
 
-def ddp(trouble):
+def ddp(trouble, reads_loss=True):
     torch, _ = connect()
-    optimize(torch, torch.nn.parallel.DistributedDataParallel(model_of(torch)), trouble)
+    optimize(torch, torch.nn.parallel.DistributedDataParallel(model_of(torch)), trouble, reads_loss=reads_loss)
 
 
 def ddp_without_item(trouble):
     """Nothing reads the loss: the innocent rank goes on until the queue of launches is full."""
-    torch, _ = connect()
-    optimize(torch, torch.nn.parallel.DistributedDataParallel(model_of(torch)), trouble, reads_loss=False)
+    ddp(trouble, reads_loss=False)
 
 
-def fsdp2(trouble):
+def fsdp2(trouble, reads_loss=True):
     torch, _ = connect()
     from torch.distributed.fsdp import fully_shard
     model = model_of(torch)
@@ -55,18 +54,11 @@ def fsdp2(trouble):
         if isinstance(layer, torch.nn.Linear):
             fully_shard(layer)
     fully_shard(model)
-    optimize(torch, model, trouble)
+    optimize(torch, model, trouble, reads_loss=reads_loss)
 
 
 def fsdp2_without_item(trouble):
-    torch, _ = connect()
-    from torch.distributed.fsdp import fully_shard
-    model = model_of(torch)
-    for layer in model:
-        if isinstance(layer, torch.nn.Linear):
-            fully_shard(layer)
-    fully_shard(model)
-    optimize(torch, model, trouble, reads_loss=False)
+    fsdp2(trouble, reads_loss=False)
 
 
 def fsdp1(trouble):
