@@ -81,6 +81,8 @@ class Judge {
   // Every sample found it at one place, but it ran in between: the same short wait again and again, or, in a job that
   // makes progress, one wait of every step.
   bool may_come_back(const RankState& s) const;
+  // It waits for a kernel that runs on its GPU, and nothing shows that this kernel does not compute.
+  bool may_compute(const RankState& s) const;
   std::string pids_of(const std::vector<std::size_t>& ranks) const;
   // Of the ranks that have ended, those that some rank waits for. A zombie has no environment any more, so its rank
   // number can only be derived from the world size.

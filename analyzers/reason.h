@@ -25,6 +25,7 @@ enum class Doubt : std::uint8_t {
   kLoops,  // all run, each at one place: an endless loop, or a long computation
   kWorks,  // half of the ranks or more are at work in one function each: a loop without an end, or a long step
   kWakes,  // a suspect was found at one place, but has run in between: a wait that ends and begins anew, or a loop
+  kRests,  // some rank moved, but one that others may wait for did not run at all: it may hold them up from now on
 };
 
 // In the order of their words; a summary lists them in this order.

@@ -27,19 +27,30 @@ std::optional<Verdict> Judge::of_progress() const {
     for (std::size_t o = 0; o < facts_.operations.size(); ++o) {
       const PendingOperation& waiting = facts_.operations[o];
       if (!waiting.certain || std::any_of(waiting.members.begin(), waiting.members.end(), moves)) continue;
+      const bool needs_still_ones =
+          std::any_of(waiting.operations.begin(), waiting.operations.end(), [&](std::size_t needed) {
+            const auto& members = facts_.operations[needed].members;
+            return std::none_of(members.begin(), members.end(), moves);
+          });
       if (std::any_of(waiting.elsewhere.begin(), waiting.elsewhere.end(),
                       [&](std::size_t i) { return !states_[i].active(); }) ||
-          facts_.waits.in_cycle(o))
+          (needs_still_ones && facts_.waits.in_cycle(o)))
         return std::nullopt;
     }
     std::vector<std::size_t> still;
-    for (const std::size_t i : tally_.elsewhere)
-      if (has_own_reason(states_[i])) still.push_back(i);
+    bool rests = false;
+    for (const std::size_t i : tally_.elsewhere) {
+      const bool did_not_run = states_[i].progress == Progress::kStill;
+      if (did_not_run || has_own_reason(states_[i])) still.push_back(i);
+      rests |= did_not_run;
+    }
     std::string text = fmt::format("nothing is stuck: {} moved between the samples", moving());
     if (!still.empty())
       text += fmt::format("; {} {}", name_ranks(job_, {states_[still.front()].rank}),
                           describe_suspect(job_, states_[still.front()], reason_for(states_[still.front()])));
-    return make(VerdictStatus::kHealthy, text);
+    Verdict verdict = make(VerdictStatus::kHealthy, text);
+    if (rests && may_sample_longer() && span_ms() < kLongerThanWaitsMs) verdict.doubt = Doubt::kRests;
+    return verdict;
   }
   // The counters of the ranks that are waited for increase: they are slower than the others, not stuck.
   const std::vector<std::size_t>& counting = tally_.needed;

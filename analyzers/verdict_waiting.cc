@@ -9,6 +9,7 @@
 #include "analyzers/deadlock.h"
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_health.h"
+#include "analyzers/gpu_waits.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
@@ -56,6 +57,9 @@ Verdict Judge::of_mixed() const {
   if (may_sample_longer() && span_ms() < kLongerThanWaitsMs &&
       std::any_of(needed.begin(), needed.end(), [&](std::size_t i) { return may_come_back(states_[i]); }))
     verdict.doubt = Doubt::kWakes;
+  if (may_sample_longer() && !have_sampled_long() &&
+      std::any_of(needed.begin(), needed.end(), [&](std::size_t i) { return may_compute(states_[i]); }))
+    verdict.doubt = Doubt::kWorks;
   return verdict;
 }
 
@@ -75,6 +79,12 @@ std::optional<Verdict> Judge::of_idle_servers() const {
 
 bool Judge::may_come_back(const RankState& s) const {
   return s.progress == Progress::kRuns && !s.busy && !s.known_from_gpu && !has_own_reason(s) && !s.dead_child;
+}
+
+bool Judge::may_compute(const RankState& s) const {
+  return s.known_from_gpu && s.doing.activity == known::Activity::kGpuWait &&
+         s.gpu.activity == GpuActivity::kKernel &&
+         gpu_computes(job_, job_.ranks[s.rank]) != false;
 }
 
 bool Judge::is_behind_all(const RankState& s) const {

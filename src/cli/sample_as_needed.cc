@@ -114,8 +114,13 @@ class Sampling {
 
 // With --gpu the GPUs themselves are asked whether they work; what a CPU does is only in samples.
 bool needs_samples(analyzers::Doubt doubt, bool asks_gpus) {
-  if (asks_gpus) return doubt == analyzers::Doubt::kWorks || doubt == analyzers::Doubt::kWakes;
-  return doubt != analyzers::Doubt::kNone;
+  switch (doubt) {
+    case analyzers::Doubt::kNone: return false;
+    case analyzers::Doubt::kWorks:
+    case analyzers::Doubt::kWakes:
+    case analyzers::Doubt::kRests: return true;
+    default: return !asks_gpus;
+  }
 }
 
 // A step of the job may take longer than all samples before: each span is twice as long as the last, until something

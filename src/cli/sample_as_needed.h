@@ -12,7 +12,8 @@ struct Options;  // options.h
 
 // Takes three samples within a second. If they leave it open, it takes twenty more within two seconds. Then it goes on
 // for as long as --max-wait says if all that is seen is waits for GPUs, or loops, which a long step shows as well (not
-// with --gpu, which asks the GPUs themselves). The last sample in which all ranks were still there is the job as it is
+// with --gpu, which asks the GPUs themselves), and for some seconds if a suspect may be in a long step, or a rank that
+// did not run at all in a job that moves. The last sample in which all ranks were still there is the job as it is
 // shown. `analysis`: receives the analysis of the returned snapshot, if one was made on the way.
 JobSnapshot sample_as_needed(const Options& options, std::optional<analyzers::Analysis>& analysis);
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
-#include "support/literal_job.h"
+#include "support/literal_gpu.h"
 
 using namespace rankstacks;
 using namespace rankstacks::analyzers;
@@ -131,5 +131,51 @@ TEST_CASE("a suspect that ran between the samples may be in a wait of every step
     CHECK(v.doubt == Doubt::kNone);
     REQUIRE(v.suspects.size() == 1);
     CHECK(v.suspects[0].rank == 1);
+  }
+}
+
+TEST_CASE("a job that moves, in which one rank did not run at all") {
+  const Stack receives = Stack{libc("recv"), py("fetch", "/home/u/train.py", 7)} + in_main(40);
+  LiteralJob literal;
+  Motion motion{.samples = 3, .places = 2, .moved = true, .cpu_ms = 800, .runs = 7, .span_ms = 810};
+  literal.rank(0, 2, waits_in_all_reduce(), 'R').threads[0].motion = motion;
+  Motion& rests = literal.rank(1, 2, receives).threads[0].motion.emplace();
+  rests = {.samples = 3, .places = 1, .span_ms = 810, .in_one_function = true};
+  SECTION("for a second: it may hold up the other from now on") {
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kHealthy);
+    CHECK(v.doubt == Doubt::kRests);
+    CHECK(v.summary.find("rank 1 waits for the network") != std::string::npos);
+  }
+  SECTION("the other goes on moving for longer") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->span_ms = 3000;
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+    CHECK(verdict_of(literal).doubt == Doubt::kNone);
+  }
+  SECTION("it ran") {
+    rests.runs = 1;
+    CHECK(verdict_of(literal).doubt == Doubt::kNone);
+  }
+}
+
+TEST_CASE("a kernel that others wait for may be a long one") {
+  LiteralJob literal;
+  for (int r = 0; r < 2; ++r) {
+    Motion motion{.samples = 8, .places = 1, .cpu_ms = 880, .runs = 90, .span_ms = 900, .in_one_function = true};
+    nccl_rank(literal, r, 2, waits_for_gpu()).threads[0].motion = motion;
+  }
+  runs(literal, literal.job.ranks[0], kAllReduce);
+  runs(literal, literal.job.ranks[1], "gemm");
+  CHECK(verdict_of(literal).suspects.at(0).rank == 1);
+  CHECK(verdict_of(literal).doubt == Doubt::kWorks);
+  SECTION("its GPU draws no power: it does not compute") {
+    for (RankSnapshot& rank : literal.job.ranks) health_of(rank).power_w = 125, health_of(rank).power_limit_w = 700;
+    CHECK(verdict_of(literal).suspects.at(0).rank == 1);
+    CHECK(verdict_of(literal).doubt == Doubt::kNone);
+  }
+  SECTION("it runs for longer than steps take") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->span_ms = 4600;
+    CHECK(verdict_of(literal).suspects.at(0).rank == 1);
+    CHECK(verdict_of(literal).doubt == Doubt::kNone);
   }
 }
