@@ -82,8 +82,7 @@ bool Judge::may_come_back(const RankState& s) const {
 }
 
 bool Judge::may_compute(const RankState& s) const {
-  return s.known_from_gpu && s.doing.activity == known::Activity::kGpuWait &&
-         s.gpu.activity == GpuActivity::kKernel &&
+  return s.known_from_gpu && s.doing.activity == known::Activity::kGpuWait && s.gpu.activity == GpuActivity::kKernel &&
          gpu_computes(job_, job_.ranks[s.rank]) != false;
 }
 

@@ -70,6 +70,7 @@ CASES = [
     training("fsdp2", "sleep", "user-code"),
     training("fsdp2", "receive", "network-io"),
     training("fsdp2-without-item", "lock", "python-lock"),
+    training("fsdp2-norms", "lock", "python-lock"),
     training("fsdp1", "save", "checkpoint-io"),
     training("zero", "subprocess", "subprocess"),
     training("tensor-parallel", "spin", "user-code"),
@@ -152,6 +153,6 @@ CASES = [
     GpuCase("jax-training", "jax_job.py", ("training", ""), Truth("healthy"), needs=("jax",)),
 ]
 
-FROM_WATCHDOGS = ("ddp-sleep", "ddp-without-item-lock", "fsdp2-receive", "experts-receive", "pipeline-sleep", "loader", "hook", "other-size",
+FROM_WATCHDOGS = ("ddp-sleep", "ddp-without-item-lock", "fsdp2-receive", "fsdp2-norms-lock", "experts-receive", "pipeline-sleep", "loader", "hook", "other-size",
                   "other-collective", "uneven-steps", "uneven-batches", "group-order")
 CASES += [from_watchdog(case) for case in CASES if case.name in FROM_WATCHDOGS]

@@ -46,15 +46,32 @@ def ddp_without_item(trouble):
     ddp(trouble, reads_loss=False)
 
 
-def fsdp2(trouble, reads_loss=True):
-    torch, _ = connect()
+def sharded_model(torch):
     from torch.distributed.fsdp import fully_shard
     model = model_of(torch)
     for layer in model:
         if isinstance(layer, torch.nn.Linear):
             fully_shard(layer)
     fully_shard(model)
-    optimize(torch, model, trouble, reads_loss=reads_loss)
+    return model
+
+
+def fsdp2(trouble, reads_loss=True):
+    torch, _ = connect()
+    optimize(torch, sharded_model(torch), trouble, reads_loss=reads_loss)
+
+
+def fsdp2_norms(trouble):
+    """A hook reads the norm of a gradient: in the backward pass autograd's thread waits for the GPU, and the main thread for autograd's."""
+    torch, _ = connect()
+    model = sharded_model(torch)
+
+    def log_norm(module, gradients_in, gradients_out):
+        gradients_out[0].norm().item()
+
+    activations = [layer for layer in model if not isinstance(layer, torch.nn.Linear)]
+    activations[-1].register_full_backward_hook(log_norm)
+    optimize(torch, model, trouble)
 
 
 def fsdp2_without_item(trouble):
@@ -377,7 +394,8 @@ def generate(trouble):
     repeat(generate_together, trouble)
 
 
-CASES = {"ddp": ddp, "ddp-without-item": ddp_without_item, "fsdp2": fsdp2, "fsdp2-without-item": fsdp2_without_item, "fsdp1": fsdp1, "zero": zero,
+CASES = {"ddp": ddp, "ddp-without-item": ddp_without_item, "fsdp2": fsdp2, "fsdp2-without-item": fsdp2_without_item, "fsdp2-norms": fsdp2_norms,
+         "fsdp1": fsdp1, "zero": zero,
          "tensor-parallel": tensor_parallel, "pipeline": pipeline, "experts": experts, "compiled": compiled, "graphs": graphs, "recomputed": recomputed,
          "loader": loader, "async-checkpoint": async_checkpoint, "hook": hook, "backward-launches": backward_launches, "lightning": lightning,
          "accelerate": accelerated, "trainer": trainer, "generate": generate}

@@ -9,8 +9,8 @@
 namespace rankstacks::report {
 
 // "chain: rank 0 in all_reduce <- rank 1 in step at train.py:9 <- a native lock held by thread 7 <- its thread reporter
-// in flush at log.py:3, sleeping". Only if there is more than one lock or process in the chain: otherwise the summary
-// already says it.
+// in flush at log.py:3, sleeping". Only if there is more than one lock or process in the chain, or if the rank that
+// waits does so through another thread of its own (autograd's): otherwise the summary already says it.
 std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis);
 
 // "if it hangs, look at rank 1 first: it runs its own code (step at train.py:9); what would decide: --gpu"

@@ -3,7 +3,7 @@
 
 #include "analyzers/analysis.h"
 #include "report/text_chains.h"
-#include "support/literal_job.h"
+#include "support/literal_gpu.h"
 
 using namespace rankstacks;
 using namespace rankstacks::report;
@@ -46,6 +46,27 @@ TEST_CASE("one lock is in the summary already") {
   LiteralJob literal = two_locks();
   literal.job.ranks[1].threads[1].lock_owner.reset();
   CHECK(describe_chain(literal.job, analyzers::analyze(literal.job)).empty());
+}
+
+TEST_CASE("a wait through autograd's thread is described, which the summary leaves out") {
+  const Stack pops =
+      Stack{libc("pthread_cond_wait"), nat("torch::autograd::ReadyQueue::pop()"),
+            nat("torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"),
+            py("backward", kPackages + "torch/autograd/__init__.py", 381)} +
+      in_main(17);
+  const Stack reads_norm = {libc("sched_yield"), nat("cuStreamSynchronize", "/usr/lib/libcuda.so.1"),
+                            nat("cudaStreamSynchronize", "/x/libcudart.so"), py("log_norm", "/home/u/train.py", 70),
+                            nat("torch::autograd::Engine::thread_init(int, bool)")};
+  LiteralJob literal;
+  literal.job.ranks.reserve(2);
+  nccl_rank(literal, 0, 2, pops);
+  literal.thread(literal.job.ranks[0], 700, "pt_autograd_0", reads_norm).state = 'R';
+  nccl_rank(literal, 1, 2, kSleeps + in_main(20));
+  const std::string chain = describe_chain(literal.job, analyzers::analyze(literal.job));
+  INFO(chain);
+  CHECK(chain.starts_with("chain: rank 0 in main at train.py:17"));
+  CHECK(chain.find(" <- its thread pt_autograd_0 (700) in log_norm at train.py:70") != std::string::npos);
+  CHECK(chain.find(" <- rank 1 in flush at log.py:3") != std::string::npos);
 }
 
 TEST_CASE("the rank to examine first, if nothing is decided") {
