@@ -59,9 +59,9 @@ TEST_CASE("a wait through autograd's thread is described, which the summary leav
                             nat("torch::autograd::Engine::thread_init(int, bool)")};
   LiteralJob literal;
   literal.job.ranks.reserve(2);
-  nccl_rank(literal, 0, 2, pops);
+  nccl_rank(literal, 0, 2, pops).threads[0].state = 'S';
   literal.thread(literal.job.ranks[0], 700, "pt_autograd_0", reads_norm).state = 'R';
-  nccl_rank(literal, 1, 2, kSleeps + in_main(20));
+  nccl_rank(literal, 1, 2, kSleeps + in_main(20)).threads[0].state = 'S';
   const std::string chain = describe_chain(literal.job, analyzers::analyze(literal.job));
   INFO(chain);
   CHECK(chain.starts_with("chain: rank 0 in main at train.py:17"));
