@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/gpu_motion.h"
 #include "analyzers/launches.h"
 #include "analyzers/progress.h"
 
@@ -28,7 +29,8 @@ bool may_be_kernel_of(const RankState& s) {
 
 // Its CPU goes round in one function and counts nothing: it asks again and again whether its GPU has finished.
 bool polls(const JobSnapshot& job, const RankState& s) {
-  return s.moves() && s.in_one_function && !s.counts && !s.left_wait && !launches_go_on(job, job.ranks[s.rank]);
+  const RankSnapshot& rank = job.ranks[s.rank];
+  return s.moves() && s.in_one_function && !s.counts && !s.left_wait && !launches_go_on(job, rank) && !gpus_go_on(rank);
 }
 
 void wait_for_own_gpu(RankState& s) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyzers/gpu_motion.h"
 #include "analyzers/launches.h"
 #include "analyzers/own_threads.h"
 #include "base/text.h"
@@ -70,7 +71,7 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
     state.counts |= motion->counted;
     state.travels |= motion->travelled;
   }
-  if (launches_go_on(job, rank)) state.progress = Progress::kMoves;
+  if (gpus_go_on(rank) || launches_go_on(job, rank)) state.progress = Progress::kMoves;
   if (state.waits() && state.doing.activity != known::Activity::kStoreWait &&
       gloo_moves(job, rank, roles[state.rank], deciding, *main->motion))
     state.progress = Progress::kMoves;

@@ -235,8 +235,9 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
     case Options::Command::kAttach:
       job = sample_as_needed(options, analyzed);
       if (options.gpu.sessions && !job.ranks.empty()) {
-        add_gpu_state(options.gpu, job, err);
-        analyzed.reset();
+        const auto ask_gpus = [&](JobSnapshot& of) { add_gpu_state(options.gpu, of, err); };
+        ask_gpus(job);
+        job = ask_gpus_as_needed(options, std::move(job), ask_gpus, analyzed);
       }
       break;
     case Options::Command::kCore: job = capture::capture_cores(options.paths, options.core, options.capture); break;

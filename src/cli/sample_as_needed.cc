@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 
+#include "analyzers/gpu_motion.h"
 #include "analyzers/motion.h"
 #include "capture/capture_job.h"
 #include "cli/options.h"
@@ -112,6 +113,10 @@ class Sampling {
   const capture::CaptureOptions& options_;
 };
 
+// Half of the ranks or more are at work: long enough to see a step end.
+constexpr std::chrono::milliseconds kLongerThanSteps{4500};
+constexpr int kSamplesOfSteps = 8;
+
 // With --gpu the GPUs themselves are asked whether they work; what a CPU does is only in samples.
 bool needs_samples(analyzers::Doubt doubt, bool asks_gpus) {
   switch (doubt) {
@@ -127,17 +132,16 @@ bool needs_samples(analyzers::Doubt doubt, bool asks_gpus) {
 // moved or the time for it is over.
 void sample_on(Sampling& sampling, const Options& options) {
   using Clock = std::chrono::steady_clock;
-  constexpr int kSamples = 8;
   constexpr std::chrono::seconds kShortest{1};
   const auto begun = Clock::now();
   for (Duration span = std::chrono::seconds(3); needs_samples(sampling.analysis().verdict.doubt, options.gpu.sessions);
        span *= 2) {
     if (sampling.analysis().verdict.doubt == analyzers::Doubt::kWorks)
-      span = std::max<Duration>(span, std::chrono::milliseconds(4500));
+      span = std::max<Duration>(span, kLongerThanSteps);
     const Duration left = options.max_wait - (Clock::now() - begun);
     if (left < kShortest) return;
     if (left < 2 * span) span = left;  // the rest after it would be too short to show anything new
-    if (!sampling.sample_again(longer(options.live, sampling.job(), kSamples, span))) return;
+    if (!sampling.sample_again(longer(options.live, sampling.job(), kSamplesOfSteps, span))) return;
   }
 }
 
@@ -156,6 +160,20 @@ JobSnapshot sample_as_needed(const Options& options, std::optional<analyzers::An
   }
   sample_on(sampling, options);
   return sampling.take(analysis);
+}
+
+JobSnapshot ask_gpus_as_needed(const Options& options, JobSnapshot job,
+                               const std::function<void(JobSnapshot&)>& ask_gpus,
+                               std::optional<analyzers::Analysis>& analysis) {
+  analysis = analyzers::analyze(job);
+  const bool open = analysis->verdict.doubt == analyzers::Doubt::kWorks;
+  if (!options.samples_as_needed || !open || options.max_wait < kLongerThanSteps) return job;
+  JobSnapshot again = look_at(longer(options.live, job, kSamplesOfSteps, kLongerThanSteps), options.capture);
+  if (lost_a_rank(job, again)) return job;
+  ask_gpus(again);
+  analyzers::fold_sessions(job, again);
+  analysis = analyzers::analyze(again);
+  return again;
 }
 
 }  // namespace rankstacks::cli

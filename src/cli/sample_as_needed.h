@@ -1,6 +1,7 @@
 // How often and how long a job is sampled if the command line does not say: until it is known whether the job moves.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "analyzers/analysis.h"
@@ -16,5 +17,11 @@ struct Options;  // options.h
 // did not run at all in a job that moves. The last sample in which all ranks were still there is the job as it is
 // shown. `analysis`: receives the analysis of the returned snapshot, if one was made on the way.
 JobSnapshot sample_as_needed(const Options& options, std::optional<analyzers::Analysis>& analysis);
+
+// After the GPUs were asked once. If what runs on them may be a long step, samples the job for some seconds more and
+// lets `ask_gpus` ask them again: a kernel that is still there then does not end. Otherwise returns `job` as it is.
+JobSnapshot ask_gpus_as_needed(const Options& options, JobSnapshot job,
+                               const std::function<void(JobSnapshot&)>& ask_gpus,
+                               std::optional<analyzers::Analysis>& analysis);
 
 }  // namespace rankstacks::cli

@@ -65,7 +65,9 @@ struct GpuExecution {
   std::optional<std::string> path;  // of the GPU core
   std::optional<double> held_ms;    // debugger: how long the device was paused for it
   std::uint32_t contexts = 0;       // number of the process's contexts on this device
-  std::vector<GpuKernel> kernels;   // kernels with most warps first; empty: the device is idle
+  // Debugger, if the device was examined twice: whether the kernels of the first session were gone in the second one.
+  std::optional<bool> moved;
+  std::vector<GpuKernel> kernels;  // kernels with most warps first; empty: the device is idle
   std::vector<GpuException> exceptions;
   bool operator==(const GpuExecution&) const = default;
 };

@@ -138,6 +138,7 @@ void write_execution(JsonText& json, const GpuExecution& execution, const FrameT
   if (execution.path) json.field("path", *execution.path);
   if (execution.held_ms) json.field("held_ms", execution.held_ms);
   json.key("contexts"), json.number(execution.contexts);
+  if (execution.moved) json.field("moved", execution.moved);
   json.key("kernels");
   json.open('[', true);
   for (const GpuKernel& kernel : execution.kernels) write_kernel(json, kernel, frame_text);
@@ -259,6 +260,7 @@ GpuExecution read_execution(const Node& node, const ReadFrame& read_frame) {
   node.optional("path", [&](const Node& n) { execution.path = n.text(); });
   node.optional("held_ms", [&](const Node& n) { execution.held_ms = n.real(); });
   node.optional("contexts", [&](const Node& n) { execution.contexts = n.uint32(); });
+  node.optional("moved", [&](const Node& n) { execution.moved = n.boolean(); });
   node.required("kernels", [&](const Node& list) {
     list.each(kMaxKernels, [&](const Node& n) { execution.kernels.push_back(read_kernel(n, read_frame)); });
   });

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "analyzers/analysis.h"
+#include "analyzers/gpu_motion.h"
 #include "support/literal_gpu.h"
 
 using namespace rankstacks;
@@ -177,5 +178,38 @@ TEST_CASE("a kernel that others wait for may be a long one") {
     for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->span_ms = 4600;
     CHECK(verdict_of(literal).suspects.at(0).rank == 1);
     CHECK(verdict_of(literal).doubt == Doubt::kNone);
+  }
+}
+
+TEST_CASE("the same kernels in a second session of the debugger") {
+  LiteralJob before;
+  for (int r = 0; r < 2; ++r) {
+    Motion motion{.samples = 8, .places = 1, .cpu_ms = 4500, .runs = 90, .span_ms = 4600, .in_one_function = true};
+    nccl_rank(before, r, 2, waits_for_gpu()).threads[0].motion = motion;
+  }
+  runs(before, before.job.ranks[0], kAllReduce);
+  runs(before, before.job.ranks[1], "gemm");
+  JobSnapshot after = before.job;
+  SECTION("are still there: one does not end") {
+    fold_sessions(before.job, after);
+    CHECK(after.ranks[1].gpus[0].execution->moved == false);
+    CHECK(analyze(after).verdict.suspects.at(0).rank == 1);
+  }
+  SECTION("have ended, and the next ones run") {
+    for (RankSnapshot& rank : after.ranks) rank.gpus[0].execution->kernels[0].grid_id += 3;
+    fold_sessions(before.job, after);
+    CHECK(after.ranks[1].gpus[0].execution->moved == true);
+    CHECK(analyze(after).verdict.status == VerdictStatus::kHealthy);
+  }
+  SECTION("are gone") {
+    after.ranks[1].gpus[0].execution->kernels.clear();
+    fold_sessions(before.job, after);
+    CHECK(after.ranks[1].gpus[0].execution->moved == true);
+    CHECK(after.ranks[0].gpus[0].execution->moved == false);
+  }
+  SECTION("were none, and are none") {
+    for (JobSnapshot* job : {&before.job, &after}) job->ranks[1].gpus[0].execution->kernels.clear();
+    fold_sessions(before.job, after);
+    CHECK_FALSE(after.ranks[1].gpus[0].execution->moved);
   }
 }

@@ -1,0 +1,127 @@
+"""A GPU case's job as processes."""
+import glob
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+WATCHDOG_TIMEOUT, OTHERS_SECONDS = 240.0, 20.0
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HANG_CASES = os.path.join(os.path.dirname(HERE), "hang_cases")
+
+from hang_cases.starting import Broken, Builder, Job, Missing, free_port, main_thread   # noqa: E402
+
+__all__ = ["Broken", "Builder", "GpuJob", "Missing", "gpu_count"]
+
+
+def gpu_count():
+    """The GPUs of this machine, by the driver's files: no context is made."""
+    directory = "/proc/driver/nvidia/gpus"
+    return len(os.listdir(directory)) if os.path.isdir(directory) else 0
+
+
+_modules = {}
+
+
+def need(python, name):
+    if (python, name) not in _modules:
+        code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(%r) is None)" % name
+        _modules[python, name] = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode
+    if _modules[python, name] != 0:
+        raise Missing("%s has no %s" % (python, name))
+
+
+class GpuJob(Job):
+    """As Job, with GPUs: rank N has GPU N, or shares one if there are fewer GPUs than ranks."""
+
+    timeout = 150.0
+
+    def __init__(self, case, python, builder, gpus):
+        self.gpus, self.python = gpus, python
+        for name in case.needs:
+            need(python, name)
+        if case.own_gpus and gpus < case.ranks:
+            raise Missing("it needs %d GPUs, one for each rank" % case.ranks)
+        if case.cores:
+            with open("/proc/sys/kernel/core_pattern", encoding="utf-8", errors="replace") as pattern:
+                text = pattern.read().strip()
+            if "/" in text or text.startswith("|"):
+                raise Missing("cores do not come into the working directory here (core_pattern: %s)" % text)
+            resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        super().__init__(case, python, builder)
+
+    def _command(self, _python, _builder):
+        program = [os.path.join(HERE, self.case.program), *self.case.arguments]
+        if self.case.launch == "torchrun":
+            return [self.python, "-m", "torch.distributed.run", "--nproc_per_node=%d" % self.case.ranks, "--master_port=%d" % free_port(), *program]
+        return [self.python, *program]
+
+    def _start(self, environment):
+        environment.update(PYTHONPATH=HERE + os.pathsep + HANG_CASES, GPUS=str(self.gpus), **self.case.environment)
+        if self.case.cores:
+            environment["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] = "0"
+        environment.pop("GLOO_SOCKET_IFNAME", None)
+        if self.gpus < self.case.ranks:
+            environment.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
+        super()._start(environment)
+
+    def _environment_of(self, environment, rank):
+        environment = super()._environment_of(environment, rank)
+        if self.gpus < self.case.ranks:       # as if each were on a machine of its own: NCCL refuses two ranks on one GPU
+            environment.update(NCCL_HOSTID="host-%d" % rank, LOCAL_RANK=str(rank % self.gpus), NODE_RANK=str(rank))
+        return environment
+
+    def wait(self):
+        """Of a case whose watchdogs end the ranks: until one of them has, and for a while for the others, which then get a SIGABRT to leave
+        a core as well, as a person would do whose job has one rank that has aborted."""
+        if "GPU_CASES_WATCHDOG" not in self.case.environment:
+            super().wait()
+            return
+        deadline, others_deadline = time.monotonic() + WATCHDOG_TIMEOUT, None
+        while True:
+            self._read_announced()
+            for process in self.processes:
+                process.poll()
+            gone = [name for name, (pid, _) in self.announced.items() if main_thread(pid)[0] in ("gone", "Z")]
+            if len(self.announced) == len(self.expected()) == len(gone):
+                self.ranks = {int(name): pid for name, (pid, _) in self.announced.items()}
+                return
+            if gone and others_deadline is None:
+                others_deadline = time.monotonic() + OTHERS_SECONDS
+            if others_deadline is not None and time.monotonic() > others_deadline:
+                for name, (pid, _) in self.announced.items():
+                    if name not in gone:
+                        os.kill(pid, signal.SIGABRT)
+                others_deadline = float("inf")
+            if time.monotonic() > deadline:
+                self._give_up("no watchdog has ended it in %d s: announced %r, gone %r" % (WATCHDOG_TIMEOUT, self.announced, gone))
+            time.sleep(0.25)
+
+    def crashed_cores(self):
+        """The kernel's cores of the ranks that have crashed."""
+        cores = sorted(glob.glob(os.path.join(self.directory, "core*")))
+        if not cores:
+            raise Broken("no rank has left a core")
+        return cores
+
+    def harmed(self):
+        """Ranks that have ended, are stopped or are traced although they should not be."""
+        found = []
+        for name, (pid, how) in self.announced.items():
+            state = main_thread(pid)[0]
+            if (state in ("gone", "Z")) != (how == "gone") or (state in "Tt") != (how == "stopped"):
+                found.append("%s is %s" % (name, state))
+            elif how != "gone" and tracer(pid) != 0:
+                found.append("%s is traced by %d" % (name, tracer(pid)))
+        return found
+
+
+def tracer(pid):
+    with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("TracerPid:"))
+
+
+sys.dont_write_bytecode = True

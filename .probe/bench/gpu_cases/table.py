@@ -1,0 +1,158 @@
+"""The GPU cases and their truth, which is a person's judgement of what each program does."""
+import dataclasses
+
+from hang_cases.scoring import Truth
+
+
+@dataclasses.dataclass
+class GpuCase:
+    name: str
+    program: str
+    arguments: tuple
+    truth: Truth
+    odd: tuple = (1,)
+    ranks: int = 2
+    launch: str = "env"
+    given: tuple = None
+    not_started: tuple = ()
+    chain_ends: tuple = None
+    also: tuple = ()
+    unrelated: bool = False
+    cores: bool = False
+    needs: tuple = ("torch",)
+    own_gpus: bool = False                # ranks cannot share a GPU, or it would not hang then
+    environment: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def native(self):
+        return self.program == "kernels.py" and self.arguments == ("native-loop",)
+
+
+def culprit(**ranks):
+    """culprit(r1="user-code")"""
+    return Truth("culprit", {int(name[1:]): reasons for name, reasons in ranks.items()})
+
+
+def training(loop, trouble, reason, name=None, **options):
+    return GpuCase(name or "%s-%s" % (loop, trouble), "training.py", (loop, trouble), culprit(r1=reason), **options)
+
+
+def at_odds(case, reason, both=True, **options):
+    """Of two ranks that disagree neither is the odd one, unless the program says so."""
+    return GpuCase(case, "collectives.py", (case,), culprit(r0=reason, r1=reason) if both else culprit(r1=reason), **options)
+
+
+def kernel(case, reason, **options):
+    return GpuCase(case, "kernels.py", (case,), culprit(r1=reason), **options)
+
+
+def healthy(case, **options):
+    return GpuCase("healthy-" + case, "healthy.py", (case,), Truth("healthy"), **options)
+
+
+def from_watchdog(case):
+    """The case once more, with a timeout of some seconds: NCCL's watchdogs end the ranks, and their cores are examined."""
+    return dataclasses.replace(case, name="cores-" + case.name, cores=True,
+                               environment={**case.environment, "GPU_CASES_WATCHDOG": "12", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "1000",
+                                            "TORCH_NCCL_COORD_CHECK_MILSEC": "500"})
+
+
+def jax(case, trouble, reason, **options):
+    return GpuCase("jax-%s-%s" % (case, trouble), "jax_job.py", (case, trouble), culprit(r1=reason), needs=("jax",), **options)
+
+
+MISMATCH = ("collective-mismatch", "behind")
+
+CASES = [
+    training("ddp", "sleep", "user-code"),
+    training("ddp", "kernel", "gpu-wait"),
+    training("ddp-without-item", "lock", "python-lock"),
+    training("fsdp2", "sleep", "user-code"),
+    training("fsdp2", "receive", "network-io"),
+    training("fsdp2-without-item", "lock", "python-lock"),
+    training("fsdp2-norms", "lock", "python-lock"),
+    training("fsdp1", "save", "checkpoint-io"),
+    training("zero", "subprocess", "subprocess"),
+    training("tensor-parallel", "spin", "user-code"),
+    training("pipeline", "sleep", "user-code"),
+    training("pipeline", "spin", "user-code"),
+    training("experts", "receive", "network-io"),
+    training("compiled", "lock", "python-lock"),
+    training("graphs", "sleep", "user-code"),
+    training("graphs", "kernel", "gpu-wait"),
+    training("recomputed", "read", ("file-io", "user-code")),
+    training("loader", "0", "data-loading", name="loader"),
+    training("loader", "2", "data-loading", name="loader-workers"),
+    training("async-checkpoint", "", "checkpoint-io", name="async-checkpoint"),
+    training("hook", "", "network-io", name="hook"),
+    training("backward-launches", "", "python-lock", name="backward-launches"),
+    training("lightning", "receive", "network-io", needs=("torch", "lightning")),
+    training("accelerate", "sleep", "user-code", needs=("torch", "accelerate")),
+    training("trainer", "lock", "python-lock", needs=("torch", "transformers", "accelerate")),
+    training("generate", "subprocess", "subprocess", needs=("torch", "transformers")),
+    training("ddp", "receive", "network-io", name="torchrun-ddp-receive", launch="torchrun"),
+
+    at_odds("other-size", "collective-mismatch"),
+    at_odds("other-dtype", "collective-mismatch", own_gpus=True),    # over sockets NCCL finds that out, and fails
+    at_odds("other-collective", "collective-mismatch"),
+    at_odds("broadcast-or-reduce", "collective-mismatch"),
+    # The peer of the send does no receive.
+    at_odds("send-or-reduce", "unmatched-p2p", both=False),
+    # Each waits in a group in which the other is not.
+    at_odds("group-or-reduce", ("collective-mismatch", "process-group-order")),
+    at_odds("barrier-or-reduce", "collective-mismatch"),
+    GpuCase("both-receive", "collectives.py", ("both-receive",), Truth("symmetric")),
+    at_odds("group-order", "process-group-order"),
+    at_odds("group-order-streams", "process-group-order"),
+    # The ranks have drifted apart by one operation: each calls another than the other, or one of them is behind.
+    GpuCase("extra-evaluation", "collectives.py", ("extra-evaluation",), Truth("culprit", {0: MISMATCH, 1: MISMATCH})),
+    GpuCase("uneven-steps", "collectives.py", ("uneven-steps",), Truth("culprit", {0: MISMATCH, 1: MISMATCH})),
+    at_odds("uneven-batches", "user-code", both=False),
+    at_odds("skipped", "collective-mismatch", own_gpus=True),
+    at_odds("objects", "collective-mismatch", own_gpus=True),
+    at_odds("in-init", "user-code", both=False),
+    at_odds("in-store", "user-code", both=False),
+    at_odds("in-destroy", "user-code", both=False, odd=(0,)),
+    at_odds("raised", "exception", both=False),
+    at_odds("raised-atexit", "exception", both=False),
+    at_odds("out-of-memory", "exception", both=False),
+    # Else its watchdog may end the other rank as well, when it finds the connection closed.
+    at_odds("ended", "missing", both=False, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    at_odds("killed", "missing", both=False, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    at_odds("stopped", "stopped", both=False),
+    at_odds("spins-before-message", "user-code", both=False),
+
+    kernel("endless", "gpu-wait"),
+    kernel("endless-item", "gpu-wait"),
+    kernel("triton-loop", "gpu-wait", needs=("torch", "triton")),
+    kernel("cupy-loop", "gpu-wait", needs=("torch", "cupy")),
+    GpuCase("illegal-address", "kernels.py", ("illegal-address",), culprit(r1="crashed"), cores=True, needs=("torch", "cupy")),
+    kernel("event", "python-lock"),
+    kernel("work-wait", "network-io", environment={"TORCH_NCCL_BLOCKING_WAIT": "1"}),
+    kernel("polls-event", "user-code"),
+    kernel("pinned-copy", "file-io"),
+    kernel("frees-memory", "python-lock"),
+    kernel("lazy-load", "user-code"),
+    kernel("convolution", "network-io"),
+    kernel("symmetric-memory", "user-code", own_gpus=True),
+    kernel("native-loop", "user-code"),
+
+    healthy("training"),
+    healthy("long-steps"),
+    healthy("no-collective"),
+    healthy("slow-rank"),
+    healthy("slow-gpu"),
+    healthy("server"),
+    healthy("async-server"),
+    healthy("evaluation", odd=(0,)),
+
+    jax("block-until-ready", "sleep", "user-code"),
+    jax("to-host", "lock", "python-lock"),
+    jax("device-get", "receive", "network-io"),
+    jax("barrier", "read", "file-io"),
+    GpuCase("jax-training", "jax_job.py", ("training", ""), Truth("healthy"), needs=("jax",)),
+]
+
+FROM_WATCHDOGS = ("ddp-sleep", "ddp-without-item-lock", "fsdp2-receive", "fsdp2-norms-lock", "experts-receive", "pipeline-sleep", "loader", "hook", "other-size",
+                  "other-collective", "uneven-steps", "uneven-batches", "group-order")
+CASES += [from_watchdog(case) for case in CASES if case.name in FROM_WATCHDOGS]

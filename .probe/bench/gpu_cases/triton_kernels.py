@@ -1,0 +1,11 @@
+"""Triton compiles a kernel from the file that it is in."""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def wait_for_flag(flag):
+    value = tl.load(flag, volatile=True)
+    while value == 0:
+        value = tl.load(flag, volatile=True)
+    tl.store(flag, value)
