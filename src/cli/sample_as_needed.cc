@@ -27,6 +27,14 @@ JobSnapshot look_at(const capture::LiveRequest& request, const capture::CaptureO
   return std::move(capture.job);
 }
 
+// The same once more; elapsed_ms is then the time of all of it.
+JobSnapshot look_again(const capture::LiveRequest& request, const capture::CaptureOptions& options,
+                       const JobSnapshot& before) {
+  JobSnapshot again = look_at(request, options);
+  if (again.elapsed_ms && before.elapsed_ms) *again.elapsed_ms += *before.elapsed_ms;
+  return again;
+}
+
 // Whether a thread of the program's own woke up again and again between the samples: a poller, or a thread that takes
 // short steps.
 bool some_own_thread_wakes(const JobSnapshot& job, const analyzers::Analysis& analysis) {
@@ -95,7 +103,7 @@ class Sampling {
   const analyzers::Analysis& analysis() const { return analysis_; }
   // Returns false if the job is not what it was; what was seen before is kept.
   bool sample_again(const capture::LiveRequest& request) {
-    JobSnapshot again = look_at(request, options_);
+    JobSnapshot again = look_again(request, options_, job_);
     if (lost_a_rank(job_, again)) return false;
     job_ = std::move(again);
     analysis_ = analyzers::analyze(job_);
@@ -168,7 +176,7 @@ JobSnapshot ask_gpus_as_needed(const Options& options, JobSnapshot job,
   analysis = analyzers::analyze(job);
   const bool open = analysis->verdict.doubt == analyzers::Doubt::kWorks;
   if (!options.samples_as_needed || !open || options.max_wait < kLongerThanSteps) return job;
-  JobSnapshot again = look_at(longer(options.live, job, kSamplesOfSteps, kLongerThanSteps), options.capture);
+  JobSnapshot again = look_again(longer(options.live, job, kSamplesOfSteps, kLongerThanSteps), options.capture, job);
   if (lost_a_rank(job, again)) return job;
   ask_gpus(again);
   analyzers::fold_sessions(job, again);
