@@ -14,9 +14,12 @@ namespace {
 
 using Duration = std::chrono::steady_clock::duration;
 
+using Sampled = tl::expected<JobSnapshot, capture::NotChosen>;
+
 // All samples as one snapshot.
-JobSnapshot look_at(const capture::LiveRequest& request, const capture::CaptureOptions& options) {
+Sampled look_at(const capture::LiveRequest& request, const capture::CaptureOptions& options) {
   capture::LiveCapture capture = capture::capture_live(request, options);
+  if (capture.not_chosen) return tl::make_unexpected(std::move(*capture.not_chosen));
   const auto ran = [&](Tid tid) {
     const auto found = capture.ran.find(tid);
     return found == capture.ran.end() ? analyzers::Ran{} : analyzers::Ran{found->second.cpu_ms, found->second.runs};
@@ -55,9 +58,19 @@ bool is_left_open(const JobSnapshot& job, const analyzers::Analysis& analysis) {
                      });
 }
 
+// The job that was sampled, by one of its processes: another job may have begun since, which may even have its name.
+std::optional<capture::JobChoice> same_job(const capture::LiveRequest& request, const JobSnapshot& job) {
+  if (!request.job) return std::nullopt;
+  for (const RankSnapshot& rank : job.ranks)
+    if (rank.kind == RankKind::kRank && rank.status != Status::kFailed)
+      return capture::JobChoice::of_process(rank.pid, rank.start_ticks);
+  return request.job;
+}
+
 // `samples` samples over that time; fewer for a job with so many threads that a sample takes long.
 capture::LiveRequest longer(const capture::LiveRequest& request, const JobSnapshot& job, int samples, Duration span) {
   capture::LiveRequest more = request;
+  more.job = same_job(request, job);
   std::size_t threads = 0;
   for (const RankSnapshot& rank : job.ranks) threads += rank.threads.size();
   constexpr std::size_t kMany = 1000;
@@ -94,9 +107,9 @@ class Sampling {
   const analyzers::Analysis& analysis() const { return analysis_; }
   // Returns false if the job is not what it was; what was seen before is kept.
   bool sample_again(const capture::LiveRequest& request) {
-    JobSnapshot again = look_at(request, options_);
-    if (lost_a_rank(job_, again)) return false;
-    job_ = std::move(again);
+    Sampled again = look_at(request, options_);
+    if (!again || lost_a_rank(job_, *again)) return false;
+    job_ = std::move(*again);
     analysis_ = analyzers::analyze(job_);
     return true;
   }
@@ -143,10 +156,11 @@ void sample_on(Sampling& sampling, const Options& options) {
 
 }  // namespace
 
-JobSnapshot sample_as_needed(const Options& options, std::optional<analyzers::Analysis>& analysis) {
-  JobSnapshot first = look_at(options.live, options.capture);
-  if (!options.samples_as_needed || first.ranks.empty()) return first;
-  Sampling sampling(std::move(first), options.capture);
+tl::expected<JobSnapshot, capture::NotChosen> sample_as_needed(const Options& options,
+                                                               std::optional<analyzers::Analysis>& analysis) {
+  Sampled first = look_at(options.live, options.capture);
+  if (!first || !options.samples_as_needed || first->ranks.empty()) return first;
+  Sampling sampling(std::move(*first), options.capture);
   if (is_left_open(sampling.job(), sampling.analysis())) {
     // The more samples, the rarer it is that all hit one place of a job that moves.
     constexpr int kSamples = 20;

@@ -3,7 +3,10 @@
 
 #include <optional>
 
+#include <tl/expected.hpp>
+
 #include "analyzers/analysis.h"
+#include "capture/capture_job.h"
 #include "model/snapshot.h"
 
 namespace rankstacks::cli {
@@ -14,7 +17,10 @@ struct Options;  // options.h
 // for as long as --max-wait says if all that is seen is waits for GPUs, or loops, which a long step shows as well (not
 // with --gpu, which asks the GPUs themselves), and for some seconds if a suspect may be in a long step, or a rank that
 // did not run at all in a job that moves. The last sample in which all ranks were still there is the job as it is
-// shown. `analysis`: receives the analysis of the returned snapshot, if one was made on the way.
-JobSnapshot sample_as_needed(const Options& options, std::optional<analyzers::Analysis>& analysis);
+// shown. `analysis`: receives the analysis of the returned snapshot, if one was made on the way. There is no snapshot
+// if
+// --job does not say which of several jobs is meant, or names none.
+tl::expected<JobSnapshot, capture::NotChosen> sample_as_needed(const Options& options,
+                                                               std::optional<analyzers::Analysis>& analysis);
 
 }  // namespace rankstacks::cli
