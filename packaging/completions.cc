@@ -6,10 +6,11 @@
 namespace rankstacks::packaging {
 namespace {
 
-enum class Values { kNone, kChoices, kFiles, kDirectories, kProcesses, kAny };
+enum class Values { kNone, kChoices, kFiles, kDirectories, kProcesses, kAny, kPerhaps };
 
 Values values_of(const DescribedOption& option) {
   if (!option.takes_value) return Values::kNone;
+  if (option.may_lack_value) return Values::kPerhaps;
   if (!option.choices.empty()) return Values::kChoices;
   if (option.positional || option.value == "FILE") return Values::kFiles;
   if (option.value == "DIR") return Values::kDirectories;
@@ -67,7 +68,7 @@ std::string bash_completion(const CLI::App& app) {
     if (takes_files(command)) with_files.push_back(command.name);
     words += fmt::format("    {}) words={} ;;\n", command.name, quoted(joined(names_of(command))));
     for (const DescribedOption& option : command.options) {
-      if (option.positional || !option.takes_value) continue;
+      if (option.positional || !option.takes_value || option.may_lack_value) continue;
       std::vector<std::string> patterns;
       for (const std::string& name : option.names) patterns.push_back(command.name + ":" + name);
       std::string action;
@@ -131,6 +132,7 @@ std::string zsh_completion(const CLI::App& app) {
       case Values::kDirectories: value = ":" + option.value + ":_files -/"; break;
       case Values::kProcesses: value = ":" + option.value + ":_pids"; break;
       case Values::kAny: value = ":" + option.value + ": "; break;
+      case Values::kPerhaps: value = "::" + option.names.back().substr(2) + ": "; break;
     }
     if (option.positional) return indent + quoted("*" + value) + " \\\n";
     const std::string text = "[" + plain(option.text) + "]" + value;
@@ -183,7 +185,8 @@ std::string fish_completion(const CLI::App& app) {
       names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
     std::string value;
     switch (values_of(option)) {
-      case Values::kNone: value = " -f"; break;
+      case Values::kNone:
+      case Values::kPerhaps: value = " -f"; break;
       case Values::kChoices: value = " -x -a " + fish_quoted(joined(option.choices)); break;
       case Values::kFiles: value = " -r -F"; break;
       case Values::kDirectories: value = " -x -a '(__fish_complete_directories)'"; break;

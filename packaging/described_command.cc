@@ -26,6 +26,7 @@ DescribedOption describe(const CLI::Option& option) {
     for (const std::string& name : option.get_lnames()) described.names.push_back("--" + name);
   }
   described.takes_value = described.positional || option.get_items_expected_max() > 0;
+  described.may_lack_value = described.takes_value && !described.positional && option.get_items_expected_min() == 0;
   described.required = option.get_required();
   described.repeats =
       option.get_items_expected_max() > 1 || option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;

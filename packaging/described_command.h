@@ -14,6 +14,7 @@ struct DescribedOption {
   std::vector<std::string> names;  // with dashes, short names first; for a positional argument its name alone
   bool positional = false;
   bool takes_value = false;
+  bool may_lack_value = false;  // --job, --job ID
   bool required = false;
   bool repeats = false;
   std::string value;                 // placeholder for the value: FILE, DIR, PID ...

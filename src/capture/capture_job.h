@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "capture/job_choice.h"
 #include "capture/rank_stacks.h"
 #include "gpu/nvml_query.h"
 #include "model/snapshot.h"
@@ -32,8 +34,8 @@ struct CaptureOptions {
 
 struct LiveRequest {
   std::vector<Pid> pids;
-  bool whole_job = false;  // --job: every rank on this machine
-  int samples = 3;         // number of samples; 1 shows where the ranks are, several also show what moves
+  std::optional<JobChoice> job;  // --job: which of the machine's jobs; `pids` is empty then
+  int samples = 3;               // number of samples; 1 shows where the ranks are, several also show what moves
   // From one sample to the next: three samples take less than a second.
   std::chrono::steady_clock::duration interval = std::chrono::milliseconds(450);
   // Whether native threads that wake up often are glanced at between the samples (target/glances.h).
@@ -41,13 +43,32 @@ struct LiveRequest {
   gpu::NvmlRequest nvml;  // refers to a simulated machine in tests only
 };
 
+// A job as it is listed where --job does not say which one is meant.
+struct ListedJob {
+  std::string id;            // what --job takes
+  std::string user;          // its name, or its number; empty: unknown
+  std::vector<int> numbers;  // of the ranks that are on this machine, ascending
+  std::optional<int> world_size;
+  std::vector<Pid> pids;                          // of the ranks, ascending
+  std::chrono::system_clock::time_point started;  // the first of them
+  std::vector<std::string> command;               // of the rank with the lowest number; empty: it does not answer
+};
+
+struct NotChosen {
+  JobChoice choice;
+  WhyNoJob why = WhyNoJob::kNoRank;
+  std::vector<ListedJob> jobs;  // of which one can be chosen
+};
+
 // Several samples of the same processes. The first is the job as it is shown; the later ones show what moves.
 struct LiveCapture {
   JobSnapshot job;
+  // Set if no job could be chosen (LiveRequest::job): nothing was stopped, and everything else is empty.
+  std::optional<NotChosen> not_chosen = {};
   // Later samples of the processes that could be captured again; their FrameIds refer to job.frames.
-  std::vector<std::vector<RankSnapshot>> later;
-  std::unordered_map<Tid, target::RunTime>
-      ran;  // run times between the samples, by thread id, which is unique on a machine
+  std::vector<std::vector<RankSnapshot>> later = {};
+  std::unordered_map<Tid, target::RunTime> ran =
+      {};  // run times between the samples, by thread id, which is unique on a machine
   std::chrono::steady_clock::duration between{};  // the time that `ran` covers
 };
 LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& options);

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <map>
 #include <memory>
-#include <set>
 #include <thread>
 
 #include "base/memory_limit.h"
@@ -16,12 +14,14 @@
 #include "capture/capture_job.h"
 #include "capture/finish_job.h"
 #include "capture/gpu_health.h"
+#include "capture/job_plan.h"
 #include "capture/job_processes.h"
 #include "capture/nccl_counts.h"
 #include "capture/no_suspension.h"
 #include "capture/other_ends.h"
 #include "capture/parallel_layout.h"
 #include "capture/prepare_targets.h"
+#include "capture/preparer.h"
 #include "target/glances.h"
 #include "target/limited_target.h"
 #include "target/live_target.h"
@@ -33,149 +33,6 @@ namespace rankstacks::capture {
 namespace {
 
 using WallClock = std::chrono::system_clock;
-
-// Collects what is known about processes before they are stopped. Each process is asked once, by workers that can be
-// given up: the kernel reads a process's command and environment from that process's memory, and this may wait for
-// whatever the process waits for.
-class Preparer {
- public:
-  Preparer(const ProcessTable& table, Deadline::Clock::duration limit) : table_(table), limit_(limit) {}
-
-  // Asks these processes in parallel; if they were asked one after the other, each process that does not answer would
-  // cost the whole limit.
-  void read_ahead(const std::vector<Pid>& pids) {
-    std::vector<Pid> fresh;
-    for (const Pid pid : pids)
-      if (!initial_.contains(pid) && !silent_.contains(pid)) fresh.push_back(pid);
-    if (fresh.empty()) return;
-    struct Environments {
-      std::vector<Pid> pids;
-      std::vector<std::map<std::string, std::string>> read;
-    };
-    const auto work = std::make_shared<Environments>(
-        Environments{fresh, std::vector<std::map<std::string, std::string>>(fresh.size())});
-    const auto outcomes =
-        Unattended{[work](std::size_t i) { work->read[i] = initial_environment(work->pids[i]); }, limit_}.run(
-            fresh.size());
-    std::vector<Pid> deeper;
-    for (std::size_t i = 0; i < fresh.size(); ++i) {
-      if (outcomes[i].came_back) initial_.emplace(fresh[i], std::move(work->read[i]));
-      else silent_.emplace(fresh[i], silent_process(fresh[i], "reading its environment", outcomes[i].file, limit_));
-      if (outcomes[i].came_back && may_differ(fresh[i])) deeper.push_back(fresh[i]);
-    }
-    prepare(deeper);
-  }
-
-  // The environment that the process was started with, overlaid by its current one: the children of
-  // multiprocessing.spawn get theirs by os.environ["RANK"] = ..., which only changes libc's `environ`.
-  std::map<std::string, std::string> environment(Pid pid) {
-    read_ahead({pid});
-    const auto initial = initial_.find(pid);
-    if (initial == initial_.end()) return {};
-    const auto now = prepared_.find(pid);
-    if (now == prepared_.end()) return initial->second;
-    auto all = initial->second;
-    for (const auto& [name, value] : now->second.environment) all[name] = value;
-    return all;
-  }
-
-  bool is_wrapper(Pid pid) {
-    const ProcessEntry* entry = table_.find(pid);
-    if (entry == nullptr || entry->threads != 1 || table_.children(pid).size() != 1 || is_python(pid)) return false;
-    const auto call = read(fmt::format("/proc/{}/syscall", pid));
-    // wait4, waitid, rt_sigsuspend: shells and wrappers wait for their child in these.
-    return call && (call->starts_with("61 ") || call->starts_with("247 ") || call->starts_with("130 "));
-  }
-
-  // Whether it has loaded a library with which ranks communicate.
-  bool can_train(Pid pid) {
-    const auto maps = read(fmt::format("/proc/{}/maps", pid));
-    return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos ||
-                    maps->find("/libnccl") != std::string::npos || maps->find("/jaxlib/") != std::string::npos ||
-                    maps->find("/libtensorflow") != std::string::npos ||
-                    maps->find("/libpaddle") != std::string::npos || maps->find("/libcuda.so") != std::string::npos);
-  }
-
-  void prepare(const std::vector<Pid>& pids) {
-    std::vector<Pid> fresh;
-    for (const Pid pid : pids) {
-      if (prepared_.contains(pid)) continue;
-      PreparedTarget& p = prepared_[pid];
-      if (const auto silent = silent_.find(pid); silent != silent_.end()) p.error = silent->second;
-      else if (!(p.error = target::not_a_target(pid))) fresh.push_back(pid);
-    }
-    auto prepared = prepare_targets(fresh, images_, Preparing::kEverything, limit_);
-    for (std::size_t i = 0; i < fresh.size(); ++i) prepared_[fresh[i]] = std::move(prepared[i]);
-  }
-  PreparedTarget& prepared(Pid pid) {
-    prepare({pid});
-    return prepared_.at(pid);
-  }
-
-  // Processes that may belong to this plan: they have the name of a rank, and their environment could not be read.
-  std::vector<PlannedTarget> silent_ranks(const std::vector<PlannedTarget>& plan) const {
-    std::set<std::string> names;
-    std::set<Pid> planned;
-    for (const PlannedTarget& target : plan) {
-      planned.insert(target.pid);
-      const ProcessEntry* entry = table_.find(target.pid);
-      if (entry != nullptr && target.kind == RankKind::kRank) names.insert(entry->name);
-    }
-    std::vector<PlannedTarget> silent;
-    for (const auto& [pid, why] : silent_) {
-      const ProcessEntry* entry = table_.find(pid);
-      if (entry != nullptr && names.contains(entry->name) && !planned.contains(pid))
-        silent.push_back({pid, RankKind::kRank, std::nullopt, {}});
-    }
-    return silent;
-  }
-
-  const target::LiveImages& images() { return images_; }
-
- private:
-  static std::map<std::string, std::string> initial_environment(Pid pid) {
-    const auto text = target::proc::read_file(fmt::format("/proc/{}/environ", pid));
-    return text ? target::proc::parse_environment(target::proc::split_nul(*text))
-                : std::map<std::string, std::string>{};
-  }
-  std::optional<std::string> read(const std::string& path) const {
-    auto text = unattended<Result<std::string>>([path] { return target::proc::read_file(path); }, limit_);
-    return text && *text ? std::optional(std::move(**text)) : std::nullopt;
-  }
-  static bool is_python(Pid pid) {
-    const auto exe = target::proc::read_link(fmt::format("/proc/{}/exe", pid));
-    return exe && exe->substr(exe->rfind('/') + 1).starts_with("python");
-  }
-  // Reading the current environment is only worth it for a program that sets its own environment: in practice, Python's
-  // multiprocessing.
-  static bool may_differ(Pid pid) { return is_python(pid); }
-
-  const ProcessTable& table_;
-  Deadline::Clock::duration limit_;
-  target::LiveImages images_;
-  std::map<Pid, std::map<std::string, std::string>> initial_;
-  std::map<Pid, Error> silent_;
-  std::map<Pid, PreparedTarget> prepared_;
-};
-
-// The processes whose environment the plan needs: all of the machine, or the given ones and their descendants.
-std::vector<Pid> asked_processes(const LiveRequest& request, const ProcessTable& table) {
-  std::vector<Pid> asked;
-  if (request.whole_job) {
-    for (const auto& [pid, entry] : table.all())
-      if (!entry.kernel_thread && entry.state != 'Z') asked.push_back(pid);
-    return asked;
-  }
-  std::set<Pid> met;
-  const auto add = [&](Pid pid) {
-    const ProcessEntry* entry = table.find(pid);
-    if (entry != nullptr && !entry->kernel_thread && pid != getpid() && met.insert(pid).second) asked.push_back(pid);
-  };
-  for (const Pid pid : request.pids) add(pid);
-  for (std::size_t i = 0; i < asked.size(); ++i)
-    for (const Pid child : table.children(asked[i])) add(child);
-  return asked;
-}
 
 std::string host_name() {
   char name[256] = "";
@@ -400,21 +257,6 @@ struct LiveRanks {
   std::vector<const std::vector<python::RuntimeCandidate>*> interpreters;
 };
 
-std::vector<PlannedTarget> plan_and_prepare(const LiveRequest& request, const ProcessTable& table,
-                                            const ProcessFacts& facts, Preparer& preparer) {
-  preparer.read_ahead(asked_processes(request, table));
-  std::vector<PlannedTarget> plan =
-      request.whole_job ? plan_job(table, facts, getpid()) : plan_pids(request.pids, table, facts, getpid());
-  if (request.whole_job) {
-    const auto silent = preparer.silent_ranks(plan);
-    plan.insert(plan.end(), silent.begin(), silent.end());
-  }
-  std::vector<Pid> planned;
-  for (const PlannedTarget& target : plan) planned.push_back(target.pid);
-  preparer.prepare(planned);
-  return plan;
-}
-
 void identify(RankSnapshot& snapshot, const PlannedTarget& planned, const std::string& host) {
   snapshot.kind = planned.kind;
   snapshot.parent = planned.parent;
@@ -429,8 +271,17 @@ void identify(RankSnapshot& snapshot, const PlannedTarget& planned, const std::s
   }
 }
 
-LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& preparer, const std::string& host,
-                        Deadline::Clock::duration timeout, GpuHealthQuestion& gpu_health, NcclCounts& nccl) {
+// Another process may have got the pid of one that was planned and has ended.
+bool is_another(const target::LiveTarget& target, const ProcessEntry* planned) {
+  return planned != nullptr && planned->start_ticks != 0 && planned->start_ticks != target.start_ticks();
+}
+
+LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTable& table, Preparer& preparer,
+                        const std::string& host, Deadline::Clock::duration timeout, GpuHealthQuestion& gpu_health,
+                        NcclCounts& nccl) {
+  std::vector<Pid> pids;
+  for (const PlannedTarget& target : plan) pids.push_back(target.pid);
+  preparer.prepare(pids);
   LiveRanks live{std::vector<RankStacks>(plan.size()), std::vector<target::LiveTarget*>(plan.size()),
                  std::vector<const std::vector<python::RuntimeCandidate>*>(plan.size())};
   for (std::size_t i = 0; i < plan.size(); ++i) {
@@ -439,6 +290,12 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, Preparer& prepar
     RankSnapshot& snapshot = rank.snapshot;
     rank.time_left = timeout;
     identify(snapshot, plan[i], host);
+    if (prepared.target && is_another(*prepared.target, table.find(plan[i].pid))) {
+      prepared.target.reset();
+      prepared.error = Error{.code = ErrorCode::kGone,
+                             .subject = fmt::format("pid {}", plan[i].pid),
+                             .what = "it has ended, and another process has its number"};
+    }
     gpu_health.add(plan[i].pid, plan[i].kind, prepared.target.get());
     if (!prepared.target) {
       fail_rank(rank, *prepared.error);
@@ -492,16 +349,14 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   const auto started = std::chrono::steady_clock::now();
   const ProcessTable table = ProcessTable::scan();
   Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kMinTimeout));
-  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); },
-                           [&](Pid pid) { return preparer.is_wrapper(pid); },
-                           [&](Pid pid) { return preparer.can_train(pid); },
-                           [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
-  const std::vector<PlannedTarget> plan = plan_and_prepare(request, table, facts, preparer);
+  const LivePlan chosen = plan_live(request, table, preparer);
+  if (chosen.not_chosen) return {.job = {}, .not_chosen = chosen.not_chosen};
+  const std::vector<PlannedTarget>& plan = chosen.targets;
 
   const std::string host = host_name();
   NcclCounts nccl;
   GpuHealthQuestion gpu_health(request.nvml);
-  LiveRanks live = take_prepared(plan, preparer, host, options.timeout, gpu_health, nccl);
+  LiveRanks live = take_prepared(plan, table, preparer, host, options.timeout, gpu_health, nccl);
   gpu_health.ask();
   nccl.ask_first();
   for (RankStacks& rank : live.ranks)
@@ -524,8 +379,8 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   FinishedJob finished = finish_job(std::move(live.ranks), std::move(later.samples), options, first, started);
   finished.job.nccl = std::move(nccl.status);
   gpu_health.fill_in(finished.job.ranks);
-  if (!request.whole_job) finished.job.not_looked_at = find_unseen(plan, table, facts, host, getpid());
-  return {std::move(finished.job), std::move(finished.later), std::move(later.ran), later.between};
+  if (!request.job) finished.job.not_looked_at = find_unseen(plan, table, preparer.facts(), host, getpid());
+  return {std::move(finished.job), {}, std::move(finished.later), std::move(later.ran), later.between};
 }
 
 }  // namespace rankstacks::capture

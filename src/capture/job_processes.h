@@ -46,6 +46,14 @@ struct PlannedTarget {
   RankIdentity identity;      // of a rank
 };
 
+// Whose a process is, and where it is: what the kernel says, not the process.
+struct ProcessPlace {
+  std::optional<long> user;  // real user id
+  std::string network;       // network namespace, "net:[4026531840]"; empty: unknown, as it may not be read
+  std::string cgroups;       // /proc/PID/cgroup, all lines
+  bool adopts = false;       // pid 1 of a pid namespace: the parent of processes whose parent has ended
+};
+
 // Facts about a process that are read on demand, and as seldom as possible, because reading them is expensive.
 struct ProcessFacts {
   std::function<std::map<std::string, std::string>(Pid)> environment;
@@ -54,6 +62,7 @@ struct ProcessFacts {
   std::function<bool(Pid)> can_train = {};
   // Announces that the environments of these processes will be asked for, one after the other.
   std::function<void(const std::vector<Pid>&)> read_ahead = {};
+  std::function<ProcessPlace(Pid)> place = {};  // if empty, all processes are of one user, in one place
 };
 
 // The targets for explicit pids. Each pid stands for itself, that of a launcher (torchrun, mpirun, a spawning parent)

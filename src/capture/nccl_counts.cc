@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <algorithm>
-#include <charconv>
 #include <thread>
 
 #include <fmt/format.h>
@@ -29,19 +28,6 @@ bool has_nccl(const target::LiveTarget& target) {
   return std::any_of(modules.begin(), modules.end(), [](const target::Module& module) { return is_nccl(module.path); });
 }
 
-// The last number of NSpid in /proc/PID/status: the pid in the innermost namespace, which getpid() returns there.
-Pid own_pid_of(Pid pid) {
-  const auto text = target::proc::read_file(fmt::format("/proc/{}/status", pid));
-  if (!text) return pid;
-  const std::size_t at = text->find("\nNSpid:");
-  if (at == std::string::npos) return pid;
-  const std::size_t end = std::min(text->find('\n', at + 1), text->size());
-  const std::size_t last = text->find_last_of(" \t", end - 1);
-  Pid own = pid;
-  if (last != std::string::npos && last > at) std::from_chars(text->data() + last + 1, text->data() + end, own);
-  return own;
-}
-
 // The machine's processes by the pid that each has in its own namespace: one pid may occur in several namespaces. Built
 // once, when it is first needed.
 class NumberedProcesses {
@@ -50,7 +36,7 @@ class NumberedProcesses {
 
   nccl::LocalProcess look_for(Pid own_pid) {
     if (by_own_pid_.empty())
-      for (const Pid pid : target::proc::processes()) by_own_pid_.emplace(own_pid_of(pid), pid);
+      for (const Pid pid : target::proc::processes()) by_own_pid_.emplace(target::proc::own_pid_of(pid), pid);
     nccl::LocalProcess found = nccl::LocalProcess::kNone;
     const auto [first, last] = by_own_pid_.equal_range(own_pid);
     for (auto it = first; it != last; ++it) {
@@ -92,7 +78,7 @@ void NcclCounts::add(const target::LiveTarget& target, const std::string& host,
     // meanings there.
     return;
   }
-  processes_.push_back({{host, target.pid()}, own_pid_of(target.pid())});
+  processes_.push_back({{host, target.pid()}, target::proc::own_pid_of(target.pid())});
   pids_.push_back(target.pid());
 }
 

@@ -15,6 +15,8 @@ struct RankIdentity {
   int precedence = -1;  // which launcher's variables were used: smaller is closer to the training program; -1: none
   // The precedence of srun's variables, which every shell and notebook of an allocation has too.
   static constexpr int kSlurm = 5;
+  // Open MPI, MVAPICH2, MPICH's Hydra and Intel MPI, PMIx.
+  bool is_of_mpi() const { return precedence >= 1 && precedence <= 4; }
 };
 
 // The identity from the first of these that has a rank: RANK (torchrun, torch.distributed), OMPI_COMM_WORLD_*,

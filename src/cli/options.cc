@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "base/memory_limit.h"
 #include "base/unattended.h"
@@ -21,7 +22,8 @@ namespace {
 constexpr const char* kFooter = R"(
 Examples:
   rankstacks attach --pids 101,102,103,104            which of these ranks is different, and where it is stuck
-  rankstacks attach --job --format json -o hang.json  every rank on this machine, saved for the bug report
+  rankstacks attach --job --format json -o hang.json  the job on this machine, saved for the bug report
+  rankstacks attach --job slurm:4711.0                one of several jobs; --job alone lists them
   rankstacks core core-python-*                       the same from core files
   rankstacks report node-a.json node-b.json           saved reports of several machines as one
   rankstacks doctor                                   what would stop it from working here, and what mends that
@@ -153,6 +155,7 @@ class CommandLine {
                        2};
     }
     complete_options();
+    options_.words.assign(argv, argv + argc);
     return std::move(options_);
   }
 
@@ -163,9 +166,8 @@ class CommandLine {
                 ->add_option("--pids", pid_words_,
                              "process ids, separated by commas or blanks; a launcher stands for its ranks")
                 ->type_name("PID");
-    auto* job =
-        attach_->add_flag("--job", options_.live.whole_job, "every rank on this machine, found by its environment");
-    pids_->excludes(job);
+    attach_job_ = add_job(attach_);
+    pids_->excludes(attach_job_);
     samples_ = attach_
                    ->add_option("--samples", options_.live.samples,
                                 "samples to take of the job: several distinguish what moves from what is stuck; more "
@@ -226,8 +228,8 @@ class CommandLine {
                                   "say what would stop an attach or a core from working here, each with what mends it");
     doctor_pids_ = doctor_->add_option("--pids", pid_words_, "these processes too; a launcher stands for its ranks")
                        ->type_name("PID");
-    doctor_pids_->excludes(
-        doctor_->add_flag("--job", options_.live.whole_job, "every rank on this machine, found by its environment"));
+    doctor_job_ = add_job(doctor_);
+    doctor_pids_->excludes(doctor_job_);
     doctor_->add_option("CORE", options_.paths,
                         "core files: whether they are whole, and the files they are of are on this machine");
     add_files(doctor_);
@@ -248,6 +250,16 @@ class CommandLine {
   }
 
   // Options that several commands have.
+  CLI::Option* add_job(CLI::App* sub) {
+    return sub
+        ->add_option("--job", job_,
+                     "the ranks of the job on this machine, found by their environment; where there are several jobs, "
+                     "they are listed, and JOB says which: its ID, pid:N of any of its processes, user:NAME, "
+                     "cgroup:PATH")
+        ->type_name("[JOB]")
+        ->expected(0, 1);
+  }
+
   void add_writing(CLI::App* sub) {
     sub->add_option("--format", format_, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
     sub->add_option("-o,--output", options_.output,
@@ -322,20 +334,32 @@ class CommandLine {
     add_limit(sub);
   }
 
+  void take_job() {
+    auto choice = capture::parse_job_choice(job_);
+    if (!choice)
+      throw CLI::ValidationError("--job", fmt::format("{}, found {}", choice.error().what, report::in_quotes(job_)));
+    options_.live.job = std::move(*choice);
+  }
+
   void take_pids_of_attach() {
-    if (options_.live.whole_job) return;
+    if (attach_job_->count() != 0) return take_job();
     if (pids_->count() == 0) throw CLI::RequiredError("attach: one of --pids and --job");
     options_.live.pids = parse_pids(pid_words_);
   }
 
   void take_pids_of_doctor() {
-    if (doctor_pids_->count() == 0) return;
-    // --pids takes all words that follow it. Those that are the names of files are cores.
-    const auto is_file = [](const std::string& word) {
+    const auto is_core = [](const std::string& word) {
       return word.find_first_not_of("0123456789,") != std::string::npos && access(word.c_str(), F_OK) == 0;
     };
+    if (doctor_job_->count() != 0) {
+      // --job takes the word that follows it, which may be a core.
+      if (is_core(job_)) options_.paths.insert(options_.paths.begin(), std::exchange(job_, ""));
+      return take_job();
+    }
+    if (doctor_pids_->count() == 0) return;
+    // --pids takes all words that follow it. Those that are the names of files are cores.
     const auto cores = std::stable_partition(pid_words_.begin(), pid_words_.end(),
-                                             [&](const std::string& word) { return !is_file(word); });
+                                             [&](const std::string& word) { return !is_core(word); });
     options_.paths.insert(options_.paths.end(), cores, pid_words_.end());
     pid_words_.erase(cores, pid_words_.end());
     options_.live.pids = parse_pids(pid_words_);
@@ -379,7 +403,7 @@ class CommandLine {
       "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *doctor_ = nullptr, *rules_ = nullptr;
   CLI::Option *pids_ = nullptr, *samples_ = nullptr, *pause_ = nullptr;  // of attach
-  CLI::Option* doctor_pids_ = nullptr;                                   // of doctor: --pids
+  CLI::Option *attach_job_ = nullptr, *doctor_job_ = nullptr, *doctor_pids_ = nullptr;
 
   // As the user gave them.
   std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto";
@@ -388,7 +412,7 @@ class CommandLine {
   double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();
   double timeout_ = std::chrono::duration<double>(capture::CaptureOptions::kDefaultTimeout).count();
   std::vector<std::string> pid_words_;
-  std::string gpu_core_, memory_;
+  std::string job_, gpu_core_, memory_;
   int gpu_core_limit_ = 1024;
 };
 

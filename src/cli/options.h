@@ -21,6 +21,7 @@ enum class Color { kAuto, kAlways, kNever };
 
 struct Options {
   enum class Command { kAttach, kCore, kReport, kDoctor, kRules } command = Command::kAttach;
+  std::vector<std::string> words;  // the command line as it was given, the program's name first
   capture::LiveRequest live;
   // --max-wait: how long to sample a job that only waits for GPUs, or loops.
   std::chrono::steady_clock::duration max_wait = std::chrono::seconds(10);

@@ -16,10 +16,9 @@
 
 #include "analyzers/analysis.h"
 #include "base/memory_limit.h"
-#include "base/text.h"
 #include "base/unattended.h"
 #include "capture/capture_job.h"
-#include "capture/job_processes.h"
+#include "cli/job_list.h"
 #include "cli/options.h"
 #include "cli/sample_as_needed.h"
 #include "doctor/doctor.h"
@@ -38,21 +37,6 @@ namespace {
 void print_error(std::ostream& err, const std::string& message, const std::string& hint) {
   err << "rankstacks: " << message << '\n';
   if (!hint.empty()) err << "hint: " << hint << '\n';
-}
-
-// For --job, if no rank was found.
-void report_no_rank(const char* command, std::ostream& err) {
-  const std::size_t hidden = capture::count_hidden_environments();
-  if (hidden == 0)
-    return print_error(err, "no process of this machine has a rank in its environment",
-                       fmt::format("name the processes: rankstacks {} --pids ...", command));
-  print_error(err,
-              fmt::format("no process whose environment can be read has a rank in it; the environments of {} process{} "
-                          "of other users cannot be read",
-                          hidden, plural(hidden, "es")),
-              geteuid() == 0
-                  ? "CAP_SYS_PTRACE is needed for those: in a container, start it with `--cap-add=SYS_PTRACE`"
-                  : "run rankstacks as root, or as the user whose job it is");
 }
 
 // Pipes are waited for as long as it takes; a file may lie on a file system that no longer answers.
@@ -197,18 +181,50 @@ int run_rules(const Options& options, std::ostream& out, std::ostream& err) {
 
 int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
   doctor::Request request{.cores = options.paths, .core_options = options.core};
-  if (options.live.whole_job || !options.live.pids.empty()) {
-    request.pids = doctor::pids_of(options.live);
-    if (request.pids.empty()) {
-      report_no_rank("doctor", err);
+  if (options.live.job || !options.live.pids.empty()) {
+    auto pids = doctor::pids_of(options.live);
+    if (!pids) {
+      print_not_chosen(pids.error(), options.words, err);
       return 2;
     }
+    request.pids = std::move(*pids);
   }
   const doctor::Examination examination = doctor::examine(doctor::RealSystem(), request);
   const std::string text = options.format == Format::kJson
                                ? doctor::json_of(examination)
                                : doctor::text_of(examination, {.color = use_color(options)});
   return write_report(options, text, out, err) ? examination.exit_status() : 2;
+}
+
+// Takes the snapshot that the command line asks for. std::nullopt, after a message: there is none. `analyzed` receives
+// its analysis if one was made on the way; `all_read` becomes false if some file was not read.
+std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyzers::Analysis>& analyzed,
+                                    bool& all_read, std::ostream& err) {
+  JobSnapshot job;
+  if (options.command == Options::Command::kAttach) {
+    auto sampled = sample_as_needed(options, analyzed);
+    if (!sampled) {
+      print_not_chosen(sampled.error(), options.words, err);
+      return std::nullopt;
+    }
+    job = std::move(*sampled);
+    if (options.gpu.sessions && !job.ranks.empty()) {
+      const auto ask_gpus = [&](JobSnapshot& of) { add_gpu_state(options.gpu, of, err); };
+      ask_gpus(job);
+      job = ask_gpus_as_needed(options, std::move(job), ask_gpus, analyzed);
+    }
+  } else if (options.command == Options::Command::kCore) {
+    job = capture::capture_cores(options.paths, options.core, options.capture);
+  } else {
+    auto read = read_snapshots(options.paths, options.capture.timeout, err, all_read);
+    if (!read) return std::nullopt;
+    job = std::move(*read);
+  }
+  if (job.ranks.empty()) {
+    print_error(err, "nothing to look at", "");
+    return std::nullopt;
+  }
+  return job;
 }
 
 }  // namespace
@@ -228,34 +244,11 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   if (!install_rules(options, err)) return 2;
   if (options.command == Options::Command::kRules) return run_rules(options, out, err);
   enforce_memory_limit(options.capture.memory);
-  JobSnapshot job;
   std::optional<analyzers::Analysis> analyzed;
   bool all_read = true;
-  switch (options.command) {
-    case Options::Command::kAttach:
-      job = sample_as_needed(options, analyzed);
-      if (options.gpu.sessions && !job.ranks.empty()) {
-        const auto ask_gpus = [&](JobSnapshot& of) { add_gpu_state(options.gpu, of, err); };
-        ask_gpus(job);
-        job = ask_gpus_as_needed(options, std::move(job), ask_gpus, analyzed);
-      }
-      break;
-    case Options::Command::kCore: job = capture::capture_cores(options.paths, options.core, options.capture); break;
-    case Options::Command::kReport: {
-      auto read = read_snapshots(options.paths, options.capture.timeout, err, all_read);
-      if (!read) return 2;
-      job = std::move(*read);
-      break;
-    }
-    case Options::Command::kDoctor:
-    case Options::Command::kRules: break;
-  }
-  if (job.ranks.empty()) {
-    if (options.live.whole_job) report_no_rank("attach", err);
-    else print_error(err, "nothing to look at", "");
-    return 2;
-  }
-
+  const std::optional<JobSnapshot> taken = take_job(options, analyzed, all_read, err);
+  if (!taken) return 2;
+  const JobSnapshot& job = *taken;
   const analyzers::Analysis analysis = analyzed ? std::move(*analyzed) : analyzers::analyze(job);
   std::string text;
   if (options.format == Format::kJson) {

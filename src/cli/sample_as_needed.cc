@@ -15,9 +15,12 @@ namespace {
 
 using Duration = std::chrono::steady_clock::duration;
 
+using Sampled = tl::expected<JobSnapshot, capture::NotChosen>;
+
 // All samples as one snapshot.
-JobSnapshot look_at(const capture::LiveRequest& request, const capture::CaptureOptions& options) {
+Sampled look_at(const capture::LiveRequest& request, const capture::CaptureOptions& options) {
   capture::LiveCapture capture = capture::capture_live(request, options);
+  if (capture.not_chosen) return tl::make_unexpected(std::move(*capture.not_chosen));
   const auto ran = [&](Tid tid) {
     const auto found = capture.ran.find(tid);
     return found == capture.ran.end() ? analyzers::Ran{} : analyzers::Ran{found->second.cpu_ms, found->second.runs};
@@ -28,10 +31,10 @@ JobSnapshot look_at(const capture::LiveRequest& request, const capture::CaptureO
 }
 
 // The same once more; elapsed_ms is then the time of all of it.
-JobSnapshot look_again(const capture::LiveRequest& request, const capture::CaptureOptions& options,
-                       const JobSnapshot& before) {
-  JobSnapshot again = look_at(request, options);
-  if (again.elapsed_ms && before.elapsed_ms) *again.elapsed_ms += *before.elapsed_ms;
+Sampled look_again(const capture::LiveRequest& request, const capture::CaptureOptions& options,
+                   const JobSnapshot& before) {
+  Sampled again = look_at(request, options);
+  if (again && again->elapsed_ms && before.elapsed_ms) *again->elapsed_ms += *before.elapsed_ms;
   return again;
 }
 
@@ -64,9 +67,19 @@ bool is_left_open(const JobSnapshot& job, const analyzers::Analysis& analysis) {
                      });
 }
 
+// The job that was sampled, by one of its processes: another job may have begun since, which may even have its name.
+std::optional<capture::JobChoice> same_job(const capture::LiveRequest& request, const JobSnapshot& job) {
+  if (!request.job) return std::nullopt;
+  for (const RankSnapshot& rank : job.ranks)
+    if (rank.kind == RankKind::kRank && rank.status != Status::kFailed)
+      return capture::JobChoice::of_process(rank.pid, rank.start_ticks);
+  return request.job;
+}
+
 // `samples` samples over that time; fewer for a job with so many threads that a sample takes long.
 capture::LiveRequest longer(const capture::LiveRequest& request, const JobSnapshot& job, int samples, Duration span) {
   capture::LiveRequest more = request;
+  more.job = same_job(request, job);
   std::size_t threads = 0;
   for (const RankSnapshot& rank : job.ranks) threads += rank.threads.size();
   constexpr std::size_t kMany = 1000;
@@ -103,9 +116,9 @@ class Sampling {
   const analyzers::Analysis& analysis() const { return analysis_; }
   // Returns false if the job is not what it was; what was seen before is kept.
   bool sample_again(const capture::LiveRequest& request) {
-    JobSnapshot again = look_again(request, options_, job_);
-    if (lost_a_rank(job_, again)) return false;
-    job_ = std::move(again);
+    Sampled again = look_again(request, options_, job_);
+    if (!again || lost_a_rank(job_, *again)) return false;
+    job_ = std::move(*again);
     analysis_ = analyzers::analyze(job_);
     return true;
   }
@@ -155,10 +168,11 @@ void sample_on(Sampling& sampling, const Options& options) {
 
 }  // namespace
 
-JobSnapshot sample_as_needed(const Options& options, std::optional<analyzers::Analysis>& analysis) {
-  JobSnapshot first = look_at(options.live, options.capture);
-  if (!options.samples_as_needed || first.ranks.empty()) return first;
-  Sampling sampling(std::move(first), options.capture);
+tl::expected<JobSnapshot, capture::NotChosen> sample_as_needed(const Options& options,
+                                                               std::optional<analyzers::Analysis>& analysis) {
+  Sampled first = look_at(options.live, options.capture);
+  if (!first || !options.samples_as_needed || first->ranks.empty()) return first;
+  Sampling sampling(std::move(*first), options.capture);
   if (is_left_open(sampling.job(), sampling.analysis())) {
     // The more samples, the rarer it is that all hit one place of a job that moves.
     constexpr int kSamples = 20;
@@ -176,12 +190,12 @@ JobSnapshot ask_gpus_as_needed(const Options& options, JobSnapshot job,
   analysis = analyzers::analyze(job);
   const bool open = analysis->verdict.doubt == analyzers::Doubt::kWorks;
   if (!options.samples_as_needed || !open || options.max_wait < kLongerThanSteps) return job;
-  JobSnapshot again = look_again(longer(options.live, job, kSamplesOfSteps, kLongerThanSteps), options.capture, job);
-  if (lost_a_rank(job, again)) return job;
-  ask_gpus(again);
-  analyzers::fold_sessions(job, again);
-  analysis = analyzers::analyze(again);
-  return again;
+  Sampled again = look_again(longer(options.live, job, kSamplesOfSteps, kLongerThanSteps), options.capture, job);
+  if (!again || lost_a_rank(job, *again)) return job;
+  ask_gpus(*again);
+  analyzers::fold_sessions(job, *again);
+  analysis = analyzers::analyze(*again);
+  return std::move(*again);
 }
 
 }  // namespace rankstacks::cli

@@ -3,10 +3,12 @@
 
 #include <vector>
 
+#include <tl/expected.hpp>
+
 #include "capture/capture_job.h"
 
 namespace rankstacks::doctor {
 
-std::vector<Pid> pids_of(const capture::LiveRequest& request);
+tl::expected<std::vector<Pid>, capture::NotChosen> pids_of(const capture::LiveRequest& request);
 
 }  // namespace rankstacks::doctor

@@ -257,6 +257,18 @@ std::optional<long> status_number(Pid pid, std::string_view field) {
   return number_in_status(fmt::format("/proc/{}/status", pid), field);
 }
 
+Pid own_pid_of(Pid pid) {
+  const auto text = read_file(fmt::format("/proc/{}/status", pid));
+  if (!text) return pid;
+  const std::size_t at = text->find("\nNSpid:");
+  if (at == std::string::npos) return pid;
+  const std::size_t end = std::min(text->find('\n', at + 1), text->size());
+  const std::size_t last = text->find_last_of(" \t", end - 1);
+  Pid own = pid;
+  if (last != std::string::npos && last > at) std::from_chars(text->data() + last + 1, text->data() + end, own);
+  return own;
+}
+
 std::optional<Pid> process_of(Tid tid) {
   const auto process = status_number(tid, "Tgid");
   return process ? std::optional(static_cast<Pid>(*process)) : std::nullopt;

@@ -65,6 +65,10 @@ std::map<std::string, std::string> parse_environment(const std::vector<std::stri
 // A number from /proc/PID/status, e.g. "TracerPid"; std::nullopt if there is none.
 std::optional<long> status_number(Pid pid, std::string_view field);
 
+// The pid in the innermost pid namespace, which getpid() returns there: the last number of NSpid in /proc/PID/status.
+// The pid itself if it is not known.
+Pid own_pid_of(Pid pid);
+
 // The process to which a thread belongs, from /proc/TID, which exists for every thread although no listing shows it.
 // For a process: the process itself. std::nullopt if there is no such thread.
 std::optional<Pid> process_of(Tid tid);

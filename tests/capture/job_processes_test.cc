@@ -1,36 +1,15 @@
 #include <catch2/catch.hpp>
 
 #include "capture/job_processes.h"
+#include "support/literal_machine.h"
 
 using namespace rankstacks;
 using namespace rankstacks::capture;
+using testing::Environment;
+using testing::kSelf;
+using testing::Machine;
 
 namespace {
-
-using Environment = std::map<std::string, std::string>;
-
-constexpr Pid kSelf = 9999;  // this tool
-
-struct Machine {
-  std::vector<ProcessEntry> entries;
-  std::map<Pid, Environment> environments;
-  std::vector<Pid> wrappers, trainers;
-
-  void add(Pid pid, Pid parent, const std::string& name, Environment environment = {}) {
-    entries.push_back({pid, parent, name, 'S', 1, false});
-    environments[pid] = std::move(environment);
-  }
-  ProcessEntry& last() { return entries.back(); }
-  ProcessFacts facts() const {
-    return {[this](Pid pid) { return environments.contains(pid) ? environments.at(pid) : Environment{}; },
-            [this](Pid pid) { return std::find(wrappers.begin(), wrappers.end(), pid) != wrappers.end(); },
-            [this](Pid pid) { return std::find(trainers.begin(), trainers.end(), pid) != trainers.end(); }};
-  }
-  std::vector<PlannedTarget> pids(const std::vector<Pid>& wanted) const {
-    return plan_pids(wanted, ProcessTable(entries), facts(), kSelf);
-  }
-  std::vector<PlannedTarget> job() const { return plan_job(ProcessTable(entries), facts(), kSelf); }
-};
 
 std::string shown(const std::vector<PlannedTarget>& plan) {
   std::string text;

@@ -208,6 +208,25 @@ def case_answers_that_contradict_the_machine(directory):
             check(all(rank["status"] == "complete" for rank in report["ranks"]), "the ranks: %r" % report["ranks"])
 
 
+def case_only_the_ranks_of_the_chosen_job_are_asked(directory):
+    """`--job` with two jobs on the machine, each with a RAS thread of its own."""
+    with contextlib.ExitStack() as stack:
+        jobs = []
+        for port in ("29500", "29501"):
+            place = os.path.join(directory, port)
+            os.mkdir(place)
+            ras = Ras(place, b"")
+            os.environ["MASTER_PORT"] = port
+            jobs.append((ras, stack.enter_context(ranks_with(place, ras))))
+        for ras, ranks in jobs:
+            ras.answer(document(*(member(number, rank.pid, 4) for number, rank in enumerate(ranks))))
+        (asked, chosen), (other, _) = jobs
+        report = json_report("attach", "--job", "pid:%d" % chosen[1].pid, "--samples", "1")
+        check([rank["pid"] for rank in report["ranks"]] == [rank.pid for rank in chosen], "the ranks: %r" % report["ranks"])
+        check(asked.asked == 1 and "nccl" in report, "the job's RAS was asked %d times" % asked.asked)
+        check(other.asked == 0, "the other job's RAS was asked %d times" % other.asked)
+
+
 def case_nobody_listens(directory):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = "127.0.0.1:%d" % listener.getsockname()[1]

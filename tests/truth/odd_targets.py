@@ -441,11 +441,9 @@ def case_launcher_is_replaced_by_its_ranks(directory):
 
 def case_job_finds_ranks(directory):
     with launched() as fixture:
-        status, out, err = run_tool("attach", "--job", "--format", "json")
-        check(status in (0, 1), "status %d: %r" % (status, err))       # other ranks on this machine may be partial
-        found = {rank["pid"]: rank["rank"] for rank in json.loads(out)["ranks"]}
-        for number, pid in enumerate(fixture.ready["ranks"]):
-            check(found.get(pid) == number, "rank %d, pid %d, is not found: %r" % (number, pid, found))
+        report = json_report("attach", "--job", "pid:%d" % fixture.pid)
+        found = {rank["pid"]: rank["rank"] for rank in report["ranks"]}
+        check(found == {pid: number for number, pid in enumerate(fixture.ready["ranks"])}, "the ranks: %r" % found)
         fixture.check_unharmed()
 
 

@@ -90,7 +90,7 @@ def attach_in_each_way(users, pid, inside=None):
     os.mkdir(machine, 0o755)
     shutil.copy(os.path.join(BUILT, "libfake_cuda.so"), os.path.join(machine, "libcuda.so.1"))
     for place in (None, machine):
-        for target in (("--pids", pid), ("--job",)):
+        for target in (("--pids", pid), ("--job", "pid:%d" % pid)):
             status, out, err = run_tool("attach", *target, "--gpu", "--format", "json", machine=place)
             (rank,) = [rank for rank in json.loads(out)["ranks"] if rank["pid"] == pid] or [None]
             check(rank is not None, "%r is not in the report: %r" % (pid, err))

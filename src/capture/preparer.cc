@@ -1,0 +1,156 @@
+#include "capture/preparer.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "base/unattended.h"
+#include "target/proc.h"
+
+namespace rankstacks::capture {
+namespace {
+
+std::map<std::string, std::string> initial_environment(Pid pid) {
+  const auto text = target::proc::read_file(fmt::format("/proc/{}/environ", pid));
+  return text ? target::proc::parse_environment(target::proc::split_nul(*text)) : std::map<std::string, std::string>{};
+}
+
+bool is_python(Pid pid) {
+  const auto exe = target::proc::read_link(fmt::format("/proc/{}/exe", pid));
+  return exe && exe->substr(exe->rfind('/') + 1).starts_with("python");
+}
+
+// Reading the current environment is only worth it for a program that sets its own environment: in practice, Python's
+// multiprocessing.
+bool may_differ(Pid pid) { return is_python(pid); }
+
+}  // namespace
+
+void Preparer::read_ahead(const std::vector<Pid>& pids) {
+  std::vector<Pid> fresh;
+  for (const Pid pid : pids)
+    if (!initial_.contains(pid) && !silent_.contains(pid)) fresh.push_back(pid);
+  if (fresh.empty()) return;
+  struct Environments {
+    std::vector<Pid> pids;
+    std::vector<std::map<std::string, std::string>> read;
+  };
+  const auto work = std::make_shared<Environments>(
+      Environments{fresh, std::vector<std::map<std::string, std::string>>(fresh.size())});
+  const auto outcomes =
+      Unattended{[work](std::size_t i) { work->read[i] = initial_environment(work->pids[i]); }, limit_}.run(
+          fresh.size());
+  std::vector<Pid> deeper;
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    if (outcomes[i].came_back) initial_.emplace(fresh[i], std::move(work->read[i]));
+    else silent_.emplace(fresh[i], silent_process(fresh[i], "reading its environment", outcomes[i].file, limit_));
+    if (outcomes[i].came_back && may_differ(fresh[i])) deeper.push_back(fresh[i]);
+  }
+  prepare(deeper);
+}
+
+std::map<std::string, std::string> Preparer::environment(Pid pid) {
+  read_ahead({pid});
+  const auto initial = initial_.find(pid);
+  if (initial == initial_.end()) return {};
+  const auto now = prepared_.find(pid);
+  if (now == prepared_.end()) return initial->second;
+  auto all = initial->second;
+  for (const auto& [name, value] : now->second.environment) all[name] = value;
+  return all;
+}
+
+ProcessFacts Preparer::facts() {
+  return {[this](Pid pid) { return environment(pid); }, [this](Pid pid) { return is_wrapper(pid); },
+          [this](Pid pid) { return can_train(pid); }, [this](const std::vector<Pid>& pids) { read_ahead(pids); },
+          [this](Pid pid) { return place(pid); }};
+}
+
+bool Preparer::is_wrapper(Pid pid) const {
+  const ProcessEntry* entry = table_.find(pid);
+  if (entry == nullptr || entry->threads != 1 || table_.children(pid).size() != 1 || is_python(pid)) return false;
+  const auto call = read(fmt::format("/proc/{}/syscall", pid));
+  // wait4, waitid, rt_sigsuspend: shells and wrappers wait for their child in these.
+  return call && (call->starts_with("61 ") || call->starts_with("247 ") || call->starts_with("130 "));
+}
+
+// Whether it has loaded a library with which ranks communicate.
+bool Preparer::can_train(Pid pid) const {
+  const auto maps = read(fmt::format("/proc/{}/maps", pid));
+  return maps && (maps->find("/libtorch") != std::string::npos || maps->find("/libmpi") != std::string::npos ||
+                  maps->find("/libnccl") != std::string::npos || maps->find("/jaxlib/") != std::string::npos ||
+                  maps->find("/libtensorflow") != std::string::npos || maps->find("/libpaddle") != std::string::npos ||
+                  maps->find("/libcuda.so") != std::string::npos);
+}
+
+void Preparer::prepare(const std::vector<Pid>& pids) {
+  std::vector<Pid> fresh;
+  for (const Pid pid : pids) {
+    if (prepared_.contains(pid)) continue;
+    PreparedTarget& p = prepared_[pid];
+    if (const auto silent = silent_.find(pid); silent != silent_.end()) p.error = silent->second;
+    else if (!(p.error = target::not_a_target(pid))) fresh.push_back(pid);
+  }
+  auto prepared = prepare_targets(fresh, images_, Preparing::kEverything, limit_);
+  for (std::size_t i = 0; i < fresh.size(); ++i) prepared_[fresh[i]] = std::move(prepared[i]);
+}
+
+PreparedTarget& Preparer::prepared(Pid pid) {
+  prepare({pid});
+  return prepared_.at(pid);
+}
+
+std::vector<std::vector<std::string>> Preparer::commands(const std::vector<Pid>& pids) const {
+  constexpr std::size_t kLongest = 4096;  // of a command; it is shown in a line
+  struct Commands {
+    std::vector<Pid> pids;
+    std::vector<std::vector<std::string>> read;
+  };
+  const auto work = std::make_shared<Commands>(Commands{pids, std::vector<std::vector<std::string>>(pids.size())});
+  const auto outcomes =
+      Unattended{[work](std::size_t i) {
+                   const auto text = target::proc::read_file(fmt::format("/proc/{}/cmdline", work->pids[i]), kLongest);
+                   if (text) work->read[i] = target::proc::split_nul(*text);
+                 },
+                 kMinTimeout}
+          .run(pids.size());
+  std::vector<std::vector<std::string>> commands(pids.size());
+  for (std::size_t i = 0; i < pids.size(); ++i)
+    if (outcomes[i].came_back) commands[i] = std::move(work->read[i]);
+  return commands;
+}
+
+const ProcessPlace& Preparer::place(Pid pid) {
+  const auto [it, fresh] = places_.try_emplace(pid);
+  if (!fresh) return it->second;
+  it->second.user = target::proc::status_number(pid, "Uid");
+  it->second.network = target::proc::read_link(fmt::format("/proc/{}/ns/net", pid)).value_or("");
+  it->second.cgroups = target::proc::read_file(fmt::format("/proc/{}/cgroup", pid)).value_or("");
+  it->second.adopts = target::proc::own_pid_of(pid) == 1;
+  return it->second;
+}
+
+std::vector<PlannedTarget> Preparer::silent_ranks(const std::vector<PlannedTarget>& plan) const {
+  std::set<std::string> names;
+  std::set<Pid> planned;
+  for (const PlannedTarget& target : plan) {
+    planned.insert(target.pid);
+    const ProcessEntry* entry = table_.find(target.pid);
+    if (entry != nullptr && target.kind == RankKind::kRank) names.insert(entry->name);
+  }
+  std::vector<PlannedTarget> silent;
+  for (const auto& [pid, why] : silent_) {
+    const ProcessEntry* entry = table_.find(pid);
+    if (entry != nullptr && names.contains(entry->name) && !planned.contains(pid))
+      silent.push_back({pid, RankKind::kRank, std::nullopt, {}});
+  }
+  return silent;
+}
+
+std::optional<std::string> Preparer::read(const std::string& path) const {
+  auto text = unattended<Result<std::string>>([path] { return target::proc::read_file(path); }, limit_);
+  return text && *text ? std::optional(std::move(**text)) : std::nullopt;
+}
+
+}  // namespace rankstacks::capture
