@@ -48,15 +48,13 @@ class Preparer {
     for (const Pid pid : pids)
       if (!initial_.contains(pid) && !silent_.contains(pid)) fresh.push_back(pid);
     if (fresh.empty()) return;
-    struct Environments {
+    struct Asked {
       std::vector<Pid> pids;
-      std::vector<std::map<std::string, std::string>> read;
+      std::vector<Initial> read;
     };
-    const auto work = std::make_shared<Environments>(
-        Environments{fresh, std::vector<std::map<std::string, std::string>>(fresh.size())});
+    const auto work = std::make_shared<Asked>(Asked{fresh, std::vector<Initial>(fresh.size())});
     const auto outcomes =
-        Unattended{[work](std::size_t i) { work->read[i] = initial_environment(work->pids[i]); }, limit_}.run(
-            fresh.size());
+        Unattended{[work](std::size_t i) { work->read[i] = read_initial(work->pids[i]); }, limit_}.run(fresh.size());
     std::vector<Pid> deeper;
     for (std::size_t i = 0; i < fresh.size(); ++i) {
       if (outcomes[i].came_back) initial_.emplace(fresh[i], std::move(work->read[i]));
@@ -67,16 +65,25 @@ class Preparer {
   }
 
   // The environment that the process was started with, overlaid by its current one: the children of
-  // multiprocessing.spawn get theirs by os.environ["RANK"] = ..., which only changes libc's `environ`.
+  // multiprocessing.spawn get theirs by os.environ["RANK"] = ..., which only changes libc's `environ`. With it come the
+  // numbers that frameworks have in memory (python/rank_values.h).
   std::map<std::string, std::string> environment(Pid pid) {
     read_ahead({pid});
     const auto initial = initial_.find(pid);
     if (initial == initial_.end()) return {};
     const auto now = prepared_.find(pid);
-    if (now == prepared_.end()) return initial->second;
-    auto all = initial->second;
-    for (const auto& [name, value] : now->second.environment) all[name] = value;
+    if (now == prepared_.end()) return initial->second.environment;
+    auto all = initial->second.environment;
+    for (const auto* later : {&now->second.environment, &now->second.rank_values})
+      for (const auto& [name, value] : *later) all[name] = value;
     return all;
+  }
+
+  // The first word of its command line.
+  std::string title(Pid pid) {
+    read_ahead({pid});
+    const auto initial = initial_.find(pid);
+    return initial == initial_.end() ? std::string() : initial->second.title;
   }
 
   bool is_wrapper(Pid pid) {
@@ -133,10 +140,18 @@ class Preparer {
   const target::LiveImages& images() { return images_; }
 
  private:
-  static std::map<std::string, std::string> initial_environment(Pid pid) {
-    const auto text = target::proc::read_file(fmt::format("/proc/{}/environ", pid));
-    return text ? target::proc::parse_environment(target::proc::split_nul(*text))
-                : std::map<std::string, std::string>{};
+  struct Initial {
+    std::map<std::string, std::string> environment;
+    std::string title;
+  };
+  static Initial read_initial(Pid pid) {
+    Initial initial;
+    if (const auto text = target::proc::read_file(fmt::format("/proc/{}/environ", pid)))
+      initial.environment = target::proc::parse_environment(target::proc::split_nul(*text));
+    constexpr std::size_t kLongestTitle = 4096;
+    if (const auto command = target::proc::read_file(fmt::format("/proc/{}/cmdline", pid), kLongestTitle))
+      initial.title = command->substr(0, command->find('\0'));
+    return initial;
   }
   std::optional<std::string> read(const std::string& path) const {
     auto text = unattended<Result<std::string>>([path] { return target::proc::read_file(path); }, limit_);
@@ -153,7 +168,7 @@ class Preparer {
   const ProcessTable& table_;
   Deadline::Clock::duration limit_;
   target::LiveImages images_;
-  std::map<Pid, std::map<std::string, std::string>> initial_;
+  std::map<Pid, Initial> initial_;
   std::map<Pid, Error> silent_;
   std::map<Pid, PreparedTarget> prepared_;
 };
@@ -492,10 +507,10 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   const auto started = std::chrono::steady_clock::now();
   const ProcessTable table = ProcessTable::scan();
   Preparer preparer(table, std::max<Deadline::Clock::duration>(options.timeout, kMinTimeout));
-  const ProcessFacts facts{[&](Pid pid) { return preparer.environment(pid); },
-                           [&](Pid pid) { return preparer.is_wrapper(pid); },
-                           [&](Pid pid) { return preparer.can_train(pid); },
-                           [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
+  const ProcessFacts facts{
+      [&](Pid pid) { return preparer.environment(pid); }, [&](Pid pid) { return preparer.is_wrapper(pid); },
+      [&](Pid pid) { return preparer.can_train(pid); }, [&](Pid pid) { return preparer.title(pid); },
+      [&](const std::vector<Pid>& pids) { preparer.read_ahead(pids); }};
   const std::vector<PlannedTarget> plan = plan_and_prepare(request, table, facts, preparer);
 
   const std::string host = host_name();
