@@ -34,6 +34,7 @@ constexpr PlaceRule kRules[] = {
     {P::kWait, "poll", M::kContains, "/zmq/", "pyzmq sugar/poll.py, sugar/socket.py"},
     {P::kWait, "recv", M::kContains, "/zmq/", "pyzmq sugar/socket.py"},
     {P::kWait, "recv_multipart", M::kContains, "/zmq/", "pyzmq sugar/socket.py"},
+    {P::kWait, "recv_pyobj", M::kContains, "/zmq/", "pyzmq sugar/socket.py"},
 
     {P::kLock, "wait", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition, Event, Barrier"},
     {P::kLock, "acquire", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Semaphore, _RLock"},
