@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "capture/titled_servers.h"
 #include "target/proc.h"
@@ -36,7 +37,11 @@ class Planner {
     if (it != identities_.end()) return it->second;
     RankIdentity found = identity_from_environment(facts_.environment(pid));
     if (found.precedence < 0 || found.precedence > RankIdentity::kTitle)
-      if (const auto titled = servers_.identity(pid)) found = *titled;
+      if (const auto titled = servers_.identity(pid)) {
+        const RankIdentity inherited = std::exchange(found, *titled);
+        found.inherited_rank = inherited.inherited_rank;
+        found.inherited_precedence = inherited.inherited_precedence;
+      }
     return identities_.emplace(pid, std::move(found)).first->second;
   }
 

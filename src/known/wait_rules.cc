@@ -180,27 +180,27 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "shutdown", "torch/distributed/rpc/", A::kCollective, "pytorch distributed/rpc/", {"shutdown", "RPC's shutdown"}},
 
     // Ray. An actor's main thread is in main_loop for all of its life; it waits there if nothing is inside.
-    {M::kPython, "get_objects", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"get", "ray.get", C::kUnknown, K::kRemoteCall}},
-    {M::kPython, "get", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"get", "ray.get", C::kUnknown, K::kRemoteCall}},
-    {M::kPython, "wait", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"wait", "ray.wait", C::kUnknown, K::kRemoteCall}},
-    {M::kPythonWaits, "main_loop", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"main_loop", "the next task of Ray", C::kUnknown, K::kWork}},
+    {M::kPython, "get_objects", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"get", "ray.get", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPython, "get", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"get", "ray.get", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPython, "wait", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"wait", "ray.wait", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPythonWaits, "main_loop", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"main_loop", "the next task of Ray", C::kUnknown, K::kWork}, true},
 
     // vLLM's engine and its workers: requests and answers through shared memory (a spin, a sleep or zmq inside)
-    {M::kPython, "get_response", "vllm/v1/executor/multiproc_executor.py", A::kPeerWait, "vllm v1/executor/multiproc_executor.py: collective_rpc", {"collective_rpc", "the workers' answers", C::kUnknown, K::kRemoteCall}},
-    {M::kPython, "wait_for_ready", "vllm/v1/executor/multiproc_executor.py", A::kPeerWait, "vllm v1/executor/multiproc_executor.py", {"wait_for_ready", "the start of the workers", C::kUnknown, K::kRemoteCall}},
+    {M::kPython, "get_response", "vllm/v1/executor/multiproc_executor.py", A::kPeerWait, "vllm v1/executor/multiproc_executor.py: collective_rpc", {"collective_rpc", "the workers' answers", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPython, "wait_for_ready", "vllm/v1/executor/multiproc_executor.py", A::kPeerWait, "vllm v1/executor/multiproc_executor.py", {"wait_for_ready", "the start of the workers", C::kUnknown, K::kRemoteCall}, true},
     {M::kPython, "wait_until_ready", "vllm/distributed/device_communicators/shm_broadcast.py", A::kCollective, "vllm distributed/device_communicators/shm_broadcast.py", {"wait_until_ready", "the set-up of a queue in shared memory", C::kUnknown, K::kSetUp}},
-    {M::kPython, "enqueue", "vllm/distributed/device_communicators/shm_broadcast.py", A::kPeerWait, "vllm distributed/device_communicators/shm_broadcast.py: until all have read what is there", {"enqueue", "room in a queue in shared memory", C::kUnknown, K::kRemoteCall}},
-    {M::kPython, "dequeue", "vllm/distributed/device_communicators/shm_broadcast.py", A::kPeerWait, "vllm distributed/device_communicators/shm_broadcast.py: a worker between two requests", {"dequeue", "the next request (shm_broadcast)", C::kUnknown, K::kWork}},
-    {M::kPythonWaits, "_process_input_queue", "vllm/v1/engine/core.py", A::kPeerWait, "vllm v1/engine/core.py", {"_process_input_queue", "the next request", C::kUnknown, K::kWork}},
+    {M::kPython, "enqueue", "vllm/distributed/device_communicators/shm_broadcast.py", A::kPeerWait, "vllm distributed/device_communicators/shm_broadcast.py: until all have read what is there", {"enqueue", "room in a queue in shared memory", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPython, "dequeue", "vllm/distributed/device_communicators/shm_broadcast.py", A::kPeerWait, "vllm distributed/device_communicators/shm_broadcast.py: a worker between two requests", {"dequeue", "the next request (shm_broadcast)", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "_process_input_queue", "vllm/v1/engine/core.py", A::kPeerWait, "vllm v1/engine/core.py", {"_process_input_queue", "the next request", C::kUnknown, K::kWork}, true},
     // SGLang: the first scheduler of a group asks for requests again and again, and sends the others what has come
-    {M::kPythonWaits, "recv_requests", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}},
-    {M::kPythonWaits, "event_loop_normal", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}},
-    {M::kPythonWaits, "event_loop_overlap", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}},
-    {M::kPythonWaits, "event_loop_pp", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler_pp_mixin.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}},
-    {M::kPythonWaits, "self_check_during_idle", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}},
-    {M::kPythonWaits, "maybe_sleep", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py: IdleSleeper", {"recv_requests", "the next request", C::kUnknown, K::kWork}},
-    {M::kPythonWaits, "event_loop", "sglang/srt/managers/detokenizer_manager.py", A::kPeerWait, "sglang srt/managers/detokenizer_manager.py", {"event_loop", "the next tokens", C::kUnknown, K::kWork}},
-    {M::kPythonWaits, "event_loop", "sglang/srt/managers/data_parallel_controller.py", A::kPeerWait, "sglang srt/managers/data_parallel_controller.py", {"event_loop", "the next request", C::kUnknown, K::kWork}},
+    {M::kPythonWaits, "recv_requests", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop_normal", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop_overlap", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop_pp", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler_pp_mixin.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "self_check_during_idle", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "maybe_sleep", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py: IdleSleeper", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop", "sglang/srt/managers/detokenizer_manager.py", A::kPeerWait, "sglang srt/managers/detokenizer_manager.py", {"event_loop", "the next tokens", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop", "sglang/srt/managers/data_parallel_controller.py", A::kPeerWait, "sglang srt/managers/data_parallel_controller.py", {"event_loop", "the next request", C::kUnknown, K::kWork}, true},
 };
 // clang-format on
 

@@ -67,7 +67,9 @@ class RankValueReader {
 
   // The value of an entry of a dict with str keys; 0 if it was not found.
   Address entry(Address dict, std::string_view name, std::size_t limit) {
-    if (hash_secret_ != 0) {
+    // Of 3.6 a lookup by hash has missed entries of sys.modules, so its names are searched.
+    constexpr int kFirstByHash = 7;
+    if (hash_secret_ != 0 && layout_.minor >= kFirstByHash) {
       const auto secret = target_.read_value<HashSecret>(hash_secret_);
       const StringHash algorithm = layout_.minor >= 11 ? StringHash::kSip13 : StringHash::kSip24;
       const auto found = secret ? objects_.lookup(dict, hash_of(name, *secret, algorithm), limit,
