@@ -99,6 +99,14 @@ bool run_by_collector(const JobSnapshot& job, const ThreadSnapshot& thread, std:
 constexpr known::ActivityRule kFinalizerRule{known::ActivityMatch::kPython, "__del__", "",
                                              known::Activity::kGarbageCollection, "cpython Modules/gcmodule.c"};
 
+// Whether there is no Python function inside of this one but the standard library's waits.
+bool waits_itself(const JobSnapshot& job, const ThreadSnapshot& thread, std::size_t index) {
+  return std::all_of(
+      thread.frames.begin(), thread.frames.begin() + static_cast<std::ptrdiff_t>(index), [&](FrameId id) {
+        return job.frames[id].kind != FrameKind::kPython || is_place(job.frames[id], known::Place::kWait);
+      });
+}
+
 // Whether the thread runs a task of a pool of threads, either the user's function or a library's.
 bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
@@ -204,6 +212,7 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
   const std::size_t own = own_frames(job_.frames, thread);
   for (std::size_t i = 0; i < own; ++i) {
     const known::ActivityRule* rule = rules_.of(job_.frames, thread.frames[i]);
+    if (rule && rule->match == known::ActivityMatch::kPythonWaits && !waits_itself(job_, thread, i)) rule = nullptr;
     if (!rule && run_by_collector(job_, thread, i)) rule = &kFinalizerRule;
     if (!rule) {
       // The operation's own frames end at the first Python frame outside of torch.distributed.

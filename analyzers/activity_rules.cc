@@ -27,7 +27,8 @@ bool holds(const known::ActivityRule& rule, std::string_view function, std::stri
     case known::ActivityMatch::kNative: return contains(function, rule.what);
     case known::ActivityMatch::kNativePrefix: return function.starts_with(rule.what);
     case known::ActivityMatch::kNativeOp: return component == rule.what && contains(function, rule.file);
-    case known::ActivityMatch::kPython: return function == rule.what && contains(file, rule.file);
+    case known::ActivityMatch::kPython:
+    case known::ActivityMatch::kPythonWaits: return function == rule.what && contains(file, rule.file);
     case known::ActivityMatch::kPythonFile: return contains(file, rule.file);
   }
   return false;
@@ -43,8 +44,9 @@ const known::ActivityRule* matching_rule(const Frame& frame) {
     function.remove_prefix(1);  // MPI's profiling interface: PMPI_Recv is MPI_Recv
   const std::string component = python ? std::string() : last_component(function);
   for (const known::ActivityRule& rule : known::known_programs().activities) {
-    const bool python_rule =
-        rule.match == known::ActivityMatch::kPython || rule.match == known::ActivityMatch::kPythonFile;
+    const bool python_rule = rule.match == known::ActivityMatch::kPython ||
+                             rule.match == known::ActivityMatch::kPythonFile ||
+                             rule.match == known::ActivityMatch::kPythonWaits;
     if (python == python_rule && holds(rule, function, file, component)) return &rule;
   }
   return nullptr;

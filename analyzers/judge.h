@@ -76,6 +76,8 @@ class Judge {
   // The ranks that are waited for wait for requests from outside of the job, by design. std::nullopt if there is none,
   // or if some rank that is waited for does something else.
   std::optional<Verdict> of_idle_servers() const;
+  // The job has no work: nobody does anything, and some wait for the next request or task.
+  std::optional<Verdict> of_no_work() const;
   Verdict of_mixed() const;
   bool is_behind_all(const RankState& s) const;
   // Every sample found it at one place, but it ran in between: the same short wait again and again, or, in a job that

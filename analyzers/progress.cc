@@ -12,10 +12,11 @@ namespace {
 
 // In a hang gloo's threads sleep, and so does the thread that waits for them, without using a microsecond of processor
 // time: if both ran, messages arrived. NCCL's and MPI's threads run whether or not there is progress, and a store is
-// polled.
+// polled. (In JAX the thread that waits is one of XLA's. Its main thread looks for signals every 200 ms, and its gloo
+// looks for messages every 10 ms.)
 bool gloo_moves(const JobSnapshot& job, const RankSnapshot& rank, const std::vector<known::Role>& roles,
-                const ThreadSnapshot& waiting, const Motion& main) {
-  if (main.runs < main.samples || is_busy(main)) return false;
+                const ThreadSnapshot& waiting) {
+  if (!waiting.motion || waiting.motion->runs < waiting.motion->samples || is_busy(*waiting.motion)) return false;
   const bool waits_for_gloo = std::any_of(waiting.frames.begin(), waiting.frames.end(), [&](FrameId id) {
     const Frame& frame = job.frames[id];
     return frame.kind == FrameKind::kNative && frame.function &&
@@ -73,7 +74,7 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
   }
   if (gpus_go_on(rank) || launches_go_on(job, rank)) state.progress = Progress::kMoves;
   if (state.waits() && state.doing.activity != known::Activity::kStoreWait &&
-      gloo_moves(job, rank, roles[state.rank], deciding, *main->motion))
+      gloo_moves(job, rank, roles[state.rank], deciding))
     state.progress = Progress::kMoves;
 }
 

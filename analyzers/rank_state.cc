@@ -15,6 +15,7 @@
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/training_threads.h"
+#include "known/process_titles.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -51,13 +52,20 @@ bool waits_for_requests(const ThreadSnapshot& thread) {
   return thread.syscall && thread.syscall->listens && !thread.syscall->name.starts_with("accept");
 }
 
+// A process without a rank for which the ranks of a server work, or that takes on what they make.
+bool directs_ranks(const RankSnapshot& rank) {
+  const auto title = rank.command.empty() ? std::nullopt : known::title_of(rank.command.front());
+  return title && title->part == known::TitlePart::kDirector;
+}
+
 // If most processes have a rank number and a world size, those that have none do not belong to the job. If none has,
 // those that run another program than the others do not.
 void find_unrelated(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto numbered = [&](const RankState& s) { return job.ranks[s.rank].rank && job.ranks[s.rank].world_size; };
   const auto count = static_cast<std::size_t>(std::count_if(states.begin(), states.end(), numbered));
   if (count >= 2) {
-    for (RankState& s : states) s.unrelated = !numbered(s) && !job.ranks[s.rank].rank && s.readable;
+    for (RankState& s : states)
+      s.unrelated = !numbered(s) && !job.ranks[s.rank].rank && s.readable && !directs_ranks(job.ranks[s.rank]);
     return;
   }
   if (count != 0) return;

@@ -30,13 +30,15 @@ std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
 
 // The function in which a main thread is idle; std::nullopt if it is at work, or waits for other ranks itself.
 std::optional<std::string> standby_function(const JobSnapshot& job, const ThreadSnapshot& main, const Doing& doing) {
-  if (known::waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != known::Activity::kPythonLock))
+  const bool without_task = doing.operation.kind == known::OperationKind::kWork;
+  if (!without_task &&
+      (known::waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != known::Activity::kPythonLock)))
     return std::nullopt;
   if ((main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion)))
     return std::nullopt;
   // A call that waits for any event, as opposed to an answer or an exchange of its own.
   const bool waits = doing.operation.kind == known::OperationKind::kEventLoop || waits_for_events(job, main);
-  if (doing.activity != known::Activity::kPythonLock &&
+  if (!without_task && doing.activity != known::Activity::kPythonLock &&
       !((doing.activity == known::Activity::kUserCode || doing.activity == known::Activity::kNetworkIo) && waits))
     return std::nullopt;
   const auto place = deciding_frame(job, main);

@@ -64,6 +64,7 @@ Verdict Judge::of_mixed() const {
 }
 
 std::optional<Verdict> Judge::of_idle_servers() const {
+  if (auto idle = of_no_work()) return idle;
   const std::vector<std::size_t>& servers = tally_.waiting.empty() ? tally_.elsewhere : tally_.needed;
   if (servers.empty() || !std::all_of(servers.begin(), servers.end(), [&](std::size_t i) { return states_[i].serves; }))
     return std::nullopt;
@@ -74,6 +75,25 @@ std::optional<Verdict> Judge::of_idle_servers() const {
   if (!tally_.waiting.empty())
     text += fmt::format(", and {} for the work that {} out", describe_waiting(job_, states_),
                         servers.size() == 1 ? "it hands" : "they hand");
+  return make(VerdictStatus::kHealthy, std::move(text));
+}
+
+// No process has a request or a task: some wait for the next one, and the others, if any, for what those will hand on.
+// Not so if one waits for another's answer: then there is work.
+std::optional<Verdict> Judge::of_no_work() const {
+  std::vector<std::size_t> idle;
+  for (const std::size_t i : tally_.waiting) {
+    const known::OperationKind kind = states_[i].doing.operation.kind;
+    if (kind == known::OperationKind::kWork) idle.push_back(i);
+    if (kind == known::OperationKind::kRemoteCall) return std::nullopt;
+  }
+  const bool others_serve =
+      std::all_of(tally_.elsewhere.begin(), tally_.elsewhere.end(), [&](std::size_t i) { return states_[i].serves; });
+  if (idle.empty() || !others_serve || !tally_.unknown.empty() || !tally_.failed.empty() || !tally_.ended.empty())
+    return std::nullopt;
+  std::string text = fmt::format("nothing is stuck: {} {} for {}", name_ranks(job_, ranks_of(idle)),
+                                 idle.size() == 1 ? "waits" : "wait", states_[idle.front()].doing.operation.name);
+  if (idle.size() < tally_.waiting.size()) text += ", and the others for what comes of it";
   return make(VerdictStatus::kHealthy, std::move(text));
 }
 

@@ -17,7 +17,7 @@ FULL_FIFO = os.path.join(DIRECTORY, "checkpoint.pt")        # full: write() wait
 
 
 def rank():
-    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+    for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "HANGS_RANK"):
         if name in os.environ:
             return int(os.environ[name])
     raise SystemExit("this program is started as a rank, by bench/hangs")

@@ -20,6 +20,7 @@ SETTLING_SAMPLES = 14    # of one in 0.25 s
 TIMEOUT = 300.0          # seconds for a job to reach its hang; importing torch takes several where there are few cores
 
 
+EACH_RANK = ("env", "jax", "indexed", "argument")     # ways to start a job (Case.launch) in which each rank is started by itself
 interrupted = threading.Event()      # once it is set, jobs are given up and ended
 
 
@@ -69,6 +70,11 @@ class Builder:
         return self._compile("mpicc.openmpi", "openmpi-bin libopenmpi-dev", "mpi-openmpi", "mpi.c", "-pthread")
 
 
+PACKAGES = {"torch.distributed": "Debian: python3-torch", "mpi4py": "Debian: python3-mpi4py openmpi-bin", "setproctitle": "Debian: python3-setproctitle",
+            "jax": "PyPI: jax; --frameworks names an interpreter that has it", "ray": "PyPI: ray; --frameworks names an interpreter that has it",
+            "deepspeed": "PyPI: deepspeed; --frameworks names an interpreter that has it"}
+# What the programs for a framework import; those that are not Debian's come from the interpreter of --frameworks.
+FRAMEWORKS = {"jax_cpu.py": ("jax",), "ray_job.py": ("ray", "torch.distributed"), "deepspeed_job.py": ("deepspeed", "torch.distributed"), "serving.py": ("setproctitle",)}
 _modules = {}
 
 
@@ -78,8 +84,7 @@ def need_modules(python, *names):
             silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             _modules[python, name] = subprocess.run([python, "-c", "import " + name], **silent).returncode
         if _modules[python, name] != 0:
-            package = {"torch.distributed": "python3-torch", "mpi4py": "python3-mpi4py openmpi-bin"}[name]
-            raise Missing("%s has no %s (Debian: %s)" % (python, name, package))
+            raise Missing("%s has no %s (%s)" % (python, name, PACKAGES[name]))
 
 
 def command_of(case, python, builder):
@@ -96,7 +101,9 @@ def command_of(case, python, builder):
         return ["mpirun.openmpi", "-n", str(case.ranks), python, program, *case.arguments]
     if case.program in ("plain.py", "ring.py"):
         return [python, program, *case.arguments]
-    need_modules(python, "torch.distributed")
+    need_modules(python, *FRAMEWORKS.get(case.program, ("torch.distributed",)))
+    if case.program == "serving.py" and case.name.startswith("sglang"):
+        need_modules(python, "torch.distributed")
     if case.launch == "torchrun":
         # With Python 3.11 the torchrun of torch 1.13 knows neither 0 nor 3 here: one stream redirected, the other teed.
         return [python, "-m", "torch.distributed.run", "--nproc_per_node=%d" % case.ranks, "--master_port=%d" % free_port(), "--redirects=1", "--tee=2",
@@ -161,7 +168,7 @@ class Job:
         self.processes, self.descriptors, self.announced, self.places, self.unrelated = [], [], {}, {}, []
         try:
             self._prepare()
-            environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+            environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "HANGS_RANK")}
             environment.update(HANGS_DIRECTORY=self.directory, HANGS_PORT=str(self.server.getsockname()[1]), HANGS_RANKS=str(case.ranks),
                                HANGS_ODD=",".join(map(str, case.odd)), HANGS_NATIVE=native, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
                                GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=HERE, TMPDIR=self.directory,
@@ -184,7 +191,17 @@ class Job:
         return command_of(self.case, python, builder)
 
     def _environment_of(self, environment, rank):
+        if self.case.launch == "jax":
+            return dict(environment, HANGS_RANK=str(rank), JAX_PROCESS_ID=str(rank), JAX_NUM_PROCESSES=str(self.case.ranks),
+                        JAX_COORDINATOR_ADDRESS="127.0.0.1:" + environment["MASTER_PORT"])
+        if self.case.launch == "indexed":
+            return dict(environment, HANGS_RANK=str(rank), JOB_COMPLETION_INDEX=str(rank))
+        if self.case.launch == "argument":
+            return dict(environment, HANGS_RANK=str(rank))
         return dict(environment, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.case.ranks))
+
+    def _command_of(self, rank):
+        return [*self.command, str(rank)] if self.case.launch == "argument" else self.command
 
     def _prepare(self):
         """Creates the files and the server that ranks wait for, see job.py."""
@@ -217,14 +234,14 @@ class Job:
         return process
 
     def _start(self, environment):
-        if self.case.launch == "env":
+        if self.case.launch in EACH_RANK:
             for rank in range(self.case.ranks):
                 if rank in self.case.not_started:
                     continue
                 # Standard input that is open and provides nothing, for a rank that reads it.
                 reading, writing = os.pipe()
                 self.descriptors.append(writing)
-                self._spawn(self.command, self._environment_of(environment, rank), reading)
+                self._spawn(self._command_of(rank), self._environment_of(environment, rank), reading)
                 os.close(reading)
         else:
             self._spawn(self.command, environment)

@@ -22,7 +22,8 @@ class Case:
     truth: Truth
     odd: tuple = (2,)
     ranks: int = 4
-    launch: str = "env"                   # ranks started with RANK and the like in their environment; "torchrun", "spawn", "own": by a launcher
+    launch: str = "env"                   # ranks started with RANK and the like in their environment; "jax": JAX_PROCESS_ID; "indexed":
+                                          # JOB_COMPLETION_INDEX; "argument": no variable; "torchrun", "spawn", "own": by a launcher
     given: tuple = None                   # ranks whose pids the tool is given; None: all that are alive
     not_started: tuple = ()
     chain_ends: tuple = None              # (function, file) of the thread that all culprits' chains end at; (program, None): a child
@@ -33,6 +34,7 @@ class Case:
     cores: bool = False                   # the tool reads cores instead
     newer: bool = False                   # also with the torch of --python
     quick: bool = False                   # no torch: some seconds
+    framework: bool = False               # with the interpreter of --frameworks
     python: str = None
 
     @property
@@ -69,6 +71,22 @@ def plain(name, case, truth, **options):
 
 def mpi(name, program, case, truth, **options):
     return Case(name, program, (case,), truth, launch="own", quick=True, **options)
+
+
+def jax(name, case, truth, launch="jax", **options):
+    return Case(name, "jax_cpu.py", (case,), truth, launch=launch, framework=True, **options)
+
+
+def ray(name, case, truth, **options):
+    return Case(name, "ray_job.py", (case,), truth, launch="own", framework=True, **options)
+
+
+def deepspeed(name, case, truth, **options):
+    return Case(name, "deepspeed_job.py", (case,), truth, framework=True, **options)
+
+
+def serving(name, truth, **options):
+    return Case(name, "serving.py", (name,), truth, ranks=5, launch="own", **options)
 
 
 LIVE = [
@@ -195,7 +213,32 @@ LIVE = [
     Case("ring-sleep", "ring.py", ("sleep",), culprit(r1="user-code"), odd=(1,), chain_ends=("sleep", "ring.py"), quick=True),
     # A C++ framework that the tool has no rules for. Its loader is its own native code.
     Case("framework", "framework", (), culprit(r2=("data-loading", "user-code")), chain_ends=("flow::data::LoadBatch(bool)", "framework.cc"), quick=True),
+    # Frameworks. A rank in a lock that it holds itself has no other thread to wait for.
+    jax("jax-block-until-ready", "block-until-ready", culprit(r2="user-code"), chain_ends=("augment", "jax_cpu.py")),
+    jax("jax-to-host", "to-host", culprit(r1="file-io"), odd=(1,), launch="indexed", chain_ends=("read_shard", "jax_cpu.py")),
+    jax("jax-device-get", "device-get", culprit(r3="network-io"), odd=(3,), launch="argument", chain_ends=("fetch_vocabulary", "jax_cpu.py")),
+    jax("jax-to-numpy", "to-numpy", culprit(r0="python-lock"), odd=(0,), launch="argument", chain_ends=("update_statistics", "jax_cpu.py")),
+    jax("jax-barrier", "barrier", culprit(r2="file-io"), chain_ends=("read_shard", "jax_cpu.py")),
+    jax("jax-allgather", "allgather", culprit(r1="user-code"), odd=(1,), launch="indexed", chain_ends=("augment", "jax_cpu.py")),
+    jax("jax-uneven", "uneven", culprit(r2="collective-mismatch"), chain_ends=()),
+    ray("ray-environment", "environment", culprit(r2="user-code"), chain_ends=("augment", "ray_job.py")),
+    ray("ray-arguments", "arguments", culprit(r1="file-io"), odd=(1,), chain_ends=("read_shard", "ray_job.py")),
+    ray("ray-asks", "asks", culprit(r3="user-code"), odd=(3,), chain_ends=("augment", "ray_job.py")),
+    deepspeed("deepspeed-zero3", "zero3", culprit(r2="user-code"), chain_ends=("augment", "deepspeed_job.py")),
+    deepspeed("deepspeed-zero1", "zero1", culprit(r0="file-io"), odd=(0,), chain_ends=("read_shard", "deepspeed_job.py")),
+    deepspeed("deepspeed-pipeline", "pipeline", culprit(r1="file-io"), odd=(1,), chain_ends=("read_shard", "deepspeed_job.py")),
+    # Servers; rank 4 is the engine, or the detokenizer.
+    serving("vllm-worker-sleeps", culprit(r1="user-code"), odd=(1,), chain_ends=("compute_logits", "serving.py")),
+    serving("vllm-worker-reads", culprit(r2="file-io"), chain_ends=("read_adapter", "serving.py")),
+    serving("vllm-engine-reads", culprit(r4="file-io"), odd=(4,), chain_ends=("read_adapter", "serving.py")),
+    serving("sglang-scheduler-sleeps", culprit(r2="user-code"), chain_ends=("compute_logits", "serving.py")),
     # No rank is to blame.
+    serving("vllm-idle", Truth("healthy")),
+    serving("sglang-idle", Truth("healthy")),
+    jax("healthy-jax", "training", Truth("healthy"), launch="argument"),
+    ray("healthy-ray", "steps", Truth("healthy")),
+    ray("ray-idle", "idle", Truth("healthy")),
+    deepspeed("healthy-deepspeed", "steps", Truth("healthy")),
     moving("healthy-training", "training", newer=True),
     moving("healthy-slow-steps", "slow-steps"),
     moving("healthy-slow-rank", "slow-rank"),
@@ -248,7 +291,9 @@ def snapshots():
     return found
 
 
-def cases(newer_python=None):
-    """All cases; those marked `newer` once more with the other torch, if one is given."""
+def cases(newer_python=None, frameworks_python=None):
+    """All cases; those marked `newer` once more with the other torch, if one is given; those of frameworks with the interpreter that has
+    them."""
     again = [dataclasses.replace(case, name=case.name + "-newer", python=newer_python) for case in LIVE if case.newer] if newer_python else []
-    return LIVE + again + CORES + snapshots()
+    live = [dataclasses.replace(case, python=frameworks_python) if case.framework else case for case in LIVE]
+    return live + again + CORES + snapshots()

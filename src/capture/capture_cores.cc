@@ -11,6 +11,7 @@
 #include "capture/gpu_cores.h"
 #include "capture/parallel_layout.h"
 #include "capture/rank_identity.h"
+#include "python/rank_values.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -54,7 +55,10 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   if (!core.executable().empty()) snapshot.executable = core.executable();
   snapshot.command = core.command();
   snapshot.signal = core.signal();
-  const RankIdentity identity = identity_from_environment(core.environment());
+  const auto interpreters = python::find_python_runtime(core);
+  auto environment = core.environment();
+  environment.merge(python::read_rank_values(core, interpreters));
+  const RankIdentity identity = identity_from_environment(environment);
   if (identity.rank) snapshot.rank = identity.rank;
   snapshot.world_size = identity.world_size;
   snapshot.local_rank = identity.local_rank;
@@ -66,7 +70,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   if (core.threads().empty()) snapshot.status = Status::kFailed;
   rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
   rank.target = std::move(*opened);
-  read_python(rank, python::find_python_runtime(*rank.target), deadline);
+  read_python(rank, interpreters, deadline);
   read_syscalls(rank);
   rank.cxx = target::find_cxx_runtime(rank.target->modules());
   read_exceptions(rank);

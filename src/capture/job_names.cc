@@ -34,20 +34,22 @@ constexpr NamingVariable kNaming[] = {
     {JobName::kPmi, "PMI_JOBID", ""},                         // PMI-1 and PMI-2 of Slurm and MVAPICH2
 };
 
-// Where ranks meet. `precedence` is that of the launcher's variables for ranks (rank_identity.cc) to which a line
-// belongs; a line of the rank's own launcher goes before the others.
+// Where ranks meet. `precedence` is that of the variables for ranks (rank_identity.cc) to which a line belongs; a line
+// of the rank's own framework or launcher goes before the others.
 struct MeetingVariables {
   int precedence;
   const char *address, *port;  // port nullptr: the address contains it
 };
+constexpr int kEnvironment = RankIdentity::kFirstOfEnvironment;
 constexpr MeetingVariables kMeetings[] = {
-    {0, "MASTER_ADDR", "MASTER_PORT"},                                    // torch/distributed/rendezvous.py: env://
-    {6, "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"},  // horovod/runner/gloo_run.py
-    {7, "JAX_COORDINATOR_ADDRESS", nullptr},                              // jax/_src/distributed.py
-    {7, "COORDINATOR_ADDRESS", nullptr},
+    {0, "jax:coordinator_address", nullptr},       // what jax has in memory (known/rank_values.cc)
+    {kEnvironment, "MASTER_ADDR", "MASTER_PORT"},  // torch/distributed/rendezvous.py: env://
+    {kEnvironment + 6, "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"},  // horovod/runner/gloo_run.py
+    {kEnvironment + 7, "JAX_COORDINATOR_ADDRESS", nullptr},                              // jax/_src/distributed.py
+    {kEnvironment + 7, "COORDINATOR_ADDRESS", nullptr},
     {-1, "NCCL_COMM_ID", nullptr},  // nccl src/bootstrap.cc
 };
-constexpr int kIndexedJob = 8;  // JOB_COMPLETION_INDEX
+constexpr int kIndexedJob = kEnvironment + 8;  // JOB_COMPLETION_INDEX
 
 std::string value_of(const Environment& environment, const char* name) {
   const auto it = environment.find(name);

@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <iterator>
 #include <set>
+#include <utility>
 
+#include "capture/titled_servers.h"
 #include "target/proc.h"
 
 namespace rankstacks::capture {
@@ -16,7 +18,7 @@ namespace {
 class Planner {
  public:
   Planner(const ProcessTable& table, const ProcessFacts& facts, Pid self, bool whole_job)
-      : table_(table), facts_(facts), self_(self), whole_job_(whole_job) {
+      : table_(table), facts_(facts), self_(self), whole_job_(whole_job), servers_(table, facts) {
     bool only_leads = true;
     int depth = 0;
     for (const ProcessEntry* at = table_.find(self); at != nullptr && depth < kMaxDepth;
@@ -32,9 +34,15 @@ class Planner {
 
   const RankIdentity& identity(Pid pid) {
     auto it = identities_.find(pid);
-    if (it == identities_.end())
-      it = identities_.emplace(pid, identity_from_environment(facts_.environment(pid))).first;
-    return it->second;
+    if (it != identities_.end()) return it->second;
+    RankIdentity found = identity_from_environment(facts_.environment(pid));
+    if (found.precedence < 0 || found.precedence > RankIdentity::kTitle)
+      if (const auto titled = servers_.identity(pid)) {
+        const RankIdentity inherited = std::exchange(found, *titled);
+        found.inherited_rank = inherited.inherited_rank;
+        found.inherited_precedence = inherited.inherited_precedence;
+      }
+    return identities_.emplace(pid, std::move(found)).first->second;
   }
 
   // This tool, or an ancestor of it that has inherited its rank from its own environment. A process with several
@@ -53,7 +61,7 @@ class Planner {
     const ProcessEntry* entry = table_.find(pid);
     for (const ProcessEntry* up = entry ? table_.find(entry->parent) : nullptr; up != nullptr && depth < kMaxDepth;
          up = table_.find(up->parent), ++depth)
-      if (is_bystander(up->pid) && same(identity(up->pid), identity(pid))) return true;
+      if (is_bystander(up->pid) && inherits(identity(pid), identity(up->pid))) return true;
     return false;
   }
 
@@ -79,11 +87,29 @@ class Planner {
     find_ranks(pid, ranks);
     if (ranks.empty() && entry->name == "srun") ranks = slurm_tasks(pid);
     if (ranks.empty()) ranks.push_back(pid);
+    const std::vector<Pid> directors = servers_.directors_below(pid);
+    const bool unnumbered = ranks == std::vector{pid} && identity(pid).precedence < 0;
+    if (unnumbered && !directors.empty()) ranks.clear();
+    if (const auto actors = servers_.actors_below(pid); unnumbered && directors.empty() && actors.size() >= 2)
+      ranks = actors;
+    for (const Pid director : directors)
+      if (!is_left_out(director) && std::find(ranks.begin(), ranks.end(), director) == ranks.end())
+        ranks.push_back(director);
     const std::set<Pid> others(ranks.begin(), ranks.end());
     for (const Pid rank : ranks) {
       add_rank(rank, identity(rank));
       add_children(rank, rank, others);
     }
+  }
+
+  // Adds the processes without a rank that direct the workers planned so far.
+  void add_directors() {
+    std::set<Pid> roots;
+    for (const PlannedTarget& target : planned_)
+      if (target.identity.precedence >= 0 && servers_.is_part(target.pid)) roots.insert(servers_.root_of(target.pid));
+    for (const Pid root : roots)
+      for (const Pid director : servers_.directors_below(root))
+        if (!is_left_out(director) && !position_.contains(director)) add_rank(director, {});
   }
 
   // Returns the planned targets. A rank's helper that was named too (`--pids $(pgrep -f train.py)` also names loader
@@ -99,7 +125,7 @@ class Planner {
            up != nullptr && up->pid != target.pid && depth < kMaxDepth; up = table_.find(up->parent), ++depth) {
         const auto at = position_.find(up->pid);
         if (at != position_.end() && planned_[at->second].kind == RankKind::kRank &&
-            same(planned_[at->second].identity, target.identity))
+            inherits(target.identity, planned_[at->second].identity))
           top = up->pid;
       }
       if (top) target = {target.pid, RankKind::kChild, top, {}};
@@ -115,10 +141,6 @@ class Planner {
     return leads_to_self_.contains(pid) || (entry != nullptr && entry->kernel_thread);
   }
 
-  static bool same(const RankIdentity& a, const RankIdentity& b) {
-    return a.rank == b.rank && a.precedence == b.precedence;
-  }
-
   // Finds the topmost ranks at or below `pid`. A process that has a rank itself is replaced by descendants whose rank
   // comes from variables closer to the program (`srun torchrun`), or by the program that it merely wraps.
   void find_ranks(Pid pid, std::vector<Pid>& ranks, int depth = 0) {
@@ -129,8 +151,9 @@ class Planner {
       if (!is_left_out(child)) find_ranks(child, below, depth + 1);
     const bool nearer =
         std::any_of(below.begin(), below.end(), [&](Pid p) { return identity(p).precedence < own.precedence; });
-    const bool wraps = below.size() == 1 && same(identity(below.front()), own) && facts_.is_wrapper(pid);
-    const bool starts_other = std::any_of(below.begin(), below.end(), [&](Pid p) { return !same(identity(p), own); });
+    const bool wraps = below.size() == 1 && inherits(identity(below.front()), own) && facts_.is_wrapper(pid);
+    const bool starts_other =
+        std::any_of(below.begin(), below.end(), [&](Pid p) { return !inherits(identity(p), own); });
     if (own.precedence < 0 || nearer || wraps || is_bystander(pid)) {
       ranks.insert(ranks.end(), below.begin(), below.end());
       return;
@@ -144,14 +167,14 @@ class Planner {
     // too, but its helpers are not.
     if (starts_other)
       for (const Pid p : below)
-        if (!same(identity(p), own)) ranks.push_back(p);
+        if (!inherits(identity(p), own)) ranks.push_back(p);
   }
 
   // For a script around a training program, in shell (`python train.py | tee log`) or in Python: returns that program,
   // which is recognised by libraries that it has loaded and the script has not.
   std::optional<Pid> only_trainer(Pid script, const std::vector<Pid>& below) {
     if (below.empty() || !facts_.can_train || facts_.can_train(script) ||
-        !std::all_of(below.begin(), below.end(), [&](Pid p) { return same(identity(p), identity(script)); }))
+        !std::all_of(below.begin(), below.end(), [&](Pid p) { return inherits(identity(p), identity(script)); }))
       return std::nullopt;
     std::vector<Pid> trainers;
     std::copy_if(below.begin(), below.end(), std::back_inserter(trainers), facts_.can_train);
@@ -201,6 +224,7 @@ class Planner {
   const ProcessFacts& facts_;
   const Pid self_;
   const bool whole_job_;
+  TitledServers servers_;
   std::set<Pid> ancestors_;      // of self_
   std::set<Pid> leads_to_self_;  // self_, and those of its ancestors that have no other descendants
   std::map<Pid, RankIdentity> identities_;
@@ -313,6 +337,7 @@ std::vector<PlannedTarget> plan_job(const ProcessTable& table, const ProcessFact
   }
   if (planner.empty())
     for (const Pid pid : doubtful) planner.add(pid);
+  planner.add_directors();
   return planner.take();
 }
 

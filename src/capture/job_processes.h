@@ -60,6 +60,8 @@ struct ProcessFacts {
   std::function<bool(Pid)> is_wrapper;  // a shell or similar process that only waits for its only child
   // Whether it has loaded a library with which ranks communicate; if empty, this is not known for any process.
   std::function<bool(Pid)> can_train = {};
+  // The first word of its command line, which may be a title (known/process_titles.h).
+  std::function<std::string(Pid)> title = {};
   // Announces that the environments of these processes will be asked for, one after the other.
   std::function<void(const std::vector<Pid>&)> read_ahead = {};
   std::function<ProcessPlace(Pid)> place = {};  // if empty, all processes are of one user, in one place
@@ -68,7 +70,8 @@ struct ProcessFacts {
 // The targets for explicit pids. Each pid stands for itself, that of a launcher (torchrun, mpirun, a spawning parent)
 // for its ranks, that of a wrapper for the program that it wraps; children are included. Order: ranks as given, each
 // followed by its children. No pid occurs twice. `self` is this tool; it and processes that only wait for it (a
-// `timeout` or a shell around it) are never a rank or a child, unless they were named.
+// `timeout` or a shell around it) are never a rank or a child, unless they were named. The processes of a server that
+// direct its workers and have no rank (known/process_titles.h) are ranks without a number.
 std::vector<PlannedTarget> plan_pids(const std::vector<Pid>& pids, const ProcessTable& table, const ProcessFacts& facts,
                                      Pid self);
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/unattended.h"
+#include "python/rank_values.h"
 #include "target/environment_block.h"
 
 namespace rankstacks::capture {
@@ -42,6 +43,7 @@ struct Work {
     p.cxx = target::find_cxx_runtime(p.target->modules());
     if (const auto variable = target::find_environ_variable(p.target->modules()))
       p.environment = target::read_current_environment(*p.target, *variable);
+    p.rank_values = python::read_rank_values(*p.target, p.interpreters);
   }
 
   // Collects the files that have not been opened, each with one process that maps it and was not tried yet: a process

@@ -27,6 +27,7 @@ struct PreparedTarget {
   target::CxxRuntime cxx;
   // Its current environment, including variables that were set after its start.
   std::map<std::string, std::string> environment;
+  std::map<std::string, std::string> rank_values;  // python/rank_values.h
 };
 
 enum class Preparing { kModules, kEverything };  // kModules: for a process whose interpreters are known

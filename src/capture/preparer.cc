@@ -11,11 +11,6 @@
 namespace rankstacks::capture {
 namespace {
 
-std::map<std::string, std::string> initial_environment(Pid pid) {
-  const auto text = target::proc::read_file(fmt::format("/proc/{}/environ", pid));
-  return text ? target::proc::parse_environment(target::proc::split_nul(*text)) : std::map<std::string, std::string>{};
-}
-
 bool is_python(Pid pid) {
   const auto exe = target::proc::read_link(fmt::format("/proc/{}/exe", pid));
   return exe && exe->substr(exe->rfind('/') + 1).starts_with("python");
@@ -27,20 +22,28 @@ bool may_differ(Pid pid) { return is_python(pid); }
 
 }  // namespace
 
+Preparer::Initial Preparer::read_initial(Pid pid) {
+  Initial initial;
+  if (const auto text = target::proc::read_file(fmt::format("/proc/{}/environ", pid)))
+    initial.environment = target::proc::parse_environment(target::proc::split_nul(*text));
+  constexpr std::size_t kLongestTitle = 4096;
+  if (const auto command = target::proc::read_file(fmt::format("/proc/{}/cmdline", pid), kLongestTitle))
+    initial.title = command->substr(0, command->find('\0'));
+  return initial;
+}
+
 void Preparer::read_ahead(const std::vector<Pid>& pids) {
   std::vector<Pid> fresh;
   for (const Pid pid : pids)
     if (!initial_.contains(pid) && !silent_.contains(pid)) fresh.push_back(pid);
   if (fresh.empty()) return;
-  struct Environments {
+  struct Asked {
     std::vector<Pid> pids;
-    std::vector<std::map<std::string, std::string>> read;
+    std::vector<Initial> read;
   };
-  const auto work = std::make_shared<Environments>(
-      Environments{fresh, std::vector<std::map<std::string, std::string>>(fresh.size())});
+  const auto work = std::make_shared<Asked>(Asked{fresh, std::vector<Initial>(fresh.size())});
   const auto outcomes =
-      Unattended{[work](std::size_t i) { work->read[i] = initial_environment(work->pids[i]); }, limit_}.run(
-          fresh.size());
+      Unattended{[work](std::size_t i) { work->read[i] = read_initial(work->pids[i]); }, limit_}.run(fresh.size());
   std::vector<Pid> deeper;
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     if (outcomes[i].came_back) initial_.emplace(fresh[i], std::move(work->read[i]));
@@ -55,15 +58,25 @@ std::map<std::string, std::string> Preparer::environment(Pid pid) {
   const auto initial = initial_.find(pid);
   if (initial == initial_.end()) return {};
   const auto now = prepared_.find(pid);
-  if (now == prepared_.end()) return initial->second;
-  auto all = initial->second;
-  for (const auto& [name, value] : now->second.environment) all[name] = value;
+  if (now == prepared_.end()) return initial->second.environment;
+  auto all = initial->second.environment;
+  for (const auto* later : {&now->second.environment, &now->second.rank_values})
+    for (const auto& [name, value] : *later) all[name] = value;
   return all;
 }
 
+std::string Preparer::title(Pid pid) {
+  read_ahead({pid});
+  const auto initial = initial_.find(pid);
+  return initial == initial_.end() ? std::string() : initial->second.title;
+}
+
 ProcessFacts Preparer::facts() {
-  return {[this](Pid pid) { return environment(pid); }, [this](Pid pid) { return is_wrapper(pid); },
-          [this](Pid pid) { return can_train(pid); }, [this](const std::vector<Pid>& pids) { read_ahead(pids); },
+  return {[this](Pid pid) { return environment(pid); },
+          [this](Pid pid) { return is_wrapper(pid); },
+          [this](Pid pid) { return can_train(pid); },
+          [this](Pid pid) { return title(pid); },
+          [this](const std::vector<Pid>& pids) { read_ahead(pids); },
           [this](Pid pid) { return place(pid); }};
 }
 

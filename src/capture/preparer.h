@@ -27,7 +27,8 @@ class Preparer {
   void read_ahead(const std::vector<Pid>& pids);
 
   // The environment that the process was started with, overlaid by its current one: the children of
-  // multiprocessing.spawn get theirs by os.environ["RANK"] = ..., which only changes libc's `environ`.
+  // multiprocessing.spawn get theirs by os.environ["RANK"] = ..., which only changes libc's `environ`. With it come the
+  // numbers that frameworks have in memory (python/rank_values.h).
   std::map<std::string, std::string> environment(Pid pid);
 
   // The other facts by which processes are planned; valid as long as the preparer is.
@@ -48,6 +49,13 @@ class Preparer {
   const target::LiveImages& images() const { return images_; }
 
  private:
+  struct Initial {
+    std::map<std::string, std::string> environment;
+    std::string title;
+  };
+  static Initial read_initial(Pid pid);
+  // The first word of its command line.
+  std::string title(Pid pid);
   bool is_wrapper(Pid pid) const;
   bool can_train(Pid pid) const;
   std::optional<std::string> read(const std::string& path) const;
@@ -55,7 +63,7 @@ class Preparer {
   const ProcessTable& table_;
   Deadline::Clock::duration limit_;
   target::LiveImages images_;
-  std::map<Pid, std::map<std::string, std::string>> initial_;
+  std::map<Pid, Initial> initial_;
   std::map<Pid, Error> silent_;
   std::map<Pid, PreparedTarget> prepared_;
   std::map<Pid, ProcessPlace> places_;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <iterator>
+#include <span>
+#include <utility>
 
 namespace rankstacks::capture {
 namespace {
@@ -10,6 +13,17 @@ namespace {
 struct Variables {
   const char *rank, *world_size, *local_rank, *local_world_size;
 };
+
+// What frameworks have in memory, by the names of known/rank_values.cc. It says what the program has passed to its
+// framework: the environment of a job that numbers its ranks itself may be that of a shell, or have the number of a
+// machine.
+constexpr Variables kInMemory[] = {
+    {"jax:process_id", "jax:num_processes", "", ""},
+    {"vllm:rank", "vllm:world_size", "vllm:local_rank", ""},
+    {"sglang:rank", "sglang:world_size", "", ""},
+    {"torch:rank", "torch:world_size", "", ""},
+};
+static_assert(std::size(kInMemory) <= RankIdentity::kTitle);
 
 // In order of precedence: the variables that the training program itself reads come before those with which its
 // launcher was started. `srun torchrun ...` sets SLURM_PROCID in every rank of a node, and RANK in the ranks alone.
@@ -43,7 +57,8 @@ std::optional<int> number(const std::map<std::string, std::string>& environment,
 // PyTorch's ranks meet at MASTER_ADDR, JAX's at the coordinator's address: at a loopback address none can be on another
 // machine.
 bool meets_on_this_machine(const std::map<std::string, std::string>& environment) {
-  for (const char* name : {"MASTER_ADDR", "JAX_COORDINATOR_ADDRESS", "COORDINATOR_ADDRESS"}) {
+  for (const char* name :
+       {"jax:coordinator_address", "MASTER_ADDR", "JAX_COORDINATOR_ADDRESS", "COORDINATOR_ADDRESS"}) {
     const auto it = environment.find(name);
     if (it == environment.end()) continue;
     const std::string host = it->second.substr(0, it->second == "::1" ? std::string::npos : it->second.find(':'));
@@ -56,25 +71,47 @@ bool meets_on_this_machine(const std::map<std::string, std::string>& environment
 
 RankIdentity identity_from_environment(const std::map<std::string, std::string>& environment) {
   RankIdentity identity;
-  int precedence = 0;
-  for (const Variables& v : kLaunchers) {
-    if (!identity.rank) {
-      if (const auto rank = number(environment, v.rank)) {
-        identity.rank = rank;
-        identity.world_size = number(environment, v.world_size);
-        identity.local_rank = number(environment, v.local_rank);
-        identity.local_world_size = number(environment, v.local_world_size);
-        identity.precedence = precedence;
+  const auto look_at = [&](std::span<const Variables> rows, int precedence) {
+    for (const Variables& v : rows) {
+      if (!identity.rank) {
+        if (const auto rank = number(environment, v.rank)) {
+          identity.rank = rank;
+          identity.world_size = number(environment, v.world_size);
+          identity.local_rank = number(environment, v.local_rank);
+          identity.local_world_size = number(environment, v.local_world_size);
+          identity.precedence = precedence;
+        }
+      } else if (number(environment, v.rank) == identity.rank) {
+        if (!identity.world_size) identity.world_size = number(environment, v.world_size);
+        if (!identity.local_rank) identity.local_rank = number(environment, v.local_rank);
+        if (!identity.local_world_size) identity.local_world_size = number(environment, v.local_world_size);
       }
-    } else if (number(environment, v.rank) == identity.rank) {
-      if (!identity.world_size) identity.world_size = number(environment, v.world_size);
-      if (!identity.local_rank) identity.local_rank = number(environment, v.local_rank);
-      if (!identity.local_world_size) identity.local_world_size = number(environment, v.local_world_size);
+      ++precedence;
     }
-    ++precedence;
+  };
+  look_at(kLaunchers, RankIdentity::kFirstOfEnvironment);
+  const RankIdentity inherited = std::exchange(identity, {});
+  look_at(kInMemory, 0);
+  // A process that its launcher has numbered is the same rank with and without its framework: its helpers, which have
+  // its environment alone, are to have the same.
+  if (!identity.rank || identity.rank == inherited.rank) {
+    const auto world_size = identity.world_size;
+    identity = inherited;
+    if (world_size) identity.world_size = world_size;
+  } else {
+    look_at(kLaunchers, RankIdentity::kFirstOfEnvironment);
   }
+  identity.inherited_rank = inherited.rank;
+  identity.inherited_precedence = inherited.precedence;
   if (!identity.local_world_size && meets_on_this_machine(environment)) identity.local_world_size = identity.world_size;
   return identity;
+}
+
+bool inherits(const RankIdentity& process, const RankIdentity& parent) {
+  if (process.rank == parent.rank && process.precedence == parent.precedence) return true;
+  const bool numbered_by_environment = process.precedence >= RankIdentity::kFirstOfEnvironment;
+  return numbered_by_environment && process.inherited_rank == parent.inherited_rank &&
+         process.inherited_precedence == parent.inherited_precedence;
 }
 
 std::optional<int> rank_from_file_name(const std::string& path) {

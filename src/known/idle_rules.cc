@@ -52,6 +52,8 @@ constexpr IdleRule kIdleRules[] = {
     {R::kLogging, IdleMatch::kPython, "_monitor", "/logging/handlers.py", Wait::kBlocks, "cpython Lib/logging/handlers.py: QueueListener"},
     {R::kElastic, IdleMatch::kPython, "", "torch/distributed/elastic/", Wait::kBlocks, "pytorch elastic: agent, timers, rendezvous' keep-alive, tail_log"},
     {R::kRpc, IdleMatch::kPython, "", "vllm/v1/", Wait::kBlocks, "vllm, 0.7-"},
+    {R::kRpc, IdleMatch::kPython, "watchdog_thread", "sglang/srt/managers/scheduler.py", Wait::kBlocks, "sglang srt/managers/scheduler.py"},
+    {R::kRpc, IdleMatch::kPython, "", "sglang/srt/utils/watchdog.py", Wait::kBlocks, "sglang srt/utils/watchdog.py"},
     {R::kRpc, IdleMatch::kPython, "", "-packages/ray/_private/", Wait::kBlocks, "ray: log and error listeners, import thread"},
     {R::kRpc, IdleMatch::kPython, "serve_forever", "/socketserver.py", Wait::kPoll, "cpython Lib/socketserver.py"},
     {R::kRpc, IdleMatch::kFunction, "TensorPipeAgent::pollTimeoutRpcs", "", Wait::kCondition, "pytorch rpc/tensorpipe_agent.cpp"},
@@ -82,6 +84,8 @@ constexpr IdleRule kIdleRules[] = {
     {R::kMpi, IdleMatch::kFunction, "horovod::common::(anonymous namespace)::RunLoopOnce", "", Wait::kBlocks, "horovod common/operations.cc"},
     {R::kMpi, IdleMatch::kFunction, "horovod::common::ThreadPool::loop", "", Wait::kCondition, "horovod common/thread_pool.cc"},
     // Pools. A thread of XLA without symbols may also be waiting for ranks: never idle.
+    {R::kXla, IdleMatch::kFunction, "xla::SlowOperationAlarm::AlarmLoop", "", Wait::kCondition, "xla service/slow_operation_alarm.cc"},
+    {R::kXla, IdleMatch::kFunction, "CoordinationServiceAgent::StartSendingHeartbeats", "", Wait::kCondition, "xla coordination_service_agent.cc"},
     {R::kXla, IdleMatch::kFunction, "Eigen::EventCount::", "", Wait::kCondition, "eigen unsupported/Eigen/CXX11/src/ThreadPool/EventCount.h"},
     {R::kXla, IdleMatch::kFunction, "Eigen::ThreadPoolTempl<", "", Wait::kCondition, "eigen unsupported/Eigen/CXX11/src/ThreadPool/NonBlockingThreadPool.h"},
     {R::kIdlePool, IdleMatch::kFunction, "Eigen::EventCount::", "", Wait::kCondition, "eigen unsupported/Eigen/CXX11/src/ThreadPool/EventCount.h"},

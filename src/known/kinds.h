@@ -97,6 +97,7 @@ enum class OperationKind : std::uint8_t {
   kProcessPipe,
   kProcessLock,
   kRemoteCall,      // waits for an answer from another process (RPC)
+  kWork,            // a server's or worker's loop that waits for the next request or task: there is none
   kUnnamed,         // a wait that most ranks are in, at a frame that no table names
   kEventLoop,       // an event loop that has nothing to do (asyncio, libuv)
   kLockedDatabase,  // waits for another process to release an SQLite database
@@ -129,11 +130,12 @@ inline constexpr WordTable<Activity, 19> kActivityWords = {{{Activity::kCollecti
                                                             // even if a later rule names an activity for it.
                                                             {Activity::kUnknown, "none"}}};
 
-inline constexpr WordTable<OperationKind, 7> kOperationKindWords = {{{OperationKind::kCollective, "collective"},
+inline constexpr WordTable<OperationKind, 8> kOperationKindWords = {{{OperationKind::kCollective, "collective"},
                                                                      {OperationKind::kSetUp, "set-up"},
                                                                      {OperationKind::kMessage, "message"},
                                                                      {OperationKind::kStore, "store"},
                                                                      {OperationKind::kRemoteCall, "remote-call"},
+                                                                     {OperationKind::kWork, "work"},
                                                                      {OperationKind::kFileBaton, "build-lock"},
                                                                      {OperationKind::kTeardown, "teardown"}}};
 

@@ -34,6 +34,7 @@ constexpr PlaceRule kRules[] = {
     {P::kWait, "poll", M::kContains, "/zmq/", "pyzmq sugar/poll.py, sugar/socket.py"},
     {P::kWait, "recv", M::kContains, "/zmq/", "pyzmq sugar/socket.py"},
     {P::kWait, "recv_multipart", M::kContains, "/zmq/", "pyzmq sugar/socket.py"},
+    {P::kWait, "recv_pyobj", M::kContains, "/zmq/", "pyzmq sugar/socket.py"},
 
     {P::kLock, "wait", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Condition, Event, Barrier"},
     {P::kLock, "acquire", M::kSuffix, "/threading.py", "cpython Lib/threading.py: Semaphore, _RLock"},
@@ -101,6 +102,7 @@ constexpr PlaceRule kRules[] = {
     {P::kNoWork, "", M::kSuffix, "/selectors.py", "cpython Lib/selectors.py: a server between two requests"},
 
     {P::kOperation, "", M::kContains, "torch/distributed/", "pytorch torch/distributed"},
+    {P::kOperation, "", M::kSuffix, "deepspeed/utils/nvtx.py", "deepspeed utils/nvtx.py: around most functions of ZeRO-3"},
     {P::kC10d, "", M::kSuffix, "torch/distributed/distributed_c10d.py", "pytorch distributed_c10d.py"},
     {P::kRemoteCalls, "", M::kContains, "torch/distributed/rpc/", "pytorch distributed/rpc"},
     {P::kRemoteCall, "_run_function", M::kContains, "torch/distributed/rpc/", "pytorch distributed/rpc/internal.py"},

@@ -113,6 +113,9 @@ constexpr RoleRule kThreadRules[] = {
     {M::kPython, "process_input_sockets", "vllm/v1/engine/core.py", R::kRpc, "vllm EngineCore, 0.7-"},
     {M::kPython, "process_output_sockets", "vllm/v1/engine/core.py", R::kRpc, "vllm EngineCore, 0.7-"},
     {M::kPython, "monitor_workers", "vllm/v1/executor/multiproc_executor.py", R::kRpc, "vllm MultiprocWorkerMonitor"},
+    {M::kPython, "monitor_parent_death", "vllm/v1/executor/multiproc_executor.py", R::kRpc, "vllm WorkerDeathMonitor, 0.10-"},
+    {M::kPython, "watchdog_thread", "sglang/srt/managers/scheduler.py", R::kRpc, "sglang: ends the server if a batch takes too long"},
+    {M::kPythonEntryFile, "", "sglang/srt/utils/watchdog.py", R::kRpc, "sglang, 2026: the same"},
     {M::kPythonEntryFile, "", "-packages/ray/_private/", R::kRpc, "ray: log and error listeners, import thread"},
     // Python's thread pools, while they wait; with a task such a thread is `python`.
     {M::kPythonWaits, "_worker", "concurrent/futures/thread.py", R::kIdlePool, "cpython"},

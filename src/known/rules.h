@@ -87,6 +87,9 @@ enum class ActivityMatch {
   kNativeOp,      // the native function contains `file`, and its last component (without arguments) is `what`
   kPython,        // a Python function `what` in a file whose name contains `file`
   kPythonFile,    // any Python function in a file whose name contains `file`
+  // As kPython, and it is the thread's innermost Python function, not counting the standard library's waits: it waits
+  // itself, and runs nothing.
+  kPythonWaits,
 };
 
 // The operation that a frame carries out, for functions whose own name is not the name that the library's API or a

@@ -52,6 +52,19 @@ constexpr ActivityRule kRules[] = {
     {M::kNativeOp, "recvAnysource", "c10d::", A::kPointToPoint, "pytorch c10d: ProcessGroup.hpp, ProcessGroup*.cpp, Ops.cpp"},
     {M::kNative, "c10d::ProcessGroupGloo::SendWork::wait", "", A::kPointToPoint, "pytorch c10d/ProcessGroupGloo.cpp", {"send"}},
     {M::kNative, "c10d::ProcessGroupGloo::RecvWork::wait", "", A::kPointToPoint, "pytorch c10d/ProcessGroupGloo.cpp", {"recv"}},
+    // The stages of a pipeline: Megatron-LM, NeMo; DeepSpeed
+    {M::kPython, "_communicate", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py", {"_communicate", "the exchange between pipeline stages"}},
+    {M::kPython, "recv_forward", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py"},
+    {M::kPython, "recv_backward", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py"},
+    {M::kPython, "send_forward", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py"},
+    {M::kPython, "send_backward", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py"},
+    {M::kPython, "send_forward_recv_backward", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py"},
+    {M::kPython, "send_backward_recv_forward", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py"},
+    {M::kPython, "send_forward_recv_forward", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py"},
+    {M::kPython, "send_backward_recv_backward", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py"},
+    {M::kPython, "send_forward_backward_recv_forward_backward", "megatron/core/pipeline_parallel/", A::kPointToPoint, "megatron-core pipeline_parallel/p2p_communication.py"},
+    {M::kPython, "send", "deepspeed/runtime/pipe/p2p.py", A::kPointToPoint, "deepspeed runtime/pipe/p2p.py"},
+    {M::kPython, "recv", "deepspeed/runtime/pipe/p2p.py", A::kPointToPoint, "deepspeed runtime/pipe/p2p.py"},
     {M::kNativePrefix, "ncclSend", "", A::kPointToPoint, "nccl nccl.h"},
     {M::kNativePrefix, "ncclRecv", "", A::kPointToPoint, "nccl nccl.h"},
     {M::kNativePrefix, "MPI_Send", "", A::kPointToPoint, "the MPI standard: mpi.h; MPI_Sendrecv too"},
@@ -91,10 +104,21 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "wait_tensor", "torch/distributed/_functional_collectives.py", A::kCollective, "pytorch distributed/_functional_collectives.py"},
     {M::kPython, "wait_for", "multiprocessing/synchronize.py", A::kCollective, "cpython Lib/multiprocessing/synchronize.py: under Barrier.wait", {"Barrier.wait", "a multiprocessing barrier", C::kBarrier}},
     {M::kPython, "synchronize", "horovod/", A::kCollective, "horovod torch/mpi_ops.py, tensorflow/mpi_ops.py", {"horovod", "a Horovod collective"}},
+    {M::kPython, "barrier", "horovod/torch/", A::kCollective, "horovod torch/mpi_ops.py, 0.27-"},
+    {M::kPython, "join", "horovod/torch/", A::kCollective, "horovod torch/mpi_ops.py: ranks without input wait for the others", {"join", "Horovod's join"}},
+    {M::kPython, "init", "horovod/common/basics.py", A::kCollective, "horovod common/basics.py", {"init", "Horovod's set-up", C::kUnknown, K::kSetUp}},
     {M::kPython, "sync_global_devices", "jax/", A::kCollective, "jax experimental/multihost_utils.py", {"sync_global_devices", "", C::kBarrier}},
     {M::kPython, "broadcast_one_to_all", "jax/", A::kCollective, "jax experimental/multihost_utils.py"},
     {M::kPython, "process_allgather", "jax/", A::kCollective, "jax experimental/multihost_utils.py"},
     {M::kPython, "assert_equal", "jax/experimental/multihost_utils.py", A::kCollective, "jax experimental/multihost_utils.py"},
+    {M::kPython, "shutdown", "jax/_src/distributed.py", A::kCollective, "jax _src/distributed.py: a barrier of the coordination service", {"shutdown", "the end of jax.distributed", C::kBarrier}},
+    {M::kPython, "sync_global_processes", "/orbax/checkpoint/", A::kCollective, "orbax checkpoint/_src/multihost/multihost.py", {"sync_global_processes", "", C::kBarrier}},
+    {M::kPython, "sync_global_devices", "/orbax/checkpoint/", A::kCollective, "orbax checkpoint/utils.py, -0.5", {"sync_global_devices", "", C::kBarrier}},
+    {M::kPython, "broadcast_one_to_all", "/orbax/checkpoint/", A::kCollective, "orbax checkpoint/_src/multihost/multihost.py"},
+    // DeepSpeed's ZeRO-3: a module's parameters are gathered before it runs. Most of these waits are torch's own; what is
+    // left is a wait for the GPU, or for a Work that was begun before.
+    {M::kPython, "fetch_sub_module", "deepspeed/runtime/zero/", A::kCollective, "deepspeed runtime/zero/partitioned_param_coordinator.py", {"fetch_sub_module", "ZeRO-3's all-gather of parameters", C::kAllGather}},
+    {M::kPython, "wait", "deepspeed/runtime/zero/partition_parameters.py", A::kCollective, "deepspeed runtime/zero/partition_parameters.py: AllGatherHandle, AllGatherCoalescedHandle", {"fetch_sub_module", "ZeRO-3's all-gather of parameters", C::kAllGather}},
     // XLA's coordination service, and its collectives within a process and between processes
     {M::kNative, "WaitAtBarrier", "", A::kCollective, "xla pjrt/distributed/client.cc, tsl coordination_service_agent.cc", {"wait_at_barrier", "the coordination service's barrier", C::kBarrier}},
     {M::kNative, "BlockingKeyValueGet", "", A::kStoreWait, "xla pjrt/distributed/client.cc", {"BlockingKeyValueGet", "the coordination service's store"}},
@@ -141,6 +165,7 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "ncclCommInit", "", A::kCollective, "nccl init.cc: nccl.h", {"ncclCommInitRank", "NCCL's communicator set-up", C::kUnknown, K::kSetUp}},
     {M::kNativePrefix, "ncclCommSplit", "", A::kCollective, "nccl init.cc: nccl.h", {"ncclCommInitRank", "NCCL's communicator set-up", C::kUnknown, K::kSetUp}},
     {M::kNativePrefix, "ncclCommFinalize", "", A::kCollective, "nccl init.cc: nccl.h"},
+    {M::kNative, "horovod::torch::WaitAndClear", "", A::kCollective, "horovod torch/mpi_ops_v2.cc", {"horovod", "a Horovod collective"}},
     {M::kNative, "horovod::common::", "", A::kCollective, "horovod common/operations.cc", {"horovod", "a Horovod collective"}},
     {M::kNativePrefix, "MPI_", "", A::kCollective, "the MPI standard: mpi.h"},
     {M::kNativePrefix, "nvshmem_barrier", "", A::kCollective, "nvshmem nvshmem.h"},
@@ -153,6 +178,29 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "_barrier", "torch/distributed/rpc/", A::kCollective, "pytorch distributed/rpc/", {"_wait_all_workers", "RPC's barrier", C::kBarrier}},
     {M::kPython, "_wait_all_workers", "torch/distributed/rpc/", A::kCollective, "pytorch distributed/rpc/", {"_wait_all_workers", "RPC's barrier", C::kBarrier}},
     {M::kPython, "shutdown", "torch/distributed/rpc/", A::kCollective, "pytorch distributed/rpc/", {"shutdown", "RPC's shutdown"}},
+
+    // Ray. An actor's main thread is in main_loop for all of its life; it waits there if nothing is inside.
+    {M::kPython, "get_objects", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"get", "ray.get", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPython, "get", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"get", "ray.get", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPython, "wait", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"wait", "ray.wait", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPythonWaits, "main_loop", "ray/_private/worker.py", A::kPeerWait, "ray _private/worker.py", {"main_loop", "the next task of Ray", C::kUnknown, K::kWork}, true},
+
+    // vLLM's engine and its workers: requests and answers through shared memory (a spin, a sleep or zmq inside)
+    {M::kPython, "get_response", "vllm/v1/executor/multiproc_executor.py", A::kPeerWait, "vllm v1/executor/multiproc_executor.py: collective_rpc", {"collective_rpc", "the workers' answers", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPython, "wait_for_ready", "vllm/v1/executor/multiproc_executor.py", A::kPeerWait, "vllm v1/executor/multiproc_executor.py", {"wait_for_ready", "the start of the workers", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPython, "wait_until_ready", "vllm/distributed/device_communicators/shm_broadcast.py", A::kCollective, "vllm distributed/device_communicators/shm_broadcast.py", {"wait_until_ready", "the set-up of a queue in shared memory", C::kUnknown, K::kSetUp}},
+    {M::kPython, "enqueue", "vllm/distributed/device_communicators/shm_broadcast.py", A::kPeerWait, "vllm distributed/device_communicators/shm_broadcast.py: until all have read what is there", {"enqueue", "room in a queue in shared memory", C::kUnknown, K::kRemoteCall}, true},
+    {M::kPython, "dequeue", "vllm/distributed/device_communicators/shm_broadcast.py", A::kPeerWait, "vllm distributed/device_communicators/shm_broadcast.py: a worker between two requests", {"dequeue", "the next request (shm_broadcast)", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "_process_input_queue", "vllm/v1/engine/core.py", A::kPeerWait, "vllm v1/engine/core.py", {"_process_input_queue", "the next request", C::kUnknown, K::kWork}, true},
+    // SGLang: the first scheduler of a group asks for requests again and again, and sends the others what has come
+    {M::kPythonWaits, "recv_requests", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop_normal", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop_overlap", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop_pp", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler_pp_mixin.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "self_check_during_idle", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "maybe_sleep", "sglang/srt/managers/scheduler", A::kPeerWait, "sglang srt/managers/scheduler.py: IdleSleeper", {"recv_requests", "the next request", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop", "sglang/srt/managers/detokenizer_manager.py", A::kPeerWait, "sglang srt/managers/detokenizer_manager.py", {"event_loop", "the next tokens", C::kUnknown, K::kWork}, true},
+    {M::kPythonWaits, "event_loop", "sglang/srt/managers/data_parallel_controller.py", A::kPeerWait, "sglang srt/managers/data_parallel_controller.py", {"event_loop", "the next request", C::kUnknown, K::kWork}, true},
 };
 // clang-format on
 

@@ -15,7 +15,7 @@ struct DebugOffsetsShape {
   Offset size = 0;
   Offset runtime_size = 0, runtime_interpreters_head = 0;
   Offset interp_size = 0, interp_next = 0, interp_id = 0, interp_threads_head = 0, interp_gil = 0;
-  Offset interp_gc = 0;
+  Offset interp_gc = 0, interp_modules = 0;
   Offset gil = 0, gil_locked = 0, gil_last_holder = 0, gil_enabled = 0;
   Offset gc_size = 0, gc_collecting = 0;
   Offset thread_size = 0, thread_next = 0, thread_interp = 0, thread_frame = 0, thread_id = 0, thread_native_id = 0;
@@ -194,6 +194,7 @@ void read_interpreter(TableReader& table, const DebugOffsetsShape& shape, const 
   layout.interp_id = table.offset("id", shape.interp_id);
   layout.interp_threads_head = table.offset("threads_head", shape.interp_threads_head);
   layout.interp_gil = table.offset("ceval_gil", shape.interp_gil);
+  layout.interp_modules = table.offset("imports_modules", shape.interp_modules);
   // These are stated relative to the interpreter, for its own GIL; the pointer at ceval_gil may lead to another
   // interpreter's.
   const Offset gil = table.offset("gil_runtime_state", shape.gil);

@@ -39,6 +39,7 @@ struct Layout {
   Offset interp_threads_head = kAbsent;
   Offset interp_gil = kAbsent;  // 3.12+: pointer to a struct _gil_runtime_state, which may be another interpreter's
   Offset interp_collecting = kAbsent;  // 3.9+: an int, 1 while Python's collector runs in it
+  Offset interp_modules = kAbsent;     // sys.modules: a dict
 
   // struct _gil_runtime_state
   Offset gil_size = kAbsent;

@@ -114,7 +114,7 @@ const ProcessGroup* ProcessGroups::find(Address globals, Address object) {
   return group ? &*group : nullptr;
 }
 
-const ProcessGroup* ProcessGroups::default_group(Address globals) {
+Address ProcessGroups::default_object(Address globals) {
   // The default group is the oldest entry of both dicts, and dicts keep their order: it is made before any other group
   // can be, and when it is destroyed both dicts are cleared (destroy_process_group(), shrink_group()). The other place
   // where it is kept varies: GroupMember.WORLD up to 1.13, later an attribute of an instance, whose layout also differs
@@ -122,8 +122,13 @@ const ProcessGroup* ProcessGroups::default_group(Address globals) {
   const Module& known_groups = module(globals);
   if (known_groups.names.empty() || known_groups.ranks.empty() ||
       known_groups.names[0].key != known_groups.ranks[0].key)
-    return nullptr;
-  return find(globals, known_groups.names[0].key);
+    return 0;
+  return known_groups.names[0].key;
+}
+
+const ProcessGroup* ProcessGroups::default_group(Address globals) {
+  const Address object = default_object(globals);
+  return object != 0 ? find(globals, object) : nullptr;
 }
 
 }  // namespace rankstacks::python

@@ -33,6 +33,8 @@ class ProcessGroups {
 
   // The default group, which functions use if no group is given. nullptr if there is none.
   const ProcessGroup* default_group(Address globals);
+  // Its Python object; 0 if there is no default group.
+  Address default_object(Address globals);
 
  private:
   struct Module {

@@ -27,6 +27,7 @@ inline constexpr MatchWord<known::ActivityMatch> kActivityMatchWords[] = {
     {known::ActivityMatch::kNativeOp, "native-op", "function", true, "namespace", true},
     {known::ActivityMatch::kPython, "python", "function", true, "file", false},
     {known::ActivityMatch::kPythonFile, "python-file", "", false, "file", true},
+    {known::ActivityMatch::kPythonWaits, "python-waits", "function", true, "file", false},
 };
 
 inline constexpr MatchWord<known::RoleMatch> kRoleMatchWords[] = {

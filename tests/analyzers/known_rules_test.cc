@@ -47,7 +47,8 @@ Frame frame_of(const known::ActivityRule& rule) {
     case known::ActivityMatch::kNative: return nat(function_with(rule.what), kOwnModule);
     case known::ActivityMatch::kNativePrefix: return nat(text(rule.what), kOwnModule);
     case known::ActivityMatch::kNativeOp: return nat(text(rule.file) + text(rule.what) + "(int)", kOwnModule);
-    case known::ActivityMatch::kPython: return py(text(rule.what), file_with(rule.file), 7);
+    case known::ActivityMatch::kPython:
+    case known::ActivityMatch::kPythonWaits: return py(text(rule.what), file_with(rule.file), 7);
     case known::ActivityMatch::kPythonFile: return py("some_function", file_with(rule.file), 7);
   }
   return {};

@@ -260,6 +260,67 @@ TEST_CASE("rank numbers come from one launcher's variables, the nearest to the p
   CHECK_FALSE(identity_from_environment({{"WORLD_SIZE", "4"}}).rank);
 }
 
+TEST_CASE("what a framework has in memory says more than the environment") {
+  const auto of = [](std::map<std::string, std::string> environment) { return identity_from_environment(environment); };
+  const RankIdentity jax = of({{"jax:process_id", "3"}, {"jax:num_processes", "4"}, {"SLURM_PROCID", "0"}});
+  CHECK((jax.rank == 3 && jax.world_size == 4 && !jax.local_world_size));
+  CHECK(of({{"jax:process_id", "3"}, {"jax:num_processes", "4"}, {"jax:coordinator_address", "localhost:99"}})
+            .local_world_size == 4);
+  // The number of a machine, from which the program has made those of its ranks.
+  CHECK(of({{"torch:rank", "9"}, {"torch:world_size", "16"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}).rank == 9);
+  const RankIdentity both = of({{"torch:rank", "1"}, {"torch:world_size", "2"}, {"RANK", "1"}, {"LOCAL_RANK", "1"}});
+  CHECK((both.world_size == 2 && both.local_rank == 1 && both.precedence == RankIdentity::kFirstOfEnvironment));
+}
+
+TEST_CASE("ranks that only memory numbers, in a shell that has a number too") {
+  Machine m;
+  const Environment shell = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}};
+  m.add(5, 1, "python3", shell);
+  for (int r = 0; r < 3; ++r) {
+    Environment e = shell;
+    e["torch:rank"] = std::to_string(r);
+    e["torch:world_size"] = "3";
+    m.add(10 + r, 5, "python3", e);
+    m.add(20 + r, 10 + r, "python3", shell);                          // a helper with the shell's environment
+    m.add(30 + r, 10 + r, "pt_data_worker", m.environments[10 + r]);  // forked: with the rank's memory
+  }
+  CHECK(shown(m.pids({5})) == "10=0 20<10 30<10 11=1 21<11 31<11 12=2 22<12 32<12");
+  CHECK(shown(m.job()) == shown(m.pids({5})));
+}
+
+TEST_CASE("a server's workers, and what directs them") {
+  Machine m;
+  m.add(5, 1, "vllm");
+  m.add(6, 5, "VLLM::EngineCor");
+  m.titles[6] = "VLLM::EngineCore";
+  for (int r = 0; r < 2; ++r) {
+    m.add(10 + r, 6, "VLLM::Worker_TP", {{"SLURM_PROCID", "0"}});
+    m.titles[10 + r] = "VLLM::Worker_TP" + std::to_string(r);
+  }
+  m.add(20, 10, "python3", {{"SLURM_PROCID", "0"}});
+  CHECK(shown(m.pids({5})) == "10=0 20<10 11=1 6");
+  CHECK(shown(m.pids({6})) == "10=0 20<10 11=1 6");
+  CHECK(shown(m.pids({10, 11})) == "10=0 20<10 11=1");
+  CHECK(shown(m.job()) == "10=0 20<10 11=1 6");
+  m.entries.resize(2);  // the engine runs the model itself
+  CHECK(shown(m.pids({5})) == "6");
+}
+
+TEST_CASE("Ray's actors below a driver, unless they have numbers") {
+  Machine m;
+  m.add(5, 1, "python3");
+  m.add(6, 5, "raylet");
+  for (const auto& [pid, title] : {std::pair(10, "ray::Trainer.train"), {11, "ray::Trainer"}, {12, "ray::IDLE"}}) {
+    m.add(pid, 6, "ray");
+    m.titles[pid] = title;
+  }
+  CHECK(shown(m.pids({5})) == "10 11");
+  m.environments[10] = torch(0);
+  m.environments[11] = torch(1);
+  CHECK(shown(m.pids({5})) == "10=0 11=1");
+  CHECK(shown(m.job()) == "10=0 11=1");
+}
+
 TEST_CASE("a core's file name may contain its rank") {
   CHECK(rank_from_file_name("/x/core.rank3.4711") == 3);
   CHECK(rank_from_file_name("train_Rank-12.core.zst") == 12);

@@ -479,11 +479,35 @@ def busy():
     work()
 
 
+def frameworks():
+    """Modules as jax, vLLM and torch.distributed have them."""
+    import types
+
+    def module(name, **names):
+        made = types.ModuleType(name)
+        made.__dict__.update(names)
+        sys.modules[name] = made
+
+    class State(object):
+        process_id = 0
+
+    class Group(object):
+        pass
+
+    state, world, subgroup = State(), Group(), Group()
+    state.process_id, state.num_processes, state.coordinator_address = 5, 8, "localhost:1234"
+    module("jax._src.distributed", global_state=state, other=3)
+    module("vllm.distributed.parallel_state", _WORLD=None)
+    module("torch.distributed.distributed_c10d", _pg_names={world: "0", subgroup: "1"}, _pg_group_ranks={world: {0: 0, 1: 1}, subgroup: {1: 0}})
+    os.kill(os.getpid(), STOP)
+
+
 CASES = {
     f.__name__: f
     for f in (
         plain, generators, callbacks, class_body, importing, comprehensions, coroutines, threads, unicode_names, recursion, odd_file_names,
         exceptions, finalizer, hooks, tracing, profiling, signals, no_lines, long_lines, loops, counted, interpreter, gil_holder, busy,
+        frameworks,
     )
 }
 

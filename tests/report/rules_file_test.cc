@@ -367,7 +367,7 @@ TEST_CASE("rules: defects of activities and roles") {
   CHECK(activity("") == "acme.json: line 4: /activities/0: found no key \"match\", expected one");
   CHECK(activity("\"match\": \"pyton\"") ==
         "acme.json: line 4: /activities/0/match: found \"pyton\", expected one of native, native-prefix, native-op, "
-        "python, python-file");
+        "python, python-file, python-waits");
   CHECK(activity("\"match\": \"python\", \"activity\": \"collective\"") ==
         "acme.json: line 4: /activities/0: found no key \"function\", expected one");
   CHECK(activity("\"match\": \"native\", \"function\": \"f\", \"file\": \"x.py\", \"activity\": \"collective\"") ==

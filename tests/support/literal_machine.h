@@ -19,6 +19,7 @@ struct Machine {
   std::map<Pid, Environment> environments;
   std::map<Pid, capture::ProcessPlace> places;  // of those that are not user 0's, in the machine's own namespaces
   std::vector<Pid> wrappers, trainers;
+  std::map<Pid, std::string> titles;
 
   void add(Pid pid, Pid parent, const std::string& name, Environment environment = {}) {
     entries.push_back({pid, parent, name, 'S', 1, false});
@@ -30,6 +31,7 @@ struct Machine {
     return {[this](Pid pid) { return environments.contains(pid) ? environments.at(pid) : Environment{}; },
             [this](Pid pid) { return std::find(wrappers.begin(), wrappers.end(), pid) != wrappers.end(); },
             [this](Pid pid) { return std::find(trainers.begin(), trainers.end(), pid) != trainers.end(); },
+            [this](Pid pid) { return titles.contains(pid) ? titles.at(pid) : std::string(); },
             {},
             [this](Pid pid) {
               return places.contains(pid) ? places.at(pid) : capture::ProcessPlace{0, "net:[1]", "0::/\n", false};

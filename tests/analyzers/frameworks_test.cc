@@ -1,0 +1,151 @@
+// Jobs of frameworks that the tables know by name: servers, Ray, DeepSpeed, Megatron-LM, JAX, Horovod.
+#include <catch2/catch.hpp>
+
+#include "analyzers/analysis.h"
+#include "analyzers/roles.h"
+#include "support/odd_rank.h"
+
+using namespace rankstacks;
+using namespace rankstacks::analyzers;
+using namespace rankstacks::testing;
+
+namespace {
+
+const std::string kPython = "/usr/lib/python3.11/";
+
+Stack sleeps_in(const std::string& function) { return {libc("clock_nanosleep"), py(function, "/home/u/model.py", 7)}; }
+
+// vLLM 0.8 to 0.12, as its workers show it: acquire_read is a generator of contextlib's.
+const Stack kBusyLoop = {py("worker_busy_loop", kPackages + "vllm/v1/executor/multiproc_executor.py", 650),
+                         py("worker_main", kPackages + "vllm/v1/executor/multiproc_executor.py", 600)};
+const Stack kAcquireRead = {
+    libc("sched_yield"), py("sched_yield", kPackages + "vllm/distributed/utils.py", 40),
+    py("acquire_read", kPackages + "vllm/distributed/device_communicators/shm_broadcast.py", 460),
+    py("__enter__", kPython + "contextlib.py", 137),
+    py("dequeue", kPackages + "vllm/distributed/device_communicators/shm_broadcast.py", 500)};
+const Stack kIdleWorker = kAcquireRead + kBusyLoop;
+const Stack kEngineLoop = {py("run_busy_loop", kPackages + "vllm/v1/engine/core.py", 720),
+                           py("run_engine_core", kPackages + "vllm/v1/engine/core.py", 690)};
+const Stack kIdleEngine =
+    Stack{libc("sem_wait"), py("wait", kPython + "threading.py", 320), py("get", kPython + "queue.py", 171),
+          py("_process_input_queue", kPackages + "vllm/v1/engine/core.py", 735)} +
+    kEngineLoop;
+const Stack kWaitingEngine = kAcquireRead +
+                             Stack{py("get_response", kPackages + "vllm/v1/executor/multiproc_executor.py", 250),
+                                   py("collective_rpc", kPackages + "vllm/v1/executor/multiproc_executor.py", 280),
+                                   py("execute_model", kPackages + "vllm/v1/executor/multiproc_executor.py", 190)} +
+                             kEngineLoop;
+
+// Workers with these stacks, and the engine.
+LiteralJob server(const std::vector<Stack>& workers, const Stack& engine) {
+  LiteralJob literal;
+  for (std::size_t r = 0; r < workers.size(); ++r)
+    literal.rank(static_cast<int>(r), static_cast<int>(workers.size()), workers[r]).command = {"VLLM::Worker_TP" +
+                                                                                               std::to_string(r)};
+  RankSnapshot& director = literal.process();
+  director.python_version = "3.11.2";
+  director.command = {"VLLM::EngineCore"};
+  literal.thread(director, director.pid, "VLLM::EngineCor", engine).state = 'S';
+  return literal;
+}
+
+// "culprit 1 user-code", "healthy"
+std::string verdict_text(LiteralJob& literal) {
+  const Verdict v = verdict_of(literal);
+  std::string text(to_string(v.status));
+  for (const Suspect& s : v.suspects)
+    text += " " + rank_label(literal.job.ranks[s.rank]) + " " + std::string(to_string(s.reason));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("vLLM: idle, a worker that is stuck, an engine that is stuck") {
+  LiteralJob idle = server({kIdleWorker, kIdleWorker, kIdleWorker}, kIdleEngine);
+  CHECK(verdict_text(idle) == "healthy");
+  LiteralJob worker = server({kIdleWorker, sleeps_in("forward") + kBusyLoop, kIdleWorker}, kWaitingEngine);
+  CHECK(verdict_text(worker) == "culprit 1 user-code");
+  LiteralJob engine = server({kIdleWorker, kIdleWorker, kIdleWorker}, sleeps_in("schedule") + kEngineLoop);
+  CHECK(verdict_text(engine) == "culprit node-a:103 user-code");
+  // The engine alone waits for work; the workers' ranks are the only ones that were given.
+  LiteralJob alone = server({kIdleWorker, sleeps_in("forward") + kBusyLoop, kIdleWorker}, kIdleEngine);
+  alone.job.ranks.pop_back();
+  CHECK(verdict_text(alone) == "culprit 1 user-code");
+  // The workers wait for work, and the engine for their answers: neither is idle.
+  LiteralJob lost = server({kIdleWorker, kIdleWorker}, kWaitingEngine);
+  CHECK(verdict_of(lost).status != VerdictStatus::kHealthy);
+}
+
+TEST_CASE("SGLang: the first scheduler asks for requests, the others wait for what it sends") {
+  const std::string file = kPackages + "sglang/srt/managers/scheduler.py";
+  const Stack loop = {py("event_loop_overlap", file, 800), py("run_scheduler_process", file, 2300)};
+  const Stack receives =
+      Stack{libc("pthread_cond_wait"), nat("c10d::ProcessGroupGloo::AsyncWork::wait()"),
+            py("broadcast", kPackages + "torch/distributed/distributed_c10d.py", 2000),
+            py("broadcast_pyobj", kPackages + "sglang/srt/utils.py", 900), py("recv_requests", file, 900)} +
+      loop;
+  LiteralJob literal;
+  literal.rank(
+      0, 3,
+      Stack{libc("poll"), py("recv_pyobj", kPackages + "zmq/sugar/socket.py", 980), py("recv_requests", file, 880)} +
+          loop);
+  literal.rank(1, 3, receives);
+  literal.rank(2, 3, receives);
+  CHECK(verdict_text(literal) == "healthy");
+  LiteralJob stuck;
+  stuck.rank(0, 2, sleeps_in("forward") + Stack{py("run_batch", file, 1500)} + loop);
+  stuck.rank(1, 2, receives);
+  CHECK(verdict_text(stuck) == "culprit 0 user-code");
+}
+
+TEST_CASE("Ray: a driver waits for its actors, actors for tasks") {
+  const Stack main_loop = {py("main_loop", kPackages + "ray/_private/worker.py", 879),
+                           py("<module>", kPackages + "ray/_private/workers/default_worker.py", 297)};
+  const Stack waits =
+      Stack{libc("pthread_cond_wait"), py("get_objects", kPackages + "ray/_private/worker.py", 770),
+            py("get", kPackages + "ray/_private/worker.py", 2600),
+            py("wrapper", kPackages + "ray/_private/client_mode_hook.py", 103), py("main", "/home/u/driver.py", 30)};
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) {
+    RankSnapshot& process = literal.process();
+    process.python_version = "3.11.2";
+    literal
+        .thread(process, process.pid, "ray",
+                r == 0   ? waits
+                : r == 1 ? sleeps_in("augment") + main_loop
+                         : waits_in_all_reduce() + main_loop)
+        .state = 'S';
+  }
+  CHECK(verdict_text(literal) == "culprit node-a:101 user-code");
+  LiteralJob idle;
+  for (int r = 0; r < 3; ++r) idle.rank(r, 3, Stack{libc("pthread_cond_wait")} + main_loop);
+  CHECK(verdict_text(idle) == "healthy");
+}
+
+TEST_CASE("waits of DeepSpeed, Megatron-LM, Horovod, JAX and Orbax") {
+  const auto says = [](const Stack& stack) {
+    LiteralJob literal;
+    for (int r = 0; r < 3; ++r) literal.rank(r, 3, (r == 1 ? sleeps_in("augment") : stack) + in_main(17));
+    const Verdict v = verdict_of(literal);
+    return verdict_text(literal) + ": " + v.summary.substr(v.summary.rfind(" in ") + 4);
+  };
+  const Stack on_gpu = {libc("sched_yield"), nat("cudaStreamSynchronize", "/x/libcudart.so.12")};
+  CHECK(says(on_gpu +
+             Stack{py("fetch_sub_module", kPackages + "deepspeed/runtime/zero/partitioned_param_coordinator.py", 290),
+                   py("pre_sub_module_forward_function", kPackages + "deepspeed/runtime/zero/parameter_offload.py",
+                      470)}) == "culprit 1 user-code: ZeRO-3's all-gather of parameters");
+  CHECK(says(Stack{libc("pthread_cond_wait"), nat("c10d::Work::wait(std::chrono::duration<long>)"),
+                   py("_communicate", kPackages + "megatron/core/pipeline_parallel/p2p_communication.py", 330),
+                   py("recv_forward", kPackages + "megatron/core/pipeline_parallel/p2p_communication.py", 400)}) ==
+        "culprit 1 user-code: recv_forward");
+  CHECK(says(Stack{libc("pthread_cond_wait"), unknown("/x/horovod/torch/mpi_lib_v2.so", 0x100),
+                   py("synchronize", kPackages + "horovod/torch/mpi_ops.py", 1200)}) ==
+        "culprit 1 user-code: a Horovod collective");
+  CHECK(says(Stack{libc("pthread_cond_wait"), unknown("/x/jaxlib/libjax_common.so", 0x100),
+                   py("sync_global_devices", kPackages + "jax/experimental/multihost_utils.py", 90)}) ==
+        "culprit 1 user-code: sync_global_devices");
+  CHECK(says(Stack{libc("pthread_cond_wait"), unknown("/x/jaxlib/libjax_common.so", 0x100),
+                   py("sync_global_processes", kPackages + "orbax/checkpoint/_src/multihost/multihost.py", 200),
+                   py("save", kPackages + "orbax/checkpoint/checkpoint_manager.py", 900)}) ==
+        "culprit 1 user-code: sync_global_processes");
+}
