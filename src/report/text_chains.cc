@@ -8,7 +8,6 @@
 #include "report/sanitize.h"
 
 namespace rankstacks::report {
-namespace {
 
 std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& node,
                           std::optional<std::size_t> rank_before) {
@@ -28,9 +27,7 @@ std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& nod
                      name, text);
 }
 
-}  // namespace
-
-std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis) {
+std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis, bool even_if_short) {
   const analyzers::Verdict& verdict = analysis.verdict;
   if (verdict.chains.empty() || verdict.chains.front().suspect != 0) return "";
   const analyzers::WaitChain& chain = verdict.chains.front();
@@ -41,7 +38,7 @@ std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& an
     return kind == analyzers::NodeKind::kLock || kind == analyzers::NodeKind::kProcess ||
            (kind == analyzers::NodeKind::kThread && job.ranks[*nodes[link.node].rank].kind == RankKind::kChild);
   });
-  if (steps < 2) return "";
+  if (steps < 2 && !even_if_short) return "";
   std::string text;
   std::optional<std::size_t> rank;
   for (const analyzers::WaitChain::Link& link : chain.links) {
