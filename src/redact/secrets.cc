@@ -57,7 +57,7 @@ class Scanner {
     out_.reserve(text_.size());
     while (at_ < text_.size()) {
       const bool starts = at_ == 0 || !is_alnum(text_[at_ - 1]);
-      if (starts && (by_prefix() || by_name() || by_scheme() || in_url() || random())) continue;
+      if (starts && (by_name() || by_prefix() || by_scheme() || in_url() || random())) continue;
       out_ += text_[at_++];
     }
     return std::move(out_);
@@ -110,9 +110,16 @@ class Scanner {
     const std::string_view found = text_.substr(value, after - value);
     if (found.empty() || found == kSecret || found.starts_with("--") || !names_a_secret(name, found)) return false;
     if (is_one_of(found, {"Bearer", "bearer", "Basic", "basic"})) return false;  // what follows is taken by by_scheme()
-    copy(value - at_);
+    copy_name(name.size(), value - at_);
     replace(after - value);
     return true;
+  }
+
+  // Copies `length` bytes that begin with a name, in which there may be a secret as well.
+  void copy_name(std::size_t name, std::size_t length) {
+    out_ += Scanner(text_.substr(at_, name), kind_).run();
+    at_ += name;
+    copy(length - name);
   }
 
   bool quoted_value(std::string_view name, std::size_t quote) {
@@ -120,7 +127,7 @@ class Scanner {
     const std::size_t after = close == std::string_view::npos ? text_.size() : close;
     const std::string_view found = text_.substr(quote + 1, after - quote - 1);
     if (found.empty() || !names_a_secret(name, found)) return false;
-    copy(quote + 1 - at_);
+    copy_name(name.size(), quote + 1 - at_);
     replace(found.size());
     return true;
   }
@@ -146,7 +153,7 @@ class Scanner {
   // scheme://user:password@host: RFC 3986, 3.2.1. At the start of the scheme.
   bool in_url() {
     std::size_t colon = at_;
-    while (colon < text_.size() && (is_alnum(text_[colon]) || text_[colon] == '+' || text_[colon] == '-')) ++colon;
+    while (colon < text_.size() && (is_alnum(text_[colon]) || text_[colon] == '+')) ++colon;
     if (colon == at_ || text_.substr(colon, 3) != "://") return false;
     std::size_t end = colon + 3, sign = std::string_view::npos;
     for (; end < text_.size() && !is_blank(text_[end]) && text_[end] != '"' && text_[end] != '\'' &&

@@ -99,6 +99,7 @@ TEST_CASE("by the name of the variable or option") {
   CHECK(words("HF_TOKEN=hunter2") == "HF_TOKEN=<token>");
   CHECK(words("Authorization: Basic dXNlcjpodW50ZXIy") == "Authorization: Basic <token>");
   CHECK(words("session_cookie=abc.def") == "session_cookie=<token>");
+  CHECK(words(joined("AKIA", "IOSFODNN7EXAMPLE-token=hunter2")) == "<token>-token=<token>");
 }
 
 TEST_CASE("commands, whose options and values are words of their own") {
