@@ -15,36 +15,11 @@
 #include "analyzers/analysis.h"
 #include "analyzers/rank_state.h"
 #include "report/report.h"
+#include "tests/support/many_ranks.h"
 
 using namespace rankstacks;
 
 namespace {
-
-JobSnapshot multiply(const JobSnapshot& seed, std::size_t ranks, std::size_t threads) {
-  JobSnapshot job;
-  job.captured_at = seed.captured_at;
-  for (std::size_t r = 0; job.ranks.size() < ranks; ++r) {
-    const RankSnapshot& from = seed.ranks[r % seed.ranks.size()];
-    if (from.kind != RankKind::kRank || from.threads.empty()) continue;
-    RankSnapshot rank = from;
-    rank.rank = static_cast<int>(job.ranks.size());
-    rank.world_size = static_cast<int>(ranks);
-    rank.pid = 1000 + static_cast<Pid>(job.ranks.size()) * 1000;
-    rank.threads.clear();
-    for (std::size_t t = 0; rank.threads.size() < threads; ++t) {
-      ThreadSnapshot thread = from.threads[t % from.threads.size()];
-      thread.tid = rank.pid + static_cast<Tid>(rank.threads.size());
-      for_each_frame(thread, [&](FrameId& id) {
-        Frame frame = seed.frames[id];
-        if (frame.kind == FrameKind::kNative) frame.address += job.ranks.size() << 32;
-        id = job.frames.intern(std::move(frame));
-      });
-      rank.threads.push_back(std::move(thread));
-    }
-    job.ranks.push_back(std::move(rank));
-  }
-  return job;
-}
 
 template <class F>
 void measure(const char* what, F&& part) {
@@ -70,7 +45,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "bench_analysis: a saved report is expected on stdin, and numbers above 0\n");
     return 2;
   }
-  const JobSnapshot job = multiply(*seed, ranks, threads);
+  const JobSnapshot job = testing::many_ranks(*seed, ranks, threads);
   fmt::print("{} ranks of {} threads, {} different frames\n", ranks, threads, job.frames.size());
   const auto roles = analyzers::assign_roles(job);
   const auto clusters = analyzers::cluster_threads(job, roles);

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -26,6 +27,7 @@ Examples:
   rankstacks attach --job slurm:4711.0                one of several jobs; --job alone lists them
   rankstacks core core-python-*                       the same from core files
   rankstacks report node-a.json node-b.json           saved reports of several machines as one
+  rankstacks report hang.json --format markdown       the same as the body of an issue, without names of yours
   rankstacks doctor                                   what would stop it from working here, and what mends that
   rankstacks core core-* --rules acme.json            with what a file of rules says of an in-house framework
 
@@ -147,6 +149,7 @@ class CommandLine {
       app_.parse(argc, const_cast<char**>(argv));
       if (attach_->parsed()) take_pids_of_attach();
       if (doctor_->parsed()) take_pids_of_doctor();
+      take_redaction();
     } catch (const CLI::ParseError& e) {
       const int status = app_.exit(e, out, err);
       if (status == 0) return EarlyExit{out.str(), 0};
@@ -215,7 +218,7 @@ class CommandLine {
   }
 
   void add_report() {
-    report_ = app_.add_subcommand("report", "show saved JSON reports again, several as one job");
+    report_ = app_.add_subcommand("report", "show saved JSON reports again, several as one job (also .gz, .zst)");
     report_->add_option("SNAPSHOT", options_.paths, "files written with --format json; - for the standard input")
         ->required();
     add_common(report_);
@@ -260,10 +263,13 @@ class CommandLine {
         ->expected(0, 1);
   }
 
-  void add_writing(CLI::App* sub) {
-    sub->add_option("--format", format_, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  void add_writing(CLI::App* sub, const std::vector<std::string>& formats = {"text", "json"}) {
+    sub->add_option("--format", format_, fmt::format("{}", fmt::join(formats, ", ")))
+        ->check(CLI::IsMember(formats))
+        ->capture_default_str();
     sub->add_option("-o,--output", options_.output,
-                    "write the report to this file instead of stdout; a new one only its owner can read")
+                    "write the report to this file instead of stdout; a new one only its owner can read; packed, if "
+                    "its name ends in .gz or .zst")
         ->type_name("FILE")
         ->check(not_empty());
     sub->add_option("--color", color_, "auto, always or never")
@@ -298,8 +304,26 @@ class CommandLine {
         ->check(is_there(false));
   }
 
+  // What makes a report fit to be shown to others (docs/redaction.md).
+  void add_redaction(CLI::App* sub) {
+    auto* redact = sub->add_flag("--redact", redact_,
+                                 "show hosts, users, addresses, arguments and messages under pseudonyms (in markdown "
+                                 "that is the default)");
+    sub->add_flag("--no-redact", no_redact_, "show them as they are")->excludes(redact);
+    sub->add_option("--redact-map", options_.redact_map, "write what the pseudonyms stand for to this new file")
+        ->type_name("FILE")
+        ->check(not_empty());
+    sub->add_flag("--with-secrets", options_.with_secrets,
+                  "leave keys, tokens and passwords in the report, which are taken out otherwise");
+    sub->add_option("--max-bytes", options_.max_bytes, "markdown: the longest report")
+        ->type_name("N")
+        ->check(CLI::Range(4096, 1 << 30))
+        ->capture_default_str();
+  }
+
   void add_common(CLI::App* sub) {
-    add_writing(sub);
+    add_writing(sub, {"text", "json", "markdown", "folded"});
+    add_redaction(sub);
     add_rules_option(sub);
     sub->add_option("--memory", memory_,
                     "the most that the tool takes, as 512M or 2G; what does not fit is left out, and said (default: "
@@ -365,6 +389,17 @@ class CommandLine {
     options_.live.pids = parse_pids(pid_words_);
   }
 
+  void take_redaction() {
+    options_.redact = redact_ || (format_ == "markdown" && !no_redact_);
+    if (options_.redact && options_.with_secrets)
+      throw CLI::ValidationError("--with-secrets", "a redacted report has no secrets: --no-redact as well");
+    if (options_.redact_map.empty()) return;
+    if (!options_.redact) throw CLI::ValidationError("--redact-map", "there are no pseudonyms without --redact");
+    if (access(options_.redact_map.c_str(), F_OK) == 0)
+      throw CLI::ValidationError("--redact-map", report::sanitize(options_.redact_map) +
+                                                     ": exists already; remove it first, or name another file");
+  }
+
   // Converts the words and numbers that the user gave to the values of the options.
   void complete_options() {
     options_.command = doctor_->parsed()   ? Options::Command::kDoctor
@@ -374,7 +409,10 @@ class CommandLine {
                                            : Options::Command::kAttach;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
-    options_.format = format_ == "json" ? Format::kJson : Format::kText;
+    options_.format = format_ == "json"       ? Format::kJson
+                      : format_ == "markdown" ? Format::kMarkdown
+                      : format_ == "folded"   ? Format::kFolded
+                                              : Format::kText;
     options_.color = color_ == "always" ? Color::kAlways : color_ == "never" ? Color::kNever : Color::kAuto;
     options_.all_threads = threads_ == "all";
     options_.capture.unwinder = unwinder_ == "libunwind" ? capture::UnwinderChoice::kLibunwind
@@ -407,7 +445,7 @@ class CommandLine {
 
   // As the user gave them.
   std::string format_ = "text", color_ = "auto", threads_, unwinder_ = "auto";
-  bool no_inlines_ = false;
+  bool no_inlines_ = false, redact_ = false, no_redact_ = false;
   double interval_ = std::chrono::duration<double>(capture::LiveRequest().interval).count();
   double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();
   double timeout_ = std::chrono::duration<double>(capture::CaptureOptions::kDefaultTimeout).count();

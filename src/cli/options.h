@@ -16,7 +16,7 @@ class App;
 
 namespace rankstacks::cli {
 
-enum class Format { kText, kJson };
+enum class Format { kText, kJson, kMarkdown, kFolded };
 enum class Color { kAuto, kAlways, kNever };
 
 struct Options {
@@ -37,6 +37,10 @@ struct Options {
   std::vector<std::string> ranks;
   std::string output;              // -o; empty: stdout
   std::vector<std::string> rules;  // --rules: files, in the order in which they are asked
+  bool redact = false;             // --redact, or the format's default
+  bool with_secrets = false;
+  std::string redact_map;  // a file that must not exist yet; empty: none
+  std::size_t max_bytes = 65536;
 };
 
 // What to do instead of running: print `text` (on stdout for help and version, on stderr for a usage error) and exit.

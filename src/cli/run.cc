@@ -25,6 +25,11 @@
 #include "doctor/job_pids.h"
 #include "doctor/real_system.h"
 #include "known/known_programs.h"
+#include "redact/redact.h"
+#include "redact/secrets.h"
+#include "report/folded.h"
+#include "report/markdown_report.h"
+#include "report/packed.h"
 #include "report/report.h"
 #include "report/report_file.h"
 #include "report/rules_file.h"
@@ -134,7 +139,12 @@ bool write_report(const Options& options, const std::string& text, std::ostream&
     print_error(err, std::string("the report cannot be written: ") + std::strerror(errno), "");
     return false;
   }
-  const int why = report::write_report_file(options.output, text);
+  const auto packed = report::pack(text, report::packing_of_name(options.output), options.output);
+  if (!packed) {
+    print_error(err, report::sanitize(packed.error().message()), packed.error().hint);
+    return false;
+  }
+  const int why = report::write_report_file(options.output, *packed);
   if (why != 0) print_error(err, report::sanitize(options.output) + ": cannot be written: " + std::strerror(why), "");
   return why == 0;
 }
@@ -179,6 +189,47 @@ int run_rules(const Options& options, std::ostream& out, std::ostream& err) {
   return write_report(options, text, out, err) ? 0 : 2;
 }
 
+// What the doctor prints of a process or file may hold a secret as well; the commands to be copied stay whole.
+void remove_secrets(doctor::Examination& examination) {
+  for (doctor::Section& section : examination.sections) {
+    section.name = redact::without_secrets(section.name, redact::Text::kName);
+    for (doctor::Finding& finding : section.findings)
+      finding.found = redact::without_secrets(finding.found, redact::Text::kWords);
+  }
+}
+
+// The ranks that --rank names, by names that redaction leaves as they are.
+std::vector<std::size_t> ranks_named(const Options& options, const JobSnapshot& job, std::ostream& err) {
+  for (const std::string& name : options.ranks)
+    if (report::selected_ranks(job, {name}).empty())
+      print_error(err, "--rank " + report::sanitize(name) + ": no such rank in the report",
+                  "a number, host:pid or pid, as the report names them");
+  return options.ranks.empty() ? std::vector<std::size_t>() : report::selected_ranks(job, options.ranks);
+}
+
+std::string report_text(const Options& options, const redact::Redacted& shown, const std::vector<std::size_t>& ranks) {
+  const JobSnapshot& job = shown.job;
+  switch (options.format) {
+    case Format::kJson: return report::json_report(job, shown.analysis);
+    case Format::kMarkdown:
+      return report::markdown_report(job, shown.analysis,
+                                     {.max_bytes = options.max_bytes, .ranks = ranks, .redacted = options.redact});
+    case Format::kFolded:
+      return report::folded_report(job, shown.analysis,
+                                   options.ranks.empty() ? report::selected_ranks(job, {}) : ranks);
+    case Format::kText: break;
+  }
+  // The names that the user gave are not in a redacted report.
+  std::vector<std::string> names = options.ranks;
+  if (options.redact && !ranks.empty()) {
+    names.clear();
+    for (const std::size_t r : ranks) names.push_back(fmt::format("{}:{}", job.ranks[r].host, job.ranks[r].pid));
+  }
+  return report::text_report(
+      job, shown.analysis,
+      {.color = use_color(options), .all_threads = options.all_threads, .ranks = std::move(names)});
+}
+
 int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
   doctor::Request request{.cores = options.paths, .core_options = options.core};
   if (options.live.job || !options.live.pids.empty()) {
@@ -189,7 +240,8 @@ int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
     }
     request.pids = std::move(*pids);
   }
-  const doctor::Examination examination = doctor::examine(doctor::RealSystem(), request);
+  doctor::Examination examination = doctor::examine(doctor::RealSystem(), request);
+  remove_secrets(examination);
   const std::string text = options.format == Format::kJson
                                ? doctor::json_of(examination)
                                : doctor::text_of(examination, {.color = use_color(options)});
@@ -246,23 +298,21 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   enforce_memory_limit(options.capture.memory);
   std::optional<analyzers::Analysis> analyzed;
   bool all_read = true;
-  const std::optional<JobSnapshot> taken = take_job(options, analyzed, all_read, err);
-  if (!taken) return 2;
-  const JobSnapshot& job = *taken;
-  const analyzers::Analysis analysis = analyzed ? std::move(*analyzed) : analyzers::analyze(job);
-  std::string text;
-  if (options.format == Format::kJson) {
-    text = report::json_report(job, analysis);
-  } else {
-    text = report::text_report(
-        job, analysis, {.color = use_color(options), .all_threads = options.all_threads, .ranks = options.ranks});
+  std::optional<JobSnapshot> job = take_job(options, analyzed, all_read, err);
+  if (!job) return 2;
+  const std::vector<std::size_t> ranks = ranks_named(options, *job, err);
+  analyzers::Analysis analysis = analyzed ? std::move(*analyzed) : analyzers::analyze(*job);
+  const redact::Redacted shown =
+      redact::redact(std::move(*job), std::move(analysis), {.names = options.redact, .secrets = !options.with_secrets});
+  if (!options.redact_map.empty()) {
+    if (const auto written = redact::write_map(options.redact_map, shown.names); !written) {
+      print_error(err, report::sanitize(written.error().message()), written.error().hint);
+      return 2;
+    }
   }
-  int status = report_problems(job, err);
+  const std::string text = report_text(options, shown, ranks);
+  int status = report_problems(shown.job, err);
   if (status == 0 && !all_read) status = 1;
-  for (const std::string& name : options.ranks)
-    if (report::selected_ranks(job, {name}).empty())
-      print_error(err, "--rank " + report::sanitize(name) + ": no such rank in the report",
-                  "a number, host:pid or pid, as the report names them");
   if (!write_report(options, text, out, err)) return 2;
   return status;
 }

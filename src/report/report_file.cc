@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/file_descriptor.h"
+#include "report/packed.h"
 #include "report/rules_file.h"
 
 namespace rankstacks::report {
@@ -75,11 +76,8 @@ Result<std::string> read_report_file(const std::string& path, std::size_t limit)
   const bool standard_input = path == "-";
   auto text =
       read_file(path, limit, {"a saved report", "a report is written with --format json -o FILE"}, standard_input);
-  if (text && text->starts_with("\x1f\x8b"))
-    return fail({.code = ErrorCode::kUnsupported,
-                 .subject = standard_input ? "standard input" : path,
-                 .what = "compressed (gzip), not a JSON report",
-                 .hint = "unpack it on the way: gzip -dc FILE | rankstacks report -"});
+  if (text && packing_of_bytes(*text) != Packing::kNone)
+    return unpack(std::move(*text), limit, standard_input ? "standard input" : path);
   return text;
 }
 

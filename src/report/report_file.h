@@ -1,5 +1,5 @@
-// Reads and writes the bytes of a saved report: of a file, or of a pipe (`<(zcat hang.json.gz)`, `ssh node cat
-// hang.json |`).
+// Reads and writes the bytes of a saved report: of a file, or of a pipe (`ssh node cat hang.json.zst |`). A packed one
+// (packed.h) is unpacked.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace rankstacks::report {
 inline constexpr std::size_t kMaxReportBytes = std::size_t{1} << 30;
 
 // Reads the file to its end; "-" is the standard input. Waits for the process that writes to a pipe. Errors: kLimit, if
-// there are more than `limit` bytes (no more are read); kUnsupported, for a directory, or a device, which may have no
-// end; else the errno of the call that failed.
+// there are more than `limit` bytes (no more are read, or unpacked); kMalformed, if packed data is damaged;
+// kUnsupported, for a directory, or a device, which may have no end; else the errno of the call that failed.
 Result<std::string> read_report_file(const std::string& path, std::size_t limit = kMaxReportBytes);
 
 // The same for a rules file, of at most kMaxRulesBytes; here "-" is a file of that name.

@@ -10,6 +10,19 @@
 namespace rankstacks::report {
 namespace {
 
+// The rank that depends on the suspect waits for a thread of its own (autograd's, in a backward pass), and that one for
+// the others. The summary names the wait only.
+bool begins_with_two_threads(const JobSnapshot& job, const analyzers::WaitGraph& waits,
+                             const analyzers::WaitChain& chain) {
+  if (chain.links.size() < 3) return false;
+  const auto& first = waits.nodes()[chain.links[0].node];
+  const auto& second = waits.nodes()[chain.links[1].node];
+  return first.thread && second.thread && first.rank == second.rank &&
+         job.ranks[*first.rank].kind != RankKind::kChild && chain.from == first.rank;
+}
+
+}  // namespace
+
 std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& node,
                           std::optional<std::size_t> rank_before) {
   if (node.kind != analyzers::NodeKind::kThread && node.kind != analyzers::NodeKind::kProcess) return node.text;
@@ -28,20 +41,7 @@ std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& nod
                      name, text);
 }
 
-// The rank that depends on the suspect waits for a thread of its own (autograd's, in a backward pass), and that one for
-// the others. The summary names the wait only.
-bool begins_with_two_threads(const JobSnapshot& job, const analyzers::WaitGraph& waits,
-                             const analyzers::WaitChain& chain) {
-  if (chain.links.size() < 3) return false;
-  const auto& first = waits.nodes()[chain.links[0].node];
-  const auto& second = waits.nodes()[chain.links[1].node];
-  return first.thread && second.thread && first.rank == second.rank &&
-         job.ranks[*first.rank].kind != RankKind::kChild && chain.from == first.rank;
-}
-
-}  // namespace
-
-std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis) {
+std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis, bool even_if_short) {
   const analyzers::Verdict& verdict = analysis.verdict;
   if (verdict.chains.empty() || verdict.chains.front().suspect != 0) return "";
   const analyzers::WaitChain& chain = verdict.chains.front();
@@ -52,7 +52,7 @@ std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& an
     return kind == analyzers::NodeKind::kLock || kind == analyzers::NodeKind::kProcess ||
            (kind == analyzers::NodeKind::kThread && job.ranks[*nodes[link.node].rank].kind == RankKind::kChild);
   });
-  if (steps < 2 && !begins_with_two_threads(job, analysis.waits, chain)) return "";
+  if (steps < 2 && !even_if_short && !begins_with_two_threads(job, analysis.waits, chain)) return "";
   std::string text;
   std::optional<std::size_t> rank;
   for (const analyzers::WaitChain::Link& link : chain.links) {

@@ -2,6 +2,8 @@
 // if nothing is decided. Sanitized; "" if there is nothing to add.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 
 #include "analyzers/analysis.h"
@@ -9,9 +11,14 @@
 namespace rankstacks::report {
 
 // "chain: rank 0 in all_reduce <- rank 1 in step at train.py:9 <- a native lock held by thread 7 <- its thread reporter
-// in flush at log.py:3, sleeping". Only if there is more than one lock or process in the chain, or if the rank that
-// waits does so through another thread of its own (autograd's): otherwise the summary already says it.
-std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis);
+// in flush at log.py:3, sleeping". If there is only one lock or process in the chain, and no
+// other thread of the rank that waits (autograd's), the summary already says it: then only on demand.
+std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& analysis, bool even_if_short = false);
+
+// One node of the graph of waits: "rank 0 in all_reduce". `rank_before`: the rank of the link before it, if any. Not
+// sanitized.
+std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& node,
+                          std::optional<std::size_t> rank_before);
 
 // "if it hangs, look at rank 1 first: it runs its own code (step at train.py:9); what would decide: --gpu"
 std::string describe_candidates(const JobSnapshot& job, const analyzers::Verdict& verdict);

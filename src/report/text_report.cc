@@ -13,6 +13,7 @@
 #include "report/text_chains.h"
 #include "report/text_clusters.h"
 #include "report/text_gpus.h"
+#include "report/text_summary.h"
 #include "report/text_threads.h"
 
 namespace rankstacks::report {
@@ -53,7 +54,8 @@ std::string milliseconds(double ms) {
   return ms >= 100 ? fmt::format("{:.0f} ms", ms) : fmt::format("{:.1f} ms", ms);
 }
 
-// "8 ranks of 8 on 1 host, 48 threads; skew 0.4 ms, longest stop 1.8 ms, 210 ms in all"
+}  // namespace
+
 std::string totals(const JobSnapshot& job) {
   std::size_t ranks = 0, children = 0, threads = 0, failed = 0, cores = 0;
   std::set<std::string> hosts;
@@ -103,6 +105,8 @@ std::string totals(const JobSnapshot& job) {
   return figures.empty() ? text : text + "; " + figures;
 }
 
+namespace {
+
 Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, const TextStyle& style, std::size_t width) {
   const analyzers::Verdict& verdict = analysis.verdict;
   std::string status(analyzers::to_string(verdict.status));
@@ -130,7 +134,8 @@ Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, cons
   return lines;
 }
 
-// Each problem once, with the ranks that have it.
+}  // namespace
+
 Lines problem_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
   std::vector<std::pair<const Problem*, std::vector<std::size_t>>> problems;
   std::map<std::pair<std::string, std::string>, std::size_t> seen;
@@ -152,6 +157,8 @@ Lines problem_lines(const JobSnapshot& job, const TextStyle& style, std::size_t 
   }
   return lines;
 }
+
+namespace {
 
 void append(Lines& to, Lines from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));

@@ -73,5 +73,5 @@ TEST_CASE("what is no saved report, by its kind") {
   CHECK(error_of("/dev/zero") == "/dev/zero: a terminal or another device, not a saved report");
   CHECK(error_of(directory / "absent") == directory / "absent" + ": cannot open: No such file or directory");
   write(directory / "packed", "\x1f\x8b\x08");
-  CHECK(error_of(directory / "packed") == directory / "packed" + ": compressed (gzip), not a JSON report");
+  CHECK(error_of(directory / "packed") == directory / "packed" + ": the gzip data is damaged: it ends too early");
 }

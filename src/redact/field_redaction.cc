@@ -1,0 +1,194 @@
+#include "redact/field_redaction.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "analyzers/watchdog_text.h"
+#include "base/text.h"
+#include "redact/secret_shapes.h"
+#include "redact/secrets.h"
+
+namespace rankstacks::redact {
+namespace {
+
+enum Kind { kHost, kName, kPath, kFile, kText, kMessage, kCommandLine };
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+// Files that every machine has: they tell what is used, not whose data it is.
+bool is_of_system(std::string_view path) {
+  for (const std::string_view root : {"/dev/", "/proc/", "/sys/", "/usr/", "/lib/", "/lib64/", "/etc/", "/opt/"})
+    if (path.starts_with(root)) return true;
+  return contains(path, "/site-packages/") || contains(path, "/dist-packages/");
+}
+
+// ".pt" of "/data/step-100.pt (deleted)"; only what looks like the ending of a kind of file.
+std::string_view ending_of(std::string_view path) {
+  const std::string_view base = path.substr(path.rfind('/') + 1);
+  const std::string_view name = base.substr(0, base.find(' '));
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot == 0) return "";
+  const std::string_view ending = name.substr(dot);
+  constexpr std::size_t kLongest = 8;
+  const bool plain = std::all_of(ending.begin() + 1, ending.end(), [](char c) { return is_lower(c) || is_digit(c); });
+  return plain && ending.size() > 1 && ending.size() <= kLongest ? ending : "";
+}
+
+bool is_number(std::string_view word) {
+  constexpr std::size_t kLongest = 12;
+  return !word.empty() && word.size() <= kLongest && std::any_of(word.begin(), word.end(), is_digit) &&
+         std::all_of(word.begin(), word.end(),
+                     [](char c) { return is_digit(c) || c == '.' || c == '-' || c == '+' || c == 'e' || c == ','; });
+}
+
+// Values of options that say how a job is built, and nothing about whose it is.
+bool is_plain_value(std::string_view word) {
+  return is_number(word) ||
+         is_one_of(word,
+                   {"true",  "false",      "True",    "False",   "none",    "None",      "auto",     "yes",   "no",
+                    "on",    "off",        "nccl",    "gloo",    "mpi",     "ucc",       "cuda",     "cpu",   "gpu",
+                    "bf16",  "fp16",       "fp32",    "fp8",     "tf32",    "adam",      "adamw",    "sgd",   "fork",
+                    "spawn", "forkserver", "c10d",    "etcd",    "static",  "ddp",       "fsdp",     "train", "eval",
+                    "test",  "bfloat16",   "float16", "float32", "0.0.0.0", "127.0.0.1", "localhost"});
+}
+
+}  // namespace
+
+void FieldRedaction::put(int kind, std::string& value, const std::function<std::string(const std::string&)>& redacted) {
+  if (value.empty()) return;
+  std::string key = static_cast<char>('0' + kind) + value;
+  auto found = done_.find(key);
+  if (found == done_.end()) found = done_.emplace(std::move(key), redacted(value)).first;
+  if (found->second == value) return;
+  changed_ = true;
+  value = found->second;
+}
+
+void FieldRedaction::host(std::string& value) {
+  if (names_) return put(kHost, value, [&](const std::string& v) { return private_.host(v); });
+  name(value);
+}
+
+void FieldRedaction::name(std::string& value) {
+  if (!secrets_ && !names_) return;
+  put(kName, value, [&](const std::string& v) {
+    return names_ ? private_.replaced(v, Text::kName) : without_secrets(v, Text::kName);
+  });
+}
+
+void FieldRedaction::path(std::string& value) {
+  if (!secrets_ && !names_) return;
+  put(kPath, value, [&](const std::string& v) {
+    return names_ ? private_.replaced(v, Text::kPath) : without_secrets(v, Text::kPath);
+  });
+}
+
+void FieldRedaction::text(std::string& value) {
+  if (!secrets_ && !names_) return;
+  put(kText, value, [&](const std::string& v) {
+    return names_ ? private_.replaced(v, Text::kWords) : without_secrets(v, Text::kWords);
+  });
+}
+
+void FieldRedaction::file(std::string& value) {
+  if (!names_)
+    return secrets_ ? put(kFile, value,
+                          [](const std::string& v) {
+                            return without_secrets(v, v.starts_with('/') ? Text::kPath : Text::kWords);
+                          })
+                    : void();
+  put(kFile, value, [&](const std::string& v) {
+    if (v.starts_with('/')) return is_of_system(v) ? private_.replaced(v, Text::kPath) : data_file(v);
+    if (v.starts_with("unix ")) return "unix " + data_file(v.substr(5));
+    return private_.replaced(v, Text::kWords);  // "pipe:[123]", "tcp 10.0.0.1:4 -> 10.0.0.2:5"
+  });
+}
+
+// "/data/acme/shard-1.bin" -> "/file-1.bin": it stays a path, which the analysis distinguishes from a pipe.
+std::string FieldRedaction::data_file(const std::string& path) {
+  return "/" + pseudonyms_.of("file", path, ending_of(path));
+}
+
+void FieldRedaction::message(std::string& value) {
+  if (names_) return put(kMessage, value, [&](const std::string& v) { return own_words(v); });
+  text(value);
+}
+
+// What the analysis reads of an exception's text is said again in the same words (watchdog_text.h); all else of it may
+// be anything.
+std::string FieldRedaction::own_words(const std::string& text) {
+  std::string words = pseudonyms_.of("message", text);
+  if (analyzers::says_other_size(text)) words += ": message truncated";
+  const auto work = analyzers::timed_out_work(text);
+  if (!work) return words;
+  const bool known_form = std::all_of(work->operation.begin(), work->operation.end(),
+                                      [](char c) { return is_upper(c) || is_digit(c) || c == '_'; });
+  if (!known_form) return words;
+  std::string group = work->group;
+  name(group);
+  return fmt::format("{}: PG GUID {} Rank WorkNCCL(SeqNum={}, OpType={}, NumelIn={}, NumelOut={}, ...)", words, group,
+                     work->sequence, work->operation, work->elements_in, work->elements_out);
+}
+
+void FieldRedaction::command(std::vector<std::string>& words) {
+  if (!names_ && !secrets_) return;
+  std::vector<std::string> shown = names_ ? without_arguments(without_secrets(words)) : without_secrets(words);
+  if (shown == words) return;
+  changed_ = true;
+  words = std::move(shown);
+}
+
+void FieldRedaction::command_line(std::string& value) {
+  if (!names_ && !secrets_) return;
+  put(kCommandLine, value, [&](const std::string& line) {
+    std::vector<std::string> words(1);
+    for (const char c : line) c == ' ' ? words.emplace_back() : words.back() += c;
+    command(words);
+    std::string shown;
+    for (const std::string& word : words) shown += (&word == &words.front() ? "" : " ") + word;
+    return shown;
+  });
+}
+
+// The program, the script or module that an interpreter runs, the names of options, and values such as numbers stay.
+std::vector<std::string> FieldRedaction::without_arguments(const std::vector<std::string>& words) {
+  std::vector<std::string> shown;
+  bool script_is_known = false, is_module = false;
+  for (const std::string& word : words) {
+    std::string out = word;
+    const std::size_t equals = word.find('=');
+    const std::string_view base = std::string_view(word).substr(word.rfind('/') + 1);
+    if (shown.empty()) {
+      path(out);
+    } else if (is_module) {
+      name(out), is_module = false, script_is_known = true;
+    } else if (word == "-m" && !script_is_known) {
+      is_module = true;
+    } else if (!script_is_known && (base.ends_with(".py") || base.ends_with(".sh"))) {
+      path(out), script_is_known = true;
+    } else if (word.starts_with("--") || (equals != std::string::npos && equals > 0 && is_alnum(word[0]))) {
+      out = word.substr(0, equals);
+      name(out);
+      if (equals != std::string::npos) out += "=" + argument(word.substr(equals + 1));
+    } else if (word.starts_with('-') && word.size() > 2 && !is_number(word)) {
+      out = word.substr(0, 2) + argument(word.substr(2));  // -pVALUE
+    } else if (!word.starts_with('-') || word.size() > 2) {
+      out = argument(word);
+    }
+    shown.push_back(std::move(out));
+  }
+  return shown;
+}
+
+std::string FieldRedaction::argument(const std::string& word) {
+  if (word.empty() || word == kSecret || is_plain_value(word)) return word;
+  // The analysis asks for these helpers of Python's (analyzers/children.cc).
+  for (const std::string_view helper : {"multiprocessing.resource_tracker", "multiprocessing.forkserver"})
+    if (contains(word, helper)) return std::string(helper);
+  return pseudonyms_.of("arg", word);
+}
+
+}  // namespace rankstacks::redact

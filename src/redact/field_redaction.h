@@ -1,0 +1,48 @@
+// Redacts one value of a snapshot, by what the value is. Each distinct value is looked at once: the threads of a job
+// share most of theirs.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "redact/private_text.h"
+#include "redact/pseudonyms.h"
+
+namespace rankstacks::redact {
+
+class FieldRedaction {
+ public:
+  // `names`: pseudonyms as well, not secrets alone.
+  FieldRedaction(Pseudonyms& pseudonyms, bool names, bool secrets)
+      : pseudonyms_(pseudonyms), private_(pseudonyms), names_(names), secrets_(secrets) {}
+
+  void host(std::string& value);
+  void name(std::string& value);     // of a thread, function, kernel, type, group
+  void path(std::string& value);     // of a program, module, source file
+  void file(std::string& value);     // of data: what a descriptor refers to
+  void text(std::string& value);     // a sentence
+  void message(std::string& value);  // of an exception: the program's own words
+  void command(std::vector<std::string>& words);
+  void command_line(std::string& value);  // words separated by blanks, perhaps cut
+
+  // Hosts and users are met in the order of the fields, and a field before may hold the name as well: after one walk
+  // over everything, the second one knows them all.
+  void forget_values() { done_.clear(); }
+  bool has_changed() const { return changed_; }
+
+ private:
+  void put(int kind, std::string& value, const std::function<std::string(const std::string&)>& redacted);
+  std::string data_file(const std::string& path);
+  std::string own_words(const std::string& text);
+  std::vector<std::string> without_arguments(const std::vector<std::string>& words);
+  std::string argument(const std::string& word);
+
+  Pseudonyms& pseudonyms_;
+  PrivateText private_;
+  bool names_, secrets_, changed_ = false;
+  std::unordered_map<std::string, std::string> done_;  // by kind and value
+};
+
+}  // namespace rankstacks::redact

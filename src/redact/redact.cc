@@ -1,0 +1,211 @@
+#include "redact/redact.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "model/rank_set.h"
+#include "redact/field_redaction.h"
+
+namespace rankstacks::redact {
+namespace {
+
+using Change = void (FieldRedaction::*)(std::string&);
+
+// Every string of a snapshot, one function for each struct that holds some (model/snapshot.h, model/gpu.h).
+class Walk {
+ public:
+  explicit Walk(FieldRedaction& fields) : fields_(fields) {}
+
+  // Fields that hold hosts come first, so that hosts are numbered by rank.
+  void hosts(JobSnapshot& job) {
+    for (RankSnapshot& rank : job.ranks) fields_.host(rank.host);
+    for (UnseenRank& unseen : job.not_looked_at) fields_.host(unseen.host);
+    if (job.nccl)
+      for (NcclCommunicator& communicator : job.nccl->communicators)
+        for (auto* members : {&communicator.members, &communicator.missing})
+          for (NcclMember& member : *members) {
+            fields_.host(member.host);
+            if (member.process) fields_.host(member.process->host);
+          }
+  }
+
+  void rest(JobSnapshot& job) {
+    fields_.text(job.tool_version);
+    fields_.text(job.captured_at);
+    for (RankSnapshot& rank : job.ranks) of_rank(rank);
+    if (job.nccl) of_nccl(*job.nccl);
+    of_frames(job);
+  }
+
+ private:
+  void each(Change change, std::optional<std::string>& value) {
+    if (value) (fields_.*change)(*value);
+  }
+  void each(Change change, std::vector<std::string>& values) {
+    for (std::string& value : values) (fields_.*change)(value);
+  }
+
+  void of_rank(RankSnapshot& rank) {
+    each(&FieldRedaction::path, rank.path);
+    each(&FieldRedaction::path, rank.executable);
+    fields_.command(rank.command);
+    each(&FieldRedaction::name, rank.python_version);
+    for (Problem& problem : rank.problems) {
+      fields_.text(problem.message);
+      each(&FieldRedaction::text, problem.hint);
+      fields_.path(problem.subject);
+    }
+    if (rank.coordinates) {
+      fields_.text(rank.coordinates->from);
+      for (auto& [axis, place] : rank.coordinates->axes) fields_.name(axis);
+    }
+    if (rank.signal) fields_.name(rank.signal->name);
+    for (ThreadSnapshot& thread : rank.threads) of_thread(thread);
+    for (GpuSnapshot& gpu : rank.gpus) of_gpu(gpu);
+  }
+
+  void of_thread(ThreadSnapshot& thread) {
+    fields_.name(thread.name);
+    if (thread.syscall) of_call(*thread.syscall);
+    if (thread.exception) {
+      fields_.name(thread.exception->type);
+      each(&FieldRedaction::message, thread.exception->what);
+    }
+    if (thread.handles) {
+      fields_.name(thread.handles->type);
+      each(&FieldRedaction::message, thread.handles->message);
+    }
+    if (thread.python_lock) each(&FieldRedaction::name, thread.python_lock->name);
+    fields_.name(thread.wchan);
+    each(&FieldRedaction::name, thread.kernel_stack);
+    for (FrameVariables& variables : thread.variables) {
+      for (auto& [name, value] : variables.numbers) fields_.name(name);
+      if (variables.group) fields_.name(variables.group->name);
+    }
+  }
+
+  void of_call(SyscallInfo& call) {
+    fields_.name(call.name);
+    each(&FieldRedaction::file, call.fd_target);
+    for (OtherEnd& end : call.others) fields_.command_line(end.command);
+    each(&FieldRedaction::file, call.database);
+    each(&FieldRedaction::host, call.other_host);
+  }
+
+  void of_gpu(GpuSnapshot& gpu) {
+    for (std::string* value : {&gpu.pci, &gpu.uuid, &gpu.name}) fields_.name(*value);
+    if (gpu.health) {
+      each(&FieldRedaction::name, gpu.health->throttle);
+      fields_.name(gpu.health->driver);
+    }
+    if (!gpu.execution) return;
+    each(&FieldRedaction::path, gpu.execution->path);
+    for (GpuKernel& kernel : gpu.execution->kernels) each(&FieldRedaction::name, kernel.function);
+    for (GpuException& exception : gpu.execution->exceptions) {
+      fields_.name(exception.kind);
+      each(&FieldRedaction::name, exception.kernel);
+    }
+  }
+
+  void of_nccl(NcclStatus& nccl) {
+    fields_.name(nccl.version);
+    for (NcclCommunicator& communicator : nccl.communicators) {
+      fields_.name(communicator.hash);
+      fields_.name(communicator.secondary_hash);
+      for (auto* members : {&communicator.members, &communicator.missing})
+        for (NcclMember& member : *members)
+          for (auto& [operation, count] : member.launched) fields_.name(operation);
+    }
+  }
+
+  // The table is made anew: frames that differed only in what was hidden are one frame now.
+  void of_frames(JobSnapshot& job) {
+    FrameTable frames;
+    std::vector<FrameId> renumbered;
+    renumbered.reserve(job.frames.size());
+    for (FrameId id = 0; id < job.frames.size(); ++id) {
+      Frame frame = job.frames[id];
+      each(&FieldRedaction::name, frame.function);
+      each(&FieldRedaction::name, frame.qualname);
+      fields_.path(frame.module);
+      each(&FieldRedaction::path, frame.file);
+      renumbered.push_back(frames.intern(std::move(frame)));
+    }
+    const auto renumber = [&](FrameId& id) { id = renumbered[id]; };
+    for (RankSnapshot& rank : job.ranks) {
+      for (ThreadSnapshot& thread : rank.threads) for_each_frame(thread, renumber);
+      for (GpuSnapshot& gpu : rank.gpus) for_each_frame(gpu, renumber);
+    }
+    job.frames = std::move(frames);
+  }
+
+  FieldRedaction& fields_;
+};
+
+// What must not change by redaction: who is accused of what, and which threads are alike.
+bool same_verdict(const analyzers::Analysis& a, const analyzers::Analysis& b) {
+  const auto& x = a.verdict.suspects;
+  const auto& y = b.verdict.suspects;
+  if (a.verdict.status != b.verdict.status || a.cluster_of != b.cluster_of || x.size() != y.size()) return false;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (x[i].rank != y[i].rank || x[i].missing_rank != y[i].missing_rank || x[i].reason != y[i].reason) return false;
+  return true;
+}
+
+// The analysis as it was, each sentence replaced by the words of its reason or kind; none of them holds a value of the
+// job.
+void tell_in_words(const JobSnapshot& job, analyzers::Analysis& analysis, FieldRedaction& fields) {
+  analyzers::Verdict& verdict = analysis.verdict;
+  std::string summary;
+  for (analyzers::Suspect& suspect : verdict.suspects) {
+    const std::string who =
+        suspect.missing_rank >= 0 ? fmt::format("rank {}", suspect.missing_rank) : name_ranks(job, {suspect.rank});
+    suspect.summary = analyzers::to_string(suspect.reason);
+    summary += fmt::format("{}{}: {}", summary.empty() ? "" : "; ", who, suspect.summary);
+    fields.text(suspect.advice);
+  }
+  verdict.summary = summary.empty() ? "as without redaction, whose sentences cannot be shown" : summary;
+  for (analyzers::Candidate& candidate : verdict.candidates) candidate.summary = analyzers::to_string(candidate.reason);
+  fields.text(verdict.reference);
+  for (auto& activity : analysis.activities) {
+    if (!activity) continue;
+    activity->summary = activity->kind;
+    if (activity->operation) fields.name(*activity->operation);
+    if (activity->group) fields.name(*activity->group);
+  }
+  analyzers::WaitGraph waits;
+  verdict.chains.clear();  // of nodes of the graph, whose texts are sentences
+  analysis.waits = std::move(waits);
+  for (analyzers::Cluster& cluster : analysis.clusters) {
+    const auto& [rank, thread] = cluster.members.front();
+    cluster.frames = job.ranks[rank].threads[thread].frames;
+  }
+}
+
+}  // namespace
+
+Redacted redact(JobSnapshot job, analyzers::Analysis analysis, const Request& request) {
+  Redacted result{std::move(job), std::move(analysis), {}};
+  if (!request.names && !request.secrets) return result;
+  FieldRedaction fields(result.names, request.names, request.secrets || request.names);
+  Walk walk(fields);
+  if (request.names) {
+    // A first walk over a copy, which meets all hosts and users.
+    JobSnapshot copy = result.job;
+    walk.hosts(copy);
+    walk.rest(copy);
+    fields.forget_values();
+  }
+  walk.hosts(result.job);
+  walk.rest(result.job);
+  if (!fields.has_changed()) return result;
+  analyzers::Analysis again = analyzers::analyze(result.job);
+  if (same_verdict(result.analysis, again)) result.analysis = std::move(again);
+  else tell_in_words(result.job, result.analysis, fields);
+  return result;
+}
+
+}  // namespace rankstacks::redact

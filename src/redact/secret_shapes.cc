@@ -1,0 +1,180 @@
+#include "redact/secret_shapes.h"
+
+#include <algorithm>
+
+namespace rankstacks::redact {
+namespace {
+
+enum class Of { kUpper, kAlnum, kWord, kWordDash, kHex, kDotted };
+
+// What a service's keys begin with, what follows, and the least number of characters of that.
+struct Prefix {
+  std::string_view text;
+  Of of;
+  std::size_t least;
+  std::string_view source;
+};
+
+// clang-format off
+constexpr Prefix kPrefixes[] = {
+    {"AKIA", Of::kUpper, 16, "AWS: access key"},
+    {"ASIA", Of::kUpper, 16, "AWS: temporary access key"},
+    {"ABIA", Of::kUpper, 16, "AWS: bearer token"},
+    {"ACCA", Of::kUpper, 16, "AWS: context key"},
+    {"AIza", Of::kWordDash, 30, "Google: API key"},
+    {"ya29.", Of::kDotted, 20, "Google: OAuth access token"},
+    {"GOCSPX-", Of::kWordDash, 20, "Google: OAuth client secret"},
+    {"ghp_", Of::kAlnum, 20, "GitHub: personal token"},
+    {"gho_", Of::kAlnum, 20, "GitHub: OAuth token"},
+    {"ghu_", Of::kAlnum, 20, "GitHub: app's user token"},
+    {"ghs_", Of::kAlnum, 20, "GitHub: app's server token"},
+    {"ghr_", Of::kAlnum, 20, "GitHub: refresh token"},
+    {"github_pat_", Of::kWord, 20, "GitHub: fine-grained token"},
+    {"glpat-", Of::kWordDash, 15, "GitLab: personal token"},
+    {"gldt-", Of::kWordDash, 15, "GitLab: deploy token"},
+    {"glrt-", Of::kWordDash, 15, "GitLab: runner token"},
+    {"glptt-", Of::kWordDash, 15, "GitLab: trigger token"},
+    {"glcbt-", Of::kWordDash, 15, "GitLab: job token"},
+    {"ATATT3", Of::kWordDash, 20, "Atlassian: API token"},
+    {"ATBB", Of::kAlnum, 24, "Bitbucket: app password"},
+    {"hf_", Of::kAlnum, 20, "Hugging Face"},
+    {"sk-", Of::kWordDash, 20, "OpenAI, Anthropic and others"},
+    {"gsk_", Of::kAlnum, 20, "Groq"},
+    {"xai-", Of::kAlnum, 20, "xAI"},
+    {"r8_", Of::kAlnum, 20, "Replicate"},
+    {"nvapi-", Of::kWordDash, 20, "NVIDIA"},
+    {"sk_live_", Of::kAlnum, 16, "Stripe"},
+    {"sk_test_", Of::kAlnum, 16, "Stripe"},
+    {"rk_live_", Of::kAlnum, 16, "Stripe"},
+    {"pk_live_", Of::kAlnum, 16, "Stripe"},
+    {"xoxb-", Of::kWordDash, 10, "Slack"},
+    {"xoxa-", Of::kWordDash, 10, "Slack"},
+    {"xoxp-", Of::kWordDash, 10, "Slack"},
+    {"xoxr-", Of::kWordDash, 10, "Slack"},
+    {"xoxs-", Of::kWordDash, 10, "Slack"},
+    {"xapp-", Of::kWordDash, 10, "Slack"},
+    {"npm_", Of::kAlnum, 30, "npm"},
+    {"pypi-", Of::kWordDash, 40, "PyPI"},
+    {"dop_v1_", Of::kHex, 32, "DigitalOcean"},
+    {"doo_v1_", Of::kHex, 32, "DigitalOcean"},
+    {"SG.", Of::kDotted, 32, "SendGrid"},
+    {"key-", Of::kHex, 32, "Mailgun"},
+    {"dapi", Of::kHex, 32, "Databricks"},
+    {"dckr_pat_", Of::kWordDash, 20, "Docker Hub"},
+    {"hvs.", Of::kWordDash, 20, "HashiCorp Vault"},
+    {"hvb.", Of::kWordDash, 20, "HashiCorp Vault"},
+    {"shpat_", Of::kHex, 32, "Shopify"},
+    {"shpss_", Of::kHex, 32, "Shopify"},
+    {"tskey-", Of::kWordDash, 16, "Tailscale"},
+    {"lin_api_", Of::kAlnum, 20, "Linear"},
+    {"figd_", Of::kWordDash, 20, "Figma"},
+    {"wandb_v1_", Of::kWordDash, 20, "Weights & Biases"},
+    {"AGE-SECRET-KEY-1", Of::kUpper, 30, "age"},
+};
+// clang-format on
+
+bool is_of(Of of, char c) {
+  switch (of) {
+    case Of::kUpper: return is_upper(c) || is_digit(c);
+    case Of::kAlnum: return is_alnum(c);
+    case Of::kWord: return is_alnum(c) || c == '_';
+    case Of::kWordDash: return is_alnum(c) || c == '_' || c == '-';
+    case Of::kHex: return is_hex(c);
+    case Of::kDotted: return is_alnum(c) || c == '_' || c == '-' || c == '.';
+  }
+  return false;
+}
+
+// The number of characters of this kind at the start of the text.
+std::size_t run_of(Of of, std::string_view text) {
+  constexpr std::size_t kLongest = 16 << 10;
+  text = text.substr(0, kLongest);
+  return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), [&](char c) { return is_of(of, c); }) -
+                                  text.begin());
+}
+
+// RFC 7519: three parts in base64url; the first is a JSON object, so it begins with `{"`.
+std::size_t json_web_token(std::string_view text) {
+  if (!text.starts_with("eyJ")) return 0;
+  const std::size_t head = run_of(Of::kWordDash, text);
+  if (head < 10 || head >= text.size() || text[head] != '.') return 0;
+  return head + run_of(Of::kDotted, text.substr(head));
+}
+
+// RFC 7468. A key that is cut off goes to the end of the text.
+std::size_t private_key(std::string_view text) {
+  if (!text.starts_with("-----BEGIN ")) return 0;
+  const std::size_t label_end = text.find("-----", 11);
+  constexpr std::size_t kLongestLabel = 64;
+  const std::string_view label = text.substr(11, std::min(label_end, 11 + kLongestLabel) - 11);
+  if (label.find("PRIVATE KEY") == std::string_view::npos) return 0;
+  const std::size_t end = text.find("-----END ");
+  if (end == std::string_view::npos) return text.size();
+  const std::size_t after = text.find("-----", end + 9);
+  return after == std::string_view::npos ? text.size() : after + 5;
+}
+
+int class_of(char c) { return is_digit(c) ? 0 : is_lower(c) ? 1 : is_upper(c) ? 2 : 3; }
+
+struct Mixture {
+  std::size_t digits = 0, lower = 0, upper = 0, hex = 0, pairs = 0, changes = 0;
+  double rate() const { return pairs == 0 ? 0 : static_cast<double>(changes) / static_cast<double>(pairs); }
+};
+
+Mixture mixture_of(std::string_view token) {
+  Mixture found;
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    found.digits += is_digit(token[i]), found.lower += is_lower(token[i]), found.upper += is_upper(token[i]);
+    found.hex += is_hex(token[i]);
+    if (i == 0 || !is_alnum(token[i]) || !is_alnum(token[i - 1])) continue;
+    ++found.pairs;
+    found.changes += class_of(token[i]) != class_of(token[i - 1]);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::size_t secret_by_prefix(std::string_view text) {
+  if (const std::size_t length = private_key(text)) return length;
+  if (const std::size_t length = json_web_token(text)) return length;
+  for (const Prefix& prefix : kPrefixes) {
+    if (!text.starts_with(prefix.text)) continue;
+    const std::size_t length = run_of(prefix.of, text.substr(prefix.text.size()));
+    if (length < prefix.least) continue;
+    // "sk-learn-like-names-of-things" are words; a key has a digit.
+    const std::string_view rest = text.substr(prefix.text.size(), length);
+    if (prefix.of == Of::kUpper || std::any_of(rest.begin(), rest.end(), is_digit)) return prefix.text.size() + length;
+  }
+  return 0;
+}
+
+bool starts_with_uuid(std::string_view text) {
+  constexpr std::size_t kLength = 36;
+  if (text.size() < kLength) return false;
+  for (std::size_t i = 0; i < kLength; ++i) {
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    if (dash ? text[i] != '-' : !is_hex(text[i])) return false;
+  }
+  return text.size() == kLength || !is_alnum(text[kLength]);
+}
+
+bool looks_random(std::string_view token, bool in_name) {
+  constexpr std::size_t kLeast = 24, kLeastHex = 32;
+  // Of random base62 characters 62 % differ in class from the one before, of random hex digits 47 %; in names written
+  // by people, CamelCase and numbers included, up to 35 %.
+  constexpr double kChangesOfMixed = 0.4, kChangesOfNames = 0.45, kChangesOfLower = 0.3;
+  constexpr std::size_t kUuid = 36;
+  if (token.size() < kLeast || token.starts_with("_Z")) return false;
+  if (starts_with_uuid(token.substr(token.size() - std::min(token.size(), kUuid)))) return false;  // "GPU-1b2c3d4e-..."
+  const Mixture found = mixture_of(token);
+  const bool mixed = found.digits > 0 && found.lower > 0 && found.upper > 0;
+  if (in_name) return mixed && found.rate() >= kChangesOfNames;
+  if (mixed && found.rate() >= kChangesOfMixed) return true;
+  if (token.size() < kLeastHex || found.digits == 0 || found.lower + found.upper == 0) return false;
+  const std::size_t letters_and_digits = found.digits + found.lower + found.upper;
+  if (letters_and_digits != token.size()) return false;
+  return found.hex == token.size() || (found.upper == 0 && found.rate() >= kChangesOfLower);
+}
+
+}  // namespace rankstacks::redact

@@ -1,0 +1,268 @@
+#include "redact/secrets.h"
+
+#include <algorithm>
+#include <array>
+
+#include "redact/secret_shapes.h"
+
+namespace rankstacks::redact {
+namespace {
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+// "--hf-token" -> {"hf", "token"}, "accessKey" -> {"access", "key"}; lower case.
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    const bool hump = is_upper(c) && i > 0 && is_lower(name[i - 1]);
+    if ((!is_alnum(c) || hump) && !words.back().empty()) words.emplace_back();
+    if (is_alnum(c)) words.back() += is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  if (words.back().empty()) words.pop_back();
+  return words;
+}
+
+bool is_number_or_flag(std::string_view value) {
+  if (is_one_of(value, {"", "true", "false", "True", "False", "none", "None", "null", "on", "off", "yes", "no"}))
+    return true;
+  return value.size() < 12 && std::all_of(value.begin(), value.end(), [](char c) {
+           return is_digit(c) || c == '.' || c == '-' || c == '+' || c == ',';
+         });
+}
+
+bool is_token_of_text(const std::vector<std::string>& words) {  // of a tokenizer, not of a service
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return is_one_of(
+        word, {"max", "min",  "num",   "per",  "pad",   "eos", "bos",     "unk",   "mask",      "sep",   "cls",
+               "id",  "ids",  "count", "type", "types", "len", "length",  "image", "batch",     "train", "special",
+               "new", "stop", "start", "end",  "n",     "moe", "dropped", "drop",  "dispatcher"});
+  });
+}
+
+bool is_char_of_name(char c) { return is_alnum(c) || c == '_' || c == '-' || c == '.'; }
+bool ends_value(char c) {
+  return is_blank(c) || c == '"' || c == '\'' || c == '`' || c == ';' || c == '&' || c == ',' || c == '<' || c == '>' ||
+         c == ')' || c == '}' || c == ']' || c == '|';
+}
+bool is_of_token(char c) { return is_alnum(c) || c == '_' || c == '-' || c == '+' || c == '/' || c == '='; }
+
+class Scanner {
+ public:
+  Scanner(std::string_view text, Text kind) : text_(text), kind_(kind) {}
+
+  std::string run() {
+    out_.reserve(text_.size());
+    while (at_ < text_.size()) {
+      const bool starts = at_ == 0 || !is_alnum(text_[at_ - 1]);
+      if (starts && (by_name() || by_prefix() || by_scheme() || in_url() || random())) continue;
+      out_ += text_[at_++];
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void replace(std::size_t length) {
+    out_ += kSecret;
+    at_ += length;
+  }
+  void copy(std::size_t length) {
+    out_ += text_.substr(at_, length);
+    at_ += length;
+  }
+  std::size_t end_of_value(std::size_t from) const {
+    while (from < text_.size() && !ends_value(text_[from])) ++from;
+    return from;
+  }
+
+  bool by_prefix() {
+    const std::size_t length = secret_by_prefix(text_.substr(at_));
+    if (length > 0) replace(length);
+    return length > 0;
+  }
+
+  // NAME=value, NAME: value, "name": "value", --name value. At the start of a name.
+  bool by_name() {
+    if (kind_ == Text::kPath || (!is_alnum(text_[at_]) && text_[at_] != '_' && text_[at_] != '-')) return false;
+    if (at_ > 0 && is_char_of_name(text_[at_ - 1])) return false;
+    std::size_t end = at_;
+    while (end < text_.size() && is_char_of_name(text_[end])) ++end;
+    constexpr std::size_t kLongestName = 100;
+    if (end - at_ > kLongestName || end >= text_.size()) return false;
+    const std::string_view name = text_.substr(at_, end - at_);
+    // Most names are none; only for the others the value is searched, which may be long.
+    if (!names_a_secret(name, "some-value-of-it")) return false;
+    std::size_t value = end;
+    if (text_[value] == '"' || text_[value] == '\'') ++value;  // of JSON and of Python's dicts
+    while (value < text_.size() && text_[value] == ' ' && value - end < 3) ++value;
+    const bool assigns = value < text_.size() && text_[value] == '=' && text_.substr(value, 2) != "==";
+    const bool tells =
+        value < text_.size() && text_[value] == ':' && text_.substr(value, 2) != "::" && kind_ == Text::kWords;
+    const bool option = name.starts_with("--") && text_[end] == ' ';
+    if (!assigns && !tells && !option) return false;
+    if (assigns || tells) ++value;
+    while (value < text_.size() && text_[value] == ' ') ++value;
+    if (value < text_.size() && (text_[value] == '"' || text_[value] == '\'' || text_[value] == '`'))
+      return quoted_value(name, value);
+    const std::size_t after = end_of_value(value);
+    const std::string_view found = text_.substr(value, after - value);
+    if (found.empty() || found == kSecret || found.starts_with("--") || !names_a_secret(name, found)) return false;
+    if (is_one_of(found, {"Bearer", "bearer", "Basic", "basic"})) return false;  // what follows is taken by by_scheme()
+    copy_name(name.size(), value - at_);
+    replace(after - value);
+    return true;
+  }
+
+  // Copies `length` bytes that begin with a name, in which there may be a secret as well.
+  void copy_name(std::size_t name, std::size_t length) {
+    out_ += Scanner(text_.substr(at_, name), kind_).run();
+    at_ += name;
+    copy(length - name);
+  }
+
+  bool quoted_value(std::string_view name, std::size_t quote) {
+    const std::size_t close = text_.find(text_[quote], quote + 1);
+    const std::size_t after = close == std::string_view::npos ? text_.size() : close;
+    const std::string_view found = text_.substr(quote + 1, after - quote - 1);
+    if (found.empty() || !names_a_secret(name, found)) return false;
+    copy_name(name.size(), quote + 1 - at_);
+    replace(found.size());
+    return true;
+  }
+
+  // RFC 6750, RFC 7617: what follows "Bearer" or "Basic".
+  bool by_scheme() {
+    for (const std::string_view scheme : {"Bearer ", "bearer ", "Basic ", "basic ", "Token ", "token "}) {
+      if (!text_.substr(at_).starts_with(scheme)) continue;
+      const std::size_t after = end_of_value(at_ + scheme.size());
+      const std::string_view found = text_.substr(at_ + scheme.size(), after - at_ - scheme.size());
+      // "Basic block" is no credential.
+      const bool certain = scheme[0] == 'B' || scheme[0] == 'b';
+      const bool plain = std::all_of(found.begin(), found.end(), [](char c) { return is_lower(c); });
+      if (found.size() < 8 || (plain && found.size() < 16)) return false;
+      if (!certain && !looks_random(found, false)) return false;
+      copy(scheme.size());
+      replace(found.size());
+      return true;
+    }
+    return false;
+  }
+
+  // scheme://user:password@host: RFC 3986, 3.2.1. At the start of the scheme.
+  bool in_url() {
+    std::size_t colon = at_;
+    while (colon < text_.size() && (is_alnum(text_[colon]) || text_[colon] == '+')) ++colon;
+    if (colon == at_ || text_.substr(colon, 3) != "://") return false;
+    std::size_t end = colon + 3, sign = std::string_view::npos;
+    for (; end < text_.size() && !is_blank(text_[end]) && text_[end] != '"' && text_[end] != '\'' &&
+           text_[end] != '/' && text_[end] != '?' && text_[end] != '<';
+         ++end)
+      if (text_[end] == '@') sign = end;
+    if (sign == std::string_view::npos) return false;
+    copy(colon + 3 - at_);
+    const bool only_a_user = text_.substr(at_, sign - at_) == "git";
+    if (only_a_user) copy(sign - at_);
+    else replace(sign - at_);
+    return true;
+  }
+
+  bool random() {
+    if (at_ > 0 && is_of_token(text_[at_ - 1]) && kind_ != Text::kWords) return random_piece();
+    if (at_ > 0 && is_of_token(text_[at_ - 1]) && text_[at_ - 1] != '/' && text_[at_ - 1] != '=') return false;
+    if (kind_ == Text::kWords) {
+      // Base64 may contain slashes; so the whole run first, unless it is a path.
+      constexpr std::size_t kLooked = 2048;  // the same run may be looked at from each of its parts
+      constexpr std::size_t kAwsSecretKey = 40;
+      std::size_t end = at_;
+      while (end < text_.size() && end - at_ < kLooked && is_of_token(text_[end])) ++end;
+      const std::string_view run = text_.substr(at_, end - at_);
+      const std::string_view base64 = run.substr(0, run.find('='));
+      const bool path = run.starts_with('/') || (at_ > 0 && text_[at_ - 1] == '/');
+      const bool slashes = base64.find('/') != std::string_view::npos;
+      if (!path && (!slashes || base64.size() == kAwsSecretKey) && looks_random(base64, false)) {
+        while (end < text_.size() && end - at_ >= kLooked && is_of_token(text_[end])) ++end;
+        const bool cut = run.size() >= kLooked && base64.size() == run.size();
+        return replace(cut ? end - at_ : base64.size()), true;
+      }
+      const std::string_view part = run.substr(0, run.find_first_of("/="));
+      if (looks_random(part, false)) return replace(part.size()), true;
+    }
+    return random_piece();
+  }
+
+  bool random_piece() {
+    std::size_t end = at_;
+    while (end < text_.size() && is_alnum(text_[end])) ++end;
+    const std::string_view piece = text_.substr(at_, end - at_);
+    if (!looks_random(piece, kind_ != Text::kWords)) return false;
+    replace(piece.size());
+    return true;
+  }
+
+  std::string_view text_;
+  Text kind_;
+  std::size_t at_ = 0;
+  std::string out_;
+};
+
+std::string_view base_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// Options whose values are secrets in some programs alone.
+bool is_secret_option(std::string_view program, std::string_view word, std::string_view value) {
+  if (is_one_of(program, {"sshpass"})) return word == "-p";
+  if (is_one_of(program, {"curl", "wget", "http", "https"}))
+    return is_one_of(word, {"-u", "--user", "-U", "--proxy-user"}) && value.find(':') != std::string_view::npos;
+  if (is_one_of(program, {"docker", "podman", "helm", "skopeo"})) return word == "-p" && value.find(':') == value.npos;
+  return false;
+}
+
+}  // namespace
+
+bool names_a_secret(std::string_view name, std::string_view value) {
+  const std::vector<std::string> words = words_of(name);
+  if (words.empty()) return false;
+  std::string whole;
+  for (const std::string& word : words) whole += word;
+  if (is_one_of(whole, {"pwd", "oldpwd"}) && value.starts_with('/')) return false;
+  for (const std::string_view part : {"password", "passwd", "passphrase", "apikey", "secretkey", "accesskey",
+                                      "privatekey", "accountkey", "signingkey", "encryptionkey", "masterkey",
+                                      "licensekey", "clientsecret", "connectionstring", "credential", "sessionkey"})
+    if (whole.find(part) != std::string::npos) return !is_one_of(value, {"", "true", "false", "True", "False", "None"});
+  const std::string& last = words.back();
+  if (is_one_of(last, {"secret", "pwd", "psw", "pw", "sas", "sig", "signature", "cookie", "authtoken"}) ||
+      last.ends_with("secret") || last.ends_with("pwd"))
+    return !is_number_or_flag(value) || last.ends_with("pwd");
+  if (last == "authorization") return value.size() >= 8;
+  if (is_one_of(last, {"auth", "bearer"})) return value.size() >= 8 && !is_number_or_flag(value);
+  if (last == "pass")
+    return words.size() == 1 || is_one_of(words[words.size() - 2], {"db", "user", "smtp", "mail", "ftp", "proxy",
+                                                                    "root", "admin", "redis", "rabbitmq", "mongo"});
+  if (last.ends_with("token") || last == "jwt" ||
+      (last == "key" && is_one_of(words.front(), {"hf", "openai", "wandb"})))
+    return !is_number_or_flag(value) && !is_token_of_text(words);
+  return false;
+}
+
+std::string without_secrets(std::string_view text, Text kind) { return Scanner(text, kind).run(); }
+
+std::vector<std::string> without_secrets(std::vector<std::string> words) {
+  const std::string program = words.empty() ? "" : std::string(base_of(words.front()));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string& word = words[i];
+    const bool has_value = i + 1 < words.size() && (!words[i + 1].starts_with("--") || words[i + 1].size() < 3);
+    if (word.starts_with('-') && has_value &&
+        (is_secret_option(program, word, words[i + 1]) ||
+         (word.find('=') == std::string::npos && word.starts_with("--") && names_a_secret(word, words[i + 1])))) {
+      words[++i] = kSecret;
+      continue;
+    }
+    if ((program.starts_with("mysql") || program.starts_with("mariadb")) && word.starts_with("-p") && word.size() > 2)
+      word = "-p" + std::string(kSecret);
+    else word = without_secrets(word, Text::kWords);
+  }
+  return words;
+}
+
+}  // namespace rankstacks::redact

@@ -1,0 +1,117 @@
+#include "report/markdown_text.h"
+
+#include <algorithm>
+
+#include "report/sanitize.h"
+
+namespace rankstacks::report {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
+
+// Letters, digits, hyphens, commas and apostrophes mean nothing inside of a word, with two exceptions: "GH-1" is an
+// issue (and so is "PROJ-1" where a tracker is connected), seven hex digits are a commit.
+bool is_plain(std::string_view word) {
+  std::size_t hex = 0;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    const char c = word[i];
+    if (!is_letter(c) && !is_digit(c) && c != '-' && c != ',' && c != '\'') return false;
+    if (c == '-' && i > 0 && is_letter(word[i - 1]) && i + 1 < word.size() && is_digit(word[i + 1])) return false;
+    if (c == '-' && i > 0 && is_digit(word[i - 1]) && i + 1 < word.size() && is_digit(word[i + 1]) &&
+        std::any_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(i), is_letter))
+      return false;
+    hex = is_hex(c) ? hex + 1 : 0;
+    constexpr std::size_t kShortestCommit = 7;
+    if (hex >= kShortestCommit) return false;
+  }
+  const bool rule_or_item = !word.empty() && (word.front() == '-' || word.back() == '-');
+  return !rule_or_item;
+}
+
+std::size_t longest_run(std::string_view text, char of) {
+  std::size_t longest = 0, run = 0;
+  for (const char c : text) longest = std::max(longest, run = c == of ? run + 1 : 0);
+  return longest;
+}
+
+// One word with the punctuation of the sentence around it.
+std::string word_in_markdown(std::string_view word) {
+  if (word == "->") return "→";
+  std::string before, after;
+  while (word.size() > 1 && word.front() == '(') before += '(', word.remove_prefix(1);
+  while (word.size() > 1 && (word.back() == ',' || word.back() == ';' || word.back() == '.' || word.back() == ':')) {
+    after.insert(after.begin(), word.back());
+    word.remove_suffix(1);
+  }
+  while (word.size() > 1 && word.back() == ')' &&
+         std::count(word.begin(), word.end(), '(') < std::count(word.begin(), word.end(), ')')) {
+    after.insert(after.begin(), ')');
+    word.remove_suffix(1);
+  }
+  return before + (is_plain(word) ? std::string(word) : markdown_code(word)) + after;
+}
+
+struct LookAlike {
+  char from;
+  std::string_view to;
+};
+// Mermaid gives these a meaning in labels: entities (#35;), HTML, Markdown (`...`), directives (%%{...}%%).
+constexpr LookAlike kLookAlikes[] = {{'"', "'"},  {'`', "'"}, {'<', "‹"}, {'>', "›"}, {'&', "+"},  {'#', "♯"},
+                                     {'@', "＠"}, {';', ","}, {'{', "("}, {'}', ")"}, {'%', "％"}, {'|', "¦"},
+                                     {'\\', "/"}, {'*', "∗"}, {'~', "∼"}, {'$', "?"}, {'!', "?"},  {'^', "?"}};
+
+}  // namespace
+
+std::string markdown_sentence(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) out += (out.empty() ? "" : " ") + word_in_markdown(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+std::string markdown_code(std::string_view text) {
+  if (text.empty()) return "";
+  const std::string fence(longest_run(text, '`') + 1, '`');
+  const bool blanks = text.front() == '`' || text.back() == '`' || text.front() == ' ' || text.back() == ' ';
+  const std::string_view blank = blanks ? " " : "";
+  return fence + std::string(blank) + std::string(text) + std::string(blank) + fence;
+}
+
+std::string markdown_block(const std::vector<std::string>& lines) {
+  std::size_t longest = 2;
+  for (const std::string& line : lines) longest = std::max(longest, longest_run(line, '`'));
+  const std::string fence(longest + 1, '`');
+  std::string out = fence + "text\n";
+  for (const std::string& line : lines) {
+    // GitLab searches lines that begin with "/" for quick actions, and finds the ends of blocks of code by "```".
+    const bool acts = line.starts_with('/') || line.starts_with('`') || line.starts_with('~');
+    out += (acts ? " " : "") + line + '\n';
+  }
+  return out + fence + '\n';
+}
+
+std::string mermaid_label(std::string_view text, std::size_t columns) {
+  std::string out;
+  for (const char c : cut_end(text, columns)) {
+    const auto look_alike =
+        std::find_if(std::begin(kLookAlikes), std::end(kLookAlikes), [&](const LookAlike& l) { return l.from == c; });
+    if (look_alike != std::end(kLookAlikes)) out += look_alike->to;
+    else out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  return '"' + out + '"';
+}
+
+std::string cut_to_bytes(std::string_view text, std::size_t bytes) {
+  constexpr std::string_view kMark = "…";
+  if (text.size() <= bytes) return std::string(text);
+  std::size_t end = bytes < kMark.size() ? 0 : bytes - kMark.size();
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + std::string(kMark);
+}
+
+}  // namespace rankstacks::report

@@ -1,0 +1,214 @@
+#include "redact/redact.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "report/folded.h"
+#include "report/markdown_report.h"
+#include "report/report.h"
+#include "report/text_threads.h"
+#include "support/literal_job.h"
+
+using namespace rankstacks;
+using namespace rankstacks::testing;
+
+namespace {
+
+// Each is planted in one place, and contains this word, so that a part that is left over is found as well.
+struct Planter {
+  std::vector<std::string> secrets;
+  std::string operator()(std::string_view prefix, std::string_view rest = "9aZ8bY7cX6dW5eV4fU3gT2hS1") {
+    std::string secret = std::string(prefix) + std::string(rest) + std::to_string(100 + secrets.size());
+    secrets.push_back(secret);
+    return secret;
+  }
+};
+
+// Names of people, machines and data, none of which may be in a redacted report.
+const std::vector<std::string> kPrivate = {"alice",     "bob",       "node-a7",    "node-b8", "acme",
+                                           "10.20.30.", "fd12:3456", "patients",   "hunter2", "my words",
+                                           "corp",      "x2k4q",     "7d9f8b6c5d", "29511"};
+
+struct Planted {
+  LiteralJob made;
+  Planter plant;
+};
+
+Planted planted_job() {
+  Planted p;
+  Planter& plant = p.plant;
+  for (int r = 0; r < 4; ++r) {
+    Stack stack = r == 2 ? in_getitem() : waits_in_backward();
+    for (Frame& frame : stack)
+      if (frame.file && frame.file->starts_with("/home/u/")) frame.file = "/home/alice/code/" + frame.file->substr(8);
+    RankSnapshot& rank = p.made.rank(r, 4, stack);
+    rank.host = r < 2 ? "node-a7.corp.internal" : "node-b8.corp.internal";
+    rank.executable = "/home/alice/venv/bin/python3";
+    rank.command = {
+        "/home/alice/venv/bin/python3", "/home/alice/code/train.py", "--data", "/mnt/acme/patients", "--lr", "0.1"};
+  }
+  JobSnapshot& job = p.made.job;
+  RankSnapshot& a = job.ranks[0];
+  a.command.insert(a.command.end(),
+                   {"--password", plant("pw-"), "--hf-token=" + plant("hf_"), "API_KEY=" + plant("x"), "-H",
+                    "Authorization: Bearer " + plant("B"), "postgres://bob:" + plant("p") + "@10.20.30.40:5432/x",
+                    plant("ghp_"), plant("AKIA", "IOSFODNN7EXAM"), "{\"client_secret\": \"" + plant("c") + "\"}"});
+  a.threads[0].name = plant("sk-");
+  a.threads[0].exception =
+      CxxException{"std::" + plant("gsk_"), "my words: token=" + plant("t") + " of alice@corp.example"};
+  a.threads[0].wchan = plant("npm_", "9aZ8bY7cX6dW5eV4fU3gT2hS1kkkkkkk");
+  a.threads[0].kernel_stack = {plant("glpat-")};
+  a.problems.push_back({"cannot open /home/alice/x: password=" + plant("q") + " at node-b8",
+                        "export SECRET=" + plant("e"), ProblemCode::kOther});
+  a.signal = SignalInfo{6, "SIG" + plant("_"), a.pid, {}, {}};
+  a.coordinates = Coordinates{"by --token=" + plant("k"), {{"tp", 0}}};
+  RankSnapshot& b = job.ranks[1];
+  b.threads[0].syscall = call("recvfrom", 5, "tcp 10.20.30.41:29511 -> [fd12:3456::9]:80");
+  b.threads[0].syscall->other_host = "10.20.30.42";
+  b.threads[0].handles = HandledException{"Err" + plant("_"), "my words, key " + plant("xoxb-", "1234567890-aBcD")};
+  b.threads[0].python_lock = PythonLock{PythonLockKind::kModule, "alice.mod" + plant("_"), {}};
+  b.threads[0].variables = {{0, {{plant("v_"), 3}}, ProcessGroup{"pg" + plant("_"), {0, 1}}, 0}};
+  b.path = "/home/bob/cores/" + plant("ghs_") + "/core.node-a7.1";
+  RankSnapshot& c = job.ranks[2];
+  c.threads[0].syscall =
+      call("read", 11, "/mnt/acme/patients/" + plant("AIza", "SyA1234567890abcdefghijklmnopqrstuv") + "-shard.bin");
+  c.threads[0].syscall->others = {{4242, EndKind::kPipe, "mysql -p" + plant("m") + " -h node-b8 acme"}};
+  c.threads[0].syscall->database = "/mnt/acme/" + plant("dapi", "0123456789abcdef0123456789abcdef") + ".db";
+  p.made.thread(c, 900, "worker",
+                {nat("loss_ns::" + plant("hf_") + "::run()"), nat("f", "/opt/" + plant("hvs.") + "/libx.so"),
+                 py("go", "/home/alice/" + plant("r8_") + "/go.py", 3)});
+  Frame qualified = py("q", "q.py", 1);
+  qualified.qualname = "Q." + plant("ghu_");
+  p.made.thread(c, 901, "worker", {qualified});
+  GpuSnapshot gpu;
+  gpu.pci = "0000:0a:00.0", gpu.name = "NVIDIA " + plant("nvapi-"), gpu.uuid = "GPU-" + plant("_");
+  gpu.health.emplace().driver = "580." + plant("ghr_");
+  gpu.health->throttle = {plant("shpat_", "0123456789abcdef0123456789abcdef")};
+  gpu.execution.emplace().path = "/home/bob/" + plant("lin_api_");
+  GpuKernel kernel;
+  kernel.function = "kernel<" + plant("dop_v1_", "0123456789abcdef0123456789abcdef") + ">";
+  kernel.blocks = kernel.warps = kernel.lanes = 1;
+  gpu.execution->kernels = {kernel};
+  GpuException trap;
+  trap.kind = "trap " + plant("rk_live_"), trap.kernel = plant("sk_live_");
+  gpu.execution->exceptions = {trap};
+  c.gpus = {gpu};
+  job.not_looked_at = {{9, "node-b8.corp.internal", 77}};
+  NcclMember member;
+  member.rank = 1, member.host = "10.20.30.41", member.process = NcclMember::Process{"node-a7.corp.internal", b.pid};
+  member.launched = {{"All" + plant("_"), 1}};
+  job.nccl = NcclStatus{"2.28" + plant("_"), 1, {{plant("h_"), "0x1", 4, {member}, {}}}};
+  RankSnapshot& d = job.ranks[3];
+  d.host = "trainer-7d9f8b6c5d-x2k4q";
+  d.python_version = "3.11" + plant("_");
+  return p;
+}
+
+std::vector<std::string> formats_of(const redact::Redacted& shown, bool redacted) {
+  return {report::text_report(shown.job, shown.analysis, {.all_threads = true}),
+          report::json_report(shown.job, shown.analysis),
+          report::markdown_report(shown.job, shown.analysis,
+                                  {.max_bytes = 1 << 20, .ranks = {0, 1, 2, 3}, .redacted = redacted}),
+          report::folded_report(shown.job, shown.analysis, report::selected_ranks(shown.job, {}))};
+}
+
+redact::Redacted redacted(const JobSnapshot& job, redact::Request request) {
+  return redact::redact(job, analyzers::analyze(job), request);
+}
+
+}  // namespace
+
+TEST_CASE("no planted secret is in any format") {
+  const Planted planted = planted_job();
+  CHECK(planted.plant.secrets.size() >= 40);
+  for (const bool names : {false, true}) {
+    const redact::Redacted shown = redacted(planted.made.job, {.names = names});
+    for (const std::string& text : formats_of(shown, names))
+      for (const std::string& secret : planted.plant.secrets) {
+        CAPTURE(names, secret, text.substr(0, 20));
+        const std::size_t at = text.find(secret.substr(0, 20));
+        if (at != std::string::npos) UNSCOPED_INFO(text.substr(at > 80 ? at - 80 : 0, 200));
+        CHECK(at == std::string::npos);
+      }
+  }
+}
+
+TEST_CASE("with secrets, all is as it was") {
+  const Planted planted = planted_job();
+  const redact::Redacted shown = redacted(planted.made.job, {.names = false, .secrets = false});
+  const std::string json = report::json_report(shown.job, shown.analysis);
+  CHECK(json == report::json_report(planted.made.job, analyzers::analyze(planted.made.job)));
+  for (const std::string& secret : planted.plant.secrets)
+    if (secret.find('"') == std::string::npos) CHECK(json.find(secret) != std::string::npos);
+}
+
+TEST_CASE("nothing private is in a redacted report") {
+  const Planted planted = planted_job();
+  const redact::Redacted shown = redacted(planted.made.job, {.names = true});
+  for (const std::string& text : formats_of(shown, true))
+    for (const std::string& word : kPrivate) {
+      const std::size_t at = text.find(word);
+      CAPTURE(word);
+      if (at != std::string::npos) UNSCOPED_INFO(text.substr(at > 100 ? at - 100 : 0, 200));
+      CHECK(at == std::string::npos);
+    }
+}
+
+TEST_CASE("what tells where it hangs stays, and the verdict with it") {
+  const Planted planted = planted_job();
+  const analyzers::Analysis before = analyzers::analyze(planted.made.job);
+  REQUIRE(before.verdict.status == analyzers::VerdictStatus::kCulprit);
+  const redact::Redacted shown = redacted(planted.made.job, {.names = true});
+  REQUIRE(shown.analysis.verdict.suspects.size() == before.verdict.suspects.size());
+  CHECK(shown.analysis.verdict.suspects[0].rank == before.verdict.suspects[0].rank);
+  CHECK(shown.analysis.verdict.suspects[0].reason == before.verdict.suspects[0].reason);
+  CHECK(shown.analysis.cluster_of == before.cluster_of);
+  const std::string json = report::json_report(shown.job, shown.analysis);
+  for (const std::string word :
+       {"~/code/train.py", "torch/utils/data/_utils/fetch.py", "c10d::Reducer::finalize_backward()", "libc.so.6",
+        "host-1", "host-2", "pod-1", "--data", "\"0.1\"", "-> /file-", "tcp ip-1:port-1"}) {
+    CAPTURE(word);
+    CHECK(json.find(word) != std::string::npos);
+  }
+  // One name for one thing, everywhere: NCCL's member is the process of rank 1.
+  CHECK(shown.job.ranks[1].host == shown.job.nccl->communicators[0].members[0].process->host);
+  CHECK(shown.job.ranks[2].host == shown.job.not_looked_at[0].host);
+  CHECK(shown.job.ranks[0].problems[0].message == "cannot open ~/x: password=<token> at host-2");
+}
+
+TEST_CASE("a second redaction changes no more than numbers") {
+  const Planted planted = planted_job();
+  const redact::Redacted once = redacted(planted.made.job, {.names = true});
+  const redact::Redacted twice = redacted(once.job, {.names = true});
+  CHECK(report::json_report(twice.job, twice.analysis).size() ==
+        Approx(report::json_report(once.job, once.analysis).size()).epsilon(0.01));
+  CHECK(twice.analysis.verdict.suspects.size() == once.analysis.verdict.suspects.size());
+}
+
+TEST_CASE("a watchdog's text keeps what the verdict needs of it") {
+  LiteralJob made;
+  RankSnapshot& rank = made.rank(0, 2, waits_in_backward());
+  rank.threads[0].exception = CxxException{
+      "c10::DistBackendError",
+      "[PG ID 0 PG GUID 0(default_pg) Rank 1] of bob: WorkNCCL(SeqNum=5, OpType=_ALLGATHER_BASE, NumelIn=1024, "
+      "NumelOut=2048, Timeout(ms)=12000) ran for 12004 milliseconds"};
+  const redact::Redacted shown = redacted(made.job, {.names = true});
+  CHECK(shown.job.ranks[0].threads[0].exception->what ==
+        "message-1: PG GUID 0(default_pg) Rank WorkNCCL(SeqNum=5, OpType=_ALLGATHER_BASE, NumelIn=1024, NumelOut=2048, "
+        "...)");
+}
+
+TEST_CASE("a verdict that redaction would change stays, in plain words") {
+  // A user's name that is a part of what the rules ask for.
+  LiteralJob made;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = made.rank(r, 4, r == 2 ? in_getitem() : waits_in_backward());
+    rank.executable = "/home/c10d/x";
+  }
+  const analyzers::Analysis before = analyzers::analyze(made.job);
+  REQUIRE(before.verdict.suspects.size() == 1);
+  const redact::Redacted shown = redacted(made.job, {.names = true});
+  REQUIRE(shown.analysis.verdict.suspects.size() == 1);
+  CHECK(shown.analysis.verdict.suspects[0].rank == 2);
+  for (const std::string& text : formats_of(shown, true)) CHECK_FALSE(text.empty());
+}
