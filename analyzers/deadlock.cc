@@ -8,6 +8,7 @@
 
 #include "analyzers/coordinates.h"
 #include "analyzers/divergence.h"
+#include "analyzers/flight_records.h"
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
 #include "analyzers/sides.h"
@@ -37,6 +38,8 @@ class Explanation {
   }
 
   std::optional<Deadlock> explain() {
+    if (auto found = explain_by_flight_records(job_, states_))
+      return with_reference(std::move(*found), kFromFlightRecords);
     if (auto found = explain_by_watchdogs(job_, states_)) return with_reference(std::move(*found), kFromWatchdogs);
     if (waits_for_gpu() || known_from_gpus())
       if (auto found = explain_by_launches(job_, states_); found && !accuses_a_collective_kernel(*found)) {

@@ -1,5 +1,8 @@
 // All ranks wait, but not alike: finds the ranks that cause this.
 //
+//     another operation under one number of a group, or a rank     decided by PyTorch's Flight Recorder, the most precise
+//     that has not called it                                       evidence (flight_records.h); then by the watchdogs'
+//                                                                   texts (watchdog_text.h)
 //     sends and receives without a matching call of the peer        unmatched-p2p
 //     groups whose members wait for each other in a circle          process-group-order (if one of them is the
 //                                                                   group of all ranks: collective-mismatch)

@@ -155,6 +155,8 @@ bool all_certain(const std::vector<PendingOperation>& operations) {
 
 std::string describe_wait(const RankState& state, std::size_t ranks_in_all) {
   const Operation& operation = state.doing.operation;
+  if (operation.is_none() && state.gpu_wait_may_be_collective && !state.recorded.empty())
+    return fmt::format("for the GPU (by its Flight Recorder in {})", state.recorded);
   if (operation.is_none()) return state.gpu_wait_may_be_collective ? "for the GPU" : "for the other ranks";
   std::string text = "in " + operation.name;
   if (!state.launched_otherwise.empty()) text += fmt::format(" ({})", state.launched_otherwise);

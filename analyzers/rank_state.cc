@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/children.h"
+#include "analyzers/flight_records.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/launches.h"
 #include "analyzers/names.h"
@@ -147,6 +148,8 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   }
   refine_by_launches(job, states);
   refine_by_gpus(job, states);
+  for (RankState& state : states)
+    if (state.gpu_wait_may_be_collective) state.recorded = describe_recorded_wait(job.ranks[state.rank]);
   return states;
 }
 

@@ -77,6 +77,8 @@ struct RankState {
   std::optional<int> peer;            // if it sends or receives: the other rank
   // If it waits at a pipe, socket or lock: the rank at the other end, an index into JobSnapshot::ranks.
   std::optional<std::size_t> peer_process;
+  // If it waits for its GPU: the operation that its Flight Recorder names, "all_reduce, number 9 of group 0".
+  std::string recorded;
   std::vector<CodePlace> path;  // the main thread's path through the user's code, outermost first
 
   // Waits for other ranks, as far as this can be determined.

@@ -12,7 +12,8 @@
 //      `healthy`.
 //      A rank that waits for requests in the event loop of a server is not accused: if only such ranks are waited for,
 //      the job has nothing to do, `healthy`.
-//   4. All wait. Alike: symmetric. Ranks missing by the world size: those. Otherwise it depends on what makes the
+//   4. All wait. What PyTorch's Flight Recorder has written down of them comes first, then what their watchdogs say, then
+//      NCCL's counts (deadlock.h). Alike: symmetric. Ranks missing by the world size: those. Otherwise it depends on what makes the
 //      cycle: a rank that handles an exception or is on its way out of the interpreter, and makes calls there that the
 //      others do not make (`exception`); sends and receives without a counterpart; groups in another order; another
 //      collective; the same code at an earlier step. The smaller side is accused, or both if they are equal. If places

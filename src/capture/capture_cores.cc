@@ -8,6 +8,7 @@
 #include "capture/capture_job.h"
 #include "capture/core_families.h"
 #include "capture/finish_job.h"
+#include "capture/flight_records.h"
 #include "capture/gpu_cores.h"
 #include "capture/parallel_layout.h"
 #include "capture/rank_identity.h"
@@ -144,6 +145,7 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
     note_time(gpus.written_at(paths[i]) ? gpus.written_at(paths[i]) : times[i]);
   JobSnapshot job = finish_job(std::move(ranks), {}, options, first.value_or(WallClock::now()), started).job;
   gpus.add_to(job);
+  add_named_dumps(job.ranks, options.flight_recorder, first.value_or(WallClock::now()), options.timeout);
   return job;
 }
 

@@ -28,6 +28,7 @@ struct CaptureOptions {
   static constexpr std::chrono::seconds kDefaultTimeout{60};
   // --memory: for the whole tool. What does not fit is left out, the report says so, and the ranks are partial.
   std::size_t memory = kDefaultMemory;
+  std::vector<std::string> flight_recorder;  // --flight-recorder: dumps, or directories of dumps
   // Used if the machine's memory was not determined.
   static constexpr std::size_t kDefaultMemory = std::size_t{4} << 30;
 };

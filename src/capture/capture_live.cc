@@ -13,6 +13,7 @@
 #include "base/workers.h"
 #include "capture/capture_job.h"
 #include "capture/finish_job.h"
+#include "capture/flight_records.h"
 #include "capture/gpu_health.h"
 #include "capture/job_plan.h"
 #include "capture/job_processes.h"
@@ -378,6 +379,12 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   }
   FinishedJob finished = finish_job(std::move(live.ranks), std::move(later.samples), options, first, started);
   finished.job.nccl = std::move(nccl.status);
+  add_named_dumps(finished.job.ranks, options.flight_recorder, first, options.timeout);
+  for (RankSnapshot& rank : finished.job.ranks)
+    if (const auto place = rank.kind == RankKind::kRank && rank.status != Status::kFailed
+                               ? dump_place_of(rank, preparer.environment(rank.pid))
+                               : std::nullopt)
+      add_found_dump(rank, *place, first, options.timeout);
   gpu_health.fill_in(finished.job.ranks);
   if (!request.job) finished.job.not_looked_at = find_unseen(plan, table, preparer.facts(), host, getpid());
   return {std::move(finished.job), {}, std::move(finished.later), std::move(later.ran), later.between};

@@ -94,6 +94,10 @@ CLI::Validator is_there(bool directory) {
           ""};
 }
 
+CLI::Validator exists() {
+  return {[](std::string& path) { return is_there(true)(path).empty() ? std::string() : is_there(false)(path); }, ""};
+}
+
 // With less memory than the tool itself needs with a few threads, it would end at once.
 CLI::Validator a_size() {
   return {[](std::string& word) {
@@ -350,6 +354,13 @@ class CommandLine {
 
   void add_capturing(CLI::App* sub) {
     add_common(sub);
+    sub->add_option("--flight-recorder", options_.capture.flight_recorder,
+                    "dump of PyTorch's Flight Recorder, whose name ends with its rank, or a directory of these; may be "
+                    "repeated")
+        ->type_name("PATH")
+        ->expected(1)
+        ->take_all()
+        ->check(exists());
     sub->add_flag("--no-inlines", no_inlines_, "leave out inlined frames");
     sub->add_option("--unwinder", unwinder_,
                     "auto: libunwind, and libdwfl for threads that it does not finish; or one of both alone")

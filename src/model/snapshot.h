@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "model/flight_record.h"
 #include "model/gpu.h"
 #include "model/problem.h"
 
@@ -287,6 +288,7 @@ struct RankSnapshot {
   std::vector<ThreadSnapshot> threads;  // main thread first
   // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them.
   std::vector<GpuSnapshot> gpus;
+  std::optional<FlightRecord> flight_record;  // what PyTorch's Flight Recorder has dumped of it; empty: no dump
 };
 
 // A running rank of the job that was not requested.

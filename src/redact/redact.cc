@@ -65,6 +65,7 @@ class Walk {
     if (rank.signal) fields_.name(rank.signal->name);
     for (ThreadSnapshot& thread : rank.threads) of_thread(thread);
     for (GpuSnapshot& gpu : rank.gpus) of_gpu(gpu);
+    if (rank.flight_record) of_record(*rank.flight_record);
   }
 
   void of_thread(ThreadSnapshot& thread) {
@@ -93,6 +94,23 @@ class Walk {
     for (OtherEnd& end : call.others) fields_.command_line(end.command);
     each(&FieldRedaction::file, call.database);
     each(&FieldRedaction::host, call.other_host);
+  }
+
+  void of_record(FlightRecord& record) {
+    fields_.path(record.path);
+    fields_.name(record.version);
+    for (RecordedGroup& group : record.groups) {
+      for (std::string* value : {&group.name, &group.description, &group.library}) fields_.name(*value);
+      for (RecordedOperation& operation : group.operations) {
+        fields_.name(operation.name);
+        each(&FieldRedaction::name, operation.input_types);
+        each(&FieldRedaction::name, operation.output_types);
+        for (RecordedFrame& frame : operation.frames) {
+          fields_.name(frame.function);
+          fields_.path(frame.file);
+        }
+      }
+    }
   }
 
   void of_gpu(GpuSnapshot& gpu) {

@@ -168,7 +168,16 @@ class Scanner {
     return true;
   }
 
+  // A digest that says what it is of: a module, or a file that is called by its contents, as caches do.
+  bool is_digest() const {
+    std::size_t end = at_;
+    while (end < text_.size() && is_hex(text_[end])) ++end;
+    if (end == at_ || (end < text_.size() && is_of_token(text_[end]) && text_[end] != '/')) return false;
+    return text_.substr(0, at_).ends_with("build-id ") || (at_ > 0 && text_[at_ - 1] == '/');
+  }
+
   bool random() {
+    if (is_digest()) return false;
     if (at_ > 0 && is_of_token(text_[at_ - 1]) && kind_ != Text::kWords) return random_piece();
     if (at_ > 0 && is_of_token(text_[at_ - 1]) && text_[at_ - 1] != '/' && text_[at_ - 1] != '=') return false;
     if (kind_ == Text::kWords) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "report/json_error.h"
+#include "report/json_flight_record.h"
 #include "report/json_gpu.h"
 #include "report/json_node.h"
 #include "report/report.h"
@@ -295,6 +296,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.optional("gpus", [&](const Node& n) {
     rank.gpus = read_gpus(n, [&](const Node& frame) { return frames.intern(read_frame(frame, true)); });
   });
+  node.optional("flight_recorder", [&](const Node& n) { rank.flight_record = read_flight_record(n); });
   return rank;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "report/json_flight_record.h"
 #include "report/json_gpu.h"
 #include "report/json_text.h"
 #include "report/json_words.h"
@@ -144,6 +145,7 @@ class Writer {
     json_.close();
     if (!rank.gpus.empty())
       write_gpus(json_, rank.gpus, [this](FrameId id) -> const std::string& { return frame_text(id); });
+    if (rank.flight_record) write_flight_record(json_, *rank.flight_record);
     json_.close();
   }
 

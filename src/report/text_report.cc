@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/coordinates.h"
+#include "analyzers/flight_records.h"
 #include "model/rank_set.h"
 #include "report/report.h"
 #include "report/sanitize.h"
@@ -160,6 +161,25 @@ Lines problem_lines(const JobSnapshot& job, const TextStyle& style, std::size_t 
 
 namespace {
 
+// Groups whose ranks differ in what the Flight Recorder has written down: who is at which number.
+Lines record_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
+  constexpr std::size_t kMost = 8;
+  Lines lines;
+  for (const analyzers::RecordedDifference& difference : analyzers::recorded_differences(job))
+    for (const analyzers::RecordedPosition& position : difference.positions)
+      lines.push_back(cut_end(
+          "  " + sanitize(fmt::format("{}: {} {}", difference.group, name_ranks(job, position.ranks), position.text)),
+          width));
+  if (lines.empty()) return lines;
+  if (lines.size() > kMost) {
+    const std::size_t left_out = lines.size() - (kMost - 1);
+    lines.resize(kMost - 1);
+    lines.push_back(fmt::format("  ... and {} in the JSON report", times(left_out, "more line", "more lines")));
+  }
+  lines.insert(lines.begin(), style.strong("Flight Recorder"));
+  return lines;
+}
+
 void append(Lines& to, Lines from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
@@ -172,7 +192,9 @@ std::string text_report(const JobSnapshot& job, const analyzers::Analysis& analy
   const analyzers::NormalizedFrames frames(job.frames);
   const ClusterView view{job, analysis, frames, style, width};
 
-  const Lines head = headline(job, analysis, style, width);
+  Lines head = headline(job, analysis, style, width);
+  const Lines records = record_lines(job, style, width);
+  head.insert(head.end(), records.begin(), records.end());
   const Lines problems = problem_lines(job, style, width);
   // With nothing folded, the other threads may take as many lines as they need; otherwise they get a third of the
   // screen.

@@ -89,6 +89,13 @@ Planted planted_job() {
   kernel.function = "kernel<" + plant("dop_v1_", "0123456789abcdef0123456789abcdef") + ">";
   kernel.blocks = kernel.warps = kernel.lanes = 1;
   gpu.execution->kernels = {kernel};
+  RecordedOperation recorded;
+  recorded.name = "all_reduce " + plant("ghs_");
+  recorded.input_types = {plant("gho_")};
+  recorded.frames = {{plant("hf_"), "/home/u/" + plant("glpat-") + "/train.py", 3}};
+  RecordedGroup& group = a.flight_record.emplace().groups.emplace_back();
+  group.description = plant("npm_", "0123456789abcdefghij0123456789ab");
+  group.operations = {recorded};
   GpuException trap;
   trap.kind = "trap " + plant("rk_live_"), trap.kernel = plant("sk_live_");
   gpu.execution->exceptions = {trap};

@@ -25,6 +25,27 @@ LiteralJob everything() {
   rank.stopped_ms = 1.84;
   rank.status = Status::kPartial;
   rank.problems = {{"tid 7: vanished", "run it again", ProblemCode::kEnded}, {"no hint", {}}};
+  rank.flight_record = FlightRecord{"/tmp/trace_3",
+                                    "2.10",
+                                    250.5,
+                                    {{"0",
+                                      "default_pg",
+                                      "nccl",
+                                      {0, 3},
+                                      4,
+                                      {},
+                                      3,
+                                      {{4,
+                                        false,
+                                        "all_reduce",
+                                        RecordedState::kScheduled,
+                                        {{2, 8}},
+                                        {{2, 8}},
+                                        {"Float"},
+                                        {"Float"},
+                                        {{"step", "train.py", 17}}},
+                                       {1, true, "send 0->1", RecordedState::kCompleted, {}, {}, {}, {}, {}}},
+                                      7}}};
   ThreadSnapshot& main = rank.threads[0];
   main.cpu_ms = 12.5;
   main.gil = Gil::kHolds;
@@ -138,7 +159,12 @@ TEST_CASE("the documented fields (docs/json.md)") {
     "captured_offset_ms": 0.4, "path": null, "executable": "/usr/bin/python3.11", "command": ["python3", "train.py"], "python": {"version": "3.11.2"}, "status": "partial",
     "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "stopped_ms": 1.84, "signal": null,
     "activity": {"kind": "data-loading", "summary": "is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123]))", "operation": null, "group": null, "peer": null,
-    "moves": null, "tid": 100, "frame": 2}})x"));
+    "moves": null, "tid": 100, "frame": 2},
+    "flight_recorder": {"path": "/tmp/trace_3", "version": "2.10", "age_ms": 250.5, "groups": [{"name": "0", "description": "default_pg", "library": "nccl", "ranks": [0, 3],
+      "last_enqueued": 4, "last_started": null, "last_completed": 3, "left_out": 7, "operations": [
+      {"sequence": 4, "message": false, "name": "all_reduce", "state": "scheduled", "input_sizes": [[2, 8]], "input_types": ["Float"], "output_sizes": [[2, 8]], "output_types": ["Float"],
+       "frames": [{"function": "step", "file": "train.py", "line": 17}]},
+      {"sequence": 1, "message": true, "name": "send 0->1", "state": "completed", "input_sizes": [], "input_types": [], "output_sizes": [], "output_types": [], "frames": []}]}]}})x"));
   Json main = threads[0];
   CHECK(main["frames"].size() == 7);
   main.erase("frames");

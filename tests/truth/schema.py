@@ -229,8 +229,21 @@ class Checker:
             else:
                 clusters[thread["cluster"]] -= 1
             self.frames(thread["frames"], place)
+        if "flight_recorder" in rank:
+            check_flight_recorder(self, rank["flight_recorder"], where + ".flight_recorder")
         if "gpus" in rank:
             check_gpus(self, rank["gpus"], where)
+
+
+def check_flight_recorder(checker, record, where):
+    checker.object(record, {"path": text, "version": text, "age_ms": or_null(real), "groups": list_of(anything)}, where)
+    for group in record["groups"]:
+        checker.object(group, {"name": text, "description": text, "library": text, "ranks": list_of(number), "last_enqueued": or_null(number),
+                                "last_started": or_null(number), "last_completed": or_null(number), "left_out": number, "operations": list_of(anything)}, where)
+        for operation in group["operations"]:
+            checker.object(operation, {"sequence": number, "message": boolean, "name": text, "state": one_of("scheduled", "started", "completed"),
+                                        "input_sizes": list_of(list_of(number)), "input_types": list_of(text), "output_sizes": list_of(list_of(number)),
+                                        "output_types": list_of(text), "frames": list_of(anything)}, where)
 
 
 def check_gpus(checker, gpus, where):

@@ -1,0 +1,351 @@
+#include "analyzers/flight_records.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "analyzers/sides.h"
+
+namespace rankstacks::analyzers {
+namespace {
+
+constexpr double kMinuteMs = 60'000;
+
+// Operations whose number of elements, and type, is the same on all ranks (as in watchdog_text.cc).
+bool has_one_size(std::string_view name) {
+  for (const std::string_view one :
+       {"all_reduce", "_all_gather_base", "_reduce_scatter_base", "broadcast", "reduce", "allreduce_coalesced",
+        "all_gather_into_tensor_coalesced", "reduce_scatter_tensor_coalesced"})
+    if (name == one) return true;
+  return false;
+}
+
+double elements_of(const RecordedOperation& operation) {
+  double sum = 0;
+  for (const auto& tensor : operation.input_sizes)
+    sum += std::accumulate(tensor.begin(), tensor.end(), 1.0,
+                           [](double product, std::int64_t size) { return product * static_cast<double>(size); });
+  return sum;
+}
+
+std::string describe(const RecordedOperation& operation) {
+  std::string text = operation.name;
+  if (operation.is_message || operation.input_sizes.empty()) return text;
+  text += fmt::format(" of {:.0f}", elements_of(operation));
+  return operation.input_types.empty() ? text + " elements" : text + " " + operation.input_types.front();
+}
+
+bool is_pending(const RecordedOperation& operation) { return operation.state != RecordedState::kCompleted; }
+
+const RecordedOperation* first_pending(const RecordedGroup& group) {
+  const auto found = std::find_if(group.operations.begin(), group.operations.end(), is_pending);
+  return found == group.operations.end() ? nullptr : &*found;
+}
+
+std::optional<std::int64_t> first_pending_collective(const RecordedGroup& group) {
+  std::optional<std::int64_t> first;
+  for (const RecordedOperation& operation : group.operations)
+    if (is_pending(operation) && !operation.is_message && (!first || operation.sequence < *first))
+      first = operation.sequence;
+  return first;
+}
+
+// A group and its ranks whose dumps have it.
+struct Seen {
+  std::string text;                                // "group 0 (default_pg)"
+  std::vector<int> members;                        // ranks of the job
+  std::map<std::size_t, const RecordedGroup*> by;  // by rank, an index into JobSnapshot::ranks
+};
+
+std::string name_group(const RecordedGroup& group) {
+  return group.description.empty() || group.description == "undefined"
+             ? fmt::format("group {}", group.name)
+             : fmt::format("group {} ({})", group.name, group.description);
+}
+
+// gloo's dumps do not state the members of groups (torch 2.11); the default group has all ranks.
+std::vector<int> members_of(const RecordedGroup& group, const RankSnapshot& rank) {
+  constexpr int kMostRanks = 1 << 17;
+  if (!group.ranks.empty() || group.description != "default_pg" || !rank.world_size || *rank.world_size > kMostRanks)
+    return group.ranks;
+  std::vector<int> all(static_cast<std::size_t>(std::max(*rank.world_size, 0)));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+std::vector<Seen> groups_of(const JobSnapshot& job) {
+  std::map<std::tuple<std::string, std::string, std::vector<int>>, Seen> groups;
+  std::set<int> numbers;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankSnapshot& rank = job.ranks[r];
+    if (rank.kind != RankKind::kRank || !rank.rank || !has_present_record(rank) || !numbers.insert(*rank.rank).second)
+      continue;
+    for (const RecordedGroup& group : rank.flight_record->groups) {
+      std::vector<int> members = members_of(group, rank);
+      if (std::find(members.begin(), members.end(), *rank.rank) == members.end()) continue;
+      Seen& seen = groups[{group.name, group.description, members}];
+      seen.text = name_group(group);
+      seen.members = std::move(members);
+      seen.by.emplace(r, &group);
+    }
+  }
+  std::vector<Seen> shared;
+  for (auto& [key, seen] : groups) {
+    std::set<std::string> libraries;
+    for (const auto& [rank, group] : seen.by)
+      if (!group->library.empty()) libraries.insert(group->library);
+    if (seen.by.size() >= 2 && libraries.size() == 1) shared.push_back(std::move(seen));
+  }
+  return shared;
+}
+
+// "send 0->1", "recv 1<-0": the other rank, by its place in the group.
+std::optional<std::size_t> peer_in(const RecordedOperation& message) {
+  const std::size_t arrow = message.name.find(message.name.starts_with("send ") ? "->" : "<-");
+  if (!message.is_message || arrow == std::string::npos) return std::nullopt;
+  std::size_t place = 0;
+  const char* const end = message.name.data() + message.name.size();
+  const auto [stop, error] = std::from_chars(message.name.data() + arrow + 2, end, place);
+  return error == std::errc() && stop == end ? std::optional(place) : std::nullopt;
+}
+
+class Records {
+ public:
+  Records(const JobSnapshot& job, const std::vector<RankState>& states)
+      : job_(job), states_(states), groups_(groups_of(job)) {
+    for (std::size_t i = 0; i < states.size(); ++i)
+      if (states[i].readable && !states[i].unrelated) state_of_.emplace(states[i].rank, i);
+    for (Seen& seen : groups_) std::erase_if(seen.by, [&](const auto& one) { return !state_of_.contains(one.first); });
+    std::erase_if(groups_, [](const Seen& seen) { return seen.by.size() < 2; });
+  }
+
+  std::optional<Deadlock> explain() const {
+    for (const Seen& seen : groups_)
+      if (auto found = another_operation(seen)) return found;
+    if (auto found = order()) return found;
+    for (const Seen& seen : groups_)
+      if (auto found = laggards(seen)) return found;
+    for (const Seen& seen : groups_)
+      if (auto found = unmatched(seen)) return found;
+    return std::nullopt;
+  }
+
+ private:
+  using What = std::tuple<std::string, double, std::vector<std::string>>;  // name, elements, types
+
+  static What what_is(const RecordedOperation& operation) {
+    if (!has_one_size(operation.name)) return {operation.name, 0, {}};
+    return {operation.name, elements_of(operation), operation.input_types};
+  }
+
+  std::optional<Deadlock> another_operation(const Seen& seen) const {
+    // By number: each rank's only operation under it; nullptr if it has several (a batch).
+    std::map<std::int64_t, std::map<std::size_t, const RecordedOperation*>> numbers;
+    for (const auto& [rank, group] : seen.by)
+      for (const RecordedOperation& operation : group->operations) {
+        if (operation.is_message) continue;
+        const auto [it, is_new] = numbers[operation.sequence].try_emplace(rank, &operation);
+        if (!is_new || operation.name == "coalesced") it->second = nullptr;
+      }
+    for (const auto& [number, by_rank] : numbers) {
+      std::map<What, Side> sides;
+      std::map<What, std::string> words;
+      bool pending = false, batch = false;
+      for (const auto& [rank, operation] : by_rank) {
+        if (operation == nullptr) batch = true;
+        if (operation == nullptr) continue;
+        pending |= is_pending(*operation);
+        sides[what_is(*operation)].push_back(state_of_.at(rank));
+        words.emplace(what_is(*operation), describe(*operation));
+      }
+      if (sides.size() < 2 || batch || !pending) continue;
+      if (sides.size() > 2) return std::nullopt;
+      const auto& [a, a_ranks] = *sides.begin();
+      const auto& [b, b_ranks] = *sides.rbegin();
+      bool equal = false;
+      const Side accused = smaller_side(a_ranks, b_ranks, equal);
+      return accuse_side(
+          accused, Reason::kCollectiveMismatch,
+          fmt::format("by the Flight Recorder operation {} of {} is {} for {}, and {} for {}", number, seen.text,
+                      words[a], name_side(job_, states_, a_ranks), words[b], name_side(job_, states_, b_ranks)),
+          equal);
+    }
+    return std::nullopt;
+  }
+
+  // The number in which some rank waits, and the ranks that have not called it.
+  struct Late {
+    std::int64_t number = 0;
+    Side late, waiting;
+  };
+  std::optional<Late> late_in(const Seen& seen) const {
+    std::optional<std::int64_t> first;
+    for (const auto& [rank, group] : seen.by)
+      if (const auto pending = first_pending_collective(*group); pending && (!first || *pending < *first))
+        first = pending;
+    if (!first) return std::nullopt;
+    Late found{.number = *first};
+    for (const auto& [rank, group] : seen.by) {
+      if (group->last_enqueued && *group->last_enqueued < *first) found.late.push_back(state_of_.at(rank));
+      else if (first_pending_collective(*group) == first) found.waiting.push_back(state_of_.at(rank));
+    }
+    return found.late.empty() || found.waiting.empty() ? std::nullopt : std::optional(std::move(found));
+  }
+
+  // Each side is late in the group in which the other waits.
+  std::optional<Deadlock> order() const {
+    for (std::size_t x = 0; x < groups_.size(); ++x)
+      for (std::size_t y = x + 1; y < groups_.size(); ++y) {
+        const auto a = late_in(groups_[x]), b = late_in(groups_[y]);
+        if (!a || !b || !std::includes(b->waiting.begin(), b->waiting.end(), a->late.begin(), a->late.end()) ||
+            !std::includes(a->waiting.begin(), a->waiting.end(), b->late.begin(), b->late.end()))
+          continue;
+        bool equal = false;
+        const Side accused = smaller_side(a->late, b->late, equal);
+        return accuse_side(
+            accused, Reason::kProcessGroupOrder,
+            fmt::format("by the Flight Recorder {} in operation {} of {}, and {} in operation {} of {}, "
+                        "each of which needs the other",
+                        waits(b->late), a->number, groups_[x].text, waits(a->late), b->number, groups_[y].text),
+            equal);
+      }
+    return std::nullopt;
+  }
+  std::string waits(const Side& side) const {
+    return name_side(job_, states_, side) + (side.size() == 1 ? " waits" : " wait");
+  }
+
+  bool waits_in_something_recorded(std::size_t state) const {
+    for (const RecordedGroup& group : job_.ranks[states_[state].rank].flight_record->groups)
+      if (first_pending(group) != nullptr) return true;
+    return false;
+  }
+
+  std::optional<Deadlock> laggards(const Seen& seen) const {
+    const auto found = late_in(seen);
+    if (!found || found->late.size() * 2 > seen.by.size()) return std::nullopt;
+    // A rank that waits in another operation has its own reason.
+    for (const std::size_t i : found->late)
+      if (states_[i].doing.activity != known::Activity::kGpuWait || states_[i].gpu.in_collective() ||
+          waits_in_something_recorded(i))
+        return std::nullopt;
+    const bool at_same_place = std::any_of(found->waiting.begin(), found->waiting.end(), [&](std::size_t i) {
+      return place_key(job_, states_[i]) == place_key(job_, states_[found->late.front()]);
+    });
+    const RecordedGroup& group = *seen.by.at(states_[found->waiting.front()].rank);
+    return accuse_side(
+        found->late, at_same_place ? Reason::kBehind : Reason::kGpuWait,
+        fmt::format("by the Flight Recorder {} not called operation {} of {}, {}, in which {}",
+                    found->late.size() == 1 ? "it has" : name_side(job_, states_, found->late) + " have", found->number,
+                    seen.text, describe(operation(group, found->number)), waits(found->waiting)),
+        false);
+  }
+  static const RecordedOperation& operation(const RecordedGroup& group, std::int64_t number) {
+    return *std::find_if(group.operations.begin(), group.operations.end(), [&](const RecordedOperation& one) {
+      return one.sequence == number && !one.is_message && is_pending(one);
+    });
+  }
+
+  // The rank that a message's peer is, if its dump is there.
+  std::optional<std::size_t> rank_at(const Seen& seen, std::size_t place) const {
+    if (place >= seen.members.size()) return std::nullopt;
+    for (const auto& [rank, group] : seen.by)
+      if (job_.ranks[rank].rank == seen.members[place]) return rank;
+    return std::nullopt;
+  }
+
+  // Whether the peer has called what this message needs, and that has not ended.
+  static bool has_counterpart(const RecordedOperation& message, const RecordedGroup& of_peer, std::size_t own_place) {
+    const bool sends = message.name.starts_with("send ");
+    return of_peer.left_out > 0 ||
+           std::any_of(of_peer.operations.begin(), of_peer.operations.end(), [&](const RecordedOperation& other) {
+             return is_pending(other) && other.is_message && other.name.starts_with(sends ? "recv " : "send ") &&
+                    peer_in(other) == own_place;
+           });
+  }
+
+  std::optional<Deadlock> unmatched(const Seen& seen) const {
+    Side direct, circle;
+    std::set<std::size_t> without, peers;
+    std::string words;
+    for (const auto& [rank, group] : seen.by) {
+      const RecordedOperation* message = first_pending(*group);
+      const auto place = message != nullptr ? peer_in(*message) : std::nullopt;
+      const auto peer = place ? rank_at(seen, *place) : std::nullopt;
+      if (!peer || *peer == rank) continue;
+      const RecordedGroup& of_peer = *seen.by.at(*peer);
+      const RecordedOperation* its = first_pending(of_peer);
+      const auto own = std::find(seen.members.begin(), seen.members.end(), *job_.ranks[rank].rank);
+      if (its == nullptr || has_counterpart(*message, of_peer, static_cast<std::size_t>(own - seen.members.begin())))
+        continue;
+      words += fmt::format("{}{} in {}", words.empty() ? "" : ", ", waits({state_of_.at(rank)}), message->name);
+      (its->is_message ? circle : direct).push_back(state_of_.at(rank));
+      without.insert(rank), peers.insert(*peer);
+    }
+    const bool is_circle = circle.size() >= 2 && without == peers;
+    if (direct.empty() && !is_circle) return std::nullopt;
+    return accuse_side(
+        direct.empty() ? circle : direct, Reason::kUnmatchedP2p,
+        fmt::format("by the Flight Recorder {} of {}, which the other rank has not called", words, seen.text), false);
+  }
+
+  const JobSnapshot& job_;
+  const std::vector<RankState>& states_;
+  std::vector<Seen> groups_;
+  std::map<std::size_t, std::size_t> state_of_;  // by rank
+};
+
+std::string position_of(const RecordedGroup& group) {
+  const auto number = [](const std::optional<std::int64_t>& last) { return last ? std::to_string(*last) : "none"; };
+  std::string text = fmt::format("called {}, ended {}", number(group.last_enqueued), number(group.last_completed));
+  if (const RecordedOperation* first = first_pending(group)) text += ", waits in " + describe(*first);
+  return text;
+}
+
+}  // namespace
+
+bool has_present_record(const RankSnapshot& rank) {
+  const double most = rank.source == Source::kCore ? 15 * kMinuteMs : kMinuteMs;
+  return rank.flight_record && rank.flight_record->age_ms && std::abs(*rank.flight_record->age_ms) <= most;
+}
+
+std::optional<Deadlock> explain_by_flight_records(const JobSnapshot& job, const std::vector<RankState>& states) {
+  return Records(job, states).explain();
+}
+
+std::string describe_recorded_wait(const RankSnapshot& rank) {
+  if (!has_present_record(rank)) return "";
+  const RecordedGroup* only = nullptr;
+  for (const RecordedGroup& group : rank.flight_record->groups) {
+    if (first_pending(group) == nullptr) continue;
+    if (only != nullptr) return "";
+    only = &group;
+  }
+  if (only == nullptr) return "";
+  const RecordedOperation& operation = *first_pending(*only);
+  return fmt::format("{}, number {} of {}", operation.name, operation.sequence, name_group(*only));
+}
+
+std::vector<RecordedDifference> recorded_differences(const JobSnapshot& job) {
+  std::vector<RecordedDifference> differences;
+  for (const Seen& seen : groups_of(job)) {
+    std::map<std::string, std::vector<std::size_t>> positions;
+    for (const auto& [rank, group] : seen.by) positions[position_of(*group)].push_back(rank);
+    if (positions.size() < 2) continue;
+    RecordedDifference& difference = differences.emplace_back();
+    difference.group = seen.text;
+    for (auto& [text, ranks] : positions) difference.positions.push_back({std::move(ranks), text});
+    std::sort(difference.positions.begin(), difference.positions.end(),
+              [](const RecordedPosition& a, const RecordedPosition& b) { return a.ranks < b.ranks; });
+  }
+  return differences;
+}
+
+}  // namespace rankstacks::analyzers

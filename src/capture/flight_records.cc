@@ -1,0 +1,211 @@
+#include "capture/flight_records.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/regular_file.h"
+#include "base/unattended.h"
+#include "flight_recorder/document.h"
+#include "flight_recorder/dump.h"
+#include "target/proc.h"
+
+namespace rankstacks::capture {
+namespace {
+
+using WallClock = std::chrono::system_clock;
+
+constexpr std::size_t kMaxFiles = 1 << 14;  // of the directories that are named
+constexpr const char* kNameFiles =
+    "the number at the end of a dump's name is its rank; TORCH_FR_DUMP_TEMP_FILE is the name without it";
+
+struct DumpFile {
+  std::string bytes;
+  WallClock::time_point written{};
+};
+
+WallClock::time_point time_of(const timespec& at) {
+  return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(std::chrono::seconds(at.tv_sec) +
+                                                                               std::chrono::nanoseconds(at.tv_nsec)));
+}
+
+Result<DumpFile> read_opened(const RegularFile& file, const std::string& path) {
+  const auto failed = [&](ErrorCode code, std::string what, int why = 0) {
+    return fail({.code = code, .subject = path, .what = std::move(what), .os_errno = why});
+  };
+  if (file.status.st_size > static_cast<off_t>(flight_recorder::kMaxBytes))
+    return failed(ErrorCode::kLimit, fmt::format("a dump of more than {} bytes", flight_recorder::kMaxBytes));
+  DumpFile dump{.bytes = {}, .written = time_of(file.status.st_mtim)};
+  dump.bytes.resize(static_cast<std::size_t>(file.status.st_size));
+  std::size_t have = 0;
+  while (have < dump.bytes.size()) {
+    const ssize_t n =
+        ::pread(file.descriptor.get(), dump.bytes.data() + have, dump.bytes.size() - have, static_cast<off_t>(have));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed(ErrorCode::kUnreadable, "cannot be read", errno);
+    if (n == 0) break;  // it became shorter
+    have += static_cast<std::size_t>(n);
+  }
+  dump.bytes.resize(have);
+  return dump;
+}
+
+Result<FlightRecord> read_record(const RegularFile& file, const std::string& path, WallClock::time_point captured) {
+  const auto dump = read_opened(file, path);
+  if (!dump) return fail(dump.error());
+  auto record = flight_recorder::read_dump(dump->bytes, path);
+  if (record) record->age_ms = std::chrono::duration<double, std::milli>(captured - dump->written).count();
+  return record;
+}
+
+Result<FlightRecord> read_named(const std::string& path, WallClock::time_point captured) {
+  const auto file = open_regular_file(path);
+  if (!file)
+    return fail(
+        {.code = ErrorCode::kUnreadable,
+         .subject = path,
+         .what = file.error().kind.empty() ? "cannot be opened" : "a file was expected, found " + file.error().kind,
+         .os_errno = file.error().os_errno,
+         .hint = file.error().hint});
+  return read_record(*file, path, captured);
+}
+
+// The files that `named` leads to, those of a directory in order.
+std::vector<std::string> files_of(const std::vector<std::string>& named) {
+  std::vector<std::string> files;
+  for (const std::string& path : named) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    std::set<std::string> of_directory;
+    for (auto it = std::filesystem::directory_iterator(path, error);
+         !error && it != std::filesystem::directory_iterator() && of_directory.size() < kMaxFiles; it.increment(error))
+      if (it->is_regular_file(error) && rank_of_dump(it->path())) of_directory.insert(it->path());
+    files.insert(files.end(), of_directory.begin(), of_directory.end());
+  }
+  return files;
+}
+
+// When the process began; std::nullopt if the clocks cannot be read.
+std::optional<WallClock::time_point> began(std::uint64_t start_ticks) {
+  const long ticks = sysconf(_SC_CLK_TCK);
+  timespec since_boot{};
+  if (start_ticks == 0 || ticks <= 0 || clock_gettime(CLOCK_BOOTTIME, &since_boot) != 0) return std::nullopt;
+  const double age = static_cast<double>(since_boot.tv_sec) + static_cast<double>(since_boot.tv_nsec) / 1e9 -
+                     static_cast<double>(start_ticks) / static_cast<double>(ticks);
+  return WallClock::now() - std::chrono::duration_cast<WallClock::duration>(std::chrono::duration<double>(age));
+}
+
+// std::nullopt: there is none, or one that does not count.
+std::optional<Result<FlightRecord>> read_found(const DumpPlace& place, WallClock::time_point captured) {
+  for (const std::string& path : place.paths) {
+    struct stat link {};
+    if (lstat(path.c_str(), &link) != 0 || !S_ISREG(link.st_mode)) continue;
+    const auto file = open_regular_file(path);
+    if (!file || file->status.st_ino != link.st_ino || file->status.st_dev != link.st_dev) continue;
+    if (file->status.st_uid != place.owner || time_of(file->status.st_mtim) < place.after) continue;
+    return read_record(*file, path, captured);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int> rank_of_dump(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') + 1);
+  for (const char* ending : {".json", ".pickle", ".pkl"})
+    if (name.ends_with(ending)) name.resize(name.size() - std::string_view(ending).size());
+  std::size_t at = name.size();
+  while (at > 0 && std::isdigit(static_cast<unsigned char>(name[at - 1]))) --at;
+  int rank = 0;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + at, end, rank);
+  return error == std::errc() && stop == end ? std::optional(rank) : std::nullopt;
+}
+
+std::vector<std::string> dump_paths(const std::map<std::string, std::string>& environment, int rank) {
+  const auto value = [&](const char* name) {
+    const auto it = environment.find(name);
+    return it == environment.end() ? std::string() : it->second;
+  };
+  std::vector<std::string> prefixes;
+  for (const char* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"})
+    if (prefixes.empty() && !value(name).empty()) prefixes.push_back(value(name));
+  if (prefixes.empty()) {
+    const std::string cache = value("XDG_CACHE_HOME"), home = value("HOME");
+    prefixes.push_back((!cache.empty() ? cache : (home.empty() ? "/tmp" : home) + "/.cache") +
+                       "/torch/comm_lib_trace_rank_");
+    prefixes.emplace_back("/tmp/nccl_trace_rank_");
+  }
+  std::vector<std::string> paths;
+  for (const std::string& prefix : prefixes)
+    if (prefix.starts_with('/')) paths.push_back(prefix + std::to_string(rank));
+  return paths;
+}
+
+std::optional<DumpPlace> dump_place_of(const RankSnapshot& rank,
+                                       const std::map<std::string, std::string>& environment) {
+  const auto start = began(rank.start_ticks);
+  // Its real user: /proc/PID belongs to root for a process that may not be traced.
+  const auto owner = target::proc::status_number(rank.pid, "Uid");
+  if (!rank.rank || !start || !owner) return std::nullopt;
+  DumpPlace place{.paths = {}, .owner = static_cast<uid_t>(*owner), .after = *start};
+  for (const std::string& path : dump_paths(environment, *rank.rank))
+    place.paths.push_back(fmt::format("/proc/{}/root{}", rank.pid, path));
+  return place;
+}
+
+void add_found_dump(RankSnapshot& rank, const DumpPlace& place, WallClock::time_point captured, Limit limit) {
+  if (rank.flight_record || place.paths.empty()) return;
+  auto found = unattended<std::optional<Result<FlightRecord>>>(
+      [place, captured] { return read_found(place, captured); }, std::max<Limit>(limit, kMinTimeout));
+  if (!found || !*found) return;
+  if (Result<FlightRecord>& record = **found) rank.flight_record = std::move(*record);
+  else rank.problems.push_back(problem_of(record.error()));
+}
+
+void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::string>& named,
+                     WallClock::time_point captured, Limit limit) {
+  if (named.empty() || ranks.empty()) return;
+  using Read = std::vector<std::pair<std::string, Result<FlightRecord>>>;
+  auto read = unattended<Read>(
+      [named, captured] {
+        Read records;
+        for (const std::string& path : files_of(named)) records.emplace_back(path, read_named(path, captured));
+        return records;
+      },
+      std::max<Limit>(limit, kMinTimeout));
+  const auto problem = [&](Error error) { ranks.front().problems.push_back(problem_of(error)); };
+  if (!read)
+    return problem({.code = ErrorCode::kTimeout,
+                    .subject = named.front(),
+                    .what = "reading the Flight Recorder's dumps was given up",
+                    .hint = "the server of that file system (NFS, FUSE) is gone or slow"});
+  for (auto& [path, record] : *read) {
+    if (!record) {
+      problem(record.error());
+      continue;
+    }
+    const auto number = rank_of_dump(path);
+    const auto rank = std::find_if(ranks.begin(), ranks.end(), [&](const RankSnapshot& one) {
+      return one.kind == RankKind::kRank && number && one.rank == number;
+    });
+    if (rank == ranks.end())
+      problem(
+          {.code = ErrorCode::kNotFound, .subject = path, .what = "a dump of none of these ranks", .hint = kNameFiles});
+    else if (!rank->flight_record) rank->flight_record = std::move(*record);
+  }
+}
+
+}  // namespace rankstacks::capture

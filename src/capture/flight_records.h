@@ -1,0 +1,51 @@
+// Finds the dump of PyTorch's Flight Recorder of each rank, and reads it.
+//
+//     named   --flight-recorder PATH...: files, and the files of directories; a file's rank is the number at the end of
+//             its name
+//     found   at the place that the rank's environment gives, if it was written after the process began, and belongs to
+//             the process's user
+//
+// The second is a path that the process chose: below its own root directory, without symbolic links at its end, no
+// longer than kMaxBytes, and a regular file (open_regular_file). Nothing here waits for a file to appear.
+#pragma once
+
+#include <sys/types.h>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/snapshot.h"
+
+namespace rankstacks::capture {
+
+// Where torch writes the dump of this rank, as the process names it; first what takes precedence.
+std::vector<std::string> dump_paths(const std::map<std::string, std::string>& environment, int rank);
+
+// "comm_lib_trace_rank_12", "trace_3.json": the number at the end of the name, without the ending.
+std::optional<int> rank_of_dump(const std::string& path);
+
+// What is needed to find the dump of a rank that was not named.
+struct DumpPlace {
+  std::vector<std::string> paths;                 // as this tool opens them
+  uid_t owner = 0;                                // who must own the file
+  std::chrono::system_clock::time_point after{};  // when the process began
+};
+
+using Limit = std::chrono::steady_clock::duration;
+
+// Reads the dumps of `named` for ranks without one. A file that cannot be read, or has no rank among these, is a
+// problem of the first rank. `captured`: when the stacks were copied.
+void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::string>& named,
+                     std::chrono::system_clock::time_point captured, Limit limit);
+
+// The place for a live process; std::nullopt if its rank or its start is unknown.
+std::optional<DumpPlace> dump_place_of(const RankSnapshot& rank, const std::map<std::string, std::string>& environment);
+
+// Reads the first of the place's files that counts. Called for ranks that have no dump yet; does nothing if there is
+// none. A damaged one is a problem of the rank.
+void add_found_dump(RankSnapshot& rank, const DumpPlace& place, std::chrono::system_clock::time_point captured,
+                    Limit limit);
+
+}  // namespace rankstacks::capture

@@ -1,0 +1,162 @@
+#include "analyzers/flight_records.h"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+
+#include "analyzers/analysis.h"
+#include "support/literal_gpu.h"
+
+using namespace rankstacks;
+using namespace rankstacks::analyzers;
+using namespace rankstacks::testing;
+
+namespace {
+
+using Accused = std::map<std::size_t, std::string>;
+using Operations = std::vector<RecordedOperation>;
+
+RecordedOperation called(std::int64_t sequence, const std::string& name, std::int64_t elements = 1024,
+                         RecordedState state = RecordedState::kScheduled, const std::string& type = "Float") {
+  return {.sequence = sequence,
+          .is_message = name.starts_with("send ") || name.starts_with("recv "),
+          .name = name,
+          .state = state,
+          .input_sizes = {{elements}},
+          .input_types = {type}};
+}
+RecordedOperation ended(std::int64_t sequence, const std::string& name = "all_reduce") {
+  return called(sequence, name, 1024, RecordedState::kCompleted);
+}
+
+RecordedGroup group(const Operations& operations, std::vector<int> ranks, const std::string& name = "0") {
+  RecordedGroup one{.name = name, .description = "g", .library = "nccl", .ranks = std::move(ranks)};
+  for (const RecordedOperation& operation : operations) {
+    if (operation.is_message) continue;
+    one.last_enqueued = std::max(one.last_enqueued.value_or(0), operation.sequence);
+    if (operation.state == RecordedState::kCompleted) one.last_completed = operation.sequence;
+  }
+  one.operations = operations;
+  return one;
+}
+
+// Ranks at one place, all of which wait for their GPUs; rank 1 at another place if `elsewhere`.
+LiteralJob waiting(int ranks, const std::vector<std::vector<RecordedGroup>>& recorded, bool elsewhere = false) {
+  LiteralJob literal;
+  for (int r = 0; r < ranks; ++r) {
+    Stack stack = waits_for_gpu();
+    if (elsewhere && r == 1) stack.insert(stack.end() - 2, py("simulate", "/home/u/train.py", 7));
+    RankSnapshot& rank = nccl_rank(literal, r, ranks, stack);
+    if (static_cast<std::size_t>(r) < recorded.size() && !recorded[r].empty())
+      rank.flight_record = FlightRecord{"/tmp/trace_" + std::to_string(r), "2.10", 100.0, recorded[r]};
+  }
+  return literal;
+}
+
+Accused accused(const LiteralJob& literal) {
+  Accused reasons;
+  for (const Suspect& s : analyze(literal.job).verdict.suspects) reasons[s.rank] = to_string(s.reason);
+  return reasons;
+}
+std::string summary(const LiteralJob& literal) { return analyze(literal.job).verdict.summary; }
+
+const std::vector<int> kFour{0, 1, 2, 3}, kTwo{0, 1};
+const RecordedGroup kReduces = group({ended(3), called(4, "all_reduce")}, kFour);
+
+}  // namespace
+
+TEST_CASE("another operation under one number of a group") {
+  const RecordedGroup gathers = group({ended(3), called(4, "_all_gather_base")}, kFour);
+  const LiteralJob job = waiting(4, {{kReduces}, {gathers}, {kReduces}, {kReduces}});
+  CHECK(accused(job) == Accused{{1, "collective-mismatch"}});
+  CHECK(summary(job).find("operation 4 of group 0 (g) is _all_gather_base of 1024 Float for rank 1, and all_reduce of "
+                          "1024 Float for ranks 0,2-3") != std::string::npos);
+  CHECK(analyze(job.job).verdict.reference == kFromFlightRecords);
+  SECTION("of another size, or type") {
+    CHECK(accused(waiting(4, {{kReduces}, {group({called(4, "all_reduce", 64)}, kFour)}, {kReduces}, {kReduces}})) ==
+          Accused{{1, "collective-mismatch"}});
+    const RecordedGroup half = group({called(4, "all_reduce", 1024, RecordedState::kScheduled, "Half")}, kFour);
+    CHECK(accused(waiting(4, {{kReduces}, {kReduces}, {kReduces}, {half}})) == Accused{{3, "collective-mismatch"}});
+  }
+  SECTION("two against two") { CHECK(accused(waiting(4, {{kReduces}, {gathers}, {gathers}, {kReduces}})).size() == 4); }
+  SECTION("a size that depends on the rank") {
+    CHECK(accused(
+              waiting(2, {{group({called(4, "all_to_all", 10)}, kTwo)}, {group({called(4, "all_to_all", 90)}, kTwo)}}))
+              .empty());
+  }
+  SECTION("one that has ended everywhere") {
+    const RecordedGroup odd = group({ended(3, "broadcast"), called(4, "all_reduce")}, kFour);
+    CHECK(accused(waiting(4, {{kReduces}, {odd}, {kReduces}, {kReduces}})).empty());
+  }
+}
+
+TEST_CASE("a dump that does not belong to these stacks accuses nobody") {
+  const RecordedGroup gathers = group({called(4, "_all_gather_base")}, kFour);
+  LiteralJob job = waiting(4, {{kReduces}, {gathers}, {kReduces}, {kReduces}});
+  SECTION("older") { job.job.ranks[1].flight_record->age_ms = 90'000; }
+  SECTION("of unknown age") { job.job.ranks[1].flight_record->age_ms.reset(); }
+  SECTION("none") { job.job.ranks[1].flight_record.reset(); }
+  SECTION("a group of other members") { job.job.ranks[1].flight_record->groups[0].ranks = {1, 2}; }
+  SECTION("a group whose members are unknown") {
+    for (RankSnapshot& rank : job.job.ranks) rank.flight_record->groups[0].ranks.clear();
+  }
+  SECTION("of another library") { job.job.ranks[1].flight_record->groups[0].library = "gloo"; }
+  CHECK(accused(job).empty());
+}
+
+TEST_CASE("dumps of cores may be older, as the watchdog ends its process later") {
+  LiteralJob job = waiting(2, {{group({called(4, "all_reduce")}, kTwo)}, {group({called(4, "broadcast")}, kTwo)}});
+  for (RankSnapshot& rank : job.job.ranks) rank.source = Source::kCore, rank.flight_record->age_ms = 90'000;
+  CHECK(accused(job).size() == 2);
+}
+
+TEST_CASE("a rank that has not called what the others wait in") {
+  const RecordedGroup behind = group({ended(3)}, kFour);
+  CHECK(accused(waiting(4, {{kReduces}, {behind}, {kReduces}, {kReduces}})) == Accused{{1, "behind"}});
+  CHECK(accused(waiting(4, {{kReduces}, {behind}, {kReduces}, {kReduces}}, true)) == Accused{{1, "gpu-wait"}});
+  SECTION("CPUs that are ahead of their GPUs by different numbers") {
+    const RecordedGroup ahead = group({ended(3), called(4, "all_reduce"), called(5, "all_reduce")}, kFour);
+    CHECK(accused(waiting(4, {{kReduces}, {ahead}, {ahead}, {ahead}})).empty());
+  }
+  SECTION("most of them") { CHECK(accused(waiting(4, {{kReduces}, {behind}, {behind}, {behind}})).empty()); }
+  SECTION("one of which nothing is known") {
+    RecordedGroup unknown = group({}, kFour);
+    CHECK(accused(waiting(4, {{kReduces}, {unknown}, {kReduces}, {kReduces}})).empty());
+  }
+}
+
+TEST_CASE("groups in another order by the dumps") {
+  const auto in = [](const std::string& name, bool called_it) {
+    return group(called_it ? Operations{ended(1), called(2, "all_reduce")} : Operations{ended(1)}, kFour, name);
+  };
+  CHECK(accused(waiting(4, {{in("1", true), in("2", false)},
+                            {in("1", false), in("2", true)},
+                            {in("1", true), in("2", false)},
+                            {in("1", true), in("2", false)}})) == Accused{{1, "process-group-order"}});
+}
+
+TEST_CASE("messages without a counterpart in the dumps") {
+  const RecordedGroup sends = group({ended(3), called(1, "send 0->1")}, kTwo);
+  CHECK(accused(waiting(2, {{sends}, {group({ended(3), called(4, "all_reduce")}, kTwo)}})) ==
+        Accused{{0, "unmatched-p2p"}});
+  CHECK(accused(waiting(2, {{sends}, {group({ended(3), called(1, "recv 1<-0")}, kTwo)}})).empty());
+  CHECK(accused(waiting(2, {{group({called(1, "recv 0<-1")}, kTwo)}, {group({called(1, "recv 1<-0")}, kTwo)}})) ==
+        Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
+}
+
+TEST_CASE("the operation that a dump says a rank waits in") {
+  const LiteralJob job = waiting(4, {{kReduces}, {kReduces}, {kReduces}, {kReduces}});
+  CHECK(describe_recorded_wait(job.job.ranks[0]) == "all_reduce, number 4 of group 0 (g)");
+  bool named = false;
+  for (const WaitNode& node : analyze(job.job).waits.nodes())
+    named |= node.text.find("all_reduce, number 4 of group 0") != std::string::npos;
+  CHECK(named);
+  CHECK(recorded_differences(job.job).empty());
+  const auto differences =
+      recorded_differences(waiting(4, {{kReduces}, {group({ended(3)}, kFour)}, {kReduces}, {kReduces}}).job);
+  REQUIRE(differences.size() == 1);
+  CHECK(differences[0].group == "group 0 (g)");
+  REQUIRE(differences[0].positions.size() == 2);
+  CHECK(differences[0].positions[0].text == "called 4, ended 3, waits in all_reduce of 1024 Float");
+  CHECK(differences[0].positions[1].text == "called 3, ended 3");
+}

@@ -1,0 +1,111 @@
+#include "capture/flight_records.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+using namespace rankstacks;
+using namespace rankstacks::capture;
+
+namespace {
+
+using Paths = std::vector<std::string>;
+using Clock = std::chrono::system_clock;
+constexpr std::chrono::seconds kLimit{10};
+
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/rankstacks-dumps-XXXXXX";
+    REQUIRE(mkdtemp(name) != nullptr);
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string put(const std::string& name, const std::string& text = R"({"version": "2.10", "entries": []})") const {
+    std::ofstream(path_ + "/" + name) << text;
+    return path_ + "/" + name;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::vector<RankSnapshot> two_ranks() {
+  std::vector<RankSnapshot> ranks(2);
+  for (int r = 0; r < 2; ++r) ranks[static_cast<std::size_t>(r)].rank = r;
+  return ranks;
+}
+
+}  // namespace
+
+TEST_CASE("a dump's rank is the number at the end of its name") {
+  CHECK(rank_of_dump("/tmp/nccl_trace_rank_12") == 12);
+  CHECK(rank_of_dump("node-3/trace_0.json") == 0);
+  CHECK_FALSE(rank_of_dump("/tmp/trace_3/pipe_3.pipe"));
+  CHECK_FALSE(rank_of_dump("trace_"));
+  CHECK_FALSE(rank_of_dump("trace_99999999999"));
+}
+
+TEST_CASE("where torch writes a dump") {
+  CHECK(dump_paths({{"TORCH_FR_DUMP_TEMP_FILE", "/d/a_"}, {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/d/b_"}}, 3) ==
+        Paths{"/d/a_3"});
+  CHECK(dump_paths({{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/d/b_"}}, 3) == Paths{"/d/b_3"});
+  CHECK(dump_paths({{"HOME", "/home/u"}}, 0) ==
+        Paths{"/home/u/.cache/torch/comm_lib_trace_rank_0", "/tmp/nccl_trace_rank_0"});
+  CHECK(dump_paths({{"HOME", "/home/u"}, {"XDG_CACHE_HOME", "/c"}}, 0).front() == "/c/torch/comm_lib_trace_rank_0");
+  CHECK(dump_paths({{"TORCH_FR_DUMP_TEMP_FILE", "relative_"}}, 0).empty());
+}
+
+TEST_CASE("dumps that are named") {
+  const Folder folder;
+  folder.put("trace_0"), folder.put("trace_1"), folder.put("notes.txt", "x");
+  REQUIRE(mkfifo((folder.path() + "/pipe_0").c_str(), 0600) == 0);  // nothing waits for it
+  std::vector<RankSnapshot> ranks = two_ranks();
+  add_named_dumps(ranks, {folder.path()}, Clock::now(), kLimit);
+  REQUIRE(ranks[0].flight_record);
+  CHECK(ranks[0].flight_record->path == folder.path() + "/trace_0");
+  CHECK(ranks[0].flight_record->age_ms);
+  CHECK(ranks[1].flight_record);
+  CHECK(ranks[0].problems.empty());
+  SECTION("of a rank that is not there, or no dump") {
+    add_named_dumps(ranks,
+                    {folder.put("trace_7"),
+                     folder.put("trace_2",
+                                "\x80\x02"
+                                "c"),
+                     folder.path() + "/pipe_0"},
+                    Clock::now(), kLimit);
+    REQUIRE(ranks[0].problems.size() == 3);
+    CHECK(ranks[0].problems[0].message.find("none of these ranks") != std::string::npos);
+    CHECK(ranks[0].problems[1].message.find("not one of plain data") != std::string::npos);
+    CHECK(ranks[0].problems[2].message.find("found a pipe") != std::string::npos);
+  }
+}
+
+TEST_CASE("dumps that are found count only if they are this process's") {
+  const Folder folder;
+  const std::string path = folder.put("trace_0");
+  DumpPlace place{.paths = {path}, .owner = geteuid(), .after = Clock::now() - std::chrono::minutes(1)};
+  RankSnapshot rank;
+  bool counts = false;
+  SECTION("it is") { counts = true; }
+  SECTION("of another user") { ++place.owner; }
+  SECTION("from before the process began") { place.after = Clock::now() + std::chrono::minutes(1); }
+  SECTION("a symbolic link") {
+    REQUIRE(symlink(path.c_str(), (folder.path() + "/link_0").c_str()) == 0);
+    place.paths = {folder.path() + "/link_0"};
+  }
+  SECTION("a pipe, which nobody writes to") {
+    REQUIRE(mkfifo((folder.path() + "/pipe_0").c_str(), 0600) == 0);
+    place.paths = {folder.path() + "/pipe_0"};
+  }
+  SECTION("not there") { place.paths = {folder.path() + "/none_0"}; }
+  add_found_dump(rank, place, Clock::now(), kLimit);
+  CHECK(rank.flight_record.has_value() == counts);
+  CHECK(rank.problems.empty());
+}
