@@ -5,8 +5,9 @@
 //     found   at the place that the rank's environment gives, if it was written after the process began, and belongs to
 //             the process's user
 //
-// The second is a path that the process chose: below its own root directory, without symbolic links at its end, no
-// longer than kMaxBytes, and a regular file (open_regular_file). Nothing here waits for a file to appear.
+// The second is a path that the process chose. It is resolved within the process's own root directory, symbolic links
+// included (openat2(2), RESOLVE_IN_ROOT), and leads to a regular file (open_regular_file), no longer than kMaxBytes,
+// not to a link. Nothing here waits for a file to appear.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +29,8 @@ std::optional<int> rank_of_dump(const std::string& path);
 
 // What is needed to find the dump of a rank that was not named.
 struct DumpPlace {
-  std::vector<std::string> paths;                 // as this tool opens them
+  std::string root;                               // the process's root directory, as this tool opens it
+  std::vector<std::string> paths;                 // absolute, below that
   uid_t owner = 0;                                // who must own the file
   std::chrono::system_clock::time_point after{};  // when the process began
 };

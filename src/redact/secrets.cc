@@ -51,7 +51,7 @@ bool is_of_token(char c) { return is_alnum(c) || c == '_' || c == '-' || c == '+
 
 class Scanner {
  public:
-  Scanner(std::string_view text, Text kind) : text_(text), kind_(kind) {}
+  Scanner(std::string_view text, Text kind) : text_(text), kind_(kind), build_id_(text.find("build-id ")) {}
 
   std::string run() {
     out_.reserve(text_.size());
@@ -173,7 +173,7 @@ class Scanner {
     std::size_t end = at_;
     while (end < text_.size() && is_hex(text_[end])) ++end;
     if (end == at_ || (end < text_.size() && is_of_token(text_[end]) && text_[end] != '/')) return false;
-    return text_.substr(0, at_).ends_with("build-id ") || (at_ > 0 && text_[at_ - 1] == '/');
+    return at_ > build_id_ || (at_ > 0 && text_[at_ - 1] == '/');
   }
 
   bool random() {
@@ -212,6 +212,7 @@ class Scanner {
 
   std::string_view text_;
   Text kind_;
+  std::size_t build_id_;  // where the text begins to speak of build-ids; npos: it does not
   std::size_t at_ = 0;
   std::string out_;
 };

@@ -90,7 +90,7 @@ TEST_CASE("dumps that are named") {
 TEST_CASE("dumps that are found count only if they are this process's") {
   const Folder folder;
   const std::string path = folder.put("trace_0");
-  DumpPlace place{.paths = {path}, .owner = geteuid(), .after = Clock::now() - std::chrono::minutes(1)};
+  DumpPlace place{.root = "/", .paths = {path}, .owner = geteuid(), .after = Clock::now() - std::chrono::minutes(1)};
   RankSnapshot rank;
   bool counts = false;
   SECTION("it is") { counts = true; }
@@ -99,6 +99,12 @@ TEST_CASE("dumps that are found count only if they are this process's") {
   SECTION("a symbolic link") {
     REQUIRE(symlink(path.c_str(), (folder.path() + "/link_0").c_str()) == 0);
     place.paths = {folder.path() + "/link_0"};
+  }
+  SECTION("below a root directory, out of which a link leads") {
+    REQUIRE(mkdir((folder.path() + "/root").c_str(), 0700) == 0);
+    REQUIRE(symlink(folder.path().c_str(), (folder.path() + "/root/away").c_str()) == 0);
+    place.root = folder.path() + "/root";
+    place.paths = {"/away/trace_0"};
   }
   SECTION("a pipe, which nobody writes to") {
     REQUIRE(mkfifo((folder.path() + "/pipe_0").c_str(), 0600) == 0);
