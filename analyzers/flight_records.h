@@ -6,7 +6,7 @@
 //     one rank has not called what the others wait in           behind at the place of another rank, else gpu-wait
 //     a message whose peer waits in a collective                unmatched-p2p; so are messages in a circle
 //
-// Groups are told apart by their names and their members. What a dump does not show accuses nobody: a group whose
+// Groups are distinguished by their names and their members. What a dump does not show accuses nobody: a group whose
 // members are not known, a rank without a dump, a dump that is not of the time of the stacks. Ranks call operations
 // long before their GPUs come to them; so only the first operation that has not ended counts.
 #pragma once

@@ -13,7 +13,7 @@
 //
 // What a rank does not say separates it from nobody, so a rank whose environment lacks a name joins the job with which
 // it shares its parent. Within one link, ranks that were started shortly after each other are joined first. So two jobs
-// that nothing but their rank numbers tells apart, such as a job and what an earlier one on its port has left behind,
+// that nothing but their rank numbers distinguishes, such as a job and what an earlier one on its port has left behind,
 // are split where the time between the starts is longest. Ranks whose launcher has ended do not join a job whose
 // launcher was started later than they were, even if it lacks their numbers.
 #pragma once

@@ -98,11 +98,11 @@ class Scanner {
     if (text_[value] == '"' || text_[value] == '\'') ++value;  // of JSON and of Python's dicts
     while (value < text_.size() && text_[value] == ' ' && value - end < 3) ++value;
     const bool assigns = value < text_.size() && text_[value] == '=' && text_.substr(value, 2) != "==";
-    const bool tells =
+    const bool states =
         value < text_.size() && text_[value] == ':' && text_.substr(value, 2) != "::" && kind_ == Text::kWords;
     const bool option = name.starts_with("--") && text_[end] == ' ';
-    if (!assigns && !tells && !option) return false;
-    if (assigns || tells) ++value;
+    if (!assigns && !states && !option) return false;
+    if (assigns || states) ++value;
     while (value < text_.size() && text_[value] == ' ') ++value;
     if (value < text_.size() && (text_[value] == '"' || text_[value] == '\'' || text_[value] == '`'))
       return quoted_value(name, value);

@@ -17,14 +17,14 @@ using Paths = std::vector<std::string>;
 using Clock = std::chrono::system_clock;
 constexpr std::chrono::seconds kLimit{10};
 
-class Folder {
+class Directory {
  public:
-  Folder() {
+  Directory() {
     char name[] = "/tmp/rankstacks-dumps-XXXXXX";
     REQUIRE(mkdtemp(name) != nullptr);
     path_ = name;
   }
-  ~Folder() { std::filesystem::remove_all(path_); }
+  ~Directory() { std::filesystem::remove_all(path_); }
   std::string put(const std::string& name, const std::string& text = R"({"version": "2.10", "entries": []})") const {
     std::ofstream(path_ + "/" + name) << text;
     return path_ + "/" + name;
@@ -62,23 +62,23 @@ TEST_CASE("where torch writes a dump") {
 }
 
 TEST_CASE("dumps that are named") {
-  const Folder folder;
-  folder.put("trace_0"), folder.put("trace_1"), folder.put("notes.txt", "x");
-  REQUIRE(mkfifo((folder.path() + "/pipe_0").c_str(), 0600) == 0);  // nothing waits for it
+  const Directory directory;
+  directory.put("trace_0"), directory.put("trace_1"), directory.put("notes.txt", "x");
+  REQUIRE(mkfifo((directory.path() + "/pipe_0").c_str(), 0600) == 0);  // nothing waits for it
   std::vector<RankSnapshot> ranks = two_ranks();
-  add_named_dumps(ranks, {folder.path()}, Clock::now(), kLimit);
+  add_named_dumps(ranks, {directory.path()}, Clock::now(), kLimit);
   REQUIRE(ranks[0].flight_record);
-  CHECK(ranks[0].flight_record->path == folder.path() + "/trace_0");
+  CHECK(ranks[0].flight_record->path == directory.path() + "/trace_0");
   CHECK(ranks[0].flight_record->age_ms);
   CHECK(ranks[1].flight_record);
   CHECK(ranks[0].problems.empty());
   SECTION("of a rank that is not there, or no dump") {
     add_named_dumps(ranks,
-                    {folder.put("trace_7"),
-                     folder.put("trace_2",
-                                "\x80\x02"
-                                "c"),
-                     folder.path() + "/pipe_0"},
+                    {directory.put("trace_7"),
+                     directory.put("trace_2",
+                                   "\x80\x02"
+                                   "c"),
+                     directory.path() + "/pipe_0"},
                     Clock::now(), kLimit);
     REQUIRE(ranks[0].problems.size() == 3);
     CHECK(ranks[0].problems[0].message.find("none of these ranks") != std::string::npos);
@@ -88,8 +88,8 @@ TEST_CASE("dumps that are named") {
 }
 
 TEST_CASE("dumps that are found count only if they are this process's") {
-  const Folder folder;
-  const std::string path = folder.put("trace_0");
+  const Directory directory;
+  const std::string path = directory.put("trace_0");
   DumpPlace place{.root = "/", .paths = {path}, .owner = geteuid(), .after = Clock::now() - std::chrono::minutes(1)};
   RankSnapshot rank;
   bool counts = false;
@@ -97,20 +97,20 @@ TEST_CASE("dumps that are found count only if they are this process's") {
   SECTION("of another user") { ++place.owner; }
   SECTION("from before the process began") { place.after = Clock::now() + std::chrono::minutes(1); }
   SECTION("a symbolic link") {
-    REQUIRE(symlink(path.c_str(), (folder.path() + "/link_0").c_str()) == 0);
-    place.paths = {folder.path() + "/link_0"};
+    REQUIRE(symlink(path.c_str(), (directory.path() + "/link_0").c_str()) == 0);
+    place.paths = {directory.path() + "/link_0"};
   }
   SECTION("below a root directory, out of which a link leads") {
-    REQUIRE(mkdir((folder.path() + "/root").c_str(), 0700) == 0);
-    REQUIRE(symlink(folder.path().c_str(), (folder.path() + "/root/away").c_str()) == 0);
-    place.root = folder.path() + "/root";
+    REQUIRE(mkdir((directory.path() + "/root").c_str(), 0700) == 0);
+    REQUIRE(symlink(directory.path().c_str(), (directory.path() + "/root/away").c_str()) == 0);
+    place.root = directory.path() + "/root";
     place.paths = {"/away/trace_0"};
   }
   SECTION("a pipe, which nobody writes to") {
-    REQUIRE(mkfifo((folder.path() + "/pipe_0").c_str(), 0600) == 0);
-    place.paths = {folder.path() + "/pipe_0"};
+    REQUIRE(mkfifo((directory.path() + "/pipe_0").c_str(), 0600) == 0);
+    place.paths = {directory.path() + "/pipe_0"};
   }
-  SECTION("not there") { place.paths = {folder.path() + "/none_0"}; }
+  SECTION("not there") { place.paths = {directory.path() + "/none_0"}; }
   add_found_dump(rank, place, Clock::now(), kLimit);
   CHECK(rank.flight_record.has_value() == counts);
   CHECK(rank.problems.empty());
