@@ -42,7 +42,7 @@ class Planner {
         found.inherited_rank = inherited.inherited_rank;
         found.inherited_precedence = inherited.inherited_precedence;
       }
-    return identities_.emplace(pid, std::move(found)).first->second;
+    return identities_.emplace(pid, found).first->second;
   }
 
   // This tool, or an ancestor of it that has inherited its rank from its own environment. A process with several
