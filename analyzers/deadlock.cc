@@ -367,6 +367,16 @@ Deadlock accuse_side(const std::vector<std::size_t>& members, Reason reason, std
   return found;
 }
 
+Deadlock accuse_smaller_side(const JobSnapshot& job, const std::vector<RankState>& states, const std::string& where,
+                             const DifferentOperation& a, const DifferentOperation& b) {
+  bool equal = false;
+  const Side accused = smaller_side(a.members, b.members, equal);
+  return accuse_side(accused, Reason::kCollectiveMismatch,
+                     fmt::format("{} is {} for {}, and {} for {}", where, a.operation,
+                                 name_side(job, states, a.members), b.operation, name_side(job, states, b.members)),
+                     equal);
+}
+
 std::optional<Deadlock> explain_deadlock(const Facts& facts) { return Explanation(facts).explain(); }
 
 }  // namespace rankstacks::analyzers

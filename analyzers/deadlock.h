@@ -41,6 +41,14 @@ struct Deadlock {
 // Accuses one side, or, of two that are equal, both, for a disagreement that is known from other evidence than stacks.
 Deadlock accuse_side(const std::vector<std::size_t>& members, Reason reason, std::string explanation, bool equal);
 
+// The smaller of two sides, for `where` ("operation 4 of group 0"), which is something else for each of them.
+struct DifferentOperation {
+  std::vector<std::size_t> members;  // indices of states
+  std::string operation;             // "all_reduce of 1024 Float"
+};
+Deadlock accuse_smaller_side(const JobSnapshot& job, const std::vector<RankState>& states, const std::string& where,
+                             const DifferentOperation& a, const DifferentOperation& b);
+
 // std::nullopt if they all wait alike.
 std::optional<Deadlock> explain_deadlock(const Facts& facts);
 

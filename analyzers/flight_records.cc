@@ -169,13 +169,9 @@ class Records {
       if (sides.size() > 2) return std::nullopt;
       const auto& [a, a_ranks] = *sides.begin();
       const auto& [b, b_ranks] = *sides.rbegin();
-      bool equal = false;
-      const Side accused = smaller_side(a_ranks, b_ranks, equal);
-      return accuse_side(
-          accused, Reason::kCollectiveMismatch,
-          fmt::format("by the Flight Recorder operation {} of {} is {} for {}, and {} for {}", number, seen.text,
-                      words[a], name_side(job_, states_, a_ranks), words[b], name_side(job_, states_, b_ranks)),
-          equal);
+      return accuse_smaller_side(job_, states_,
+                                 fmt::format("by the Flight Recorder operation {} of {}", number, seen.text),
+                                 {a_ranks, words[a]}, {b_ranks, words[b]});
     }
     return std::nullopt;
   }

@@ -86,13 +86,9 @@ std::optional<Deadlock> explain_by_watchdogs(const JobSnapshot& job, const std::
     if (sides.size() != 2) continue;
     const auto& [a, a_ranks] = *sides.begin();
     const auto& [b, b_ranks] = *sides.rbegin();
-    bool equal = false;
-    const Side accused = smaller_side(a_ranks, b_ranks, equal);
-    return accuse_side(
-        accused, Reason::kCollectiveMismatch,
-        fmt::format("by their watchdogs operation {} of group {} is {} for {}, and {} for {}", number.second,
-                    number.first, words[a], name_side(job, states, a_ranks), words[b], name_side(job, states, b_ranks)),
-        equal);
+    return accuse_smaller_side(job, states,
+                               fmt::format("by their watchdogs operation {} of group {}", number.second, number.first),
+                               {a_ranks, words[a]}, {b_ranks, words[b]});
   }
   // Which of several ranks has the other size is not in NCCL's text.
   if (other_size && waiting.size() == 2)

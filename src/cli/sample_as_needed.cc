@@ -150,8 +150,8 @@ bool needs_samples(analyzers::Doubt doubt, bool asks_gpus) {
 }
 
 // A step of the job may take longer than all samples before: each span is twice as long as the last, until something
-// moved or the time for it is over. Samples that are too short to show that a step ended say nothing of a job that works:
-// on a machine so busy that little time is left for the last ones, these may overrun it.
+// moved or the time for it is over. Samples that are too short to show that a step ended say nothing of a job that
+// works: on a machine so busy that little time is left for the last ones, these may overrun it.
 void sample_on(Sampling& sampling, const Options& options) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kShortest{1};

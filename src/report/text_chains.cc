@@ -25,7 +25,8 @@ bool begins_with_two_threads(const JobSnapshot& job, const analyzers::WaitGraph&
 
 std::string describe_link(const JobSnapshot& job, const analyzers::WaitNode& node,
                           std::optional<std::size_t> rank_before) {
-  if (node.kind != analyzers::NodeKind::kThread && node.kind != analyzers::NodeKind::kProcess) return node.text;
+  const bool runs = node.kind == analyzers::NodeKind::kThread || node.kind == analyzers::NodeKind::kProcess;
+  if (!runs || !node.rank) return node.text;  // without a rank: a process that was not captured
   const RankSnapshot& rank = job.ranks[*node.rank];
   const std::string text = node.text.empty() ? "" : " " + node.text;
   if (!node.thread || rank.threads[*node.thread].tid == rank.pid)

@@ -69,6 +69,20 @@ TEST_CASE("a wait through autograd's thread is described, which the summary leav
   CHECK(chain.find(" <- rank 1 in flush at log.py:3") != std::string::npos);
 }
 
+TEST_CASE("a chain ends at a process that was not captured") {
+  LiteralJob literal;
+  literal.job.ranks.reserve(2);
+  literal.rank(0, 2, waits_in_all_reduce()).threads[0].state = 'S';
+  const Stack queries = Stack{libc("read"), py("query", "/home/u/db.py", 9)} + in_main(20);
+  ThreadSnapshot& reads = literal.rank(1, 2, queries).threads[0];
+  reads.state = 'S';
+  reads.syscall = SyscallInfo{.name = "read", .number = 0, .fd = 5, .fd_target = "pipe:[77]"};
+  reads.syscall->others = {{4242, EndKind::kPipe, "mysql acme"}};
+  const std::string chain = describe_chain(literal.job, analyzers::analyze(literal.job), true);
+  INFO(chain);
+  CHECK(chain.find(" <- pid 4242 (mysql acme)") != std::string::npos);
+}
+
 TEST_CASE("the rank to examine first, if nothing is decided") {
   LiteralJob literal;
   for (int r = 0; r < 3; ++r)
