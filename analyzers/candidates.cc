@@ -20,6 +20,8 @@ std::string would_decide(const JobSnapshot& job, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   if (s.gpu_only) return "the core of its process";
   if (!s.readable) return "its stacks: see what its problems say";
+  if (rank.source == Source::kDump)
+    return "an attach to the job while it runs, which reads more than another tool's dump";
   if (rank.source == Source::kCore) return "an attach to the job while it runs, or the cores of all of its ranks";
   const bool asked =
       std::any_of(rank.gpus.begin(), rank.gpus.end(), [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });

@@ -52,6 +52,8 @@ constexpr Row kChanges[] = {
     // Some rank could not be judged.
     {-0.20,
      [](const Case& c) { return !c.tally.unknown.empty() || !c.tally.failed.empty() || !c.tally.gpu_only.empty(); }},
+    // What another tool has printed lacks system calls and, mostly, states or one language's frames.
+    {-0.15, [](const Case& c) { return c.job.ranks[c.s.rank].source == Source::kDump; }},
     // The others wait for their GPUs.
     {-0.10, [](const Case& c) { return !c.tally.waiting.empty() && c.tally.waits_for_gpu_only; }},
     // More than half of the ranks are elsewhere.

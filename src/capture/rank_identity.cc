@@ -42,7 +42,6 @@ constexpr Variables kLaunchers[] = {
 };
 
 // Far above the size of any job; a larger number is not a rank.
-constexpr int kMaxRank = 10'000'000;
 
 std::optional<int> number(const std::map<std::string, std::string>& environment, const char* name) {
   const auto it = environment.find(name);
@@ -112,23 +111,6 @@ bool inherits(const RankIdentity& process, const RankIdentity& parent) {
   const bool numbered_by_environment = process.precedence >= RankIdentity::kFirstOfEnvironment;
   return numbered_by_environment && process.inherited_rank == parent.inherited_rank &&
          process.inherited_precedence == parent.inherited_precedence;
-}
-
-std::optional<int> rank_from_file_name(const std::string& path) {
-  std::string name = path.substr(path.rfind('/') + 1);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (std::size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
-    if (at > 0 && std::isalpha(static_cast<unsigned char>(name[at - 1]))) continue;  // "frank-2"
-    std::size_t digits = at + 4;
-    if (digits < name.size() &&
-        (name[digits] == '-' || name[digits] == '_' || name[digits] == '.' || name[digits] == '='))
-      ++digits;
-    int value = 0;
-    const auto [p, e] = std::from_chars(name.data() + digits, name.data() + name.size(), value);
-    if (e == std::errc() && value >= 0 && value <= kMaxRank) return value;
-  }
-  return std::nullopt;
 }
 
 }  // namespace rankstacks::capture

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "model/file_rank.h"
+
 namespace rankstacks::capture {
 
 struct RankIdentity {
@@ -34,8 +36,5 @@ RankIdentity identity_from_environment(const std::map<std::string, std::string>&
 
 // Whether a process has its rank only from `parent`, in whose environment it was started: a helper of that rank.
 bool inherits(const RankIdentity& process, const RankIdentity& parent);
-
-// "core.rank3.4711", "train_rank-12.core": the number after the word "rank".
-std::optional<int> rank_from_file_name(const std::string& path);
 
 }  // namespace rankstacks::capture

@@ -15,6 +15,7 @@
 
 #include "base/memory_limit.h"
 #include "base/unattended.h"
+#include "model/file_rank.h"
 #include "report/sanitize.h"
 
 namespace rankstacks::cli {
@@ -153,6 +154,7 @@ class CommandLine {
       app_.parse(argc, const_cast<char**>(argv));
       if (attach_->parsed()) take_pids_of_attach();
       if (doctor_->parsed()) take_pids_of_doctor();
+      take_file_ranks();
       take_redaction();
     } catch (const CLI::ParseError& e) {
       const int status = app_.exit(e, out, err);
@@ -222,9 +224,18 @@ class CommandLine {
   }
 
   void add_report() {
-    report_ = app_.add_subcommand("report", "show saved JSON reports again, several as one job (also .gz, .zst)");
-    report_->add_option("SNAPSHOT", options_.paths, "files written with --format json; - for the standard input")
+    report_ = app_.add_subcommand("report",
+                                  "show saved JSON reports again, several as one job (also .gz, .zst), or what other "
+                                  "tools have printed about the ranks");
+    report_
+        ->add_option("FILE", options_.paths,
+                     "files written with --format json, or by py-spy, pystack, gdb, eu-stack, faulthandler, "
+                     "coredumpctl; - for the standard input")
         ->required();
+    report_
+        ->add_option("--ranks", file_rank_words_,
+                     "the ranks of other tools' files whose names do not state them: FILE=RANK,...")
+        ->delimiter(',');
     add_common(report_);
     add_limit(report_);
     report_->footer("\nExample: rankstacks report hang.json --threads all");
@@ -400,6 +411,20 @@ class CommandLine {
     options_.live.pids = parse_pids(pid_words_);
   }
 
+  void take_file_ranks() {
+    for (const std::string& word : file_rank_words_) {
+      const std::size_t equals = word.rfind('=');
+      const std::string path = word.substr(0, equals);
+      int rank = -1;
+      if (equals != std::string::npos) std::from_chars(word.data() + equals + 1, word.data() + word.size(), rank);
+      if (rank < 0 || rank > kMaxRank || std::to_string(rank) != word.substr(equals + 1))
+        throw CLI::ValidationError("--ranks", report::sanitize(word) + ": FILE=RANK is expected");
+      if (std::find(options_.paths.begin(), options_.paths.end(), path) == options_.paths.end())
+        throw CLI::ValidationError("--ranks", report::sanitize(path) + ": not one of the files");
+      options_.file_ranks[path] = rank;
+    }
+  }
+
   void take_redaction() {
     options_.redact = redact_ || (format_ == "markdown" && !no_redact_);
     if (options_.redact && options_.with_secrets)
@@ -445,6 +470,7 @@ class CommandLine {
                                                       options_.core.search.begin(), options_.core.search.end());
   }
 
+  std::vector<std::string> file_rank_words_;  // --ranks, "FILE=RANK"
   Options options_;
   CLI::App app_{
       "Shows which rank of a distributed training job is different, and where it is stuck: the stacks of all threads "

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -19,6 +20,8 @@ namespace rankstacks::cli {
 enum class Format { kText, kJson, kMarkdown, kFolded };
 enum class Color { kAuto, kAlways, kNever };
 
+using FileRanks = std::map<std::string, int>;  // by the path as it was given
+
 struct Options {
   enum class Command { kAttach, kCore, kReport, kDoctor, kRules } command = Command::kAttach;
   std::vector<std::string> words;  // the command line as it was given, the program's name first
@@ -28,7 +31,8 @@ struct Options {
   // Neither --samples nor --interval was given: take more samples if the first few leave it open.
   bool samples_as_needed = false;
   capture::GpuRequest gpu;
-  std::vector<std::string> paths;  // cores or snapshots
+  std::vector<std::string> paths;  // cores, snapshots, or dumps of other tools
+  FileRanks file_ranks;            // --ranks
   target::CoreOptions core;
   capture::CaptureOptions capture;
   Format format = Format::kText;

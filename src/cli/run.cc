@@ -24,6 +24,7 @@
 #include "doctor/doctor.h"
 #include "doctor/job_pids.h"
 #include "doctor/real_system.h"
+#include "dumps/dump.h"
 #include "known/known_programs.h"
 #include "redact/redact.h"
 #include "redact/secrets.h"
@@ -74,8 +75,20 @@ std::vector<Result<std::string>> read_files(const std::vector<std::string>& path
   return texts;
 }
 
-Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::chrono::steady_clock::duration limit,
-                                   std::ostream& err, bool& all_read) {
+// A saved report, or the dump of another tool.
+Result<JobSnapshot> read_saved(const std::string& text, const std::string& path, const FileRanks& ranks) {
+  if (dumps::is_dump(text)) {
+    const auto stated = ranks.find(path);
+    return dumps::read_dump(text, path, stated != ranks.end() ? stated->second : dumps::rank_from_dump_name(path));
+  }
+  auto report = report::read_json_report(text, path);
+  if (!report && report.error().hint.empty())
+    report.error().hint = fmt::format("a report of --format json, or the output of {}", dumps::kToolNames);
+  return report;
+}
+
+Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, const FileRanks& ranks,
+                                   std::chrono::steady_clock::duration limit, std::ostream& err, bool& all_read) {
   std::vector<JobSnapshot> snapshots;
   std::optional<Error> first;
   std::vector<Result<std::string>> texts =
@@ -83,7 +96,7 @@ Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::c
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const std::string subject = paths[i] == "-" ? "standard input" : paths[i];
     auto& text = texts[i];
-    auto snapshot = text ? report::read_json_report(*text, subject) : Result<JobSnapshot>(fail(text.error()));
+    auto snapshot = text ? read_saved(*text, subject, ranks) : Result<JobSnapshot>(fail(text.error()));
     if (snapshot && snapshot->ranks.empty())
       snapshot = fail(
           {.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
@@ -96,7 +109,9 @@ Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, std::c
     if (!first) first = snapshot.error();
   }
   if (snapshots.empty()) return fail(*first);
-  return report::merge_snapshots(std::move(snapshots));
+  JobSnapshot job = report::merge_snapshots(std::move(snapshots));
+  dumps::keep_one_dump_of_each(job);
+  return job;
 }
 
 // Colour for a person at a terminal, unless https://no-color.org says no.
@@ -268,7 +283,7 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
   } else if (options.command == Options::Command::kCore) {
     job = capture::capture_cores(options.paths, options.core, options.capture);
   } else {
-    auto read = read_snapshots(options.paths, options.capture.timeout, err, all_read);
+    auto read = read_snapshots(options.paths, options.file_ranks, options.capture.timeout, err, all_read);
     if (!read) return std::nullopt;
     job = std::move(*read);
   }

@@ -27,6 +27,7 @@ enum class ProblemCode : std::uint8_t {
   kFileUnverified,  // it is not known whether a module's file is the one that the process or core had
   kModuleOverlap,   // a module that overlaps another one, according to the list of mappings
   kGpu,             // of a GPU session or the GPU's management library
+  kFromOtherTool,   // what the dump of another tool cannot tell
 };
 
 struct Problem {

@@ -71,7 +71,11 @@ class FrameTable {
 
 enum class StackEnd { kComplete, kNoUnwindInfo, kMemoryUnavailable, kRepeatedFrame, kDepthLimit };
 enum class Gil { kHolds, kWaits };
-enum class Source { kLive, kCore };
+enum class Source {
+  kLive,
+  kCore,
+  kDump,  // the text that another tool has printed about the process
+};
 enum class RankKind { kRank, kChild };
 enum class Status { kComplete, kPartial, kFailed };
 
@@ -274,7 +278,8 @@ struct RankSnapshot {
   Pid pid = 0;
   Source source = Source::kLive;
   std::optional<double> captured_offset_ms;  // live: after JobSnapshot::captured_at
-  std::optional<std::string> path;           // the core's
+  std::optional<std::string> path;           // the core's, or the dump's
+  std::optional<std::string> dumped_by;      // dumps: the tool that has printed it, "py-spy"
   std::optional<std::string> executable;
   std::vector<std::string> command;
   // std::nullopt: no interpreter in the process; "": one that could not be read.

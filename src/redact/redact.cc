@@ -50,6 +50,7 @@ class Walk {
 
   void of_rank(RankSnapshot& rank) {
     each(&FieldRedaction::path, rank.path);
+    each(&FieldRedaction::name, rank.dumped_by);
     each(&FieldRedaction::path, rank.executable);
     fields_.command(rank.command);
     each(&FieldRedaction::name, rank.python_version);

@@ -277,6 +277,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.required("source", [&](const Node& n) { rank.source = n.word(kSourceWords); });
   node.optional("captured_offset_ms", [&](const Node& n) { rank.captured_offset_ms = n.real(); });
   node.optional("path", [&](const Node& n) { rank.path = n.text(); });
+  node.optional("dumped_by", [&](const Node& n) { rank.dumped_by = n.text(); });
   node.optional("executable", [&](const Node& n) { rank.executable = n.text(); });
   node.optional("command", [&](const Node& n) { rank.command = read_strings(n); });
   node.optional("python", [&](const Node& n) {

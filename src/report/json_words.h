@@ -23,11 +23,12 @@ inline constexpr WordTable<EndKind, 5> kEndKindWords = {{{EndKind::kPipe, "pipe"
                                                          {EndKind::kChild, "child"},
                                                          {EndKind::kDatabase, "database"}}};
 inline constexpr WordTable<Gil, 2> kGilWords = {{{Gil::kHolds, "holds"}, {Gil::kWaits, "waits"}}};
-inline constexpr WordTable<Source, 2> kSourceWords = {{{Source::kLive, "live"}, {Source::kCore, "core"}}};
+inline constexpr WordTable<Source, 3> kSourceWords = {
+    {{Source::kLive, "live"}, {Source::kCore, "core"}, {Source::kDump, "dump"}}};
 inline constexpr WordTable<RankKind, 2> kRankKindWords = {{{RankKind::kRank, "rank"}, {RankKind::kChild, "child"}}};
 inline constexpr WordTable<Status, 3> kStatusWords = {
     {{Status::kComplete, "complete"}, {Status::kPartial, "partial"}, {Status::kFailed, "failed"}}};
-inline constexpr WordTable<ProblemCode, 16> kProblemCodeWords = {{{ProblemCode::kOther, "other"},
+inline constexpr WordTable<ProblemCode, 17> kProblemCodeWords = {{{ProblemCode::kOther, "other"},
                                                                   {ProblemCode::kEnded, "ended"},
                                                                   {ProblemCode::kNotFound, "not-found"},
                                                                   {ProblemCode::kPermission, "permission"},
@@ -42,7 +43,8 @@ inline constexpr WordTable<ProblemCode, 16> kProblemCodeWords = {{{ProblemCode::
                                                                   {ProblemCode::kFileMismatch, "file-mismatch"},
                                                                   {ProblemCode::kFileUnverified, "file-unverified"},
                                                                   {ProblemCode::kModuleOverlap, "module-overlap"},
-                                                                  {ProblemCode::kGpu, "gpu"}}};
+                                                                  {ProblemCode::kGpu, "gpu"},
+                                                                  {ProblemCode::kFromOtherTool, "from-other-tool"}}};
 inline constexpr WordTable<FrameKind, 3> kFrameKindWords = {
     {{FrameKind::kNative, "native"}, {FrameKind::kPython, "python"}, {FrameKind::kGpu, "gpu"}}};
 inline constexpr WordTable<GpuSource, 2> kGpuSourceWords = {

@@ -113,6 +113,7 @@ class Writer {
     json_.field("source", std::string(word_of(kSourceWords, rank.source)));
     json_.field("captured_offset_ms", rank.captured_offset_ms);
     json_.field("path", rank.path);
+    if (rank.dumped_by) json_.field("dumped_by", rank.dumped_by);
     json_.field("executable", rank.executable);
     strings("command", rank.command);
     json_.key("python");

@@ -101,14 +101,16 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
   job.tool_version = snapshots.front().tool_version;
 
   std::vector<RankSnapshot> ranks;
-  std::map<std::tuple<std::string, Pid, Source, std::string>, std::size_t> seen;
+  std::map<std::tuple<std::string, Pid, Source, std::string, int>, std::size_t> seen;
   for (JobSnapshot& one : snapshots) {
     std::vector<std::optional<FrameId>> renumbered(one.frames.size());
     const auto at = milliseconds_of(one.captured_at);
     for (RankSnapshot& rank : one.ranks) {
-      // Cores of several machines may have "unknown" as their host: they are distinguished by their paths.
-      const std::string where = rank.source == Source::kCore ? rank.path.value_or("") : "";
-      const auto [it, is_new] = seen.try_emplace({rank.host, rank.pid, rank.source, where}, ranks.size());
+      // Cores and dumps of several machines may have "unknown" as their host: they are distinguished by their paths,
+      // and the ranks of one log by their numbers.
+      const std::string where = rank.source == Source::kLive ? "" : rank.path.value_or("");
+      const int number = rank.source == Source::kDump ? rank.rank.value_or(-1) : -1;
+      const auto [it, is_new] = seen.try_emplace({rank.host, rank.pid, rank.source, where, number}, ranks.size());
       if (!is_new) {
         ranks[it->second].problems.push_back(
             {fmt::format("{}:{} is in more than one of the merged reports; the first is shown", rank.host, rank.pid),

@@ -67,7 +67,8 @@ ACTIVITY = {"kind": one_of("in-collective", "in-barrier", "in-p2p", "in-store-wa
 MOTION = {"looks": number, "places": number, "moved": boolean, "travelled": boolean, "counted": boolean, "left_wait": boolean, "cpu_ms": real, "runs": number, "span_ms": real}
 VARIABLES = {"frame": number, "numbers": lambda value: isinstance(value, dict) and all(number(n) for n in value.values())}
 CODES = ("other", "ended", "not-found", "permission", "unreadable", "malformed", "unsupported", "mismatch", "timeout", "limit", "incomplete", "file-missing", "file-mismatch",
-         "file-unverified", "module-overlap", "gpu")
+         "file-unverified", "module-overlap", "gpu", "from-other-tool")
+DUMPING_TOOLS = ("py-spy", "pystack", "gdb", "eu-stack", "faulthandler", "coredumpctl")
 PROBLEM = {"code": one_of(*CODES), "message": text, "hint": or_null(text)}
 SIGNAL = {"number": number, "name": text, "tid": number}
 THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZXIPWKx")), "role": text, "cluster": number, "gil": one_of("holds", "waits", None), "cpu_ms": or_null(real),
@@ -175,7 +176,11 @@ class Checker:
             self.object(rank["activity"], ACTIVITY, where + ".activity")
         for problem in rank["problems"]:
             self.object(problem, PROBLEM, where + ".problems")
-        live = rank["source"] == "live"
+        live, dump = rank["source"] == "live", rank["source"] == "dump"
+        if dump != ("dumped_by" in rank):
+            self.errors.append("%s has source %r and dumped_by %r" % (where, rank["source"], rank.get("dumped_by")))
+        if dump and (rank["dumped_by"] not in DUMPING_TOOLS or "from-other-tool" not in [problem.get("code") for problem in rank["problems"]]):
+            self.errors.append("%s does not say what the dump of %r lacks" % (where, rank["dumped_by"]))
         if rank["status"] == "failed" and (rank["threads"] or not rank["problems"]):
             self.errors.append("%s has failed, with %d threads and %d problems" % (where, len(rank["threads"]), len(rank["problems"])))
         if rank["status"] != "failed" and live and rank["stopped_ms"] is None:
@@ -209,7 +214,7 @@ class Checker:
             tids.add(thread["tid"])
             if thread["role"] not in ROLES:
                 self.errors.append("%s.role is not documented: %r" % (place, thread["role"]))
-            if not live and thread["state"] is not None:
+            if not live and thread["state"] is not None and not (dump and thread["state"] in "RS"):
                 self.errors.append("%s: a state from something that is not live" % place)
             if thread["syscall"] is not None:
                 self.object(thread["syscall"], SYSCALL, place + ".syscall")
