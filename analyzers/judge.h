@@ -78,6 +78,9 @@ class Judge {
   std::optional<Verdict> of_idle_servers() const;
   // The job has no work: nobody does anything, and some wait for the next request or task.
   std::optional<Verdict> of_no_work() const;
+  // Of ranks at different places, outside of all waits that are known, one may wait for another: in a live process the
+  // other end of its call shows that, in the dump of another tool nothing does. std::nullopt if that is no question.
+  std::optional<Verdict> of_dumps_apart() const;
   Verdict of_mixed() const;
   bool is_behind_all(const RankState& s) const;
   // Every sample found it at one place, but it ran in between: the same short wait again and again, or, in a job that

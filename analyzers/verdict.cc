@@ -83,6 +83,7 @@ Verdict Judge::verdict() {
   if (several_samples_)
     if (auto healthy = of_progress()) return *healthy;
   if (auto idle = of_idle_servers()) return *idle;
+  if (auto apart = of_dumps_apart()) return *apart;
   if (!tally_.needed.empty()) return of_mixed();
   if (!tally_.waiting.empty()) return of_waiting();
   return of_nobody_waits();

@@ -63,6 +63,24 @@ Verdict Judge::of_mixed() const {
   return verdict;
 }
 
+std::optional<Verdict> Judge::of_dumps_apart() const {
+  std::vector<std::size_t> apart = tally_.unknown;
+  std::set<std::string> places;
+  for (const std::size_t i : tally_.elsewhere) {
+    places.insert(place_key(job_, states_[i]));
+    apart.push_back(i);
+  }
+  const bool from_dumps = std::any_of(
+      apart.begin(), apart.end(), [&](std::size_t i) { return job_.ranks[states_[i].rank].source == Source::kDump; });
+  if (!from_dumps || places.empty() || places.size() + tally_.unknown.size() < 2) return std::nullopt;
+  std::sort(apart.begin(), apart.end());
+  const std::string waiting = tally_.waiting.empty() ? "" : describe_waiting(job_, states_) + "; ";
+  return undecided(
+      fmt::format("{}{} are at different places, and the output of other tools does not show whether one of "
+                  "them waits for another",
+                  waiting, name_ranks(job_, ranks_of(apart))));
+}
+
 std::optional<Verdict> Judge::of_idle_servers() const {
   if (auto idle = of_no_work()) return idle;
   const std::vector<std::size_t>& servers = tally_.waiting.empty() ? tally_.elsewhere : tally_.needed;

@@ -1,6 +1,6 @@
 // What other tools have printed about processes, with and without launchers' prefixes.
-#include "dumps/dump.h"
 #include "dumps/draft.h"
+#include "dumps/dump.h"
 #include "input.h"
 
 using namespace rankstacks;

@@ -1,6 +1,5 @@
 #include "capture/finish_job.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
@@ -9,15 +8,11 @@
 #include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "capture/build_threads.h"
+#include "model/captured_at.h"
 #include "model/rank_order.h"
 
 namespace rankstacks::capture {
 namespace {
-
-std::string iso_utc(std::chrono::system_clock::time_point t) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count();
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(ms / 1000)), ms % 1000);
-}
 
 void sort_ranks(std::vector<RankStacks>& ranks) {
   std::vector<const RankSnapshot*> snapshots;
@@ -93,7 +88,7 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
   FinishedJob finished;
   JobSnapshot& job = finished.job;
   job.tool_version = RANKSTACKS_VERSION;
-  job.captured_at = iso_utc(captured_at);
+  job.captured_at = captured_at_text(captured_at);
   sort_ranks(ranks);
   bool problems_added = false;
   for (RankStacks& rank : ranks) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "dumps/native_frame.h"
 #include "dumps/prefixes.h"
 #include "dumps/readers.h"
+#include "model/captured_at.h"
 #include "model/file_rank.h"
 
 namespace rankstacks::dumps {
@@ -104,9 +106,10 @@ void describe(const FrameTable& frames, const Draft& draft, RankSnapshot& rank) 
                            "rankstacks attach, or its report with --format json, tells more",
                            ProblemCode::kFromOtherTool});
   if (draft.lines_not_understood() > 0)
-    rank.problems.push_back({fmt::format("{} line{} of the text not understood", draft.lines_not_understood(),
-                                         draft.lines_not_understood() == 1 ? " was" : "s were"),
-                             std::nullopt, ProblemCode::kMalformed});
+    rank.problems.push_back(
+        {fmt::format("{} line{} of the text {} not understood", draft.lines_not_understood(),
+                     plural(draft.lines_not_understood()), draft.lines_not_understood() == 1 ? "was" : "were"),
+         std::nullopt, ProblemCode::kMalformed});
   if (draft.cut())
     rank.problems.push_back({"the text has more than is read: processes, threads or frames are missing", std::nullopt,
                              ProblemCode::kLimit});
@@ -144,6 +147,8 @@ bool is_dump(std::string_view text) {
 
 Result<JobSnapshot> read_dump(std::string_view text, const std::string& path, std::optional<int> rank) {
   JobSnapshot job;
+  job.tool_version = RANKSTACKS_VERSION;
+  job.captured_at = captured_at_text(std::chrono::system_clock::now());
   const auto by_rank = split_by_rank(text);
   for (const auto& [number, of_rank] : by_rank) add_processes(of_rank, path, number, job);
   if (by_rank.empty()) add_processes(text, path, rank, job);

@@ -1,7 +1,278 @@
+// The dumps in fixtures/dumps are those of three ranks of fixtures/dumps/train.py (torch 1.13, gloo): rank 1 sleeps in
+// its data loader, the others wait in all_reduce.
+#include "dumps/dump.h"
+
 #include <catch2/catch.hpp>
 
-#include "dumps/dump.h"
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "analyzers/analysis.h"
 
 using namespace rankstacks;
 
-TEST_CASE("names") { CHECK(dumps::rank_from_dump_name("a/stacks.3.txt") == 3); }
+namespace {
+
+std::string text_of(const std::string& name) {
+  std::ifstream file(std::string(RANKSTACKS_FIXTURES) + "/dumps/" + name, std::ios::binary);
+  REQUIRE(file);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+JobSnapshot read(const std::string& text, const std::string& path = "dump") {
+  auto job = dumps::read_dump(text, path, dumps::rank_from_dump_name(path));
+  INFO((job ? "" : job.error().message()));
+  REQUIRE(job);
+  return std::move(*job);
+}
+
+const Frame& frame(const JobSnapshot& job, std::size_t thread, std::size_t i) {
+  const auto& threads = job.ranks.at(0).threads;
+  return job.frames[threads.at(thread).frames.at(i)];
+}
+
+// "function file:line" or "function module", innermost first.
+std::vector<std::string> stack(const JobSnapshot& job, std::size_t thread = 0) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < job.ranks.at(0).threads.at(thread).frames.size(); ++i) {
+    const Frame& f = frame(job, thread, i);
+    lines.push_back(f.function.value_or("?") + " " + (f.line ? *f.file + ":" + std::to_string(*f.line) : f.module));
+  }
+  return lines;
+}
+
+bool says(const RankSnapshot& rank, ProblemCode code, const std::string& part) {
+  return std::any_of(rank.problems.begin(), rank.problems.end(), [&](const Problem& problem) {
+    return problem.code == code && problem.message.find(part) != std::string::npos;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("each tool is recognised by its text") {
+  CHECK(dumps::tool_of(text_of("py-spy/rank1.txt")) == "py-spy");
+  CHECK(dumps::tool_of(text_of("py-spy-json-native/rank1.json")) == "py-spy");
+  CHECK(dumps::tool_of(text_of("pystack-native-all/rank1.txt")) == "pystack");
+  CHECK(dumps::tool_of(text_of("gdb/rank1.txt")) == "gdb");
+  CHECK(dumps::tool_of(text_of("eu-stack-msv/rank1.txt")) == "eu-stack");
+  CHECK(dumps::tool_of(text_of("faulthandler/rank1.log")) == "faulthandler");
+  CHECK(dumps::tool_of("#0  0x00007f0000000010 in poll () from /lib/libc.so.6\n") == "gdb");
+  for (const char* other :
+       {"", "{\"schema\": 1}", "Thread pool started\n#0 first\n", "[1, 2]", "Process 3: loading data\n"})
+    CHECK(dumps::tool_of(other).empty());
+}
+
+TEST_CASE("py-spy: state, GIL, qualified names, native frames") {
+  const JobSnapshot job = read(text_of("py-spy-native/rank0.txt"));
+  const RankSnapshot& rank = job.ranks.at(0);
+  CHECK(rank.source == Source::kDump);
+  CHECK(rank.dumped_by == "py-spy");
+  CHECK(rank.pid == 29327);
+  CHECK(rank.python_version == "3.11.2");
+  CHECK(rank.executable == "/usr/bin/python3.11");
+  CHECK(rank.command == std::vector<std::string>{"/usr/bin/python3", "train.py"});
+  CHECK(rank.threads.at(0).state == 'S');
+  CHECK(frame(job, 0, 0).address == 0x7efd8541ff16);
+  CHECK_FALSE(frame(job, 0, 0).function);
+  const auto lines = stack(job);
+  CHECK(lines.at(2) == "c10d::Work::wait libtorch_cpu.so.1.13.0");
+  CHECK(lines.at(5) == "all_reduce torch/distributed/distributed_c10d.py:1541");
+  CHECK(frame(job, 0, 5).kind == FrameKind::kPython);
+  CHECK(says(rank, ProblemCode::kFromOtherTool, "py-spy: no system calls"));
+
+  const JobSnapshot python = read(text_of("py-spy-locals/rank1.txt"));
+  CHECK(stack(python).size() == 8);  // the variables are none
+  CHECK(frame(python, 0, 0).qualname == "Samples.__getitem__");
+  CHECK(frame(python, 0, 0).function == "__getitem__");
+  CHECK(says(python.ranks[0], ProblemCode::kFromOtherTool, "no native frames"));
+  CHECK_FALSE(says(python.ranks[0], ProblemCode::kMalformed, "not understood"));
+
+  const JobSnapshot two = read(
+      "Process 7: a\nThread 7 (active+gil): \"MainThread\"\n    f (a.py:1)\nProcess 8: a\n"
+      "Thread 8 (idle): \"MainThread\"\n    g (a.py:2)\nwhat is this\n",
+      "rank3.txt");
+  CHECK(two.ranks.size() == 2);
+  CHECK(two.ranks[0].threads[0].gil == Gil::kHolds);
+  CHECK(two.ranks[0].threads[0].state == 'R');
+  CHECK_FALSE(two.ranks[0].rank);  // which of the two it is, is not known
+  CHECK(says(two.ranks[1], ProblemCode::kMalformed, "1 line of the text was not understood"));
+}
+
+TEST_CASE("py-spy's JSON says the same as its text, and may end anywhere") {
+  const JobSnapshot job = read(text_of("py-spy-json/rank1.json"));
+  CHECK(job.ranks.at(0).pid == 29328);
+  CHECK(stack(job).front() == "__getitem__ /job/train.py:23");
+  CHECK(stack(job).size() == 8);
+  const std::string whole = text_of("py-spy-json-native/rank1.json");
+  const JobSnapshot cut = read(whole.substr(0, whole.size() / 2));
+  CHECK_FALSE(stack(cut).empty());
+  CHECK(stack(cut).size() < stack(read(whole)).size());
+  CHECK(says(cut.ranks[0], ProblemCode::kMalformed, "not understood"));
+}
+
+TEST_CASE("pystack: innermost last in the text, first here") {
+  const JobSnapshot job = read(text_of("pystack-native-all/rank0.txt"));
+  CHECK(job.ranks.at(0).pid == 29327);
+  CHECK(job.ranks[0].threads.size() == 6);
+  CHECK(job.ranks[0].threads[0].name == "python3");
+  const auto lines = stack(job);
+  CHECK(lines.front() == "__futex_abstimed_wait_common64 ./nptl/futex-internal.c:57");
+  CHECK(frame(job, 0, 0).inlined);
+  CHECK(frame(job, 0, 0).module == "/usr/lib/x86_64-linux-gnu/libc.so.6");
+  CHECK(lines.back() == "_start /usr/bin/python3.11");
+  CHECK(std::find(lines.begin(), lines.end(), "train /job/train.py:32") != lines.end());
+  const JobSnapshot gil = read(
+      "Traceback for thread 5 (python) [Has the GIL,Garbage collecting] (most recent call last):\n"
+      "    (Python) File \"/a.py\", line 3, in f\n        x = 1\n");
+  CHECK(gil.ranks[0].threads[0].gil == Gil::kHolds);
+  CHECK(gil.ranks[0].threads[0].collecting);
+}
+
+TEST_CASE("gdb: the main thread is its last one, modules are derived") {
+  const JobSnapshot job = read(text_of("gdb/rank0.txt"));
+  const RankSnapshot& rank = job.ranks.at(0);
+  CHECK(rank.pid == 29327);
+  CHECK(rank.threads.size() == 6);
+  CHECK(rank.threads[0].tid == 29327);
+  CHECK(rank.threads[1].name == "python3");
+  CHECK(rank.python_version == "");
+  const auto lines = stack(job);
+  CHECK(lines.size() == 22);
+  CHECK(lines.at(0) == "__futex_abstimed_wait_common64 ./nptl/futex-internal.c:57");
+  CHECK(frame(job, 0, 0).module == "libc.so.6");
+  CHECK(lines.at(5) ==
+        "c10d::Work::wait(std::chrono::duration<long, std::ratio<1l, 1000l> >) "
+        "/lib/x86_64-linux-gnu/libtorch_cpu.so.1.13");
+  CHECK(frame(job, 0, 12).module == "python3");  // ?? (), between functions of the interpreter
+  CHECK(says(rank, ProblemCode::kFromOtherTool, "no Python frames"));
+  CHECK_FALSE(says(rank, ProblemCode::kMalformed, "not understood"));
+  CHECK(stack(read(text_of("gdb-full/rank0.txt"))).size() == 8);
+}
+
+TEST_CASE("gdb: arguments with brackets, a narrow terminal, stacks that end early, no threads") {
+  const JobSnapshot job = read(
+      "#0  f (s=0x1 \"a) at b (\", n=2) at x.c:7\n"
+      "#1  0x10 in operator() (x=1)\n    at y.cc:8\n"
+      "#2  (anonymous namespace)::g(int) (n=1) from /lib/libg.so\n"
+      "Backtrace stopped: previous frame inner to this frame (corrupt stack?)\n");
+  CHECK(stack(job) ==
+        std::vector<std::string>{"f x.c:7", "operator() y.cc:8", "(anonymous namespace)::g(int) /lib/libg.so"});
+  CHECK(job.ranks[0].threads[0].stack_end == StackEnd::kNoUnwindInfo);
+}
+
+TEST_CASE("eu-stack: with and without modules and sources") {
+  const JobSnapshot plain = read(text_of("eu-stack/rank1.txt"));
+  CHECK(plain.ranks.at(0).pid == 29328);
+  CHECK(plain.ranks[0].threads.size() == 5);
+  CHECK(frame(plain, 0, 0).module == "libc.so.6");
+  const JobSnapshot all = read(text_of("eu-stack-msv/rank1.txt"));
+  CHECK(stack(all).at(0) == "__GI___clock_nanosleep ../sysdeps/unix/sysv/linux/clock_nanosleep.c:48");
+  CHECK(stack(all).at(3) == "PyObject_Vectorcall /usr/bin/python3.11");
+  CHECK(stack(all).at(1) == "? /usr/bin/python3.11");
+  CHECK_FALSE(says(all.ranks[0], ProblemCode::kMalformed, "not understood"));
+}
+
+TEST_CASE("faulthandler: in a log, the last of several dumps, names of 3.14") {
+  const JobSnapshot job = read(
+      "step 1\nTimeout (0:00:05)!\nThread 0x01 (most recent call first):\n  File \"a.py\", line 1 in old\n"
+      "step 2\nTimeout (0:00:05)!\nThread 0x02 [worker] (most recent call first):\n  <no Python frame>\n\n"
+      "Current thread 0x01 (most recent call first):\n  Garbage-collecting\n"
+      "  File \"a.py\", line 9 in f\n  File \"a.py\", line 10 in <module>\nstep 3\n");
+  REQUIRE(job.ranks.size() == 1);
+  CHECK(stack(job) == std::vector<std::string>{"f a.py:9", "<module> a.py:10"});
+  CHECK(job.ranks[0].threads[0].collecting);
+  CHECK(job.ranks[0].threads.at(1).name == "worker");
+  CHECK(job.ranks[0].threads[1].tid != job.ranks[0].threads[0].tid);
+}
+
+TEST_CASE("coredumpctl") {
+  const JobSnapshot job = read(
+      "           PID: 4711 (python3)\n        Signal: 6 (ABRT)\n      Hostname: node-a\n"
+      "       Message: Process 4711 (python3) of user 1000 dumped core.\n\n"
+      "                Stack trace of thread 4719:\n"
+      "                #0  0x00007f8d8c1a9e3c pthread_kill (libc.so.6 + 0x8ae3c)\n"
+      "                #1  0x00007f8d8c15afb2 n/a (libfoo.so + 0x3bfb2)\n"
+      "                Stack trace of thread 4711:\n"
+      "                #0  0x00007f8d8c20b26f __poll (libc.so.6 + 0xec26f)\n");
+  const RankSnapshot& rank = job.ranks.at(0);
+  CHECK(rank.pid == 4711);
+  CHECK(rank.host == "node-a");
+  CHECK(rank.signal->name == "SIGABRT");
+  CHECK(rank.signal->tid == 4719);
+  CHECK(stack(job, 1) == std::vector<std::string>{"pthread_kill libc.so.6", "? libfoo.so"});
+  CHECK(frame(job, 1, 1).offset == 0x3bfb2);
+}
+
+TEST_CASE("logs with launchers' prefixes") {
+  for (const char* name : {"prefixed/torchrun.log", "prefixed/srun.log", "prefixed/mpirun.log"}) {
+    INFO(name);
+    const JobSnapshot job = read(text_of(name));
+    REQUIRE(job.ranks.size() == 3);
+    for (int r = 0; r < 3; ++r) CHECK(job.ranks[static_cast<std::size_t>(r)].rank == r);
+    CHECK(stack(job).front() == "all_reduce /usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py:1541");
+  }
+  CHECK_FALSE(dumps::is_dump("0: hello\n1: hello\n"));
+}
+
+TEST_CASE("ranks from names") {
+  CHECK(dumps::rank_from_dump_name("/x/rank3") == 3);
+  CHECK(dumps::rank_from_dump_name("rank-3.txt") == 3);
+  CHECK(dumps::rank_from_dump_name("stacks.rank_12.log") == 12);
+  CHECK(dumps::rank_from_dump_name("stacks.3.txt") == 3);
+  CHECK(dumps::rank_from_dump_name("stacks.3") == 3);
+  for (const char* none : {"stacks.txt", "stacks3.txt", "3.d/stacks", "stacks.-1.txt", "a.99999999999.txt", "a.b.c"}) {
+    INFO(none);
+    CHECK_FALSE(dumps::rank_from_dump_name(none));
+  }
+}
+
+TEST_CASE("of two dumps of one process the better one is kept") {
+  JobSnapshot job = read(text_of("py-spy/rank0.txt"), "a.0.txt");
+  for (const char* name : {"gdb/rank0.txt", "py-spy-native/rank0.txt", "faulthandler/rank0.log"}) {
+    JobSnapshot more = read(text_of(name), "b.0.txt");
+    for (ThreadSnapshot& thread : more.ranks[0].threads)
+      for (FrameId& id : thread.frames) id = job.frames.intern(more.frames[id]);
+    job.ranks.push_back(std::move(more.ranks[0]));
+  }
+  dumps::keep_one_dump_of_each(job);
+  REQUIRE(job.ranks.size() == 1);
+  CHECK(job.ranks[0].dumped_by == "py-spy");
+  CHECK(job.ranks[0].threads[0].frames.size() == 10);
+  CHECK(says(job.ranks[0], ProblemCode::kMismatch, "b.0.txt, of gdb"));
+  CHECK(says(job.ranks[0], ProblemCode::kMismatch, "b.0.txt, of faulthandler"));
+}
+
+TEST_CASE("a text that was cut off gives what is there") {
+  for (const char* name : {"py-spy/rank1.txt", "pystack-native/rank1.txt", "gdb/rank1.txt", "eu-stack-msv/rank1.txt",
+                           "faulthandler/rank1.log"}) {
+    const std::string text = text_of(name);
+    for (std::size_t length = 0; length <= text.size(); length += 41) {
+      const auto job = dumps::read_dump(text.substr(0, length), "x", 1);
+      if (!job) continue;
+      INFO(name << " " << length);
+      CHECK_FALSE(job->ranks.at(0).threads.empty());
+    }
+  }
+  CHECK_FALSE(dumps::read_dump("nothing\n", "x", 1));
+}
+
+TEST_CASE("what no other tool can tell lowers the confidence") {
+  JobSnapshot job;
+  for (int rank = 0; rank < 3; ++rank) {
+    JobSnapshot one =
+        read(text_of("py-spy-json-native/rank" + std::to_string(rank) + ".json"), "rank" + std::to_string(rank));
+    for (ThreadSnapshot& thread : one.ranks[0].threads)
+      for (FrameId& id : thread.frames) id = job.frames.intern(one.frames[id]);
+    job.ranks.push_back(std::move(one.ranks[0]));
+  }
+  const auto of_dumps = analyzers::analyze(job).verdict;
+  for (RankSnapshot& rank : job.ranks) rank.source = Source::kCore;
+  const auto of_cores = analyzers::analyze(job).verdict;
+  REQUIRE(of_dumps.suspects.size() == 1);
+  REQUIRE(of_cores.suspects.size() == 1);
+  CHECK(of_dumps.suspects[0].rank == 1);
+  CHECK(of_dumps.suspects[0].confidence < of_cores.suspects[0].confidence);
+}
