@@ -137,7 +137,7 @@ void Draft::reverse_frames() {
     for (ThreadSnapshot& thread : rank.threads) std::reverse(thread.frames.begin(), thread.frames.end());
 }
 
-std::vector<RankSnapshot> Draft::finish() && {
+std::vector<RankSnapshot> Draft::finish() {
   std::erase_if(ranks_, [](const RankSnapshot& rank) { return rank.threads.empty(); });
   for (RankSnapshot& rank : ranks_) put_main_thread_first(frames_, rank);
   return std::move(ranks_);

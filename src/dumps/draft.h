@@ -41,7 +41,7 @@ class Draft {
 
   // Turns the frames of every thread around: for a tool that prints the innermost last.
   void reverse_frames();
-  std::vector<RankSnapshot> finish() &&;
+  std::vector<RankSnapshot> finish();  // call this once
   std::size_t lines_not_understood() const { return lines_not_understood_; }
   bool cut() const { return cut_; }  // some bound was reached
 

@@ -121,7 +121,7 @@ void add_processes(std::string_view text, const std::string& path, std::optional
   if (tool == nullptr) return;
   Draft draft(job.frames);
   tool->read(text, draft);
-  std::vector<RankSnapshot> ranks = std::move(draft).finish();
+  std::vector<RankSnapshot> ranks = draft.finish();
   for (RankSnapshot& rank : ranks) {
     if (ranks.size() == 1) rank.rank = number;
     rank.path = path;

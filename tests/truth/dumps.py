@@ -12,7 +12,7 @@ from processes import Fixture, check, json_report, run_tool
 DUMPS = os.path.join(SOURCE, "fixtures", "dumps")
 WITH_PYTHON = ("py-spy", "py-spy-json", "py-spy-json-native", "py-spy-locals", "py-spy-native", "pystack", "pystack-native", "pystack-native-all", "faulthandler")
 NATIVE_ONLY = ("gdb", "gdb-full", "eu-stack", "eu-stack-msv")
-PROGRAM = "import sys\ndef waits():\n    print('ready', flush=True)\n    sys.stdin.read()\nwaits()\n"
+PROGRAM = "import json, os, sys\ndef waits():\n    print(json.dumps({'pid': os.getpid()}), flush=True)\n    sys.stdin.read()\nwaits()\n"
 
 
 def dumps_of(name):
