@@ -81,6 +81,9 @@ class Judge {
   // Of ranks at different places, outside of all waits that are known, one may wait for another: in a live process the
   // other end of its call shows that, in the dump of another tool nothing does. std::nullopt if that is no question.
   std::optional<Verdict> of_dumps_apart() const;
+  // Some rank is known from the dump of another tool that lacks frames of this kind which the process has, native ones
+  // or Python ones: where the ranks seem to be alike, these may differ.
+  bool dumps_lack(FrameKind kind) const;
   Verdict of_mixed() const;
   bool is_behind_all(const RankState& s) const;
   // Every sample found it at one place, but it ran in between: the same short wait again and again, or, in a job that

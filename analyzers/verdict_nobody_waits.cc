@@ -60,6 +60,9 @@ Verdict Judge::of_loop_at_one_place() const {
 
 Verdict Judge::of_stillness_at_one_place() const {
   const RankState& s = states_[tally_.elsewhere.front()];
+  if (dumps_lack(FrameKind::kNative))
+    return undecided(fmt::format("each {}; the native frames, which may differ, are not in the dumps",
+                                 describe_suspect(job_, s, reason_for(s))));
   Verdict symmetric = make(VerdictStatus::kSymmetric,
                            fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
   if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;

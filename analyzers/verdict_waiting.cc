@@ -81,6 +81,17 @@ std::optional<Verdict> Judge::of_dumps_apart() const {
                   waiting, name_ranks(job_, ranks_of(apart))));
 }
 
+bool Judge::dumps_lack(FrameKind kind) const {
+  return std::any_of(states_.begin(), states_.end(), [&](const RankState& s) {
+    const RankSnapshot& rank = job_.ranks[s.rank];
+    const ThreadSnapshot* thread = leading_thread(job_, s);
+    if (rank.source != Source::kDump || thread == nullptr) return false;
+    if (kind == FrameKind::kPython && !rank.python_version) return false;
+    return std::none_of(thread->frames.begin(), thread->frames.end(),
+                        [&](FrameId id) { return job_.frames[id].kind == kind; });
+  });
+}
+
 std::optional<Verdict> Judge::of_idle_servers() const {
   if (auto idle = of_no_work()) return idle;
   const std::vector<std::size_t>& servers = tally_.waiting.empty() ? tally_.elsewhere : tally_.needed;
@@ -160,6 +171,9 @@ Verdict Judge::of_waiting() const {
   }
   if (!deadlock)
     if (auto computing = of_computing_gpus()) return *computing;
+  if (!deadlock && dumps_lack(FrameKind::kPython))
+    return undecided(
+        fmt::format("{} at the same place; their Python frames, which may differ, are not in the dumps", waiting));
   if (!deadlock) {
     Verdict symmetric =
         make(VerdictStatus::kSymmetric, fmt::format("no rank differs: {} at the same place; the cause lies below these "
