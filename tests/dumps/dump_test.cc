@@ -259,20 +259,49 @@ TEST_CASE("a text that was cut off gives what is there") {
   CHECK_FALSE(dumps::read_dump("nothing\n", "x", 1));
 }
 
-TEST_CASE("what no other tool can tell lowers the confidence") {
+namespace {
+
+// Ranks 0, 1, 2 with these dumps.
+JobSnapshot job_of(const std::vector<std::string>& names) {
   JobSnapshot job;
-  for (int rank = 0; rank < 3; ++rank) {
-    JobSnapshot one =
-        read(text_of("py-spy-json-native/rank" + std::to_string(rank) + ".json"), "rank" + std::to_string(rank));
+  for (std::size_t rank = 0; rank < names.size(); ++rank) {
+    JobSnapshot one = read(text_of(names[rank]), "rank" + std::to_string(rank));
     for (ThreadSnapshot& thread : one.ranks[0].threads)
       for (FrameId& id : thread.frames) id = job.frames.intern(one.frames[id]);
     job.ranks.push_back(std::move(one.ranks[0]));
   }
-  const auto of_dumps = analyzers::analyze(job).verdict;
+  return job;
+}
+
+analyzers::Verdict verdict_of(const JobSnapshot& job) { return analyzers::analyze(job).verdict; }
+
+}  // namespace
+
+TEST_CASE("what no other tool can tell lowers the confidence") {
+  JobSnapshot job =
+      job_of({"py-spy-json-native/rank0.json", "py-spy-json-native/rank1.json", "py-spy-json-native/rank2.json"});
+  const auto of_dumps = verdict_of(job);
   for (RankSnapshot& rank : job.ranks) rank.source = Source::kCore;
-  const auto of_cores = analyzers::analyze(job).verdict;
+  const auto of_cores = verdict_of(job);
   REQUIRE(of_dumps.suspects.size() == 1);
   REQUIRE(of_cores.suspects.size() == 1);
   CHECK(of_dumps.suspects[0].rank == 1);
   CHECK(of_dumps.suspects[0].confidence < of_cores.suspects[0].confidence);
+}
+
+TEST_CASE("dumps that lack frames do not show that ranks are alike") {
+  using analyzers::VerdictStatus;
+  CHECK(verdict_of(job_of({"gdb/rank0.txt", "gdb/rank0.txt"})).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(job_of({"pystack-native/rank0.txt", "pystack-native/rank0.txt"})).status ==
+        VerdictStatus::kSymmetric);
+  CHECK(verdict_of(job_of({"faulthandler/rank0.log", "faulthandler/rank0.log"})).status == VerdictStatus::kSymmetric);
+}
+
+TEST_CASE("of ranks at different places one may wait for another") {
+  JobSnapshot job = job_of({"pystack/rank0.txt", "pystack/rank1.txt", "pystack/rank1.txt"});
+  CHECK(verdict_of(job).suspects.size() == 2);  // at one place
+  Frame elsewhere = job.frames[job.ranks[2].threads[0].frames[0]];
+  elsewhere.line = 1;
+  job.ranks[2].threads[0].frames[0] = job.frames.intern(elsewhere);
+  CHECK(verdict_of(job).status == analyzers::VerdictStatus::kUndecided);
 }
