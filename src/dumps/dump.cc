@@ -140,6 +140,10 @@ std::string_view tool_of(std::string_view text) {
 }
 
 bool is_dump(std::string_view text) {
+  // A saved report: of hundreds of megabytes no line is searched.
+  if (const std::size_t begin = text.find_first_not_of(" \t\r\n");
+      begin == std::string_view::npos || text[begin] == '{')
+    return false;
   if (!tool_of(text).empty()) return true;
   const auto texts = split_by_rank(text);
   return std::any_of(texts.begin(), texts.end(), [](const auto& one) { return !tool_of(one.second).empty(); });
