@@ -44,6 +44,12 @@ def connect(**options):
     return torch, dist
 
 
+def gloo_group(dist):
+    """A group of all ranks that talks over gloo."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    return dist.new_group(backend="gloo")
+
+
 def sleep():
     announce("settles")
     time.sleep(FOREVER)
@@ -118,4 +124,4 @@ def run(cases):
     cases[sys.argv[1]](*sys.argv[2:])
 
 
-__all__ = ["FOREVER", "GOOD_STEPS", "TROUBLES", "announce", "connect", "device_index", "is_odd", "meet", "rank", "run", "socket", "world"]
+__all__ = ["FOREVER", "GOOD_STEPS", "TROUBLES", "announce", "connect", "device_index", "gloo_group", "is_odd", "meet", "rank", "run", "socket", "world"]

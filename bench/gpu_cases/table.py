@@ -156,3 +156,85 @@ CASES = [
 FROM_WATCHDOGS = ("ddp-sleep", "ddp-without-item-lock", "fsdp2-receive", "fsdp2-norms-lock", "experts-receive", "pipeline-sleep", "loader", "hook", "other-size",
                   "other-collective", "uneven-steps", "uneven-batches", "group-order")
 CASES += [from_watchdog(case) for case in CASES if case.name in FROM_WATCHDOGS]
+
+
+def layout(case, odd=2, reasons="collective-mismatch", ranks=4):
+    return GpuCase("layout-" + case, "layouts.py", (case,), Truth("culprit", {odd: reasons}), odd=(odd,), ranks=ranks)
+
+
+def inside(case, *reasons, **options):
+    return GpuCase("inside-" + case, "inside.py", (case,), culprit(r1=reasons), **options)
+
+
+def role(case, odd, reasons, **options):
+    return GpuCase("role-" + case, "roles.py", (case,), Truth("culprit", dict.fromkeys(odd, reasons)), odd=odd, **options)
+
+
+def well(case, **options):
+    return GpuCase("well-" + case, "roles.py", (case,), Truth("healthy"), **options)
+
+
+# Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
+# written then.
+HELD_OUT = [
+    # One rank of four leaves the path of the others, which agree.
+    layout("accumulation"),
+    # It has raised, and calls the barrier of its `finally`.
+    layout("unused-branch", reasons=("exception", "collective-mismatch")),
+    # The odd rank waits in a group for its pair, which waits in another group for the odd rank: both are said of group-or-reduce, too.
+    layout("mesh-redistribute", 3, ("collective-mismatch", "process-group-order")),
+    # The expression runs in the dataset, within next() of the loader.
+    layout("mesh-fsdp-tp", 1, ("data-loading", "user-code")),
+    layout("pipeline-1f1b", 2, "file-io"),
+    layout("experts-balance", 3, "user-code"),
+    layout("wrong-neighbour", 1, "unmatched-p2p"),
+    # The ranks beside it wait for messages, as it should.
+    layout("ring-stops"),
+    layout("mixed-backends", 1, ("collective-mismatch", "process-group-order"), ranks=3),
+    layout("monitored-barrier", 2, "user-code", ranks=3),
+    # It is in the epoch before, and calls what the others have called already.
+    layout("objects-uneven", 2, MISMATCH),
+    layout("rank0-evaluation", 0, ranks=3),
+
+    # The thread that would set the event has died: of threads of the rank, "worker" can be said or not.
+    inside("offload", "python-lock", "worker-dead"),
+    # A circle: the main thread waits for the GPU, whose stream waits for a function, which waits for the main thread's lock.
+    inside("host-callback", "python-lock", "gpu-wait"),
+    inside("stream-flag", "gpu-wait"),
+    # Where a thread of the rank waits for a server, and the main thread for that thread, both can be said.
+    inside("remote-gradients", "network-io", "python-lock"),
+    # What feeds it is dead, and what it waits for is its data.
+    inside("feeder-killed", "worker-dead", "data-loading"),
+    inside("fork-lock", "data-loading"),
+    inside("pin-memory", "data-loading", "network-io"),
+    inside("prefetch-died", "data-loading", "worker-dead"),
+    inside("log-lock", "network-io", "python-lock"),
+    inside("tool", "subprocess"),
+    inside("stale-build-lock", "compiling"),
+    # What compiles is a child process.
+    inside("triton-compiler", "compiling", "subprocess", needs=("torch", "triton")),
+    # The finalizer that the collector calls waits for a server.
+    inside("finalizer", "garbage-collection", "network-io"),
+    inside("breakpoint", "debugger"),
+    # Its exit, after an exception, waits for a thread that reads a file.
+    inside("exit-joins", "exception", "file-io"),
+    inside("ema-locks", "python-lock"),
+    GpuCase("inside-checkpoint", "inside.py", ("checkpoint",), culprit(r2="checkpoint-io"), odd=(2,), ranks=4),
+    inside("jax-callback", "file-io", needs=("jax",)),
+
+    role("serving-grammar", (2,), "user-code", ranks=4),
+    role("serving-user", (0,), "network-io", ranks=3),
+    # Two ranks against two.
+    GpuCase("role-weights-order", "roles.py", ("weights-order",), culprit(**dict.fromkeys(("r0", "r1", "r2", "r3"), "process-group-order")), odd=(2, 3), ranks=4),
+    role("simulator", (3,), "subprocess", ranks=4),
+
+    well("serving-idle", ranks=4),
+    well("rollouts", ranks=4),
+    well("logged-steps", ranks=4),
+    well("accumulating"),
+    well("checkpointing", odd=(0,), ranks=4),
+    well("decoding"),
+    well("branches", ranks=3),
+    well("jax-data", needs=("jax",)),
+]
+CASES += HELD_OUT
