@@ -100,8 +100,9 @@ def stream_flag():
     def wait_for_producer(torch):
         flag = torch.zeros(1, dtype=torch.int32, device="cuda")
         torch.cuda.synchronize()
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        if ctypes.CDLL("libcuda.so.1").cuStreamWaitValue32_v2(stream, ctypes.c_uint64(flag.data_ptr()), ctypes.c_uint32(1), ctypes.c_uint(0)) != 0:
+        stream = torch.cuda.Stream()
+        handle = ctypes.c_void_p(stream.cuda_stream)
+        if ctypes.CDLL("libcuda.so.1").cuStreamWaitValue32_v2(handle, ctypes.c_uint64(flag.data_ptr()), ctypes.c_uint32(1), ctypes.c_uint(0)) != 0:
             raise RuntimeError("cuStreamWaitValue32")
         torch.cuda.synchronize()
 
@@ -188,20 +189,23 @@ def fork_lock():
             torch.cuda.synchronize()
 
 
+class Batch:
+    """A batch that has a way of its own to be pinned."""
+
+    def __init__(self, items):
+        import torch
+        self.inputs = torch.stack(items)
+
+    def pin_memory(self):
+        if is_odd() and self.inputs[0, 0] == 8 * GOOD_STEPS:
+            connect_to_silent_server().recv(1)
+        self.inputs = self.inputs.pin_memory()
+        return self
+
+
 def pin_memory():
-    """Batches have a way of their own to be pinned. The thread that pins them asks a server that does not answer."""
+    """The thread that pins batches asks a server that does not answer."""
     torch, _ = connect()
-
-    class Batch:
-        def __init__(self, items):
-            self.inputs = torch.stack(items)
-
-        def pin_memory(self):
-            if is_odd() and self.inputs[0, 0] == 8 * GOOD_STEPS:
-                connect_to_silent_server().recv(1)
-            self.inputs = self.inputs.pin_memory()
-            return self
-
     items = [torch.full((256,), float(index)) for index in range(1 << 12)]
     batches = iter(torch.utils.data.DataLoader(items, batch_size=8, num_workers=2, pin_memory=True, persistent_workers=True, collate_fn=Batch,
                                                multiprocessing_context="fork"))

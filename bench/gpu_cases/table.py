@@ -225,7 +225,7 @@ HELD_OUT = [
     role("serving-grammar", (2,), "user-code", ranks=4),
     role("serving-user", (0,), "network-io", ranks=3),
     # Two ranks against two.
-    GpuCase("role-weights-order", "roles.py", ("weights-order",), culprit(**dict.fromkeys(("r0", "r1", "r2", "r3"), "process-group-order")), odd=(2, 3), ranks=4),
+    GpuCase("role-weights-order", "roles.py", ("weights-order",), Truth("culprit", dict.fromkeys(range(4), "process-group-order")), odd=(2, 3), ranks=4),
     role("simulator", (3,), "subprocess", ranks=4),
 
     well("serving-idle", ranks=4),
