@@ -7,6 +7,7 @@
 #include <string>
 
 #include "analyzers/children.h"
+#include "analyzers/deaths.h"
 #include "analyzers/watchdog_reporters.h"
 
 namespace rankstacks::analyzers {
@@ -67,16 +68,14 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
     const RankSnapshot& rank = job.ranks[r];
     if (rank.kind != RankKind::kRank) continue;
     ++ranks;
-    if (!rank.signal) continue;
-    constexpr int kSentByUser = 0;  // SI_USER: kill(1) from outside, as when cores of a job that hangs are taken
-    if (rank.signal->code == kSentByUser) continue;
+    if (!rank.signal || is_sent_by_another(rank)) continue;
     if (is_fault(rank.signal->number)) faults.push_back(r);
     if (rank.signal->number != SIGABRT) continue;
-    bool by_watchdog_reporter = false;  // NCCL's watchdog aborts its process because of what another rank did
+    bool by_reporter = false;  // NCCL's watchdog aborts its process because of what another rank did
     for (std::size_t t = 0; t < rank.threads.size(); ++t)
       if (rank.threads[t].tid == rank.signal->tid)
-        by_watchdog_reporter = is_watchdog_reporter(roles[r][t], rank.threads[t]);
-    if (!by_watchdog_reporter) aborts.push_back(r);
+        by_reporter = is_watchdog_reporter(roles[r][t], rank.threads[t]) || reports_others(rank.threads[t]);
+    if (!by_reporter) aborts.push_back(r);
   }
   // A signal that every rank has does not distinguish any of them; a single core shares it with none.
   if (!faults.empty()) {

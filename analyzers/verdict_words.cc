@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/deaths.h"
 #include "analyzers/divergence.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/handled.h"
@@ -133,14 +134,16 @@ std::string describe_child(const JobSnapshot& job, std::size_t index) {
   return command.empty() ? text : text + " (" + command + ")";
 }
 
-// " with SIGSEGV (forward at model.py:7)"
+// " with SIGSEGV at 0x10, in the first page: a null pointer with offset 16 (forward at model.py:7)"
 std::string describe_signal(const JobSnapshot& job, const RankSnapshot& rank) {
-  const std::string text = fmt::format(" with {}", rank.signal->name);
+  std::string text = fmt::format(" with {}", rank.signal->name);
+  if (rank.signal->place) text += " " + describe_fault(*rank.signal);
+  const std::string message = first_line_of_abort(rank);
   for (const ThreadSnapshot& thread : rank.threads)
     if (thread.tid == rank.signal->tid)
-      return text +
-             in_brackets(describe_place(job, thread), thread.exception ? describe_exception(*thread.exception) : "");
-  return text;
+      return text + in_brackets(describe_place(job, thread),
+                                thread.exception ? describe_exception(*thread.exception) : message);
+  return text + in_brackets("", message);
 }
 
 std::string describe_loader_worker(const JobSnapshot& job, const RankState& state) {

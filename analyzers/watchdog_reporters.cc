@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/deaths.h"
 #include "analyzers/names.h"
 #include "model/rank_set.h"
 
@@ -67,15 +68,7 @@ std::vector<Evidence> find_watchdog_reporters(const JobSnapshot& job,
 
 std::string describe_exception(const CxxException& exception) {
   if (!exception.what || exception.what->empty()) return exception.type;
-  // In 250 characters NCCL's watchdog names the collective, its size, and for how long it ran.
-  constexpr std::size_t kMax = 320;
-  std::string text = exception.what->substr(0, exception.what->find_first_of("\r\n"));
-  if (text.size() > kMax) {
-    std::size_t end = kMax;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // between characters
-    text = text.substr(0, end) + "…";
-  }
-  return fmt::format("{}: {}", exception.type, text);
+  return fmt::format("{}: {}", exception.type, first_line(*exception.what));
 }
 
 std::string describe_watchdog_reporters(const JobSnapshot& job, const std::vector<Evidence>& reporters) {

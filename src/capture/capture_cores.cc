@@ -13,6 +13,7 @@
 #include "capture/parallel_layout.h"
 #include "capture/rank_identity.h"
 #include "python/rank_values.h"
+#include "target/fault_place.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -56,6 +57,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   if (!core.executable().empty()) snapshot.executable = core.executable();
   snapshot.command = core.command();
   snapshot.signal = core.signal();
+  if (snapshot.signal) snapshot.signal->place = target::place_of_fault(core, *snapshot.signal, core.pid());
   const auto interpreters = python::find_python_runtime(core);
   auto environment = core.environment();
   environment.merge(python::read_rank_values(core, interpreters));
@@ -75,6 +77,8 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   read_syscalls(rank);
   rank.cxx = target::find_cxx_runtime(rank.target->modules());
   read_exceptions(rank);
+  rank.abort_messages = target::find_abort_messages(rank.target->modules());
+  read_abort_message(rank);
   rank.time_left = deadline.left();
 }
 

@@ -47,6 +47,7 @@ bool capture_one(RankStacks& rank, target::LiveTarget& target,
   const auto copied = [&] {
     read_syscalls(rank);
     read_exceptions(rank);
+    read_abort_message(rank);
     const auto until = target.stopped_until();
     if (until) read_python(rank, interpreters, *until, "2 s of stopped time");
     else read_python(rank, interpreters, Deadline::after(rank.time_left));
@@ -313,6 +314,7 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
     if (snapshot.kind == RankKind::kRank) nccl.add(target, host, environment);
     rank.target = std::move(prepared.target);
     rank.cxx = prepared.cxx;
+    rank.abort_messages = prepared.abort_messages;
   }
   return live;
 }

@@ -46,6 +46,10 @@ constexpr std::array kRules = {
     // ncclRemoteError, ncclSystemError: errors of a connection, whose other end may have gone; stanford_alpaca#207.
     Rule{kStart, "NCCL error: remote process exited or there was a network error", ExceptionCause::kPeer},
     Rule{kStart, "NCCL error: unhandled system error", ExceptionCause::kPeer},
+    // gloo/transport/tcp/pair.cc, gloo::IoException: "[/x/gloo/transport/tcp/pair.cc:598] Connection closed by peer
+    // [10.0.0.1]:4242", "Read error [10.0.0.1]:4242: Connection reset by peer".
+    Rule{kStart, "Connection closed by peer", ExceptionCause::kPeer},
+    Rule{Match::kAnywhere, "Connection reset by peer", ExceptionCause::kPeer},
 };
 
 // Returns the text after the last of these prefixes: "[PG ID 0 PG GUID 0(default_pg) Rank 2] Process group watchdog

@@ -41,6 +41,7 @@ struct Work {
     if (what == Preparing::kModules) return;
     p.interpreters = python::find_python_runtime(*p.target);
     p.cxx = target::find_cxx_runtime(p.target->modules());
+    p.abort_messages = target::find_abort_messages(p.target->modules());
     if (const auto variable = target::find_environ_variable(p.target->modules()))
       p.environment = target::read_current_environment(*p.target, *variable);
     p.rank_values = python::read_rank_values(*p.target, p.interpreters);

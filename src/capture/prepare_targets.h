@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "python/python.h"
+#include "target/abort_message.h"
 #include "target/cxx_exceptions.h"
 #include "target/live_target.h"
 
@@ -25,6 +26,7 @@ struct PreparedTarget {
   std::optional<Error> error;
   std::vector<python::RuntimeCandidate> interpreters;
   target::CxxRuntime cxx;
+  std::vector<Address> abort_messages;
   // Its current environment, including variables that were set after its start.
   std::map<std::string, std::string> environment;
   std::map<std::string, std::string> rank_values;  // python/rank_values.h

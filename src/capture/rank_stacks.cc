@@ -139,6 +139,10 @@ void read_exceptions(RankStacks& rank) {
   if (rank.cxx) rank.exceptions = target::read_held_exceptions(*rank.target, *rank.cxx);
 }
 
+void read_abort_message(RankStacks& rank) {
+  rank.snapshot.abort_message = target::read_abort_message(*rank.target, rank.abort_messages);
+}
+
 void read_syscalls(RankStacks& rank) {
   rank.syscalls.clear();
   rank.awaited.clear();

@@ -14,6 +14,7 @@
 #include "capture/rank_problems.h"
 #include "model/snapshot.h"
 #include "python/python.h"
+#include "target/abort_message.h"
 #include "target/awaited.h"
 #include "target/cxx_exceptions.h"
 #include "target/target.h"
@@ -43,6 +44,7 @@ struct RankStacks {
   std::vector<std::optional<Address>> futexes;
   std::vector<std::optional<FutexMemory>> futex_memory;  // parallel to target->threads(): the memory there
   std::optional<target::CxxRuntime> cxx;                 // first sample only: where its threads keep C++ exceptions
+  std::vector<Address> abort_messages;  // first sample only: where its C libraries keep the address of their last words
   std::vector<std::optional<target::HeldException>> exceptions;  // parallel to target->threads(), or empty
   std::vector<unwind::UnwoundStack> stacks;                      // parallel to target->threads()
   // What is left of --timeout after the rank was read.
@@ -60,6 +62,9 @@ void read_syscalls(RankStacks& rank);
 // Reads the C++ exceptions that the threads hold, if `cxx` is set. They are only shown for threads that are terminating
 // the process.
 void read_exceptions(RankStacks& rank);
+
+// Reads what the C library said before it aborted the process, from `abort_messages`.
+void read_abort_message(RankStacks& rank);
 
 // The limit for all stacks of a rank together: 8,192 frames for each of 128 threads, in 50 MB. Further threads keep
 // their innermost frame.

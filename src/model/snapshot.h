@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "model/fault.h"
 #include "model/flight_record.h"
 #include "model/gpu.h"
 #include "model/problem.h"
@@ -254,6 +255,10 @@ struct SignalInfo {
   Tid tid = 0;
   std::optional<int> code;               // si_code
   std::optional<Address> fault_address;  // SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP
+  std::optional<FaultPlace> place = {};  // where fault_address lies
+  // The process that has sent it (kill, tgkill, sigqueue), perhaps the process itself; 0: one outside of its pid
+  // namespace. Empty: the kernel's signal, or not known.
+  std::optional<Pid> sender = {};
 };
 
 // A rank's place in the grid of a job that combines several kinds of parallelism, if its command line or environment
@@ -289,7 +294,10 @@ struct RankSnapshot {
   std::optional<double> stopped_ms;  // live
   // Live: identifies the captured process, together with the pid (target::proc::Stat); not in any report.
   std::uint64_t start_ticks = 0;
-  std::optional<SignalInfo> signal;     // cores
+  std::optional<SignalInfo> signal;  // cores
+  // What the C library said before it aborted the process: a failed assertion, "free(): invalid pointer". Cut at 4,096
+  // bytes.
+  std::optional<std::string> abort_message;
   std::vector<ThreadSnapshot> threads;  // main thread first
   // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them.
   std::vector<GpuSnapshot> gpus;

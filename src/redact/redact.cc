@@ -63,10 +63,21 @@ class Walk {
       fields_.text(rank.coordinates->from);
       for (auto& [axis, place] : rank.coordinates->axes) fields_.name(axis);
     }
-    if (rank.signal) fields_.name(rank.signal->name);
+    if (rank.signal) of_signal(*rank.signal);
+    each(&FieldRedaction::message, rank.abort_message);
     for (ThreadSnapshot& thread : rank.threads) of_thread(thread);
     for (GpuSnapshot& gpu : rank.gpus) of_gpu(gpu);
     if (rank.flight_record) of_record(*rank.flight_record);
+  }
+
+  void of_signal(SignalInfo& signal) {
+    fields_.name(signal.name);
+    if (!signal.place) return;
+    for (auto* mapping : {&signal.place->mapping, &signal.place->below, &signal.place->above}) {
+      if (!*mapping) continue;
+      fields_.path((*mapping)->name);
+      fields_.name((*mapping)->permissions);
+    }
   }
 
   void of_thread(ThreadSnapshot& thread) {

@@ -221,6 +221,26 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
   return thread;
 }
 
+FaultMapping read_fault_mapping(const Node& node) {
+  node.require_object();
+  FaultMapping mapping;
+  node.optional("name", [&](const Node& n) { mapping.name = n.text(); });
+  node.required("permissions", [&](const Node& n) { mapping.permissions = n.text(); });
+  node.required("distance", [&](const Node& n) { mapping.distance = n.hex(); });
+  return mapping;
+}
+
+FaultPlace read_fault_place(const Node& node) {
+  node.require_object();
+  FaultPlace place;
+  node.required("region", [&](const Node& n) { place.region = n.word(kFaultRegionWords); });
+  node.optional("executed", [&](const Node& n) { place.executed = n.boolean(); });
+  node.optional("mapping", [&](const Node& n) { place.mapping = read_fault_mapping(n); });
+  node.optional("below", [&](const Node& n) { place.below = read_fault_mapping(n); });
+  node.optional("above", [&](const Node& n) { place.above = read_fault_mapping(n); });
+  return place;
+}
+
 SignalInfo read_signal(const Node& node) {
   node.require_object();
   SignalInfo signal;
@@ -229,6 +249,8 @@ SignalInfo read_signal(const Node& node) {
   node.optional("tid", [&](const Node& n) { signal.tid = n.int32(0); });
   node.optional("code", [&](const Node& n) { signal.code = n.int32(); });
   node.optional("fault_address", [&](const Node& n) { signal.fault_address = n.hex(); });
+  node.optional("place", [&](const Node& n) { signal.place = read_fault_place(n); });
+  node.optional("sender", [&](const Node& n) { signal.sender = n.int32(0); });
   return signal;
 }
 
@@ -291,6 +313,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   });
   node.optional("stopped_ms", [&](const Node& n) { rank.stopped_ms = n.real(); });
   node.optional("signal", [&](const Node& n) { rank.signal = read_signal(n); });
+  node.optional("abort_message", [&](const Node& n) { rank.abort_message = n.text(); });
   node.required("threads", [&](const Node& list) {
     list.each(kMaxThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, frames)); });
   });

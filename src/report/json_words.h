@@ -22,6 +22,10 @@ inline constexpr WordTable<EndKind, 5> kEndKindWords = {{{EndKind::kPipe, "pipe"
                                                          {EndKind::kLock, "lock"},
                                                          {EndKind::kChild, "child"},
                                                          {EndKind::kDatabase, "database"}}};
+inline constexpr WordTable<FaultRegion, 4> kFaultRegionWords = {{{FaultRegion::kFirstPage, "first-page"},
+                                                                 {FaultRegion::kBelowStack, "below-stack"},
+                                                                 {FaultRegion::kMapped, "mapped"},
+                                                                 {FaultRegion::kUnmapped, "unmapped"}}};
 inline constexpr WordTable<Gil, 2> kGilWords = {{{Gil::kHolds, "holds"}, {Gil::kWaits, "waits"}}};
 inline constexpr WordTable<Source, 3> kSourceWords = {
     {{Source::kLive, "live"}, {Source::kCore, "core"}, {Source::kDump, "dump"}}};

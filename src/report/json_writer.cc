@@ -140,6 +140,7 @@ class Writer {
     json_.field("stopped_ms", rank.stopped_ms);
     json_.key("signal");
     rank.signal ? signal(*rank.signal) : json_.null();
+    if (rank.abort_message) json_.field("abort_message", *rank.abort_message);
     json_.key("threads");
     json_.open('[', true);
     for (std::size_t t = 0; t < rank.threads.size(); ++t) thread(index, t);
@@ -257,6 +258,26 @@ class Writer {
     json_.field("code", signal.code);
     json_.key("fault_address");
     signal.fault_address ? json_.hex(*signal.fault_address) : json_.null();
+    if (signal.place) fault_place(*signal.place);
+    if (signal.sender) json_.key("sender"), json_.number(*signal.sender);
+    json_.close();
+  }
+
+  void fault_place(const FaultPlace& place) {
+    json_.key("place");
+    json_.open('{');
+    json_.field("region", std::string(word_of(kFaultRegionWords, place.region)));
+    json_.key("executed"), json_.boolean(place.executed);
+    for (const auto& [name, mapping] :
+         {std::pair{"mapping", &place.mapping}, {"below", &place.below}, {"above", &place.above}}) {
+      if (!*mapping) continue;
+      json_.key(name);
+      json_.open('{');
+      json_.field("name", (*mapping)->name.empty() ? std::nullopt : std::optional((*mapping)->name));
+      json_.field("permissions", (*mapping)->permissions);
+      json_.key("distance"), json_.hex((*mapping)->distance);
+      json_.close();
+    }
     json_.close();
   }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/activity.h"
+#include "analyzers/deaths.h"
 #include "analyzers/handled.h"
 #include "analyzers/python_locks.h"
 #include "analyzers/thread_waits.h"
@@ -38,7 +39,8 @@ std::string heading_of(const RankSnapshot& rank) {
   if (rank.status != Status::kComplete) text += fmt::format("  {}", word_of(kStatusWords, rank.status));
   if (rank.signal) {
     text += fmt::format("  {} in thread {}", rank.signal->name, rank.signal->tid);
-    if (rank.signal->fault_address) text += fmt::format(" at {:#x}", *rank.signal->fault_address);
+    if (const std::string fault = analyzers::describe_fault(*rank.signal); !fault.empty()) text += " " + fault;
+    if (const std::string sender = analyzers::describe_sender(rank); !sender.empty()) text += ", " + sender;
   }
   return text;
 }
@@ -149,6 +151,8 @@ std::vector<std::string> thread_lines(const JobSnapshot& job, const analyzers::A
       for (const std::string& word : job.ranks[r].command) command += (command.empty() ? "" : " ") + word;
       lines.push_back("  " + cut_end(sanitize(command), 200));
     }
+    if (job.ranks[r].abort_message)
+      lines.push_back("  the C library said: " + cut_end(sanitize(*job.ranks[r].abort_message), 400));
     for (std::size_t t = 0; t < job.ranks[r].threads.size(); ++t) add_thread(job, analysis, r, t, style, lines);
     for (std::string& line : gpu_detail_lines(job, r, style)) lines.push_back(std::move(line));
   }

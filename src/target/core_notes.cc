@@ -36,9 +36,21 @@ constexpr std::array<FatalSignal, 10> kFatalSignals{{{3, "SIGQUIT"},
                                                      {31, "SIGSYS"}}};
 
 // siginfo_t on x86-64 (Linux include/uapi/asm-generic/siginfo.h): the union begins at 16, as it holds pointers.
-constexpr std::size_t kSiSigno = 0, kSiCode = 8, kSiAddr = 16;
+constexpr std::size_t kSiSigno = 0, kSiCode = 8, kSiAddr = 16, kSiPid = 16;
 // SI_KERNEL: sent by the kernel, and si_addr is not set (a non-canonical address, for example).
 constexpr int kSiKernel = 0x80;
+
+// The codes of signals with a sender: SI_USER (kill), SI_QUEUE (sigqueue), SI_TKILL (tgkill, as abort() and raise()
+// do).
+bool has_sender(int code) {
+  constexpr int kSiUser = 0, kSiQueue = -1, kSiTkill = -6;
+  return code == kSiUser || code == kSiQueue || code == kSiTkill;
+}
+
+std::optional<Pid> sender_in(std::span<const std::byte> siginfo) {
+  const auto pid = elf::load<Pid>(siginfo, kSiPid);
+  return pid && *pid >= 0 ? pid : std::nullopt;
+}
 
 std::string text_field(const char* field, std::size_t size) { return std::string(field, strnlen(field, size)); }
 
@@ -257,11 +269,12 @@ class NoteParser {
     const bool by_kernel = !by_gdb_ && first.info_number == first.current;
     if (first.current == 5 && !by_kernel) return;  // gdb's own breakpoints and steps
     if (by_kernel) name_main_thread();
-    SignalInfo signal{first.current, known->name, notes_.threads.front().tid, std::nullopt, std::nullopt};
+    SignalInfo signal{first.current, known->name, notes_.threads.front().tid, {}, {}};
     const auto number = elf::load<std::int32_t>(first.siginfo, kSiSigno);
     const auto code = elf::load<std::int32_t>(first.siginfo, kSiCode);
     if (number && code && *number == first.current) {
       signal.code = *code;
+      if (has_sender(*code)) signal.sender = sender_in(first.siginfo);
       const bool by_fault =
           first.current == 4 || first.current == 5 || first.current == 7 || first.current == 8 || first.current == 11;
       if (by_fault && *code > 0 && *code != kSiKernel)

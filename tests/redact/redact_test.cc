@@ -61,6 +61,11 @@ Planted planted_job() {
   a.problems.push_back({"cannot open /home/alice/x: password=" + plant("q") + " at node-b8",
                         "export SECRET=" + plant("e"), ProblemCode::kOther});
   a.signal = SignalInfo{6, "SIG" + plant("_"), a.pid, {}, {}};
+  a.signal->place = FaultPlace{FaultRegion::kUnmapped, false, FaultMapping{"/home/alice/" + plant("hf_"), "r-x", 1},
+                               FaultMapping{"/home/alice/" + plant("gho_"), plant("p_"), 2},
+                               FaultMapping{"/home/alice/" + plant("ghu_"), "r-x", 3}};
+  a.abort_message =
+      "train: /home/alice/x.c:3: main: Assertion `key != \"" + plant("xoxb-", "1234567890-aBcD") + "\"' failed.";
   a.coordinates = Coordinates{"by --token=" + plant("k"), {{"tp", 0}}};
   RankSnapshot& b = job.ranks[1];
   b.threads[0].syscall = call("recvfrom", 5, "tcp 10.20.30.41:29511 -> [fd12:3456::9]:80");

@@ -78,6 +78,10 @@ LiteralJob everything() {
   core.source = Source::kCore;
   core.path = "/cores/core.5";
   core.signal = SignalInfo{11, "SIGSEGV", 101, 1, 0xdeadbeef};
+  core.signal->place = FaultPlace{FaultRegion::kUnmapped, true, FaultMapping{"[stack]", "rw-", 1},
+                                  FaultMapping{"/x/a.so", "r-x", 0x10}, FaultMapping{"", "---", 0x20}};
+  core.signal->sender = 4711;
+  core.abort_message = "free(): invalid \"pointer\"\n\u00fc";
   literal.thread(core, 101, "app", {nat("crash")}).exception =
       CxxException{"std::runtime_error", "no such \"file\"\n\u00fc"};
   literal.thread(core, 102, "app", {nat("crash")}).exception = CxxException{"std::bad_alloc", {}};

@@ -433,7 +433,9 @@ TEST_CASE("nothing hostile reaches the terminal, wherever it is in the report") 
     rank.python_version = evil;
     rank.command = {evil};
     rank.problems.push_back({evil, evil});
-    rank.signal = SignalInfo{11, evil, rank.pid, 0, {}};
+    rank.signal = SignalInfo{11, evil, rank.pid, 1, 0x10};
+    rank.signal->place = FaultPlace{FaultRegion::kMapped, false, FaultMapping{evil, evil, 1}, {}, {}};
+    rank.abort_message = evil;
     rank.threads[0].name = evil;
     rank.threads[0].wchan = evil;
     rank.threads[0].kernel_stack = {evil};

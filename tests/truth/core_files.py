@@ -27,8 +27,8 @@ def core_of(fixture, directory, name="core"):
     return path
 
 
-def kernel_core(directory, name, *arguments, command=None):
-    """(truth, the core's path) of a fixture that dies, whose core is written by the kernel; `command` starts it in another way."""
+def kernel_core(directory, name, *arguments, command=None, sent=None):
+    """(truth, the core's path) of a fixture that dies, whose core is written by the kernel; `command` starts it in another way; `sent`: the signal that ends it."""
     with open("/proc/sys/kernel/core_pattern", encoding="ascii") as stream:
         pattern = stream.read().strip()
     if pattern.startswith("|") or "/" in pattern:
@@ -45,6 +45,8 @@ def kernel_core(directory, name, *arguments, command=None):
                 stream.write(b"x")
         else:
             fixture.write(b"go\n")
+        if sent is not None:
+            os.kill(fixture.pid, sent)
         status = fixture.process.wait(timeout=60)
     check(status < 0, "the fixture has not died of a signal: %d" % status)
     cores = [entry for entry in os.listdir(directory) if entry.startswith("core")]

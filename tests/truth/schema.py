@@ -70,6 +70,8 @@ CODES = ("other", "ended", "not-found", "permission", "unreadable", "malformed",
          "file-unverified", "module-overlap", "gpu", "from-other-tool")
 DUMPING_TOOLS = ("py-spy", "pystack", "gdb", "eu-stack", "faulthandler", "coredumpctl")
 PROBLEM = {"code": one_of(*CODES), "message": text, "hint": or_null(text)}
+FAULT_PLACE = {"region": one_of("first-page", "below-stack", "mapped", "unmapped"), "executed": boolean}
+FAULT_MAPPING = {"name": or_null(text), "permissions": text, "distance": hexadecimal}
 SIGNAL = {"number": number, "name": text, "tid": number}
 THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZXIPWKx")), "role": text, "cluster": number, "gil": one_of("holds", "waits", None), "cpu_ms": or_null(real),
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}
@@ -163,6 +165,18 @@ class Checker:
             else:
                 self.errors.append("%s.kind is %r" % (place, kind))
 
+    def signal(self, signal, where):
+        if not self.object(signal, SIGNAL, where):
+            return
+        if "sender" in signal and not number(signal["sender"]):
+            self.errors.append("%s.sender is wrong: %r" % (where, signal["sender"]))
+        place = signal.get("place")
+        if place is None or not self.object(place, FAULT_PLACE, where + ".place"):
+            return
+        for name in ("mapping", "below", "above"):
+            if name in place:
+                self.object(place[name], FAULT_MAPPING, where + ".place." + name)
+
     def rank(self, rank, where, clusters):
         if not self.object(rank, RANK, where):
             return
@@ -171,7 +185,9 @@ class Checker:
         if rank["python"] is not None:
             self.object(rank["python"], {"version": or_null(text)}, where + ".python")
         if rank["signal"] is not None:
-            self.object(rank["signal"], SIGNAL, where + ".signal")
+            self.signal(rank["signal"], where + ".signal")
+        if "abort_message" in rank and not text(rank["abort_message"]):
+            self.errors.append("%s.abort_message is wrong: %r" % (where, rank["abort_message"]))
         if rank["activity"] is not None:
             self.object(rank["activity"], ACTIVITY, where + ".activity")
         for problem in rank["problems"]:

@@ -1,0 +1,135 @@
+"""How processes have died, from the cores that the kernel writes: the place of a fault, the C library's last words, the sender of a signal."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import cases
+from command_line import FIXTURES
+from core_files import kernel_core
+from processes import Skip, check, json_report, run_tool
+from truth_python import only_rank
+
+
+def died(directory, way, rank=None, sent=None):
+    """(truth, the core's path) of a process that has died in that way, as rank of a job of three."""
+    os.makedirs(directory, exist_ok=True)
+    command = [os.path.join(FIXTURES, "dies"), way]
+    if rank is not None:
+        command = ["/usr/bin/env", "RANK=%d" % rank, "WORLD_SIZE=3"] + command
+    return kernel_core(directory, "dies", command=command, sent=sent)
+
+
+def fault(directory, way, region):
+    truth, core = died(directory, way)
+    rank = only_rank(json_report("core", core), truth["pid"])
+    place = rank["signal"].get("place")
+    check(place and place["region"] == region and not place["executed"], "%s: %r" % (way, rank["signal"]))
+    check(int(rank["signal"]["fault_address"], 16) == gdbs_address(core), "gdb has another address: %r" % rank["signal"])
+    return truth, core, rank["signal"]
+
+
+def gdbs_address(core):
+    if not shutil.which("gdb"):
+        raise Skip("no gdb on this machine")
+    commands = ["-ex", "core-file " + core, "-ex", "printf \"AT %lu\\n\", (unsigned long)$_siginfo._sifields._sigfault.si_addr"]
+    done = subprocess.run(["gdb", "-nx", "-q", "-batch", "-ex", "set auto-load off", "-ex", "file " + os.path.join(FIXTURES, "dies")] + commands,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+    found = re.search(r"^AT (\d+)$", done.stdout.decode(errors="replace"), re.MULTILINE)
+    check(found, "gdb says no address: %r" % done.stdout)
+    return int(found.group(1))
+
+
+def said(directory, core):
+    """The text of the report, and that of its JSON, saved and read again: they must be the same."""
+    _, text, _ = run_tool("core", core, "--threads", "all")
+    saved = os.path.join(directory, "saved.json")
+    run_tool("core", core, "--format", "json", "-o", saved)
+    _, again, _ = run_tool("report", saved, "--threads", "all")
+    first, second = (re.sub(r"in \d+ ms|[\d.]+ m?s", "", raw.decode()).splitlines()[1:] for raw in (text, again))
+    check(first == second, "the saved report differs:\n%s\n%s" % (first, second))
+    return text.decode()
+
+
+def case_null_pointer_with_an_offset(directory):
+    _, core, found = fault(directory, "offset", "first-page")
+    check(found["fault_address"] == "0x10", repr(found))
+    text = said(directory, core)
+    check("SIGSEGV at 0x10, in the first page: a null pointer with offset 16" in text, text)
+
+
+def case_write_to_code(directory):
+    truth, core, found = fault(directory, "read_only", "mapped")
+    check(int(found["fault_address"], 16) == truth["write_to"], repr(found))
+    mapping = found["place"]["mapping"]
+    check(mapping["name"] == os.path.realpath(os.path.join(FIXTURES, "dies")) and mapping["permissions"] == "r-x", repr(mapping))
+    check("which is read-only" in said(directory, core), "the text does not say it")
+
+
+def case_between_two_mappings(directory):
+    _, core, found = fault(directory, "unmapped", "unmapped")
+    place = found["place"]
+    check(place["below"]["distance"] == "0x40" and place["above"]["distance"] == hex(4096 - 64), repr(place))
+    check("where nothing is mapped, 0x40 bytes behind anonymous memory" in said(directory, core), "the text does not say it")
+
+
+def case_overflow_of_the_main_stack(directory):
+    _, core, _ = fault(directory, "overflow", "below-stack")
+    check("the stack has overflowed" in said(directory, core), "the text does not say it")
+
+
+def case_overflow_of_a_threads_stack(directory):
+    truth, core, found = fault(directory, "thread_overflow", "below-stack")
+    check(found["tid"] != truth["pid"], repr(found))
+    check("below the stack of thread %d: the stack has overflowed" % found["tid"] in said(directory, core), "the text does not say it")
+
+
+def case_call_of_a_null_pointer(directory):
+    truth, core = kernel_core(directory, "wild_call", "null", "crash")
+    found = only_rank(json_report("core", core), truth["pid"])["signal"]
+    check(found["place"] == {"region": "first-page", "executed": True}, repr(found))
+
+
+def last_words(directory, way, expected):
+    truth, core = died(directory, way)
+    rank = only_rank(json_report("core", core), truth["pid"])
+    check(re.fullmatch(expected, rank.get("abort_message", "")), "%s: %r" % (way, rank.get("abort_message")))
+    check(rank["signal"]["name"] == "SIGABRT" and rank["signal"].get("sender") == truth["pid"], repr(rank["signal"]))
+    text = said(directory, core)
+    check("the C library said: " + rank["abort_message"] in text, text)
+
+
+def case_failed_assertion(directory):
+    last_words(directory, "assertion", r"dies: .*dies\.c:\d+: die: Assertion `argc > 1000 && \"the loss is finite\"' failed\.")
+
+
+def case_invalid_pointer(directory):
+    last_words(directory, "free", r"free\(\): invalid pointer")
+
+
+def case_stack_smashing(directory):
+    last_words(directory, "smash", r"\*\*\* stack smashing detected \*\*\*: terminated")
+
+
+def case_last_words_are_private(directory):
+    _, core = died(directory, "assertion")
+    _, text, _ = run_tool("core", core, "--redact", "--threads", "all")
+    check(b"the loss is finite" not in text and b"message-1" in text, text.decode())
+
+
+def case_a_sent_signal_is_no_cause(directory):
+    """Rank 0 fails an assertion, and another process aborts rank 1 thereafter, as a launcher does."""
+    first, own = died(os.path.join(directory, "0"), "assertion", 0)
+    _, sent = died(os.path.join(directory, "1"), "sent", 1, signal.SIGABRT)
+    report = json_report("core", own, sent)
+    found = [rank["signal"] for rank in report["ranks"]]
+    check([(one["name"], one["sender"]) for one in found] == [("SIGABRT", first["pid"]), ("SIGABRT", os.getpid())], repr(found))
+    suspects = report["verdict"]["suspects"]
+    check([(suspect["rank"], suspect["reason"]) for suspect in suspects] == [(0, "crashed")], repr(report["verdict"]))
+    check("the loss is finite" in suspects[0]["summary"], repr(suspects))
+    check("sent by pid %d" % os.getpid() in run_tool("core", own, sent, "--threads", "all")[1].decode(), "the text names no sender")
+
+
+if __name__ == "__main__":
+    cases.run(globals(), __doc__)
