@@ -194,7 +194,12 @@ TEST_CASE("the documented fields (docs/json.md)") {
     {"kind": "python", "function": "f", "qualname": "C.f", "file": "/t.py", "line": null, "origin": "separate"},
     {"kind": "native", "function": null, "module": "/x/a.so", "file": null, "line": null, "address": "0xffffffff81000000", "offset": "0x89e50", "inlined": false}])"));
   CHECK(json["ranks"][1]["signal"] ==
-        Json::parse(R"({"number": 11, "name": "SIGSEGV", "tid": 101, "code": 1, "fault_address": "0xdeadbeef"})"));
+        Json::parse(R"({"number": 11, "name": "SIGSEGV", "tid": 101, "code": 1, "fault_address": "0xdeadbeef",
+          "sender": 4711, "place": {"region": "unmapped", "executed": true,
+            "mapping": {"name": "[stack]", "permissions": "rw-", "distance": "0x1"},
+            "below": {"name": "/x/a.so", "permissions": "r-x", "distance": "0x10"},
+            "above": {"name": null, "permissions": "---", "distance": "0x20"}}})"));
+  CHECK(json["ranks"][1]["abort_message"] == "free(): invalid \"pointer\"\n\u00fc");
   CHECK(json["ranks"][1]["rank"] == nullptr);
   CHECK(json["ranks"][1]["coordinates"] == nullptr);
   CHECK(json["ranks"][1]["threads"][0]["exception"] ==

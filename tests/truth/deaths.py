@@ -1,4 +1,4 @@
-"""How processes have died, from the cores that the kernel writes: the place of a fault, the C library's last words, the sender of a signal."""
+"""How processes have died, from the kernel's cores."""
 import os
 import re
 import shutil
@@ -49,14 +49,14 @@ def said(directory, core):
     _, again, _ = run_tool("report", saved, "--threads", "all")
     first, second = (re.sub(r"in \d+ ms|[\d.]+ m?s", "", raw.decode()).splitlines()[1:] for raw in (text, again))
     check(first == second, "the saved report differs:\n%s\n%s" % (first, second))
-    return text.decode()
+    return " ".join(text.decode().split())
 
 
 def case_null_pointer_with_an_offset(directory):
     _, core, found = fault(directory, "offset", "first-page")
     check(found["fault_address"] == "0x10", repr(found))
     text = said(directory, core)
-    check("SIGSEGV at 0x10, in the first page: a null pointer with offset 16" in text, text)
+    check("crashed with SIGSEGV at 0x10, in the first page: a null pointer with offset 16" in text, text)
 
 
 def case_write_to_code(directory):
