@@ -21,6 +21,11 @@ std::string beginning(const std::string& message) {
   return text.substr(0, end) + "…";
 }
 
+std::string name_of(const std::string& type, const std::optional<std::string>& message) {
+  const std::string name = type.empty() ? "an exception" : type;
+  return message ? fmt::format("{}(\"{}\")", name, beginning(*message)) : name;
+}
+
 }  // namespace
 
 bool handles_exception(const ThreadSnapshot& thread) { return thread.handles.has_value(); }
@@ -34,13 +39,18 @@ bool handles_failure(const ThreadSnapshot& thread) {
 }
 
 std::string describe_handled(const JobSnapshot& job, const HandledException& handled, bool with_message) {
-  std::string text = handled.type.empty() ? "an exception" : handled.type;
-  if (with_message && handled.message) text += fmt::format("(\"{}\")", beginning(*handled.message));
+  std::string text = name_of(handled.type, with_message ? handled.message : std::nullopt);
   if (!handled.raised) return text;
   const Frame& raised = job.frames[*handled.raised];
   const std::string function = raised.qualname ? *raised.qualname : raised.function.value_or("?");
   text += fmt::format(" raised in {} at {}", function, base_name(raised.file.value_or("?")));
   return raised.line ? fmt::format("{}:{}", text, *raised.line) : text;
+}
+
+std::string describe_chained(const ChainedException& chained) {
+  const std::string name = name_of(chained.type, chained.message);
+  return chained.link == ExceptionLink::kCause ? fmt::format("raised from {}", name)
+                                               : fmt::format("raised while {} was handled", name);
 }
 
 }  // namespace rankstacks::analyzers

@@ -16,4 +16,7 @@ bool handles_failure(const ThreadSnapshot& thread);
 // Only the first line of the message is shown, truncated. Not sanitized.
 std::string describe_handled(const JobSnapshot& job, const HandledException& handled, bool with_message = true);
 
+// `raised from ValueError("no such shard")`, `raised while ValueError was handled`. Not sanitized.
+std::string describe_chained(const ChainedException& chained);
+
 }  // namespace rankstacks::analyzers

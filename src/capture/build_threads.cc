@@ -112,6 +112,7 @@ HandledException handled_exception(const python::Handled& handled, const PythonF
   if (at != python_frames.end()) exception.frame = at->second;
   if (handled.handler) exception.handler = intern_place(*handled.handler, table);
   if (handled.raised) exception.raised = intern_place(*handled.raised, table);
+  exception.chain = handled.chain;
   return exception;
 }
 

@@ -182,6 +182,19 @@ struct CxxException {
   bool operator==(const CxxException&) const = default;
 };
 
+enum class ExceptionLink {
+  kCause,    // __cause__: the program raised the other one "from" it
+  kContext,  // __context__: the other one was raised while it was handled
+};
+
+// A Python exception that led to another one, as the interpreter prints it above the other.
+struct ChainedException {
+  ExceptionLink link = ExceptionLink::kContext;
+  std::string type;                    // as in HandledException
+  std::optional<std::string> message;  // as in HandledException
+  bool operator==(const ChainedException&) const = default;
+};
+
 // A Python exception that a thread is handling, as sys.exc_info() returns it there: the thread is in an `except` or
 // `finally` block, in the __exit__ of a `with` statement, or in a function called by one of these.
 struct HandledException {
@@ -192,6 +205,8 @@ struct HandledException {
   // Both ends of its traceback; empty if it has none, or if they cannot be read.
   std::optional<FrameId> handler;  // the function that handles it, at the line that the exception passed through
   std::optional<FrameId> raised;   // where it was raised
+  // What led to it: the nearest first; at most 8.
+  std::vector<ChainedException> chain = {};
   bool operator==(const HandledException&) const = default;
 };
 

@@ -51,6 +51,7 @@ class HandledReader {
     find_exceptions(items);
     if (walks_.empty()) return;
     read_exceptions();
+    follow_chains();
     follow_tracebacks();
     read_places();
   }
@@ -127,10 +128,49 @@ class HandledReader {
     if (!ranges.empty()) target_.prefetch(ranges);
     for (std::size_t i = 0; i < walks_.size(); ++i) {
       Handled& handled = walks_[i].thread->handles.emplace();
-      const Address name = word_at(type_of(walks_[i].exception) + layout_.type_name);
-      handled.type = target_.read_c_string(name, kLongestTypeName).value_or("");
-      if (objects_.kind(args[i]) == ObjectKind::kString) handled.message = codes_.beginning(args[i], kLongestMessage);
+      handled.type = type_name_of(walks_[i].exception);
+      handled.message = text_of(args[i]);
     }
+  }
+
+  std::string type_name_of(Address exception) const {
+    const Address name = word_at(type_of(exception) + layout_.type_name);
+    return target_.read_c_string(name, kLongestTypeName).value_or("");
+  }
+
+  std::optional<std::string> text_of(Address argument) {
+    return objects_.kind(argument) == ObjectKind::kString ? codes_.beginning(argument, kLongestMessage) : std::nullopt;
+  }
+
+  std::optional<std::string> message_of(Address exception) {
+    const auto items = objects_.tuple(word_at(exception + layout_.exception_args), 1);
+    return items && items->size() == 1 ? text_of(items->front()) : std::nullopt;
+  }
+
+  // Few exceptions have a chain, so it is read one by one.
+  void follow_chains() {
+    std::size_t left = kMaxChainedInAll;
+    for (const Walk& w : walks_) {
+      std::vector<Address> seen{w.exception};
+      while (left > 0 && seen.size() <= kMaxChain) {
+        const auto [link, next] = led_to(seen.back());
+        if (!may_be_at(next) || std::find(seen.begin(), seen.end(), next) != seen.end()) break;
+        if (objects_.kind(next) != ObjectKind::kException) break;
+        w.thread->handles->chain.push_back({link, type_name_of(next), message_of(next)});
+        seen.push_back(next);
+        --left;
+      }
+    }
+  }
+
+  // What the interpreter prints above an exception (traceback.TracebackException); 0: nothing. From 3.6 to 3.15 the
+  // fields of PyBaseExceptionObject behind the traceback are: context, cause, and suppress_context, a char.
+  std::pair<ExceptionLink, Address> led_to(Address exception) const {
+    const Address context = exception + layout_.exception_traceback + sizeof(Address),
+                  cause = context + sizeof(Address);
+    if (const Address other = word_at(cause); other != 0) return {ExceptionLink::kCause, other};
+    const bool suppressed = target_.read_value<char>(cause + sizeof(Address)).value_or(1) != 0;
+    return {ExceptionLink::kContext, suppressed ? 0 : word_at(context)};
   }
 
   // Also in parallel. Reads each entry, but only those frames that are needed.

@@ -3,7 +3,8 @@
 //   thread state -> item -> item -> ... -> the thread's own item      one for each running generator, innermost first
 //                    |
 //                    `-> exception -> args, traceback -> entry -> ... -> entry
-//                                                 where it is handled    where it was raised
+//                         |                        where it is handled    where it was raised
+//                         `-> cause, else context unless it is suppressed -> ... as the interpreter prints them
 //
 // This is copied during the stop. Inconsistent data is left out and is never reported as a problem of the target.
 #pragma once
@@ -19,6 +20,7 @@ inline constexpr std::size_t kMaxExcItems = 4096, kMaxExcItemsInAll = 65'536;
 // Python's recursion limit, which bounds most tracebacks, is 1000.
 inline constexpr std::size_t kMaxTracebackEntries = 2048, kMaxTracebackEntriesInAll = 65'536;
 inline constexpr std::size_t kLongestMessage = 200;  // characters
+inline constexpr std::size_t kMaxChain = 8, kMaxChainedInAll = 1024;
 
 // Fills ThreadState::handles. `items` holds the first item of each of state.threads. In 3.6, where the thread state
 // itself has the fields that an item has in later versions, it holds the address of the thread state.

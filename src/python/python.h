@@ -89,6 +89,7 @@ struct Handled {
   std::optional<std::string> message;
   std::optional<Place> handler, raised;
   Address frame = 0;  // RawFrame::address of the handler; 0: it is not a frame of the thread
+  std::vector<ChainedException> chain;
 };
 
 struct ThreadState {

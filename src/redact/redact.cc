@@ -90,6 +90,10 @@ class Walk {
     if (thread.handles) {
       fields_.name(thread.handles->type);
       each(&FieldRedaction::message, thread.handles->message);
+      for (ChainedException& chained : thread.handles->chain) {
+        fields_.name(chained.type);
+        each(&FieldRedaction::message, chained.message);
+      }
     }
     if (thread.python_lock) each(&FieldRedaction::name, thread.python_lock->name);
     fields_.name(thread.wchan);

@@ -133,6 +133,15 @@ FrameVariables read_variables(const Node& node, std::size_t frames) {
   return variables;
 }
 
+ChainedException read_chained(const Node& node) {
+  node.require_object();
+  ChainedException chained;
+  node.required("link", [&](const Node& n) { chained.link = n.word(kExceptionLinkWords); });
+  node.required("type", [&](const Node& n) { chained.type = n.text(); });
+  node.optional("message", [&](const Node& n) { chained.message = n.text(); });
+  return chained;
+}
+
 HandledException read_handled(const Node& node, std::size_t frame_count, FrameTable& frames) {
   node.require_object();
   HandledException handled;
@@ -144,6 +153,9 @@ HandledException read_handled(const Node& node, std::size_t frame_count, FrameTa
   });
   node.optional("handler", [&](const Node& n) { handled.handler = frames.intern(read_frame(n)); });
   node.optional("raised", [&](const Node& n) { handled.raised = frames.intern(read_frame(n)); });
+  node.optional("chain", [&](const Node& list) {
+    list.each(kMaxStrings, [&](const Node& n) { handled.chain.push_back(read_chained(n)); });
+  });
   return handled;
 }
 

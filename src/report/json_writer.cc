@@ -354,6 +354,20 @@ class Writer {
       json_.key(name);
       frame ? json_.raw(frame_text(*frame)) : json_.null();
     }
+    if (!handled.chain.empty()) chain(handled.chain);
+    json_.close();
+  }
+
+  void chain(const std::vector<ChainedException>& exceptions) {
+    json_.key("chain");
+    json_.open('[');
+    for (const ChainedException& one : exceptions) {
+      json_.open('{');
+      json_.field("link", std::string(word_of(kExceptionLinkWords, one.link)));
+      json_.field("type", one.type);
+      json_.field("message", one.message);
+      json_.close();
+    }
     json_.close();
   }
 

@@ -92,8 +92,10 @@ void add_thread(const JobSnapshot& job, const analyzers::Analysis& analysis, std
       lines.push_back(fmt::format("    ... {} frames left out here", thread.omitted->count));
   };
   auto handles = [&](std::optional<std::size_t> at) {
-    if (thread.handles && thread.handles->frame == at)
-      lines.push_back("         handles " + sanitize(analyzers::describe_handled(job, *thread.handles)));
+    if (!thread.handles || thread.handles->frame != at) return;
+    lines.push_back("         handles " + sanitize(analyzers::describe_handled(job, *thread.handles)));
+    for (const ChainedException& chained : thread.handles->chain)
+      lines.push_back("           " + sanitize(analyzers::describe_chained(chained)));
   };
   handles(std::nullopt);
   for (std::size_t f = 0; f < thread.frames.size(); ++f) {

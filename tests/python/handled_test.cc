@@ -71,6 +71,53 @@ TEST_CASE("an exception that a thread handles") {
   CHECK(handled->raised == scene.place("step", 34));
 }
 
+TEST_CASE("the exceptions that led to it") {
+  Scene scene(GENERATE(6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16));
+  const Address behind = scene.fake.layout().exception_traceback + sizeof(Address);
+  const auto context_of = [&](Address error) { return error + behind; };
+  const auto cause_of = [&](Address error) { return error + behind + sizeof(Address); };
+  const auto suppress = [&](Address error) { scene.fake.set<char>(error + behind + 2 * sizeof(Address), 1); };
+  const Address first = scene.fake.exception(scene.args, 0), second = scene.fake.exception(scene.fake.tuple({}), 0);
+  const ChainedException by_context{ExceptionLink::kContext, "RuntimeError", "loss is NaN"};
+  const ChainedException by_cause{ExceptionLink::kCause, "RuntimeError", {}};
+  using Chain = std::vector<ChainedException>;
+  SECTION("none") { CHECK(scene.read()->chain.empty()); }
+  SECTION("a context, and its cause") {
+    scene.fake.set(context_of(scene.error), first);
+    scene.fake.set(cause_of(first), second);
+    CHECK(scene.read()->chain == Chain{by_context, by_cause});
+  }
+  SECTION("a cause comes before a context") {
+    scene.fake.set(context_of(scene.error), first);
+    scene.fake.set(cause_of(scene.error), second);
+    suppress(scene.error);
+    CHECK(scene.read()->chain == Chain{by_cause});
+  }
+  SECTION("a suppressed context") {
+    scene.fake.set(context_of(scene.error), first);
+    suppress(scene.error);
+    CHECK(scene.read()->chain.empty());
+  }
+  SECTION("a circle") {
+    scene.fake.set(context_of(scene.error), first);
+    scene.fake.set(context_of(first), scene.error);
+    CHECK(scene.read()->chain == Chain{by_context});
+  }
+  SECTION("a very long one") {
+    Address last = scene.error;
+    for (int n = 0; n < 40; ++n) {
+      const Address next = scene.fake.exception(scene.args, 0);
+      scene.fake.set(context_of(last), next);
+      last = next;
+    }
+    CHECK(scene.read()->chain == Chain(python::kMaxChain, by_context));
+  }
+  SECTION("no exception") {
+    scene.fake.set(context_of(scene.error), GENERATE_COPY(kNowhere, first + 4, scene.fake.none()));
+    CHECK(scene.read()->chain.empty());
+  }
+}
+
 TEST_CASE("from 3.11 on, lines that the traceback leaves open follow from its instruction") {
   Scene scene(GENERATE(6, 10, 11, 12, 13, 14, 15, 16));
   scene.fake.set<std::int32_t>(scene.raised + scene.fake.layout().traceback_line, -1);

@@ -71,6 +71,7 @@ Planted planted_job() {
   b.threads[0].syscall = call("recvfrom", 5, "tcp 10.20.30.41:29511 -> [fd12:3456::9]:80");
   b.threads[0].syscall->other_host = "10.20.30.42";
   b.threads[0].handles = HandledException{"Err" + plant("_"), "my words, key " + plant("xoxb-", "1234567890-aBcD")};
+  b.threads[0].handles->chain = {{ExceptionLink::kCause, "Err" + plant("_"), "my words, key " + plant("ghp_")}};
   b.threads[0].python_lock = PythonLock{PythonLockKind::kModule, "alice.mod" + plant("_"), {}};
   b.threads[0].variables = {{0, {{plant("v_"), 3}}, ProcessGroup{"pg" + plant("_"), {0, 1}}, 0}};
   b.path = "/home/bob/cores/" + plant("ghs_") + "/core.node-a7.1";

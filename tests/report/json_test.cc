@@ -58,6 +58,7 @@ LiteralJob everything() {
   main.handles = HandledException{"RuntimeError", "loss is \"NaN\"\n", 1,
                                   literal.job.frames.intern(py("__getitem__", "/home/u/data.py", 8)),
                                   literal.job.frames.intern(raised)};
+  main.handles->chain = {{ExceptionLink::kCause, "KeyError", "no \"shard\""}, {ExceptionLink::kContext, "OSError", {}}};
   main.omitted = OmittedFrames{2, 19000};
   Frame inlined = nat("helper");
   inlined.inlined = true;
@@ -179,7 +180,8 @@ TEST_CASE("the documented fields (docs/json.md)") {
     "syscall": {"name": "read", "number": 0, "fd": 5, "fd_target": "pipe:[123]"}, "wchan": "pipe_read", "kernel_stack": ["pipe_read+0x1", "vfs_read+0x2"],
     "handles": {"type": "RuntimeError", "message": "loss is \"NaN\"\n", "frame": 1,
       "handler": {"kind": "python", "function": "__getitem__", "qualname": null, "file": "/home/u/data.py", "line": 8},
-      "raised": {"kind": "python", "function": "step", "qualname": "Model.step", "file": "/home/u/model.py", "line": 9}},
+      "raised": {"kind": "python", "function": "step", "qualname": "Model.step", "file": "/home/u/model.py", "line": 9},
+      "chain": [{"link": "cause", "type": "KeyError", "message": "no \"shard\""}, {"link": "context", "type": "OSError", "message": null}]},
     "stack_end": "depth-limit", "omitted_frames": {"at": 2, "count": 19000}})"));
   CHECK(json["ranks"][1]["threads"][1]["handles"] ==
         Json::parse(R"({"type": "", "message": null, "frame": null, "handler": null, "raised": null})"));

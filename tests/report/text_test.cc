@@ -437,6 +437,7 @@ TEST_CASE("nothing hostile reaches the terminal, wherever it is in the report") 
     rank.signal->place = FaultPlace{FaultRegion::kMapped, false, FaultMapping{evil, evil, 1}, {}, {}};
     rank.abort_message = evil;
     rank.threads[0].name = evil;
+    rank.threads[0].handles = HandledException{evil, evil, {}, {}, {}, {{ExceptionLink::kCause, evil, evil}}};
     rank.threads[0].wchan = evil;
     rank.threads[0].kernel_stack = {evil};
     rank.threads[0].syscall = call(evil, 3, evil);

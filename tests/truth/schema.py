@@ -78,6 +78,7 @@ THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZ
 CAUSE = {"cause": one_of("own-gpu", "timeout", "peer")}
 EXCEPTION = {"type": text, "what": or_null(text)}
 PYTHON_LOCK = {"type": one_of("Lock", "RLock", "module lock", "condition")}
+CHAINED = {"link": one_of("cause", "context"), "type": text, "message": or_null(text)}
 HANDLED = {"type": text, "message": or_null(text), "frame": or_null(number), "handler": anything, "raised": anything}
 SYSCALL = {"name": text, "number": number, "fd": or_null(number), "fd_target": or_null(text)}
 OTHER_END = {"pid": number, "command": or_null(text), "kind": one_of("pipe", "socket", "lock", "child", "database")}
@@ -214,6 +215,8 @@ class Checker:
                     self.object(thread["exception"], CAUSE, place + ".exception")
             if "handles" in thread and self.object(thread["handles"], HANDLED, place + ".handles"):
                 handled = thread["handles"]
+                for chained in handled.get("chain", []):
+                    self.object(chained, CHAINED, place + ".handles.chain")
                 for name in ("handler", "raised"):
                     if handled[name] is not None:
                         self.object(handled[name], PYTHON, "%s.handles.%s" % (place, name))
