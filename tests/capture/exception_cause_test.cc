@@ -33,8 +33,9 @@ TEST_CASE("messages about other ranks") {
   CHECK(cause_of("NCCL error: unhandled system error, NCCL version 2.18.1") == ExceptionCause::kPeer);
   CHECK(cause_of("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
                  "[127.0.0.1]:41413") == ExceptionCause::kPeer);
-  CHECK(cause_of("[../third_party/gloo/gloo/transport/tcp/pair.cc:598] Read error [127.0.0.1]:2142: Connection reset by "
-                 "peer") == ExceptionCause::kPeer);
+  CHECK(
+      cause_of("[../third_party/gloo/gloo/transport/tcp/pair.cc:598] Read error [127.0.0.1]:2142: Connection reset by "
+               "peer") == ExceptionCause::kPeer);
 }
 
 TEST_CASE("other texts give no cause") {

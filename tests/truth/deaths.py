@@ -6,9 +6,10 @@ import signal
 import subprocess
 
 import cases
-from command_line import FIXTURES
+from command_line import FIXTURES, native
 from core_files import kernel_core
-from processes import Skip, check, json_report, run_tool
+from exceptions import in_pause
+from processes import Fixture, Skip, check, json_report, run_tool, wait_until
 from truth_python import only_rank
 
 
@@ -110,6 +111,31 @@ def case_invalid_pointer(directory):
 
 def case_stack_smashing(directory):
     last_words(directory, "smash", r"\*\*\* stack smashing detected \*\*\*: terminated")
+
+
+# A failed assertion, in a process that does not end: the handler of SIGABRT is pause().
+HANGS = """
+import ctypes, json, os, signal
+libc = ctypes.CDLL(None)
+libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+libc.signal(signal.SIGABRT, ctypes.cast(libc.pause, ctypes.c_void_p))
+print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
+libc.__assert_fail(b"loss == loss", b"step.c", 17, b"step")
+"""
+
+
+def case_live_in_the_handler_of_the_abort(directory):
+    with Fixture(["/usr/bin/python3", "-c", HANGS], stderr=subprocess.DEVNULL) as fixture:
+        wait_until(lambda: in_pause("/proc/%d/stat" % fixture.pid), "the process hangs in the handler of SIGABRT")
+        rank = only_rank(json_report("attach", "--pids", str(fixture.pid)), fixture.pid)
+        check(re.fullmatch(r".*step\.c:17: step: Assertion `loss == loss' failed\.", rank.get("abort_message", "")), repr(rank.get("abort_message")))
+        check(rank["signal"] is None, repr(rank["signal"]))
+
+
+def case_a_process_that_aborts_not_has_said_nothing(directory):
+    with native("dies", "sent") as fixture:
+        rank = only_rank(json_report("attach", "--pids", str(fixture.pid)), fixture.pid)
+        check("abort_message" not in rank, repr(rank.get("abort_message")))
 
 
 def case_last_words_are_private(directory):
