@@ -1,5 +1,7 @@
 #include "analyzers/deaths.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace rankstacks::analyzers {
@@ -38,12 +40,18 @@ std::string describe_region(const FaultPlace& place, const SignalInfo& signal) {
   return "in a mapping";
 }
 
+// A core without the process's own number is known by the number of one of its threads.
+bool is_of(const RankSnapshot& rank, Pid pid) {
+  return pid == rank.pid || std::any_of(rank.threads.begin(), rank.threads.end(),
+                                        [&](const ThreadSnapshot& thread) { return thread.tid == pid; });
+}
+
 }  // namespace
 
 bool is_sent_by_another(const RankSnapshot& rank) {
   constexpr int kSentByUser = 0;  // SI_USER: kill(2)
   if (!rank.signal) return false;
-  return rank.signal->sender ? *rank.signal->sender != rank.pid : rank.signal->code == kSentByUser;
+  return rank.signal->sender ? !is_of(rank, *rank.signal->sender) : rank.signal->code == kSentByUser;
 }
 
 bool reports_others(const ThreadSnapshot& thread) {

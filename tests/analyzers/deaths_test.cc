@@ -81,6 +81,13 @@ TEST_CASE("a signal that another process has sent is no cause") {
     rank.signal->sender = rank.pid;
     CHECK(only_rank_2(literal) == "crashed");
   }
+  SECTION("its own, of a core that is known by another of its threads") {
+    RankSnapshot& rank = dies(literal, 2, 6, "SIGABRT", kByTgkill);
+    rank.signal->sender = rank.pid;
+    rank.signal->tid = rank.pid;
+    rank.pid = 7777;
+    CHECK(only_rank_2(literal) == "crashed");
+  }
   SECTION("a fault that was sent") {
     dies(literal, 0, 11, "SIGSEGV", kByKill).signal->sender = 0;
     CHECK(only_rank_2(literal) == "user-code");
