@@ -270,11 +270,20 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
     doing.activity = decided.rule->activity;
     doing.by_frame = true;
     doing.operation = operation_of(*decided.rule, job_.frames[thread.frames[doing.frame]]);
-    doing.in_teardown = main_program_ended(job_, job_.ranks[rank], thread) ||
-                        std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
-                          const known::ActivityRule* rule = rules_.of(job_.frames, id);
-                          return rule != nullptr && rule->operation.kind == known::OperationKind::kTeardown;
-                        });
+    const auto any_rule = [&](auto holds) {
+      return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
+        const known::ActivityRule* rule = rules_.of(job_.frames, id);
+        return rule != nullptr && holds(*rule);
+      });
+    };
+    doing.in_teardown =
+        main_program_ended(job_, job_.ranks[rank], thread) || any_rule([](const known::ActivityRule& rule) {
+          return rule.operation.kind == known::OperationKind::kTeardown;
+        });
+    doing.connects =
+        doing.activity == known::Activity::kPointToPoint && any_rule([](const known::ActivityRule& rule) {
+          return rule.activity == known::Activity::kPointToPoint && rule.operation.kind == known::OperationKind::kSetUp;
+        });
     return doing;
   }
   return by_leaf(job_, job_.ranks[rank], thread, doing);

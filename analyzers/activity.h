@@ -25,6 +25,7 @@ struct Doing {
   bool by_frame = false;     // known from a frame of the table, not from the system call or by elimination
   Operation operation;       // none if only the activity is known
   bool in_teardown = false;  // the main program has ended, and the thread does this on its way out
+  bool connects = false;     // it sets up the connection for a message, which takes both ends
 };
 
 // The rule of each frame, looked up once. Ranks share their native functions, at different addresses. The table of

@@ -11,11 +11,6 @@
 namespace rankstacks::analyzers {
 namespace {
 
-Reason reason_for(const RankState& s) {
-  if (s.dead_child) return Reason::kWorkerDead;
-  return s.readable ? reason_of(s.doing.activity) : Reason::kNone;
-}
-
 std::string would_decide(const JobSnapshot& job, const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   if (s.gpu_only) return "the core of its process";

@@ -1,6 +1,7 @@
 #include "analyzers/deadlock.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "analyzers/coordinates.h"
 #include "analyzers/divergence.h"
 #include "analyzers/flight_records.h"
+#include "analyzers/gpu_waits.h"
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
 #include "analyzers/sides.h"
@@ -21,6 +23,8 @@ constexpr double kPartnersKnown = 0.80;  // groups or peers are known
 constexpr double kByPlace = 0.65;
 constexpr double kByCounts = 0.55;  // by place, and NCCL's counts agree
 constexpr double kEqualSides = 0.40;
+constexpr double kNobodyConnects = 0.60;
+constexpr double kAbsentFromGroup = 0.55;
 constexpr double kPartnersGuessed = 0.45;
 
 class Explanation {
@@ -65,6 +69,7 @@ class Explanation {
     if (waits_for_gpu() && (names_some_operation() || wait_in_one_function()) &&
         none_launched_too_little(job_, states_, all_members()))
       return with_reference(between_sides(Reason::kCollectiveMismatch, kByCounts), kFromLaunches);
+    if (auto found = absent_from_a_group()) return found;
     if (waits_for_gpu())
       return Deadlock{{},
                       known_from_gpus() ? "the kernels on their GPUs are of one collective, but their names do not "
@@ -233,6 +238,40 @@ class Explanation {
     return found;
   }
 
+  // Most ranks wait in a collective for ranks that wait for their GPUs, as members of its group. Either these wait for
+  // a collective's kernel, which is then another one, or for a kernel of their own.
+  std::optional<Deadlock> absent_from_a_group() const {
+    if (!waits_for_gpu()) return std::nullopt;
+    for (const PendingOperation& operation : operations_) {
+      if (!operation.certain || operation.members.size() * 2 <= ranks_ ||
+          states_[operation.members.front()].doing.activity != known::Activity::kCollective)
+        continue;
+      std::vector<std::size_t> absent;
+      for (const std::size_t other : operation.operations)
+        absent.insert(absent.end(), operations_[other].members.begin(), operations_[other].members.end());
+      if (absent.empty() || !std::all_of(absent.begin(), absent.end(),
+                                         [&](std::size_t i) { return states_[i].gpu_wait_may_be_collective; }))
+        continue;
+      const bool compute = std::all_of(absent.begin(), absent.end(), [&](std::size_t i) {
+        return gpu_computes(job_, job_.ranks[states_[i].rank]) == true;
+      });
+      return with_reference(accuse(absent, compute ? Reason::kGpuWait : Reason::kCollectiveMismatch, kAbsentFromGroup),
+                            kFromGroups);
+    }
+    return std::nullopt;
+  }
+
+  // A connection takes both ends. Ranks that set one up for a message, while nobody else does, have a peer that does
+  // not come: it would be among those that connect.
+  std::vector<std::size_t> nobody_connects_with() const {
+    std::vector<std::size_t> connecting;
+    for (const PendingOperation& operation : operations_)
+      std::copy_if(operation.members.begin(), operation.members.end(), std::back_inserter(connecting),
+                   [&](std::size_t i) { return states_[i].doing.connects; });
+    if (connecting.size() * 2 >= ranks_) connecting.clear();
+    return connecting;
+  }
+
   std::optional<Deadlock> unmatched() {
     std::vector<std::size_t> direct, in_circle, guessed;
     std::size_t p2p = 0;
@@ -251,6 +290,8 @@ class Explanation {
     if (!direct.empty()) return accuse(direct, Reason::kUnmatchedP2p, kPartnersKnown);
     if (!in_circle.empty()) return accuse(in_circle, Reason::kUnmatchedP2p, kPartnersKnown);
     if (p2p == 0) return std::nullopt;
+    if (const auto alone = nobody_connects_with(); !alone.empty())
+      return accuse(alone, Reason::kUnmatchedP2p, kNobodyConnects);
     if (auto found = within_stages()) return found;  // a stage that receives from another is normal in a pipeline
     // The peers are not known, but if all ranks receive, none sends.
     const auto all = [&](bool Operation::*does, bool Operation::*does_not) {

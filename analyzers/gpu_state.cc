@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/names.h"
+#include "known/collective_kernels.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -39,25 +40,6 @@ std::optional<known::Collective> operation_at(std::string_view rest) {
 // (src/collectives/device/common.h); for symmetric memory ncclSymDevKernel_ (2.27) and ncclSymkDevKernel_ (2.28;
 // src/device/symmetric/generate.py). RCCL uses NCCL's.
 constexpr std::string_view kNcclPrefixes[] = {"ncclDevKernel", "ncclKernel", "ncclSymDevKernel", "ncclSymkDevKernel"};
-
-// Kernels of other libraries that poll until the other ranks have arrived.
-struct OtherCollective {
-  std::string_view part;
-  known::Collective operation;
-};
-constexpr OtherCollective kOthers[] = {
-    {"cross_device_reduce_", known::Collective::kAllReduce},  // vLLM, SGLang: csrc/custom_all_reduce.cuh
-    {"one_shot_all_reduce_kernel",
-     known::Collective::kAllReduce},  // PyTorch: torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu
-    {"two_shot_all_reduce_kernel", known::Collective::kAllReduce},
-    {"multimem_all_reduce_kernel", known::Collective::kAllReduce},
-    {"multimem_one_shot_all_reduce_kernel", known::Collective::kAllReduce},
-    {"multimem_all_gather_kernel", known::Collective::kAllGather},
-    {"allreduce_fusion_kernel", known::Collective::kAllReduce},  // FlashInfer, TensorRT-LLM
-    {"deep_ep::", known::Collective::kUnknown},                  // DeepEP: dispatch, combine, barriers
-    {"msccl", known::Collective::kUnknown},                      // RCCL's and Microsoft's MSCCL, MSCCL++
-    {"nvshmemi_", known::Collective::kUnknown},                  // NVSHMEM: barriers and collectives on a stream
-};
 
 std::optional<known::Collective> nccl_operation(std::string_view name) {
   if (!name.starts_with("nccl")) return std::nullopt;
@@ -112,9 +94,7 @@ std::string kernel_name(std::string_view function) {
 std::optional<known::Collective> collective_of(std::string_view function) {
   const std::string name = kernel_name(function);
   if (auto operation = nccl_operation(name)) return operation;
-  for (const OtherCollective& other : kOthers)
-    if (name.find(other.part) != std::string::npos) return other.operation;
-  return std::nullopt;
+  return known::operation_of_kernel(name);
 }
 
 GpuState gpu_state_of(const FrameTable& frames, const RankSnapshot& rank) {

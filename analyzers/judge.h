@@ -25,10 +25,6 @@ inline const ThreadSnapshot& deciding_thread(const JobSnapshot& job, const RankS
   return job.ranks[s.rank].threads[s.doing.thread];
 }
 
-inline Reason reason_for(const RankState& s) {
-  return s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity);
-}
-
 class Judge {
  public:
   // The facts must outlive it.

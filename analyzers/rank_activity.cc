@@ -22,7 +22,7 @@ bool is_idle(const JobSnapshot& job, const RankState& s) {
 }
 
 std::string kind_of(const JobSnapshot& job, const RankState& s) {
-  if (s.dead_child) return "worker-dead";
+  if (reason_for(s) == Reason::kWorkerDead) return "worker-dead";
   switch (s.doing.activity) {
     case known::Activity::kCollective:
       return s.doing.operation.collective == known::Collective::kBarrier ? "in-barrier" : "in-collective";
@@ -56,7 +56,7 @@ std::vector<std::optional<RankActivity>> activities_of(const JobSnapshot& job, c
                          describe_wait(s, static_cast<std::size_t>(job.ranks[s.rank].world_size.value_or(0))) +
                          (place.empty() ? "" : " (" + place + ")");
     } else {
-      activity.summary = describe_suspect(job, s, s.dead_child ? Reason::kWorkerDead : reason_of(s.doing.activity));
+      activity.summary = describe_suspect(job, s, reason_for(s));
     }
     if (s.progress != Progress::kUnknown) activity.moves = s.active();
     activity.evidence = {s.rank, s.doing.thread, s.doing.frame};

@@ -9,6 +9,7 @@
 #include "analyzers/flight_records.h"
 #include "analyzers/gpu_waits.h"
 #include "analyzers/launches.h"
+#include "analyzers/lost_threads.h"
 #include "analyzers/names.h"
 #include "analyzers/own_threads.h"
 #include "analyzers/peer_waits.h"
@@ -132,6 +133,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   std::vector<RankState> states = own_states(job, roles, activities);
   find_unrelated(job, states);
   refine_by_training_threads(job, roles, activities, states);
+  refine_by_shared_work(job, roles, activities, states);
   for (RankState& s : states)
     s.gpu_wait_may_be_collective =
         s.readable && s.doing.activity == known::Activity::kGpuWait && has_nccl(roles[s.rank]);
@@ -146,11 +148,17 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
     find_partners(job, state);
     find_path(job, state);
   }
+  find_lost_threads(job, roles, states);
   refine_by_launches(job, states);
   refine_by_gpus(job, states);
   for (RankState& state : states)
     if (state.gpu_wait_may_be_collective) state.recorded = describe_recorded_wait(job.ranks[state.rank]);
   return states;
+}
+
+Reason reason_for(const RankState& state) {
+  if (state.dead_child || !state.lost_thread.empty()) return Reason::kWorkerDead;
+  return state.readable ? reason_of(state.doing.activity) : Reason::kNone;
 }
 
 const ThreadSnapshot* leading_thread(const JobSnapshot& job, const RankState& state) {

@@ -2,6 +2,7 @@
 // rank_state.cc has the steps that determine it; most of them have their own file:
 //
 //     training_threads.h   jobs that train in a thread other than the main thread
+//     lost_threads.h       threads that have ended, and that the rank waits for
 //     children.h           what the processes that a rank has started show about it
 //     own_threads.h        ranks whose main thread only waits for other threads of its process
 //     peer_waits.h         waits for another rank outside of any known library
@@ -49,6 +50,8 @@ struct RankState {
   std::optional<std::size_t> known_from_child;  // index of the child that shows more than the rank's own stack
   std::size_t child_thread = 0;
   std::optional<std::size_t> dead_child;  // index of a child that is a zombie or dead
+  // It waits for a thread of its own that has ended, and which the other ranks have: "prefetch of data.py".
+  std::string lost_thread;
   // Its main thread is idle, as in the other ranks, and doing.thread is the one that trains.
   bool by_own_thread = false;
   // Index of the child process that the rank waits for, if only one can be meant.
@@ -96,6 +99,9 @@ struct RankState {
 // One for each rank (children excluded), in the order of the snapshot.
 std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
                                  const std::vector<Cluster>& clusters);
+
+// The reason of a suspect in this state; kNone if it is none that can be blamed.
+Reason reason_for(const RankState& state);
 
 // The thread by which a rank is compared with the others; nullptr if it has no main thread.
 const ThreadSnapshot* leading_thread(const JobSnapshot& job, const RankState& state);

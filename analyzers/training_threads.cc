@@ -13,17 +13,17 @@
 #include "analyzers/names.h"
 #include "analyzers/progress.h"
 #include "analyzers/roles.h"
+#include "analyzers/thread_waits.h"
 
 namespace rankstacks::analyzers {
 namespace {
 
-// Where a thread's own code begins: the outermost Python function of the user's, whose file may have another path on
-// another machine. "" if it has none.
-std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
-  for (std::size_t i = own_frames(job.frames, thread); i-- > 0;) {
-    const Frame& frame = job.frames[thread.frames[i]];
+// The innermost Python function of the user's, "forward of engine.py". "" if there is none.
+std::string innermost_of_user(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
     if (frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>")))
-      return frame.function.value_or("") + '|' + std::string(base_name(*frame.file));
+      return frame.function.value_or("") + " of " + std::string(base_name(*frame.file));
   }
   return "";
 }
@@ -83,6 +83,15 @@ struct AlikeThreads {
 
 }  // namespace
 
+std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (std::size_t i = own_frames(job.frames, thread); i-- > 0;) {
+    const Frame& frame = job.frames[thread.frames[i]];
+    if (frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>")))
+      return frame.function.value_or("") + " of " + std::string(base_name(*frame.file));
+  }
+  return "";
+}
+
 void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
                                 Activities& activities, std::vector<RankState>& states) {
   std::optional<std::string> common;
@@ -121,6 +130,34 @@ void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::v
     if (doing.activity == known::Activity::kUnknown) continue;
     states[i].doing = std::move(doing);
     states[i].by_own_thread = true;
+  }
+}
+
+void refine_by_shared_work(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                           Activities& activities, std::vector<RankState>& states) {
+  const auto at_work = [&](std::size_t rank, known::Activity activity) {
+    return known::waits_for_ranks(activity) || (activity == known::Activity::kGpuWait && has_nccl(roles[rank]));
+  };
+  std::set<std::string> work;  // the functions in which ranks wait
+  for (const RankState& s : states)
+    if (s.readable && !s.unrelated && at_work(s.rank, s.doing.activity))
+      if (std::string place = innermost_of_user(job, job.ranks[s.rank].threads[s.doing.thread]); !place.empty())
+        work.insert(std::move(place));
+  if (work.empty()) return;
+  for (RankState& s : states) {
+    if (!s.readable || s.unrelated || at_work(s.rank, s.doing.activity)) continue;
+    const RankSnapshot& rank = job.ranks[s.rank];
+    if (rank.threads[s.doing.thread].tid != rank.pid || thread_wait_of(rank, s.doing.thread) ||
+        !standby_function(job, rank.threads[s.doing.thread], activities.of_thread(s.rank, s.doing.thread)))
+      continue;
+    std::vector<std::size_t> found;
+    for (std::size_t t = 0; t < rank.threads.size(); ++t)
+      if (t != s.doing.thread && roles[s.rank][t] == known::Role::kPython &&
+          work.contains(innermost_of_user(job, rank.threads[t])))
+        found.push_back(t);
+    if (found.size() != 1) continue;
+    s.doing = activities.of_thread(s.rank, found.front());
+    s.by_own_thread = true;
   }
 }
 

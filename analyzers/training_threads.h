@@ -2,6 +2,7 @@
 // signals.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "analyzers/rank_state.h"
@@ -12,5 +13,15 @@ namespace rankstacks::analyzers {
 // each rank that has such a thread is described by it (RankState::doing, by_own_thread).
 void refine_by_training_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
                                 Activities& activities, std::vector<RankState>& states);
+
+// If the main thread of a rank is idle, and one other thread of it is in a function of the user's in which another
+// rank waits for the ranks or its GPU, then the rank is described by that thread: rank 0 of a server, whose main thread
+// is an event loop, and which takes part in the work by a thread.
+void refine_by_shared_work(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                           Activities& activities, std::vector<RankState>& states);
+
+// Where a thread's own code begins: the outermost Python function of the user's, "prefetch of data.py", since the file
+// may have another path on another machine. "" if it has none.
+std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread);
 
 }  // namespace rankstacks::analyzers

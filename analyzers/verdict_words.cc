@@ -93,6 +93,9 @@ constexpr std::string_view kGpuFailureAdvice =
 constexpr std::string_view kHolderAdvice =
     "look at the thread named, and at what keeps it: --threads all --rank shows every thread of this rank";
 
+constexpr std::string_view kLostThreadAdvice =
+    "that thread has ended: look in this rank's output for the exception that ended it";
+
 const Words* words_of(Reason reason) {
   for (const Words& words : kWords)
     if (words.reason == reason) return &words;
@@ -182,6 +185,7 @@ std::string advice_for(const JobSnapshot& job, const RankState& state, Reason re
   if (reason == Reason::kCrashed && state.gpu.exception) return std::string(kGpuFaultAdvice);
   if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kKernel) return std::string(kKernelAdvice);
   if (reason == Reason::kGpuWait && state.gpu.activity == GpuActivity::kIdle) return std::string(kIdleGpuAdvice);
+  if (reason == Reason::kWorkerDead && !state.lost_thread.empty()) return std::string(kLostThreadAdvice);
   if (reason == Reason::kPythonLock && describe_python_wait(job, job.ranks[state.rank], state.doing.thread))
     return std::string(kHolderAdvice);
   if (const auto wait = local_wait_of(job, state, reason)) return std::string(wait->advice);
@@ -208,6 +212,10 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
   std::string block = describe_block(job, thread);
   const auto local_wait = local_wait_of(job, state, reason);
   if (local_wait) verb = local_wait->verb;
+  if (reason == Reason::kWorkerDead && !state.lost_thread.empty()) {
+    const auto on_thread = local_wait_of(job, state, Reason::kPythonLock);
+    verb = on_thread ? on_thread->verb : "waits for a thread";
+  }
   const auto python_wait =
       reason == Reason::kPythonLock ? describe_python_wait(job, rank, state.doing.thread) : std::nullopt;
   if (python_wait) verb = python_wait->verb;
@@ -228,6 +236,8 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
     if (!counter.empty()) block += (block.empty() ? "" : ", ") + counter;
   }
   std::string other = python_wait ? python_wait->holder : "";
+  if (reason == Reason::kWorkerDead && !state.lost_thread.empty())
+    other = fmt::format(", and has no thread in {} as the other ranks have", state.lost_thread);
   if (reason == Reason::kPythonLock && !python_wait && !(local_wait && is_between_processes(local_wait->kind)) &&
       rank.status == Status::kComplete)
     other = describe_other_thread(job, rank, state.doing.thread);

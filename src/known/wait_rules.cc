@@ -161,6 +161,7 @@ constexpr ActivityRule kRules[] = {
     {M::kNativePrefix, "ncclBroadcast", "", A::kCollective, "nccl nccl.h"},
     {M::kNativePrefix, "ncclBcast", "", A::kCollective, "nccl nccl.h"},
     {M::kNativePrefix, "ncclReduce", "", A::kCollective, "nccl nccl.h"},
+    {M::kNativePrefix, "ncclP2PPreconnectFunc", "", A::kPointToPoint, "nccl group.cc, 2.12-", {"ncclSend", "NCCL's connection set-up for a message", C::kSendRecv, K::kSetUp}},
     {M::kNativePrefix, "ncclGroupEnd", "", A::kCollective, "nccl nccl.h"},
     {M::kNativePrefix, "ncclCommInit", "", A::kCollective, "nccl init.cc: nccl.h", {"ncclCommInitRank", "NCCL's communicator set-up", C::kUnknown, K::kSetUp}},
     {M::kNativePrefix, "ncclCommSplit", "", A::kCollective, "nccl init.cc: nccl.h", {"ncclCommInitRank", "NCCL's communicator set-up", C::kUnknown, K::kSetUp}},

@@ -349,3 +349,43 @@ TEST_CASE("a program of its own, whose main threads all join a pool: the threads
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kSymmetric);
   }
 }
+
+TEST_CASE("a connection for a message that nobody else sets up") {
+  const Stack sends = Stack{libc("accept"),
+                            nat("bootstrapRecv(void*, int, int, void*, int)", "libnccl.so.2"),
+                            nat("ncclTransportP2pSetup(ncclComm*, ncclTopoGraph*, int)", "libnccl.so.2"),
+                            nat("ncclP2PPreconnectFunc(ncclAsyncJob*)", "libnccl.so.2"),
+                            nat("ncclGroupEndInternal(ncclSimInfo_v22200*)", "libnccl.so.2"),
+                            nat("c10d::ProcessGroupNCCL::groupEnd()")} +
+                      in_main(16);
+  const Stack receives =
+      Stack{libc("recv"), py("recv", kPackages + "torch/distributed/distributed_c10d.py", 2500)} + in_main(18);
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 1 ? sends : receives);
+  CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
+  SECTION("half of them set up connections: with each other, as far as is known") {
+    LiteralJob two;
+    for (int r = 0; r < 4; ++r) two.rank(r, 4, r < 2 ? sends : receives);
+    CHECK(accused(two).count(1) == 0);
+  }
+}
+
+TEST_CASE("a rank that waits for its GPU, and is missing in the group in which most ranks wait") {
+  const Stack synchronizes =
+      Stack{nat("cuStreamSynchronize", "libcuda.so.1"), py("synchronize", kPackages + "torch/cuda/__init__.py", 1162)} +
+      in_main(30);
+  const auto job_of = [&](int ranks, std::optional<ProcessGroup> group) {
+    LiteralJob literal;
+    for (int r = 0; r < ranks; ++r) {
+      RankSnapshot& rank = literal.rank(r, ranks, r == 1 ? synchronizes : waits_in_all_reduce());
+      literal.thread(rank, rank.pid + 1000, "x",
+                     {libc("pthread_cond_wait"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")});
+      if (r != 1) arguments(rank, group);
+    }
+    return literal;
+  };
+  CHECK(accused(job_of(3, ProcessGroup{"1", {0, 1, 2}})) == Accused{{1, "collective-mismatch"}});
+  SECTION("no majority: either may be right") { CHECK(accused(job_of(2, ProcessGroup{"1", {0, 1}})).empty()); }
+  SECTION("the group does not need it") { CHECK(accused(job_of(3, ProcessGroup{"1", {0, 2}})).empty()); }
+  SECTION("the group is not known") { CHECK(accused(job_of(3, std::nullopt)).empty()); }
+}

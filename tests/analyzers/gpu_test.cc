@@ -3,6 +3,7 @@
 #include "analyzers/analysis.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_state.h"
+#include "known/collective_kernels.h"
 #include "support/literal_gpu.h"
 
 using namespace rankstacks;
@@ -78,6 +79,29 @@ TEST_CASE("kernels that are collectives, by their names") {
   CHECK(kernel_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, std::array<char*, "
                     "1ul> >(int, at::native::FillFunctor<int>)") == "at::native::vectorized_elementwise_kernel");
   CHECK(kernel_name("triton_poi_fused_add_0") == "triton_poi_fused_add_0");
+}
+
+TEST_CASE("each line of the table of other libraries' kernels matches its own kernel, and no earlier line does") {
+  for (const known::CollectiveKernel& kernel : known::collective_kernels()) {
+    const std::string name = "void ns::" + std::string(kernel.part) + "x<float, 4>(float*, int)";
+    INFO(name);
+    CHECK(collective_of(name) == kernel.operation);
+    const auto first = std::find_if(
+        known::collective_kernels().begin(), known::collective_kernels().end(),
+        [&](const known::CollectiveKernel& one) { return kernel.part.find(one.part) != std::string_view::npos; });
+    CHECK(first->operation == kernel.operation);
+    CHECK_FALSE(kernel.source.empty());
+  }
+}
+
+TEST_CASE("a rank whose GPU polls in another library's barrier waits for one that does something else") {
+  LiteralJob literal = waiting_alike({"c10d::symmetric_memory::barrier_kernel(unsigned int**, int, int, int)", ""});
+  RankSnapshot& odd = literal.job.ranks[1];
+  odd.threads[0].state = 'S';
+  odd.threads[0].frames.clear();
+  for (const Frame& frame : Stack{libc("clock_nanosleep"), py("sleep", "/home/u/train.py", 7)} + in_main(20))
+    odd.threads[0].frames.push_back(literal.job.frames.intern(frame));
+  CHECK(said(verdict_of(literal)) == "culprit 1:user-code");
 }
 
 TEST_CASE("what runs on a rank's GPUs") {

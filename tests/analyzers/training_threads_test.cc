@@ -268,3 +268,38 @@ TEST_CASE("a lock of multiprocessing that is taken without Python code") {
   CHECK(v.suspects.at(0).reason == Reason::kPythonLock);
   CHECK(has(v.summary, "rank 2 waits for a lock between processes"));
 }
+
+TEST_CASE("rank 0 of a server takes part in the work by a thread, while its main thread is an event loop") {
+  const std::string kEngine = "/home/u/engine.py";
+  const Stack loop = {libc("epoll_wait"), py("select", kLib + "selectors.py", 468),
+                      py("_run_once", kLib + "asyncio/base_events.py", 1949),
+                      py("run_forever", kLib + "asyncio/base_events.py", 641), py("serve", kEngine, 43)};
+  const Stack forward = kCollective + Stack{py("forward", kEngine, 35)};
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    const Stack own = r == 0   ? loop
+                      : r == 2 ? Stack{py("compile", kEngine, 82), py("forward", kEngine, 33), py("serve", kEngine, 49)}
+                               : forward + Stack{py("serve", kEngine, 49)};
+    RankSnapshot& rank = literal.rank(r, 4, own + in_main(50), r == 2 ? 'R' : 'S');
+    if (r == 0) rank.threads[0].syscall = call("epoll_wait", 94, "anon_inode:[eventpoll]");
+  }
+  const auto suspects = [&] {
+    std::string text;
+    for (const Suspect& s : analyze(literal.job).verdict.suspects)
+      text += std::to_string(s.rank) + ":" + std::string(to_string(s.reason)) + " ";
+    return text;
+  };
+  SECTION("without such a thread the loop may be what they wait for") {
+    CHECK(suspects().find("0:network-io") != std::string::npos);
+  }
+  SECTION("with it, the rank waits as the others do") {
+    const Stack asks = {libc("sem_wait"), nat("PyThread_acquire_lock_timed", kPython),
+                        py("wait", kLib + "threading.py", 355), py("get", kLib + "queue.py", 171),
+                        py("ask", kEngine, 54)};
+    literal.thread(literal.job.ranks[0], 902, "executor", asks + kThreadRoot).state = 'S';
+    CHECK(suspects().find("0:network-io") != std::string::npos);
+    literal.thread(literal.job.ranks[0], 901, "scheduler", forward + Stack{py("schedule", kEngine, 60)} + kThreadRoot)
+        .state = 'S';
+    CHECK(suspects() == "2:user-code ");
+  }
+}

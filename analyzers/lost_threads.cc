@@ -1,0 +1,62 @@
+#include "analyzers/lost_threads.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "analyzers/local_waits.h"
+#include "analyzers/other_threads.h"
+#include "analyzers/thread_waits.h"
+#include "analyzers/training_threads.h"
+
+namespace rankstacks::analyzers {
+namespace {
+
+// Where the Python threads of a rank begin, apart from its main thread's.
+std::set<std::string> entries_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                                 std::size_t rank) {
+  std::set<std::string> entries;
+  const RankSnapshot& process = job.ranks[rank];
+  for (std::size_t t = 0; t < process.threads.size(); ++t)
+    if (roles[rank][t] == known::Role::kPython && process.threads[t].tid != process.pid)
+      if (std::string entry = entry_of(job, process.threads[t]); !entry.empty()) entries.insert(std::move(entry));
+  return entries;
+}
+
+// It waits for what another thread of its process has to do, and there is none that could.
+bool waits_for_nobody(const JobSnapshot& job, const RankState& s) {
+  const RankSnapshot& rank = job.ranks[s.rank];
+  if (s.doing.activity != known::Activity::kPythonLock || rank.status != Status::kComplete ||
+      rank.source == Source::kDump || thread_wait_of(rank, s.doing.thread))
+    return false;
+  const auto wait = local_wait_of(job, s, Reason::kPythonLock);
+  const bool for_a_thread = wait && (wait->kind == LocalWaitKind::kQueue || wait->kind == LocalWaitKind::kEvent ||
+                                     wait->kind == LocalWaitKind::kCondition);
+  return for_a_thread && !other_threads(job, rank, s.doing.thread).any_python;
+}
+
+}  // namespace
+
+void find_lost_threads(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
+                       std::vector<RankState>& states) {
+  const auto compared = [](const RankState& s) { return s.readable && !s.unrelated; };
+  std::vector<std::size_t> waiting;
+  for (std::size_t i = 0; i < states.size(); ++i)
+    if (compared(states[i]) && waits_for_nobody(job, states[i])) waiting.push_back(i);
+  if (waiting.empty()) return;
+  std::set<std::string> common;  // of all ranks that do not wait like this
+  bool first = true;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    if (!compared(states[i]) || std::binary_search(waiting.begin(), waiting.end(), i)) continue;
+    const std::set<std::string> own = entries_of(job, roles, states[i].rank);
+    std::set<std::string> both;
+    std::set_intersection(own.begin(), own.end(), common.begin(), common.end(), std::inserter(both, both.end()));
+    common = first ? own : std::move(both);
+    first = false;
+  }
+  if (common.size() != 1) return;
+  for (const std::size_t i : waiting) states[i].lost_thread = *common.begin();
+}
+
+}  // namespace rankstacks::analyzers
