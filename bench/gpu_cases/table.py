@@ -21,6 +21,7 @@ class GpuCase:
     cores: bool = False
     needs: tuple = ("torch",)
     own_gpus: bool = False                # ranks cannot share a GPU, or it would not hang then
+    alone: bool = False                   # no other job beside it: what shows its state is the power that its GPUs draw
     environment: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -93,7 +94,6 @@ CASES = [
     training("ddp", "receive", "network-io", name="torchrun-ddp-receive", launch="torchrun"),
 
     at_odds("other-size", "collective-mismatch"),
-    at_odds("other-dtype", "collective-mismatch", own_gpus=True),    # over sockets NCCL finds that out, and fails
     at_odds("other-collective", "collective-mismatch"),
     at_odds("broadcast-or-reduce", "collective-mismatch"),
     # The peer of the send does no receive.
@@ -108,8 +108,9 @@ CASES = [
     GpuCase("extra-evaluation", "collectives.py", ("extra-evaluation",), Truth("culprit", {0: MISMATCH, 1: MISMATCH})),
     GpuCase("uneven-steps", "collectives.py", ("uneven-steps",), Truth("culprit", {0: MISMATCH, 1: MISMATCH})),
     at_odds("uneven-batches", "user-code", both=False),
-    at_odds("skipped", "collective-mismatch", own_gpus=True),
-    at_odds("objects", "collective-mismatch", own_gpus=True),
+    # It has ended, with an exception. Else the watchdog may end the other rank as well, as below.
+    at_odds("skipped", ("missing", "exception"), both=False, own_gpus=True, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    at_odds("objects", ("missing", "exception"), both=False, own_gpus=True, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
     at_odds("in-init", "user-code", both=False),
     at_odds("in-store", "user-code", both=False),
     at_odds("in-destroy", "user-code", both=False, odd=(0,)),
@@ -122,7 +123,7 @@ CASES = [
     at_odds("stopped", "stopped", both=False),
     at_odds("spins-before-message", "user-code", both=False),
 
-    kernel("endless", "gpu-wait"),
+    kernel("endless", "gpu-wait", alone=True),
     kernel("endless-item", "gpu-wait"),
     kernel("triton-loop", "gpu-wait", needs=("torch", "triton")),
     kernel("cupy-loop", "gpu-wait", needs=("torch", "cupy")),
@@ -138,10 +139,10 @@ CASES = [
     kernel("native-loop", "user-code"),
 
     healthy("training"),
-    healthy("long-steps"),
-    healthy("no-collective"),
+    healthy("long-steps", alone=True),
+    healthy("no-collective", alone=True),
     healthy("slow-rank"),
-    healthy("slow-gpu"),
+    healthy("slow-gpu", alone=True),
     healthy("server"),
     healthy("async-server"),
     healthy("evaluation", odd=(0,)),
