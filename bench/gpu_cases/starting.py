@@ -12,7 +12,8 @@ WATCHDOG_TIMEOUT, OTHERS_SECONDS = 240.0, 20.0
 HERE = os.path.dirname(os.path.abspath(__file__))
 HANG_CASES = os.path.join(os.path.dirname(HERE), "hang_cases")
 
-from hang_cases.starting import Broken, Builder, Job, Missing, free_port, main_thread   # noqa: E402
+from hang_cases.ports import free_port                                                  # noqa: E402
+from hang_cases.starting import Broken, Builder, Job, Missing, main_thread              # noqa: E402
 
 __all__ = ["Broken", "Builder", "GpuJob", "Missing", "gpu_count"]
 
@@ -39,8 +40,9 @@ class GpuJob(Job):
 
     timeout = 150.0
 
-    def __init__(self, case, python, builder, gpus):
-        self.gpus, self.python = gpus, python
+    def __init__(self, case, python, builder, gpus, beside_others=False):
+        """`beside_others`: other jobs run at the same time."""
+        self.gpus, self.python, self.beside_others = gpus, python, beside_others
         for name in case.needs:
             need(python, name)
         if case.own_gpus and gpus < case.ranks:
@@ -64,6 +66,8 @@ class GpuJob(Job):
         if self.case.cores:
             environment["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] = "0"
         environment.pop("GLOO_SOCKET_IFNAME", None)
+        if self.beside_others:                # NCCL's RAS service has one address for the machine, which only one job can have
+            environment["NCCL_RAS_ADDR"] = "localhost:%d" % free_port()
         if self.gpus < self.case.ranks:
             environment.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
         super()._start(environment)

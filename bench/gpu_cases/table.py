@@ -21,6 +21,7 @@ class GpuCase:
     cores: bool = False
     needs: tuple = ("torch",)
     own_gpus: bool = False                # ranks cannot share a GPU, or it would not hang then
+    alone: bool = False                   # no other job beside it: what shows its state is the power that its GPUs draw
     environment: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -93,7 +94,6 @@ CASES = [
     training("ddp", "receive", "network-io", name="torchrun-ddp-receive", launch="torchrun"),
 
     at_odds("other-size", "collective-mismatch"),
-    at_odds("other-dtype", "collective-mismatch", own_gpus=True),    # over sockets NCCL finds that out, and fails
     at_odds("other-collective", "collective-mismatch"),
     at_odds("broadcast-or-reduce", "collective-mismatch"),
     # The peer of the send does no receive.
@@ -108,8 +108,9 @@ CASES = [
     GpuCase("extra-evaluation", "collectives.py", ("extra-evaluation",), Truth("culprit", {0: MISMATCH, 1: MISMATCH})),
     GpuCase("uneven-steps", "collectives.py", ("uneven-steps",), Truth("culprit", {0: MISMATCH, 1: MISMATCH})),
     at_odds("uneven-batches", "user-code", both=False),
-    at_odds("skipped", "collective-mismatch", own_gpus=True),
-    at_odds("objects", "collective-mismatch", own_gpus=True),
+    # It has ended, with an exception. Else the watchdog may end the other rank as well, as below.
+    at_odds("skipped", ("missing", "exception"), both=False, own_gpus=True, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    at_odds("objects", ("missing", "exception"), both=False, own_gpus=True, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
     at_odds("in-init", "user-code", both=False),
     at_odds("in-store", "user-code", both=False),
     at_odds("in-destroy", "user-code", both=False, odd=(0,)),
@@ -122,7 +123,7 @@ CASES = [
     at_odds("stopped", "stopped", both=False),
     at_odds("spins-before-message", "user-code", both=False),
 
-    kernel("endless", "gpu-wait"),
+    kernel("endless", "gpu-wait", alone=True),
     kernel("endless-item", "gpu-wait"),
     kernel("triton-loop", "gpu-wait", needs=("torch", "triton")),
     kernel("cupy-loop", "gpu-wait", needs=("torch", "cupy")),
@@ -138,10 +139,10 @@ CASES = [
     kernel("native-loop", "user-code"),
 
     healthy("training"),
-    healthy("long-steps"),
-    healthy("no-collective"),
+    healthy("long-steps", alone=True),
+    healthy("no-collective", alone=True),
     healthy("slow-rank"),
-    healthy("slow-gpu"),
+    healthy("slow-gpu", alone=True),
     healthy("server"),
     healthy("async-server"),
     healthy("evaluation", odd=(0,)),
@@ -172,6 +173,22 @@ def role(case, odd, reasons, **options):
 
 def well(case, **options):
     return GpuCase("well-" + case, "roles.py", (case,), Truth("healthy"), **options)
+
+
+def field(case, *reasons, odd=1, program="field.py", **options):
+    return GpuCase("field-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def field_group(case, *reasons, odd=2, ranks=3, **options):
+    return field(case, *reasons, odd=odd, program="field_groups.py", ranks=ranks, **options)
+
+
+def field_framework(case, *reasons, odd=1, needs=(), **options):
+    return field(case, *reasons, odd=odd, program="field_frameworks.py", needs=("torch", *needs), **options)
+
+
+def field_well(case, **options):
+    return GpuCase("field-well-" + case, "field_well.py", (case,), Truth("healthy"), **options)
 
 
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
@@ -236,5 +253,82 @@ HELD_OUT = [
     well("decoding"),
     well("branches", ranks=3),
     well("jax-data", needs=("jax",)),
+
+    # The second batch: after incidents that users have reported.
+    field("triton-lock", "gpu-wait", needs=("torch", "triton")),
+    # The main thread waits for the GPU, whose kernel waits for a thread, which waits for a server.
+    field("mapped-flag", "network-io", "gpu-wait", needs=("torch", "cupy")),
+    field("grid-barrier", "gpu-wait", needs=("torch", "cupy")),
+    field("prefetch-stream", "gpu-wait"),
+    # The main thread waits for a stream, which waits for a function, which reads a file.
+    field("host-function", "file-io", "gpu-wait"),
+    # The other rank is in a finalizer, which only waits.
+    field("finalizer-sync", "network-io"),
+    field("coalesced", "python-lock"),
+    field("waiting-thread", "subprocess"),
+    # It sleeps in the handler of the exception, in a loop that does not end.
+    field("memory-retry", "exception", "user-code"),
+    # The debugger was opened by the handler of an exception.
+    field("post-mortem", "debugger", "exception"),
+    # As of inside-offload: the thread that would fill the queue has ended.
+    field("reward-thread", "worker-dead", "python-lock"),
+    # The main thread waits for threads, which wait for a server.
+    field("reward-server", "network-io", "python-lock"),
+    # The process that had the task is dead, and another one in its place; the main thread waits for a result that is its data.
+    field("pool-killed", "worker-dead", "data-loading", "python-lock"),
+    # The loader's worker waits for a program.
+    field("decoder", "data-loading", "subprocess"),
+    field("shards-end", "missing", odd=2, ranks=3, environment={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
+    # It moves, in a loop that it does not leave.
+    field("endless-rollout", "user-code", odd=2, ranks=3),
+    # The others poll shared memory for the step that it hands out.
+    field("shared-memory-engine", "network-io", odd=0, ranks=3),
+
+    # One of three or four waits in another group than the others, which wait for it in theirs: both reasons are said, as of group-or-reduce.
+    field_group("graph-skipped", "collective-mismatch", "process-group-order"),
+    field_group("first-use", "collective-mismatch", "process-group-order"),
+    # Its peer is in no receive.
+    field_group("extra-send", "unmatched-p2p", odd=1),
+    # All are at the same place, and each waits for the next one.
+    GpuCase("field-ring-sends", "field_groups.py", ("ring-sends",), Truth("symmetric"), ranks=4),
+    field_group("skipped-experts", "collective-mismatch", ranks=4),
+    # A circle of two groups and a lock in each rank; neither rank is more right.
+    GpuCase("field-communication-lock", "field_groups.py", ("communication-lock",),
+            Truth("culprit", dict.fromkeys((0, 1), ("process-group-order", "python-lock")))),
+    # It has raised, and calls a collective in its handler.
+    field_group("emergency-save", "exception", "collective-mismatch"),
+    field_group("preempted", "collective-mismatch", "process-group-order"),
+    # It is still in the epoch that the others have ended, and waits in another group.
+    field_group("longer-epoch", "collective-mismatch", "process-group-order", "behind", ranks=4),
+    field_group("joined", "collective-mismatch", "process-group-order"),
+    # Two ranks that disagree about what is sent. Over sockets the sizes may be found to differ, which fails.
+    GpuCase("field-names-order", "field_groups.py", ("names-order",), culprit(r0="collective-mismatch", r1="collective-mismatch"), own_gpus=True),
+    field_group("resumed", "collective-mismatch", "process-group-order"),
+
+    field_framework("async-save", "checkpoint-io"),
+    # Another group, as above.
+    field_framework("full-state", "collective-mismatch", "process-group-order", odd=0, ranks=3),
+    field_framework("not-finite", "collective-mismatch", odd=3, ranks=4),
+    # The compiler's pass is a function of the job.
+    field_framework("recompiles", "compiling", "user-code"),
+    field_framework("gathered-metric", "collective-mismatch", odd=0, ranks=3, needs=("accelerate",)),
+    field_framework("main-process-first", "file-io", odd=0, ranks=3, needs=("accelerate",)),
+    field_framework("trainer-evaluates", "collective-mismatch", odd=0, ranks=3, needs=("transformers", "accelerate")),
+    field_framework("lightning-log", "collective-mismatch", odd=2, ranks=3, needs=("pytorch_lightning",)),
+    field_framework("lightning-stops", "network-io", odd=2, ranks=3, needs=("pytorch_lightning",)),
+    field_framework("lightning-checkpoint", "checkpoint-io", odd=0, ranks=3, needs=("pytorch_lightning",)),
+
+    field_well("accumulation", alone=True),
+    field_well("disk-log"),
+    field_well("evaluation", odd=(0,), ranks=3),
+    field_well("server", odd=(0,), ranks=3),
+    field_well("compiled"),
+    field_well("matrices", alone=True),
+    field_well("offloaded"),
+    field_well("slow-loader", ranks=3),
+    field_well("decoding", ranks=3),
+    field_well("one-kernel", alone=True),
+    field_well("async-save"),
+    field_well("several-epochs", ranks=4),
 ]
 CASES += HELD_OUT

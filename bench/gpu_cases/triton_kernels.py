@@ -15,3 +15,12 @@ def wait_for_flag(flag):
 def scale(values, factor, size: tl.constexpr):
     offsets = tl.arange(0, size)
     tl.store(values + offsets, tl.load(values + offsets) * factor)
+
+
+@triton.jit
+def add_under_lock(lock, total, value):
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(total, tl.load(total) + value)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)

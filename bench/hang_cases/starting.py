@@ -13,6 +13,8 @@ import tempfile
 import threading
 import time
 
+from hang_cases.ports import free_port
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICK = os.sysconf("SC_CLK_TCK")
@@ -111,12 +113,6 @@ def command_of(case, python, builder):
     if case.launch == "spawn":
         return [python, os.path.join(HERE, "spawned.py"), case.program[:-len(".py")], *case.arguments]
     return [python, program, *case.arguments]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def main_thread(pid):

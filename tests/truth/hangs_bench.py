@@ -1,7 +1,9 @@
 """bench/hangs: its scoring on literal reports, and its quickest jobs end to end (no torch, no MPI: some seconds each)."""
+import concurrent.futures
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 BENCH = os.path.join(SOURCE, "bench")
 sys.path.insert(0, BENCH)
 
+from hang_cases import ports                                                     # noqa: E402
 from hang_cases.scoring import Rates, Score, Truth, chains_end_at, majority_vote, said   # noqa: E402
 from hang_cases.table import cases as hang_cases                                 # noqa: E402
 
@@ -168,6 +171,18 @@ def case_table_of_gpu_jobs(_):
         check(asked == set(listed), "%s: without a case, or without a function: %r" % (program, asked ^ set(listed)))
     done = subprocess.run([os.path.join(BENCH, "gpu"), "--gpus", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
     check(done.returncode == 77 and b"no NVIDIA GPU" in done.stderr, "without a GPU: status %d, %r" % (done.returncode, done.stderr))
+
+
+def case_ports_of_jobs(_):
+    """No two jobs of a run get the same port, nor one that the kernel may give to somebody else, nor one that somebody listens on."""
+    first, last = ports.ephemeral_range()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        given = list(pool.map(lambda _: ports.free_port(), range(200)))
+    check(len(set(given)) == len(given), "twice: %r" % sorted(port for port in given if given.count(port) > 1))
+    outside = set(range(10000, 65536)) - set(range(first, last + 1)) - set(ports.DEFAULTS)
+    check(not outside or set(given) <= outside, "in the kernel's range, or known: %r" % sorted(set(given) - outside))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        check(not ports.is_free(listener.getsockname()[1]), "a port that somebody listens on is free")
 
 
 def run_bench(directory, *names):
