@@ -76,6 +76,13 @@ int precedence(known::Activity a) {
   }
 }
 
+// What waits for the GPU in the course of this waits for what was launched before, whoever asks for it: a finalizer,
+// the copy of a checkpoint's tensors or of a batch.
+bool asks_for_gpu_work(known::Activity a) {
+  return a == known::Activity::kGarbageCollection || a == known::Activity::kDataLoading ||
+         a == known::Activity::kCheckpointIo;
+}
+
 // Whether the collector runs a finalizer (as opposed to the end of an object's last reference): such a call passes
 // through a function that every CPython exports, so it is recognised even if the collector's own functions have no
 // names.
@@ -243,6 +250,7 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
       if (job_.frames[thread.frames[i]].kind == FrameKind::kPython) break;  // the operation's own frames end here
       continue;
     }
+    if (best && best->activity == known::Activity::kGpuWait && asks_for_gpu_work(rule->activity)) continue;
     if (!best || precedence(rule->activity) < precedence(best->activity)) {
       best = rule;
       best_frame = i;

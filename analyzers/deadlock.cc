@@ -272,6 +272,20 @@ class Explanation {
     return connecting;
   }
 
+  // Most ranks send and receive at one place of the program, as all ranks of an exchange do (all-to-all, a ring), and
+  // the others wait in collectives: these have left the path of the majority.
+  std::optional<Deadlock> majority_at_one_place() {
+    const auto largest = std::max_element(sides_.begin(), sides_.end(),
+                                          [](const Side& a, const Side& b) { return a.size() < b.size(); });
+    const bool others_in_collectives = std::all_of(sides_.begin(), sides_.end(), [&](const Side& side) {
+      return &side == &*largest || states_[side.front()].doing.activity == known::Activity::kCollective;
+    });
+    if (sides_.size() < 2 || largest->size() * 2 <= ranks_ || !is_p2p(largest->front()) || !others_in_collectives)
+      return std::nullopt;
+    guessed_ = true;
+    return between_sides(Reason::kCollectiveMismatch, kPartnersGuessed);
+  }
+
   std::optional<Deadlock> unmatched() {
     std::vector<std::size_t> direct, in_circle, guessed;
     std::size_t p2p = 0;
@@ -292,6 +306,7 @@ class Explanation {
     if (p2p == 0) return std::nullopt;
     if (const auto alone = nobody_connects_with(); !alone.empty())
       return accuse(alone, Reason::kUnmatchedP2p, kNobodyConnects);
+    if (auto found = majority_at_one_place()) return found;
     if (auto found = within_stages()) return found;  // a stage that receives from another is normal in a pipeline
     // The peers are not known, but if all ranks receive, none sends.
     const auto all = [&](bool Operation::*does, bool Operation::*does_not) {

@@ -55,6 +55,8 @@ class Judge {
   static bool fails_on_gpu(const RankSnapshot& rank);
   // "ranks 0-3": those that moved between the samples.
   std::string moving() const;
+  // At most half of the ranks moved between the samples.
+  bool few_moved() const;
   // The job makes progress: waits end between the samples. std::nullopt if it does not, or if a part of it does not.
   std::optional<Verdict> of_progress() const;
   // For a rank whose loop counter is beyond that of ranks that wait for it: it has been where they wait, and did not

@@ -17,6 +17,12 @@ std::string Judge::moving() const {
   return name_ranks(job_, ranks);
 }
 
+bool Judge::few_moved() const {
+  std::size_t moved = 0;
+  for (const RankState& s : states_) moved += !s.unrelated && s.readable && s.moves();
+  return moved * 2 <= tally_.compared;
+}
+
 std::optional<Verdict> Judge::of_progress() const {
   const auto moves = [&](std::size_t i) { return states_[i].moves(); };
   const bool some_wait_ended = std::any_of(tally_.waiting.begin(), tally_.waiting.end(), moves) ||
@@ -49,6 +55,8 @@ std::optional<Verdict> Judge::of_progress() const {
       text += fmt::format("; {} {}", name_ranks(job_, {states_[still.front()].rank}),
                           describe_suspect(job_, states_[still.front()], reason_for(states_[still.front()])));
     Verdict verdict = make(VerdictStatus::kHealthy, text);
+    // The last steps before a hang are steps, too: few ranks are seen in one, and the others wait already.
+    rests |= few_moved();
     if (rests && may_sample_longer() && span_ms() < kLongerThanWaitsMs) verdict.doubt = Doubt::kRests;
     return verdict;
   }
@@ -127,7 +135,7 @@ bool Judge::gloo_is_moving() const {
 
 double Judge::span_ms() const {
   double shortest = std::numeric_limits<double>::infinity();
-  for (const std::size_t i : tally_.elsewhere) {
+  for (const std::size_t i : tally_.elsewhere.empty() ? tally_.waiting : tally_.elsewhere) {
     const auto& motion = deciding_thread(job_, states_[i]).motion;
     shortest = std::min(shortest, motion ? motion->span_ms : 0);
   }

@@ -276,6 +276,7 @@ class ThreadBuilder {
   ThreadSnapshot snapshot_without_frames(std::size_t i, const target::ThreadInfo& info,
                                          const unwind::UnwoundStack& stack) const {
     ThreadSnapshot thread;
+    if (info.registers) thread.thread_pointer = info.registers->fs_base;
     thread.tid = info.tid;
     thread.name = info.name;
     if (info.state != 0) thread.state = info.state;

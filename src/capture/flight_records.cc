@@ -118,6 +118,16 @@ FileDescriptor find_below(const FileDescriptor& root, const std::string& path) {
   return FileDescriptor(static_cast<int>(syscall(SYS_openat2, root.get(), path.c_str(), &how, sizeof how)));
 }
 
+// Whether the process has one of the threads that the dump names. A dump that names none may be of any process.
+bool may_be_of(const FlightRecord& record, const RankSnapshot& rank) {
+  if (record.thread_ids.empty()) return true;
+  const auto known = [](const ThreadSnapshot& thread) { return thread.thread_pointer != 0; };
+  if (std::none_of(rank.threads.begin(), rank.threads.end(), known)) return true;
+  return std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
+    return known(thread) && record.thread_ids.contains(thread.thread_pointer);
+  });
+}
+
 // std::nullopt: there is none, or one that does not count.
 std::optional<Result<FlightRecord>> read_found(const DumpPlace& place, WallClock::time_point captured) {
   const FileDescriptor root(::open(place.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -185,7 +195,8 @@ void add_found_dump(RankSnapshot& rank, const DumpPlace& place, WallClock::time_
   auto found = unattended<std::optional<Result<FlightRecord>>>(
       [place, captured] { return read_found(place, captured); }, std::max<Limit>(limit, kMinTimeout));
   if (!found || !*found) return;
-  if (Result<FlightRecord>& record = **found) rank.flight_record = std::move(*record);
+  if (Result<FlightRecord>& record = **found; record && !may_be_of(*record, rank)) return;
+  else if (record) rank.flight_record = std::move(*record);
   else rank.problems.push_back(problem_of(record.error()));
 }
 
@@ -218,6 +229,12 @@ void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::st
     if (rank == ranks.end())
       problem(
           {.code = ErrorCode::kNotFound, .subject = path, .what = "a dump of none of these ranks", .hint = kNameFiles});
+    else if (!may_be_of(*record, *rank))
+      problem({.code = ErrorCode::kNotFound,
+               .subject = path,
+               .what = fmt::format("a dump of another process than rank {}'s: it has none of the threads named there",
+                                   *rank->rank),
+               .hint = "processes that were started again, and other jobs, write to the same place"});
     else if (!rank->flight_record) rank->flight_record = std::move(*record);
   }
 }

@@ -46,7 +46,8 @@ void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::st
 std::optional<DumpPlace> dump_place_of(const RankSnapshot& rank, const std::map<std::string, std::string>& environment);
 
 // Reads the first of the place's files that counts. Called for ranks that have no dump yet; does nothing if there is
-// none. A damaged one is a problem of the rank.
+// none, or if the dump names threads and the rank has none of them: jobs of one user write to the same place. A damaged
+// one is a problem of the rank.
 void add_found_dump(RankSnapshot& rank, const DumpPlace& place, std::chrono::system_clock::time_point captured,
                     Limit limit);
 

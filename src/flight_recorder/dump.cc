@@ -17,7 +17,7 @@ namespace rankstacks::flight_recorder {
 namespace {
 
 constexpr std::size_t kMaxGroups = 4096, kMaxMembers = 1 << 17, kMaxText = 256;
-constexpr std::size_t kMaxFrames = 32, kMaxTensors = 8, kMaxDimensions = 8;
+constexpr std::size_t kMaxThreads = 1024, kMaxFrames = 32, kMaxTensors = 8, kMaxDimensions = 8;
 
 struct Defect {
   std::string what;
@@ -149,6 +149,8 @@ class DumpReader {
     if (state == "started") entry.state = RecordedState::kStarted;
     if (state == "completed" || (library == "gloo" && fields_.flag(value, "retired")))
       entry.state = RecordedState::kCompleted;
+    if (const auto thread = fields_.count(value, "thread_id"); thread && record_.thread_ids.size() < kMaxThreads)
+      record_.thread_ids.insert(static_cast<std::uint64_t>(*thread));
     if (!find_group(entry.group, value, library)) return;
     entries_.push_back(std::move(entry));
   }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ struct FlightRecord {
   // How long before the stacks the file was last written; negative: after them. std::nullopt: not known.
   std::optional<double> age_ms;
   std::vector<RecordedGroup> groups;
+  // pthread_self() of the threads that have called the operations: torch 2.9 and newer. Not part of reports.
+  std::set<std::uint64_t> thread_ids;
   bool operator==(const FlightRecord&) const = default;
 };
 

@@ -231,6 +231,7 @@ struct PythonLock {
 
 struct ThreadSnapshot {
   Tid tid = 0;
+  Address thread_pointer = 0;    // fs_base, which is glibc's pthread_self(); 0: not known. Not part of reports
   std::string name;              // kernel's comm; may be any bytes
   std::optional<char> state;     // live only
   std::optional<double> cpu_ms;  // live only

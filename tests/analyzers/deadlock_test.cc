@@ -389,3 +389,18 @@ TEST_CASE("a rank that waits for its GPU, and is missing in the group in which m
   SECTION("the group does not need it") { CHECK(accused(job_of(3, ProcessGroup{"1", {0, 2}})).empty()); }
   SECTION("the group is not known") { CHECK(accused(job_of(3, std::nullopt)).empty()); }
 }
+
+TEST_CASE("most ranks exchange messages at one place of the program, and one is in a collective") {
+  const auto exchanges = [](int line) {
+    return Stack{libc("recv"), py("batch_isend_irecv", kPackages + "torch/distributed/distributed_c10d.py", 2700)} +
+           in_main(line);
+  };
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? waits_in_all_reduce() : exchanges(18));
+  CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
+  SECTION("at several places, as the stages of a pipeline") {
+    LiteralJob stages;
+    for (int r = 0; r < 4; ++r) stages.rank(r, 4, r == 2 ? waits_in_all_reduce() : exchanges(18 + r));
+    CHECK(accused(stages).count(2) == 0);
+  }
+}

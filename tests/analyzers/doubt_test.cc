@@ -135,6 +135,25 @@ TEST_CASE("a suspect that ran between the samples may be in a wait of every step
   }
 }
 
+TEST_CASE("one of the ranks, which all wait, has moved: that may have been the last step") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    Motion& motion = literal.rank(r, 4, waits_in_all_reduce(), 'R').threads[0].motion.emplace();
+    motion = {.samples = 3, .places = 1, .cpu_ms = 700, .runs = 9, .span_ms = 810, .in_one_function = true};
+    motion.moved = r == 3;
+  }
+  CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  CHECK(verdict_of(literal).doubt == Doubt::kRests);
+  SECTION("it was sampled for longer, and moved again") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->span_ms = 3000;
+    CHECK(verdict_of(literal).doubt == Doubt::kNone);
+  }
+  SECTION("most have") {
+    literal.job.ranks[0].threads[0].motion->moved = literal.job.ranks[1].threads[0].motion->moved = true;
+    CHECK(verdict_of(literal).doubt == Doubt::kNone);
+  }
+}
+
 TEST_CASE("a job that moves, in which one rank did not run at all") {
   const Stack receives = Stack{libc("recv"), py("fetch", "/home/u/train.py", 7)} + in_main(40);
   LiteralJob literal;
@@ -153,8 +172,13 @@ TEST_CASE("a job that moves, in which one rank did not run at all") {
     CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
     CHECK(verdict_of(literal).doubt == Doubt::kNone);
   }
-  SECTION("it ran") {
+  SECTION("it ran, at the same place: only the other has moved") {
     rests.runs = 1;
+    CHECK(verdict_of(literal).doubt == Doubt::kRests);
+  }
+  SECTION("it moved") {
+    rests = motion;
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
     CHECK(verdict_of(literal).doubt == Doubt::kNone);
   }
 }

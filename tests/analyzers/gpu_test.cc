@@ -470,3 +470,22 @@ TEST_CASE("what differs between the GPUs") {
     }
   }
 }
+
+TEST_CASE("a wait for the GPU is that, whichever code of a library asks for it") {
+  const Stack synchronizes = {nat("cuStreamSynchronize", "libcuda.so.1"),
+                              nat("cudaStreamSynchronize", "libcudart.so.13")};
+  for (const Frame& asks :
+       {py("__next__", kPackages + "torch/utils/data/dataloader.py", 725),
+        py("_offload_state_dict_to_cpu", kPackages + "torch/distributed/checkpoint/state_dict.py", 7),
+        py("save", kPackages + "torch/serialization.py", 70)}) {
+    LiteralJob literal;
+    for (int r = 0; r < 3; ++r) {
+      RankSnapshot& rank = literal.rank(
+          r, 3, r == 1 ? Stack{libc("clock_nanosleep")} + in_main(35) : synchronizes + Stack{asks} + in_main(30));
+      literal.thread(rank, rank.pid + 1000, "x",
+                     {libc("pthread_cond_wait"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")});
+    }
+    INFO(*asks.file);
+    CHECK(said(verdict_of(literal)) == "culprit 1:user-code");
+  }
+}

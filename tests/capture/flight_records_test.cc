@@ -87,6 +87,18 @@ TEST_CASE("dumps that are named") {
   }
 }
 
+TEST_CASE("a dump that is named, of another process") {
+  const Directory directory;
+  directory.put("trace_0", R"({"entries": [{"pg_id": 0, "thread_id": "4096"}]})");
+  std::vector<RankSnapshot> ranks = two_ranks();
+  ranks[0].threads.resize(1);
+  ranks[0].threads[0].thread_pointer = 8192;
+  add_named_dumps(ranks, {directory.path()}, Clock::now(), kLimit);
+  CHECK_FALSE(ranks[0].flight_record);
+  REQUIRE(ranks[0].problems.size() == 1);
+  CHECK(ranks[0].problems[0].message.find("a dump of another process than rank 0's") != std::string::npos);
+}
+
 TEST_CASE("dumps that are found count only if they are this process's") {
   const Directory directory;
   const std::string path = directory.put("trace_0");
@@ -111,6 +123,18 @@ TEST_CASE("dumps that are found count only if they are this process's") {
     place.paths = {directory.path() + "/pipe_0"};
   }
   SECTION("not there") { place.paths = {directory.path() + "/none_0"}; }
+  SECTION("with the threads that have called its operations") {
+    directory.put("trace_0", R"({"entries": [{"pg_id": 0, "thread_id": "4096"}, {"pg_id": 0, "thread_id": "8192"}]})");
+    rank.threads.resize(2);
+    SECTION("none of which is known") { counts = true; }
+    SECTION("one of which is the rank's") {
+      rank.threads[1].thread_pointer = 8192;
+      counts = true;
+    }
+    SECTION("none of which is the rank's: another job of the user's has written it") {
+      rank.threads[0].thread_pointer = 12288;
+    }
+  }
   add_found_dump(rank, place, Clock::now(), kLimit);
   CHECK(rank.flight_record.has_value() == counts);
   CHECK(rank.problems.empty());
