@@ -1,6 +1,7 @@
 """The report as a page, in a real browser: what it shows, its controls and keys, and what hostile names and the page itself can do there."""
 import base64
 import copy
+import glob
 import gzip
 import hashlib
 import json
@@ -251,6 +252,27 @@ def case_light_and_dark(directory):
         check(browser.run(back) == dark, "the button does not change it")
         browser.key("t")
         check(browser.run(back) == light, "the key does not change it")
+
+
+def case_saved_reports_as_pages(directory):
+    """Every view of many reports, with everything open, and the details of each rank: nothing complains."""
+    paths = sorted(glob.glob(os.path.join(FIXTURES, "nccl", "*.json.gz")))[::4] + sorted(glob.glob(os.path.join(FIXTURES, "gpu_jobs", "*.json.gz")))[::8] + sorted(glob.glob(os.path.join(FIXTURES, "verdicts", "*.json.gz")))[::6]
+    check(len(paths) > 25, "fixtures: %r" % paths)
+    with Chromium() as browser:
+        for saved in paths:
+            path = page_of(directory, "report", saved, "--no-redact")
+            opened(browser, path)
+            with gzip.open(saved) as stream:
+                ranks = json.load(stream)["ranks"]
+            threads = sum(len(rank["threads"]) for rank in ranks)
+            check(text_of(browser, "#count").startswith("%d of %d thread" % (threads, threads)), "%s: %s" % (saved, text_of(browser, "#count")))
+            browser.run("for (const name of available()) { chooseView(name); setAllOpen(byId('view'), true); } report.ranks.forEach((_, rank) => select({type: 'rank', rank})); "
+                        "report.waits.groups.forEach(group => select({type: 'wait', group})); for (let thread = 0; thread < threads.count; thread++) select({type: 'thread', thread}); fillPrint()")
+            check(browser.errors == [], "%s: %r" % (saved, browser.errors))
+            # All frames of all stacks are there, in their order.
+            stacks = browser.run("report.ranks.map((_, r) => Array.from({length: threads.first[r + 1] - threads.first[r]}, (_, i) => framesOf(kindOf(threads.first[r] + i)[KIND.STACK]).filter(f => frameKind(f) !== 'gap').length))")
+            check(stacks == [[len(thread["frames"]) for thread in rank["threads"]] for rank in ranks], "%s: %r" % (saved, stacks))
+    print("opened %d pages" % len(paths))
 
 
 def case_hostile_names_are_text(directory):

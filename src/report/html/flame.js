@@ -74,59 +74,67 @@ const flameWords = node => {
   return `${plural(node.threads, "thread")} of ${chosen.count.toLocaleString("en")}, ranks ${rankSet(sum.ranks, 8)}`;
 };
 
+function flameElement(box) {
+  const {node} = box;
+  const odd = node.clusters.every(c => report.clusters[c.id].odd) || node.clusters.every(isSuspected);
+  const hit = search.frames && node.frame !== undefined && search.frames[node.frame];
+  const element = make(
+      "div", {
+        class: `box ${node.kind}${odd ? " odd" : ""}${hit ? " hit" : ""}`,
+        role: "treeitem",
+        tabindex: "-1",
+        "aria-level": String(box.depth + 1),
+        "aria-label": `${node.name}, ${flameWords(node)}`
+      },
+      node.name);
+  element.style.left = `${100 * box.left}%`;
+  element.style.width = `calc(${100 * box.width}% - 1px)`;
+  element.style.top = `${box.depth * flame.row}px`;
+  element.box = box;
+  return element;
+}
+
+// The line above the graph: the whole name, where it is, and whose it is.
+function flameStatus(node) {
+  const row = node.frame === undefined ? null : report.frames[node.frame];
+  return [
+    make("b", {}, row ? text(row[FRAME.FULL]) : node.name), " ",
+    make("span", {class: "muted"}, row && `${text(row[FRAME.FULL_PLACE])} · `, flameWords(node))
+  ];
+}
+
 function showFlame(container) {
   if (!chosen.count)
     return replace(container, make("p", {class: "muted"}, "No thread passes the filters and the search."));
   const root = flameTree();
   const status = make("div", {class: "flame-status", "aria-live": "polite"});
-  const area = make("div", {class: "flame", role: "tree", "aria-label": "flame graph, outermost frames at the top"});
-  const say = node => {
-    const row = node.frame !== undefined && report.frames[node.frame];
-    replace(
-        status, make("b", {}, row ? text(row[FRAME.FULL]) : node.name), " ",
-        make("span", {class: "muted"}, row ? `${text(row[FRAME.FULL_PLACE])} · ` : "", flameWords(node)));
-  };
   const draw = focus => {
-    const path = flamePath(root), boxes = flameBoxes(path), zoomed = path[path.length - 1];
-    let depth = 0;
-    const elements = boxes.map((box, i) => {
-      const {node} = box;
-      depth = Math.max(depth, box.depth + 1);
-      const odd = node.clusters.every(c => report.clusters[c.id].odd) || node.clusters.every(isSuspected);
-      const element = make(
-          "div", {
-            class: `box ${node.kind}${odd ? " odd" : ""}${
-                search.frames && node.frame !== undefined && search.frames[node.frame] ? " hit" : ""}`,
-            role: "treeitem",
-            tabindex: "-1",
-            "aria-level": String(box.depth + 1),
-            "aria-label": `${node.name}, ${flameWords(node)}`
-          },
-          node.name);
-      element.style.left = `${100 * box.left}%`;
-      element.style.width = `calc(${100 * box.width}% - 1px)`;
-      element.style.top = `${box.depth * flame.row}px`;
-      element.box = box;
-      return element;
-    });
-    area.style.height = `${depth * flame.row}px`;
+    const path = flamePath(root), boxes = flameBoxes(path);
+    const elements = boxes.map(flameElement), zoomed = elements.find(e => e.box.node === path[path.length - 1]);
+    area.style.height = `${(Math.max(...boxes.map(box => box.depth)) + 1) * flame.row}px`;
     replace(area, elements);
-    const at = elements.find(element => element.box.node === zoomed);
-    at.tabIndex = 0;
-    if (focus) at.focus();
-    say(zoomed);
+    zoomed.tabIndex = 0;
+    if (focus) zoomed.focus();
+    replace(status, flameStatus(zoomed.box.node));
   };
-  const zoom = box => {
-    flame.path = box.path.map(node => node.key);
+  const zoom = ({node, path}) => {
+    flame.path = path.map(above => above.key);
     draw(true);
-    if (box.node.kind && box.node.kind !== "role")
-      select({type: "place", ...sumOfNode(box.node), role: roleWord(report.clusters[box.node.clusters[0].id].role)});
+    if (node.frame !== undefined)
+      select({type: "place", ...sumOfNode(node), role: roleWord(report.clusters[node.clusters[0].id].role)});
   };
-  area.addEventListener("click", event => event.target.box && zoom(event.target.box));
-  area.addEventListener("mouseover", event => event.target.box && say(event.target.box.node));
-  area.addEventListener("focusin", event => event.target.box && say(event.target.box.node));
-  area.addEventListener("keydown", event => flameKey(area, event, zoom));
-  draw(false);
+  const say = event => event.target.box && replace(status, flameStatus(event.target.box.node));
+  const area = make("div", {
+    class: "flame",
+    role: "tree",
+    "aria-label": "flame graph, outermost frames at the top",
+    on: {
+      click: event => event.target.box && zoom(event.target.box),
+      mouseover: say,
+      focusin: say,
+      keydown: event => flameKey(area, event, zoom)
+    }
+  });
   replace(
       container,
       make(
@@ -134,6 +142,7 @@ function showFlame(container) {
           "The wider, the more threads. A click, or Enter, makes a box as wide as the page; ",
           "the boxes above it lead back."),
       status, area);
+  draw(false);
 }
 
 function flameKey(area, event, zoom) {

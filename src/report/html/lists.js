@@ -1,109 +1,11 @@
 "use strict";
-// The lists: ranks, threads, GPUs, problems, how the report was taken. Of a long list only the rows that can be seen
-// are in the page.
-
-const ROW = 28;  // height of a row, in pixels; page.css has the same
-
-// A list with columns {title, width, cell(row), sort(row)?}; open(row) is called for a chosen one.
-function showGrid(container, {label, columns, rows, open, mark}) {
-  const order = {column: null, down: false};
-  let sorted = rows, current = 0;
-  const widths = columns.map(c => c.width).join(" ");
-  const line = (properties, cells) => {
-    const element = make("div", {role: "row", class: "row", ...properties}, cells);
-    element.style.gridTemplateColumns = widths;
-    return element;
-  };
-  const headings = columns.map(
-      c => make(
-          "div", {role: "columnheader"},
-          c.sort ? make("button", {type: "button", class: "sort", on: {click: () => sortBy(c)}}, c.title) : c.title));
-  const space = make("div", {class: "rows", role: "rowgroup"});
-  const grid = make(
-      "div", {
-        class: "grid",
-        role: "grid",
-        tabindex: "0",
-        "aria-label": `${label}: ${rows.length}`,
-        "aria-rowcount": String(rows.length + 1)
-      },
-      make("div", {role: "rowgroup", class: "headings"}, line({}, headings)), space);
-  space.style.height = `${rows.length * ROW}px`;
-
-  const draw = () => {
-    const first = Math.max(0, Math.floor(grid.scrollTop / ROW) - 5),
-          last = Math.min(sorted.length, first + Math.ceil((grid.clientHeight || 600) / ROW) + 10);
-    replace(space, sorted.slice(first, last).map((row, i) => {
-      const element = line(
-          {
-            id: `row-${first + i}`,
-            "aria-rowindex": String(first + i + 2),
-            "aria-selected": String(first + i === current),
-            class: `row ${mark ? mark(row) : ""}`
-          },
-          columns.map(c => make("div", {role: "gridcell"}, c.cell(row))));
-      element.style.top = `${(first + i) * ROW}px`;
-      element.row = first + i;
-      return element;
-    }));
-    grid.setAttribute("aria-activedescendant", `row-${current}`);
-  };
-  const sortBy = column => {
-    order.down = order.column === column && !order.down;
-    order.column = column;
-    const sign = order.down ? -1 : 1;
-    const compare = (a, b) => a < b ? -sign : a > b ? sign : 0;
-    sorted = rows.map(row => [column.sort(row), row]).sort(([a], [b]) => compare(a, b)).map(([, row]) => row);
-    headings.forEach(
-        (h, i) => h.setAttribute(
-            "aria-sort",
-            columns[i] !== column ? "none" :
-                order.down        ? "descending" :
-                                    "ascending"));
-    current = 0;
-    grid.scrollTop = 0;
-    draw();
-  };
-  const go = to => {
-    current = Math.max(0, Math.min(sorted.length - 1, to));
-    const top = current * ROW, view = grid.clientHeight - 2 * ROW;
-    if (top < grid.scrollTop) grid.scrollTop = top;
-    else if (top > grid.scrollTop + view) grid.scrollTop = top - view;
-    draw();
-  };
-  grid.addEventListener("scroll", draw);
-  grid.addEventListener("click", event => {
-    const element = event.target.closest(".rows > .row");
-    if (!element || event.target.closest("button")) return;
-    go(element.row);
-    open(sorted[current]);
-  });
-  grid.addEventListener("keydown", event => {
-    const page = Math.floor(grid.clientHeight / ROW) - 2;
-    const to = {
-      ArrowDown: current + 1,
-      ArrowUp: current - 1,
-      PageDown: current + page,
-      PageUp: current - page,
-      Home: 0,
-      End: sorted.length - 1
-    }[event.key];
-    if (event.target !== grid || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (to !== undefined) go(to);
-    else if (event.key === "Enter" && sorted.length) open(sorted[current]);
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
-  });
-  replace(container, rows.length ? grid : make("p", {class: "muted"}, "Nothing passes the filters and the search."));
-  draw();
-}
+// The lists: ranks, threads, GPUs, problems, how the report was taken.
 
 const movesWords = activity => !activity || activity.moves === undefined ? "" : activity.moves ? "moves" : "stands";
 
 function showRanks(container) {
   const number = r => report.ranks[r].number === undefined ? Infinity : report.ranks[r].number;
-  showGrid(container, {
+  new Grid(container, {
     label: "ranks",
     rows: chosen.ranks,
     open: r => select({type: "rank", rank: r}),
@@ -169,7 +71,7 @@ function showThreads(container) {
   const odd = t => cluster(t) >= 0 && report.clusters[cluster(t)].odd;
   const hasStates = report.thread_kinds.some(kind => kind[KIND.STATE] >= 0),
         hasTimes = report.ranks.some(rank => rank.cpu_ms);
-  showGrid(container, {
+  new Grid(container, {
     label: "threads",
     rows,
     open: t => select({type: "thread", thread: t}),
@@ -210,7 +112,7 @@ function showThreads(container) {
             [marked(text(kindOf(t)[KIND.PLACE])),
              make("span", {class: "muted"}, "  ", marked(texts(kindOf(t)[KIND.NOTES])[0] || ""))]
       },
-    ].filter(column => column)
+    ]
   });
 }
 
@@ -222,7 +124,7 @@ function showGpus(container) {
       "" :
       `${(g.memory_used / GIB).toFixed(1)}${g.memory_total ? ` of ${(g.memory_total / GIB).toFixed(1)}` : ""} GiB`;
   const figure = (value, unit) => value === undefined ? "" : `${Math.round(value)} ${unit}`;
-  showGrid(list, {
+  new Grid(list, {
     label: "GPUs",
     rows: report.gpus.filter(g => chosen.rankShown[g.rank]),
     open: g => select({type: "rank", rank: g.rank}),
@@ -243,6 +145,7 @@ function showGpus(container) {
       {title: "Used", width: "4.5rem", cell: g => figure(g.utilization, "%"), sort: g => g.utilization || 0},
       {title: "Memory", width: "9rem", cell: memory, sort: g => g.memory_used || 0},
       {title: "Power", width: "4.5rem", cell: g => figure(g.power_w, "W"), sort: g => g.power_w || 0},
+      {title: "Clock", width: "5.5rem", cell: g => figure(g.sm_clock, "MHz"), sort: g => g.sm_clock || 0},
       {title: "Temp.", width: "4.5rem", cell: g => figure(g.temperature_c, "°C"), sort: g => g.temperature_c || 0},
       {
         title: "Runs",
@@ -282,7 +185,7 @@ function showAbout(container) {
           "Python",
           [...versions].map(([v, ranks]) => make("div", {}, versions.size > 1 ? `${v} (${rankSet(ranks, 6)})` : v))
         ],
-        ["NCCL", text(report.nccl)],
+        ["NCCL", text(report.nccl)], ["who should be alike", text(report.verdict.reference)],
         [
           "names",
           report.redacted ? "hosts, users, files of data, addresses, arguments and messages are pseudonyms" :

@@ -80,22 +80,20 @@ function recallState() {
   else if (rank >= 0) select({type: "rank", rank});
 }
 
-function makeControls() {
-  replace(
-      byId("tabs"),
-      available().map(
-          (name, i) => make(
-              "button", {
-                type: "button",
-                role: "tab",
-                id: `tab-${name}`,
-                "data-view": name,
-                "aria-controls": "view",
-                title: `key ${i + 1}`,
-                on: {click: () => chooseView(name)}
-              },
-              VIEWS[name].title,
-              name === "problems" ? make("span", {class: "number"}, `${report.problems.length}`) : null)));
+function makeTabs() {
+  const tabs = available().map(
+      (name, i) => make(
+          "button", {
+            type: "button",
+            role: "tab",
+            id: `tab-${name}`,
+            "data-view": name,
+            "aria-controls": "view",
+            title: `key ${i + 1}`,
+            on: {click: () => chooseView(name)}
+          },
+          VIEWS[name].title, name === "problems" && make("span", {class: "number"}, `${report.problems.length}`)));
+  replace(byId("tabs"), tabs);
   byId("tabs").addEventListener("keydown", event => {
     const step = {ArrowRight: 1, ArrowLeft: -1}[event.key], names = available();
     if (!step) return;
@@ -103,17 +101,20 @@ function makeControls() {
     chooseView(names[(names.indexOf(view) + step + names.length) % names.length]);
     byId(`tab-${view}`).focus();
   });
+}
+
+// A filter that has nothing to choose from is hidden.
+function makeFilters() {
   const used = pick => [...new Set(report.thread_kinds.map(pick))].filter(word => word);
   const options = {
-    role: used(k => k[KIND.ROLE] >= 0 && roleWord(k[KIND.ROLE])),
-    state: used(k => text(k[KIND.STATE])).sort(),
+    role: used(kind => roleWord(kind[KIND.ROLE])),
+    state: used(kind => text(kind[KIND.STATE])).sort(),
     host: [...new Set(report.ranks.map(rank => text(rank.host)))].sort()
   };
   for (const [name, words] of Object.entries(options)) {
-    append(
-        byId(`filter-${name}`),
-        [words.map(word => make("option", {value: word}, name === "state" ? stateWords(word) : word))]);
-    byId(`filter-${name}`).parentElement.hidden = words.length < 2;
+    const field = byId(`filter-${name}`);
+    append(field, words.map(word => make("option", {value: word}, name === "state" ? stateWords(word) : word)));
+    field.parentElement.hidden = words.length < 2;
   }
   for (const name of Object.keys(filters))
     byId(`filter-${name}`).addEventListener("input", event => {
@@ -125,12 +126,18 @@ function makeControls() {
     update();
   });
   byId("filters").addEventListener("submit", event => event.preventDefault());
-  byId("clear").addEventListener("click", clearAll);
-  byId("close").addEventListener("click", () => select(null));
-  byId("theme").addEventListener(
-      "click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark", true));
-  byId("keys").addEventListener("click", () => byId("help").showModal());
-  byId("help-close").addEventListener("click", () => byId("help").close());
+}
+
+function makeButtons() {
+  const isDark = () => document.documentElement.dataset.theme === "dark";
+  const clicks = {
+    clear: clearAll,
+    close: () => select(null),
+    theme: () => setTheme(isDark() ? "light" : "dark", true),
+    keys: () => byId("help").showModal(),
+    "help-close": () => byId("help").close()
+  };
+  for (const [id, action] of Object.entries(clicks)) byId(id).addEventListener("click", action);
 }
 
 function clearAll() {
@@ -233,7 +240,9 @@ function start() {
       `${text(report.version)} · ${text(report.captured_at).replace("T", " ").replace(/\.\d+Z$/, " UTC")}`;
   startTheme();
   colourClusters();
-  makeControls();
+  makeTabs();
+  makeFilters();
+  makeButtons();
   showVerdict();
   showMap();
   recallState();

@@ -112,7 +112,7 @@ function frameRow(frame) {
         title: `${text(row[FRAME.FULL])}\n${text(row[FRAME.FULL_PLACE])}`
       },
       make("span", {class: "name"}, marked(text(row[FRAME.NAME]))),
-      make("span", {class: "place"}, marked(text(row[FRAME.PLACE]))));
+      make("span", {class: "place"}, make("bdi", {}, marked(text(row[FRAME.PLACE])))));
 }
 
 function rowElement(row) {
