@@ -97,7 +97,6 @@ class HtmlData {
     for (const analyzers::Candidate& candidate : verdict.candidates) {
       json_.open('{');
       json_.key("rank"), json_.number(candidate.rank);
-      if (candidate.reason != analyzers::Reason::kNone) text("reason", analyzers::to_string(candidate.reason));
       text("summary", candidate.summary);
       text("would_decide", candidate.would_decide);
       json_.close();

@@ -52,11 +52,7 @@ std::string whole_place(const Frame& frame) {
 }  // namespace
 
 HtmlTables::HtmlTables(const JobSnapshot& job)
-    : job_(job),
-      normalized_(job.frames),
-      frame_of_(job.frames.size(), kNone),
-      tree_frames_(1, kNone),
-      tree_hidden_(1, 0) {}
+    : job_(job), normalized_(job.frames), frame_of_(job.frames.size(), kNone), tree_frames_(1, kNone) {}
 
 int HtmlTables::text(std::string_view text) {
   if (text.empty()) return kNone;
@@ -114,13 +110,9 @@ int HtmlTables::tree(const ThreadSnapshot& thread) {
   if (stack.empty()) return kNone;
   const std::uint32_t end = tree_.insert(stack, 0);
   tree_frames_.resize(tree_.size(), kNone);
-  tree_hidden_.resize(tree_.size(), 0);
   std::uint32_t node = end;
   for (const analyzers::StackItem& item : stack) {
-    if (tree_frames_[node] == kNone) {
-      tree_frames_[node] = frame(thread.frames[item.index]);
-      tree_hidden_[node] = static_cast<int>(item.hidden);
-    }
+    if (tree_frames_[node] == kNone) tree_frames_[node] = frame(thread.frames[item.index]);
     node = tree_.node(node).parent;
   }
   return static_cast<int>(end) - 1;  // the root is no entry
@@ -138,7 +130,6 @@ void HtmlTables::write(JsonText& json) const {
   json.key("parents"), json.raw(json_numbers(stacks_.parents));
   json.close();
   std::vector<int> frames(tree_frames_.begin() + 1, tree_frames_.end());
-  std::vector<int> hidden(tree_hidden_.begin() + 1, tree_hidden_.end());
   std::vector<int> parents;
   for (std::uint32_t node = 1; node < tree_.size(); ++node)
     parents.push_back(static_cast<int>(tree_.node(node).parent) - 1);
@@ -146,7 +137,6 @@ void HtmlTables::write(JsonText& json) const {
   json.open('{');
   json.key("frames"), json.raw(json_numbers(frames));
   json.key("parents"), json.raw(json_numbers(parents));
-  json.key("hidden"), json.raw(json_numbers(hidden));
   json.close();
   json.key("strings");
   json.open('[', true);

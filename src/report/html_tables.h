@@ -64,7 +64,7 @@ class HtmlTables {
   std::vector<int> frame_of_;  // by FrameId
   Trie stacks_;
   analyzers::StackTree tree_;
-  std::vector<int> tree_frames_, tree_hidden_;  // by node of the tree
+  std::vector<int> tree_frames_;  // by node of the tree
 };
 
 // "[1,2,3]"

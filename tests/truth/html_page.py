@@ -153,6 +153,12 @@ def case_search_and_filters(directory):
         check(text_of(browser, "#count").startswith("3 of 53 threads, 3 of 4"), "%s: %s" % (fragment, text_of(browser, "#count")))
         browser.click("#clear")
         check(text_of(browser, "#count").startswith("53 of 53") and browser.run("location.hash") == "", browser.run("location.hash"))
+        # A link within the page (a changed address) leads to what it says, and so does the one without anything.
+        browser.run("location.hash = '#view=ranks&role=autograd&rank=2'; 0")
+        wait_until(lambda: (text_of(browser, "#detail h2") or "").startswith("rank 2"), "the address to take effect")
+        check(count_of(browser, "#view [role=grid]") == 1 and text_of(browser, "#count").startswith("16 of 53"), text_of(browser, "#count"))
+        browser.run("location.hash = ''; 0")
+        wait_until(lambda: browser.run("document.getElementById('detail').hidden") and count_of(browser, "#view [role=tree]") == 1, "the empty address to take effect")
         # A host is a filter where there are several.
         check(browser.run("document.getElementById('filter-host').parentElement.hidden"), "one host is a choice of none")
 
@@ -328,6 +334,9 @@ def case_on_paper(directory):
         printed = browser.run("document.getElementById('print').textContent")
         for words in ("Merged stacks", "ShardDataset.read_shard", "rasThreadMain", "Waits", "for the GPU", "How the report was taken"):
             check(words in printed, "%r is not printed: %s" % (words, printed[:2000]))
+        browser.run("dispatchEvent(new Event('afterprint')); update()")
+        check(browser.run("document.getElementById('print').textContent") == "" and count_of(browser, "#view [aria-expanded=false]") > 3, "the page is not as it was before")
+        browser.run("dispatchEvent(new Event('beforeprint')); 0")
         browser.media("dark", "print")
         check(browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", "the paper is not white")
         check(browser.run("getComputedStyle(document.querySelector('.controls')).display") == "none", "controls are printed")

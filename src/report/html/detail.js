@@ -154,6 +154,7 @@ function showDetail() {
 function problemBox(problem) {
   const ranks = fromRanges(problem.ranks);
   return make(
-      "div", {class: "problem"}, make("b", {}, `${rankSet(ranks)}: `), text(problem.message),
+      "div", {class: "problem"}, make("b", {}, `${rankSet(ranks)}: `), text(problem.message), " ",
+      make("span", {class: "tag"}, text(problem.code)),
       problem.hint === undefined ? null : make("div", {class: "muted"}, `hint: ${text(problem.hint)}`));
 }

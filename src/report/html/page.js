@@ -62,13 +62,14 @@ function rememberState() {
   if (hash === (location.hash || "#")) return;
   try {
     history.replaceState(null, "", hash);
-  } catch (error) { /* a page in a sandbox may not change its address */
+  } catch {
+    // A page in a sandbox may not change its address.
   }
 }
 
 function recallState() {
   const state = new URLSearchParams(location.hash.slice(1));
-  if (available().includes(state.get("view"))) view = state.get("view");
+  view = available().includes(state.get("view")) ? state.get("view") : "tree";
   search.words = (state.get("search") || "").toLowerCase();
   byId("search").value = search.words;
   for (const name of Object.keys(filters)) byId(`filter-${name}`).value = filters[name] = state.get(name) || "";
@@ -76,8 +77,7 @@ function recallState() {
       state.has(name) && Number(state.get(name)) < count ? Math.trunc(Number(state.get(name))) : -1;
   const rank = index("rank", report.ranks.length), thread = index("thread", threads.count);
   update();
-  if (thread >= 0) select({type: "thread", thread});
-  else if (rank >= 0) select({type: "rank", rank});
+  select(thread >= 0 ? {type: "thread", thread} : rank >= 0 ? {type: "rank", rank} : null);
 }
 
 function makeTabs() {
@@ -153,7 +153,8 @@ function setTheme(theme, keep) {
   if (!keep) return;
   try {
     localStorage.setItem(THEME, theme);
-  } catch (error) { /* no storage for this page */
+  } catch {
+    // There is no storage for this page.
   }
 }
 function startTheme() {
@@ -162,7 +163,8 @@ function startTheme() {
   let kept = null;
   try {
     kept = localStorage.getItem(THEME);
-  } catch (error) { /* no storage for this page */
+  } catch {
+    // There is no storage for this page.
   }
   if (kept === "dark" || kept === "light") setTheme(kept, false);
   else ofSystem();
@@ -205,10 +207,10 @@ function onKey(event) {
     return;
   }
   if (inField) return;
-  const number = available()[Number(event.key) - 1];
-  if (!KEYS[event.key] && !number) return;
+  const name = available()[Number(event.key) - 1];
+  if (!KEYS[event.key] && !name) return;
   event.preventDefault();
-  if (number) chooseView(number);
+  if (name) chooseView(name);
   else KEYS[event.key]();
 }
 
@@ -225,7 +227,7 @@ function fillPrint() {
           "Merged stacks",
           box => {
             showTree(box);
-            setAllOpen(box, true);
+            setAllOpen(box, true, false);
           }),
       part("Waits", showWaits),
       report.gpus ? [make("h2", {}, "GPUs"), make("pre", {class: "lines"}, texts(report.gpu_summary).join("\n"))] :

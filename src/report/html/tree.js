@@ -250,21 +250,21 @@ function showTree(container) {
   replace(container, items.length ? tree : make("p", {class: "muted"}, "No thread passes the filters and the search."));
 }
 
-function setOpen(item, open) {
+function setOpen(item, open, remember = true) {
   if (!item.branch || item.getAttribute("aria-expanded") === String(open)) return;
   item.setAttribute("aria-expanded", String(open));
-  openParts.set(item.branch.key, open);
+  if (remember) openParts.set(item.branch.key, open);
   while (item.children.length > 1) item.lastChild.remove();
   if (open) append(item, item.branch.body());
 }
 
-function setAllOpen(container, open) {
+function setAllOpen(container, open, remember = true) {
   const items = () => [...container.querySelectorAll("[role=treeitem][aria-expanded]")];
   // What is opened may have more in it that is closed.
   if (open)
     for (let closed; (closed = items().filter(item => item.getAttribute("aria-expanded") === "false")).length;)
-      closed.forEach(item => setOpen(item, true));
-  else items().reverse().forEach(item => setOpen(item, false));
+      closed.forEach(item => setOpen(item, true, remember));
+  else items().reverse().forEach(item => setOpen(item, false, remember));
 }
 
 function treeClick(tree, event) {
