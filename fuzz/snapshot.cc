@@ -1,6 +1,7 @@
 // A saved report: what was read can be analysed, shown and saved, and what was saved reads back as the same.
 #include "analyzers/analysis.h"
 #include "input.h"
+#include "report/html_data.h"
 #include "report/report.h"
 
 using namespace rankstacks;
@@ -12,6 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const analyzers::Analysis analysis = analyzers::analyze(*job);
+  fuzz::require(report::html_data(*job, analysis, false).find('<') == std::string::npos, "nothing ends a page's data");
   report::text_report(*job, analysis, {});
   report::text_report(*job, analysis, {.color = true, .all_threads = true});
   const std::string saved = report::json_report(*job, analysis);

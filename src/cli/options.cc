@@ -29,6 +29,7 @@ Examples:
   rankstacks core core-python-*                       the same from core files
   rankstacks report node-a.json node-b.json           saved reports of several machines as one
   rankstacks report hang.json --format markdown       the same as the body of an issue, without names of yours
+  rankstacks report hang.json --format html -o h.html the same as a page for a browser, without names of yours
   rankstacks doctor                                   what would stop it from working here, and what mends that
   rankstacks core core-* --rules acme.json            with what a file of rules says of an in-house framework
 
@@ -323,7 +324,7 @@ class CommandLine {
   void add_redaction(CLI::App* sub) {
     auto* redact = sub->add_flag("--redact", redact_,
                                  "show hosts, users, addresses, arguments and messages under pseudonyms (in markdown "
-                                 "that is the default)");
+                                 "and html that is the default)");
     sub->add_flag("--no-redact", no_redact_, "show them as they are")->excludes(redact);
     sub->add_option("--redact-map", options_.redact_map, "write what the pseudonyms stand for to this new file")
         ->type_name("FILE")
@@ -337,7 +338,7 @@ class CommandLine {
   }
 
   void add_common(CLI::App* sub) {
-    add_writing(sub, {"text", "json", "markdown", "folded"});
+    add_writing(sub, {"text", "json", "markdown", "html", "folded"});
     add_redaction(sub);
     add_rules_option(sub);
     sub->add_option("--memory", memory_,
@@ -426,7 +427,7 @@ class CommandLine {
   }
 
   void take_redaction() {
-    options_.redact = redact_ || (format_ == "markdown" && !no_redact_);
+    options_.redact = redact_ || ((format_ == "markdown" || format_ == "html") && !no_redact_);
     if (options_.redact && options_.with_secrets)
       throw CLI::ValidationError("--with-secrets", "a redacted report has no secrets: --no-redact as well");
     if (options_.redact_map.empty()) return;
@@ -447,6 +448,7 @@ class CommandLine {
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
     options_.format = format_ == "json"       ? Format::kJson
                       : format_ == "markdown" ? Format::kMarkdown
+                      : format_ == "html"     ? Format::kHtml
                       : format_ == "folded"   ? Format::kFolded
                                               : Format::kText;
     options_.color = color_ == "always" ? Color::kAlways : color_ == "never" ? Color::kNever : Color::kAuto;

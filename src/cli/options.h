@@ -17,7 +17,7 @@ class App;
 
 namespace rankstacks::cli {
 
-enum class Format { kText, kJson, kMarkdown, kFolded };
+enum class Format { kText, kJson, kMarkdown, kHtml, kFolded };
 enum class Color { kAuto, kAlways, kNever };
 
 using FileRanks = std::map<std::string, int>;  // by the path as it was given

@@ -29,6 +29,7 @@
 #include "redact/redact.h"
 #include "redact/secrets.h"
 #include "report/folded.h"
+#include "report/html_report.h"
 #include "report/markdown_report.h"
 #include "report/packed.h"
 #include "report/report.h"
@@ -229,6 +230,7 @@ std::string report_text(const Options& options, const redact::Redacted& shown, c
     case Format::kMarkdown:
       return report::markdown_report(job, shown.analysis,
                                      {.max_bytes = options.max_bytes, .ranks = ranks, .redacted = options.redact});
+    case Format::kHtml: return report::html_report(job, shown.analysis, {.redacted = options.redact});
     case Format::kFolded:
       return report::folded_report(job, shown.analysis,
                                    options.ranks.empty() ? report::selected_ranks(job, {}) : ranks);

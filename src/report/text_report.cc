@@ -9,6 +9,7 @@
 #include "analyzers/coordinates.h"
 #include "analyzers/flight_records.h"
 #include "model/rank_set.h"
+#include "report/problem_groups.h"
 #include "report/report.h"
 #include "report/sanitize.h"
 #include "report/text_chains.h"
@@ -138,15 +139,7 @@ Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, cons
 }  // namespace
 
 Lines problem_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
-  std::vector<std::pair<const Problem*, std::vector<std::size_t>>> problems;
-  std::map<std::pair<std::string, std::string>, std::size_t> seen;
-  for (std::size_t r = 0; r < job.ranks.size(); ++r)
-    for (const Problem& problem : job.ranks[r].problems) {
-      const auto [it, is_new] = seen.try_emplace({problem.message, problem.hint.value_or("")}, problems.size());
-      if (is_new) problems.push_back({&problem, {}});
-      std::vector<std::size_t>& ranks = problems[it->second].second;
-      if (ranks.empty() || ranks.back() != r) ranks.push_back(r);
-    }
+  const std::vector<ProblemGroup> problems = problem_groups(job);
   if (problems.empty()) return {};
   Lines lines = {style.strong("Problems")};
   for (const auto& [problem, ranks] : problems) {

@@ -4,17 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "analyzers/activity.h"
 #include "analyzers/deaths.h"
-#include "analyzers/handled.h"
-#include "analyzers/python_locks.h"
-#include "analyzers/thread_waits.h"
-#include "analyzers/watchdog_reporters.h"
 #include "report/frame_text.h"
 #include "report/json_words.h"
 #include "report/sanitize.h"
 #include "report/text_gpus.h"
 #include "report/text_members.h"
+#include "report/thread_notes.h"
 
 namespace rankstacks::report {
 namespace {
@@ -54,17 +50,7 @@ std::string heading_of(const JobSnapshot& job, const analyzers::Analysis& analys
     text += fmt::format("  cluster {}{}", cluster,
                         analysis.clusters[static_cast<std::size_t>(cluster)].odd ? " (odd)" : "");
   if (thread.state) text += fmt::format("  {}", *thread.state);
-  if (const std::string block = analyzers::describe_block(job, thread); !block.empty()) text += "  " + block;
-  if (thread.gil) text += *thread.gil == Gil::kHolds ? "  holds the GIL" : "  waits for the GIL";
-  if (thread.python_lock && thread.python_lock->owner) {
-    const auto owner = analyzers::thread_with(job.ranks[r], *thread.python_lock->owner);
-    const std::string name = owner ? job.ranks[r].threads[*owner].name : "";
-    text += fmt::format("  waits for {} held by thread {}{}", analyzers::describe_lock(*thread.python_lock),
-                        *thread.python_lock->owner, name.empty() ? "" : fmt::format(" ({})", name));
-  }
-  if (thread.joins) text += fmt::format("  waits for the end of thread {}", *thread.joins);
-  if (thread.exception) text += "  terminates with " + analyzers::describe_exception(*thread.exception);
-  if (!thread.wchan.empty()) text += "  wchan " + thread.wchan;
+  for (const std::string& note : thread_notes(job, r, t)) text += "  " + note;
   return text;
 }
 
@@ -93,9 +79,11 @@ void add_thread(const JobSnapshot& job, const analyzers::Analysis& analysis, std
   };
   auto handles = [&](std::optional<std::size_t> at) {
     if (!thread.handles || thread.handles->frame != at) return;
-    lines.push_back("         handles " + sanitize(analyzers::describe_handled(job, *thread.handles)));
-    for (const ChainedException& chained : thread.handles->chain)
-      lines.push_back("           " + sanitize(analyzers::describe_chained(chained)));
+    std::string_view indent = "         ";
+    for (const std::string& note : handled_notes(job, thread)) {
+      lines.push_back(std::string(indent) + sanitize(note));
+      indent = "           ";
+    }
   };
   handles(std::nullopt);
   for (std::size_t f = 0; f < thread.frames.size(); ++f) {

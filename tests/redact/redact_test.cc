@@ -4,6 +4,7 @@
 #include <set>
 
 #include "report/folded.h"
+#include "report/html_report.h"
 #include "report/markdown_report.h"
 #include "report/report.h"
 #include "report/text_threads.h"
@@ -122,6 +123,7 @@ std::vector<std::string> formats_of(const redact::Redacted& shown, bool redacted
           report::json_report(shown.job, shown.analysis),
           report::markdown_report(shown.job, shown.analysis,
                                   {.max_bytes = 1 << 20, .ranks = {0, 1, 2, 3}, .redacted = redacted}),
+          report::html_report(shown.job, shown.analysis, {.redacted = redacted}),
           report::folded_report(shown.job, shown.analysis, report::selected_ranks(shown.job, {}))};
 }
 

@@ -11,7 +11,7 @@ from command_line import SOURCE, native
 from processes import Fixture, check, run_tool, tool
 
 FIXTURES = os.path.join(SOURCE, "fixtures")
-FORMATS = ("text", "json", "markdown", "folded")
+FORMATS = ("text", "json", "markdown", "html", "folded")
 # Put together here, so that no scanner takes this file for a leak.
 SECRETS = ["gh" + "p_9aZ8bY7cX6dW5eV4fU3gT2hS1iR0jQ%d", "AK" + "IAIOSFODNN7EXAMPL%d", "hf" + "_9aZ8bY7cX6dW5eV4fU3gT2hS1iR0%d", "hunter2horse%d", "sk" + "-9aZ8bY7cX6dW5eV4fU3gT2hS1iR0j%d", "9aZ8bY7cX6dW5eV4fU3gT2hS1iR0j%d"]
 PROGRAM = r'''
@@ -90,11 +90,13 @@ def case_redacted_reports_name_nobody(directory):
     with Job(directory) as job:
         for form, text in outputs(job, "--redact"):
             check_lacks(form, text, job.private)
-        for form in ("json", "markdown"):
+        for form in ("json", "markdown", "html"):
             text = dict(outputs(job, "--redact"))[form]
             for word in ("~/train.py", "--run-name", "host-1", "python3"):
                 check(word in text, "%s lacks %r: %s" % (form, word, text[:3000]))
-        check_lacks("markdown", dict(outputs(job))["markdown"], job.private)
+        by_default = dict(outputs(job))
+        for form in ("markdown", "html"):
+            check_lacks(form, by_default[form], job.private)
 
 
 def case_with_secrets_all_is_shown(directory):

@@ -1,0 +1,19 @@
+// The problems of all ranks, each once.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "model/snapshot.h"
+
+namespace rankstacks::report {
+
+struct ProblemGroup {
+  const Problem* problem = nullptr;  // of the snapshot: the first of those with its message and hint
+  std::vector<std::size_t> ranks;    // indices into JobSnapshot::ranks, ascending
+};
+
+// In the order in which the ranks have them.
+std::vector<ProblemGroup> problem_groups(const JobSnapshot& job);
+
+}  // namespace rankstacks::report
