@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzers/differences.h"
 #include "analyzers/reason.h"
 #include "analyzers/wait_chains.h"
 #include "analyzers/wait_graph.h"
@@ -77,6 +78,9 @@ struct Verdict {
   std::vector<Candidate> candidates;  // best first; empty unless the status is undecided
   // How it is known which ranks should be alike: kFromGroups, ...; "" if nothing was compared.
   std::string reference = {};
+  // Indices into Analysis::differences: those that may have to do with it, if it says that ranks misunderstand each
+  // other, that one has crashed, or that it is undecided.
+  std::vector<std::size_t> differences = {};
 };
 
 struct Analysis {
@@ -87,11 +91,14 @@ struct Analysis {
   std::vector<std::optional<RankActivity>> activities;
   Verdict verdict;
   WaitGraph waits;
+  std::vector<Difference> differences;  // between ranks that should be alike; difference_words.h has their sentences
 };
 
 struct Facts;  // facts.h
 
 Analysis analyze(const JobSnapshot& job);
+// The same with differences that are known already: those of the job before its values were redacted.
+Analysis analyze(const JobSnapshot& job, std::vector<Difference> differences);
 
 // The parts of analyze(), each in its own file.
 std::vector<std::vector<known::Role>> assign_roles(const JobSnapshot& job);

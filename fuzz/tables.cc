@@ -1,6 +1,6 @@
 // The small formats that are parsed byte by byte, each separately: line tables, mangled names (C++'s, Rust's), notes,
 // answers of NCCL's RAS, C++ exceptions, command lines, lists of file locks, fdinfo, sock_diag's answers, address
-// tables. The first byte selects the format.
+// tables, texts that hold versions and limits. The first byte selects the format.
 #include "capture/parallel_layout.h"
 #include "capture/tcp_ends.h"
 #include "elf/notes.h"
@@ -16,6 +16,8 @@
 #include "target/descriptor_info.h"
 #include "target/file_locks.h"
 #include "target/unix_peers.h"
+#include "versions/process_facts.h"
+#include "versions/version_texts.h"
 
 using namespace rankstacks;
 
@@ -121,11 +123,31 @@ void read_sockets(std::span<const std::byte> bytes, std::string_view text) {
     fuzz::require(ends.of(socket.inode).inode == 0 || !ends.of(socket.inode).other_host, "an end is here or elsewhere");
 }
 
+void read_versions(std::span<const std::byte> bytes, std::string_view text) {
+  const std::string name(text.substr(0, text.find('\n')));
+  for (const std::string& version :
+       {versions::version_at(text), versions::version_of_file_name(name, true), versions::version_of_metadata(text),
+        versions::assigned_text(text, "cuda"), versions::version_after(text, "version "),
+        versions::glibc_version(text, "("), versions::version_alone(text, ""), versions::version_alone(text, "v"),
+        versions::driver_version(text), versions::kernel_of_notes(bytes)})
+    fuzz::require(version.size() <= versions::kLongestVersion && version.find('\0') == std::string::npos &&
+                      version.find('\x1b') == std::string::npos,
+                  "a version has its bounds");
+  versions::is_package(versions::package_of_metadata_name(name), "torch");
+  versions::site_directory(name);
+  fuzz::require(versions::distribution_of(text).size() <= 200, "a distribution has its bounds");
+  versions::parse_limits(text);
+  const auto numbers = versions::parse_number_list(text);
+  fuzz::require(versions::parse_number_list(versions::format_number_list(numbers)) == numbers, "a list is read back");
+  for (const versions::CgroupPlace& place : versions::cgroup_places(text))
+    fuzz::require(place.directory.find("/../") == std::string::npos, "no control group is outside of the mount");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  switch (input.take<std::uint8_t>() % 11) {
+  switch (input.take<std::uint8_t>() % 12) {
     case 0: run_line_program(input.rest()); break;
     case 1: read_python_lines(input.rest()); break;
     case 2: symbolizers::demangle("_Z" + std::string(input.text())); break;
@@ -140,6 +162,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 7: read_command_line(input.text()); break;
     case 8: read_rust_name("_R" + std::string(input.text())); break;
     case 9: read_locks(input.text()); break;
+    case 10: read_versions(input.rest(), input.text()); break;
     default: read_sockets(input.rest(), input.text()); break;
   }
   return 0;

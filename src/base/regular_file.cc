@@ -42,16 +42,24 @@ std::string kind_of(const struct stat& status) {
   return S_ISREG(status.st_mode) ? "" : "a device";
 }
 
+tl::unexpected<NotRegular> failed(int why) {
+  return tl::unexpected(NotRegular{.os_errno = why, .kind = "", .hint = ""});
+}
+
 }  // namespace
 
 tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path) {
-  const auto failed = [](int why) { return tl::unexpected(NotRegular{.os_errno = why, .kind = "", .hint = ""}); };
+  const FileDescriptor place(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!place.is_open()) return failed(errno);
+  return open_regular_file(place);
+}
+
+tl::expected<RegularFile, NotRegular> open_regular_file(const FileDescriptor& place) {
   const auto other_kind = [](std::string kind) {
     return tl::unexpected(NotRegular{.os_errno = 0, .kind = std::move(kind), .hint = ""});
   };
-  const FileDescriptor place(::open(path.c_str(), O_PATH | O_CLOEXEC));
   RegularFile file;
-  if (!place.is_open() || fstat(place.get(), &file.status) != 0) return failed(errno);
+  if (fstat(place.get(), &file.status) != 0) return failed(errno);
   if (std::string kind = kind_of(file.status); !kind.empty()) return other_kind(std::move(kind));
   struct statfs system {};
   if (fstatfs(place.get(), &system) != 0) return failed(errno);

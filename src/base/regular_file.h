@@ -32,5 +32,8 @@ struct NotRegular {
 // reading do not.
 tl::expected<RegularFile, NotRegular> open_regular_file(const std::string& path);
 
+// The same for what an O_PATH descriptor refers to.
+tl::expected<RegularFile, NotRegular> open_regular_file(const FileDescriptor& place);
+
 }  // namespace base
 }  // namespace rankstacks

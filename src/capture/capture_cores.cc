@@ -12,7 +12,9 @@
 #include "capture/gpu_cores.h"
 #include "capture/parallel_layout.h"
 #include "capture/rank_identity.h"
+#include "capture/rank_versions.h"
 #include "python/rank_values.h"
+#include "target/environment_block.h"
 #include "target/fault_place.h"
 
 namespace rankstacks::capture {
@@ -36,6 +38,14 @@ std::optional<WallClock::time_point> written_at(const std::string& path) {
   if (stat(path.c_str(), &st) != 0) return std::nullopt;
   return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(
       std::chrono::seconds(st.st_mtim.tv_sec) + std::chrono::nanoseconds(st.st_mtim.tv_nsec)));
+}
+
+// As the process had set them when its core was taken.
+Variables variables_of(const target::CoreTarget& core) {
+  Variables variables = core.environment();
+  if (const auto variable = target::find_environ_variable(core.modules()))
+    for (const auto& [name, value] : target::read_current_environment(core, *variable)) variables[name] = value;
+  return variables;
 }
 
 void read_core(RankStacks& rank, const std::string& path, const target::CoreOptions& core_options,
@@ -72,6 +82,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   // Its problems explain why; the other data has no stacks.
   if (core.threads().empty()) snapshot.status = Status::kFailed;
   rank.lost_stacks.insert(core.lost_stacks().begin(), core.lost_stacks().end());
+  const Variables variables = variables_of(core);
   rank.target = std::move(*opened);
   read_python(rank, interpreters, deadline);
   read_syscalls(rank);
@@ -79,6 +90,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   read_exceptions(rank);
   rank.abort_messages = target::find_abort_messages(rank.target->modules());
   read_abort_message(rank);
+  add_environment_of_core(rank, variables);
   rank.time_left = deadline.left();
 }
 
@@ -135,6 +147,7 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
                          .hint = "the server of that file system (NFS, FUSE) is gone or slow: `stat` on the file waits "
                                  "as well; give it more time with --timeout"});
   }
+  add_modules_of_cores(ranks);
   const GpuCoresOfJob gpus = join_gpu_cores(ranks, std::move(gpu_cores));
   std::vector<CoreProcess> processes;
   for (RankStacks& rank : ranks)

@@ -23,6 +23,7 @@
 #include "capture/parallel_layout.h"
 #include "capture/prepare_targets.h"
 #include "capture/preparer.h"
+#include "capture/rank_versions.h"
 #include "target/glances.h"
 #include "target/limited_target.h"
 #include "target/live_target.h"
@@ -372,6 +373,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
   LaterSamples later(live.targets, live.interpreters, preparer.images(), options, request.glances);
   leave_out_ended_children(live);
   unwind_ranks(live.ranks, options);
+  add_versions(live.ranks, [&](Pid pid) { return preparer.environment(pid); });
   forget_copies(live.ranks, live.targets);
   find_database_holders(live.ranks);
   if (request.samples > 1) {

@@ -8,6 +8,7 @@
 #include "base/memory_limit.h"
 #include "base/unattended.h"
 #include "capture/build_threads.h"
+#include "capture/rank_versions.h"
 #include "model/captured_at.h"
 #include "model/rank_order.h"
 
@@ -93,6 +94,7 @@ FinishedJob finish_job(std::vector<RankStacks> ranks, std::vector<std::vector<Ra
   bool problems_added = false;
   for (RankStacks& rank : ranks) {
     build_threads(rank, symbols, job.frames);
+    set_python_version(rank.snapshot);
     // A refused debug file concerns the whole job: it is reported once, at the first rank that was read.
     if (!problems_added && rank.target) {
       for (const std::string& p : symbols.problems()) rank.snapshot.problems.push_back({p, std::nullopt});

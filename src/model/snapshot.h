@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "model/environment.h"
 #include "model/fault.h"
 #include "model/flight_record.h"
 #include "model/gpu.h"
@@ -318,6 +319,9 @@ struct RankSnapshot {
   // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them.
   std::vector<GpuSnapshot> gpus;
   std::optional<FlightRecord> flight_record;  // what PyTorch's Flight Recorder has dumped of it; empty: no dump
+  // What it has loaded of the libraries that are compared between ranks, by component and path.
+  std::vector<LoadedModule> modules;
+  std::optional<ProcessEnvironment> environment;  // empty: not read, as in dumps of other tools and older reports
 };
 
 // A running rank of the job that was not requested.

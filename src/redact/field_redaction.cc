@@ -6,13 +6,14 @@
 
 #include "analyzers/watchdog_text.h"
 #include "base/text.h"
+#include "known/settings.h"
 #include "redact/secret_shapes.h"
 #include "redact/secrets.h"
 
 namespace rankstacks::redact {
 namespace {
 
-enum Kind { kHost, kName, kPath, kFile, kText, kMessage, kCommandLine };
+enum Kind { kHost, kName, kPath, kFile, kText, kMessage, kCommandLine, kVariable };
 
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -79,6 +80,14 @@ void FieldRedaction::name(std::string& value) {
   });
 }
 
+// "1.14.44.0" is no address here.
+void FieldRedaction::version(std::string& value) {
+  constexpr std::size_t kLongest = 24;
+  const bool plain = value.size() <= kLongest &&
+                     std::all_of(value.begin(), value.end(), [](char c) { return is_digit(c) || c == '.'; });
+  if (!plain) name(value);
+}
+
 void FieldRedaction::path(std::string& value) {
   if (!secrets_ && !names_) return;
   put(kPath, value, [&](const std::string& v) {
@@ -124,9 +133,9 @@ std::string FieldRedaction::own_words(const std::string& text) {
   if (analyzers::says_other_size(text)) words += ": message truncated";
   const auto work = analyzers::timed_out_work(text);
   if (!work) return words;
-  const bool known_form = std::all_of(work->operation.begin(), work->operation.end(),
-                                      [](char c) { return is_upper(c) || is_digit(c) || c == '_'; });
-  if (!known_form) return words;
+  const bool knmeaning = std::all_of(work->operation.begin(), work->operation.end(),
+                                     [](char c) { return is_upper(c) || is_digit(c) || c == '_'; });
+  if (!knmeaning) return words;
   std::string group = work->group;
   name(group);
   return fmt::format("{}: PG GUID {} Rank WorkNCCL(SeqNum={}, OpType={}, NumelIn={}, NumelOut={}, ...)", words, group,
@@ -189,6 +198,27 @@ std::string FieldRedaction::argument(const std::string& word) {
   for (const std::string_view helper : {"multiprocessing.resource_tracker", "multiprocessing.forkserver"})
     if (contains(word, helper)) return std::string(helper);
   return pseudonyms_.of("arg", word);
+}
+
+// What a setting says of how a job runs stays: numbers, and the words that libraries define. All else may be a name, a
+// path or a secret.
+std::string FieldRedaction::setting(const std::string& name, const std::string& value, const std::string& meaning) {
+  if (value.empty()) return value;
+  if (names_a_secret(name, value)) return std::string(kSecret);
+  if (!names_) return without_secrets(value, value.starts_with('/') ? Text::kPath : Text::kWords);
+  if (is_plain_value(value) || known::is_setting_word(value)) return value;
+  const bool is_list = value.find_first_of(": ,;") != std::string::npos;
+  if (!is_list && is_of_system(value)) return private_.replaced(value, Text::kPath);
+  return pseudonyms_.of("value", meaning);
+}
+
+void FieldRedaction::variable(const std::string& name, std::string& value, const std::string& meaning) {
+  if (!secrets_ && !names_) return;
+  // One value may be a secret under one name alone, and have two meanings on two ranks.
+  const std::string before = name + '=';
+  std::string whole = before + value + '\0' + meaning;
+  put(kVariable, whole, [&](const std::string&) { return before + setting(name, value, meaning) + '\0' + meaning; });
+  value = whole.substr(before.size(), whole.size() - before.size() - meaning.size() - 1);
 }
 
 }  // namespace rankstacks::redact

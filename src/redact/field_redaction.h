@@ -20,11 +20,14 @@ class FieldRedaction {
 
   void host(std::string& value);
   void name(std::string& value);     // of a thread, function, kernel, type, group
+  void version(std::string& value);  // of a library, driver or kernel
   void path(std::string& value);     // of a program, module, source file
   void file(std::string& value);     // of data: what a descriptor refers to
   void text(std::string& value);     // a sentence
   void message(std::string& value);  // of an exception: the program's own words
   void command(std::vector<std::string>& words);
+  // The value of a variable of the environment. Values that mean the same get one pseudonym: `meaning` is one of them.
+  void variable(const std::string& name, std::string& value, const std::string& meaning);
   void command_line(std::string& value);  // words separated by blanks, perhaps cut
 
   // Hosts and users are met in the order of the fields, and a field before may hold the name as well: after one walk
@@ -38,6 +41,7 @@ class FieldRedaction {
   std::string own_words(const std::string& text);
   std::vector<std::string> without_arguments(const std::vector<std::string>& words);
   std::string argument(const std::string& word);
+  std::string setting(const std::string& name, const std::string& value, const std::string& meaning);
 
   Pseudonyms& pseudonyms_;
   PrivateText private_;

@@ -1,11 +1,17 @@
 #include "redact/redact.h"
 
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "known/settings.h"
 #include "model/rank_set.h"
 #include "redact/field_redaction.h"
 
@@ -13,6 +19,13 @@ namespace rankstacks::redact {
 namespace {
 
 using Change = void (FieldRedaction::*)(std::string&);
+
+// A build-id is as random as a key, and says nothing but which file it is.
+bool is_build_id(std::string_view text) {
+  const bool is_of_linker = text.size() == 16 || text.size() == 32 || text.size() == 40;
+  return is_of_linker &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
 
 // Every string of a snapshot, one function for each struct that holds some (model/snapshot.h, model/gpu.h).
 class Walk {
@@ -30,6 +43,22 @@ class Walk {
             fields_.host(member.host);
             if (member.process) fields_.host(member.process->host);
           }
+  }
+
+  // `differing`: the variables whose values mean different things. All values that ranks have for another one mean the
+  // same, although each may name its own rank (analyzers/own_value.h).
+  void variables(JobSnapshot& job, const std::set<std::string>& differing) {
+    std::map<std::string, std::string> first;
+    for (RankSnapshot& rank : job.ranks) {
+      if (!rank.environment) continue;
+      for (auto& [name, value] : rank.environment->variables) {
+        const bool own =
+            rank.kind == RankKind::kChild || differing.contains(name) || known::own_value_rule(name) != nullptr;
+        const std::string meaning = own ? value : first.try_emplace(name, value).first->second;
+        fields_.variable(name, value, meaning);
+        fields_.name(name);
+      }
+    }
   }
 
   void rest(JobSnapshot& job) {
@@ -68,6 +97,22 @@ class Walk {
     for (ThreadSnapshot& thread : rank.threads) of_thread(thread);
     for (GpuSnapshot& gpu : rank.gpus) of_gpu(gpu);
     if (rank.flight_record) of_record(*rank.flight_record);
+    for (LoadedModule& module : rank.modules) {
+      fields_.path(module.path);
+      fields_.name(module.component);
+      fields_.version(module.version);
+      fields_.version(module.cuda);
+      if (!is_build_id(module.build_id)) fields_.name(module.build_id);
+    }
+    if (rank.environment) of_environment(*rank.environment);
+  }
+
+  void of_environment(ProcessEnvironment& environment) {
+    for (std::string* value :
+         {&environment.kernel, &environment.distribution, &environment.container, &environment.gpu_driver,
+          &environment.cpus, &environment.cpu_nodes, &environment.memory_nodes})
+      fields_.name(*value);
+    for (ResourceLimit& limit : environment.limits) fields_.name(limit.name);
   }
 
   void of_signal(SignalInfo& signal) {
@@ -189,6 +234,16 @@ bool same_verdict(const analyzers::Analysis& a, const analyzers::Analysis& b) {
   return true;
 }
 
+void redact_difference(analyzers::Difference& difference, FieldRedaction& fields) {
+  const bool is_variable = difference.kind == analyzers::DifferenceKind::kVariable;
+  for (analyzers::DifferenceSide& side : difference.sides) {
+    if (!side.value) continue;
+    if (is_variable) fields.variable(difference.name, *side.value, std::string(*side.value));
+    else if (!is_build_id(*side.value)) fields.version(*side.value);
+  }
+  fields.version(difference.name);
+}
+
 // The analysis as it was, each sentence replaced by the words of its reason or kind; none of them holds a value of the
 // job.
 void tell_in_words(const JobSnapshot& job, analyzers::Analysis& analysis, FieldRedaction& fields) {
@@ -226,17 +281,24 @@ Redacted redact(JobSnapshot job, analyzers::Analysis analysis, const Request& re
   if (!request.names && !request.secrets) return result;
   FieldRedaction fields(result.names, request.names, request.secrets || request.names);
   Walk walk(fields);
+  std::set<std::string> differing;
+  for (const analyzers::Difference& difference : result.analysis.differences)
+    if (difference.kind == analyzers::DifferenceKind::kVariable) differing.insert(difference.name);
   if (request.names) {
     // A first walk over a copy, which meets all hosts and users.
     JobSnapshot copy = result.job;
     walk.hosts(copy);
     walk.rest(copy);
+    walk.variables(copy, differing);
     fields.forget_values();
   }
   walk.hosts(result.job);
   walk.rest(result.job);
+  walk.variables(result.job, differing);
+  // What is hidden of two secrets is the same: so what differs is known from the values as they were.
+  for (analyzers::Difference& difference : result.analysis.differences) redact_difference(difference, fields);
   if (!fields.has_changed()) return result;
-  analyzers::Analysis again = analyzers::analyze(result.job);
+  analyzers::Analysis again = analyzers::analyze(result.job, result.analysis.differences);
   if (same_verdict(result.analysis, again)) result.analysis = std::move(again);
   else tell_in_words(result.job, result.analysis, fields);
   return result;

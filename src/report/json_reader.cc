@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "report/json_environment.h"
 #include "report/json_error.h"
 #include "report/json_flight_record.h"
 #include "report/json_gpu.h"
@@ -333,6 +334,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
     rank.gpus = read_gpus(n, [&](const Node& frame) { return frames.intern(read_frame(frame, true)); });
   });
   node.optional("flight_recorder", [&](const Node& n) { rank.flight_record = read_flight_record(n); });
+  read_environment(node, rank);
   return rank;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "report/json_environment.h"
 #include "report/json_flight_record.h"
 #include "report/json_gpu.h"
 #include "report/json_text.h"
@@ -44,6 +45,7 @@ class Writer {
     verdict();
     json_.key("waits");
     wait_graph();
+    write_differences(json_, job_, analysis_.differences, [this](std::size_t rank) { label(rank); });
     json_.close();
     return json_.take() + "\n";
   }
@@ -148,6 +150,7 @@ class Writer {
     if (!rank.gpus.empty())
       write_gpus(json_, rank.gpus, [this](FrameId id) -> const std::string& { return frame_text(id); });
     if (rank.flight_record) write_flight_record(json_, *rank.flight_record);
+    write_environment(json_, rank);
     json_.close();
   }
 
@@ -488,6 +491,12 @@ class Writer {
     json_.close();
     chains(verdict);
     candidates(verdict);
+    if (!verdict.differences.empty()) {
+      json_.key("differences");
+      json_.open('[');
+      for (const std::size_t index : verdict.differences) json_.number(index);
+      json_.close();
+    }
     json_.close();
   }
 

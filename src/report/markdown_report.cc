@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/difference_words.h"
 #include "analyzers/normalize.h"
 #include "base/text.h"
 #include "model/rank_set.h"
@@ -19,6 +20,7 @@
 #include "report/text_gpus.h"
 #include "report/text_summary.h"
 #include "report/text_threads.h"
+#include "report/text_versions.h"
 
 namespace rankstacks::report {
 namespace {
@@ -32,8 +34,10 @@ struct Room {
   std::size_t sentence;  // bytes
   std::size_t clusters;  // lines of the first screen
   bool graph;
+  std::size_t differences;  // lines
 };
-constexpr Room kRooms[] = {{2000, 60, true}, {1000, 40, true}, {500, 25, false}, {250, 12, false}, {120, 6, false}};
+constexpr Room kRooms[] = {
+    {2000, 60, true, 12}, {1000, 40, true, 8}, {500, 25, false, 5}, {250, 12, false, 3}, {120, 6, false, 1}};
 
 void append(Lines& to, Lines from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -93,8 +97,13 @@ class MarkdownText {
         if (gpu.health && !gpu.health->driver.empty()) drivers[gpu.health->driver].insert(r);
       }
     }
-    std::string text = versions("rankstacks", {{job_.tool_version, {}}}, room) + versions("Python", python, room);
-    if (job_.nccl) text += versions("NCCL", {{job_.nccl->version, {}}}, room);
+    std::string text = versions("rankstacks", {{job_.tool_version, {}}}, room);
+    if (const std::string known = analyzers::describe_versions(job_); !known.empty()) {
+      text += fmt::format("- **Versions**: {}\n", sentence(known, room));
+    } else {
+      text += versions("Python", python, room);
+      if (job_.nccl) text += versions("NCCL", {{job_.nccl->version, {}}}, room);
+    }
     return text + versions("GPUs", gpus, room) + versions("GPU driver", drivers, room);
   }
 
@@ -117,9 +126,17 @@ class MarkdownText {
     return text;
   }
 
+  // What differs between ranks, a line each.
+  std::string differences(const Room& room) const {
+    std::string text;
+    for (const std::string& line : difference_lines(job_, analysis_, room.differences))
+      text += fmt::format("- **Differs**: {}\n", sentence(line, room));
+    return text;
+  }
+
   std::string first_screen(const Room& room) const {
-    std::string text =
-        verdict(room) + fmt::format("- **Job**: {}\n", sentence(totals(job_), room)) + all_versions(room);
+    std::string text = verdict(room) + fmt::format("- **Job**: {}\n", sentence(totals(job_), room)) +
+                       all_versions(room) + differences(room);
     if (options_.redacted)
       text += "- Names of hosts, users, files of data, addresses, arguments and messages are pseudonyms.\n";
     text += "\n";
@@ -203,6 +220,7 @@ class MarkdownText {
     append(clusters, child_lines(view_, SIZE_MAX));
     add("All clusters", std::move(clusters), 4);
     add("GPUs", gpu_lines(job_, style_, kWidth, SIZE_MAX), 2);
+    add("Versions, settings and limits", environment_lines(job_), 2);
     add("Problems", problem_lines(job_, style_, kWidth), 2);
     add("How it was taken", how_taken(), 1);
     return sections;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/coordinates.h"
+#include "analyzers/difference_words.h"
 #include "analyzers/flight_records.h"
 #include "model/rank_set.h"
 #include "report/problem_groups.h"
@@ -17,6 +18,7 @@
 #include "report/text_gpus.h"
 #include "report/text_summary.h"
 #include "report/text_threads.h"
+#include "report/text_versions.h"
 
 namespace rankstacks::report {
 namespace {
@@ -133,6 +135,11 @@ Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, cons
   for (const std::string& more : {describe_chain(job, analysis), describe_candidates(job, verdict)})
     for (std::string& line : wrap(more, width - 2, 3)) lines.push_back("  " + line);
   for (std::string& line : wrap(totals(job), width, 2)) lines.push_back(std::move(line));
+  if (const std::string versions = sanitize(analyzers::describe_versions(job)); !versions.empty())
+    for (std::string& line : wrap("versions: " + versions, width, 2)) lines.push_back(std::move(line));
+  constexpr std::size_t kMostDifferences = 6;
+  for (const std::string& difference : difference_lines(job, analysis, kMostDifferences))
+    for (std::string& line : wrap("differs: " + difference, width, 4)) lines.push_back(std::move(line));
   return lines;
 }
 

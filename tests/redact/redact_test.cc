@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "analyzers/difference_words.h"
 #include "report/folded.h"
 #include "report/html_report.h"
 #include "report/markdown_report.h"
@@ -75,6 +76,32 @@ Planted planted_job() {
   b.threads[0].handles->chain = {{ExceptionLink::kCause, "Err" + plant("_"), "my words, key " + plant("ghp_")}};
   b.threads[0].python_lock = PythonLock{PythonLockKind::kModule, "alice.mod" + plant("_"), {}};
   b.threads[0].variables = {{0, {{plant("v_"), 3}}, ProcessGroup{"pg" + plant("_"), {0, 1}}, 0}};
+  for (RankSnapshot* rank : {&a, &b}) {
+    rank->modules = {{"NCCL " + plant("ghp_"), "/home/alice/" + plant("hf_") + "/libnccl.so.2", "aa" + plant("npm_"),
+                      "2." + plant("glpat-"), VersionFrom::kText, "13." + plant("ghs_")}};
+    ProcessEnvironment& environment = rank->environment.emplace();
+    environment.kernel = "6.8.0-" + plant("ghu_");
+    environment.distribution = "Linux of node-a7 " + plant("gho_");
+    environment.container = plant("hf_");
+    environment.gpu_driver = "580." + plant("sk-");
+    environment.cpus = "0-3," + plant("ghr_");
+    environment.cpu_nodes = plant("gsk_");
+    environment.memory_nodes = plant("nvapi-");
+    environment.limits = {{"open " + plant("r8_"), 1, 2}};
+    environment.variables_known = true;
+    environment.variables = {{"FI_X_" + plant("ghp_"), "1"},
+                             {"NCCL_API_KEY", plant("correct-horse-", "battery")},
+                             {"NCCL_COMM_ID", "10.20.30.40:29511"},
+                             {"NCCL_DEBUG", "INFO"},
+                             {"NCCL_NET_PASSWORD", plant("pw")},
+                             {"NCCL_SOCKET_IFNAME", "eth0"},
+                             {"OMP_NUM_THREADS", "8"},
+                             {"PYTHONPATH", "/home/alice/code:/mnt/acme/patients"},
+                             {"TORCH_HOME", "/mnt/acme/" + plant("ghp_")},
+                             {"TORCH_HUB", "https://bob:" + plant("p") + "@node-b8/x"},
+                             {"TORCH_NOTE", "of alice: Bearer " + plant("B")},
+                             {"UCX_TLS", "AKIA" + plant("", "IOSFODNN7EXAM")}};
+  }
   b.path = "/home/bob/cores/" + plant("ghs_") + "/core.node-a7.1";
   RankSnapshot& c = job.ranks[2];
   c.threads[0].syscall =
@@ -193,11 +220,50 @@ TEST_CASE("what tells where it hangs stays, and the verdict with it") {
 
 TEST_CASE("a second redaction changes no more than numbers") {
   const Planted planted = planted_job();
-  const redact::Redacted once = redacted(planted.made.job, {.names = true});
-  const redact::Redacted twice = redacted(once.job, {.names = true});
+  redact::Redacted once = redacted(planted.made.job, {.names = true});
+  redact::Redacted twice = redacted(once.job, {.names = true});
+  // What differed is known from the values as they were, two secrets among them that are one <token> now.
+  CHECK(once.analysis.differences.size() > twice.analysis.differences.size());
+  for (redact::Redacted* one : {&once, &twice}) one->analysis.differences.clear();
   CHECK(report::json_report(twice.job, twice.analysis).size() ==
         Approx(report::json_report(once.job, once.analysis).size()).epsilon(0.01));
   CHECK(twice.analysis.verdict.suspects.size() == once.analysis.verdict.suspects.size());
+}
+
+TEST_CASE("settings: numbers and words of libraries stay, differences stay, and no new ones come") {
+  LiteralJob made;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = made.rank(r, 4, waits_in_backward());
+    rank.host = r < 2 ? "node-a7" : "node-b8";
+    ProcessEnvironment& environment = rank.environment.emplace();
+    environment.variables_known = true;
+    rank.modules = {{"RDMA verbs", "/usr/lib/libibverbs.so.1.14.44.0", "", r == 2 ? "1.14.44.0" : "1.14.45.0"}};
+    environment.variables = {{"NCCL_ALGO", "Ring"},
+                             {"NCCL_AUTH_TOKEN", r == 3 ? "hunter2" : "swordfish"},
+                             {"NCCL_SOCKET_IFNAME", r == 1 ? "ib0" : "eth0"},
+                             {"OMP_NUM_THREADS", "8"},
+                             {"PYTHONPATH", r == 0 ? "/mnt/acme" : "/usr/lib/python3"},
+                             {"TORCH_HOME", "/mnt/acme/rank-" + std::to_string(r)}};
+  }
+  const redact::Redacted shown = redacted(made.job, {.names = true});
+  std::vector<std::string> lines;
+  for (const analyzers::Difference& difference : shown.analysis.differences)
+    lines.push_back(analyzers::describe(shown.job, difference));
+  CHECK(lines == std::vector<std::string>{"RDMA verbs 1.14.44.0 on rank 2, 1.14.45.0 on the 3 others",
+                                          "NCCL_AUTH_TOKEN=<token> on rank 3, <token> on the 3 others",
+                                          "NCCL_SOCKET_IFNAME=ib0 on rank 1, eth0 on the 3 others",
+                                          "PYTHONPATH=value-1 on rank 0, /usr/lib/python3 on the 3 others"});
+  const auto& variables = shown.job.ranks[2].environment->variables;
+  CHECK(variables[0] == std::pair<std::string, std::string>("NCCL_ALGO", "Ring"));
+  CHECK(variables[1].second == "<token>");
+  CHECK(variables[3].second == "8");
+  // Values that name their own rank are alike, also for the reader of a redacted report.
+  CHECK(variables[5].second.starts_with("value-"));
+  CHECK(variables[5].second == shown.job.ranks[0].environment->variables[5].second);
+  std::vector<std::string> again;
+  for (const analyzers::Difference& difference : analyzers::find_differences(shown.job))
+    again.push_back(analyzers::describe(shown.job, difference));
+  CHECK(again == std::vector<std::string>{lines[0], lines[2], lines[3]});
 }
 
 TEST_CASE("a watchdog's text keeps what the verdict needs of it") {

@@ -92,7 +92,24 @@ LiteralJob everything() {
   literal.thread(core, 103, "app", {nat("crash")}).exception =
       CxxException{"c10::Error", "CUDA error: unknown error", ExceptionCause::kOwnGpu};
 
+  core.modules = {{"NCCL", "/v/libnccl.so.2", "aa11", "2.28.9", VersionFrom::kText, "13.0"},
+                  {"gloo", "/v/lib\x1b.so", "", "", VersionFrom::kUnknown, ""}};
+  ProcessEnvironment& environment = core.environment.emplace();
+  environment.kernel = "6.1.76";
+  environment.distribution = "Debian \"12\"";
+  environment.container = "docker";
+  environment.gpu_driver = "580.95.05";
+  environment.variables = {{"NCCL_DEBUG", "INFO\n"}, {"PYTHONPATH", ""}};
+  environment.variables_known = true;
+  environment.limits = {{"core-size", 0, {}}, {"open-files", 1024, 1ull << 63}};
+  environment.cgroup = CgroupLimits{std::uint64_t{1} << 34, 1.5, {}};
+  environment.cpus = "0-15";
+  environment.cpu_nodes = "0";
+  environment.memory_nodes = "0-1";
+  environment.clock = ClockState{true, -12, 1500};
+
   RankSnapshot& child = literal.child(100, {});
+  child.environment.emplace();
   child.status = Status::kFailed;
   child.threads.clear();
 
@@ -202,6 +219,17 @@ TEST_CASE("the documented fields (docs/json.md)") {
             "below": {"name": "/x/a.so", "permissions": "r-x", "distance": "0x10"},
             "above": {"name": null, "permissions": "---", "distance": "0x20"}}})"));
   CHECK(json["ranks"][1]["abort_message"] == "free(): invalid \"pointer\"\n\u00fc");
+  CHECK(json["ranks"][1]["modules"] == Json::parse(R"([
+    {"name": "NCCL", "path": "/v/libnccl.so.2", "build_id": "aa11", "version": "2.28.9", "version_from": "text", "cuda": "13.0"},
+    {"name": "gloo", "path": "/v/lib\u001b.so", "build_id": null, "version": null}])"));
+  CHECK(json["ranks"][1]["environment"] == Json::parse(R"({"kernel": "6.1.76", "distribution": "Debian \"12\"",
+    "container": "docker", "gpu_driver": "580.95.05", "variables": {"NCCL_DEBUG": "INFO\n", "PYTHONPATH": ""},
+    "limits": {"core-size": {"soft": 0, "hard": null}, "open-files": {"soft": 1024, "hard": 9223372036854775808}},
+    "cgroup": {"memory_bytes": 17179869184, "cpus": 1.5, "processes": null}, "cpus": "0-15", "cpu_nodes": "0",
+    "memory_nodes": "0-1", "clock": {"synchronized": true, "offset_us": -12, "max_error_us": 1500}})"));
+  CHECK(json["ranks"][2]["environment"] == Json::parse(R"({"variables": null})"));
+  CHECK_FALSE(json["ranks"][0].contains("modules"));
+  CHECK(json["differences"] == Json::array());
   CHECK(json["ranks"][1]["rank"] == nullptr);
   CHECK(json["ranks"][1]["coordinates"] == nullptr);
   CHECK(json["ranks"][1]["threads"][0]["exception"] ==
@@ -236,6 +264,21 @@ TEST_CASE("clusters and suspects name ranks by number, others by host and pid") 
   CHECK(suspect["rank"] == 2);
   CHECK(suspect["reason"] == "data-loading");
   CHECK(suspect["evidence"] == Json::parse(R"([{"rank": 2, "tid": 102, "frame": 1}])"));
+}
+
+TEST_CASE("differences: values with the ranks that have them, the fewest first") {
+  LiteralJob literal;
+  for (int r = 0; r < 3; ++r) {
+    RankSnapshot& rank = literal.rank(r, 3, waits_in_all_reduce());
+    rank.modules = {{"NCCL", "/v/libnccl.so.2", "", r == 1 ? "2.27.3" : "2.28.9", VersionFrom::kText, ""}};
+    rank.environment.emplace().variables_known = true;
+    if (r == 2) rank.environment->variables = {{"NCCL_ALGO", "Ring"}};
+  }
+  CHECK(json_of(literal.job)["differences"] == Json::parse(R"([
+    {"kind": "version", "name": "NCCL", "summary": "NCCL 2.27.3 on rank 1, 2.28.9 on the 2 others",
+     "values": [{"value": "2.27.3", "ranks": [1]}, {"value": "2.28.9", "ranks": [0, 2]}]},
+    {"kind": "variable", "name": "NCCL_ALGO", "summary": "NCCL_ALGO=Ring on rank 2, not set on the 2 others",
+     "values": [{"value": "Ring", "ranks": [2]}, {"value": null, "ranks": [0, 1]}]}])"));
 }
 
 TEST_CASE("a missing rank is listed under its number") {

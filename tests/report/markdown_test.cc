@@ -203,3 +203,33 @@ TEST_CASE("reports of real jobs of 2, 256 and 4,096 ranks stay below 65,536 byte
     }
   }
 }
+
+TEST_CASE("versions and differences on the first screen, everything else in a section; hostile values are code") {
+  LiteralJob made = hung_job();
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = made.job.ranks[r];
+    rank.modules = {{"NCCL", "/v/libnccl.so.2", "aa11", r == 1 ? "2.27.3" : "2.28.9", VersionFrom::kText, "13.0"}};
+    ProcessEnvironment& environment = rank.environment.emplace();
+    environment.variables_known = true;
+    environment.variables = {{"NCCL_DEBUG", "INFO"}};
+    if (r == 3) environment.variables.emplace_back("TORCH_X", "@bob #1 </details> ```\n# x");
+    environment.limits = {{"open-files", 1024, {}}};
+  }
+  const std::string text = markdown(made.job), first = text.substr(0, text.find("<details>"));
+  CHECK(has(first, "- **Versions**: NCCL `2.28.9*`, CUDA `13.0`, Python `3.11.2`\n"));
+  CHECK(has(first, "- **Differs**: NCCL `2.27.3` on rank 1, `2.28.9` on the 3 others\n"));
+  CHECK(has(first, "- **Differs**: `TORCH_X="));
+  const std::size_t section = text.find("<details><summary>Versions, settings and limits</summary>");
+  REQUIRE(section != std::string::npos);
+  const std::string rest = text.substr(section);
+  CHECK(has(rest, "NCCL  /v/libnccl.so.2  2.27.3, built with CUDA 13.0, build-id aa11  (rank 1)\n"));
+  CHECK(has(rest, "NCCL_DEBUG=INFO\n"));
+  CHECK(has(rest, "limit open-files  1024 (hard: unlimited)\n"));
+  const std::string outside = outside_of_code(text);
+  for (const char* word : {"@bob", "#1"}) CHECK_FALSE(has(outside, word));
+  std::size_t open = 0, close = 0;
+  for (std::size_t at = 0; (at = outside.find("<details>", at)) != std::string::npos; ++at) ++open;
+  for (std::size_t at = 0; (at = outside.find("</details>", at)) != std::string::npos; ++at) ++close;
+  CHECK(open == close);
+  for (const std::size_t most : {2000, 4000, 8000}) CHECK(markdown(made.job, most).size() <= most);
+}

@@ -474,3 +474,24 @@ TEST_CASE("narrow widths do not break") {
 TEST_CASE("nothing at all") {
   CHECK(text_of(JobSnapshot{}) == "UNDECIDED: there is no rank to look at.\n0 ranks on 0 hosts, 0 threads\n");
 }
+
+TEST_CASE("versions and what differs stand below the verdict, and nothing of a job of which nothing is known") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) literal.rank(r, 4, waits_in_all_reduce());
+  const auto text = [&] { return text_report(literal.job, analyzers::analyze(literal.job), {}); };
+  CHECK(text().find("versions:") == std::string::npos);
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.job.ranks[r];
+    rank.modules = {{"torch", "/v/libtorch_cpu.so", "", "2.11.0", VersionFrom::kMetadata, ""}};
+    ProcessEnvironment& environment = rank.environment.emplace();
+    environment.kernel = "6.8.0";
+    environment.variables_known = true;
+    for (int n = 0; n < 8 && r == 2; ++n)
+      environment.variables.emplace_back("NCCL_X" + std::to_string(n), "\x1b[31m" + std::to_string(n));
+  }
+  const std::string shown = text();
+  CHECK(shown.find("\nversions: torch 2.11.0, Python 3.11.2; Linux 6.8.0\n"
+                   "differs: NCCL_X0=\\x1b[31m0 on rank 2, not set on the 3 others\n") != std::string::npos);
+  CHECK(shown.find("\ndiffers: ... and 2 more differences in the JSON report\n") != std::string::npos);
+  CHECK(shown.find('\x1b') == std::string::npos);
+}

@@ -56,7 +56,7 @@ def rank_name(value):
 
 
 REPORT = {"schema": one_of(1), "tool": anything, "captured_at": lambda value: re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", value) is not None,
-          "ranks": list_of(anything), "clusters": list_of(anything), "verdict": anything, "waits": anything}
+          "ranks": list_of(anything), "clusters": list_of(anything), "verdict": anything, "waits": anything, "differences": list_of(anything)}
 TOOL = {"name": one_of("rankstacks"), "version": text}
 RANK = {"rank": or_null(number), "world_size": or_null(number), "local_rank": or_null(number), "coordinates": or_null(numbers), "kind": one_of("rank", "child"), "parent": or_null(number),
         "host": text, "pid": number, "source": text, "captured_offset_ms": or_null(real), "path": or_null(text), "executable": or_null(text),
@@ -113,6 +113,13 @@ KERNEL = {"grid_id": number, "function": or_null(text), "grid": anything, "block
           "frames": list_of(anything)}
 GPU_FRAME = {"function": or_null(text), "module": one_of(None), "file": one_of(None), "line": one_of(None), "address": hexadecimal, "offset": or_null(hexadecimal), "inlined": one_of(False)}
 GPU_CLUSTER = {"state": one_of("exception", "kernel", "idle", "unknown", "collective"), "ranks": list_of(rank_name)}
+MODULE = {"name": text, "path": text, "build_id": or_null(lambda value: re.fullmatch("[0-9a-f]+", value) is not None), "version": or_null(text)}
+VERSION_FROM = ("file-name", "metadata", "text", "memory")
+ENVIRONMENT = {"kernel": text, "distribution": text, "container": text, "gpu_driver": text, "cpus": text, "cpu_nodes": text, "memory_nodes": text, "limits": anything,
+               "cgroup": anything, "clock": anything, "variables": anything}
+SETTING = re.compile("(NCCL_|TORCH_|CUDA_|OMP_|GLOO_|UCX_|FI_|PYTHON)[A-Za-z0-9_]*")
+DIFFERENCE = {"kind": one_of("version", "build", "variable", "kernel", "distribution", "container", "gpu-driver", "limit", "memory-limit", "cpu-limit", "process-limit",
+                             "cpus", "clock", "old-driver", "other-driver"), "name": or_null(text), "summary": text, "values": list_of(anything)}
 EVIDENCE = {"rank": rank_name, "tid": number, "frame": number}
 
 
@@ -257,6 +264,46 @@ class Checker:
             check_flight_recorder(self, rank["flight_recorder"], where + ".flight_recorder")
         if "gpus" in rank:
             check_gpus(self, rank["gpus"], where)
+        check_environment(self, rank, where)
+
+
+def check_environment(checker, rank, where):
+    if ("modules" in rank) != ("environment" in rank):
+        checker.errors.append("%s has modules without an environment, or the other way round" % where)
+        return
+    for module in rank.get("modules", []):
+        if checker.object(module, MODULE, where + ".modules") and module.get("version_from") not in ((None,) if module["version"] is None else VERSION_FROM):
+            checker.errors.append("%s.modules: where the version is from: %.80r" % (where, module))
+    environment = rank.get("environment")
+    if environment is None:
+        return
+    checker.object(environment, dict({name: kind for name, kind in ENVIRONMENT.items() if name in environment}, variables=anything), where + ".environment")
+    for name in environment:
+        if name not in ENVIRONMENT:
+            checker.errors.append("%s.environment.%s is not documented" % (where, name))
+    for name, value in (environment.get("variables") or {}).items():
+        if not SETTING.fullmatch(name) or not text(value):
+            checker.errors.append("%s.environment.variables: %r is no setting" % (where, name))
+    for limit in environment.get("limits", {}).values():
+        checker.object(limit, {"soft": or_null(number), "hard": or_null(number)}, where + ".environment.limits")
+    if "cgroup" in environment:
+        checker.object(environment["cgroup"], {"memory_bytes": or_null(number), "cpus": or_null(real), "processes": or_null(number)}, where + ".environment.cgroup")
+    if "clock" in environment:
+        checker.object(environment["clock"], {"synchronized": boolean, "offset_us": number, "max_error_us": number}, where + ".environment.clock")
+
+
+def check_differences(checker, differences):
+    for difference in differences:
+        if not checker.object(difference, DIFFERENCE, "differences"):
+            continue
+        sizes = []
+        for value in difference["values"]:
+            if checker.object(value, {"value": or_null(text), "ranks": list_of(rank_name)}, "differences.values"):
+                sizes.append(len(value["ranks"]))
+        if sizes != sorted(sizes) or not all(sizes):
+            checker.errors.append("differences: the value of the fewest ranks is not the first: %r" % sizes)
+        if len(sizes) < 2 and difference["kind"] not in ("old-driver", "other-driver"):
+            checker.errors.append("differences: only one value: %r" % difference)
 
 
 def check_flight_recorder(checker, record, where):
@@ -346,6 +393,10 @@ def errors_in(report):
         checker.object(cluster, GPU_CLUSTER, "gpu_clusters")
     if "nccl" in report:
         check_nccl(checker, report["nccl"])
+    check_differences(checker, report["differences"])
+    for index in report["verdict"].get("differences", []):
+        if not number(index) or not 0 <= index < len(report["differences"]):
+            checker.errors.append("verdict.differences: there is no %r" % index)
     for cluster, missing in clusters.items():
         if missing != 0:
             checker.errors.append("cluster %d's number of threads is off by %d" % (cluster, missing))

@@ -145,6 +145,31 @@ def case_cores_name_a_file_on_it(directory):
         check(program in problems_of(ranks[stuck]), "the core that names a file on it: %r" % problems_of(ranks[stuck]))
 
 
+def case_metadata_on_it(directory):
+    """The metadata of a package does not answer: the version is not known, and nothing else is missing, live or from cores."""
+    import versions
+    with SilentFileSystem(directory) as fs:
+        paths = []
+        for name in ("stuck", "well"):
+            site = os.path.join(directory, name, "site-packages")
+            paths.append(versions.library(os.path.join(site, "nvidia", "nccl", "lib"), "libnccl.so.2", "unknown"))
+            metadata = os.path.join(site, "nvidia_nccl_cu12-2.28.9.dist-info")
+            os.makedirs(metadata)
+            written = os.path.join(metadata, "METADATA") if name == "well" else os.path.join(directory, "written")
+            with open(written, "w", encoding="utf-8") as stream:
+                stream.write("Version: 2.28.9\n")
+            if name == "stuck":
+                os.symlink(fs.add(written, "METADATA"), os.path.join(metadata, "METADATA"))
+        with versions.Ranks(lambda: versions.rank(0, 2, paths[0]), lambda: versions.rank(1, 2, paths[1])) as ranks:
+            cores = ranks.cores(directory)
+            fs.be_silent(b"a")
+            for arguments in (("attach", "--samples", 1, "--pids", ranks.pids), ("core", *cores)):
+                report, status, _ = report_in_time(*arguments, "--timeout", TIMEOUT)
+                check(status == 0 and [rank["status"] for rank in report["ranks"]] == ["complete"] * 2, "%s: status %d, %r" % (arguments[0], status, [problems_of(rank) for rank in report["ranks"]]))
+                found = [versions.modules_of(report, number, "NCCL")[0]["version"] for number in (0, 1)]
+                check(found == [None, "2.28.9"], "%s: %r" % (arguments[0], found))
+
+
 def case_saved_report_on_it(directory):
     with SilentFileSystem(directory) as fs, native("chain") as fixture:
         saved = os.path.join(directory, "saved.json")

@@ -1,0 +1,59 @@
+#include "base/root_directory.h"
+
+#include <sys/stat.h>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "support/temporary_directory.h"
+
+using namespace rankstacks;
+using namespace rankstacks::testing;
+namespace fs = std::filesystem;
+
+TEST_CASE("links are resolved below the root") {
+  TemporaryDirectory directory;
+  const std::string root_path = directory / "root";
+  fs::create_directories(root_path + "/etc");
+  fs::create_directories(root_path + "/usr/lib");
+  std::ofstream(root_path + "/usr/lib/os-release") << "inside";
+  std::ofstream(directory / "secret") << "outside";
+  fs::create_symlink("/usr/lib/os-release", root_path + "/etc/os-release");
+  fs::create_symlink("../../../secret", root_path + "/etc/up");
+  fs::create_symlink(directory / "secret", root_path + "/etc/absolute");
+  const auto root = RootDirectory::open(root_path);
+  REQUIRE(root);
+  CHECK(root->read("/etc/os-release", 100) == "inside");
+  CHECK(root->read("/etc/os-release", 3) == "ins");
+  CHECK(root->read("/etc/up", 100) == std::nullopt);
+  CHECK(root->read("/etc/absolute", 100) == std::nullopt);
+  CHECK(root->has("/usr/lib"));
+  CHECK_FALSE(root->has("/secret"));
+  CHECK(root->names("/usr", 10).size() == 3);  // ".", "..", "lib"
+  CHECK(root->names("/usr", 2).size() == 2);
+  CHECK(root->names("/usr/lib/os-release", 10).empty());
+  CHECK_FALSE(RootDirectory::open(directory / "nowhere"));
+  CHECK_FALSE(RootDirectory::open(directory / "secret"));
+}
+
+TEST_CASE("pipes, directories and files of the kernel are not read") {
+  TemporaryDirectory directory;
+  REQUIRE(mkfifo((directory / "pipe").c_str(), 0600) == 0);
+  const auto root = RootDirectory::open(directory.path());
+  REQUIRE(root);
+  CHECK(root->read("/pipe", 10) == std::nullopt);
+  CHECK(root->read("/", 10) == std::nullopt);
+  const auto machine = RootDirectory::open("/");
+  REQUIRE(machine);
+  CHECK(machine->read("/proc/self/maps", 10) == std::nullopt);
+  CHECK(machine->read("/dev/zero", 10) == std::nullopt);
+}
+
+TEST_CASE("roots are told apart") {
+  TemporaryDirectory directory;
+  const auto one = RootDirectory::open(directory.path()), again = RootDirectory::open(directory.path()),
+             other = RootDirectory::open("/");
+  REQUIRE((one && again && other));
+  CHECK(one->identity() == again->identity());
+  CHECK(one->identity() != other->identity());
+}
