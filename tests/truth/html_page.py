@@ -1,6 +1,5 @@
 """The report as a page, in a real browser: what it shows, its controls and keys, and what hostile names and the page itself can do there."""
 import base64
-import copy
 import glob
 import gzip
 import hashlib
@@ -262,8 +261,8 @@ def case_light_and_dark(directory):
 
 def case_saved_reports_as_pages(directory):
     """Every view of many reports, with everything open, and the details of each rank: nothing complains."""
-    paths = sorted(glob.glob(os.path.join(FIXTURES, "nccl", "*.json.gz")))[::4] + sorted(glob.glob(os.path.join(FIXTURES, "gpu_jobs", "*.json.gz")))[::8] + sorted(glob.glob(os.path.join(FIXTURES, "verdicts", "*.json.gz")))[::6]
-    check(len(paths) > 25, "fixtures: %r" % paths)
+    paths = sorted(glob.glob(os.path.join(FIXTURES, "nccl", "*.json.gz")))[::8] + sorted(glob.glob(os.path.join(FIXTURES, "gpu_jobs", "*.json.gz")))[::16] + sorted(glob.glob(os.path.join(FIXTURES, "verdicts", "*.json.gz")))[::12]
+    check(len(paths) > 15, "fixtures: %r" % paths)
     with Chromium() as browser:
         for saved in paths:
             path = page_of(directory, "report", saved, "--no-redact")
@@ -367,23 +366,26 @@ def many_ranks(path, ranks, threads, all_differ=False):
     """The saved report of a data loader that hangs, with the waiting rank repeated: other numbers, pids, addresses. `all_differ`: the main thread of each is at a line of its own."""
     with gzip.open(DATA_LOADER) as stream:
         report = json.load(stream)
-    seeds = report["ranks"]
-    made = []
-    for r in range(ranks):
-        rank = copy.copy(seeds[r if r < len(seeds) else 0])
-        rank.update(rank=r, world_size=ranks, local_rank=r % 8, host="node-%03d" % (r // 8), pid=10_000 + 100 * (r % 8))
-        rank["threads"] = []
-        for t in range(threads):
-            thread = dict(seeds[r if r < len(seeds) else 0]["threads"][t % len(seeds[0]["threads"]) % len(seeds[r if r < len(seeds) else 0]["threads"])], tid=rank["pid"] + t, cpu_ms=10 * (r + t))
-            thread["frames"] = [dict(frame, address=hex(int(frame["address"], 16) + (r << 32))) if "address" in frame else frame for frame in thread["frames"]]
-            rank["threads"].append(thread)
-        if all_differ:
-            rank["threads"][0]["frames"] = [dict(frame, line=1000 + r) if frame["kind"] == "python" else frame for frame in rank["threads"][0]["frames"]]
-        made.append(rank)
-    report["ranks"] = made
+    seeds = report.pop("ranks")
     report.pop("nccl", None)
+
+    def text_of_thread(thread, rank, number, at_own_line):
+        if at_own_line:
+            thread = dict(thread, frames=[dict(frame, line=1000 + rank) if frame["kind"] == "python" else frame for frame in thread["frames"]])
+        if at_own_line or number not in made:
+            made[number] = json.dumps(dict(thread, tid=-1, cpu_ms=-1))
+        return made[number].replace('"tid": -1', '"tid": %d' % (10_000 + 100 * (rank % 8) + number % 100)).replace('"cpu_ms": -1', '"cpu_ms": %d' % (10 * (rank + number % 100))).replace('"address": "0x', '"address": "0x%x' % (rank + 1))
+
+    made = {}     # the text of a thread of a seed, by the numbers of both
     with open(path, "w", encoding="utf-8") as stream:
-        json.dump(report, stream)
+        stream.write(json.dumps(report)[:-1] + ', "ranks": [')
+        for r in range(ranks):
+            number = r if r < len(seeds) else 0
+            seed = seeds[number]
+            rank = dict(seed, rank=r, world_size=ranks, local_rank=r % 8, host="node-%03d" % (r // 8), pid=10_000 + 100 * (r % 8), threads=[])
+            texts = [text_of_thread(seed["threads"][t % len(seed["threads"])], r, 100 * number + t, all_differ and t == 0) for t in range(threads)]
+            stream.write((", " if r else "") + json.dumps(rank).replace('"threads": []', '"threads": [%s]' % ", ".join(texts)))
+        stream.write("]}\n")
 
 
 FRAME = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
