@@ -9,6 +9,7 @@
 
 #include "analyzers/coordinates.h"
 #include "analyzers/deaths.h"
+#include "analyzers/difference_words.h"
 #include "analyzers/flight_records.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_state.h"
@@ -22,6 +23,7 @@
 #include "report/text_gpus.h"
 #include "report/text_members.h"
 #include "report/text_summary.h"
+#include "report/text_versions.h"
 #include "report/thread_notes.h"
 #include "report/wait_groups.h"
 
@@ -53,6 +55,8 @@ class HtmlData {
     json_.key("redacted"), json_.boolean(redacted);
     text("totals", totals(job_));
     if (job_.nccl) text("nccl", job_.nccl->version);
+    text("versions", analyzers::describe_versions(job_));
+    text_list("environment", environment_lines(job_));
     verdict();
     clusters();
     ranks();
@@ -60,6 +64,7 @@ class HtmlData {
     waits();
     gpus();
     flight_recorder();
+    differences();
     problems();
     not_looked_at();
     words_of_roles();
@@ -391,6 +396,29 @@ class HtmlData {
         text("text", position.text);
         json_.close();
       }
+    json_.close();
+  }
+
+  void differences() {
+    if (analysis_.differences.empty()) return;
+    json_.key("differences");
+    json_.open('[', true);
+    for (const analyzers::Difference& difference : analysis_.differences) {
+      json_.open('{');
+      text("kind", analyzers::to_string(difference.kind));
+      text("summary", analyzers::describe(job_, difference));
+      if (difference.concerns_communication) json_.key("communication"), json_.boolean(true);
+      json_.key("sides");
+      json_.open('[');
+      for (const analyzers::DifferenceSide& side : difference.sides) {
+        json_.open('{');
+        if (side.value) text("value", side.value->empty() ? "\"\"" : *side.value);
+        rank_set(side.ranks);
+        json_.close();
+      }
+      json_.close();
+      json_.close();
+    }
     json_.close();
   }
 

@@ -226,6 +226,28 @@ TEST_CASE("the size grows with the number of different stacks, not with the numb
   CHECK(page_of(made.job).size() < 10'000'000);
 }
 
+TEST_CASE("versions, and what differs between ranks") {
+  LiteralJob made = hung_job();
+  for (RankSnapshot& rank : made.job.ranks) {
+    rank.modules = {{"NCCL", "/v/libnccl.so.2", "aa11", "2.28.9", VersionFrom::kText, "13.0"}};
+    rank.environment.emplace().kernel = "6.8.0";
+  }
+  CHECK_FALSE(data_of(made.job).contains("differences"));
+  made.job.ranks[1].modules[0].version = "2.27.3";
+  const json data = data_of(made.job);
+  const auto text = [&](const json& id) { return data["strings"][id.get<std::size_t>()].get<std::string>(); };
+  CHECK(has(text(data["versions"]), "NCCL 2.28.9"));
+  REQUIRE(data["differences"].size() == 1);
+  const json& difference = data["differences"][0];
+  CHECK(text(difference["kind"]) == "version");
+  CHECK(has(text(difference["summary"]), "NCCL 2.27.3 on rank 1"));
+  CHECK(difference["communication"] == true);
+  REQUIRE(difference["sides"].size() == 2);
+  CHECK(text(difference["sides"][0]["value"]) == "2.27.3");
+  CHECK(difference["sides"][0]["ranks"] == json({1, 1}));
+  CHECK(difference["sides"][1]["ranks"] == json({0, 0, 2, 3}));
+}
+
 TEST_CASE("redaction is said") {
   const LiteralJob made = hung_job();
   const analyzers::Analysis analysis = analyzers::analyze(made.job);

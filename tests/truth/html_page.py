@@ -177,6 +177,27 @@ def case_two_hosts_can_be_told_apart(directory):
         check(text_of(browser, "#count").startswith("26 of 53 threads, 2 of 4"), text_of(browser, "#count"))
 
 
+def case_differences_between_ranks(directory):
+    with gzip.open(DATA_LOADER) as stream:
+        report = json.load(stream)
+    for rank in report["ranks"]:
+        rank["environment"] = {"variables": {"NCCL_DEBUG": "INFO"}, "kernel": "6.8.0"}
+        rank["modules"] = [{"name": "NCCL", "path": "/v/libnccl.so.2", "build_id": "aa11", "version": "2.27.3" if rank["rank"] == 2 else "2.28.9", "version_from": "text"}]
+    saved = os.path.join(directory, "differ.json")
+    with open(saved, "w", encoding="utf-8") as stream:
+        json.dump(report, stream)
+    path = page_of(directory, "report", saved, "--no-redact")
+    with Chromium() as browser:
+        opened(browser, path)
+        check("differs: NCCL 2.27.3 on rank 2" in text_of(browser, "#verdict"), text_of(browser, "#verdict"))
+        browser.click("#tab-differences")
+        shown = text_of(browser, "#view")
+        check("concerns communication" in shown and "0-1,3: 2.28.9" in shown, shown)
+        browser.click("#view .list .link")
+        check(text_of(browser, "#detail h2").startswith("rank 2"), text_of(browser, "#detail"))
+        check_quiet(browser, path)
+
+
 def case_every_view_by_keys(directory):
     path = page_of(directory, "report", os.path.join(FIXTURES, "gpu_jobs", "loader-workers-with-gpus.json.gz"), "--no-redact")
     with Chromium() as browser:

@@ -163,6 +163,20 @@ function showGpus(container) {
   });
 }
 
+// What differs between ranks that should be alike; what concerns communication comes first.
+function showDifferences(container) {
+  const box = difference => make(
+      "div", {class: "problem"}, text(difference.summary), " ", make("span", {class: "tag"}, text(difference.kind)),
+      difference.communication && make("span", {class: "badge"}, "concerns communication"),
+      make("ul", {class: "list"}, difference.sides.map(side => {
+        const ranks = fromRanges(side.ranks);
+        return make(
+            "li", {}, linkTo({type: "rank", rank: ranks[0]}, rankSet(ranks)), ": ",
+            make("code", {}, marked(text(side.value)) || "not set"));
+      })));
+  replace(container, report.differences.map(box));
+}
+
 function showProblems(container) {
   const shown = report.problems.filter(p => fromRanges(p.ranks).some(r => chosen.rankShown[r]));
   replace(container, shown.length ? shown.map(problemBox) : make("p", {class: "muted"}, "No problem of these ranks."));
@@ -185,7 +199,8 @@ function showAbout(container) {
           "Python",
           [...versions].map(([v, ranks]) => make("div", {}, versions.size > 1 ? `${v} (${rankSet(ranks, 6)})` : v))
         ],
-        ["NCCL", text(report.nccl)], ["who should be alike", text(report.verdict.reference)],
+        ["versions", text(report.versions)], ["NCCL by RAS", text(report.nccl)],
+        ["who should be alike", text(report.verdict.reference)],
         [
           "names",
           report.redacted ? "hosts, users, files of data, addresses, arguments and messages are pseudonyms" :
@@ -193,6 +208,11 @@ function showAbout(container) {
         ],
         ["not examined", texts(report.not_looked_at).join(", ")]
       ]),
+      report.environment &&
+          [
+            make("h3", {}, "Versions, settings and limits"),
+            make("pre", {class: "lines"}, texts(report.environment).join("\n"))
+          ],
       make("h3", {}, "Commands"),
       [...commands].slice(0, 50).map(
           ([command, ranks]) =>

@@ -52,6 +52,15 @@ function recordedPart() {
       foldedPart("Flight Recorder: ranks at different operations", make("ul", {class: "list"}, positions));
 }
 
+// What differs between ranks that should be alike: the first few, and a link to all.
+function differencesPart() {
+  const most = 3, all = report.differences || [];
+  const link = make("button", {type: "button", class: "link", on: {click: () => chooseView("differences")}}, "differs");
+  return all.length > 0 &&
+      make("p", {class: "advice"}, link, ": ", all.slice(0, most).map(d => text(d.summary)).join("; "),
+           all.length > most && `; and ${all.length - most} more`);
+}
+
 function showVerdict() {
   const {verdict} = report, {suspects} = verdict, [first] = suspects, {chains} = report.waits;
   const status = text(verdict.status);
@@ -65,7 +74,7 @@ function showVerdict() {
           foldedPart(`${plural(chains.length - 1, "more chain")} of waits`, chains.slice(1).map(chainList)),
       suspects.length > 1 &&
           foldedPart(`${suspects.length} suspects`, make("ul", {class: "list"}, suspects.map(suspectBox))),
-      verdict.candidates.map(candidateBox), recordedPart(),
+      verdict.candidates.map(candidateBox), recordedPart(), differencesPart(),
       make("p", {class: "muted"}, text(report.totals), report.redacted && "; names are pseudonyms"));
 }
 

@@ -8,6 +8,7 @@ const VIEWS = {
   ranks: {title: "Ranks", show: showRanks},
   threads: {title: "Threads", show: showThreads},
   gpus: {title: "GPUs", show: showGpus, if: () => report.gpus},
+  differences: {title: "Differences", show: showDifferences, if: () => report.differences},
   problems: {title: "Problems", show: showProblems, if: () => report.problems.length},
   about: {title: "About", show: showAbout},
 };
@@ -92,7 +93,8 @@ function makeTabs() {
             title: `key ${i + 1}`,
             on: {click: () => chooseView(name)}
           },
-          VIEWS[name].title, name === "problems" && make("span", {class: "number"}, `${report.problems.length}`)));
+          VIEWS[name].title,
+          ["differences", "problems"].includes(name) && make("span", {class: "number"}, `${report[name].length}`)));
   replace(byId("tabs"), tabs);
   byId("tabs").addEventListener("keydown", event => {
     const step = {ArrowRight: 1, ArrowLeft: -1}[event.key], names = available();
@@ -232,6 +234,7 @@ function fillPrint() {
       part("Waits", showWaits),
       report.gpus ? [make("h2", {}, "GPUs"), make("pre", {class: "lines"}, texts(report.gpu_summary).join("\n"))] :
                     null,
+      report.differences && part("Differences", showDifferences),
       report.problems.length ? part("Problems", showProblems) : null, part("About", showAbout));
 }
 
