@@ -23,9 +23,10 @@ namespace {
 using WallClock = std::chrono::system_clock;
 
 // The name of the machine on which the core was taken. The core format does not contain it, but the environment of a
-// job usually does.
+// job usually does. Slurm states the node of each task; the shell's HOSTNAME is that of the machine on which the job
+// was submitted, because `sbatch` and `srun` hand on the environment.
 std::string host_of(const target::CoreTarget& core) {
-  for (const char* name : {"HOSTNAME", "SLURMD_NODENAME", "HOST"})
+  for (const char* name : {"SLURMD_NODENAME", "HOSTNAME", "HOST"})
     if (const auto it = core.environment().find(name); it != core.environment().end() && !it->second.empty())
       return it->second;
   return "unknown";

@@ -11,6 +11,7 @@
 //       nccl:   NcclStatus      NCCL's own view of its communicators
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -278,6 +279,20 @@ struct SignalInfo {
   std::optional<Pid> sender = {};
 };
 
+// The processes that a pid counts: those of one pid namespace of one running kernel.
+struct PidSpace {
+  std::string boot_id;              // /proc/sys/kernel/random/boot_id: another one after each boot
+  std::uint64_t pid_namespace = 0;  // the inode of the namespace
+  auto operator<=>(const PidSpace&) const = default;
+};
+
+// A pid in a given namespace.
+struct NamespacedPid {
+  std::uint64_t pid_namespace = 0;
+  Pid pid = 0;
+  auto operator<=>(const NamespacedPid&) const = default;
+};
+
 // A rank's place in the grid of a job that combines several kinds of parallelism, if its command line or environment
 // states the sizes of the grid.
 struct Coordinates {
@@ -309,8 +324,16 @@ struct RankSnapshot {
   Status status = Status::kComplete;
   std::vector<Problem> problems;
   std::optional<double> stopped_ms;  // live
-  // Live: identifies the captured process, together with the pid (target::proc::Stat); not in any report.
+  // Live: what `pid`, `parent` and the pids of other ends count: the tool's own namespace. Two containers may have the
+  // same host name and pid. Empty: not known (cores, dumps, reports of earlier builds).
+  std::optional<PidSpace> pid_space = {};
+  // Live: the process's own namespace, and its number there, if they can be read.
+  std::optional<NamespacedPid> own_pid = {};
+  // Live: when the process started, in ticks since boot (target::proc::Stat); 0: not known.
   std::uint64_t start_ticks = 0;
+  // What distinguishes it from another process of the snapshot that has its host and pid (model/process_key.h), as a
+  // part of its name; "": none has.
+  std::string name_suffix = {};
   std::optional<SignalInfo> signal;  // cores
   // What the C library said before it aborted the process: a failed assertion, "free(): invalid pointer". Cut at 4,096
   // bytes.
@@ -329,6 +352,7 @@ struct UnseenRank {
   int rank = 0;
   std::string host;
   Pid pid = 0;
+  std::optional<PidSpace> pid_space = {};  // as in RankSnapshot
   bool operator==(const UnseenRank&) const = default;
 };
 
@@ -340,6 +364,7 @@ struct NcclMember {
   struct Process {
     std::string host;
     Pid pid = 0;
+    std::optional<PidSpace> pid_space = {};
     bool operator==(const Process&) const = default;
   };
 
@@ -387,7 +412,8 @@ struct JobSnapshot {
   std::optional<NcclStatus> nccl;  // live: empty if no RAS thread of the job answered
 };
 
-// "3" if the rank's number is known, else "host:pid". Always "host:pid" for children.
+// "3" if the rank's number is known, else "host:pid". Always "host:pid" for children. Where two processes have the same
+// host and pid, "host:pid@4026532567" (RankSnapshot::name_suffix).
 std::string rank_label(const RankSnapshot& rank);
 
 }  // namespace model

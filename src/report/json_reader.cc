@@ -288,6 +288,26 @@ Problem read_problem(const Node& node) {
   return problem;
 }
 
+PidSpace read_pid_space(const Node& node) {
+  node.require_object();
+  PidSpace space;
+  node.required("boot_id", [&](const Node& n) { space.boot_id = n.text(); });
+  node.required("pid_namespace",
+                [&](const Node& n) { space.pid_namespace = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
+  return space;
+}
+
+void read_identity(const Node& node, RankSnapshot& rank) {
+  rank.pid_space = read_pid_space(node);
+  node.optional("start_ticks",
+                [&](const Node& n) { rank.start_ticks = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
+  NamespacedPid own;
+  node.optional("own_pid_namespace",
+                [&](const Node& n) { own.pid_namespace = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
+  node.optional("own_pid", [&](const Node& n) { own.pid = n.int32(0); });
+  if (own.pid_namespace != 0 && own.pid != 0) rank.own_pid = own;
+}
+
 RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.require_object();
   RankSnapshot rank;
@@ -309,6 +329,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.optional("parent", [&](const Node& n) { rank.parent = n.int32(0); });
   node.required("host", [&](const Node& n) { rank.host = n.text(); });
   node.required("pid", [&](const Node& n) { rank.pid = n.int32(0); });
+  node.optional("identity", [&](const Node& n) { read_identity(n, rank); });
   node.required("source", [&](const Node& n) { rank.source = n.word(kSourceWords); });
   node.optional("captured_offset_ms", [&](const Node& n) { rank.captured_offset_ms = n.real(); });
   node.optional("path", [&](const Node& n) { rank.path = n.text(); });
@@ -349,6 +370,7 @@ NcclMember read_nccl_member(const Node& node) {
     NcclMember::Process process;
     n.required("host", [&](const Node& v) { process.host = v.text(); });
     n.required("pid", [&](const Node& v) { process.pid = v.int32(0); });
+    n.optional("identity", [&](const Node& v) { process.pid_space = read_pid_space(v); });
     member.process = std::move(process);
   });
   node.optional("unresponsive", [&](const Node& n) { member.unresponsive = n.boolean(); });
@@ -414,6 +436,7 @@ JobSnapshot read_job(const Json& document) {
       n.required("rank", [&](const Node& v) { unseen.rank = v.int32(0); });
       n.optional("host", [&](const Node& v) { unseen.host = v.text(); });
       n.optional("pid", [&](const Node& v) { unseen.pid = v.int32(0); });
+      n.optional("identity", [&](const Node& v) { unseen.pid_space = read_pid_space(v); });
       job.not_looked_at.push_back(std::move(unseen));
     });
   });

@@ -6,6 +6,7 @@
 
 #include "report/json_environment.h"
 #include "report/json_flight_record.h"
+#include "report/json_frame.h"
 #include "report/json_gpu.h"
 #include "report/json_text.h"
 #include "report/json_words.h"
@@ -60,30 +61,8 @@ class Writer {
 
   const std::string& frame_text(FrameId id) {
     std::string& text = frame_text_[id];
-    if (!text.empty()) return text;
-    const Frame& frame = job_.frames[id];
-    JsonText json(256);
-    json.open('{');
-    json.field("kind", std::string(word_of(kFrameKindWords, frame.kind)));
-    json.field("function", frame.function);
-    if (frame.kind == FrameKind::kPython) {
-      json.field("qualname", frame.qualname);
-      json.field("file", frame.file);
-      json.field("line", frame.line);
-    } else {
-      json.key("module");
-      frame.module.empty() ? json.null() : json.string(frame.module);
-      json.field("file", frame.file);
-      json.field("line", frame.line);
-      json.key("address"), json.hex(frame.address);
-      json.key("offset");
-      frame.offset ? json.hex(*frame.offset) : json.null();
-      json.key("inlined"), json.boolean(frame.inlined);
-    }
-    if (frame.origin != FrameOrigin::kNormal)
-      json.field("origin", std::string(word_of(kFrameOriginWords, frame.origin)));
-    json.close();
-    return text = json.take();
+    if (text.empty()) text = json_of_frame(job_.frames[id]);
+    return text;
   }
 
   void frames(const std::vector<FrameId>& ids) {
@@ -112,6 +91,7 @@ class Writer {
     json_.field("parent", rank.parent);
     json_.field("host", rank.host);
     json_.key("pid"), json_.number(rank.pid);
+    identity(rank);
     json_.field("source", std::string(word_of(kSourceWords, rank.source)));
     json_.field("captured_offset_ms", rank.captured_offset_ms);
     json_.field("path", rank.path);
@@ -154,6 +134,32 @@ class Writer {
     json_.close();
   }
 
+  void identity(const RankSnapshot& rank) {
+    if (!rank.pid_space) return;
+    json_.key("identity");
+    json_.open('{');
+    pid_space(*rank.pid_space);
+    if (rank.start_ticks != 0) json_.key("start_ticks"), json_.number(rank.start_ticks);
+    if (rank.own_pid) {
+      json_.key("own_pid_namespace"), json_.number(rank.own_pid->pid_namespace);
+      json_.key("own_pid"), json_.number(rank.own_pid->pid);
+    }
+    json_.close();
+  }
+
+  void pid_space(const PidSpace& space) {
+    json_.field("boot_id", space.boot_id);
+    json_.key("pid_namespace"), json_.number(space.pid_namespace);
+  }
+
+  void identity(const std::optional<PidSpace>& space) {
+    if (!space) return;
+    json_.key("identity");
+    json_.open('{');
+    pid_space(*space);
+    json_.close();
+  }
+
   void coordinates(const std::optional<Coordinates>& coordinates) {
     json_.key("coordinates");
     if (!coordinates) return json_.null();
@@ -185,6 +191,7 @@ class Writer {
       json_.key("rank"), json_.number(unseen.rank);
       json_.field("host", unseen.host);
       json_.key("pid"), json_.number(unseen.pid);
+      identity(unseen.pid_space);
       json_.close();
     }
     json_.close();
@@ -226,6 +233,7 @@ class Writer {
       json_.open('{');
       json_.field("host", member.process->host);
       json_.key("pid"), json_.number(member.process->pid);
+      identity(member.process->pid_space);
       json_.close();
     } else {
       json_.null();

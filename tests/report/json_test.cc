@@ -124,7 +124,7 @@ LiteralJob everything() {
   member.rank = 1;
   member.host = "10.0.0.1";
   member.pid = 7;
-  member.process = NcclMember::Process{"node-a", 100};
+  member.process = NcclMember::Process{"node-a", 100, literal.job.ranks[0].pid_space};
   member.aborted = member.finalized = member.counts_move = true;
   member.async_error = 6;
   member.launched = {{"AllGather", 0}, {"AllReduce", 4'000'000'000'000}};
@@ -243,7 +243,8 @@ TEST_CASE("the documented fields (docs/json.md)") {
       json["nccl"] ==
       Json::parse(
           R"({"version": "2.28.9", "answers": 2, "communicators": [{"hash": "0xafc", "secondary_hash": "0x1:0x2", "size": 2,
-    "members": [{"rank": 1, "host": "10.0.0.1", "pid": 7, "process": {"host": "node-a", "pid": 100}, "aborted": true, "finalized": true, "async_error": 6,
+    "members": [{"rank": 1, "host": "10.0.0.1", "pid": 7, "process": {"host": "node-a", "pid": 100,
+      "identity": {"boot_id": "0d5b8f8e-2f6c-4f0e-9d3c-d5a5a7b1c001", "pid_namespace": 4026531836}}, "aborted": true, "finalized": true, "async_error": 6,
       "launched": {"AllGather": 0, "AllReduce": 4000000000000}, "counts_move": true}],
     "missing": [{"rank": 0, "host": "unknown", "pid": 0, "process": null, "unresponsive": true, "dead": true}]}]})"));
   CHECK_FALSE(json_of(LiteralJob().job).contains("nccl"));
