@@ -15,6 +15,7 @@
 #include "capture/rank_versions.h"
 #include "python/rank_values.h"
 #include "target/environment_block.h"
+#include "target/fault_instruction.h"
 #include "target/fault_place.h"
 
 namespace rankstacks::capture {
@@ -68,6 +69,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   if (!core.executable().empty()) snapshot.executable = core.executable();
   snapshot.command = core.command();
   snapshot.signal = core.signal();
+  if (snapshot.signal) target::read_fault_instruction(core, *snapshot.signal);
   if (snapshot.signal) snapshot.signal->place = target::place_of_fault(core, *snapshot.signal, core.pid());
   const auto interpreters = python::find_python_runtime(core);
   auto environment = core.environment();

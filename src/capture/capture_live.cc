@@ -27,6 +27,7 @@
 #include "target/glances.h"
 #include "target/limited_target.h"
 #include "target/live_target.h"
+#include "target/oom_kills.h"
 #include "target/proc.h"
 #include "target/process_id.h"
 #include "target/run_time.h"
@@ -310,6 +311,7 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
     live.interpreters[i] = &prepared.interpreters;
     snapshot.start_ticks = target.start_ticks();
     snapshot.own_pid = target::namespaced_pid_of(target.pid());
+    snapshot.oom_kills = target::oom_kills_of(target.pid());
     if (!target.executable().empty()) snapshot.executable = target.executable();
     snapshot.command = target.command();
     if (snapshot.kind == RankKind::kRank)

@@ -243,6 +243,9 @@ struct ThreadSnapshot {
   std::optional<SyscallInfo> syscall;
   std::optional<CxxException> exception;    // only of a thread that terminates its process
   std::optional<HandledException> handles;  // the innermost Python exception that it is handling
+  // The Python exception that it has raised and that is on its way to a handler, or to the end of the process. `frame`
+  // and `handler` are those of its traceback's first entry.
+  std::optional<HandledException> raises;
   // The thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
   // it.
   std::optional<Tid> lock_owner;
@@ -262,18 +265,21 @@ struct ThreadSnapshot {
 template <class F>
 void for_each_frame(ThreadSnapshot& thread, F&& f) {
   for (FrameId& id : thread.frames) f(id);
-  if (!thread.handles) return;
-  for (std::optional<FrameId>* id : {&thread.handles->handler, &thread.handles->raised})
-    if (*id) f(**id);
+  for (auto* exception : {&thread.handles, &thread.raises}) {
+    if (!*exception) continue;
+    for (std::optional<FrameId>* id : {&(*exception)->handler, &(*exception)->raised})
+      if (*id) f(**id);
+  }
 }
 
 struct SignalInfo {
   int number = 0;
   std::string name;  // "SIGSEGV"
   Tid tid = 0;
-  std::optional<int> code;               // si_code
-  std::optional<Address> fault_address;  // SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP
-  std::optional<FaultPlace> place = {};  // where fault_address lies
+  std::optional<int> code;                           // si_code
+  std::optional<Address> fault_address;              // SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP
+  std::optional<FaultPlace> place = {};              // where fault_address lies
+  std::optional<FaultInstruction> instruction = {};  // of a fault: what the thread was to execute
   // The process that has sent it (kill, tgkill, sigqueue), perhaps the process itself; 0: one outside of its pid
   // namespace. Empty: the kernel's signal, or not known.
   std::optional<Pid> sender = {};
@@ -338,6 +344,8 @@ struct RankSnapshot {
   // What the C library said before it aborted the process: a failed assertion, "free(): invalid pointer". Cut at 4,096
   // bytes.
   std::optional<std::string> abort_message;
+  // Live: how many processes of its control group the kernel has killed for lack of memory.
+  std::optional<std::uint64_t> oom_kills;
   std::vector<ThreadSnapshot> threads;  // main thread first
   // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them.
   std::vector<GpuSnapshot> gpus;

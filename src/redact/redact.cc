@@ -126,6 +126,10 @@ class Walk {
 
   void of_signal(SignalInfo& signal) {
     fields_.name(signal.name);
+    if (signal.instruction) {
+      for (std::string* text : {&signal.instruction->text, &signal.instruction->bytes}) fields_.name(*text);
+      for (auto& [name, value] : signal.instruction->registers) fields_.name(name);
+    }
     if (!signal.place) return;
     for (auto* mapping : {&signal.place->mapping, &signal.place->below, &signal.place->above}) {
       if (!*mapping) continue;
@@ -141,10 +145,11 @@ class Walk {
       fields_.name(thread.exception->type);
       each(&FieldRedaction::message, thread.exception->what);
     }
-    if (thread.handles) {
-      fields_.name(thread.handles->type);
-      each(&FieldRedaction::message, thread.handles->message);
-      for (ChainedException& chained : thread.handles->chain) {
+    for (auto* exception : {&thread.handles, &thread.raises}) {
+      if (!*exception) continue;
+      fields_.name((*exception)->type);
+      each(&FieldRedaction::message, (*exception)->message);
+      for (ChainedException& chained : (*exception)->chain) {
         fields_.name(chained.type);
         each(&FieldRedaction::message, chained.message);
       }

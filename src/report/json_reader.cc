@@ -13,6 +13,7 @@
 #include "report/json_flight_record.h"
 #include "report/json_gpu.h"
 #include "report/json_node.h"
+#include "report/json_signal.h"
 #include "report/report.h"
 
 namespace rankstacks::report {
@@ -230,41 +231,9 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
     list.each(kMaxFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); });
   });
   node.optional("handles", [&](const Node& n) { thread.handles = read_handled(n, thread.frames.size(), frames); });
+  node.optional("raises", [&](const Node& n) { thread.raises = read_handled(n, thread.frames.size(), frames); });
   node.optional("motion", [&](const Node& n) { thread.motion = read_motion(n); });
   return thread;
-}
-
-FaultMapping read_fault_mapping(const Node& node) {
-  node.require_object();
-  FaultMapping mapping;
-  node.optional("name", [&](const Node& n) { mapping.name = n.text(); });
-  node.required("permissions", [&](const Node& n) { mapping.permissions = n.text(); });
-  node.required("distance", [&](const Node& n) { mapping.distance = n.hex(); });
-  return mapping;
-}
-
-FaultPlace read_fault_place(const Node& node) {
-  node.require_object();
-  FaultPlace place;
-  node.required("region", [&](const Node& n) { place.region = n.word(kFaultRegionWords); });
-  node.optional("executed", [&](const Node& n) { place.executed = n.boolean(); });
-  node.optional("mapping", [&](const Node& n) { place.mapping = read_fault_mapping(n); });
-  node.optional("below", [&](const Node& n) { place.below = read_fault_mapping(n); });
-  node.optional("above", [&](const Node& n) { place.above = read_fault_mapping(n); });
-  return place;
-}
-
-SignalInfo read_signal(const Node& node) {
-  node.require_object();
-  SignalInfo signal;
-  node.required("number", [&](const Node& n) { signal.number = n.int32(0); });
-  node.optional("name", [&](const Node& n) { signal.name = n.text(); });
-  node.optional("tid", [&](const Node& n) { signal.tid = n.int32(0); });
-  node.optional("code", [&](const Node& n) { signal.code = n.int32(); });
-  node.optional("fault_address", [&](const Node& n) { signal.fault_address = n.hex(); });
-  node.optional("place", [&](const Node& n) { signal.place = read_fault_place(n); });
-  node.optional("sender", [&](const Node& n) { signal.sender = n.int32(0); });
-  return signal;
 }
 
 // Reports of earlier builds have no codes. The only code that the analysis depends on is recognised by the words that
@@ -347,6 +316,8 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   });
   node.optional("stopped_ms", [&](const Node& n) { rank.stopped_ms = n.real(); });
   node.optional("signal", [&](const Node& n) { rank.signal = read_signal(n); });
+  node.optional("oom_kills",
+                [&](const Node& n) { rank.oom_kills = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
   node.optional("abort_message", [&](const Node& n) { rank.abort_message = n.text(); });
   node.required("threads", [&](const Node& list) {
     list.each(kMaxThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, frames)); });

@@ -8,6 +8,7 @@
 #include "report/json_flight_record.h"
 #include "report/json_frame.h"
 #include "report/json_gpu.h"
+#include "report/json_signal.h"
 #include "report/json_text.h"
 #include "report/json_words.h"
 #include "report/report.h"
@@ -121,8 +122,9 @@ class Writer {
     activity(analysis_.activities[index]);
     json_.field("stopped_ms", rank.stopped_ms);
     json_.key("signal");
-    rank.signal ? signal(*rank.signal) : json_.null();
+    rank.signal ? write_signal(json_, *rank.signal) : json_.null();
     if (rank.abort_message) json_.field("abort_message", *rank.abort_message);
+    if (rank.oom_kills) json_.key("oom_kills"), json_.number(*rank.oom_kills);
     json_.key("threads");
     json_.open('[', true);
     for (std::size_t t = 0; t < rank.threads.size(); ++t) thread(index, t);
@@ -261,37 +263,6 @@ class Writer {
     json_.close();
   }
 
-  void signal(const SignalInfo& signal) {
-    json_.open('{');
-    json_.key("number"), json_.number(signal.number);
-    json_.field("name", signal.name);
-    json_.key("tid"), json_.number(signal.tid);
-    json_.field("code", signal.code);
-    json_.key("fault_address");
-    signal.fault_address ? json_.hex(*signal.fault_address) : json_.null();
-    if (signal.place) fault_place(*signal.place);
-    if (signal.sender) json_.key("sender"), json_.number(*signal.sender);
-    json_.close();
-  }
-
-  void fault_place(const FaultPlace& place) {
-    json_.key("place");
-    json_.open('{');
-    json_.field("region", std::string(word_of(kFaultRegionWords, place.region)));
-    json_.key("executed"), json_.boolean(place.executed);
-    for (const auto& [name, mapping] :
-         {std::pair{"mapping", &place.mapping}, {"below", &place.below}, {"above", &place.above}}) {
-      if (!*mapping) continue;
-      json_.key(name);
-      json_.open('{');
-      json_.field("name", (*mapping)->name.empty() ? std::nullopt : std::optional((*mapping)->name));
-      json_.field("permissions", (*mapping)->permissions);
-      json_.key("distance"), json_.hex((*mapping)->distance);
-      json_.close();
-    }
-    json_.close();
-  }
-
   void thread(std::size_t rank_index, std::size_t index) {
     const ThreadSnapshot& thread = job_.ranks[rank_index].threads[index];
     json_.open('{', true);
@@ -325,7 +296,8 @@ class Writer {
         json_.field("cause", std::string(word_of(kExceptionCauseWords, *thread.exception->cause)));
       json_.close();
     }
-    if (thread.handles) handles(*thread.handles);
+    if (thread.handles) python_exception("handles", *thread.handles);
+    if (thread.raises) python_exception("raises", *thread.raises);
     if (thread.lock_owner) json_.key("lock_owner"), json_.number(*thread.lock_owner);
     if (thread.python_lock) python_lock(*thread.python_lock);
     if (thread.joins) json_.key("joins"), json_.number(*thread.joins);
@@ -354,8 +326,8 @@ class Writer {
     json_.close();
   }
 
-  void handles(const HandledException& handled) {
-    json_.key("handles");
+  void python_exception(std::string_view key, const HandledException& handled) {
+    json_.key(key);
     json_.open('{');
     json_.field("type", handled.type);
     json_.field("message", handled.message);

@@ -66,6 +66,9 @@ Planted planted_job() {
   a.signal->place = FaultPlace{FaultRegion::kUnmapped, false, FaultMapping{"/home/alice/" + plant("hf_"), "r-x", 1},
                                FaultMapping{"/home/alice/" + plant("gho_"), plant("p_"), 2},
                                FaultMapping{"/home/alice/" + plant("ghu_"), "r-x", 3}};
+  a.signal->instruction = FaultInstruction{"mov " + plant("hf_"), plant("ghp_"), {{plant("gho_"), 1}}};
+  a.threads[0].raises = HandledException{"Err" + plant("_"), "my words, key " + plant("ghp_")};
+  a.threads[0].raises->chain = {{ExceptionLink::kCause, "Err" + plant("_"), "my words, key " + plant("ghp_")}};
   a.abort_message =
       "train: /home/alice/x.c:3: main: Assertion `key != \"" + plant("xoxb-", "1234567890-aBcD") + "\"' failed.";
   a.coordinates = Coordinates{"by --token=" + plant("k"), {{"tp", 0}}};

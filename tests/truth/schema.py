@@ -180,6 +180,9 @@ class Checker:
             return
         if "sender" in signal and not number(signal["sender"]):
             self.errors.append("%s.sender is wrong: %r" % (where, signal["sender"]))
+        if "instruction" in signal and self.object(signal["instruction"], INSTRUCTION, where + ".instruction"):
+            for register in signal["instruction"]["registers"]:
+                self.object(register, {"name": text, "value": hexadecimal}, where + ".instruction.registers")
         place = signal.get("place")
         if place is None or not self.object(place, FAULT_PLACE, where + ".place"):
             return
@@ -196,6 +199,8 @@ class Checker:
             self.object(rank["python"], {"version": or_null(text)}, where + ".python")
         if rank["signal"] is not None:
             self.signal(rank["signal"], where + ".signal")
+        if "oom_kills" in rank and not number(rank["oom_kills"]):
+            self.errors.append("%s.oom_kills is wrong: %r" % (where, rank["oom_kills"]))
         if "abort_message" in rank and not text(rank["abort_message"]):
             self.errors.append("%s.abort_message is wrong: %r" % (where, rank["abort_message"]))
         if rank["activity"] is not None:
@@ -226,6 +231,8 @@ class Checker:
                 self.object(thread["exception"], EXCEPTION, place + ".exception")
                 if isinstance(thread["exception"], dict) and "cause" in thread["exception"]:
                     self.object(thread["exception"], CAUSE, place + ".exception")
+            if "raises" in thread:
+                self.object(thread["raises"], HANDLED, place + ".raises")
             if "handles" in thread and self.object(thread["handles"], HANDLED, place + ".handles"):
                 handled = thread["handles"]
                 for chained in handled.get("chain", []):
