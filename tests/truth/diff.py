@@ -195,9 +195,14 @@ def case_a_hung_job(directory):
     with Job("--ranks", "4", "--blocked-rank", "2") as job:
         pids = ",".join(map(str, job.ready["pids"]))
         paths = [os.path.join(directory, name) for name in ("old.json.gz", "new.json.zst")]
-        for path in paths:
+
+        def report(path):
             status, _, err = run_tool("attach", "--pids", pids, "--samples", "3", "--format", "json", "-o", path)
             check(status == 0, err)
+            return json.loads(run_tool("report", path, "--format", "json")[1])["verdict"]["status"]
+        # The others may still be on their way into the all-reduce.
+        wait_until(lambda: report(paths[0]) == "culprit", "the job hangs", seconds=200)
+        report(paths[1])
         subset = os.path.join(directory, "subset.json")
         run_tool("attach", "--pids", ",".join(map(str, job.ready["pids"][:3])), "--format", "json", "-o", subset)
         job.check_unharmed()
