@@ -6,6 +6,7 @@
 #include "analyzers/names.h"
 #include "analyzers/roles.h"
 #include "base/text.h"
+#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -53,8 +54,7 @@ bool works_for_pool(const JobSnapshot& job, const RankSnapshot& process) {
 
 bool has_working_pool(const JobSnapshot& job, const RankSnapshot& rank) {
   return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& child) {
-    return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host &&
-           works_for_pool(job, child);
+    return child.kind == RankKind::kChild && is_parent(rank, child) && works_for_pool(job, child);
   });
 }
 

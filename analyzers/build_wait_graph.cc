@@ -12,6 +12,7 @@
 #include "analyzers/rank_state.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/wait_graph.h"
+#include "model/process_key.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -31,8 +32,7 @@ class WaitGraphBuilder {
       else if (s.ended) graph_.of_rank_[s.rank] = ended(s.rank);
     }
     for (std::size_t r = 0; r < job_.ranks.size(); ++r)
-      if (job_.ranks[r].kind == RankKind::kChild)
-        children_.emplace(std::pair(job_.ranks[r].host, job_.ranks[r].pid), r);
+      if (job_.ranks[r].kind == RankKind::kChild) children_.emplace(process_key(job_.ranks[r]), r);
     for (const PendingOperation& operation : operations_) graph_.operations_.push_back(add_operation(operation));
     for (const RankState& s : states_)
       if (!s.unrelated && s.readable && !s.waits()) add_rank(s);
@@ -279,7 +279,7 @@ class WaitGraphBuilder {
       const Certainty certainty =
           call.others.size() == 1 || end.kind == EndKind::kLock ? Certainty::kCertain : Certainty::kPossible;
       if (!end.command.empty()) {
-        const auto [it, is_new] = outside_.try_emplace({job_.ranks[rank].host, end.pid}, graph_.nodes_.size());
+        const auto [it, is_new] = outside_.try_emplace(process_key(job_.ranks[rank], end.pid), graph_.nodes_.size());
         if (is_new)
           add({.kind = NodeKind::kProcess,
                .rank = {},
@@ -297,7 +297,7 @@ class WaitGraphBuilder {
   // The node of the rank that `process` is, or is a child of.
   std::optional<std::size_t> child_with(std::size_t process, Pid pid) const {
     const RankSnapshot& of = job_.ranks[process];
-    const auto child = children_.find({of.host, pid});
+    const auto child = children_.find(process_key(of, pid));
     if (child == children_.end()) return std::nullopt;
     return job_.ranks[child->second].parent == (of.kind == RankKind::kChild ? of.parent : std::optional(of.pid))
                ? std::optional(child->second)
@@ -313,7 +313,7 @@ class WaitGraphBuilder {
   std::map<std::vector<std::size_t>, std::size_t> ranks_;
   std::map<std::vector<int>, std::size_t> unseen_;
   // By host and pid: indices of ranks; nodes of processes outside of the job.
-  std::map<std::pair<std::string, Pid>, std::size_t> children_, outside_;
+  std::map<ProcessKey, std::size_t> children_, outside_;
   std::set<std::pair<std::size_t, std::size_t>> seen_, ends_;  // threads whose edges have been added
   std::optional<std::size_t> all_operations_;
 };

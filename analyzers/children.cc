@@ -4,12 +4,13 @@
 #include <optional>
 
 #include "analyzers/names.h"
+#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
 
 bool is_child_of(const RankSnapshot& child, const RankSnapshot& rank) {
-  return child.kind == RankKind::kChild && child.parent == rank.pid && child.host == rank.host;
+  return child.kind == RankKind::kChild && is_parent(rank, child);
 }
 
 // A data-loader worker that works: frames of the data set are inside of torch's worker loop. An idle worker waits for

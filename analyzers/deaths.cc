@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "model/rank_set.h"
+
 namespace rankstacks::analyzers {
 namespace {
 
@@ -24,6 +26,9 @@ std::string describe_unmapped(const FaultPlace& place) {
   return text;
 }
 
+// Whether the upper bits repeat bit 47, as the processor demands.
+bool is_canonical(Address address) { return address >> 47 == 0 || address >> 47 == (Address{1} << 17) - 1; }
+
 std::string describe_region(const FaultPlace& place, const SignalInfo& signal) {
   switch (place.region) {
     case FaultRegion::kFirstPage:
@@ -35,7 +40,9 @@ std::string describe_region(const FaultPlace& place, const SignalInfo& signal) {
     case FaultRegion::kMapped:
       if (place.mapping) return describe_mapped(*place.mapping);
       break;
-    case FaultRegion::kUnmapped: return describe_unmapped(place);
+    case FaultRegion::kUnmapped:
+      if (!is_canonical(*signal.fault_address)) return "which is no address: not in the canonical form";
+      return describe_unmapped(place);
   }
   return "in a mapping";
 }
@@ -67,10 +74,40 @@ std::string describe_fault(const SignalInfo& signal) {
                      signal.place->executed ? ", executed as code" : "");
 }
 
+std::string describe_instruction(const SignalInfo& signal) {
+  if (!signal.instruction) return "";
+  const FaultInstruction& instruction = *signal.instruction;
+  std::string text = instruction.text.empty() ? "the instruction " + instruction.bytes : instruction.text;
+  for (std::size_t i = 0; i < instruction.registers.size(); ++i)
+    text += fmt::format("{}{}={:#x}", i == 0 ? " with " : ", ", instruction.registers[i].first,
+                        instruction.registers[i].second);
+  return text;
+}
+
 std::string describe_sender(const RankSnapshot& rank) {
   if (!rank.signal || !rank.signal->sender || !is_sent_by_another(rank)) return "";
   if (*rank.signal->sender == 0) return "sent by a process of another pid namespace";
   return fmt::format("sent by pid {}", *rank.signal->sender);
+}
+
+std::string describe_oom_kills(const JobSnapshot& job, const std::vector<std::size_t>& ranks) {
+  std::uint64_t most = 0;
+  std::vector<std::size_t> with;
+  for (const std::size_t r : ranks) {
+    const std::uint64_t kills = job.ranks[r].oom_kills.value_or(0);
+    if (kills > 0) with.push_back(r);
+    most = std::max(most, kills);
+  }
+  if (with.empty()) return "";
+  return fmt::format(", and the kernel has killed {} {} of the control group of {} for lack of memory", most,
+                     most == 1 ? "process" : "processes", name_ranks(job, with));
+}
+
+std::string describe_oom_kills(const JobSnapshot& job) {
+  std::vector<std::size_t> ranks;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r)
+    if (job.ranks[r].kind == RankKind::kRank) ranks.push_back(r);
+  return describe_oom_kills(job, ranks);
 }
 
 std::string first_line_of_abort(const RankSnapshot& rank) {

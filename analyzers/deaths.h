@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/snapshot.h"
 
@@ -19,8 +20,16 @@ bool reports_others(const ThreadSnapshot& thread);
 // "at 0x10, in the first page: a null pointer with offset 16"; "" if the signal has no fault address.
 std::string describe_fault(const SignalInfo& signal);
 
+// "mov 0x10(%rax),%rdx with rax=0x0"; without a text, its bytes; "" if the instruction is not known.
+std::string describe_instruction(const SignalInfo& signal);
+
 // "sent by pid 4711"; "" if the process has sent it itself, or if the sender is not known.
 std::string describe_sender(const RankSnapshot& rank);
+
+// ", and the kernel has killed 1 process of the control group of rank 0 for lack of memory", of those of the ranks that
+// say so; "": none does. A count since the group was made: it says what may have happened, and not to which process.
+std::string describe_oom_kills(const JobSnapshot& job, const std::vector<std::size_t>& ranks);
+std::string describe_oom_kills(const JobSnapshot& job);  // of all ranks
 
 // The first line of what the C library said before it aborted the process; "" if it said nothing.
 std::string first_line_of_abort(const RankSnapshot& rank);

@@ -9,6 +9,7 @@
 #include "analyzers/children.h"
 #include "analyzers/deaths.h"
 #include "analyzers/watchdog_reporters.h"
+#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -24,8 +25,8 @@ bool is_fault(int signal) {
 MissingRanks missing_ranks(const JobSnapshot& job) {
   MissingRanks missing;
   std::set<int> seen;
-  std::map<std::string, int> per_host;
-  int world = 0, stated = 0;  // stated: ranks on one machine
+  std::map<ProcessKey, int> per_machine;  // by its process 0
+  int world = 0, stated = 0;              // stated: ranks on one machine
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.kind != RankKind::kRank) continue;
     if (!rank.rank && is_dead(rank)) continue;           // its environment ended with it
@@ -34,17 +35,17 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
     if (world != 0 && *rank.world_size != world) return missing;
     world = *rank.world_size;
     stated = std::max(stated, std::min(rank.local_world_size.value_or(0), world));
-    if (seen.insert(*rank.rank).second) ++per_host[rank.host];
+    if (seen.insert(*rank.rank).second) ++per_machine[process_key(rank, 0)];
   }
   constexpr int kMaxRanks = 1 << 20;  // more than any job has; a corrupt snapshot may say anything
   if (seen.empty() || world > kMaxRanks) return missing;
   for (const UnseenRank& unseen : job.not_looked_at)
     if (unseen.rank < world && seen.insert(unseen.rank).second) {
       missing.alive.push_back(unseen.rank);
-      ++per_host[unseen.host];
+      ++per_machine[process_key(UnseenRank{0, unseen.host, 0, unseen.pid_space})];
     }
   int block = stated;
-  for (const auto& [host, count] : per_host) block = std::max(block, count);
+  for (const auto& [machine, count] : per_machine) block = std::max(block, count);
   // Blocks of `block` ranks: a block of which no rank was captured is a machine that was not captured. So is a
   // shorter block at the end, if there are others.
   std::vector<int> tail;

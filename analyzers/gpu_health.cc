@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "model/process_key.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -86,9 +87,9 @@ Reference reference_of(const std::vector<Member>& members) {
 std::size_t unrelated_on(const JobSnapshot& job, const Member& member) {
   std::set<Pid> known;
   for (const RankSnapshot& rank : job.ranks)
-    if (rank.host == job.ranks[member.rank].host) known.insert(rank.pid);
+    if (same_pids(rank, job.ranks[member.rank])) known.insert(rank.pid);
   for (const UnseenRank& unseen : job.not_looked_at)
-    if (unseen.host == job.ranks[member.rank].host) known.insert(unseen.pid);
+    if (process_key(unseen) == process_key(job.ranks[member.rank], unseen.pid)) known.insert(unseen.pid);
   const std::vector<Pid>& others = member.health().other_processes;
   return static_cast<std::size_t>(
       std::count_if(others.begin(), others.end(), [&](Pid pid) { return !known.contains(pid); }));

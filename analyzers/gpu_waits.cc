@@ -7,6 +7,7 @@
 #include "analyzers/gpu_motion.h"
 #include "analyzers/launches.h"
 #include "analyzers/progress.h"
+#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -239,7 +240,7 @@ std::optional<bool> gpu_computes(const JobSnapshot& job, const RankSnapshot& ran
     const GpuHealth& health = *gpu.health;
     const bool all_of_job = std::all_of(health.other_processes.begin(), health.other_processes.end(), [&](Pid other) {
       return std::any_of(job.ranks.begin(), job.ranks.end(),
-                         [&](const RankSnapshot& one) { return one.pid == other && one.host == rank.host; });
+                         [&](const RankSnapshot& one) { return one.pid == other && same_pids(one, rank); });
     });
     if (!all_of_job || !health.power_w || !health.power_limit_w || !health.utilization_mean) return std::nullopt;
     computes = computes.value_or(false) || *health.power_w >= kFarAbovePolling * *health.power_limit_w ||

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/sides.h"
+#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -28,16 +29,15 @@ struct Seen {
 class Launches {
  public:
   Launches(const JobSnapshot& job, const std::vector<RankState>& states) : job_(job), states_(states) {
-    std::map<std::pair<std::string, Pid>, std::size_t> state_of;
+    std::map<ProcessKey, std::size_t> state_of;
     for (std::size_t i = 0; i < states.size(); ++i)
-      if (states[i].readable && !states[i].unrelated)
-        state_of.emplace(std::pair(job.ranks[states[i].rank].host, job.ranks[states[i].rank].pid), i);
+      if (states[i].readable && !states[i].unrelated) state_of.emplace(process_key(job.ranks[states[i].rank]), i);
     for (const NcclCommunicator& communicator : job.nccl->communicators) {
       Seen seen;
       std::int64_t most = 0;
       for (const NcclMember& member : communicator.members) {
         if (!member.process) continue;
-        const auto it = state_of.find({member.process->host, member.process->pid});
+        const auto it = state_of.find(process_key(*member.process));
         if (it == state_of.end()) continue;
         most = std::max(most, total(member.launched));
         seen.counts.emplace(it->second, member.launched);
@@ -194,8 +194,7 @@ bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank) {
   if (!job.nccl || job.nccl->answers < 2) return false;
   for (const NcclCommunicator& communicator : job.nccl->communicators)
     for (const NcclMember& member : communicator.members)
-      if (member.counts_move && member.process && member.process->pid == rank.pid && member.process->host == rank.host)
-        return true;
+      if (member.counts_move && member.process && process_key(*member.process) == process_key(rank)) return true;
   return false;
 }
 

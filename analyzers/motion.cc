@@ -1,41 +1,13 @@
 #include "analyzers/motion.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <unordered_map>
 
-#include "analyzers/activity.h"
-#include "analyzers/names.h"
-#include "analyzers/normalize.h"
+#include "analyzers/seen_thread.h"
 
 namespace rankstacks::analyzers {
 namespace {
-
-// One sample of one thread, reduced to what is compared.
-struct Seen {  // counters: in the order of the frames
-  bool waits = false;
-  std::vector<NormId> stack;
-  std::vector<NormId> place;
-  std::vector<std::string> functions;         // there
-  std::vector<std::string> python_functions;  // of all Python frames
-  std::vector<std::int64_t> counters;
-};
-
-// A loop that does some work takes longer for each round: a counter that increases too fast belongs to a loop that
-// does nothing else.
-constexpr double kMaxRoundsPerSecond = 20'000;
-
-// Whether a counter has increased at a pace that work has. Equal frames have the same counters; if the frames differ,
-// the place does.
-bool counted_on(const Seen& before, const Seen& after, double seconds) {
-  if (before.counters.size() != after.counters.size()) return false;
-  for (std::size_t i = 0; i < before.counters.size(); ++i) {
-    const double rounds = static_cast<double>(after.counters[i]) - static_cast<double>(before.counters[i]);
-    if (rounds != 0 && std::abs(rounds) <= 1 + kMaxRoundsPerSecond * seconds) return true;
-  }
-  return false;
-}
 
 // A native thread that runs for microseconds at a time does nothing between its waits but check whether they are
 // over. For such a thread only the place of its wait counts, not the place in between at which a sample happened to
@@ -47,62 +19,6 @@ bool is_poller(const FrameTable& frames, const ThreadSnapshot& thread, const Ran
                       [&](FrameId id) { return frames[id].kind == FrameKind::kPython; });
 }
 
-class Comparison {
- public:
-  explicit Comparison(const FrameTable& frames) : frames_(frames), normalized_(frames) {}
-
-  Seen see(const ThreadSnapshot& thread) {
-    Seen seen;
-    const Wait found = wait_of(thread);
-    const std::size_t wait = found.frames;
-    seen.waits = found.for_ranks;
-    for (const StackItem& item : normalized_stack(thread, normalized_)) {
-      seen.stack.push_back(item.norm);
-      if (const Frame& frame = frames_[thread.frames[item.index]]; frame.kind == FrameKind::kPython)
-        seen.python_functions.push_back(frame.function.value_or("") + '|' + frame.file.value_or(""));
-      if (item.index < wait) continue;
-      seen.place.push_back(item.norm);
-      const Frame& frame = frames_[thread.frames[item.index]];
-      if (frame.kind == FrameKind::kPython)
-        seen.functions.push_back(frame.function.value_or("") + '|' + frame.file.value_or(""));
-      else seen.functions.push_back(without_suffixes(frame.function.value_or("")));
-    }
-    for (const FrameVariables& variables : thread.variables)
-      if (variables.frame >= wait)
-        for (const auto& [name, value] : variables.numbers) seen.counters.push_back(value);
-    return seen;
-  }
-
- private:
-  struct Wait {
-    std::size_t frames = 0;  // number of frames, from the innermost one, that belong to it: up to the outermost one
-                             // that a rule names; 0: it does not wait
-    bool for_ranks = false;
-  };
-
-  // A wait for other ranks, or for the GPU: the driver spins through functions of its own.
-  Wait wait_of(const ThreadSnapshot& thread) {
-    const std::size_t own = own_frames(frames_, thread);
-    Wait wait;
-    for (std::size_t i = 0; i < own; ++i) {
-      const Frame& frame = frames_[thread.frames[i]];
-      const known::ActivityRule* rule = rules_.of(frames_, thread.frames[i]);
-      const bool for_ranks = rule != nullptr && known::waits_for_ranks(rule->activity);
-      if (for_ranks || (rule != nullptr && rule->activity == known::Activity::kGpuWait)) {
-        wait.frames = i + 1;
-        wait.for_ranks |= for_ranks;
-      } else if (wait.frames > 0 && frame.kind == FrameKind::kPython) {
-        break;
-      }
-    }
-    return wait;
-  }
-
-  const FrameTable& frames_;
-  NormalizedFrames normalized_;
-  RuleCache rules_;
-};
-
 }  // namespace
 
 void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later,
@@ -113,7 +29,7 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
   for (const auto& sample : later)
     for (const RankSnapshot& rank : sample)
       for (const ThreadSnapshot& thread : rank.threads) again[thread.tid].push_back(&thread);
-  Comparison comparison(job.frames);
+  ThreadComparison comparison(job.frames);
   for (RankSnapshot& rank : job.ranks) {
     for (ThreadSnapshot& thread : rank.threads) {
       const auto found = again.find(thread.tid);
@@ -125,12 +41,12 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
       const auto waits = [](const ThreadSnapshot* t) { return t->syscall.has_value(); };
       if (is_poller(job.frames, thread, time) && std::any_of(seen_at.begin(), seen_at.end(), waits))
         std::erase_if(seen_at, std::not_fn(waits));
-      const Seen first = comparison.see(*seen_at.front());
+      const SeenThread first = comparison.see(*seen_at.front());
       std::set<std::vector<NormId>> stacks{first.stack};
-      Seen before = first;
+      SeenThread before = first;
       motion.in_one_function = !first.python_functions.empty();
       for (std::size_t i = 1; i < seen_at.size(); ++i) {
-        const Seen seen = comparison.see(*seen_at[i]);
+        const SeenThread seen = comparison.see(*seen_at[i]);
         motion.left_wait |=
             before.waits && (!seen.waits || seen.place != before.place || counted_on(before, seen, span_ms / 1000));
         before = seen;

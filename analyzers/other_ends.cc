@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/names.h"
+#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -22,9 +23,8 @@ std::string member_name(const JobSnapshot& job, Pid pid) {
   }
   if (member == nullptr) return "";
   if (member->kind == RankKind::kRank) return member->rank ? fmt::format("rank {}", *member->rank) : "";
-  const auto parent = std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& rank) {
-    return rank.pid == member->parent && rank.host == member->host;
-  });
+  const auto parent = std::find_if(job.ranks.begin(), job.ranks.end(),
+                                   [&](const RankSnapshot& rank) { return is_parent(rank, *member); });
   return parent != job.ranks.end() && parent->rank ? fmt::format("a child of rank {}", *parent->rank) : "";
 }
 

@@ -9,6 +9,7 @@
 
 #include "analyzers/names.h"
 #include "analyzers/other_ends.h"
+#include "model/process_key.h"
 #include "model/rank_set.h"
 
 namespace rankstacks::analyzers {
@@ -17,15 +18,13 @@ namespace {
 constexpr std::size_t kNone = SIZE_MAX;
 
 // Indices of rank states by their process and by its children, which work for it.
-std::map<std::pair<std::string, Pid>, std::size_t> states_by_process(const JobSnapshot& job,
-                                                                     const std::vector<RankState>& states) {
-  std::map<std::pair<std::string, Pid>, std::size_t> found;
-  for (std::size_t i = 0; i < states.size(); ++i)
-    found.emplace(std::pair(job.ranks[states[i].rank].host, job.ranks[states[i].rank].pid), i);
+std::map<ProcessKey, std::size_t> states_by_process(const JobSnapshot& job, const std::vector<RankState>& states) {
+  std::map<ProcessKey, std::size_t> found;
+  for (std::size_t i = 0; i < states.size(); ++i) found.emplace(process_key(job.ranks[states[i].rank]), i);
   for (const RankSnapshot& process : job.ranks) {
     if (process.kind != RankKind::kChild || !process.parent) continue;
-    const auto parent = found.find({process.host, *process.parent});
-    if (parent != found.end()) found.emplace(std::pair(process.host, process.pid), parent->second);
+    const auto parent = found.find(process_key(process, *process.parent));
+    if (parent != found.end()) found.emplace(process_key(process), parent->second);
   }
   return found;
 }
@@ -43,14 +42,14 @@ bool may_wait_for_a_rank(const RankState& s) {
 }
 
 // The state at the other end. kNone if there is none or more than one, or if it does not belong to the job.
-std::size_t other_end_of(const JobSnapshot& job, const std::map<std::pair<std::string, Pid>, std::size_t>& by_process,
-                         std::size_t own, const RankState& s) {
+std::size_t other_end_of(const JobSnapshot& job, const std::map<ProcessKey, std::size_t>& by_process, std::size_t own,
+                         const RankState& s) {
   const RankSnapshot& rank = job.ranks[s.rank];
   const auto& call = rank.threads[s.doing.thread].syscall;
   if (!call || call->own_end) return kNone;
   std::size_t found = kNone;
   for (const OtherEnd& end : call->others) {
-    const auto of = by_process.find({rank.host, end.pid});
+    const auto of = by_process.find(process_key(rank, end.pid));
     if (end.kind == EndKind::kChild || of == by_process.end() || of->second == own ||
         (found != kNone && found != of->second))
       return kNone;

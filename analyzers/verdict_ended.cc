@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/coordinates.h"
+#include "analyzers/deaths.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/verdict_words.h"
 #include "analyzers/watchdog_reporters.h"
@@ -127,8 +128,9 @@ std::vector<Suspect> Judge::suspects_of_ended(const std::vector<std::size_t>& en
 
 Verdict Judge::of_ended(const std::vector<std::size_t>& ended) const {
   Verdict verdict =
-      make(VerdictStatus::kCulprit, fmt::format("{} {} ended while {}", name_ranks(job_, ended),
-                                                ended.size() == 1 ? "has" : "have", describe_waiting(job_, states_)));
+      make(VerdictStatus::kCulprit,
+           fmt::format("{} {} ended while {}{}", name_ranks(job_, ended), ended.size() == 1 ? "has" : "have",
+                       describe_waiting(job_, states_), describe_oom_kills(job_)));
   verdict.suspects = suspects_of_ended(ended);
   return verdict;
 }
@@ -150,10 +152,11 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
   const std::string why = tally_.ended.empty() ? "ended, never started, or not looked at"
                                                : fmt::format("{} {} ended", pids_of(tally_.ended),
                                                              tally_.ended.size() == 1 ? "has" : "have");
+  const std::string killed = describe_oom_kills(job_);
   Verdict verdict = make(
       VerdictStatus::kCulprit,
-      fmt::format("{} {} {} not there ({}) while {}", missing.size() == 1 ? "rank" : "ranks", format_numbers(missing),
-                  missing.size() == 1 ? "is" : "are", why, describe_waiting(job_, states_)));
+      fmt::format("{} {} {} not there ({}{}) while {}", missing.size() == 1 ? "rank" : "ranks", format_numbers(missing),
+                  missing.size() == 1 ? "is" : "are", why, killed, describe_waiting(job_, states_)));
   verdict.suspects = std::move(suspects);
   return verdict;
 }

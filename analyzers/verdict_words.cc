@@ -141,6 +141,7 @@ std::string describe_child(const JobSnapshot& job, std::size_t index) {
 std::string describe_signal(const JobSnapshot& job, const RankSnapshot& rank) {
   std::string text = fmt::format(" with {}", rank.signal->name);
   if (rank.signal->place) text += " " + describe_fault(*rank.signal);
+  if (const std::string code = describe_instruction(*rank.signal); !code.empty()) text += ", in " + code;
   const std::string message = first_line_of_abort(rank);
   for (const ThreadSnapshot& thread : rank.threads)
     if (thread.tid == rank.signal->tid)
@@ -202,7 +203,7 @@ std::string describe_suspect(const JobSnapshot& job, const RankState& state, Rea
     if (std::string gpu_wait = describe_gpu_wait(state); !gpu_wait.empty()) verb = std::move(gpu_wait);
   if (state.gpu_only) return verb;
   if (reason == Reason::kWorkerDead && state.dead_child)
-    verb += fmt::format(" (pid {})", job.ranks[*state.dead_child].pid);
+    verb += fmt::format(" (pid {}{})", job.ranks[*state.dead_child].pid, describe_oom_kills(job, {state.rank}));
   if (reason == Reason::kCrashed && rank.signal) return verb + describe_signal(job, rank);
   const bool waits = is_wait_for_ranks(state, reason);
   if (waits)

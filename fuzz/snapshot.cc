@@ -1,5 +1,7 @@
-// A saved report: what was read can be analysed, shown and saved, and what was saved reads back as the same.
+// A saved report: what was read can be analysed, shown, saved and compared, and what was saved reads back as the same.
 #include "analyzers/analysis.h"
+#include "diff/diff_json.h"
+#include "diff/diff_text.h"
 #include "input.h"
 #include "report/html_data.h"
 #include "report/report.h"
@@ -20,6 +22,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto again = report::read_json_report(saved, "again.json");
   fuzz::require(again.has_value(), "what was saved can be read");
   fuzz::require(report::json_report(*again, analyzers::analyze(*again)) == saved, "and is the same");
+  // Compared with itself, and with itself without its first processes, so that there is something to match.
+  JobSnapshot fewer = *again;
+  fewer.ranks.erase(fewer.ranks.begin(), fewer.ranks.begin() + static_cast<std::ptrdiff_t>(fewer.ranks.size() / 2));
+  for (const JobSnapshot& other : {*again, fewer}) {
+    const diff::Sides sides = diff::with_common_frames({*job, analysis}, {other, analyzers::analyze(other)});
+    const diff::JobDiff changes = diff::diff_jobs(sides);
+    diff::diff_text(sides, changes, {.all_threads = true});
+    diff::diff_json(sides, changes, "old.json", "new.json");
+  }
   std::vector<JobSnapshot> both;
   both.push_back(*again);
   both.push_back(*job);

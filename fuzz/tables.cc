@@ -1,6 +1,6 @@
 // The small formats that are parsed byte by byte, each separately: line tables, mangled names (C++'s, Rust's), notes,
 // answers of NCCL's RAS, C++ exceptions, command lines, lists of file locks, fdinfo, sock_diag's answers, address
-// tables, texts that hold versions and limits. The first byte selects the format.
+// tables, texts that hold versions and limits, instructions, control groups. The first byte selects the format.
 #include "capture/parallel_layout.h"
 #include "capture/tcp_ends.h"
 #include "elf/notes.h"
@@ -15,7 +15,9 @@
 #include "target/cxx_exceptions.h"
 #include "target/descriptor_info.h"
 #include "target/file_locks.h"
+#include "target/oom_kills.h"
 #include "target/unix_peers.h"
+#include "target/x86_instruction.h"
 #include "versions/process_facts.h"
 #include "versions/version_texts.h"
 
@@ -59,6 +61,18 @@ void read_ras_answer(std::string_view text) {
   nccl::keep_own_communicators(*status, {{{"node-a", 4711}, 544}}, {"192.0.2.2"});
   for (const NcclCommunicator& communicator : status->communicators)
     fuzz::require(!communicator.hash.empty(), "each has its hash");
+}
+
+void read_instruction(std::span<const std::byte> bytes, std::string_view text) {
+  const std::span code(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  if (const auto instruction = target::decode_instruction(code)) {
+    fuzz::require(instruction->length <= std::min(bytes.size(), target::kLongestInstruction), "it lies in its bytes");
+    fuzz::require(instruction->text.empty() == (instruction->length == 0), "what has a text has a length");
+    for (const target::MemoryOperand& operand : instruction->memory) operand.address({}, 0x1000);
+  }
+  target::parse_oom_kills(text);
+  for (const std::string& file : target::oom_count_files(text))
+    fuzz::require(file.starts_with("/sys/fs/cgroup/") && file.find("/../") == std::string::npos, "below the mount");
 }
 
 // The memory of a thread, with its list of exceptions, their types and their texts.
@@ -147,7 +161,7 @@ void read_versions(std::span<const std::byte> bytes, std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  switch (input.take<std::uint8_t>() % 12) {
+  switch (input.take<std::uint8_t>() % 13) {
     case 0: run_line_program(input.rest()); break;
     case 1: read_python_lines(input.rest()); break;
     case 2: symbolizers::demangle("_Z" + std::string(input.text())); break;
@@ -163,7 +177,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 8: read_rust_name("_R" + std::string(input.text())); break;
     case 9: read_locks(input.text()); break;
     case 10: read_versions(input.rest(), input.text()); break;
-    default: read_sockets(input.rest(), input.text()); break;
+    case 11: read_sockets(input.rest(), input.text()); break;
+    default: read_instruction(input.rest(), input.text()); break;
   }
   return 0;
 }

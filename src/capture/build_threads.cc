@@ -357,6 +357,7 @@ class ThreadBuilder {
       if (!thread.handles || (handled.frame && (!thread.handles->frame || *handled.frame < *thread.handles->frame)))
         thread.handles = std::move(handled);
     }
+    if (state.raises && !thread.raises) thread.raises = handled_exception(*state.raises, python_frames, table_);
     if (state.lock) thread.python_lock = state.lock;
     if (state.joins) thread.joins = state.joins;
     if (!state.problems.empty()) worsen(snapshot_, Status::kPartial);

@@ -15,6 +15,7 @@
 #include "capture/rank_versions.h"
 #include "python/rank_values.h"
 #include "target/environment_block.h"
+#include "target/fault_instruction.h"
 #include "target/fault_place.h"
 
 namespace rankstacks::capture {
@@ -23,9 +24,10 @@ namespace {
 using WallClock = std::chrono::system_clock;
 
 // The name of the machine on which the core was taken. The core format does not contain it, but the environment of a
-// job usually does.
+// job usually does. Slurm states the node of each task; the shell's HOSTNAME is that of the machine on which the job
+// was submitted, because `sbatch` and `srun` hand on the environment.
 std::string host_of(const target::CoreTarget& core) {
-  for (const char* name : {"HOSTNAME", "SLURMD_NODENAME", "HOST"})
+  for (const char* name : {"SLURMD_NODENAME", "HOSTNAME", "HOST"})
     if (const auto it = core.environment().find(name); it != core.environment().end() && !it->second.empty())
       return it->second;
   return "unknown";
@@ -67,6 +69,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   if (!core.executable().empty()) snapshot.executable = core.executable();
   snapshot.command = core.command();
   snapshot.signal = core.signal();
+  if (snapshot.signal) target::read_fault_instruction(core, *snapshot.signal);
   if (snapshot.signal) snapshot.signal->place = target::place_of_fault(core, *snapshot.signal, core.pid());
   const auto interpreters = python::find_python_runtime(core);
   auto environment = core.environment();

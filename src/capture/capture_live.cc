@@ -27,7 +27,9 @@
 #include "target/glances.h"
 #include "target/limited_target.h"
 #include "target/live_target.h"
+#include "target/oom_kills.h"
 #include "target/proc.h"
+#include "target/process_id.h"
 #include "target/run_time.h"
 #include "unwind/glanced_stack.h"
 
@@ -308,6 +310,8 @@ LiveRanks take_prepared(const std::vector<PlannedTarget>& plan, const ProcessTab
     const target::LiveTarget& target = *(live.targets[i] = prepared.target.get());
     live.interpreters[i] = &prepared.interpreters;
     snapshot.start_ticks = target.start_ticks();
+    snapshot.own_pid = target::namespaced_pid_of(target.pid());
+    snapshot.oom_kills = target::oom_kills_of(target.pid());
     if (!target.executable().empty()) snapshot.executable = target.executable();
     snapshot.command = target.command();
     if (snapshot.kind == RankKind::kRank)
@@ -331,6 +335,18 @@ WallClock::time_point set_capture_times(LiveRanks& live) {
       live.ranks[i].snapshot.captured_offset_ms =
           std::chrono::duration<double, std::milli>(live.targets[i]->captured_at() - first).count();
   return first;
+}
+
+// All pids of the capture are numbers of the tool's own namespace.
+void state_pid_space(JobSnapshot& job) {
+  const std::optional<PidSpace> space = target::own_pid_space();
+  for (RankSnapshot& rank : job.ranks) rank.pid_space = space;
+  for (UnseenRank& unseen : job.not_looked_at) unseen.pid_space = space;
+  if (!job.nccl) return;
+  for (NcclCommunicator& communicator : job.nccl->communicators)
+    for (auto* const members : {&communicator.members, &communicator.missing})
+      for (NcclMember& member : *members)
+        if (member.process) member.process->pid_space = space;
 }
 
 // Removes the children of ranks (a compiler, a shell) that ended before they could be captured, just as children that
@@ -391,6 +407,7 @@ LiveCapture capture_live(const LiveRequest& request, const CaptureOptions& optio
       add_found_dump(rank, *place, first, options.timeout);
   gpu_health.fill_in(finished.job.ranks);
   if (!request.job) finished.job.not_looked_at = find_unseen(plan, table, preparer.facts(), host, getpid());
+  state_pid_space(finished.job);
   return {std::move(finished.job), {}, std::move(finished.later), std::move(later.ran), later.between};
 }
 

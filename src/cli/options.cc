@@ -131,9 +131,10 @@ class CommandLine {
     add_attach();
     add_core();
     add_report();
+    add_diff();
     add_doctor();
     add_rules();
-    for (CLI::App* command : {&app_, attach_, core_, report_, doctor_, rules_})
+    for (CLI::App* command : {&app_, attach_, core_, report_, diff_, doctor_, rules_})
       command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION,
                                 "show the version and exit");
   }
@@ -146,7 +147,7 @@ class CommandLine {
   std::variant<Options, EarlyExit> parse(int argc, const char* const* argv) {
     if (argc > 1 && argv[1][0] != '-' &&
         app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
-      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, doctor or "
+      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, diff, doctor or "
                                    "rules\nhint: rankstacks --help\n",
                                    report::sanitize(argv[1])),
                        2};
@@ -155,6 +156,7 @@ class CommandLine {
       app_.parse(argc, const_cast<char**>(argv));
       if (attach_->parsed()) take_pids_of_attach();
       if (doctor_->parsed()) take_pids_of_doctor();
+      if (diff_->parsed()) take_diff();
       take_file_ranks();
       take_redaction();
     } catch (const CLI::ParseError& e) {
@@ -240,6 +242,21 @@ class CommandLine {
     add_common(report_);
     add_limit(report_);
     report_->footer("\nExample: rankstacks report hang.json --threads all");
+  }
+
+  void add_diff() {
+    diff_ = app_.add_subcommand("diff",
+                                "compare two reports of one job: which threads moved and which stood, which clusters "
+                                "and ranks came and went, which settings changed");
+    diff_->add_option("OLD", diff_old_, "the earlier report, written with --format json (also .gz, .zst)")->required();
+    diff_->add_option("NEW", diff_new_, "the later report; - for the standard input")->required();
+    add_writing(diff_);
+    add_redaction(diff_);
+    add_rules_option(diff_);
+    add_memory(diff_);
+    add_threads(diff_);
+    add_limit(diff_);
+    diff_->footer("\nExample: rankstacks diff before.json after.json");
   }
 
   void add_doctor() {
@@ -331,27 +348,35 @@ class CommandLine {
         ->check(not_empty());
     sub->add_flag("--with-secrets", options_.with_secrets,
                   "leave keys, tokens and passwords in the report, which are taken out otherwise");
-    sub->add_option("--max-bytes", options_.max_bytes, "markdown: the longest report")
-        ->type_name("N")
-        ->check(CLI::Range(4096, 1 << 30))
-        ->capture_default_str();
   }
 
   void add_common(CLI::App* sub) {
     add_writing(sub, {"text", "json", "markdown", "html", "folded"});
     add_redaction(sub);
+    sub->add_option("--max-bytes", options_.max_bytes, "markdown: the longest report")
+        ->type_name("N")
+        ->check(CLI::Range(4096, 1 << 30))
+        ->capture_default_str();
     add_rules_option(sub);
+    add_memory(sub);
+    add_threads(sub);
+    sub->add_option("--rank", options_.ranks,
+                    "show these ranks' threads in full (text): a number, host:pid or pid; may be repeated")
+        ->type_name("RANK")
+        ->delimiter(',');
+  }
+
+  void add_threads(CLI::App* sub) {
+    sub->add_option("--threads", threads_, "all: show every thread of every rank in full (text)")
+        ->check(CLI::IsMember({"all", "clusters"}));
+  }
+
+  void add_memory(CLI::App* sub) {
     sub->add_option("--memory", memory_,
                     "the most that the tool takes, as 512M or 2G; what does not fit is left out, and said (default: "
                     "half of the machine's, or of the container's)")
         ->type_name("SIZE")
         ->check(a_size());
-    sub->add_option("--threads", threads_, "all: show every thread of every rank in full (text)")
-        ->check(CLI::IsMember({"all", "clusters"}));
-    sub->add_option("--rank", options_.ranks,
-                    "show these ranks' threads in full (text): a number, host:pid or pid; may be repeated")
-        ->type_name("RANK")
-        ->delimiter(',');
   }
 
   void add_limit(CLI::App* sub) {
@@ -426,6 +451,12 @@ class CommandLine {
     }
   }
 
+  void take_diff() {
+    if (diff_old_ == "-" && diff_new_ == "-")
+      throw CLI::ValidationError("diff", "the standard input is one report: name the other by its file");
+    options_.paths = {diff_old_, diff_new_};
+  }
+
   void take_redaction() {
     options_.redact = redact_ || ((format_ == "markdown" || format_ == "html") && !no_redact_);
     if (options_.redact && options_.with_secrets)
@@ -443,6 +474,7 @@ class CommandLine {
                        : rules_->parsed()  ? Options::Command::kRules
                        : core_->parsed()   ? Options::Command::kCore
                        : report_->parsed() ? Options::Command::kReport
+                       : diff_->parsed()   ? Options::Command::kDiff
                                            : Options::Command::kAttach;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
@@ -478,7 +510,8 @@ class CommandLine {
       "Shows which rank of a distributed training job is different, and where it is stuck: the stacks of all threads "
       "of all ranks,\n"
       "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
-  CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *doctor_ = nullptr, *rules_ = nullptr;
+  CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *diff_ = nullptr, *doctor_ = nullptr,
+           *rules_ = nullptr;
   CLI::Option *pids_ = nullptr, *samples_ = nullptr, *pause_ = nullptr;  // of attach
   CLI::Option *attach_job_ = nullptr, *doctor_job_ = nullptr, *doctor_pids_ = nullptr;
 
@@ -489,7 +522,7 @@ class CommandLine {
   double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();
   double timeout_ = std::chrono::duration<double>(capture::CaptureOptions::kDefaultTimeout).count();
   std::vector<std::string> pid_words_;
-  std::string job_, gpu_core_, memory_;
+  std::string job_, gpu_core_, memory_, diff_old_, diff_new_;
   int gpu_core_limit_ = 1024;
 };
 

@@ -23,7 +23,7 @@ enum class Color { kAuto, kAlways, kNever };
 using FileRanks = std::map<std::string, int>;  // by the path as it was given
 
 struct Options {
-  enum class Command { kAttach, kCore, kReport, kDoctor, kRules } command = Command::kAttach;
+  enum class Command { kAttach, kCore, kReport, kDiff, kDoctor, kRules } command = Command::kAttach;
   std::vector<std::string> words;  // the command line as it was given, the program's name first
   capture::LiveRequest live;
   // --max-wait: how long to sample a job that only waits for GPUs, or loops.
@@ -31,7 +31,7 @@ struct Options {
   // Neither --samples nor --interval was given: take more samples if the first few leave it open.
   bool samples_as_needed = false;
   capture::GpuRequest gpu;
-  std::vector<std::string> paths;  // cores, snapshots, or dumps of other tools
+  std::vector<std::string> paths;  // cores, snapshots, or dumps of other tools; of kDiff: the old one, the new one
   FileRanks file_ranks;            // --ranks
   target::CoreOptions core;
   capture::CaptureOptions capture;

@@ -1,37 +1,30 @@
 #include "cli/run.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
-#include <iostream>
-#include <memory>
 #include <optional>
-#include <sstream>
+#include <ostream>
 
 #include "analyzers/analysis.h"
 #include "base/memory_limit.h"
-#include "base/unattended.h"
 #include "capture/capture_job.h"
 #include "cli/job_list.h"
+#include "cli/messages.h"
 #include "cli/options.h"
+#include "cli/run_diff.h"
 #include "cli/sample_as_needed.h"
+#include "cli/saved_reports.h"
+#include "cli/terminal.h"
 #include "doctor/doctor.h"
 #include "doctor/job_pids.h"
 #include "doctor/real_system.h"
-#include "dumps/dump.h"
 #include "known/known_programs.h"
 #include "redact/redact.h"
 #include "redact/secrets.h"
 #include "report/folded.h"
 #include "report/html_report.h"
 #include "report/markdown_report.h"
-#include "report/packed.h"
 #include "report/report.h"
 #include "report/report_file.h"
 #include "report/rules_file.h"
@@ -40,130 +33,6 @@
 
 namespace rankstacks::cli {
 namespace {
-
-void print_error(std::ostream& err, const std::string& message, const std::string& hint) {
-  err << "rankstacks: " << message << '\n';
-  if (!hint.empty()) err << "hint: " << hint << '\n';
-}
-
-// Pipes are waited for as long as it takes; a file may lie on a file system that no longer answers.
-std::vector<Result<std::string>> read_files(const std::vector<std::string>& paths,
-                                            std::chrono::steady_clock::duration limit,
-                                            Result<std::string> (*read)(const std::string&)) {
-  struct Work {
-    std::vector<std::string> paths;
-    std::vector<std::optional<Result<std::string>>> texts;  // std::nullopt: not a regular file
-  };
-  const auto work = std::make_shared<Work>(Work{paths, std::vector<std::optional<Result<std::string>>>(paths.size())});
-  const auto outcomes = Unattended{[work, read](std::size_t i) {
-                                     struct stat status {};
-                                     const std::string& path = work->paths[i];
-                                     if (path != "-" && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
-                                       work->texts[i] = read(path);
-                                   },
-                                   std::max<std::chrono::steady_clock::duration>(limit, kMinTimeout)}
-                            .run(paths.size());
-  std::vector<Result<std::string>> texts;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (!outcomes[i].came_back)
-      texts.push_back(fail({.code = ErrorCode::kTimeout,
-                            .subject = paths[i],
-                            .what = "does not answer",
-                            .hint = "the server of that file system (NFS, FUSE) is gone or slow"}));
-    else if (work->texts[i]) texts.push_back(std::move(*work->texts[i]));
-    else texts.push_back(read(paths[i]));
-  }
-  return texts;
-}
-
-// A saved report, or the dump of another tool.
-Result<JobSnapshot> read_saved(const std::string& text, const std::string& path, const FileRanks& ranks) {
-  if (dumps::is_dump(text)) {
-    const auto stated = ranks.find(path);
-    return dumps::read_dump(text, path, stated != ranks.end() ? stated->second : dumps::rank_from_dump_name(path));
-  }
-  auto report = report::read_json_report(text, path);
-  if (!report && report.error().hint.empty())
-    report.error().hint = fmt::format("a report of --format json, or the output of {}", dumps::kToolNames);
-  return report;
-}
-
-Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, const FileRanks& ranks,
-                                   std::chrono::steady_clock::duration limit, std::ostream& err, bool& all_read) {
-  std::vector<JobSnapshot> snapshots;
-  std::optional<Error> first;
-  std::vector<Result<std::string>> texts =
-      read_files(paths, limit, [](const std::string& path) { return report::read_report_file(path); });
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    const std::string subject = paths[i] == "-" ? "standard input" : paths[i];
-    auto& text = texts[i];
-    auto snapshot = text ? read_saved(*text, subject, ranks) : Result<JobSnapshot>(fail(text.error()));
-    if (snapshot && snapshot->ranks.empty())
-      snapshot = fail(
-          {.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
-    if (snapshot) {
-      snapshots.push_back(std::move(*snapshot));
-      continue;
-    }
-    all_read = false;
-    print_error(err, report::sanitize(snapshot.error().message()), snapshot.error().hint);
-    if (!first) first = snapshot.error();
-  }
-  if (snapshots.empty()) return fail(*first);
-  JobSnapshot job = report::merge_snapshots(std::move(snapshots));
-  dumps::keep_one_dump_of_each(job);
-  return job;
-}
-
-// Colour for a person at a terminal, unless https://no-color.org says no.
-bool use_color(const Options& options) {
-  if (options.color != Color::kAuto) return options.color == Color::kAlways;
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return options.output.empty() && isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == '\0') &&
-         (term == nullptr || std::string_view(term) != "dumb");
-}
-
-// What went wrong with single targets is in the report; it is also printed on stderr, where a script's log shows it.
-int report_problems(const JobSnapshot& job, std::ostream& err) {
-  int status = 0;
-  std::size_t failed = 0;
-  for (const RankSnapshot& rank : job.ranks) {
-    if (rank.status == Status::kComplete) continue;
-    status = 1;
-    if (rank.status == Status::kFailed) ++failed;
-    // A core's problems name its file: its rank and pid do not show which of several files it was. Some messages do
-    // already.
-    for (const Problem& p : rank.problems) {
-      const bool names_file = !rank.path || p.message.starts_with(*rank.path + ":");
-      print_error(err,
-                  "rank " + report::sanitize(rank_label(rank)) + ": " +
-                      (names_file ? "" : report::sanitize(*rank.path) + ": ") + report::sanitize(p.message),
-                  report::sanitize(p.hint.value_or("")));
-    }
-  }
-  if (failed == job.ranks.size()) status = 2;
-  return status;
-}
-
-// Writes to stdout, or to the file of -o. Returns false if that failed, after a message.
-bool write_report(const Options& options, const std::string& text, std::ostream& out, std::ostream& err) {
-  errno = 0;
-  if (options.output.empty()) {
-    out << text << std::flush;
-    if (out || errno == EPIPE || errno == 0) return true;
-    print_error(err, std::string("the report cannot be written: ") + std::strerror(errno), "");
-    return false;
-  }
-  const auto packed = report::pack(text, report::packing_of_name(options.output), options.output);
-  if (!packed) {
-    print_error(err, report::sanitize(packed.error().message()), packed.error().hint);
-    return false;
-  }
-  const int why = report::write_report_file(options.output, *packed);
-  if (why != 0) print_error(err, report::sanitize(options.output) + ": cannot be written: " + std::strerror(why), "");
-  return why == 0;
-}
 
 // The cost is printed before the sessions are held.
 void add_gpu_state(const capture::GpuRequest& request, JobSnapshot& job, std::ostream& err) {
@@ -242,9 +111,11 @@ std::string report_text(const Options& options, const redact::Redacted& shown, c
     names.clear();
     for (const std::size_t r : ranks) names.push_back(fmt::format("{}:{}", job.ranks[r].host, job.ranks[r].pid));
   }
-  return report::text_report(
-      job, shown.analysis,
-      {.color = use_color(options), .all_threads = options.all_threads, .ranks = std::move(names)});
+  return report::text_report(job, shown.analysis,
+                             {.color = use_color(options),
+                              .all_threads = options.all_threads,
+                              .ranks = std::move(names),
+                              .width = report_width(options)});
 }
 
 int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
@@ -259,9 +130,11 @@ int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
   }
   doctor::Examination examination = doctor::examine(doctor::RealSystem(), request);
   remove_secrets(examination);
-  const std::string text = options.format == Format::kJson
-                               ? doctor::json_of(examination)
-                               : doctor::text_of(examination, {.color = use_color(options)});
+  const std::string text =
+      options.format == Format::kJson
+          ? doctor::json_of(examination)
+          : doctor::text_of(examination,
+                            {.color = use_color(options), .width = static_cast<std::size_t>(report_width(options))});
   return write_report(options, text, out, err) ? examination.exit_status() : 2;
 }
 
@@ -313,6 +186,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   if (!install_rules(options, err)) return 2;
   if (options.command == Options::Command::kRules) return run_rules(options, out, err);
   enforce_memory_limit(options.capture.memory);
+  if (options.command == Options::Command::kDiff) return run_diff(options, out, err);
   std::optional<analyzers::Analysis> analyzed;
   bool all_read = true;
   std::optional<JobSnapshot> job = take_job(options, analyzed, all_read, err);

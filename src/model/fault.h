@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/types.h"
 
@@ -32,6 +34,14 @@ struct FaultPlace {
   std::optional<FaultMapping> mapping;       // kMapped
   std::optional<FaultMapping> below, above;  // kUnmapped: the nearest mappings
   bool operator==(const FaultPlace&) const = default;
+};
+
+// The instruction that a thread could not execute, and the registers that its memory operand is made of.
+struct FaultInstruction {
+  std::string text;                                              // "mov rdx, qword ptr [rax+0x10]", Intel's notation
+  std::string bytes;                                             // "48 8b 50 10"
+  std::vector<std::pair<std::string, std::uint64_t>> registers;  // "rax", 0; in the order of the operand
+  bool operator==(const FaultInstruction&) const = default;
 };
 
 }  // namespace model

@@ -56,7 +56,7 @@ std::string rank_label(const RankSnapshot& rank) {
   if (rank.rank && rank.kind == RankKind::kRank) return std::to_string(*rank.rank);
   // A core that does not even state its pid is identified by the name of its file.
   if (rank.pid == 0 && rank.path) return rank.path->substr(rank.path->rfind('/') + 1);
-  return fmt::format("{}:{}", rank.host, rank.pid);
+  return fmt::format("{}:{}{}", rank.host, rank.pid, rank.name_suffix);
 }
 
 }  // namespace model

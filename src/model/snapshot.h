@@ -11,6 +11,7 @@
 //       nccl:   NcclStatus      NCCL's own view of its communicators
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -242,6 +243,9 @@ struct ThreadSnapshot {
   std::optional<SyscallInfo> syscall;
   std::optional<CxxException> exception;    // only of a thread that terminates its process
   std::optional<HandledException> handles;  // the innermost Python exception that it is handling
+  // The Python exception that it has raised and that is on its way to a handler, or to the end of the process. `frame`
+  // and `handler` are those of its traceback's first entry.
+  std::optional<HandledException> raises;
   // The thread of its process that holds the pthread mutex or rwlock that it waits for; its own tid if it already holds
   // it.
   std::optional<Tid> lock_owner;
@@ -261,21 +265,38 @@ struct ThreadSnapshot {
 template <class F>
 void for_each_frame(ThreadSnapshot& thread, F&& f) {
   for (FrameId& id : thread.frames) f(id);
-  if (!thread.handles) return;
-  for (std::optional<FrameId>* id : {&thread.handles->handler, &thread.handles->raised})
-    if (*id) f(**id);
+  for (auto* exception : {&thread.handles, &thread.raises}) {
+    if (!*exception) continue;
+    for (std::optional<FrameId>* id : {&(*exception)->handler, &(*exception)->raised})
+      if (*id) f(**id);
+  }
 }
 
 struct SignalInfo {
   int number = 0;
   std::string name;  // "SIGSEGV"
   Tid tid = 0;
-  std::optional<int> code;               // si_code
-  std::optional<Address> fault_address;  // SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP
-  std::optional<FaultPlace> place = {};  // where fault_address lies
+  std::optional<int> code;                           // si_code
+  std::optional<Address> fault_address;              // SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP
+  std::optional<FaultPlace> place = {};              // where fault_address lies
+  std::optional<FaultInstruction> instruction = {};  // of a fault: what the thread was to execute
   // The process that has sent it (kill, tgkill, sigqueue), perhaps the process itself; 0: one outside of its pid
   // namespace. Empty: the kernel's signal, or not known.
   std::optional<Pid> sender = {};
+};
+
+// The processes that a pid counts: those of one pid namespace of one running kernel.
+struct PidSpace {
+  std::string boot_id;              // /proc/sys/kernel/random/boot_id: another one after each boot
+  std::uint64_t pid_namespace = 0;  // the inode of the namespace
+  auto operator<=>(const PidSpace&) const = default;
+};
+
+// A pid in a given namespace.
+struct NamespacedPid {
+  std::uint64_t pid_namespace = 0;
+  Pid pid = 0;
+  auto operator<=>(const NamespacedPid&) const = default;
 };
 
 // A rank's place in the grid of a job that combines several kinds of parallelism, if its command line or environment
@@ -309,12 +330,22 @@ struct RankSnapshot {
   Status status = Status::kComplete;
   std::vector<Problem> problems;
   std::optional<double> stopped_ms;  // live
-  // Live: identifies the captured process, together with the pid (target::proc::Stat); not in any report.
+  // Live: what `pid`, `parent` and the pids of other ends count: the tool's own namespace. Two containers may have the
+  // same host name and pid. Empty: not known (cores, dumps, reports of earlier builds).
+  std::optional<PidSpace> pid_space = {};
+  // Live: the process's own namespace, and its number there, if they can be read.
+  std::optional<NamespacedPid> own_pid = {};
+  // Live: when the process started, in ticks since boot (target::proc::Stat); 0: not known.
   std::uint64_t start_ticks = 0;
+  // What distinguishes it from another process of the snapshot that has its host and pid (model/process_key.h), as a
+  // part of its name; "": none has.
+  std::string name_suffix = {};
   std::optional<SignalInfo> signal;  // cores
   // What the C library said before it aborted the process: a failed assertion, "free(): invalid pointer". Cut at 4,096
   // bytes.
   std::optional<std::string> abort_message;
+  // Live: how many processes of its control group the kernel has killed for lack of memory.
+  std::optional<std::uint64_t> oom_kills;
   std::vector<ThreadSnapshot> threads;  // main thread first
   // GPUs that the process uses, by PCI address; empty: none, or nothing is known about them.
   std::vector<GpuSnapshot> gpus;
@@ -329,6 +360,7 @@ struct UnseenRank {
   int rank = 0;
   std::string host;
   Pid pid = 0;
+  std::optional<PidSpace> pid_space = {};  // as in RankSnapshot
   bool operator==(const UnseenRank&) const = default;
 };
 
@@ -340,6 +372,7 @@ struct NcclMember {
   struct Process {
     std::string host;
     Pid pid = 0;
+    std::optional<PidSpace> pid_space = {};
     bool operator==(const Process&) const = default;
   };
 
@@ -387,7 +420,8 @@ struct JobSnapshot {
   std::optional<NcclStatus> nccl;  // live: empty if no RAS thread of the job answered
 };
 
-// "3" if the rank's number is known, else "host:pid". Always "host:pid" for children.
+// "3" if the rank's number is known, else "host:pid". Always "host:pid" for children. Where two processes have the same
+// host and pid, "host:pid@4026532567" (RankSnapshot::name_suffix).
 std::string rank_label(const RankSnapshot& rank);
 
 }  // namespace model

@@ -32,6 +32,8 @@ struct Walk {
   Address next = 0;       // an item, then an entry of the traceback
   std::size_t count = 0;  // of items or entries
   Address exception = 0, traceback = 0;
+  Address type = 0, argument = 0;  // of an exception that has not been made yet
+  bool own_traceback = true;       // the exception itself says where its traceback is, if the version has it there
   std::optional<Entry> handler, raised;
   bool whole = false;  // the traceback's end was reached
   Address frame = 0;   // the handler's frame, if it is one of the thread's
@@ -40,15 +42,40 @@ struct Walk {
 
 class HandledReader {
  public:
-  HandledReader(const target::Target& target, const Layout& layout, State& state)
+  HandledReader(const target::Target& target, const Layout& layout, State& state,
+                std::optional<Handled> ThreadState::*into)
       : target_(target),
         layout_(layout),
         state_(state),
+        into_(into),
         objects_(target, layout),
         codes_(target, layout, kMaxCodeText) {}
 
-  void read(std::span<const Address> items) {
+  void read_handled(std::span<const Address> items) {
     find_exceptions(items);
+    read_found();
+  }
+
+  void read_raised(std::span<const Raised> raised) {
+    std::vector<Address> values;
+    for (const Raised& one : raised)
+      for (const Address address : {one.type, one.value})
+        if (may_be_at(address)) values.push_back(address);
+    if (values.empty()) return;
+    objects_.prefetch(values);
+    for (std::size_t i = 0; i < std::min(raised.size(), state_.threads.size()); ++i) {
+      Walk walk{.thread = &state_.threads[i], .traceback = raised[i].traceback, .own_traceback = raised[i].type == 0};
+      if (may_be_at(raised[i].value) && objects_.kind(raised[i].value) == ObjectKind::kException)
+        walk.exception = raised[i].value;
+      else if (may_be_at(raised[i].type)) walk.type = raised[i].type, walk.argument = raised[i].value;
+      else continue;
+      walks_.push_back(walk);
+    }
+    read_found();
+  }
+
+ private:
+  void read_found() {
     if (walks_.empty()) return;
     read_exceptions();
     follow_chains();
@@ -56,7 +83,6 @@ class HandledReader {
     read_places();
   }
 
- private:
   // For all threads in parallel: each round fetches the next item of every thread in one batch. Threads that handle
   // nothing are dropped.
   void find_exceptions(std::span<const Address> items) {
@@ -97,6 +123,7 @@ class HandledReader {
 
   static bool may_be_at(Address address) { return address != 0 && address % kPointerAlignment == 0; }
   Address word_at(Address address) const { return target_.read_value<Address>(address).value_or(0); }
+  Address type_of(const Walk& walk) const { return walk.exception != 0 ? type_of(walk.exception) : walk.type; }
   Address type_of(Address object) const { return word_at(object + layout_.object_type); }
 
   // Reads the names of the exceptions' types, and their messages.
@@ -104,14 +131,15 @@ class HandledReader {
     std::vector<Range> ranges;
     const std::size_t size = span_of({layout_.exception_args, layout_.exception_traceback});
     for (const Walk& w : walks_) {
-      ranges.push_back(range_of(w.exception, size));
-      ranges.push_back(range_of(word_at(type_of(w.exception) + layout_.type_name), kLikelyTypeName));
+      if (w.exception != 0) ranges.push_back(range_of(w.exception, size));
+      ranges.push_back(range_of(word_at(type_of(w) + layout_.type_name), kLikelyTypeName));
     }
     target_.prefetch(ranges);
     std::vector<Address> args, arguments;
     for (Walk& w : walks_) {
-      args.push_back(word_at(w.exception + layout_.exception_args));
-      if (layout_.exc_item_traceback == kAbsent) w.traceback = word_at(w.exception + layout_.exception_traceback);
+      args.push_back(w.exception != 0 ? word_at(w.exception + layout_.exception_args) : 0);
+      if (layout_.exc_item_traceback == kAbsent && w.own_traceback)
+        w.traceback = word_at(w.exception + layout_.exception_traceback);
     }
     std::vector<Address> tuples = args;
     std::erase(tuples, Address{0});
@@ -121,20 +149,22 @@ class HandledReader {
       tuple = items && items->size() == 1 ? items->front() : 0;
       if (tuple != 0) arguments.push_back(tuple);
     }
+    for (std::size_t i = 0; i < walks_.size(); ++i)
+      if (may_be_at(walks_[i].argument)) arguments.push_back(args[i] = walks_[i].argument);
     objects_.prefetch(arguments);
     ranges.clear();
     const std::size_t likely = layout_.string_compact_data + kLongestMessage * sizeof(char32_t);
     for (const Address argument : arguments) ranges.push_back(range_of(argument, likely));
     if (!ranges.empty()) target_.prefetch(ranges);
     for (std::size_t i = 0; i < walks_.size(); ++i) {
-      Handled& handled = walks_[i].thread->handles.emplace();
-      handled.type = type_name_of(walks_[i].exception);
+      Handled& handled = (walks_[i].thread->*into_).emplace();
+      handled.type = type_name(type_of(walks_[i]));
       handled.message = text_of(args[i]);
     }
   }
 
-  std::string type_name_of(Address exception) const {
-    const Address name = word_at(type_of(exception) + layout_.type_name);
+  std::string type_name(Address type) const {
+    const Address name = word_at(type + layout_.type_name);
     return target_.read_c_string(name, kLongestTypeName).value_or("");
   }
 
@@ -151,12 +181,13 @@ class HandledReader {
   void follow_chains() {
     std::size_t left = kMaxChainedInAll;
     for (const Walk& w : walks_) {
+      if (w.exception == 0) continue;
       std::vector<Address> seen{w.exception};
       while (left > 0 && seen.size() <= kMaxChain) {
         const auto [link, next] = led_to(seen.back());
         if (!may_be_at(next) || std::find(seen.begin(), seen.end(), next) != seen.end()) break;
         if (objects_.kind(next) != ObjectKind::kException) break;
-        w.thread->handles->chain.push_back({link, type_name_of(next), message_of(next)});
+        (w.thread->*into_)->chain.push_back({link, type_name(type_of(next)), message_of(next)});
         seen.push_back(next);
         --left;
       }
@@ -267,7 +298,7 @@ class HandledReader {
     }
     codes_.read_all();
     for (Walk& w : walks_) {
-      Handled& handled = *w.thread->handles;
+      Handled& handled = *(w.thread->*into_);
       handled.frame = w.frame;
       handled.handler = place_of(w.handler, w.handler_code);
       handled.raised = place_of(w.raised, w.raised_code);
@@ -287,6 +318,7 @@ class HandledReader {
   const target::Target& target_;
   const Layout& layout_;
   State& state_;
+  std::optional<Handled> ThreadState::*into_;
   ObjectReader objects_;
   // Of tracebacks alone, so that unreadable parts of them do not count as damage of the thread's frames.
   CodeReader codes_;
@@ -297,7 +329,25 @@ class HandledReader {
 
 void read_handled_exceptions(const target::Target& target, const Layout& layout, std::span<const Address> items,
                              State& state) {
-  HandledReader(target, layout, state).read(items);
+  HandledReader(target, layout, state, &ThreadState::handles).read_handled(items);
+}
+
+// PyThreadState, from 3.7 on: curexc_type, curexc_value, curexc_traceback, then (up to 3.10) the thread's own item of
+// four words, then exc_info; from 3.12 on current_exception, exc_info. (Include/cpython/pystate.h)
+Raised raised_in(const Layout& layout, const StructCopy& thread_state) {
+  if (layout.thread_exc_info == kAbsent || layout.minor < 7) return {};
+  const auto word = [&](Offset words_before) {
+    const Offset distance = words_before * static_cast<Offset>(sizeof(Address));
+    return layout.thread_exc_info >= distance ? thread_state.get<Address>(layout.thread_exc_info - distance) : 0;
+  };
+  if (layout.minor >= 12) return {.value = word(1)};
+  if (layout.minor == 11) return {.type = word(3), .value = word(2), .traceback = word(1)};
+  return {.type = word(7), .value = word(6), .traceback = word(5)};
+}
+
+void read_raised_exceptions(const target::Target& target, const Layout& layout, std::span<const Raised> raised,
+                            State& state) {
+  HandledReader(target, layout, state, &ThreadState::raises).read_raised(raised);
 }
 
 }  // namespace rankstacks::python

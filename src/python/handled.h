@@ -1,4 +1,5 @@
-// The exceptions that the target's threads are handling, that is, what sys.exc_info() would return in each of them.
+// The exceptions that the target's threads are handling, that is, what sys.exc_info() would return in each of them; and
+// those that they have raised and that nothing has caught yet: the error indicator, what PyErr_Occurred() would return.
 //
 //   thread state -> item -> item -> ... -> the thread's own item      one for each running generator, innermost first
 //                    |
@@ -12,6 +13,7 @@
 #include <span>
 
 #include "python/layouts.h"
+#include "python/objects.h"
 #include "python/python.h"
 
 namespace rankstacks::python {
@@ -24,6 +26,17 @@ inline constexpr std::size_t kMaxChain = 8, kMaxChainedInAll = 1024;
 
 // Fills ThreadState::handles. `items` holds the first item of each of state.threads. In 3.6, where the thread state
 // itself has the fields that an item has in later versions, it holds the address of the thread state.
+// The error indicator of a thread state. Up to 3.11 the exception may not have been made yet: then `value` is its
+// argument, or 0.
+struct Raised {
+  Address type = 0, value = 0, traceback = 0;  // type and traceback: up to 3.11
+};
+// Where a thread state keeps it, by its distance from exc_info. All 0: there is none, or the version is 3.6.
+Raised raised_in(const Layout& layout, const StructCopy& thread_state);
+// Fills ThreadState::raises; `raised` is parallel to state.threads.
+void read_raised_exceptions(const target::Target& target, const Layout& layout, std::span<const Raised> raised,
+                            State& state);
+
 void read_handled_exceptions(const target::Target& target, const Layout& layout, std::span<const Address> items,
                              State& state);
 

@@ -48,6 +48,7 @@ class ThreadReader {
   std::vector<ChainStart> starts;  // parallel to states
   // Parallel to states: where the exceptions that a thread handles are kept; 0: not known.
   std::vector<Address> exc_items;
+  std::vector<Raised> raised;    // parallel to states
   std::vector<Address> ends;     // parallel to states: the field thread_on_delete_data; 0: none
   std::vector<bool> collecting;  // parallel to states: whether the collector of its interpreter is running
   std::vector<Problem> problems;
@@ -88,6 +89,7 @@ class ThreadReader {
       states.push_back(std::move(state));
       starts.push_back({at, copy.get<Address>(layout_.thread_frame), copy.get<Address>(layout_.thread_cframe)});
       exc_items.push_back(layout_.thread_exc_info == kAbsent ? at : copy.get<Address>(layout_.thread_exc_info));
+      raised.push_back(raised_in(layout_, copy));
       ends.push_back(copy.get<Address>(layout_.thread_on_delete_data));
       at = copy.get<Address>(layout_.thread_next);
     }
@@ -219,6 +221,7 @@ Result<State> read_python_state(const target::Target& target, std::span<const Ru
   report_missing(codes, state);
   read_variables(target, layout, runtime->candidate, codes, state);
   read_handled_exceptions(target, layout, threads.exc_items, state);
+  read_raised_exceptions(target, layout, threads.raised, state);
   read_locks(target, layout, threads.ends, codes, state);
   state.codes = std::move(codes.codes());
   return state;

@@ -13,7 +13,7 @@
 namespace rankstacks::redact {
 namespace {
 
-enum Kind { kHost, kName, kPath, kFile, kText, kMessage, kCommandLine, kVariable };
+enum Kind { kHost, kBoot, kName, kPath, kFile, kText, kMessage, kCommandLine, kVariable };
 
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -70,6 +70,11 @@ void FieldRedaction::put(int kind, std::string& value, const std::function<std::
 
 void FieldRedaction::host(std::string& value) {
   if (names_) return put(kHost, value, [&](const std::string& v) { return private_.host(v); });
+  name(value);
+}
+
+void FieldRedaction::boot(std::string& value) {
+  if (names_) return put(kBoot, value, [&](const std::string& v) { return pseudonyms_.of("boot", v); });
   name(value);
 }
 

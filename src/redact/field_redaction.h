@@ -19,6 +19,7 @@ class FieldRedaction {
       : pseudonyms_(pseudonyms), private_(pseudonyms), names_(names), secrets_(secrets) {}
 
   void host(std::string& value);
+  void boot(std::string& value);     // of a machine: its boot id
   void name(std::string& value);     // of a thread, function, kernel, type, group
   void version(std::string& value);  // of a library, driver or kernel
   void path(std::string& value);     // of a program, module, source file

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "known/settings.h"
+#include "model/process_key.h"
 #include "model/rank_set.h"
 #include "redact/field_redaction.h"
 
@@ -34,14 +35,22 @@ class Walk {
 
   // Fields that hold hosts come first, so that hosts are numbered by rank.
   void hosts(JobSnapshot& job) {
-    for (RankSnapshot& rank : job.ranks) fields_.host(rank.host);
-    for (UnseenRank& unseen : job.not_looked_at) fields_.host(unseen.host);
+    for (RankSnapshot& rank : job.ranks) {
+      fields_.host(rank.host);
+      if (rank.pid_space) fields_.boot(rank.pid_space->boot_id);
+    }
+    for (UnseenRank& unseen : job.not_looked_at) {
+      fields_.host(unseen.host);
+      if (unseen.pid_space) fields_.boot(unseen.pid_space->boot_id);
+    }
     if (job.nccl)
       for (NcclCommunicator& communicator : job.nccl->communicators)
         for (auto* members : {&communicator.members, &communicator.missing})
           for (NcclMember& member : *members) {
             fields_.host(member.host);
-            if (member.process) fields_.host(member.process->host);
+            if (!member.process) continue;
+            fields_.host(member.process->host);
+            if (member.process->pid_space) fields_.boot(member.process->pid_space->boot_id);
           }
   }
 
@@ -117,6 +126,10 @@ class Walk {
 
   void of_signal(SignalInfo& signal) {
     fields_.name(signal.name);
+    if (signal.instruction) {
+      for (std::string* text : {&signal.instruction->text, &signal.instruction->bytes}) fields_.name(*text);
+      for (auto& [name, value] : signal.instruction->registers) fields_.name(name);
+    }
     if (!signal.place) return;
     for (auto* mapping : {&signal.place->mapping, &signal.place->below, &signal.place->above}) {
       if (!*mapping) continue;
@@ -132,10 +145,11 @@ class Walk {
       fields_.name(thread.exception->type);
       each(&FieldRedaction::message, thread.exception->what);
     }
-    if (thread.handles) {
-      fields_.name(thread.handles->type);
-      each(&FieldRedaction::message, thread.handles->message);
-      for (ChainedException& chained : thread.handles->chain) {
+    for (auto* exception : {&thread.handles, &thread.raises}) {
+      if (!*exception) continue;
+      fields_.name((*exception)->type);
+      each(&FieldRedaction::message, (*exception)->message);
+      for (ChainedException& chained : (*exception)->chain) {
         fields_.name(chained.type);
         each(&FieldRedaction::message, chained.message);
       }
@@ -276,32 +290,49 @@ void tell_in_words(const JobSnapshot& job, analyzers::Analysis& analysis, FieldR
 
 }  // namespace
 
-Redacted redact(JobSnapshot job, analyzers::Analysis analysis, const Request& request) {
-  Redacted result{std::move(job), std::move(analysis), {}};
+RedactedReports redact_together(std::vector<Report> reports, const Request& request) {
+  RedactedReports result{std::move(reports), {}};
   if (!request.names && !request.secrets) return result;
   FieldRedaction fields(result.names, request.names, request.secrets || request.names);
   Walk walk(fields);
-  std::set<std::string> differing;
-  for (const analyzers::Difference& difference : result.analysis.differences)
-    if (difference.kind == analyzers::DifferenceKind::kVariable) differing.insert(difference.name);
+  std::vector<std::set<std::string>> differing(result.reports.size());  // names of variables
+  for (std::size_t i = 0; i < result.reports.size(); ++i)
+    for (const analyzers::Difference& difference : result.reports[i].analysis.differences)
+      if (difference.kind == analyzers::DifferenceKind::kVariable) differing[i].insert(difference.name);
   if (request.names) {
-    // A first walk over a copy, which meets all hosts and users.
-    JobSnapshot copy = result.job;
-    walk.hosts(copy);
-    walk.rest(copy);
-    walk.variables(copy, differing);
+    // A first walk over copies, which meets all hosts and users.
+    for (std::size_t i = 0; i < result.reports.size(); ++i) {
+      JobSnapshot copy = result.reports[i].job;
+      walk.hosts(copy);
+      walk.rest(copy);
+      walk.variables(copy, differing[i]);
+    }
     fields.forget_values();
   }
-  walk.hosts(result.job);
-  walk.rest(result.job);
-  walk.variables(result.job, differing);
-  // What is hidden of two secrets is the same: so what differs is known from the values as they were.
-  for (analyzers::Difference& difference : result.analysis.differences) redact_difference(difference, fields);
+  for (std::size_t i = 0; i < result.reports.size(); ++i) {
+    auto& [job, analysis] = result.reports[i];
+    walk.hosts(job);
+    walk.rest(job);
+    walk.variables(job, differing[i]);
+    // What is hidden of two secrets is the same: so what differs is known from the values as they were.
+    for (analyzers::Difference& difference : analysis.differences) redact_difference(difference, fields);
+  }
   if (!fields.has_changed()) return result;
-  analyzers::Analysis again = analyzers::analyze(result.job, result.analysis.differences);
-  if (same_verdict(result.analysis, again)) result.analysis = std::move(again);
-  else tell_in_words(result.job, result.analysis, fields);
+  for (auto& [job, analysis] : result.reports) {
+    name_apart(job);  // by what is left of the boots' ids
+    analyzers::Analysis again = analyzers::analyze(job, analysis.differences);
+    if (same_verdict(analysis, again)) analysis = std::move(again);
+    else tell_in_words(job, analysis, fields);
+  }
   return result;
+}
+
+Redacted redact(JobSnapshot job, analyzers::Analysis analysis, const Request& request) {
+  std::vector<Report> one;
+  one.push_back({std::move(job), std::move(analysis)});
+  RedactedReports redacted = redact_together(std::move(one), request);
+  Report& report = redacted.reports.front();
+  return {std::move(report.job), std::move(report.analysis), std::move(redacted.names)};
 }
 
 }  // namespace rankstacks::redact

@@ -11,6 +11,8 @@
 // directory), the first analysis stays and its sentences become the plain words of their reasons.
 #pragma once
 
+#include <vector>
+
 #include "analyzers/analysis.h"
 #include "model/snapshot.h"
 #include "redact/pseudonyms.h"
@@ -30,5 +32,16 @@ struct Redacted {
 
 // The ranks and threads, their order and their numbers (pids, tids, rank numbers) stay.
 Redacted redact(JobSnapshot job, analyzers::Analysis analysis, const Request& request);
+
+// The same for several reports that are shown together: what is one thing in them has one name.
+struct Report {
+  JobSnapshot job;
+  analyzers::Analysis analysis;
+};
+struct RedactedReports {
+  std::vector<Report> reports;
+  Pseudonyms names;
+};
+RedactedReports redact_together(std::vector<Report> reports, const Request& request);
 
 }  // namespace rankstacks::redact

@@ -13,6 +13,7 @@
 #include "report/json_flight_record.h"
 #include "report/json_gpu.h"
 #include "report/json_node.h"
+#include "report/json_signal.h"
 #include "report/report.h"
 
 namespace rankstacks::report {
@@ -230,41 +231,9 @@ ThreadSnapshot read_thread(const Node& node, FrameTable& frames) {
     list.each(kMaxFrames, [&](const Node& n) { thread.variables.push_back(read_variables(n, thread.frames.size())); });
   });
   node.optional("handles", [&](const Node& n) { thread.handles = read_handled(n, thread.frames.size(), frames); });
+  node.optional("raises", [&](const Node& n) { thread.raises = read_handled(n, thread.frames.size(), frames); });
   node.optional("motion", [&](const Node& n) { thread.motion = read_motion(n); });
   return thread;
-}
-
-FaultMapping read_fault_mapping(const Node& node) {
-  node.require_object();
-  FaultMapping mapping;
-  node.optional("name", [&](const Node& n) { mapping.name = n.text(); });
-  node.required("permissions", [&](const Node& n) { mapping.permissions = n.text(); });
-  node.required("distance", [&](const Node& n) { mapping.distance = n.hex(); });
-  return mapping;
-}
-
-FaultPlace read_fault_place(const Node& node) {
-  node.require_object();
-  FaultPlace place;
-  node.required("region", [&](const Node& n) { place.region = n.word(kFaultRegionWords); });
-  node.optional("executed", [&](const Node& n) { place.executed = n.boolean(); });
-  node.optional("mapping", [&](const Node& n) { place.mapping = read_fault_mapping(n); });
-  node.optional("below", [&](const Node& n) { place.below = read_fault_mapping(n); });
-  node.optional("above", [&](const Node& n) { place.above = read_fault_mapping(n); });
-  return place;
-}
-
-SignalInfo read_signal(const Node& node) {
-  node.require_object();
-  SignalInfo signal;
-  node.required("number", [&](const Node& n) { signal.number = n.int32(0); });
-  node.optional("name", [&](const Node& n) { signal.name = n.text(); });
-  node.optional("tid", [&](const Node& n) { signal.tid = n.int32(0); });
-  node.optional("code", [&](const Node& n) { signal.code = n.int32(); });
-  node.optional("fault_address", [&](const Node& n) { signal.fault_address = n.hex(); });
-  node.optional("place", [&](const Node& n) { signal.place = read_fault_place(n); });
-  node.optional("sender", [&](const Node& n) { signal.sender = n.int32(0); });
-  return signal;
 }
 
 // Reports of earlier builds have no codes. The only code that the analysis depends on is recognised by the words that
@@ -288,6 +257,26 @@ Problem read_problem(const Node& node) {
   return problem;
 }
 
+PidSpace read_pid_space(const Node& node) {
+  node.require_object();
+  PidSpace space;
+  node.required("boot_id", [&](const Node& n) { space.boot_id = n.text(); });
+  node.required("pid_namespace",
+                [&](const Node& n) { space.pid_namespace = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
+  return space;
+}
+
+void read_identity(const Node& node, RankSnapshot& rank) {
+  rank.pid_space = read_pid_space(node);
+  node.optional("start_ticks",
+                [&](const Node& n) { rank.start_ticks = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
+  NamespacedPid own;
+  node.optional("own_pid_namespace",
+                [&](const Node& n) { own.pid_namespace = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
+  node.optional("own_pid", [&](const Node& n) { own.pid = n.int32(0); });
+  if (own.pid_namespace != 0 && own.pid != 0) rank.own_pid = own;
+}
+
 RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.require_object();
   RankSnapshot rank;
@@ -309,6 +298,7 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   node.optional("parent", [&](const Node& n) { rank.parent = n.int32(0); });
   node.required("host", [&](const Node& n) { rank.host = n.text(); });
   node.required("pid", [&](const Node& n) { rank.pid = n.int32(0); });
+  node.optional("identity", [&](const Node& n) { read_identity(n, rank); });
   node.required("source", [&](const Node& n) { rank.source = n.word(kSourceWords); });
   node.optional("captured_offset_ms", [&](const Node& n) { rank.captured_offset_ms = n.real(); });
   node.optional("path", [&](const Node& n) { rank.path = n.text(); });
@@ -326,6 +316,8 @@ RankSnapshot read_rank(const Node& node, FrameTable& frames) {
   });
   node.optional("stopped_ms", [&](const Node& n) { rank.stopped_ms = n.real(); });
   node.optional("signal", [&](const Node& n) { rank.signal = read_signal(n); });
+  node.optional("oom_kills",
+                [&](const Node& n) { rank.oom_kills = static_cast<std::uint64_t>(n.integer(0, INT64_MAX)); });
   node.optional("abort_message", [&](const Node& n) { rank.abort_message = n.text(); });
   node.required("threads", [&](const Node& list) {
     list.each(kMaxThreads, [&](const Node& n) { rank.threads.push_back(read_thread(n, frames)); });
@@ -349,6 +341,7 @@ NcclMember read_nccl_member(const Node& node) {
     NcclMember::Process process;
     n.required("host", [&](const Node& v) { process.host = v.text(); });
     n.required("pid", [&](const Node& v) { process.pid = v.int32(0); });
+    n.optional("identity", [&](const Node& v) { process.pid_space = read_pid_space(v); });
     member.process = std::move(process);
   });
   node.optional("unresponsive", [&](const Node& n) { member.unresponsive = n.boolean(); });
@@ -414,6 +407,7 @@ JobSnapshot read_job(const Json& document) {
       n.required("rank", [&](const Node& v) { unseen.rank = v.int32(0); });
       n.optional("host", [&](const Node& v) { unseen.host = v.text(); });
       n.optional("pid", [&](const Node& v) { unseen.pid = v.int32(0); });
+      n.optional("identity", [&](const Node& v) { unseen.pid_space = read_pid_space(v); });
       job.not_looked_at.push_back(std::move(unseen));
     });
   });

@@ -6,7 +6,9 @@
 
 #include "report/json_environment.h"
 #include "report/json_flight_record.h"
+#include "report/json_frame.h"
 #include "report/json_gpu.h"
+#include "report/json_signal.h"
 #include "report/json_text.h"
 #include "report/json_words.h"
 #include "report/report.h"
@@ -60,30 +62,8 @@ class Writer {
 
   const std::string& frame_text(FrameId id) {
     std::string& text = frame_text_[id];
-    if (!text.empty()) return text;
-    const Frame& frame = job_.frames[id];
-    JsonText json(256);
-    json.open('{');
-    json.field("kind", std::string(word_of(kFrameKindWords, frame.kind)));
-    json.field("function", frame.function);
-    if (frame.kind == FrameKind::kPython) {
-      json.field("qualname", frame.qualname);
-      json.field("file", frame.file);
-      json.field("line", frame.line);
-    } else {
-      json.key("module");
-      frame.module.empty() ? json.null() : json.string(frame.module);
-      json.field("file", frame.file);
-      json.field("line", frame.line);
-      json.key("address"), json.hex(frame.address);
-      json.key("offset");
-      frame.offset ? json.hex(*frame.offset) : json.null();
-      json.key("inlined"), json.boolean(frame.inlined);
-    }
-    if (frame.origin != FrameOrigin::kNormal)
-      json.field("origin", std::string(word_of(kFrameOriginWords, frame.origin)));
-    json.close();
-    return text = json.take();
+    if (text.empty()) text = json_of_frame(job_.frames[id]);
+    return text;
   }
 
   void frames(const std::vector<FrameId>& ids) {
@@ -112,6 +92,7 @@ class Writer {
     json_.field("parent", rank.parent);
     json_.field("host", rank.host);
     json_.key("pid"), json_.number(rank.pid);
+    identity(rank);
     json_.field("source", std::string(word_of(kSourceWords, rank.source)));
     json_.field("captured_offset_ms", rank.captured_offset_ms);
     json_.field("path", rank.path);
@@ -141,8 +122,9 @@ class Writer {
     activity(analysis_.activities[index]);
     json_.field("stopped_ms", rank.stopped_ms);
     json_.key("signal");
-    rank.signal ? signal(*rank.signal) : json_.null();
+    rank.signal ? write_signal(json_, *rank.signal) : json_.null();
     if (rank.abort_message) json_.field("abort_message", *rank.abort_message);
+    if (rank.oom_kills) json_.key("oom_kills"), json_.number(*rank.oom_kills);
     json_.key("threads");
     json_.open('[', true);
     for (std::size_t t = 0; t < rank.threads.size(); ++t) thread(index, t);
@@ -151,6 +133,32 @@ class Writer {
       write_gpus(json_, rank.gpus, [this](FrameId id) -> const std::string& { return frame_text(id); });
     if (rank.flight_record) write_flight_record(json_, *rank.flight_record);
     write_environment(json_, rank);
+    json_.close();
+  }
+
+  void identity(const RankSnapshot& rank) {
+    if (!rank.pid_space) return;
+    json_.key("identity");
+    json_.open('{');
+    pid_space(*rank.pid_space);
+    if (rank.start_ticks != 0) json_.key("start_ticks"), json_.number(rank.start_ticks);
+    if (rank.own_pid) {
+      json_.key("own_pid_namespace"), json_.number(rank.own_pid->pid_namespace);
+      json_.key("own_pid"), json_.number(rank.own_pid->pid);
+    }
+    json_.close();
+  }
+
+  void pid_space(const PidSpace& space) {
+    json_.field("boot_id", space.boot_id);
+    json_.key("pid_namespace"), json_.number(space.pid_namespace);
+  }
+
+  void identity(const std::optional<PidSpace>& space) {
+    if (!space) return;
+    json_.key("identity");
+    json_.open('{');
+    pid_space(*space);
     json_.close();
   }
 
@@ -185,6 +193,7 @@ class Writer {
       json_.key("rank"), json_.number(unseen.rank);
       json_.field("host", unseen.host);
       json_.key("pid"), json_.number(unseen.pid);
+      identity(unseen.pid_space);
       json_.close();
     }
     json_.close();
@@ -226,6 +235,7 @@ class Writer {
       json_.open('{');
       json_.field("host", member.process->host);
       json_.key("pid"), json_.number(member.process->pid);
+      identity(member.process->pid_space);
       json_.close();
     } else {
       json_.null();
@@ -250,37 +260,6 @@ class Writer {
     json_.key(name);
     json_.open('[');
     for (const std::string& value : values) json_.string(value);
-    json_.close();
-  }
-
-  void signal(const SignalInfo& signal) {
-    json_.open('{');
-    json_.key("number"), json_.number(signal.number);
-    json_.field("name", signal.name);
-    json_.key("tid"), json_.number(signal.tid);
-    json_.field("code", signal.code);
-    json_.key("fault_address");
-    signal.fault_address ? json_.hex(*signal.fault_address) : json_.null();
-    if (signal.place) fault_place(*signal.place);
-    if (signal.sender) json_.key("sender"), json_.number(*signal.sender);
-    json_.close();
-  }
-
-  void fault_place(const FaultPlace& place) {
-    json_.key("place");
-    json_.open('{');
-    json_.field("region", std::string(word_of(kFaultRegionWords, place.region)));
-    json_.key("executed"), json_.boolean(place.executed);
-    for (const auto& [name, mapping] :
-         {std::pair{"mapping", &place.mapping}, {"below", &place.below}, {"above", &place.above}}) {
-      if (!*mapping) continue;
-      json_.key(name);
-      json_.open('{');
-      json_.field("name", (*mapping)->name.empty() ? std::nullopt : std::optional((*mapping)->name));
-      json_.field("permissions", (*mapping)->permissions);
-      json_.key("distance"), json_.hex((*mapping)->distance);
-      json_.close();
-    }
     json_.close();
   }
 
@@ -317,7 +296,8 @@ class Writer {
         json_.field("cause", std::string(word_of(kExceptionCauseWords, *thread.exception->cause)));
       json_.close();
     }
-    if (thread.handles) handles(*thread.handles);
+    if (thread.handles) python_exception("handles", *thread.handles);
+    if (thread.raises) python_exception("raises", *thread.raises);
     if (thread.lock_owner) json_.key("lock_owner"), json_.number(*thread.lock_owner);
     if (thread.python_lock) python_lock(*thread.python_lock);
     if (thread.joins) json_.key("joins"), json_.number(*thread.joins);
@@ -346,8 +326,8 @@ class Writer {
     json_.close();
   }
 
-  void handles(const HandledException& handled) {
-    json_.key("handles");
+  void python_exception(std::string_view key, const HandledException& handled) {
+    json_.key(key);
     json_.open('{');
     json_.field("type", handled.type);
     json_.field("message", handled.message);

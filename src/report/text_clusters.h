@@ -33,6 +33,11 @@ struct ClusterView {
 // `most`: the number of clusters shown in full; one line gives the number of the others.
 std::vector<std::string> main_thread_lines(const ClusterView& view, Fold fold, std::size_t most);
 
+// "waits < thread_main", "Blocked.__getitem__ train.py:9 < _worker_loop": starts at the user's frame, or at the
+// innermost frame outside of the C library, and goes outwards as far as there is room; always includes the entry frame.
+std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread,
+                            const analyzers::NormalizedFrames& frames, std::size_t room);
+
 // `most`: the number of lines; if there are more, roles with many clusters are summarized.
 std::vector<std::string> other_thread_lines(const ClusterView& view, std::size_t most);
 std::vector<std::string> child_lines(const ClusterView& view, std::size_t most);

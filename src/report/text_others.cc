@@ -10,6 +10,7 @@
 #include "analyzers/names.h"
 #include "analyzers/normalize.h"
 #include "base/text.h"
+#include "model/process_key.h"
 #include "model/rank_set.h"
 #include "report/frame_text.h"
 #include "report/sanitize.h"
@@ -20,52 +21,6 @@ namespace rankstacks::report {
 namespace {
 
 constexpr std::size_t kRoleColumn = 15, kRanksColumn = 26;
-
-// "waits < thread_main", "Blocked.__getitem__ train.py:9 < _worker_loop": starts at the user's frame, or at the
-// innermost frame outside of the C library, and goes outwards as far as there is room; always includes the entry frame.
-std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread,
-                            const analyzers::NormalizedFrames& frames, std::size_t room) {
-  std::vector<analyzers::StackItem> stack = analyzers::normalized_stack(thread, frames);
-  const std::size_t own = analyzers::own_frames(job.frames, thread);
-  auto starts_a_thread = [&](const analyzers::StackItem& item) {
-    return analyzers::is_place(job.frames[thread.frames[item.index]], known::Place::kThreadStart);
-  };
-  while (stack.size() > 1 && (stack.back().index >= own || starts_a_thread(stack.back()))) stack.pop_back();
-  if (stack.empty()) return "no frames";
-  auto class_at = [&](std::size_t i) { return frames.frame_class(thread.frames[stack[i].index]); };
-  std::size_t first = 0;
-  const auto deciding = analyzers::deciding_frame(job, thread);
-  if (deciding && class_at(0) != analyzers::FrameClass::kPython &&
-      job.frames[thread.frames[*deciding]].kind == FrameKind::kPython) {
-    while (first + 1 < stack.size() && stack[first].index < *deciding) ++first;
-  } else {
-    while (first + 1 < stack.size() && (class_at(first) == analyzers::FrameClass::kOpaque ||
-                                        class_at(first) == analyzers::FrameClass::kInterpreter))
-      ++first;
-  }
-  std::vector<std::string> names;
-  for (std::size_t i = first; i < stack.size(); ++i) {
-    const Frame& frame = job.frames[thread.frames[stack[i].index]];
-    std::string name = brief_frame_name(frame);
-    if (frame.kind == FrameKind::kPython)
-      name += fmt::format(" {}{}", sanitize(analyzers::base_name(frame.file.value_or("?"))),
-                          frame.line ? fmt::format(":{}", *frame.line) : "");
-    names.push_back(std::move(name));
-  }
-  std::string text = names.front();
-  const std::string& entry = names.back();
-  for (std::size_t i = 1; i < names.size(); ++i) {
-    const bool last = i + 1 == names.size();
-    const std::size_t tail = last ? 0 : columns_of(entry) + 5;
-    if (columns_of(text) + 3 + columns_of(names[i]) + tail <= room) {
-      text += " < " + names[i];
-      continue;
-    }
-    if (columns_of(text) + 5 + columns_of(entry) <= room) text += std::string(last ? " < " : " < … < ") + entry;
-    break;
-  }
-  return cut_end(text, room);
-}
 
 std::string pad(std::string text, std::size_t columns) {
   const std::size_t has = columns_of(text);
@@ -137,6 +92,50 @@ std::vector<const analyzers::Cluster*> clusters_of(const ClusterView& view, Rank
 
 }  // namespace
 
+std::string stack_in_a_line(const JobSnapshot& job, const ThreadSnapshot& thread,
+                            const analyzers::NormalizedFrames& frames, std::size_t room) {
+  std::vector<analyzers::StackItem> stack = analyzers::normalized_stack(thread, frames);
+  const std::size_t own = analyzers::own_frames(job.frames, thread);
+  auto starts_a_thread = [&](const analyzers::StackItem& item) {
+    return analyzers::is_place(job.frames[thread.frames[item.index]], known::Place::kThreadStart);
+  };
+  while (stack.size() > 1 && (stack.back().index >= own || starts_a_thread(stack.back()))) stack.pop_back();
+  if (stack.empty()) return "no frames";
+  auto class_at = [&](std::size_t i) { return frames.frame_class(thread.frames[stack[i].index]); };
+  std::size_t first = 0;
+  const auto deciding = analyzers::deciding_frame(job, thread);
+  if (deciding && class_at(0) != analyzers::FrameClass::kPython &&
+      job.frames[thread.frames[*deciding]].kind == FrameKind::kPython) {
+    while (first + 1 < stack.size() && stack[first].index < *deciding) ++first;
+  } else {
+    while (first + 1 < stack.size() && (class_at(first) == analyzers::FrameClass::kOpaque ||
+                                        class_at(first) == analyzers::FrameClass::kInterpreter))
+      ++first;
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = first; i < stack.size(); ++i) {
+    const Frame& frame = job.frames[thread.frames[stack[i].index]];
+    std::string name = brief_frame_name(frame);
+    if (frame.kind == FrameKind::kPython)
+      name += fmt::format(" {}{}", sanitize(analyzers::base_name(frame.file.value_or("?"))),
+                          frame.line ? fmt::format(":{}", *frame.line) : "");
+    names.push_back(std::move(name));
+  }
+  std::string text = names.front();
+  const std::string& entry = names.back();
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    const bool last = i + 1 == names.size();
+    const std::size_t tail = last ? 0 : columns_of(entry) + 5;
+    if (columns_of(text) + 3 + columns_of(names[i]) + tail <= room) {
+      text += " < " + names[i];
+      continue;
+    }
+    if (columns_of(text) + 5 + columns_of(entry) <= room) text += std::string(last ? " < " : " < … < ") + entry;
+    break;
+  }
+  return cut_end(text, room);
+}
+
 std::vector<std::string> other_thread_lines(const ClusterView& view, std::size_t most) {
   std::vector<Line> lines;
   for (const analyzers::Cluster* c : clusters_of(view, RankKind::kRank, false)) {
@@ -173,9 +172,7 @@ std::vector<std::string> child_lines(const ClusterView& view, std::size_t most) 
     for (const std::size_t child : c->ranks)
       for (std::size_t r = 0; r < view.job.ranks.size(); ++r) {
         const RankSnapshot& rank = view.job.ranks[r];
-        if (rank.kind == RankKind::kRank && rank.pid == view.job.ranks[child].parent &&
-            rank.host == view.job.ranks[child].host)
-          parents.insert(r);
+        if (rank.kind == RankKind::kRank && is_parent(rank, view.job.ranks[child])) parents.insert(r);
       }
     std::string of = parents.empty() ? "of no rank seen"
                                      : "of " + sanitize(format_rank_set(view.job, {parents.begin(), parents.end()}, 6));

@@ -16,6 +16,7 @@
 #include "report/text_chains.h"
 #include "report/text_clusters.h"
 #include "report/text_gpus.h"
+#include "report/text_lines.h"
 #include "report/text_summary.h"
 #include "report/text_threads.h"
 #include "report/text_versions.h"
@@ -26,32 +27,6 @@ namespace {
 constexpr std::size_t kScreenLines = 40;
 
 using Lines = std::vector<std::string>;
-
-// Wraps a sanitized text into lines of at most `width` columns; later lines are indented.
-Lines wrap(const std::string& text, std::size_t width, std::size_t indent) {
-  Lines lines;
-  std::string line;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    std::size_t end = text.find(' ', at);
-    if (end == std::string::npos) end = text.size();
-    std::string word = text.substr(at, end - at);
-    at = end + 1;
-    if (columns_of(line) + 1 + columns_of(word) > width && !line.empty()) {
-      lines.push_back(std::move(line));
-      line = std::string(indent, ' ');
-    }
-    if (!line.empty() && line.find_first_not_of(' ') != std::string::npos) line += ' ';
-    const std::size_t room = width - std::min(width - 1, columns_of(line));
-    line += columns_of(word) > room ? cut_start(word, room) : word;
-  }
-  if (!line.empty()) lines.push_back(std::move(line));
-  return lines;
-}
-
-std::string times(std::size_t n, std::string_view one, std::string_view many) {
-  return fmt::format("{} {}", n, n == 1 ? one : many);
-}
 
 std::string milliseconds(double ms) {
   if (ms >= 10'000) return fmt::format("{:.1f} s", ms / 1000);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "analyzers/deaths.h"
+#include "model/process_key.h"
 #include "report/frame_text.h"
 #include "report/json_words.h"
 #include "report/sanitize.h"
@@ -36,6 +37,7 @@ std::string heading_of(const RankSnapshot& rank) {
   if (rank.signal) {
     text += fmt::format("  {} in thread {}", rank.signal->name, rank.signal->tid);
     if (const std::string fault = analyzers::describe_fault(*rank.signal); !fault.empty()) text += " " + fault;
+    if (const std::string code = analyzers::describe_instruction(*rank.signal); !code.empty()) text += ", in " + code;
     if (const std::string sender = analyzers::describe_sender(rank); !sender.empty()) text += ", " + sender;
   }
   return text;
@@ -120,9 +122,7 @@ std::vector<std::size_t> selected_ranks(const JobSnapshot& job, const std::vecto
     const RankSnapshot& child = job.ranks[r];
     if (child.kind != RankKind::kChild || !child.parent) continue;
     for (std::size_t p = 0; p < job.ranks.size(); ++p)
-      if (chosen[p] && job.ranks[p].kind == RankKind::kRank && job.ranks[p].pid == *child.parent &&
-          job.ranks[p].host == child.host)
-        chosen[r] = true;
+      if (chosen[p] && job.ranks[p].kind == RankKind::kRank && is_parent(job.ranks[p], child)) chosen[r] = true;
   }
   std::vector<std::size_t> ranks;
   for (std::size_t r = 0; r < chosen.size(); ++r)

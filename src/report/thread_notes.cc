@@ -23,6 +23,7 @@ std::vector<std::string> thread_notes(const JobSnapshot& job, std::size_t r, std
   }
   if (thread.joins) notes.push_back(fmt::format("waits for the end of thread {}", *thread.joins));
   if (thread.exception) notes.push_back("terminates with " + analyzers::describe_exception(*thread.exception));
+  if (thread.raises) notes.push_back("has raised " + analyzers::describe_handled(job, *thread.raises));
   if (!thread.wchan.empty()) notes.push_back("wchan " + thread.wchan);
   return notes;
 }

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "model/snapshot.h"
 
 namespace rankstacks::target {
 
@@ -20,5 +21,10 @@ struct ProcessId {
   // stays true only for what cannot change its process any more, such as a thread that is seized.
   Result<void> check() const;
 };
+
+// The pid space of the tool itself, in which it sees all processes; std::nullopt if /proc does not state it.
+std::optional<PidSpace> own_pid_space();
+// The pid namespace of a process, and its number there; std::nullopt if it may not be read, or has ended.
+std::optional<NamespacedPid> namespaced_pid_of(Pid pid);
 
 }  // namespace rankstacks::target

@@ -29,7 +29,7 @@ struct Planter {
 // Names of people, machines and data, none of which may be in a redacted report.
 const std::vector<std::string> kPrivate = {"alice",     "bob",       "node-a7",    "node-b8", "acme",
                                            "10.20.30.", "fd12:3456", "patients",   "hunter2", "my words",
-                                           "corp",      "x2k4q",     "7d9f8b6c5d", "29511"};
+                                           "corp",      "x2k4q",     "7d9f8b6c5d", "29511",   "0b007ed5"};
 
 struct Planted {
   LiteralJob made;
@@ -66,6 +66,9 @@ Planted planted_job() {
   a.signal->place = FaultPlace{FaultRegion::kUnmapped, false, FaultMapping{"/home/alice/" + plant("hf_"), "r-x", 1},
                                FaultMapping{"/home/alice/" + plant("gho_"), plant("p_"), 2},
                                FaultMapping{"/home/alice/" + plant("ghu_"), "r-x", 3}};
+  a.signal->instruction = FaultInstruction{"mov " + plant("hf_"), plant("ghp_"), {{plant("gho_"), 1}}};
+  a.threads[0].raises = HandledException{"Err" + plant("_"), "my words, key " + plant("ghp_")};
+  a.threads[0].raises->chain = {{ExceptionLink::kCause, "Err" + plant("_"), "my words, key " + plant("ghp_")}};
   a.abort_message =
       "train: /home/alice/x.c:3: main: Assertion `key != \"" + plant("xoxb-", "1234567890-aBcD") + "\"' failed.";
   a.coordinates = Coordinates{"by --token=" + plant("k"), {{"tp", 0}}};
@@ -103,7 +106,7 @@ Planted planted_job() {
                              {"UCX_TLS", "AKIA" + plant("", "IOSFODNN7EXAM")}};
   }
   b.path = "/home/bob/cores/" + plant("ghs_") + "/core.node-a7.1";
-  RankSnapshot& c = job.ranks[2];
+  RankSnapshot &c = job.ranks[2], &d = job.ranks[3];
   c.threads[0].syscall =
       call("read", 11, "/mnt/acme/patients/" + plant("AIza", "SyA1234567890abcdefghijklmnopqrstuv") + "-shard.bin");
   c.threads[0].syscall->others = {{4242, EndKind::kPipe, "mysql -p" + plant("m") + " -h node-b8 acme"}};
@@ -134,12 +137,15 @@ Planted planted_job() {
   trap.kind = "trap " + plant("rk_live_"), trap.kernel = plant("sk_live_");
   gpu.execution->exceptions = {trap};
   c.gpus = {gpu};
-  job.not_looked_at = {{9, "node-b8.corp.internal", 77}};
+  for (RankSnapshot& rank : job.ranks)
+    rank.pid_space = PidSpace{"0b007ed5-4a5b-4f27-b3e7-0c6f1d2a9e11", rank.host == a.host ? 4026531836u : 4026532567u};
+  d.pid_space->boot_id = plant("hf_");
+  job.not_looked_at = {{9, "node-b8.corp.internal", 77, c.pid_space}};
   NcclMember member;
-  member.rank = 1, member.host = "10.20.30.41", member.process = NcclMember::Process{"node-a7.corp.internal", b.pid};
+  member.rank = 1, member.host = "10.20.30.41",
+  member.process = NcclMember::Process{"node-a7.corp.internal", b.pid, b.pid_space};
   member.launched = {{"All" + plant("_"), 1}};
   job.nccl = NcclStatus{"2.28" + plant("_"), 1, {{plant("h_"), "0x1", 4, {member}, {}}}};
-  RankSnapshot& d = job.ranks[3];
   d.host = "trainer-7d9f8b6c5d-x2k4q";
   d.python_version = "3.11" + plant("_");
   return p;

@@ -19,6 +19,10 @@ LiteralJob everything() {
   literal.job.elapsed_ms = 210.5;
   RankSnapshot& rank = literal.rank(3, 8, in_getitem());
   rank.captured_offset_ms = 0.4;
+  rank.pid_space = PidSpace{"0d5b8f8e-2f6c-4f0e-9d3c-d5a5a7b1c001", 4026531836};
+  rank.own_pid = NamespacedPid{4026532567, 7};
+  rank.start_ticks = 81'237;
+  rank.oom_kills = 2;
   rank.executable = "/usr/bin/python3.11";
   rank.command = {"python3", "train.py"};
   rank.coordinates = Coordinates{"Megatron, from the command line", {{"pp", 1}, {"dp", 0}, {"tp", 1}}};
@@ -59,6 +63,7 @@ LiteralJob everything() {
                                   literal.job.frames.intern(py("__getitem__", "/home/u/data.py", 8)),
                                   literal.job.frames.intern(raised)};
   main.handles->chain = {{ExceptionLink::kCause, "KeyError", "no \"shard\""}, {ExceptionLink::kContext, "OSError", {}}};
+  main.raises = HandledException{"ValueError", "empty", {}, {}, {}};
   main.omitted = OmittedFrames{2, 19000};
   Frame inlined = nat("helper");
   inlined.inlined = true;
@@ -82,6 +87,8 @@ LiteralJob everything() {
   core.signal->place = FaultPlace{FaultRegion::kUnmapped, true, FaultMapping{"[stack]", "rw-", 1},
                                   FaultMapping{"/x/a.so", "r-x", 0x10}, FaultMapping{"", "---", 0x20}};
   core.signal->sender = 4711;
+  core.signal->instruction =
+      FaultInstruction{"mov (%rdi,%rax,8),%rdx", "48 8b 14 c7", {{"rdi", 0xdeadbeef}, {"rax", 0}}};
   core.abort_message = "free(): invalid \"pointer\"\n\u00fc";
   literal.thread(core, 101, "app", {nat("crash")}).exception =
       CxxException{"std::runtime_error", "no such \"file\"\n\u00fc"};
@@ -124,7 +131,7 @@ LiteralJob everything() {
   member.rank = 1;
   member.host = "10.0.0.1";
   member.pid = 7;
-  member.process = NcclMember::Process{"node-a", 100};
+  member.process = NcclMember::Process{"node-a", 100, literal.job.ranks[0].pid_space};
   member.aborted = member.finalized = member.counts_move = true;
   member.async_error = 6;
   member.launched = {{"AllGather", 0}, {"AllReduce", 4'000'000'000'000}};
@@ -177,9 +184,10 @@ TEST_CASE("the documented fields (docs/json.md)") {
   CHECK(
       rank ==
       Json::parse(
-          R"x({"rank": 3, "world_size": 8, "local_rank": 3, "coordinates": {"pp": 1, "dp": 0, "tp": 1}, "coordinates_from": "Megatron, from the command line", "kind": "rank", "parent": null, "host": "node-a", "pid": 100, "source": "live",
+          R"x({"rank": 3, "world_size": 8, "local_rank": 3, "coordinates": {"pp": 1, "dp": 0, "tp": 1}, "coordinates_from": "Megatron, from the command line", "kind": "rank", "parent": null, "host": "node-a", "pid": 100,
+    "identity": {"boot_id": "0d5b8f8e-2f6c-4f0e-9d3c-d5a5a7b1c001", "pid_namespace": 4026531836, "start_ticks": 81237, "own_pid_namespace": 4026532567, "own_pid": 7}, "source": "live",
     "captured_offset_ms": 0.4, "path": null, "executable": "/usr/bin/python3.11", "command": ["python3", "train.py"], "python": {"version": "3.11.2"}, "status": "partial",
-    "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "stopped_ms": 1.84, "signal": null,
+    "problems": [{"code": "ended", "message": "tid 7: vanished", "hint": "run it again"}, {"code": "other", "message": "no hint", "hint": null}], "stopped_ms": 1.84, "signal": null, "oom_kills": 2,
     "activity": {"kind": "data-loading", "summary": "is in its data pipeline (__getitem__ at data.py:9, blocked in read(fd 5 -> pipe:[123]))", "operation": null, "group": null, "peer": null,
     "moves": null, "tid": 100, "frame": 2},
     "flight_recorder": {"path": "/tmp/trace_3", "version": "2.10", "age_ms": 250.5, "groups": [{"name": "0", "description": "default_pg", "library": "nccl", "ranks": [0, 3],
@@ -199,6 +207,7 @@ TEST_CASE("the documented fields (docs/json.md)") {
       "handler": {"kind": "python", "function": "__getitem__", "qualname": null, "file": "/home/u/data.py", "line": 8},
       "raised": {"kind": "python", "function": "step", "qualname": "Model.step", "file": "/home/u/model.py", "line": 9},
       "chain": [{"link": "cause", "type": "KeyError", "message": "no \"shard\""}, {"link": "context", "type": "OSError", "message": null}]},
+    "raises": {"type": "ValueError", "message": "empty", "frame": null, "handler": null, "raised": null},
     "stack_end": "depth-limit", "omitted_frames": {"at": 2, "count": 19000}})"));
   CHECK(json["ranks"][1]["threads"][1]["handles"] ==
         Json::parse(R"({"type": "", "message": null, "frame": null, "handler": null, "raised": null})"));
@@ -214,6 +223,8 @@ TEST_CASE("the documented fields (docs/json.md)") {
     {"kind": "native", "function": null, "module": "/x/a.so", "file": null, "line": null, "address": "0xffffffff81000000", "offset": "0x89e50", "inlined": false}])"));
   CHECK(json["ranks"][1]["signal"] ==
         Json::parse(R"({"number": 11, "name": "SIGSEGV", "tid": 101, "code": 1, "fault_address": "0xdeadbeef",
+          "instruction": {"text": "mov (%rdi,%rax,8),%rdx", "bytes": "48 8b 14 c7",
+            "registers": [{"name": "rdi", "value": "0xdeadbeef"}, {"name": "rax", "value": "0x0"}]},
           "sender": 4711, "place": {"region": "unmapped", "executed": true,
             "mapping": {"name": "[stack]", "permissions": "rw-", "distance": "0x1"},
             "below": {"name": "/x/a.so", "permissions": "r-x", "distance": "0x10"},
@@ -243,7 +254,8 @@ TEST_CASE("the documented fields (docs/json.md)") {
       json["nccl"] ==
       Json::parse(
           R"({"version": "2.28.9", "answers": 2, "communicators": [{"hash": "0xafc", "secondary_hash": "0x1:0x2", "size": 2,
-    "members": [{"rank": 1, "host": "10.0.0.1", "pid": 7, "process": {"host": "node-a", "pid": 100}, "aborted": true, "finalized": true, "async_error": 6,
+    "members": [{"rank": 1, "host": "10.0.0.1", "pid": 7, "process": {"host": "node-a", "pid": 100,
+      "identity": {"boot_id": "0d5b8f8e-2f6c-4f0e-9d3c-d5a5a7b1c001", "pid_namespace": 4026531836}}, "aborted": true, "finalized": true, "async_error": 6,
       "launched": {"AllGather": 0, "AllReduce": 4000000000000}, "counts_move": true}],
     "missing": [{"rank": 0, "host": "unknown", "pid": 0, "process": null, "unresponsive": true, "dead": true}]}]})"));
   CHECK_FALSE(json_of(LiteralJob().job).contains("nccl"));

@@ -75,6 +75,86 @@ def case_between_two_mappings(directory):
     check("where nothing is mapped, 0x40 bytes behind anonymous memory" in said(directory, core), "the text does not say it")
 
 
+def gdbs_instruction(core):
+    if not shutil.which("gdb"):
+        raise Skip("no gdb on this machine")
+    done = subprocess.run(["gdb", "-nx", "-q", "-batch", "-ex", "set auto-load off", "-ex", "file " + os.path.join(FIXTURES, "dies"), "-ex", "core-file " + core, "-ex", "x/i $pc"],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+    found = re.search(r"^=> 0x[0-9a-f]+.*?:\t(.*)$", done.stdout.decode(errors="replace"), re.MULTILINE)
+    check(found, "gdb says no instruction: %r" % done.stdout)
+    return " ".join(found.group(1).split())
+
+
+def instruction(directory, way):
+    """(the signal, its instruction, the core) of a fault; gdb has the same instruction."""
+    truth, core = died(directory, way)
+    found = only_rank(json_report("core", core), truth["pid"])["signal"]
+    decoded = found.get("instruction")
+    check(decoded and decoded["text"] == gdbs_instruction(core), "%r, and gdb's %r" % (found, gdbs_instruction(core)))
+    return found, decoded, core
+
+
+def case_the_instruction_of_a_fault(directory):
+    for way in ("offset", "unmapped", "read_only"):
+        found, decoded, core = instruction(os.path.join(directory, way), way)
+        check([register["value"] for register in decoded["registers"]] == [found["fault_address"]], repr(found))
+        register = decoded["registers"][0]
+        text = said(directory, core)
+        check("in %s with %s=%s" % (decoded["text"], register["name"], register["value"]) in text, text)
+
+
+def case_an_address_that_is_none(directory):
+    found, decoded, core = instruction(directory, "wild")
+    check(gdbs_address(core) == 0 and found["fault_address"] == "0xdeadbeefdeadbeef", repr(found))
+    check(decoded["registers"][0]["value"] == "0xdeadbeefdeadbeef", repr(decoded))
+    text = said(directory, core)
+    check("SIGSEGV at 0xdeadbeefdeadbeef, which is no address: not in the canonical form, in " in text and "null pointer" not in text, text)
+
+
+def case_a_division_by_zero(directory):
+    found, decoded, core = instruction(directory, "division")
+    check(found["name"] == "SIGFPE" and "idiv" in decoded["text"], repr(found))
+    check("SIGFPE" in said(directory, core) and decoded["text"] in said(directory, core), said(directory, core))
+
+
+def case_an_illegal_instruction(directory):
+    found, decoded, _ = instruction(directory, "illegal")
+    check(found["name"] == "SIGILL" and decoded == {"text": "ud2", "bytes": "0f 0b", "registers": []}, repr(found))
+
+
+def case_killed_for_lack_of_memory(directory):
+    """A real process of a control group is killed by the kernel; a rank that stays in the group has the count."""
+    base = next((path for path in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup") if os.path.exists(os.path.join(path, "cgroup.procs"))), None)
+    group = os.path.join(base or "/nowhere", "rankstacks-test-%d" % os.getpid())
+    version1 = base == "/sys/fs/cgroup/memory"
+    try:
+        os.mkdir(group)
+    except OSError as error:
+        raise Skip("no control group can be made: %s" % error) from error
+    rank = None
+    try:
+        try:
+            with open(os.path.join(group, "memory.limit_in_bytes" if version1 else "memory.max"), "w", encoding="ascii") as limit:
+                limit.write(str(64 << 20))
+        except OSError as error:
+            raise Skip("no limit of memory can be set: %s" % error) from error
+        enter = lambda: open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii").write(str(os.getpid()))
+        rank = subprocess.Popen(["sleep", "1000"], preexec_fn=enter)
+        count = lambda: json_report("attach", "--pids", rank.pid)["ranks"][0].get("oom_kills")
+        wait_until(lambda: os.readlink("/proc/%d/exe" % rank.pid).endswith("sleep"), "sleep")
+        check(count() == 0, "before: %r" % count())
+        eater = subprocess.run(["/usr/bin/python3", "-c", "open('/proc/self/oom_score_adj', 'w').write('1000')\nb = bytearray(256 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1"],
+                               preexec_fn=enter, stderr=subprocess.DEVNULL, check=False)
+        if eater.returncode != -signal.SIGKILL:
+            raise Skip("the kernel killed nothing: status %d" % eater.returncode)
+        check(count() == 1, "after: %r" % count())
+    finally:
+        if rank is not None:
+            rank.kill()
+            rank.wait()
+        os.rmdir(group)
+
+
 def case_overflow_of_the_main_stack(directory):
     _, core, _ = fault(directory, "overflow", "below-stack")
     check("the stack has overflowed" in said(directory, core), "the text does not say it")
@@ -142,6 +222,19 @@ def case_last_words_are_private(directory):
     _, core = died(directory, "assertion")
     _, text, _ = run_tool("core", core, "--redact", "--threads", "all")
     check(b"the loss is finite" not in text and b"message-1" in text, text.decode())
+
+
+def case_the_host_of_a_core(directory):
+    """Slurm's name of the node comes before a HOSTNAME that was inherited from where the job was submitted."""
+    for number, (variables, host) in enumerate(((["HOSTNAME=login-1", "SLURMD_NODENAME=node-7"], "node-7"), (["HOSTNAME=pod-3"], "pod-3"),
+                                                (["HOSTNAME=", "HOST=box"], "box"), ([], "unknown"))):
+        place = os.path.join(directory, str(number))
+        os.makedirs(place)
+        command = ["/usr/bin/env", "-u", "HOSTNAME", "-u", "HOST", "-u", "SLURMD_NODENAME"] + variables + [os.path.join(FIXTURES, "dies"), "offset"]
+        truth, core = kernel_core(place, "dies", command=command)
+        rank = only_rank(json_report("core", core), truth["pid"])
+        check(rank["host"] == host, "%r: %r" % (variables, rank["host"]))
+        check("identity" not in rank, "a core has no identity: %r" % rank)
 
 
 def case_a_sent_signal_is_no_cause(directory):

@@ -51,8 +51,8 @@ def anything(value):
 
 
 def rank_name(value):
-    """A number, "host:pid", or the file name of a core that does not even contain its pid."""
-    return number(value) or (isinstance(value, str) and re.fullmatch("[^/]*:[0-9]+|[^/:]+", value) is not None)
+    """A number, "host:pid", the same with what tells two of that name apart, or the file name of a core that does not even contain its pid."""
+    return number(value) or (isinstance(value, str) and re.fullmatch("[^/]*:[0-9]+(@[0-9a-f-]+(/[0-9]+)?)?|[^/:]+", value) is not None)
 
 
 REPORT = {"schema": one_of(1), "tool": anything, "captured_at": lambda value: re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", value) is not None,
@@ -62,6 +62,7 @@ RANK = {"rank": or_null(number), "world_size": or_null(number), "local_rank": or
         "host": text, "pid": number, "source": text, "captured_offset_ms": or_null(real), "path": or_null(text), "executable": or_null(text),
         "command": list_of(text), "python": anything, "status": one_of("complete", "partial", "failed"), "problems": list_of(anything),
         "stopped_ms": or_null(real), "signal": anything, "threads": list_of(anything), "activity": anything}
+IDENTITY = {"boot_id": text, "pid_namespace": number}
 ACTIVITY = {"kind": one_of("in-collective", "in-barrier", "in-p2p", "in-store-wait", "computing", "idle", *REASONS), "summary": text, "operation": or_null(text),
             "group": or_null(text), "peer": or_null(number), "moves": or_null(boolean), "tid": number, "frame": number}
 MOTION = {"looks": number, "places": number, "moved": boolean, "travelled": boolean, "counted": boolean, "left_wait": boolean, "cpu_ms": real, "runs": number, "span_ms": real}
@@ -72,6 +73,7 @@ DUMPING_TOOLS = ("py-spy", "pystack", "gdb", "eu-stack", "faulthandler", "coredu
 PROBLEM = {"code": one_of(*CODES), "message": text, "hint": or_null(text)}
 FAULT_PLACE = {"region": one_of("first-page", "below-stack", "mapped", "unmapped"), "executed": boolean}
 FAULT_MAPPING = {"name": or_null(text), "permissions": text, "distance": hexadecimal}
+INSTRUCTION = {"text": or_null(text), "bytes": lambda value: re.fullmatch("[0-9a-f]{2}( [0-9a-f]{2}){0,14}", value) is not None, "registers": list_of(anything)}
 SIGNAL = {"number": number, "name": text, "tid": number}
 THREAD = {"tid": number, "name": or_null(text), "state": or_null(one_of(*"RSDTtZXIPWKx")), "role": text, "cluster": number, "gil": one_of("holds", "waits", None), "cpu_ms": or_null(real),
           "syscall": anything, "stack_end": one_of(*ENDS), "frames": list_of(anything)}
@@ -178,6 +180,9 @@ class Checker:
             return
         if "sender" in signal and not number(signal["sender"]):
             self.errors.append("%s.sender is wrong: %r" % (where, signal["sender"]))
+        if "instruction" in signal and self.object(signal["instruction"], INSTRUCTION, where + ".instruction"):
+            for register in signal["instruction"]["registers"]:
+                self.object(register, {"name": text, "value": hexadecimal}, where + ".instruction.registers")
         place = signal.get("place")
         if place is None or not self.object(place, FAULT_PLACE, where + ".place"):
             return
@@ -194,6 +199,8 @@ class Checker:
             self.object(rank["python"], {"version": or_null(text)}, where + ".python")
         if rank["signal"] is not None:
             self.signal(rank["signal"], where + ".signal")
+        if "oom_kills" in rank and not number(rank["oom_kills"]):
+            self.errors.append("%s.oom_kills is wrong: %r" % (where, rank["oom_kills"]))
         if "abort_message" in rank and not text(rank["abort_message"]):
             self.errors.append("%s.abort_message is wrong: %r" % (where, rank["abort_message"]))
         if rank["activity"] is not None:
@@ -201,6 +208,10 @@ class Checker:
         for problem in rank["problems"]:
             self.object(problem, PROBLEM, where + ".problems")
         live, dump = rank["source"] == "live", rank["source"] == "dump"
+        if "identity" in rank and self.object(rank["identity"], IDENTITY, where + ".identity"):
+            for name in set(rank["identity"]) - set(IDENTITY):
+                if name not in ("start_ticks", "own_pid_namespace", "own_pid") or not number(rank["identity"][name]):
+                    self.errors.append("%s.identity.%s is wrong: %r" % (where, name, rank["identity"][name]))
         if dump != ("dumped_by" in rank):
             self.errors.append("%s has source %r and dumped_by %r" % (where, rank["source"], rank.get("dumped_by")))
         if dump and (rank["dumped_by"] not in DUMPING_TOOLS or "from-other-tool" not in [problem.get("code") for problem in rank["problems"]]):
@@ -220,6 +231,8 @@ class Checker:
                 self.object(thread["exception"], EXCEPTION, place + ".exception")
                 if isinstance(thread["exception"], dict) and "cause" in thread["exception"]:
                     self.object(thread["exception"], CAUSE, place + ".exception")
+            if "raises" in thread:
+                self.object(thread["raises"], HANDLED, place + ".raises")
             if "handles" in thread and self.object(thread["handles"], HANDLED, place + ".handles"):
                 handled = thread["handles"]
                 for chained in handled.get("chain", []):
@@ -369,6 +382,8 @@ def check_nccl(checker, nccl):
             for member in communicator[members]:
                 if checker.object(member, dict(MEMBER, **kind), where + "." + members) and member["process"] is not None:
                     checker.object(member["process"], {"host": text, "pid": number}, where + ".process")
+                    if "identity" in member["process"]:
+                        checker.object(member["process"]["identity"], IDENTITY, where + ".process.identity")
                 counts = member.get("launched", {})
                 if not isinstance(counts, dict) or not all(number(count) and count >= 0 for count in counts.values()):
                     checker.errors.append("%s.launched is wrong: %.80r" % (where, counts))

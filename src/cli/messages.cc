@@ -1,0 +1,57 @@
+#include "cli/messages.h"
+
+#include <cerrno>
+#include <cstring>
+#include <ostream>
+
+#include "report/packed.h"
+#include "report/report_file.h"
+#include "report/sanitize.h"
+
+namespace rankstacks::cli {
+
+void print_error(std::ostream& err, const std::string& message, const std::string& hint) {
+  err << "rankstacks: " << message << '\n';
+  if (!hint.empty()) err << "hint: " << hint << '\n';
+}
+
+int report_problems(const JobSnapshot& job, std::ostream& err, const std::string& of) {
+  int status = 0;
+  std::size_t failed = 0;
+  for (const RankSnapshot& rank : job.ranks) {
+    if (rank.status == Status::kComplete) continue;
+    status = 1;
+    if (rank.status == Status::kFailed) ++failed;
+    // A core's problems name its file: its rank and pid do not show which of several files it was. Some messages do
+    // already.
+    for (const Problem& p : rank.problems) {
+      const bool names_file = !rank.path || p.message.starts_with(*rank.path + ":");
+      print_error(err,
+                  of + "rank " + report::sanitize(rank_label(rank)) + ": " +
+                      (names_file ? "" : report::sanitize(*rank.path) + ": ") + report::sanitize(p.message),
+                  report::sanitize(p.hint.value_or("")));
+    }
+  }
+  if (failed == job.ranks.size()) status = 2;
+  return status;
+}
+
+bool write_report(const Options& options, const std::string& text, std::ostream& out, std::ostream& err) {
+  errno = 0;
+  if (options.output.empty()) {
+    out << text << std::flush;
+    if (out || errno == EPIPE || errno == 0) return true;
+    print_error(err, std::string("the report cannot be written: ") + std::strerror(errno), "");
+    return false;
+  }
+  const auto packed = report::pack(text, report::packing_of_name(options.output), options.output);
+  if (!packed) {
+    print_error(err, report::sanitize(packed.error().message()), packed.error().hint);
+    return false;
+  }
+  const int why = report::write_report_file(options.output, *packed);
+  if (why != 0) print_error(err, report::sanitize(options.output) + ": cannot be written: " + std::strerror(why), "");
+  return why == 0;
+}
+
+}  // namespace rankstacks::cli

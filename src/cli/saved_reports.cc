@@ -1,0 +1,92 @@
+#include "cli/saved_reports.h"
+
+#include <sys/stat.h>
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/unattended.h"
+#include "cli/messages.h"
+#include "dumps/dump.h"
+#include "report/report.h"
+#include "report/report_file.h"
+#include "report/sanitize.h"
+
+namespace rankstacks::cli {
+namespace {
+
+// A saved report, or the dump of another tool.
+Result<JobSnapshot> read_saved(const std::string& text, const std::string& path, const FileRanks& ranks) {
+  if (dumps::is_dump(text)) {
+    const auto stated = ranks.find(path);
+    return dumps::read_dump(text, path, stated != ranks.end() ? stated->second : dumps::rank_from_dump_name(path));
+  }
+  auto report = report::read_json_report(text, path);
+  if (!report && report.error().hint.empty())
+    report.error().hint = fmt::format("a report of --format json, or the output of {}", dumps::kToolNames);
+  return report;
+}
+
+}  // namespace
+
+std::vector<Result<std::string>> read_files(const std::vector<std::string>& paths,
+                                            std::chrono::steady_clock::duration limit,
+                                            Result<std::string> (*read)(const std::string&)) {
+  struct Work {
+    std::vector<std::string> paths;
+    std::vector<std::optional<Result<std::string>>> texts;  // std::nullopt: not a regular file
+  };
+  const auto work = std::make_shared<Work>(Work{paths, std::vector<std::optional<Result<std::string>>>(paths.size())});
+  const auto outcomes = Unattended{[work, read](std::size_t i) {
+                                     struct stat status {};
+                                     const std::string& path = work->paths[i];
+                                     if (path != "-" && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+                                       work->texts[i] = read(path);
+                                   },
+                                   std::max<std::chrono::steady_clock::duration>(limit, kMinTimeout)}
+                            .run(paths.size());
+  std::vector<Result<std::string>> texts;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (!outcomes[i].came_back)
+      texts.push_back(fail({.code = ErrorCode::kTimeout,
+                            .subject = paths[i],
+                            .what = "does not answer",
+                            .hint = "the server of that file system (NFS, FUSE) is gone or slow"}));
+    else if (work->texts[i]) texts.push_back(std::move(*work->texts[i]));
+    else texts.push_back(read(paths[i]));
+  }
+  return texts;
+}
+
+Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, const FileRanks& ranks,
+                                   std::chrono::steady_clock::duration limit, std::ostream& err, bool& all_read) {
+  std::vector<JobSnapshot> snapshots;
+  std::optional<Error> first;
+  std::vector<Result<std::string>> texts =
+      read_files(paths, limit, [](const std::string& path) { return report::read_report_file(path); });
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const std::string subject = paths[i] == "-" ? "standard input" : paths[i];
+    auto& text = texts[i];
+    auto snapshot = text ? read_saved(*text, subject, ranks) : Result<JobSnapshot>(fail(text.error()));
+    if (snapshot && snapshot->ranks.empty())
+      snapshot = fail(
+          {.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
+    if (snapshot) {
+      snapshots.push_back(std::move(*snapshot));
+      continue;
+    }
+    all_read = false;
+    print_error(err, report::sanitize(snapshot.error().message()), snapshot.error().hint);
+    if (!first) first = snapshot.error();
+  }
+  if (snapshots.empty()) return fail(*first);
+  JobSnapshot job = report::merge_snapshots(std::move(snapshots));
+  dumps::keep_one_dump_of_each(job);
+  return job;
+}
+
+}  // namespace rankstacks::cli

@@ -1,0 +1,100 @@
+#include "diff/settings.h"
+
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "report/json_words.h"
+#include "report/shell_quoted.h"
+
+namespace rankstacks::diff {
+namespace {
+
+std::string number(const std::optional<int>& value) { return value ? std::to_string(*value) : ""; }
+
+std::string command_of(const RankSnapshot& rank) {
+  std::string line;
+  for (const std::string& word : rank.command) line += (line.empty() ? "" : " ") + report::shell_quoted(word);
+  return line;
+}
+
+std::string python_of(const RankSnapshot& rank) {
+  if (!rank.python_version) return "";
+  return rank.python_version->empty() ? "unreadable" : *rank.python_version;
+}
+
+std::string coordinates_of(const RankSnapshot& rank) {
+  std::string text;
+  if (!rank.coordinates) return text;
+  for (const auto& [axis, place] : rank.coordinates->axes)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", axis, place);
+  return text;
+}
+
+std::string devices_of(const RankSnapshot& rank, const std::function<std::string(const GpuSnapshot&)>& value) {
+  std::set<std::string> values;
+  for (const GpuSnapshot& gpu : rank.gpus)
+    if (const std::string one = value(gpu); !one.empty()) values.insert(one);
+  return fmt::format("{}", fmt::join(values, ", "));
+}
+
+struct RankSetting {
+  Setting setting;
+  std::string (*value)(const RankSnapshot&);
+};
+
+constexpr RankSetting kOfRank[] = {
+    {Setting::kHost, [](const RankSnapshot& rank) { return rank.host; }},
+    {Setting::kStatus,
+     [](const RankSnapshot& rank) { return std::string(word_of(report::kStatusWords, rank.status)); }},
+    {Setting::kExecutable, [](const RankSnapshot& rank) { return rank.executable.value_or(""); }},
+    {Setting::kCommand, command_of},
+    {Setting::kPython, python_of},
+    {Setting::kWorldSize, [](const RankSnapshot& rank) { return number(rank.world_size); }},
+    {Setting::kCoordinates, coordinates_of},
+    {Setting::kGpus,
+     [](const RankSnapshot& rank) {
+       return devices_of(rank, [](const GpuSnapshot& gpu) {
+         return gpu.name.empty() ? gpu.pci : fmt::format("{} {}", gpu.pci, gpu.name);
+       });
+     }},
+    {Setting::kGpuDriver,
+     [](const RankSnapshot& rank) {
+       return devices_of(rank, [](const GpuSnapshot& gpu) { return gpu.health ? gpu.health->driver : ""; });
+     }},
+};
+
+// What one kind of report knows and another does not (a core has no GPUs) is no change.
+bool may_differ(const RankSnapshot& old, const RankSnapshot& now, const std::string& was, const std::string& is) {
+  if (was == is) return false;
+  return old.source == now.source || (!was.empty() && !is.empty() && was != "unknown" && is != "unknown");
+}
+
+}  // namespace
+
+std::vector<SettingChange> changed_settings(const Sides& sides, const std::vector<ProcessChange>& processes) {
+  std::vector<SettingChange> changes;
+  const auto of_job = [&](Setting setting, const std::string& was, const std::string& is) {
+    if (was != is) changes.push_back({setting, was, is, {}});
+  };
+  of_job(Setting::kTool, sides.old.job.tool_version, sides.now.job.tool_version);
+  if (sides.old.job.nccl && sides.now.job.nccl)
+    of_job(Setting::kNccl, sides.old.job.nccl->version, sides.now.job.nccl->version);
+  std::map<std::tuple<Setting, std::string, std::string>, std::size_t> seen;
+  for (const RankSetting& of : kOfRank)
+    for (const ProcessChange& process : processes) {
+      const RankSnapshot &old = sides.old.job.ranks[process.pair.old], &now = sides.now.job.ranks[process.pair.now];
+      if (now.kind != RankKind::kRank) continue;
+      const std::string was = of.value(old), is = of.value(now);
+      if (!may_differ(old, now, was, is)) continue;
+      const auto [at, is_new] = seen.try_emplace({of.setting, was, is}, changes.size());
+      if (is_new) changes.push_back({of.setting, was, is, {}});
+      changes[at->second].ranks.push_back(process.pair.now);
+    }
+  return changes;
+}
+
+}  // namespace rankstacks::diff
