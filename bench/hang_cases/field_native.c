@@ -1,5 +1,6 @@
-// Called from Python by field.py and field_data.py: a client with a network thread of its own, a mutex that is held during a call back into
-// Python, a driver that polls, and a pool of threads that a child process inherits without its threads.
+// Called from Python by field.py, field_data.py and field_more.py: a client with a network thread of its own, a mutex that is held during a call
+// back into Python, a driver that polls, a pool of threads that a child process inherits without its threads, and threads that meet at a barrier.
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -80,4 +81,26 @@ void resize_image(void) {
   pthread_cond_broadcast(&submitted);
   while (pending) pthread_cond_wait(&finished, &work);
   pthread_mutex_unlock(&work);
+}
+
+static pthread_barrier_t transformed;
+
+static void* read_coefficients(void* path) {
+  char coefficients[64];
+  const int file = open(path, O_RDONLY);
+  if (file < 0 || read(file, coefficients, sizeof coefficients) < 0) abort();
+  pthread_barrier_wait(&transformed);
+  return NULL;
+}
+
+static void* transform(void* unused) {
+  pthread_barrier_wait(&transformed);
+  return unused;
+}
+
+void transform_in_parallel(const char* path) {
+  pthread_t threads[3];
+  pthread_barrier_init(&transformed, NULL, 4);
+  for (int i = 0; i < 3; ++i) pthread_create(&threads[i], NULL, i == 1 ? read_coefficients : transform, (void*)path);
+  pthread_barrier_wait(&transformed);
 }

@@ -76,6 +76,30 @@ def run_solver(number):
     os.spawnvp(os.P_WAIT, "sleep", ["sleep", "100000"])
 
 
+def flag(number, shared):
+    """The others look without a pause at a number in shared memory, which the odd process would set; it reads a file."""
+    if number in odd_ranks():
+        announce(name=number)
+        shared["arrived"].value = int.from_bytes(read_prices(), "little")
+    announce("spins", name=number)
+    while shared["arrived"].value == 0:
+        pass
+
+
+def stages(number, shared):
+    """A healthy job: three stages in a row, each of which takes from a queue and puts into the next one."""
+    queues = [shared["tasks"], shared["queue"], shared["results"]]
+    for done in range(ENDLESS):
+        if number == 0:
+            time.sleep(0.2)
+        item = done if number == 0 else queues[number - 1].get()
+        simulate(50000)
+        if number < 3:
+            queues[number].put(item)
+        if done == GOOD_STEPS:
+            announce("moves", name=number)
+
+
 def farm(number, shared):
     """A healthy job: process 0 hands out tasks and collects the results, the others work."""
     if number == 0:
@@ -93,7 +117,7 @@ def farm(number, shared):
             announce("moves", name=number)
 
 
-CASES = {"condition": condition, "task-queue": task_queue, "ring-of-pipes": ring_of_pipes, "farm": farm}
+CASES = {"condition": condition, "task-queue": task_queue, "ring-of-pipes": ring_of_pipes, "farm": farm, "flag": flag, "stages": stages}
 
 
 def run(number, case, shared):

@@ -148,6 +148,37 @@ LIVE = [
     well("subset-in-backward", "in-backward", Truth("undecided"), odd=(3,), given=(0, 1)),
 ]
 
+
+def more(name, case, truth, **options):
+    options.setdefault("newer", True)
+    return Case("field-" + name, "field_more.py", (case,), truth, **options)
+
+
+SECOND = [
+    # It waits for threads of a library, one of which reads a file.
+    more("native-barrier", "native-barrier", culprit(r2=("file-io", "native-lock")), chain_ends=("read_coefficients", "field_native.c")),
+    more("starting-child", "start-child", culprit(r1="subprocess"), odd=(1,), chain_ends=()),
+    more("child-full-pipe", "child-with-full-pipe", culprit(r2="subprocess"), chain_ends=("dd", None)),
+    more("task-not-done", "await-tasks", culprit(r3="python-lock"), odd=(3,), chain_ends=()),
+    more("own-select-loop", "serve-own-loop", culprit(r2="network-io"), chain_ends=()),
+    # It waits for the import of a module, which its thread has begun, and which reads a file.
+    more("import-of-thread", "import-after-thread", culprit(r0=("python-lock", "file-io")), odd=(0,), chain_ends=("<module>", "vocabulary.py")),
+    more("two-of-eight", "two-of-eight", culprit(r2="file-io", r5="python-lock"), odd=(2, 5), ranks=8, chain_ends=("two_of_eight", "field_more.py")),
+    more("worker-database", "worker-with-database", culprit(r2="data-loading"), also=("worker",), chain_ends=("remember", "field_more.py")),
+    more("other-source", "broadcast-from-other-source", culprit(r1=MISMATCH), odd=(1,)),
+    # Rank 2 waits for it, as it should.
+    more("wrong-destination", "send-to-wrong-rank", culprit(r1="unmatched-p2p"), odd=(1,)),
+    # The others look for a file, in a loop of their own: they wait for rank 0.
+    more("marker-file", "await-marker", culprit(r0="checkpoint-io"), odd=(0,)),
+    plain("plain-flag", "flag", culprit(r2="file-io"), chain_ends=("read_prices", "field_plain.py")),
+    plain("well-stages", "stages", Truth("healthy")),
+    more("well-prepares", "prepares-for-others", Truth("healthy")),
+    more("well-serves-metrics", "serves-metrics", Truth("healthy")),
+    more("well-one-pauses", "one-pauses", Truth("healthy")),
+    more("well-compresses", "one-compresses", Truth("healthy")),
+]
+LIVE += SECOND
+
 FROM_CORES = ("field-async-checkpoint", "field-saving-threads", "field-mesh-locks", "field-barrier-of-pair", "field-finalizer-socket")
 CORES = [dataclasses.replace(case, name="cores-" + case.name, cores=True, newer=False) for case in LIVE if case.name in FROM_CORES]
 

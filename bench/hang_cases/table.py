@@ -46,7 +46,7 @@ class Case:
     @property
     def field_native(self):
         """Its ranks use field_native.c."""
-        return self.program in ("field.py", "field_data.py")
+        return self.program in ("field.py", "field_data.py", "field_more.py")
 
 
 def culprit(**ranks):
