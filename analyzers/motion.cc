@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <unordered_map>
 
 #include "analyzers/activity.h"
 #include "analyzers/names.h"
 #include "analyzers/normalize.h"
+#include "known/counter_names.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -15,11 +17,13 @@ namespace {
 // One sample of one thread, reduced to what is compared.
 struct Seen {  // counters: in the order of the frames
   bool waits = false;
+  bool reads_queue = false;  // it has the lock of a multiprocessing queue, and waits for an item
   std::vector<NormId> stack;
   std::vector<NormId> place;
   std::vector<std::string> functions;         // there
   std::vector<std::string> python_functions;  // of all Python frames
   std::vector<std::int64_t> counters;
+  std::map<std::string, std::int64_t> positions;  // known::is_position_name, by function and name
 };
 
 // A loop that does some work takes longer for each round: a counter that increases too fast belongs to a loop that
@@ -35,6 +39,28 @@ bool counted_on(const Seen& before, const Seen& after, double seconds) {
     if (rounds != 0 && std::abs(rounds) <= 1 + kMaxRoundsPerSecond * seconds) return true;
   }
   return false;
+}
+
+// Whether one of the positions has gone one way from sample to sample. Names of positions say less than those of
+// counters: the numbers may be those of a short loop that begins again and again, so that a few samples show nothing.
+bool positions_went_on(const std::vector<Seen>& samples, double seconds) {
+  constexpr std::size_t kEnough = 4;
+  if (samples.size() < kEnough) return false;
+  return std::any_of(samples.front().positions.begin(), samples.front().positions.end(), [&](const auto& position) {
+    std::int64_t last = position.second, most = position.second, least = position.second;
+    bool rises = true, falls = true;
+    for (const Seen& seen : samples) {
+      const auto found = seen.positions.find(position.first);
+      if (found == seen.positions.end()) return false;
+      rises &= found->second >= last;
+      falls &= found->second <= last;
+      last = found->second;
+      most = std::max(most, last);
+      least = std::min(least, last);
+    }
+    const double rounds = static_cast<double>(most) - static_cast<double>(least);
+    return rises != falls && rounds <= 1 + kMaxRoundsPerSecond * seconds;
+  });
 }
 
 // A native thread that runs for microseconds at a time does nothing between its waits but check whether they are
@@ -54,8 +80,10 @@ class Comparison {
   Seen see(const ThreadSnapshot& thread) {
     Seen seen;
     const Wait found = wait_of(thread);
-    const std::size_t wait = found.frames;
+    const std::size_t queue = queue_wait_of(thread);
+    const std::size_t wait = std::max(found.frames, queue);
     seen.waits = found.for_ranks;
+    seen.reads_queue = queue > 0 && thread.syscall && thread.syscall->name == "read";
     for (const StackItem& item : normalized_stack(thread, normalized_)) {
       seen.stack.push_back(item.norm);
       if (const Frame& frame = frames_[thread.frames[item.index]]; frame.kind == FrameKind::kPython)
@@ -67,9 +95,14 @@ class Comparison {
         seen.functions.push_back(frame.function.value_or("") + '|' + frame.file.value_or(""));
       else seen.functions.push_back(without_suffixes(frame.function.value_or("")));
     }
-    for (const FrameVariables& variables : thread.variables)
-      if (variables.frame >= wait)
-        for (const auto& [name, value] : variables.numbers) seen.counters.push_back(value);
+    for (const FrameVariables& variables : thread.variables) {
+      if (variables.frame < wait) continue;
+      const Frame& frame = frames_[thread.frames[variables.frame]];
+      for (const auto& [name, value] : variables.numbers)
+        if (known::is_position_name(name) && !known::is_counter_name(name))
+          seen.positions[frame.function.value_or("") + '|' + frame.file.value_or("") + '|' + name] = value;
+        else seen.counters.push_back(value);
+    }
     return seen;
   }
 
@@ -96,6 +129,16 @@ class Comparison {
       }
     }
     return wait;
+  }
+
+  // A process that takes from a multiprocessing queue waits for its lock, and then for an item: if it has come from one
+  // to the other, another process has taken an item. But a get with a timeout goes from one to the other by itself (it
+  // polls instead of reading), so that a change within it says nothing. The number of frames up to the queue's
+  // function; 0: it is in none.
+  std::size_t queue_wait_of(const ThreadSnapshot& thread) const {
+    for (std::size_t i = 0; i < thread.frames.size(); ++i)
+      if (is_place(frames_[thread.frames[i]], known::Place::kProcessQueueWait)) return i + 1;
+    return 0;
   }
 
   const FrameTable& frames_;
@@ -127,6 +170,7 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
         std::erase_if(seen_at, std::not_fn(waits));
       const Seen first = comparison.see(*seen_at.front());
       std::set<std::vector<NormId>> stacks{first.stack};
+      std::vector<Seen> all_seen{first};
       Seen before = first;
       motion.in_one_function = !first.python_functions.empty();
       for (std::size_t i = 1; i < seen_at.size(); ++i) {
@@ -135,11 +179,13 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
             before.waits && (!seen.waits || seen.place != before.place || counted_on(before, seen, span_ms / 1000));
         before = seen;
         stacks.insert(seen.stack);
-        motion.moved |= seen.place != first.place;
+        motion.moved |= seen.place != first.place || seen.reads_queue != first.reads_queue;
         motion.travelled |= seen.functions != first.functions;
         motion.in_one_function &= seen.python_functions == first.python_functions;
         motion.counted |= counted_on(first, seen, span_ms / 1000);
+        all_seen.push_back(seen);
       }
+      motion.counted |= positions_went_on(all_seen, span_ms / 1000);
       motion.places = static_cast<int>(stacks.size());
       motion.cpu_ms = time.cpu_ms;
       motion.runs = time.runs;
