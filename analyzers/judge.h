@@ -117,6 +117,11 @@ class Judge {
                                            [](const RankSnapshot& rank) { return rank.source == Source::kLive; });
   }
   static constexpr double kLongerThanWaitsMs = 2500;  // waits that a step is made of
+  // On a machine so busy that the samples follow each other at once, nothing could move between them.
+  bool have_sampled_too_briefly() const {
+    constexpr double kTooBriefMs = 200;
+    return may_sample_longer() && span_ms() < kTooBriefMs;
+  }
   // Longer than most steps take.
   bool have_sampled_long() const { return span_ms() >= kLongerThanStepsMs; }
   bool loop_at_one_place() const;

@@ -55,6 +55,7 @@ Verdict Judge::of_mixed() const {
   }
   Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, states_));
   verdict.reference = tally_.inferred ? kInferredFromStacks : all_certain(facts_.operations) ? kFromGroups : kAllRanks;
+  if (have_sampled_too_briefly()) verdict.doubt = Doubt::kWakes;
   if (may_sample_longer() && span_ms() < kLongerThanWaitsMs &&
       std::any_of(needed.begin(), needed.end(),
                   [&](std::size_t i) { return may_come_back(states_[i]) || sleeps(states_[i]); }))

@@ -188,6 +188,12 @@ TEST_CASE("a suspect that uses the processor all the time may be in a long step"
   }
 }
 
+TEST_CASE("samples that followed each other at once show nothing") {
+  const Stack waits = Stack{libc("pthread_cond_wait"), nat("mesh::Inbox::wait_for(int)", "/home/u/mesh")};
+  CHECK(verdict_of(all_at(waits, 'S', 0.7, 0)).doubt == Doubt::kWakes);
+  CHECK(verdict_of(all_at(waits, 'S', 800, 0)).doubt == Doubt::kNone);
+}
+
 TEST_CASE("all sleep at one place: a pause of the job, or for ever") {
   const Stack sleeps = Stack{libc("clock_nanosleep")} + in_main(40);
   const Verdict v = verdict_of(all_at(sleeps, 'S', 800, 0));
