@@ -193,9 +193,10 @@ class WaitGraphBuilder {
       connect(waiting, thread(*s.known_from_child, s.child_thread), WaitEvidence::kProcess, Certainty::kLikely);
       add_thread(*s.known_from_child, s.child_thread);
     } else if (s.child && !names_other_ends(s)) {
-      const auto main = main_of(*s.child);
-      connect(waiting, main ? thread(*s.child, *main) : process(*s.child), WaitEvidence::kProcess, Certainty::kLikely);
-      if (main) add_thread(*s.child, *main);
+      const auto serving = serving_thread_of(job_, *s.child);
+      connect(waiting, serving ? thread(*s.child, *serving) : process(*s.child), WaitEvidence::kProcess,
+              Certainty::kLikely);
+      if (serving) add_thread(*s.child, *serving);
     } else if (s.doing.activity == known::Activity::kGpuWait && s.gpu.kernel != nullptr) {
       connect(waiting,
               add({.kind = NodeKind::kKernel,
@@ -288,9 +289,9 @@ class WaitGraphBuilder {
                .text = fmt::format("pid {} ({})", end.pid, end.command)});
         connect(from, it->second, WaitEvidence::kSystemCall, certainty);
       } else if (const auto child = child_with(rank, end.pid)) {
-        const auto main = main_of(*child);
-        connect(from, main ? thread(*child, *main) : process(*child), WaitEvidence::kSystemCall, certainty);
-        if (main) add_thread(*child, *main);
+        const auto serving = serving_thread_of(job_, *child);
+        connect(from, serving ? thread(*child, *serving) : process(*child), WaitEvidence::kSystemCall, certainty);
+        if (serving) add_thread(*child, *serving);
       }
     }
   }

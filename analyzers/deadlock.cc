@@ -51,6 +51,7 @@ class Explanation {
         return found;
       }
     if (sides_.size() == 1) {
+      if (auto found = another_root()) return with_reference(std::move(*found), kFromGroups);
       std::vector<Side> steps = split_by_counter(job_, states_, sides_.front());
       if (steps.empty()) return std::nullopt;
       sides_ = std::move(steps);
@@ -200,6 +201,30 @@ class Explanation {
     return found;
   }
 
+  // All wait at one line in a collective of one group, and one root (the source of a broadcast) is not that of most of
+  // them: then it is another call. Nothing is concluded where some are elsewhere already, because ranks may be roots in
+  // turn, and a rank at a later turn is further on.
+  std::optional<Deadlock> another_root() const {
+    std::map<int, Side> by_root;
+    const RankState& first = states_[sides_.front().front()];
+    for (const std::size_t i : sides_.front()) {
+      const RankState& s = states_[i];
+      if (!s.root || !s.group || s.group->ranks.empty() || s.group != first.group) return std::nullopt;
+      by_root[*s.root].push_back(i);
+    }
+    Side accused;
+    bool majority = false;
+    for (const auto& [root, members] : by_root) {
+      const bool most = members.size() * 2 > sides_.front().size();
+      majority |= most;
+      if (!most) accused.insert(accused.end(), members.begin(), members.end());
+    }
+    if (!majority || accused.empty()) return std::nullopt;
+    Deadlock found = accuse(accused, Reason::kCollectiveMismatch, kPartnersKnown);
+    found.explanation += ", of which another rank is the root";
+    return found;
+  }
+
   // Some ranks call from atexit or the interpreter's end, or while they handle an exception (in a `finally` or
   // `except`). What they wait for there is not part of what the others are doing.
   std::optional<Deadlock> by_exception() const {
@@ -286,6 +311,56 @@ class Explanation {
     return between_sides(Reason::kCollectiveMismatch, kPartnersGuessed);
   }
 
+  // The receiver's distance to the rank that it receives from, around all ranks, in a message that this rank would be a
+  // part of; std::nullopt if its peer is not known.
+  std::optional<int> distance_of(const RankState& s) const {
+    const RankSnapshot& rank = job_.ranks[s.rank];
+    const Operation& operation = s.doing.operation;
+    if (!s.peer || !rank.rank || !rank.world_size || *rank.world_size <= 0 || operation.sends == operation.receives)
+      return std::nullopt;
+    const int distance = operation.receives ? *s.peer - *rank.rank : *rank.rank - *s.peer;
+    return (distance % *rank.world_size + *rank.world_size) % *rank.world_size;
+  }
+
+  // Ranks pass messages around by one rule: each receives from the neighbour on the same side. Of ranks in a circle
+  // that wait at one line, some may have turned to the other side: those whose distance differs from that of most
+  // messages which anybody waits for. Empty if none can be told from the others.
+  std::vector<std::size_t> those_that_turn_to_another_side(const std::vector<std::size_t>& circle) const {
+    if (circle.empty()) return {};
+    const std::string place = place_key(job_, states_[circle.front()]);
+    for (const std::size_t i : circle)
+      if (place_key(job_, states_[i]) != place) return {};
+    std::map<int, std::size_t> votes;
+    std::size_t all = 0;
+    for (const RankState& s : states_) {
+      if (s.unrelated || s.doing.activity != known::Activity::kPointToPoint) continue;
+      const auto distance = distance_of(s);
+      if (!distance) continue;
+      ++votes[*distance];
+      ++all;
+    }
+    const auto most =
+        std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (most == votes.end() || most->second * 2 <= all) return {};
+    std::vector<std::size_t> turned;
+    std::copy_if(circle.begin(), circle.end(), std::back_inserter(turned),
+                 [&](std::size_t i) { return distance_of(states_[i]) != most->first; });
+    return turned.size() < circle.size() ? turned : std::vector<std::size_t>();
+  }
+
+  // Of ranks in a circle, those whose peer waits in a later step of the same loop: it has done all that it does in the
+  // step of the rank that waits for it. (Its own wait for that rank is a matter of course.) Empty if none can be told
+  // from the others.
+  std::vector<std::size_t> those_whose_peer_is_further_on(const std::vector<std::size_t>& circle) const {
+    std::vector<std::size_t> behind;
+    for (const std::size_t i : circle)
+      for (const std::size_t j : circle)
+        if (states_[i].peer && states_[i].peer == job_.ranks[states_[j].rank].rank &&
+            divergence_of(states_[i], states_[j]).a_is_behind())
+          behind.push_back(i);
+    return behind.size() < circle.size() ? behind : std::vector<std::size_t>();
+  }
+
   std::optional<Deadlock> unmatched() {
     std::vector<std::size_t> direct, in_circle, guessed;
     std::size_t p2p = 0;
@@ -302,6 +377,10 @@ class Explanation {
       into.insert(into.end(), c.members.begin(), c.members.end());
     }
     if (!direct.empty()) return accuse(direct, Reason::kUnmatchedP2p, kPartnersKnown);
+    if (const auto turned = those_that_turn_to_another_side(in_circle); !turned.empty())
+      return accuse(turned, Reason::kUnmatchedP2p, kPartnersKnown);
+    if (const auto behind = those_whose_peer_is_further_on(in_circle); !behind.empty())
+      return accuse(behind, Reason::kUnmatchedP2p, kPartnersKnown);
     if (!in_circle.empty()) return accuse(in_circle, Reason::kUnmatchedP2p, kPartnersKnown);
     if (p2p == 0) return std::nullopt;
     if (const auto alone = nobody_connects_with(); !alone.empty())

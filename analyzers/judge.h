@@ -87,6 +87,10 @@ class Judge {
   // Every sample found it at one place, but it ran in between: the same short wait again and again, or, in a job that
   // makes progress, one wait of every step.
   bool may_come_back(const RankState& s) const;
+  // It is in its own code, or its data pipeline, and uses the processor all the time: it may get on with a long step.
+  bool may_work(const RankState& s) const;
+  // It is in a sleep of its own code: a pause, which will be over.
+  bool sleeps(const RankState& s) const;
   // It waits for a kernel that runs on its GPU, and nothing shows that this kernel does not compute.
   bool may_compute(const RankState& s) const;
   std::string pids_of(const std::vector<std::size_t>& ranks) const;
@@ -113,6 +117,11 @@ class Judge {
                                            [](const RankSnapshot& rank) { return rank.source == Source::kLive; });
   }
   static constexpr double kLongerThanWaitsMs = 2500;  // waits that a step is made of
+  // On a machine so busy that the samples follow each other at once, nothing could move between them.
+  bool have_sampled_too_briefly() const {
+    constexpr double kTooBriefMs = 200;
+    return may_sample_longer() && span_ms() < kTooBriefMs;
+  }
   // Longer than most steps take.
   bool have_sampled_long() const { return span_ms() >= kLongerThanStepsMs; }
   bool loop_at_one_place() const;

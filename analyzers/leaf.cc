@@ -2,6 +2,7 @@
 
 #include "analyzers/blocking_calls.h"
 #include "analyzers/names.h"
+#include "known/known_programs.h"
 #include "known/modules.h"
 
 namespace rankstacks::analyzers {
@@ -48,6 +49,21 @@ bool waits_in_event_loop(const JobSnapshot& job, const ThreadSnapshot& thread) {
     if (frame.kind != FrameKind::kPython) continue;
     if (is_place(frame, known::Place::kLoopWait)) continue;
     return is_place(frame, known::Place::kEventLoop) && thread.state != 'R' && !thread.gil;
+  }
+  return false;
+}
+
+// A loop of the user's over several descriptors, asleep until one of them is ready: a call of a selector by the user's
+// own code.
+bool selects(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.state == 'R' || thread.gil) return false;
+  bool in_selector = false;
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind != FrameKind::kPython) continue;
+    if (in_selector) return !known::is_library_file(frame.file.value_or("<unknown>"));
+    in_selector = is_place(frame, known::Place::kLoopWait);
+    if (!in_selector) return false;
   }
   return false;
 }
@@ -132,6 +148,7 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
     doing.operation = operation_of_kind(known::OperationKind::kEventLoop, "its event loop");
     return doing;
   }
+  if (selects(job, thread)) return doing.activity = known::Activity::kNetworkIo, doing;
   if (const auto frame = python_lock_frame(job, thread)) {
     doing.activity = known::Activity::kPythonLock;
     doing.frame = *frame;

@@ -43,6 +43,7 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
         std::erase_if(seen_at, std::not_fn(waits));
       const SeenThread first = comparison.see(*seen_at.front());
       std::set<std::vector<NormId>> stacks{first.stack};
+      std::vector<SeenThread> all_seen{first};
       SeenThread before = first;
       motion.in_one_function = !first.python_functions.empty();
       for (std::size_t i = 1; i < seen_at.size(); ++i) {
@@ -51,11 +52,13 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
             before.waits && (!seen.waits || seen.place != before.place || counted_on(before, seen, span_ms / 1000));
         before = seen;
         stacks.insert(seen.stack);
-        motion.moved |= seen.place != first.place;
+        motion.moved |= seen.place != first.place || seen.reads_queue != first.reads_queue;
         motion.travelled |= seen.functions != first.functions;
         motion.in_one_function &= seen.python_functions == first.python_functions;
         motion.counted |= counted_on(first, seen, span_ms / 1000);
+        all_seen.push_back(seen);
       }
+      motion.counted |= positions_went_on(all_seen, span_ms / 1000);
       motion.places = static_cast<int>(stacks.size());
       motion.cpu_ms = time.cpu_ms;
       motion.runs = time.runs;

@@ -1,16 +1,31 @@
 #include "analyzers/other_threads.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "analyzers/activity_rules.h"
 #include "analyzers/local_waits.h"
 #include "analyzers/names.h"
 #include "analyzers/thread_waits.h"
 
 namespace rankstacks::analyzers {
 
+namespace {
+
+bool is_known_work(const Frame& frame) {
+  if (is_place(frame, known::Place::kEventLoop)) return true;
+  const known::ActivityRule* rule = activity_rule_of(frame);
+  if (rule == nullptr) return false;
+  using A = known::Activity;
+  return rule->activity == A::kNetworkIo || rule->activity == A::kSubprocess || rule->activity == A::kFileIo ||
+         rule->activity == A::kCheckpointIo || rule->activity == A::kDataLoading;
+}
+
+}  // namespace
+
 OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting) {
   OtherThreads others;
-  std::vector<std::size_t> in_user_code;
+  std::vector<std::size_t> in_user_code, in_known_work;
   for (std::size_t t = 0; t < rank.threads.size(); ++t) {
     const ThreadSnapshot& thread = rank.threads[t];
     if (t == waiting) continue;
@@ -18,16 +33,19 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
       others.any_python = true;  // as far as is known
       continue;
     }
-    bool user_code = false;
+    bool user_code = false, known_work = false;
     for (const FrameId id : thread.frames) {
       const Frame& frame = job.frames[id];
       if (frame.kind != FrameKind::kPython) continue;
       others.any_python = true;
       user_code |= !known::is_library_file(frame.file.value_or("<unknown>"));
+      known_work |= is_known_work(frame);
     }
     if (user_code) in_user_code.push_back(t);
+    if (known_work) in_known_work.push_back(t);
   }
   if (in_user_code.size() == 1) others.in_user_code = in_user_code.front();
+  if (in_user_code.empty() && in_known_work.size() == 1) others.in_known_work = in_known_work.front();
   return others;
 }
 
@@ -38,7 +56,20 @@ std::optional<std::size_t> awaited_other_thread(const JobSnapshot& job, const Ra
     return std::nullopt;
   const auto wait = local_wait_of(job, state, Reason::kPythonLock);
   if (wait && is_between_processes(wait->kind)) return std::nullopt;
-  return other_threads(job, rank, state.doing.thread).in_user_code;
+  const OtherThreads others = other_threads(job, rank, state.doing.thread);
+  return others.in_user_code ? others.in_user_code : others.in_known_work;
+}
+
+std::optional<std::size_t> serving_thread_of(const JobSnapshot& job, std::size_t rank) {
+  const RankSnapshot& process = job.ranks[rank];
+  const auto main = thread_with(process, process.pid);
+  if (!main) return std::nullopt;
+  const auto& frames = process.threads[*main].frames;
+  const auto innermost =
+      std::find_if(frames.begin(), frames.end(), [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
+  if (innermost == frames.end() || !is_place(job.frames[*innermost], known::Place::kWait)) return main;
+  const auto serving = other_threads(job, process, *main).in_user_code;
+  return serving ? serving : main;
 }
 
 }  // namespace rankstacks::analyzers

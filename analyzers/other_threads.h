@@ -12,9 +12,17 @@ namespace rankstacks::analyzers {
 struct OtherThreads {
   // The only one with the user's Python code on its stack: index into the rank's threads.
   std::optional<std::size_t> in_user_code;
+  // None is in the user's code, and this is the only one that runs an event loop, or something that a rule of
+  // known/activity_rules.cc names other than a wait for a thread: a client's request, a child, a file.
+  std::optional<std::size_t> in_known_work;
   bool any_python = false;  // others may run Python, as far as is known
 };
 OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std::size_t waiting);
+
+// The thread that shows what a process does that a rank waits for: its main thread, or, if this only waits for an event
+// (as that of a multiprocessing manager does), the only other one in the user's code. std::nullopt: it has no main
+// thread.
+std::optional<std::size_t> serving_thread_of(const JobSnapshot& job, std::size_t rank);
 
 // For a rank that waits for something in Python that another of its threads has to do: that thread. std::nullopt if
 // it does not wait for such a thing, if memory names the thread, if it waits for another process, or if no thread or

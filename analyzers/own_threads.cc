@@ -62,9 +62,10 @@ std::optional<Doing> of_awaited_thread(const JobSnapshot& job, Activities& activ
   if (is_clear) return std::nullopt;
   const RankSnapshot& process = job.ranks[rank];
   const std::vector<ThreadWait> way = thread_waits_from(process, main.thread);
-  // In the latter case they wait for each other.
-  if (way.empty() || thread_wait_of(process, way.back().thread)) return std::nullopt;
-  if (Doing last = activities.of_thread(rank, way.back().thread); known::waits_for_ranks(last.activity)) return last;
+  if (way.empty()) return std::nullopt;
+  const bool in_circle = thread_wait_of(process, way.back().thread).has_value();
+  if (Doing last = activities.of_thread(rank, way.back().thread); !in_circle && known::waits_for_ranks(last.activity))
+    return last;
   std::optional<Doing> joined;
   for (const ThreadWait& wait : way) {
     if (wait.what != ThreadWait::For::kEnd) break;
@@ -210,9 +211,10 @@ void refine_by_classes(const JobSnapshot& job, const std::vector<Cluster>& clust
   for (const auto& [cluster, members] : classes) {
     if (cluster == largest->first) continue;
     for (const std::size_t i : members) {
-      const auto& motion = job.ranks[states[i].rank].threads[states[i].doing.thread].motion;
+      const ThreadSnapshot& thread = job.ranks[states[i].rank].threads[states[i].doing.thread];
+      const auto& motion = thread.motion;
       // A thread that wakes up again and again is not stuck, whatever place the samples found it at.
-      if (motion && (motion->moved || motion->counted || is_busy(*motion) || motion->runs >= motion->samples)) return;
+      if (motion && (motion->moved || motion->counted || is_busy(thread) || motion->runs >= motion->samples)) return;
     }
   }
   for (const std::size_t i : largest->second) {

@@ -95,6 +95,7 @@ Operation wait_for_peer(const JobSnapshot& job, const ThreadSnapshot& thread) {
       continue;  // it may be part of a queue
     }
     if (is_place(frame, known::Place::kProcessLock)) return lock;
+    if (found.is_none() && is_place(frame, known::Place::kWait)) continue;  // select, for a get with a timeout
     return found;
   }
   return {};

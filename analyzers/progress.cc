@@ -1,7 +1,10 @@
 #include "analyzers/progress.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
+#include "analyzers/blocking_calls.h"
 #include "analyzers/gpu_motion.h"
 #include "analyzers/launches.h"
 #include "analyzers/own_threads.h"
@@ -16,7 +19,7 @@ namespace {
 // looks for messages every 10 ms.)
 bool gloo_moves(const JobSnapshot& job, const RankSnapshot& rank, const std::vector<known::Role>& roles,
                 const ThreadSnapshot& waiting) {
-  if (!waiting.motion || waiting.motion->runs < waiting.motion->samples || is_busy(*waiting.motion)) return false;
+  if (!waiting.motion || waiting.motion->runs < waiting.motion->samples || is_busy(waiting)) return false;
   const bool waits_for_gloo = std::any_of(waiting.frames.begin(), waiting.frames.end(), [&](FrameId id) {
     const Frame& frame = job.frames[id];
     return frame.kind == FrameKind::kNative && frame.function &&
@@ -30,6 +33,14 @@ bool gloo_moves(const JobSnapshot& job, const RankSnapshot& rank, const std::vec
   return false;
 }
 
+// A read from a pipe or a socket returns when something has arrived, and not before: a thread that was on a processor
+// again and again, and is in such a read each time, has got what it waited for, and waits for more.
+bool receives(const ThreadSnapshot& waiting) {
+  constexpr std::array<std::string_view, 5> kReads = {"read", "readv", "recvfrom", "recvmsg", "recvmmsg"};
+  return waiting.motion && waiting.motion->places == 1 && waiting.syscall && !waiting.syscall->others.empty() &&
+         waiting.motion->runs >= 2 * waiting.motion->samples && is_one_of(waiting.syscall->name, kReads);
+}
+
 // Now and then a thread that a sample has stopped returns to its wait so late that this is counted as a run between
 // the samples.
 bool ran_by_itself(const Motion& motion) {
@@ -39,9 +50,13 @@ bool ran_by_itself(const Motion& motion) {
 
 }  // namespace
 
-bool is_busy(const Motion& motion) {
-  constexpr double kShare = 0.2;
-  return motion.span_ms > 0 && motion.cpu_ms >= kShare * motion.span_ms;
+bool is_busy(const ThreadSnapshot& thread) {
+  constexpr double kShare = 0.2, kShareIfReady = 0.05;
+  constexpr double kMsOfPoll = 0.5;  // a thread that polls runs for less at a time
+  if (!thread.motion || thread.motion->span_ms <= 0) return false;
+  const Motion& motion = *thread.motion;
+  const bool waits_for_processor = thread.state == 'R' && motion.cpu_ms >= kMsOfPoll * static_cast<double>(motion.runs);
+  return motion.cpu_ms >= (waits_for_processor ? kShareIfReady : kShare) * motion.span_ms;
 }
 
 void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles, RankState& state) {
@@ -49,33 +64,35 @@ void find_progress(const JobSnapshot& job, const std::vector<std::vector<known::
   const ThreadSnapshot* main = leading_thread(job, state);
   if (main == nullptr || !main->motion || main->motion->samples < 2) return;
   const ThreadSnapshot& deciding = rank.threads[state.doing.thread];
-  std::vector<const Motion*> motions = {&*main->motion};
-  if (&deciding != main && deciding.motion) motions.push_back(&*deciding.motion);
+  std::vector<const ThreadSnapshot*> threads = {main};
+  if (&deciding != main && deciding.motion) threads.push_back(&deciding);
   if (state.known_from_child) {
-    const auto& worker = job.ranks[*state.known_from_child].threads[state.child_thread].motion;
-    if (worker) motions.push_back(&*worker);
+    const ThreadSnapshot& worker = job.ranks[*state.known_from_child].threads[state.child_thread];
+    if (worker.motion) threads.push_back(&worker);
   }
   if (!state.doing.by_frame && waits_for_own_threads(job, *main))
     for (std::size_t t = 0; t < rank.threads.size(); ++t) {
       const known::Role role = roles[state.rank][t];
       const auto& motion = rank.threads[t].motion;
       if ((role == known::Role::kNative || role == known::Role::kPython) && motion && motion->moved && !state.inferred)
-        motions.push_back(&*motion);
+        threads.push_back(&rank.threads[t]);
     }
   state.left_wait = main->motion->left_wait;
   state.in_one_function = deciding.motion && deciding.motion->in_one_function;
   state.progress = Progress::kStill;
-  for (const Motion* motion : motions) {
-    if ((motion->moved && !state.inferred) || motion->counted) state.progress = Progress::kMoves;
-    else if (ran_by_itself(*motion) && state.progress == Progress::kStill) state.progress = Progress::kRuns;
-    state.busy |= is_busy(*motion);
-    state.counts |= motion->counted;
-    state.travels |= motion->travelled;
+  for (const ThreadSnapshot* thread : threads) {
+    const Motion& motion = *thread->motion;
+    if ((motion.moved && !state.inferred) || motion.counted) state.progress = Progress::kMoves;
+    else if (ran_by_itself(motion) && state.progress == Progress::kStill) state.progress = Progress::kRuns;
+    state.busy |= is_busy(*thread);
+    state.counts |= motion.counted;
+    state.travels |= motion.travelled;
   }
   if (gpus_go_on(rank) || launches_go_on(job, rank)) state.progress = Progress::kMoves;
   if (state.waits() && state.doing.activity != known::Activity::kStoreWait &&
       gloo_moves(job, rank, roles[state.rank], deciding))
     state.progress = Progress::kMoves;
+  if (state.doing.activity == known::Activity::kPeerWait && receives(deciding)) state.progress = Progress::kMoves;
 }
 
 }  // namespace rankstacks::analyzers

@@ -11,8 +11,9 @@ namespace rankstacks::analyzers {
 inline constexpr double kLongerThanStepsMs = 4000;
 
 // Whether the thread was on a processor for a good part of the samples: it works or spins, and does not only wake up
-// now and then.
-bool is_busy(const Motion& motion);
+// now and then. On a machine with too few processors a thread that is ready to run, and runs for long whenever it is
+// given one, is busy, however little time it got.
+bool is_busy(const ThreadSnapshot& thread);
 
 // Fills RankState::progress, counts, left_wait, travels and busy from the motion of the threads that show what the
 // rank does.

@@ -14,9 +14,11 @@
 #include "analyzers/own_threads.h"
 #include "analyzers/peer_waits.h"
 #include "analyzers/progress.h"
+#include "analyzers/receiving_threads.h"
 #include "analyzers/roles.h"
 #include "analyzers/thread_waits.h"
 #include "analyzers/training_threads.h"
+#include "known/counter_names.h"
 #include "known/process_titles.h"
 
 namespace rankstacks::analyzers {
@@ -95,12 +97,15 @@ void find_partners(const JobSnapshot& job, RankState& state) {
   const ThreadSnapshot& thread = job.ranks[state.rank].threads[state.doing.thread];
   for (const FrameVariables& variables : thread.variables) {
     if (!state.group && variables.group) state.group = variables.group;
-    if (state.doing.activity != known::Activity::kPointToPoint || state.peer) continue;
+    const bool is_message = state.doing.activity == known::Activity::kPointToPoint;
+    if (!is_message && state.doing.activity != known::Activity::kCollective) continue;
+    std::optional<int>& partner = is_message ? state.peer : state.root;
+    if (partner) continue;
     for (const std::string_view name : {"src", "dst"}) {
-      if (const auto peer = number_of(variables, name)) state.peer = peer;
+      if (const auto rank = number_of(variables, name)) partner = rank;
       const auto place = number_of(variables, name == "src" ? "group_src" : "group_dst");
-      if (!state.peer && place && variables.group && static_cast<std::size_t>(*place) < variables.group->ranks.size())
-        state.peer = variables.group->ranks[static_cast<std::size_t>(*place)];
+      if (!partner && place && variables.group && static_cast<std::size_t>(*place) < variables.group->ranks.size())
+        partner = variables.group->ranks[static_cast<std::size_t>(*place)];
     }
   }
 }
@@ -121,6 +126,7 @@ void find_path(const JobSnapshot& job, RankState& state) {
     CodePlace place{frame.function.value_or(""), frame.file.value_or(""), frame.line.value_or(-1), {}, 0};
     for (const FrameVariables& variables : main->variables)
       if (variables.frame == i) place.numbers = variables.numbers, place.loops = variables.loops;
+    std::erase_if(place.numbers, [](const auto& number) { return !known::is_counter_name(number.first); });
     state.path.push_back(std::move(place));
   }
 }
@@ -141,6 +147,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   find_peer_waits(job, states);
   refine_by_classes(job, clusters, activities, states);
   refine_by_other_ends(job, states);
+  refine_by_receiving_threads(job, roles, states);
   for (RankState& state : states) {
     if (!state.readable) continue;
     state.serves = waits_for_requests(job.ranks[state.rank].threads[state.doing.thread]);

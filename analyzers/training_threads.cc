@@ -34,8 +34,7 @@ std::optional<std::string> standby_function(const JobSnapshot& job, const Thread
   if (!without_task &&
       (known::waits_for_ranks(doing.activity) || (doing.by_frame && doing.activity != known::Activity::kPythonLock)))
     return std::nullopt;
-  if ((main.state && main.state != 'S') || main.gil == Gil::kHolds || (main.motion && is_busy(*main.motion)))
-    return std::nullopt;
+  if ((main.state && main.state != 'S') || main.gil == Gil::kHolds || is_busy(main)) return std::nullopt;
   // A call that waits for any event, as opposed to an answer or an exchange of its own.
   const bool waits = doing.operation.kind == known::OperationKind::kEventLoop || waits_for_events(job, main);
   if (!without_task && doing.activity != known::Activity::kPythonLock &&

@@ -66,6 +66,8 @@ Verdict Judge::of_stillness_at_one_place() const {
   Verdict symmetric = make(VerdictStatus::kSymmetric,
                            fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
   if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
+  if ((sleeps(s) && may_sample_longer() && span_ms() < kLongerThanWaitsMs) || have_sampled_too_briefly())
+    symmetric.doubt = Doubt::kWakes;
   return symmetric;
 }
 

@@ -10,6 +10,7 @@
 #include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_waits.h"
+#include "analyzers/place.h"
 #include "analyzers/verdict_words.h"
 #include "model/rank_set.h"
 
@@ -54,11 +55,14 @@ Verdict Judge::of_mixed() const {
   }
   Verdict verdict = culprits(std::move(suspects), describe_waiting(job_, states_));
   verdict.reference = tally_.inferred ? kInferredFromStacks : all_certain(facts_.operations) ? kFromGroups : kAllRanks;
+  if (have_sampled_too_briefly()) verdict.doubt = Doubt::kWakes;
   if (may_sample_longer() && span_ms() < kLongerThanWaitsMs &&
-      std::any_of(needed.begin(), needed.end(), [&](std::size_t i) { return may_come_back(states_[i]); }))
+      std::any_of(needed.begin(), needed.end(),
+                  [&](std::size_t i) { return may_come_back(states_[i]) || sleeps(states_[i]); }))
     verdict.doubt = Doubt::kWakes;
-  if (may_sample_longer() && !have_sampled_long() &&
-      std::any_of(needed.begin(), needed.end(), [&](std::size_t i) { return may_compute(states_[i]); }))
+  if (may_sample_longer() && !have_sampled_long() && std::any_of(needed.begin(), needed.end(), [&](std::size_t i) {
+        return may_compute(states_[i]) || may_work(states_[i]);
+      }))
     verdict.doubt = Doubt::kWorks;
   return verdict;
 }
@@ -128,6 +132,17 @@ std::optional<Verdict> Judge::of_no_work() const {
 
 bool Judge::may_come_back(const RankState& s) const {
   return s.progress == Progress::kRuns && !s.busy && !s.known_from_gpu && !has_own_reason(s) && !s.dead_child;
+}
+
+bool Judge::may_work(const RankState& s) const {
+  const bool at_work =
+      s.doing.activity == known::Activity::kUserCode || s.doing.activity == known::Activity::kDataLoading;
+  return at_work && s.busy && !s.known_from_child && !has_own_reason(s);
+}
+
+bool Judge::sleeps(const RankState& s) const {
+  return s.doing.activity == known::Activity::kUserCode && !s.dead_child &&
+         run_state_of(job_, deciding_thread(job_, s)) == RunState::kSleeping;
 }
 
 bool Judge::may_compute(const RankState& s) const {

@@ -61,20 +61,36 @@ class Builder:
     def _native(self):
         return self._compile("gcc", "gcc", "libnative.so", "-shared", "-fPIC", "native.c", "-pthread")
 
+    def _field_native(self):
+        return self._compile("gcc", "gcc", "libfieldnative.so", "-shared", "-fPIC", "field_native.c", "-pthread")
+
+    def _field_mesh(self):
+        return self._compile("g++", "g++", "field-mesh", "-std=c++17", "field_mesh.cc", "-pthread")
+
     def _framework(self):
         library = self._compile("g++", "g++", "libcommunication.so", "-shared", "-fPIC", "-std=c++17", "communication.cc")
         return self._compile("g++", "g++", "framework", "-std=c++17", "framework.cc", library, "-Wl,-rpath," + self.directory, "-pthread")
 
-    def _mpich(self):
-        return self._compile("mpicc.mpich", "mpich libmpich-dev", "mpi-mpich", "mpi.c", "-pthread")
+    def _mpi(self, library, packages, source):
+        return self._compile("mpicc." + library, packages, source[:-len(".c")] + "-" + library, source, "-pthread")
 
-    def _openmpi(self):
-        return self._compile("mpicc.openmpi", "openmpi-bin libopenmpi-dev", "mpi-openmpi", "mpi.c", "-pthread")
+    def _mpich(self, source="mpi.c"):
+        return self._mpi("mpich", "mpich libmpich-dev", source)
+
+    def _openmpi(self, source="mpi.c"):
+        return self._mpi("openmpi", "openmpi-bin libopenmpi-dev", source)
+
+    def _field_mpich(self):
+        return self._mpich("field_mpi.c")
+
+    def _field_openmpi(self):
+        return self._openmpi("field_mpi.c")
 
 
 PACKAGES = {"torch.distributed": "Debian: python3-torch", "mpi4py": "Debian: python3-mpi4py openmpi-bin", "setproctitle": "Debian: python3-setproctitle",
             "jax": "PyPI: jax; --frameworks names an interpreter that has it", "ray": "PyPI: ray; --frameworks names an interpreter that has it",
             "deepspeed": "PyPI: deepspeed; --frameworks names an interpreter that has it"}
+OF_PYPI = "PyPI: %s; --frameworks names an interpreter that has it"
 # What the programs for a framework import; those that are not Debian's come from the interpreter of --frameworks.
 FRAMEWORKS = {"jax_cpu.py": ("jax",), "ray_job.py": ("ray", "torch.distributed"), "deepspeed_job.py": ("deepspeed", "torch.distributed"), "serving.py": ("setproctitle",)}
 _modules = {}
@@ -86,7 +102,7 @@ def need_modules(python, *names):
             silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             _modules[python, name] = subprocess.run([python, "-c", "import " + name], **silent).returncode
         if _modules[python, name] != 0:
-            raise Missing("%s has no %s (%s)" % (python, name, PACKAGES[name]))
+            raise Missing("%s has no %s (%s)" % (python, name, PACKAGES.get(name, OF_PYPI % name.split(".")[0])))
 
 
 def command_of(case, python, builder):
@@ -94,16 +110,18 @@ def command_of(case, python, builder):
     program = os.path.join(HERE, case.program)
     if case.program == "framework":
         return [builder.get("framework"), *case.arguments]
-    if case.program in ("mpich", "openmpi"):
-        return ["mpirun." + case.program, "-n", str(case.ranks), builder.get(case.program), *case.arguments]
+    if case.program == "field_mesh":
+        return [builder.get("field_mesh"), *case.arguments]
+    if case.program in ("mpich", "openmpi", "field-mpich", "field-openmpi"):
+        return ["mpirun." + case.program.rsplit("-", 1)[-1], "-n", str(case.ranks), builder.get(case.program.replace("-", "_")), *case.arguments]
     if case.program == "mpi_job.py":
         if not shutil.which("mpirun.openmpi"):
             raise Missing("no mpirun.openmpi here (Debian: openmpi-bin)")
         need_modules(python, "mpi4py")
         return ["mpirun.openmpi", "-n", str(case.ranks), python, program, *case.arguments]
-    if case.program in ("plain.py", "ring.py"):
+    if case.program in ("plain.py", "ring.py", "field_plain.py"):
         return [python, program, *case.arguments]
-    need_modules(python, *FRAMEWORKS.get(case.program, ("torch.distributed",)))
+    need_modules(python, *FRAMEWORKS.get(case.program, ("torch.distributed",)), *case.needs)
     if case.program == "serving.py" and case.name.startswith("sglang"):
         need_modules(python, "torch.distributed")
     if case.launch == "torchrun":
@@ -160,13 +178,14 @@ class Job:
         self.case = case
         self.command = self._command(python, builder)
         native = builder.get("native") if case.native else ""
+        field_native = builder.get("field_native") if case.field_native else ""
         self.directory = tempfile.mkdtemp(prefix="rankstacks-hang-")
         self.processes, self.descriptors, self.announced, self.places, self.unrelated = [], [], {}, {}, []
         try:
             self._prepare()
             environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "HANGS_RANK")}
             environment.update(HANGS_DIRECTORY=self.directory, HANGS_PORT=str(self.server.getsockname()[1]), HANGS_RANKS=str(case.ranks),
-                               HANGS_ODD=",".join(map(str, case.odd)), HANGS_NATIVE=native, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
+                               HANGS_ODD=",".join(map(str, case.odd)), HANGS_NATIVE=native, HANGS_FIELD_NATIVE=field_native, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
                                GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=HERE, TMPDIR=self.directory,
                                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                                OMPI_MCA_btl_vader_single_copy_mechanism="none")

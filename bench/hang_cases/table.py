@@ -35,12 +35,18 @@ class Case:
     newer: bool = False                   # also with the torch of --python
     quick: bool = False                   # no torch: some seconds
     framework: bool = False               # with the interpreter of --frameworks
+    needs: tuple = ()                     # modules that its ranks import in addition to those of its program (starting.py)
     python: str = None
 
     @property
     def native(self):
         """Its ranks use native.c."""
         return self.program in ("elsewhere.py", "collectives.py", "ring.py")
+
+    @property
+    def field_native(self):
+        """Its ranks use field_native.c."""
+        return self.program in ("field.py", "field_data.py", "field_more.py")
 
 
 def culprit(**ranks):

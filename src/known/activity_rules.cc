@@ -128,6 +128,11 @@ constexpr ActivityRule kRules[] = {
     {M::kPython, "from_pretrained", "", A::kCheckpointIo, "hugging face transformers, diffusers"},
     {M::kNative, "caffe2::serialize::PyTorchStream", "", A::kCheckpointIo, "pytorch caffe2/serialize/inline_container.cc"},
 
+    // Locks of files that are tried again and again
+    {M::kPython, "acquire", "/filelock/", A::kFileIo, "filelock _api.py: it sleeps between two attempts"},
+    {M::kPython, "acquire", "/portalocker/", A::kFileIo, "portalocker utils.py"},
+    {M::kPython, "acquire", "/fasteners/", A::kFileIo, "fasteners process_lock.py"},
+
     // Children
     {M::kPython, "wait", "/subprocess.py", A::kSubprocess, "cpython Lib/subprocess.py"},
     {M::kPython, "_wait", "/subprocess.py", A::kSubprocess, "cpython Lib/subprocess.py"},

@@ -12,9 +12,6 @@ bool is_user_file(std::string_view file);
 // PyTorch's torch/distributed/distributed_c10d.py, wherever it is installed.
 bool is_c10d_file(std::string_view file);
 
-// A loop counter: step, batch_idx, i. Counts of other things and totals are not: num_steps, epoch_size, rank_idx.
-bool is_counter_name(std::string_view name);
-
 // Arguments of c10d's functions that are ranks or tags: src, dst, group_src, group_dst, tag.
 bool is_c10d_number(std::string_view name);
 

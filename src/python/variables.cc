@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "known/counter_names.h"
 #include "python/process_groups.h"
 #include "python/values.h"
 #include "python/variable_names.h"
@@ -29,6 +30,8 @@ constexpr Address kStackRefTags = 3, kNumber = 3;
 constexpr int kFirstWithLoopsByNumber = 15;
 
 constexpr std::size_t kMaxLoopSlots = 16;  // loops further inside are not counted
+
+bool shows_progress(std::string_view name) { return known::is_counter_name(name) || known::is_position_name(name); }
 
 struct Slot {
   std::string name;
@@ -190,7 +193,7 @@ class VariableReader {
       if (slot.name == "default_pg") plan.default_pg = slot;
       if (slot.name == "pg") plan.pg = slot;
       if (is_c10d_number(slot.name)) plan.numbers.push_back(std::move(slot));
-    } else if (is_counter_name(slot.name)) {
+    } else if (shows_progress(slot.name)) {
       plan.numbers.push_back(std::move(slot));
     }
   }
@@ -311,7 +314,7 @@ class VariableReader {
       strings.push_back(range_of(name, kLikelyString));
     }
     target_.prefetch(strings);
-    std::erase_if(held, [&](const DictEntry& e) { return !is_counter_name(name_of(e.key)); });
+    std::erase_if(held, [&](const DictEntry& e) { return !shows_progress(name_of(e.key)); });
     std::vector<Address> objects;
     for (const DictEntry& e : held) objects.push_back(e.value);
     objects_.prefetch(objects);

@@ -122,9 +122,16 @@ TEST_CASE("a suspect that ran between the samples may be in a wait of every step
   const Stack sleeps = Stack{libc("clock_nanosleep")} + in_main(40);
   Motion motion{.samples = 3, .places = 1, .cpu_ms = 38, .runs = 2, .span_ms = 830, .in_one_function = true};
   CHECK(verdict_of(one_waits_for(sleeps, 'S', motion)).doubt == Doubt::kWakes);
-  SECTION("one that did not run at all") {
+  SECTION("one that did not run at all, in a sleep: it ends by itself") {
     motion.runs = 0, motion.cpu_ms = 0;
+    CHECK(verdict_of(one_waits_for(sleeps, 'S', motion)).doubt == Doubt::kWakes);
+    motion.span_ms = 3000;
     CHECK(verdict_of(one_waits_for(sleeps, 'S', motion)).doubt == Doubt::kNone);
+  }
+  SECTION("one that did not run at all, in a read") {
+    motion.runs = 0, motion.cpu_ms = 0;
+    const Stack reads = Stack{libc("read"), py("load", "/home/u/train.py", 7)} + in_main(40);
+    CHECK(verdict_of(one_waits_for(reads, 'S', motion)).doubt == Doubt::kNone);
   }
   SECTION("found there for longer") {
     motion.span_ms = 3000;
@@ -152,6 +159,47 @@ TEST_CASE("one of the ranks, which all wait, has moved: that may have been the l
     literal.job.ranks[0].threads[0].motion->moved = literal.job.ranks[1].threads[0].motion->moved = true;
     CHECK(verdict_of(literal).doubt == Doubt::kNone);
   }
+}
+
+TEST_CASE("a suspect that uses the processor all the time may be in a long step") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    Motion motion{.samples = 3, .places = 1, .span_ms = 780, .in_one_function = true};
+    if (r == 2) motion.cpu_ms = 770, motion.runs = 8;
+    literal.rank(r, 4, r == 2 ? kSpins : waits_in_all_reduce(), r == 2 ? 'R' : 'S').threads[0].motion = motion;
+  }
+  const auto accused = [&] {
+    const Verdict v = verdict_of(literal);
+    return v.suspects.size() == 1 && v.suspects[0].rank == 2 && v.suspects[0].reason == Reason::kUserCode;
+  };
+  CHECK(accused());
+  CHECK(verdict_of(literal).doubt == Doubt::kWorks);
+  SECTION("for longer than steps take") {
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->span_ms = 4600;
+    literal.job.ranks[2].threads[0].motion->cpu_ms = 4500;
+    CHECK(accused());
+    CHECK(verdict_of(literal).doubt == Doubt::kNone);
+  }
+  SECTION("on a machine with too few processors: it got little time, and used it") {
+    literal.job.ranks[2].threads[0].motion->cpu_ms = 100;
+    CHECK(verdict_of(literal).doubt == Doubt::kWorks);
+    literal.job.ranks[2].threads[0].motion->runs = 300;  // a third of a millisecond each time: it polls
+    CHECK(verdict_of(literal).doubt == Doubt::kWakes);
+  }
+}
+
+TEST_CASE("samples that followed each other at once show nothing") {
+  const Stack waits = Stack{libc("pthread_cond_wait"), nat("mesh::Inbox::wait_for(int)", "/home/u/mesh")};
+  CHECK(verdict_of(all_at(waits, 'S', 0.7, 0)).doubt == Doubt::kWakes);
+  CHECK(verdict_of(all_at(waits, 'S', 800, 0)).doubt == Doubt::kNone);
+}
+
+TEST_CASE("all sleep at one place: a pause of the job, or for ever") {
+  const Stack sleeps = Stack{libc("clock_nanosleep")} + in_main(40);
+  const Verdict v = verdict_of(all_at(sleeps, 'S', 800, 0));
+  CHECK(v.status == VerdictStatus::kSymmetric);
+  CHECK(v.doubt == Doubt::kWakes);
+  CHECK(verdict_of(all_at(sleeps, 'S', 3000, 0)).doubt == Doubt::kNone);
 }
 
 TEST_CASE("a job that moves, in which one rank did not run at all") {

@@ -117,6 +117,51 @@ TEST_CASE("of a thread that runs for microseconds at a time only the places wher
   CHECK_FALSE(motion_of(literal, 3).moved);
 }
 
+TEST_CASE("a number of what a loop goes over is motion if it goes one way in every sample") {
+  const auto counts = [](const std::vector<std::int64_t>& values) {
+    LiteralJob literal = four(in_main(30));
+    std::vector<std::vector<RankSnapshot>> samples;
+    for (const std::int64_t value : values) {
+      auto& sample = samples.emplace_back(sample_again(literal, std::vector<Stack>(4, in_main(30))));
+      for (RankSnapshot& rank : sample)
+        rank.threads[0].variables = {{.frame = 0, .numbers = {{"shard", value}}, .group = {}, .loops = 1}};
+    }
+    literal.job.ranks = samples.front();
+    samples.erase(samples.begin());
+    fold_samples(
+        literal.job, samples, [](Tid) { return Ran{}; }, 900);
+    return motion_of(literal, 1).counted;
+  };
+  CHECK(counts({3, 3, 4, 7}));
+  CHECK(counts({90, 60, 60, 11}));
+  CHECK_FALSE(counts({3, 4, 7}));          // too few: a short loop, which begins anew, may look like this
+  CHECK_FALSE(counts({3, 512, 88, 700}));  // as this one
+  CHECK_FALSE(counts({3, 3, 3, 3}));
+  CHECK_FALSE(counts({3, 4, 7, 90'000}));  // nothing but the loop
+}
+
+TEST_CASE("within a get from a multiprocessing queue, only an item that another process took is motion") {
+  const std::string lib = "/usr/lib/python3.11/multiprocessing/";
+  const Stack user = {py("next_task", "/home/u/job.py", 55)};
+  const Stack lock = Stack{libc("sem_wait"), py("get", lib + "queues.py", 108)} + user;
+  const Stack polls =
+      Stack{libc("poll"), py("poll", lib + "connection.py", 256), py("get", lib + "queues.py", 113)} + user;
+  const Stack reads =
+      Stack{libc("read"), py("_recv", lib + "connection.py", 378), py("get", lib + "queues.py", 103)} + user;
+  const auto moves = [](const Stack& first, const Stack& then, const std::string& call_then) {
+    LiteralJob literal = four(first);
+    auto later = sample_again(literal, std::vector<Stack>(4, then));
+    for (RankSnapshot& rank : later) rank.threads[0].syscall = call(call_then);
+    fold_samples(
+        literal.job, {later}, [](Tid) { return Ran{}; }, 900);
+    return motion_of(literal, 1).moved;
+  };
+  CHECK_FALSE(moves(lock, polls, "poll"));  // a get with a timeout, which begins again and again
+  CHECK_FALSE(moves(polls, lock, "futex"));
+  CHECK(moves(lock, reads, "read"));
+  CHECK(moves(polls, {py("next_task", "/home/u/job.py", 57)}, "futex"));
+}
+
 TEST_CASE("all ranks at one place: a late return after a sample is no sign of progress, waking up again and again is") {
   LiteralJob literal = four(Stack{py("work", "/home/u/train.py", 40)} + in_main(30));
   all_have(literal, {.samples = 20, .places = 1, .span_ms = 1900});

@@ -140,6 +140,52 @@ TEST_CASE("a queue that another rank serves by name") {
   }
 }
 
+TEST_CASE("main threads wait on a condition for what threads of theirs receive from other ranks") {
+  const std::string mesh = "/home/u/mesh";
+  const Stack waits = {libc("pthread_cond_wait"), nat("mesh::Inbox::wait_for(int)", mesh), nat("main", mesh)};
+  const Stack receives = {libc("read"), nat("mesh::Connection::receive(mesh::Inbox&)", mesh)};
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(
+        r, 4, r == 2 ? Stack{libc("clock_nanosleep"), nat("mesh::ask_coordinator()", mesh), nat("main", mesh)} : waits);
+    rank.python_version.reset();
+    rank.executable = mesh;
+    for (int other = 0; other < 4; ++other) {  // all are connected to rank 0
+      if ((r == 0) == (other == 0)) continue;
+      ThreadSnapshot& thread = literal.thread(rank, rank.pid * 10 + other, "mesh", receives);
+      thread.state = 'S';
+      thread.syscall = call("read", 4, "unix");
+      thread.syscall->others.push_back({.pid = pid_of(other), .kind = EndKind::kSocket, .command = {}});
+    }
+  }
+  CHECK(accused(literal) == Accused{{2, "user-code"}});
+  SECTION("another thread of theirs is at work: it may be what they wait for") {
+    for (int r : {0, 1, 3})
+      literal.thread(literal.job.ranks[r], 5000 + r, "mesh", {nat("mesh::refine()", mesh)}).state = 'R';
+    CHECK(accused(literal).empty());
+  }
+  SECTION("nobody receives from the rank that differs") {
+    auto& connections = literal.job.ranks[0].threads;
+    connections.erase(connections.begin() + 2);
+    CHECK(accused(literal).empty());
+  }
+}
+
+TEST_CASE("a rank in a read that returned again and again between the samples has got what it waited for") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(r, 4, r == 0 ? in_ring() : Stack{libc("clock_nanosleep")} + at_work(), 'S');
+    if (r == 0) blocked(rank, {pid_of(1)});
+    Motion motion{.samples = 8, .places = 1, .cpu_ms = 30, .runs = 32, .span_ms = 2700};
+    rank.threads[0].motion = motion;
+  }
+  CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  SECTION("one that did not") {
+    literal.job.ranks[0].threads[0].motion->runs = 1;
+    CHECK(accused(literal) == Accused{{1, "user-code"}});
+  }
+}
+
 TEST_CASE("what is no wait for another rank") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) literal.rank(r, 4, r == 2 ? in_ring() : waits_in_all_reduce());

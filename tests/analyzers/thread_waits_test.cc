@@ -80,6 +80,28 @@ TEST_CASE("if the main thread waits for another thread, that thread shows what t
   }
 }
 
+TEST_CASE("a loop of the rank's own over descriptors") {
+  const Stack own = Stack{libc("epoll_wait"), py("select", "/usr/lib/python3.11/selectors.py", 468),
+                          py("serve", "/home/u/train.py", 8)} +
+                    in_main(40);
+  CHECK(only_rank_2(one_differs(own)) == "network-io");
+}
+
+TEST_CASE("main joins a thread that is in a circle of locks") {
+  LiteralJob literal =
+      one_differs({libc("__futex_abstimed_wait_common64"), nat("std::thread::join()", "/usr/lib/libstdc++.so.6"),
+                   nat("exchange()", "/home/u/mesh"), nat("main", "/home/u/mesh")});
+  RankSnapshot& rank = literal.job.ranks[2];
+  const Stack locks = {libc("pthread_mutex_lock"), nat("exchange()::{lambda()#1}::operator()() const", "/home/u/mesh")};
+  for (const Tid tid : {998, 999}) {
+    ThreadSnapshot& thread = literal.thread(rank, tid, "mesh", locks);
+    thread.state = 'S';
+    thread.lock_owner = tid == 998 ? 999 : 998;
+  }
+  rank.threads[0].joins = 998;
+  CHECK(only_rank_2(literal) == "native-lock");
+}
+
 TEST_CASE("a finalizer that the collector runs, where the collector's functions have no names") {
   const std::string python = "/usr/bin/python3.11";
   const Stack finalizer = {libc("recv"), py("__del__", "/home/u/train.py", 7), nat("_PyFunction_Vectorcall", python),

@@ -124,6 +124,20 @@ TEST_CASE("a chain goes on to who has the other end") {
           begin + fmt::format(" -system-call-> thread 3:{} -system-call-> thread 4:{} -system-call-> timer",
                               literal.job.ranks[3].pid, grandchild));
   }
+  SECTION("a child whose main thread waits for an event, and whose other thread serves") {
+    const std::string lib = "/usr/lib/python3.11/";
+    RankSnapshot& manager = literal.child(
+        pid, {libc("sem_wait"), py("wait", lib + "threading.py", 324),
+              py("serve_forever", lib + "multiprocessing/managers.py", 180), py("main", "/home/u/train.py", 90)});
+    const Pid manager_pid = manager.pid;
+    literal.thread(manager, manager_pid + 50, "server",
+                   Stack{libc("clock_nanosleep"), py("look_up", "/home/u/words.py", 4),
+                         py("serve_client", lib + "multiprocessing/managers.py", 252)});
+    for (ThreadSnapshot& thread : manager.threads) thread.stack_end = StackEnd::kComplete;
+    blocked(EndKind::kSocket, {{manager_pid, ""}});
+    CHECK(chain_in_short(literal, analyze(literal.job)) ==
+          begin + fmt::format(" -system-call-> thread 3:{} -system-call-> timer", manager_pid + 50));
+  }
   SECTION("a process outside of the job") {
     blocked(EndKind::kPipe, {{4711, "tee train.log"}});
     const Analysis analysis = analyze(literal.job);
@@ -150,6 +164,17 @@ TEST_CASE("a chain goes on to the only thread that can bring about what is waite
   SECTION("an event") {
     CHECK(chain_in_short(literal, analyze(literal.job)) ==
           begin + fmt::format(" -others-> thread 1:{} -system-call-> timer", rank.pid + 7));
+  }
+  SECTION("none is in the user's code, and one runs an event loop") {
+    rank.threads.pop_back();
+    ThreadSnapshot& loop = literal.thread(
+        rank, rank.pid + 9, "storeIO",
+        {libc("epoll_wait"), py("select", "/usr/lib/python3.11/selectors.py", 468),
+         py("_run_once", "/usr/lib/python3.11/asyncio/base_events.py", 1884), py("run", threading, 975)});
+    loop.stack_end = StackEnd::kComplete;
+    loop.syscall = call("epoll_wait", 20, "anon_inode:[eventpoll]");
+    CHECK(chain_in_short(literal, analyze(literal.job)) ==
+          begin + fmt::format(" -others-> thread 1:{} -system-call-> descriptor", rank.pid + 9));
   }
   SECTION("one of two") {
     literal.thread(rank, rank.pid + 8, "logger", kSleeps).stack_end = StackEnd::kComplete;

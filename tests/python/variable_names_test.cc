@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "known/counter_names.h"
 #include "known/known_programs.h"
 #include "python/string_hash.h"
 #include "python/variable_names.h"
@@ -11,12 +12,12 @@ TEST_CASE("names of counters") {
   for (const char* name :
        {"step", "global_step", "STEP", "i", "batch_idx", "_epoch", "micro_batch", "it", "cur_iter", "n", "round_"}) {
     INFO(name);
-    CHECK(is_counter_name(name));
+    CHECK(known::is_counter_name(name));
   }
   for (const char* name : {"", "_", "steps", "stepper", "num_steps", "batch_size", "step_max", "n_total", "rank_idx",
                            "world", "index_dim", "every_n", "ii", "x_y"}) {
     INFO(name);
-    CHECK_FALSE(is_counter_name(name));
+    CHECK_FALSE(known::is_counter_name(name));
   }
 }
 
@@ -63,4 +64,17 @@ TEST_CASE("hashes of str, as PYTHONHASHSEED=0 and 1 give them") {
   CHECK(hash_of("12345678", none, StringHash::kSip13) == 0x3489982430560a87);
   CHECK(hash_of("_pg_names", {0xaed66ce184be2329, 0xebe9bbf1f1499052}, StringHash::kSip13) == 0x3b02cb8d4d176c8a);
   CHECK(hash_of("", none, StringHash::kSip13) == 0);
+}
+
+TEST_CASE("names of positions, which are no counters that ranks have in common") {
+  for (const char* name : {"number", "sample", "shard_number", "done", "Task", "file_offset"}) {
+    INFO(name);
+    CHECK(known::is_position_name(name));
+    CHECK_FALSE(known::is_counter_name(name));
+  }
+  for (const char* name :
+       {"attempt_number", "number_of_retries", "num_samples", "sample_size", "tries", "polls_done", "samples", "x"}) {
+    INFO(name);
+    CHECK_FALSE(known::is_position_name(name));
+  }
 }

@@ -15,6 +15,7 @@ BENCH = os.path.join(SOURCE, "bench")
 sys.path.insert(0, BENCH)
 
 from hang_cases import ports                                                     # noqa: E402
+from hang_cases.held_out import held_out_cases                                   # noqa: E402
 from hang_cases.scoring import Rates, Score, Truth, chains_end_at, majority_vote, said   # noqa: E402
 from hang_cases.table import cases as hang_cases                                 # noqa: E402
 
@@ -149,6 +150,21 @@ def case_table_covers_all_reasons(_):
         check(bool(case.truth.culprits) == (case.truth.statuses[0] == "culprit"), "%s: %s" % (case.name, case.truth))
     with open(os.path.join(SOURCE, "docs", "benchmark.md"), encoding="utf-8") as page:
         check("`bench/hangs" in page.read(), "docs/benchmark.md does not mention it")
+
+
+def case_table_of_held_out_jobs(_):
+    """Their names are their own, and they run only if they are asked for."""
+    known, held_out = hang_cases(), held_out_cases()
+    names = [case.name for case in held_out]
+    check(len(names) >= 70 and len({case.name for case in known + held_out}) == len(known) + len(names), "%d cases, or a name that is taken" % len(names))
+    for case in held_out:
+        check(set(case.truth.culprits) <= set(range(case.ranks)), "%s: a culprit that is no rank" % case.name)
+        check(bool(case.truth.culprits) == (case.truth.statuses[0] == "culprit"), "%s: %s" % (case.name, case.truth))
+        check(set().union(*case.truth.culprits.values()) <= set(REASONS), "%s: %s" % (case.name, case.truth))
+    listed = {options: subprocess.run([os.path.join(BENCH, "hangs"), "--list", *options], stdout=subprocess.PIPE, check=True, encoding="utf-8").stdout.split()
+              for options in ((), ("--held-out",), ("--case", names[0]))}
+    check(not set(names) & set(listed[()]) and set(names) <= set(listed[("--held-out",)]), "held-out cases are listed unasked, or not if asked")
+    check(names[0] in listed[("--case", names[0])], "%s is not found by its name" % names[0])
 
 
 def case_table_of_gpu_jobs(_):
