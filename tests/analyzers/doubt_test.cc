@@ -189,7 +189,8 @@ TEST_CASE("a suspect that uses the processor all the time may be in a long step"
 }
 
 TEST_CASE("samples that followed each other at once show nothing") {
-  const Stack waits = Stack{libc("pthread_cond_wait"), nat("mesh::Inbox::wait_for(int)", "/home/u/mesh")};
+  const Stack waits = Stack{libc("read"), py("load", "/home/u/train.py", 7)} + in_main(40);
+  CHECK(verdict_of(all_at(waits, 'S', 800, 0)).status == VerdictStatus::kSymmetric);
   CHECK(verdict_of(all_at(waits, 'S', 0.7, 0)).doubt == Doubt::kWakes);
   CHECK(verdict_of(all_at(waits, 'S', 800, 0)).doubt == Doubt::kNone);
 }
