@@ -19,6 +19,7 @@ class GpuCase:
     also: tuple = ()
     unrelated: bool = False
     cores: bool = False
+    field_native: bool = False
     needs: tuple = ("torch",)
     own_gpus: bool = False                # ranks cannot share a GPU, or it would not hang then
     alone: bool = False                   # no other job beside it: what shows its state is the power that its GPUs draw
