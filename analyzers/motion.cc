@@ -19,6 +19,15 @@ bool is_poller(const FrameTable& frames, const ThreadSnapshot& thread, const Ran
                       [&](FrameId id) { return frames[id].kind == FrameKind::kPython; });
 }
 
+// Whether the whole stack of this sample is known, every frame at its place. A thread that spins in the driver's calls
+// is at times in an uninterruptible one (state D), where it cannot be stopped: then only its call is known, and its
+// Python frames next to it, which is no other place in the program.
+bool is_whole(const FrameTable& frames, const ThreadSnapshot& thread) {
+  return thread.stack_end == StackEnd::kComplete && !thread.frames.empty() &&
+         std::none_of(thread.frames.begin(), thread.frames.end(),
+                      [&](FrameId id) { return frames[id].origin == FrameOrigin::kSeparate; });
+}
+
 }  // namespace
 
 void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later,
@@ -41,6 +50,8 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
       const auto waits = [](const ThreadSnapshot* t) { return t->syscall.has_value(); };
       if (is_poller(job.frames, thread, time) && std::any_of(seen_at.begin(), seen_at.end(), waits))
         std::erase_if(seen_at, std::not_fn(waits));
+      const auto whole = [&](const ThreadSnapshot* t) { return is_whole(job.frames, *t); };
+      if (std::any_of(seen_at.begin(), seen_at.end(), whole)) std::erase_if(seen_at, std::not_fn(whole));
       const SeenThread first = comparison.see(*seen_at.front());
       std::set<std::vector<NormId>> stacks{first.stack};
       std::vector<SeenThread> all_seen{first};

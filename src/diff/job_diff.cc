@@ -146,10 +146,11 @@ class RankCounters {
   }
 
   void read_nccl() {
-    std::map<std::tuple<std::string_view, std::string_view, int>, const NcclMember*> before;
+    using Key = std::tuple<std::string_view, std::string_view, int>;
+    std::map<Key, const NcclMember*> before;
     for (const NcclCommunicator& communicator : sides_.old.job.nccl->communicators)
       for (const NcclMember& member : communicator.members)
-        before.emplace(std::tuple(communicator.hash, communicator.secondary_hash, member.rank), &member);
+        before.emplace(Key(communicator.hash, communicator.secondary_hash, member.rank), &member);
     for (const NcclCommunicator& communicator : sides_.now.job.nccl->communicators)
       for (const NcclMember& member : communicator.members) {
         const auto old = before.find({communicator.hash, communicator.secondary_hash, member.rank});
@@ -165,8 +166,9 @@ class RankCounters {
     const auto &before = sides_.old.job.ranks[pair.old].flight_record,
                &after = sides_.now.job.ranks[pair.now].flight_record;
     if (!before || !after) return;
-    std::map<std::pair<std::string_view, std::string_view>, const RecordedGroup*> groups;
-    for (const RecordedGroup& group : before->groups) groups.emplace(std::pair(group.name, group.description), &group);
+    using Key = std::pair<std::string_view, std::string_view>;
+    std::map<Key, const RecordedGroup*> groups;
+    for (const RecordedGroup& group : before->groups) groups.emplace(Key(group.name, group.description), &group);
     for (const RecordedGroup& group : after->groups) {
       const auto old = groups.find({group.name, group.description});
       if (old == groups.end()) continue;

@@ -46,6 +46,46 @@ void all_have(LiteralJob& literal, const Motion& motion) {
 
 }  // namespace
 
+TEST_CASE("a sample of which only a part of the stack is known is no other place") {
+  const Stack synchronizes =
+      Stack{nat("cuStreamSynchronize", "libcuda.so.1"), nat("cudaStreamSynchronize", "libcudart.so.13")} + in_main(17);
+  Stack in_driver = Stack{libc("ioctl")} + in_main(17);
+  for (Frame& frame : in_driver)
+    if (frame.kind == FrameKind::kPython) frame.origin = FrameOrigin::kSeparate;
+  const auto fold = [](LiteralJob& literal, const Stack& first, const Stack& second) {
+    const auto later = {sample_again(literal, {first, first, first, first}),
+                        sample_again(literal, {second, second, second, second})};
+    fold_samples(
+        literal.job, later,
+        [](Tid) {
+          return Ran{800, 9};
+        },
+        900);
+  };
+  SECTION("of a later sample") {
+    LiteralJob literal = four(synchronizes);
+    fold(literal, in_driver, synchronizes);
+    CHECK_FALSE(motion_of(literal, 0).moved);
+    CHECK_FALSE(motion_of(literal, 0).travelled);
+    CHECK(motion_of(literal, 0).in_one_function);
+  }
+  SECTION("of the first one") {
+    LiteralJob literal = four(in_driver);
+    fold(literal, synchronizes, synchronizes);
+    CHECK_FALSE(motion_of(literal, 0).moved);
+    literal = four(in_driver);
+    fold(literal, synchronizes, in_main(18));
+    CHECK(motion_of(literal, 0).moved);
+  }
+  SECTION("of all: these are compared") {
+    LiteralJob literal = four(in_driver);
+    Stack other = in_driver;
+    other[1].line = 18;
+    fold(literal, in_driver, other);
+    CHECK(motion_of(literal, 0).moved);
+  }
+}
+
 TEST_CASE("later samples show what moves") {
   LiteralJob literal = four(waits_in_all_reduce(17));
   // 0 does not move; 1 is elsewhere inside of the same wait; 2 waits at another line; 3 has left the wait

@@ -18,6 +18,9 @@ def clean(text):
 
 
 COUNT = set("step iter iteration epoch batch micro microbatch idx index i j k n it t round count counter cnt tick chunk cur current phase".split())
+POSITIONS = set("number sample example item task file shard page block part row record document sequence image frame episode trial game done offset pos line token "
+                "position processed".split())
+ATTEMPTS = set("try tries attempt attempts retry retries poll polls".split())
 DO_NOT = set("num max total size per every len world rank dim bytes seed port pid fd".split())
 LIBRARY = os.path.dirname(os.__file__)
 
@@ -36,7 +39,8 @@ def counters(frame):
     found = {}
     for name in names:
         words = name.lower().split("_")
-        if COUNT.intersection(words) and not DO_NOT.intersection(words) and type(values.get(name)) is int and abs(values[name]) < 2 ** 63:
+        counts = COUNT.intersection(words) or (POSITIONS.intersection(words) and not ATTEMPTS.intersection(words))
+        if counts and not DO_NOT.intersection(words) and type(values.get(name)) is int and abs(values[name]) < 2 ** 63:
             found[name] = values[name]
     return found
 

@@ -3,7 +3,6 @@ import contextlib
 import json
 import os
 import pickle
-import shutil
 import sys
 
 import cases
@@ -11,7 +10,7 @@ from command_line import SOURCE, text_of
 from processes import Fixture, check, json_report, run_tool
 
 DUMPS = os.path.join(SOURCE, "fixtures", "flight_recorder")
-PROGRAM = "import json, os, sys; print(json.dumps({'pid': os.getpid()}), flush=True); sys.stdin.read()"
+PROGRAM = "import json, os, sys, threading; print(json.dumps({'pid': os.getpid(), 'thread': threading.get_ident()}), flush=True); sys.stdin.read()"
 
 
 @contextlib.contextmanager
@@ -22,10 +21,16 @@ def ranks_with(directory, world=2):
         yield [ranks.enter_context(Fixture([sys.executable, "-c", PROGRAM], env=dict(environment, RANK=str(number)))) for number in range(world)]
 
 
-def put(directory, name, rank):
-    """Written now: the copy has the time of the copy."""
+def put(directory, name, rank, process=None):
+    """Written now, as if by the main thread of `process`. Without one: by the process that has written it."""
     path = os.path.join(directory, "trace_%d" % rank)
-    shutil.copyfile(os.path.join(DUMPS, "%s_%d" % (name, rank)), path)
+    with open(os.path.join(DUMPS, "%s_%d" % (name, rank)), "rb") as file:
+        dump = pickle.load(file)
+    for entry in dump["entries"]:
+        if process is not None:
+            entry["thread_id"] = str(process.ready["thread"])
+    with open(path, "wb") as file:
+        pickle.dump(dump, file, 2)
     return path
 
 
@@ -57,7 +62,7 @@ def check_record(record, path):
 def case_found_by_the_environment(directory):
     saved = os.path.join(directory, "saved.json")
     with ranks_with(directory) as ranks:
-        paths = [put(directory, "other-collective", rank) for rank in (0, 1)]
+        paths = [put(directory, "other-collective", rank, ranks[rank]) for rank in (0, 1)]
         report = json_report("attach", "--pids", pids_of(ranks))
         for rank, path in zip(report["ranks"], paths):
             check(rank["flight_recorder"]["path"].endswith(path), "path %r" % rank["flight_recorder"]["path"])
@@ -71,10 +76,10 @@ def case_found_by_the_environment(directory):
 
 
 def case_one_from_before_the_process_does_not_count(directory):
-    put(directory, "other-collective", 0)
-    os.utime(os.path.join(directory, "trace_0"), (1e9, 1e9))
     with ranks_with(directory) as ranks:
-        put(directory, "other-collective", 1)
+        put(directory, "other-collective", 0, ranks[0])
+        os.utime(os.path.join(directory, "trace_0"), (1e9, 1e9))
+        put(directory, "other-collective", 1, ranks[1])
         report = json_report("attach", "--pids", pids_of(ranks))
     check(["flight_recorder" in rank for rank in report["ranks"]] == [False, True], "%r" % [rank.get("flight_recorder") for rank in report["ranks"]])
 
@@ -84,13 +89,25 @@ def case_named(directory):
     os.mkdir(elsewhere)
     os.mkfifo(os.path.join(elsewhere, "pipe_0"))
     with ranks_with(directory) as ranks:
-        paths = [put(elsewhere, "other-size", rank) for rank in (0, 1)]
+        paths = [put(elsewhere, "other-size", rank, ranks[rank]) for rank in (0, 1)]
         report = json_report("attach", "--pids", pids_of(ranks), "--flight-recorder", elsewhere)
         for rank, path in zip(report["ranks"], paths):
             check(rank["flight_recorder"]["path"] == path, "path %r" % rank["flight_recorder"]["path"])
             check_record(rank["flight_recorder"], path)
         status, _, err = run_tool("attach", "--pids", pids_of(ranks), "--flight-recorder", os.path.join(directory, "missing"))
         check(status == 2 and b"--flight-recorder" in err, "%d %r" % (status, err))
+
+
+def case_of_another_process(directory):
+    """Jobs of one user write their dumps to the same place: one whose threads are another process's is not used."""
+    with ranks_with(directory) as ranks:
+        path = put(directory, "other-collective", 0)
+        put(directory, "other-collective", 1, ranks[1])
+        report = json_report("attach", "--pids", pids_of(ranks))
+        check(["flight_recorder" in rank for rank in report["ranks"]] == [False, True], "%r" % [rank.get("flight_recorder") for rank in report["ranks"]])
+        named = json_report("attach", "--pids", pids_of(ranks), "--flight-recorder", path)
+    problems = [problem["message"] for problem in named["ranks"][0]["problems"]]
+    check(any("a dump of another process than rank 0's" in problem for problem in problems), "%r" % problems)
 
 
 class Hostile:

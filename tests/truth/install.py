@@ -24,7 +24,7 @@ def case_into_a_prefix(directory):
                           stderr=subprocess.STDOUT, timeout=100)
     check(done.returncode == 0, done.stdout.decode(errors="replace")[-2000:])
     found = sorted(os.path.relpath(os.path.join(at, name), prefix) for at, _, names in os.walk(prefix) for name in names)
-    pages = ["share/doc/rankstacks/docs/" + name for name in os.listdir(DOCS)]
+    pages = ["share/doc/rankstacks/docs/" + os.path.relpath(os.path.join(at, name), DOCS) for at, _, names in os.walk(DOCS) for name in names]
     check(pages and found == sorted(EXPECTED + pages), "installed are %r" % found)
     version = subprocess.run([os.path.join(prefix, "bin/rankstacks"), "--version"], stdout=subprocess.PIPE, timeout=100)
     check(version.returncode == 0 and version.stdout.startswith(b"rankstacks "), "%r" % version)

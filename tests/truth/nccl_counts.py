@@ -134,8 +134,9 @@ def case_counts_of_two_ranks(directory):
         check((communicator["hash"], communicator["secondary_hash"], communicator["size"]) == ("0xafc", "0x1:0x2", 3), "%r" % communicator)
         for rank, (pid, count) in enumerate(zip(pids, (4, 3))):
             found = communicator["members"][rank]
-            host = only_rank(report, pid)["host"]
-            check(found == {"rank": rank, "host": "127.0.0.1", "pid": pid, "process": {"host": host, "pid": pid}, "aborted": False, "finalized": False, "async_error": 0,
+            process = only_rank(report, pid)
+            identity = {name: process["identity"][name] for name in ("boot_id", "pid_namespace")}
+            check(found == {"rank": rank, "host": "127.0.0.1", "pid": pid, "process": {"host": process["host"], "pid": pid, "identity": identity}, "aborted": False, "finalized": False, "async_error": 0,
                             "launched": {"AllReduce": count, "Broadcast": 0}, "counts_move": rank == 1}, "member %d: %r" % (rank, found))
         check(communicator["missing"] == [{"rank": 2, "host": "192.0.2.7", "pid": 5, "process": None, "unresponsive": True, "dead": False}], "%r" % communicator["missing"])
         check(not any(rank["problems"] for rank in report["ranks"]), "problems: %r" % [rank["problems"] for rank in report["ranks"]])

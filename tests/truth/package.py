@@ -236,7 +236,7 @@ def case_bash_completion(directory):
     for command, options in described.items():
         if command:
             check(complete(command, "-") == options, "%s: %r instead of %r" % (command, complete(command, "-"), options))
-            formats = {"text", "json"} | (set() if command in ("doctor", "rules") else {"markdown", "html", "folded"})
+            formats = {"text", "json"} | (set() if command in ("doctor", "rules", "diff") else {"markdown", "html", "folded"})
             check(complete(command, "--format", "") == formats, "%s --format: %r" % (command, complete(command, "--format", "")))
     check(complete("attach", "--format", "=", "j") == {"json"}, "--format=j: %r" % complete("attach", "--format", "=", "j"))
     check(str(os.getpid()) in complete("attach", "--pids", str(os.getpid())), "--pids: %r" % complete("attach", "--pids", str(os.getpid())))
