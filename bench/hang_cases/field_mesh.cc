@@ -1,5 +1,5 @@
-// A rank of a C++ program that has written its communication itself: each rank is connected to rank 0 by a Unix socket, and a thread of each
-// rank receives. A step ends when rank 0 has heard of all. It is started as  field_mesh CASE RANK.
+// A rank of a C++ program that has written its communication itself: each rank is connected to rank 0 by a Unix socket,
+// and a thread of each rank receives. A step ends when rank 0 has heard of all. It is started as  field_mesh CASE RANK.
 //
 // Held out: written without a look at the rules of the tool (docs/benchmark.md).
 #include <arpa/inet.h>
@@ -92,7 +92,8 @@ class Group {
     auto* const where = reinterpret_cast<sockaddr*>(&address);
     if (rank == 0) {
       if (bind(own, where, sizeof address) != 0 || listen(own, ranks) != 0) throw std::runtime_error("cannot listen");
-      for (int other = 1; other < ranks; ++other) others_.push_back(std::make_unique<Connection>(accept(own, nullptr, nullptr), inbox_));
+      for (int other = 1; other < ranks; ++other)
+        others_.push_back(std::make_unique<Connection>(accept(own, nullptr, nullptr), inbox_));
     } else {
       while (connect(own, where, sizeof address) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       others_.push_back(std::make_unique<Connection>(own, inbox_));
@@ -157,7 +158,8 @@ void register_with_coordinator() {
   }
 }
 
-// The mesh cannot be read. On the way out the destructor of the writer waits for its thread, which waits for a server that is silent.
+// The mesh cannot be read. On the way out the destructor of the writer waits for its thread, which waits for a server
+// that is silent.
 struct Writer {
   std::thread thread{[] {
     sockaddr_in address{};
@@ -166,7 +168,8 @@ struct Writer {
     address.sin_port = htons(static_cast<uint16_t>(std::stoi(variable("HANGS_PORT"))));
     const int server = socket(AF_INET, SOCK_STREAM, 0);
     char answer;
-    if (connect(server, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && recv(server, &answer, 1, 0) < 0) std::abort();
+    if (connect(server, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && recv(server, &answer, 1, 0) < 0)
+      std::abort();
   }};
   ~Writer() { thread.join(); }
 };

@@ -102,7 +102,7 @@ struct ThreadState {
   bool collects = false;
   std::vector<Problem> problems;  // a damaged chain: `runs` has what could be read
   std::optional<Handled> handles;
-  std::optional<Handled> raises;  // the exception that is on its way through its frames (3.7+)
+  std::optional<Handled> raises;    // the exception that is on its way through its frames (3.7+)
   std::optional<PythonLock> lock;   // the lock that it waits for (locks.h)
   std::optional<Tid> joins;         // the thread whose end it waits for
   bool left_out_innermost = false;  // Chain::left_out_innermost, Chain::empty_calls
