@@ -8,6 +8,9 @@ import subprocess
 from processes import Failure, Skip, check
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# gdb reads an interpreter's DWARF for half a second: it keeps its index of each library, which all tests use.
+INDEXES = os.path.join(os.path.dirname(os.environ.get("RANKSTACKS_FIXTURES", "")), "gdb-index")
+GDB = ["gdb", "-nx", "-q", "-batch", "-iex", "set auto-load off", "-iex", "set index-cache directory " + INDEXES, "-iex", "set index-cache enabled on"]
 EVAL_LOOP = re.compile(r"_PyEval_EvalFrameDefault|_TAIL_CALL_")
 
 
@@ -15,7 +18,7 @@ def take_core(fixture, path, debug_directory=None):
     """Writes a core with gdb's gcore and returns gdb's stacks of that core: {tid: [[pc, function, module], ...]}."""
     if not shutil.which("gdb"):
         raise Skip("no gdb on this machine")
-    commands = ["set confirm off", "set pagination off", "set auto-load off", "set debuginfod enabled off", "set backtrace past-main on",
+    commands = ["set confirm off", "set pagination off", "set debuginfod enabled off", "set backtrace past-main on",
                 "set backtrace limit unlimited"]
     if debug_directory:
         commands.append("set debug-file-directory %s:/usr/lib/debug" % debug_directory)
@@ -27,13 +30,13 @@ def write_core(pid, path):
     """Writes a core, without gdb's stacks of it: for processes as large as a torch rank."""
     if not shutil.which("gdb"):
         raise Skip("no gdb on this machine")
-    done = subprocess.run(["gdb", "-nx", "-q", "-batch", "-ex", "set auto-load off", "-ex", "attach %d" % pid, "-ex", "gcore " + path, "-ex", "detach"],
+    done = subprocess.run([*GDB, "-ex", "attach %d" % pid, "-ex", "gcore " + path, "-ex", "detach"],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
     check(os.path.exists(path), "gdb has written no core:\n" + done.stdout.decode(errors="replace")[-2000:])
 
 
 def stacks_in_core(path, executable, sysroot=None):
-    commands = ["set confirm off", "set auto-load off", "set debuginfod enabled off", "set backtrace past-main on", "set backtrace limit unlimited"]
+    commands = ["set confirm off", "set debuginfod enabled off", "set backtrace past-main on", "set backtrace limit unlimited"]
     if sysroot:
         commands.append("set sysroot " + sysroot)
     commands += ["file " + executable, "core-file " + path, "source " + os.path.join(HERE, "gdb_stacks.py")]
@@ -41,7 +44,7 @@ def stacks_in_core(path, executable, sysroot=None):
 
 
 def stacks_of(commands, path):
-    arguments = ["gdb", "-nx", "-q", "-batch"]
+    arguments = list(GDB)
     for command in commands:
         arguments += ["-ex", command]
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
