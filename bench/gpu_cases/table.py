@@ -192,6 +192,18 @@ def field_well(case, **options):
     return GpuCase("field-well-" + case, "field_well.py", (case,), Truth("healthy"), **options)
 
 
+def third(case, *reasons, odd=1, program="third.py", **options):
+    return GpuCase("third-" + case, program, (case,), Truth("culprit", {odd: reasons}), odd=(odd,), **options)
+
+
+def third_group(case, *reasons, odd=2, ranks=3, **options):
+    return third(case, *reasons, odd=odd, program="third_groups.py", ranks=ranks, **options)
+
+
+def third_well(case, **options):
+    return GpuCase("third-well-" + case, "third_well.py", (case,), Truth("healthy"), **options)
+
+
 # Jobs that were written without a look at the rules, to see what these make of jobs that they do not know. Their truths stay as they were
 # written then.
 HELD_OUT = [
@@ -331,5 +343,51 @@ HELD_OUT = [
     field_well("one-kernel", alone=True),
     field_well("async-save"),
     field_well("several-epochs", ranks=4),
+
+    # The third batch. What holds the odd rank up is in its own process.
+    third("worker-mutex", "data-loading"),
+    # The other rank gives memory back to the driver, which waits for the all-reduce.
+    third("allocator-retry", "network-io"),
+    # It is within an import, and has no process group yet.
+    third("importing", "network-io"),
+    third("store-keys", "file-io"),
+    # It sleeps in the handler of a signal.
+    third("signal-handler", "user-code"),
+    third("question", "debugger"),
+    third("spectrum", "user-code"),
+    third("join-before-get", "subprocess"),
+    # asyncio's loop has nothing to do; what it waits for is an event that a task of the rank should set, which has failed.
+    third("lost-task", "network-io", "python-lock"),
+    # It waits for its data, by a condition of a library in its process.
+    third("native-loader", "native-lock", "data-loading"),
+    # The others wait over gloo, with nothing on their GPUs.
+    third("host-gradients", "gpu-wait"),
+    # The thread that reads a device keeps the interpreter's lock, for which the main thread waits.
+    third("holds-gil", "file-io", "python-lock"),
+
+    # The others wait in two groups: one for the odd rank, one for a rank that waits for it.
+    third_group("optimizer", "user-code", odd=3, ranks=4),
+    # It has what rank 0 sent, and is still within that call.
+    third_group("unpickles", "network-io", odd=1, ranks=2),
+    # It is done with the pipeline; the stages before it wait for its messages, as they should.
+    third_group("micro-batch", "collective-mismatch"),
+    # Another group than the others', within the collector.
+    third_group("metric-collected", "collective-mismatch", "process-group-order", "garbage-collection"),
+    # The others make a group, which takes all ranks.
+    third_group("members-only", "collective-mismatch", "process-group-order", odd=1),
+    # Its main thread waits for rank 0, which waits for a thread of it.
+    third_group("remote-evaluation", "network-io", odd=1, ranks=2),
+    # A barrier in the store of JAX's coordination service, which the others do not come to.
+    third_group("jax-barrier", "collective-mismatch", "store-wait", needs=("jax",)),
+
+    third_well("host-turns"),
+    third_well("host-metrics", odd=(0,), ranks=3),
+    third_well("large-checkpoints"),
+    third_well("idle-engine"),
+    third_well("warm-up", needs=("torch", "triton")),
+    third_well("preprocessing"),
+    third_well("one-process", ranks=1),
+    third_well("spare-batches", alone=True),
+    third_well("jax-generation", needs=("jax",)),
 ]
 CASES += HELD_OUT
