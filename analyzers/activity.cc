@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyzers/driver_calls.h"
 #include "analyzers/leaf.h"
 #include "analyzers/names.h"
 #include "analyzers/roles.h"
@@ -265,6 +266,11 @@ Doing Activities::of_thread(std::size_t rank, std::size_t thread_index) {
   doing.thread = thread_index;
   if (thread.state == 'T' || thread.state == 't') {
     doing.activity = known::Activity::kStopped;
+    doing.by_frame = true;
+    return doing;
+  }
+  if (is_in_driver_call(job_, thread)) {
+    doing.activity = known::Activity::kDriverCall;
     doing.by_frame = true;
     return doing;
   }

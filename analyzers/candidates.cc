@@ -69,8 +69,9 @@ std::vector<Candidate> candidates_of(const Facts& facts) {
   std::vector<Candidate> candidates;
   for (const Rated& one : rated) {
     const RankState& s = states[one.state];
-    std::string summary = s.gpu_only    ? "is known by the state of its GPU alone"
-                          : !s.readable ? "could not be read"
+    std::string summary = s.gpu_only      ? "is known by the state of its GPU alone"
+                          : !s.readable   ? "could not be read"
+                          : s.in_driver() ? "is in a call of the GPU's driver that has not returned"
                           : s.unknown()
                               ? "does something that its frames do not show"
                               : describe_suspect(job, s, s.waits() ? Reason::kCollectiveMismatch : reason_for(s));

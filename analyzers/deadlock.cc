@@ -292,9 +292,23 @@ class Explanation {
     std::vector<std::size_t> connecting;
     for (const PendingOperation& operation : operations_)
       std::copy_if(operation.members.begin(), operation.members.end(), std::back_inserter(connecting),
-                   [&](std::size_t i) { return states_[i].doing.connects; });
+                   [&](std::size_t i) { return states_[i].doing.connects || has_not_launched_its_message(i); });
     if (connecting.size() * 2 >= ranks_) connecting.clear();
     return connecting;
+  }
+
+  // It is in a send or receive, and its GPU was asked and runs nothing, while the kernels of all others that send or
+  // receive wait on their GPUs: it has come no further than to set its message up.
+  bool has_not_launched_its_message(std::size_t i) const {
+    if (!is_p2p(i) || states_[i].gpu.activity != GpuActivity::kIdle) return false;
+    bool some_have = false;
+    for (const Side& side : sides_)
+      for (const std::size_t j : side) {
+        if (!is_p2p(j) || states_[j].gpu.activity == GpuActivity::kIdle) continue;
+        if (!states_[j].gpu.only_messages()) return false;
+        some_have = true;
+      }
+    return some_have;
   }
 
   // Most ranks send and receive at one place of the program, as all ranks of an exchange do (all-to-all, a ring), and

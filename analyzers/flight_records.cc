@@ -169,6 +169,11 @@ class Records {
       if (sides.size() > 2) return std::nullopt;
       const auto& [a, a_ranks] = *sides.begin();
       const auto& [b, b_ranks] = *sides.rbegin();
+      // The members whose dumps are not there may be on either side.
+      const std::size_t known = a_ranks.size() + b_ranks.size(),
+                        unseen = seen.members.size() > known ? seen.members.size() - known : 0;
+      if (unseen > 0 && std::min(a_ranks.size(), b_ranks.size()) + unseen >= std::max(a_ranks.size(), b_ranks.size()))
+        continue;
       return accuse_smaller_side(job_, states_,
                                  fmt::format("by the Flight Recorder operation {} of {}", number, seen.text),
                                  {a_ranks, words[a]}, {b_ranks, words[b]});

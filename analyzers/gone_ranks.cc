@@ -72,7 +72,9 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
     if (!rank.signal || is_sent_by_another(rank)) continue;
     if (is_fault(rank.signal->number)) faults.push_back(r);
     if (rank.signal->number != SIGABRT) continue;
-    bool by_reporter = false;  // NCCL's watchdog aborts its process because of what another rank did
+    // NCCL's watchdog aborts its process because of what another rank did. A core without threads does not show
+    // whether it was a watchdog.
+    bool by_reporter = rank.threads.empty() && !rank.abort_message;
     for (std::size_t t = 0; t < rank.threads.size(); ++t)
       if (rank.threads[t].tid == rank.signal->tid)
         by_reporter = is_watchdog_reporter(roles[r][t], rank.threads[t]) || reports_others(rank.threads[t]);

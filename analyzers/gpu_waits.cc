@@ -1,9 +1,14 @@
 #include "analyzers/gpu_waits.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "analyzers/divergence.h"
 #include "analyzers/gpu_motion.h"
 #include "analyzers/launches.h"
 #include "analyzers/progress.h"
@@ -74,10 +79,11 @@ class GpuRefinement {
       s.gpu_only = rank.threads.empty() && !s.ended &&
                    std::any_of(rank.gpus.begin(), rank.gpus.end(),
                                [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
-      if (s.unrelated || !s.readable) continue;
-      compared_.push_back(i);
-      if (s.gpu.in_collective()) polling_.push_back(i);
+      if (!s.unrelated && s.readable) compared_.push_back(i);
     }
+    assume_kernels();
+    std::copy_if(compared_.begin(), compared_.end(), std::back_inserter(polling_),
+                 [&](std::size_t i) { return states_[i].gpu.in_collective(); });
   }
 
   void refine() {
@@ -95,6 +101,49 @@ class GpuRefinement {
   }
 
  private:
+  static bool has_answered(const RankSnapshot& rank) {
+    return std::any_of(rank.gpus.begin(), rank.gpus.end(),
+                       [](const GpuSnapshot& gpu) { return gpu.execution.has_value(); });
+  }
+
+  // Both wait for ranks or their GPUs in the same step.
+  static bool wait_alike(const RankState& a, const RankState& b) {
+    return a.waits() && a.doing.activity == b.doing.activity && a.group == b.group &&
+           divergence_of(a, b).counter.empty();
+  }
+
+  // A rank whose GPUs did not answer waits for the collective in which the GPUs of those are that wait at its very
+  // place, and have launched as much. Another kernel than a collective's, or none, is of the rank that was asked alone.
+  void assume_kernels() {
+    const auto answered = std::stable_partition(
+        compared_.begin(), compared_.end(), [&](std::size_t i) { return has_answered(job_.ranks[states_[i].rank]); });
+    const std::vector<std::size_t> known(compared_.begin(), answered), silent(answered, compared_.end());
+    std::sort(compared_.begin(), compared_.end());
+    if (known.empty() || silent.empty()) return;
+    constexpr std::size_t kMostCompared = 64;  // with each rank that did not answer
+    std::map<std::string, std::vector<std::size_t>> at_place;
+    for (const std::size_t i : known) {
+      auto& there = at_place[place_key(job_, states_[i])];
+      if (there.size() < kMostCompared) there.push_back(i);
+    }
+    const LaunchCounts launched(job_);
+    for (const std::size_t i : silent) {
+      const auto there = at_place.find(place_key(job_, states_[i]));
+      if (there == at_place.end()) continue;
+      const GpuState* common = nullptr;
+      bool agree = true;
+      for (const std::size_t j : there->second) {
+        if (!wait_alike(states_[i], states_[j]) || !launched.are_equal(states_[i].rank, states_[j].rank)) continue;
+        const GpuState& gpu = states_[j].gpu;
+        if (common == nullptr) common = &gpu;
+        agree &= gpu.in_collective() && gpu.collectives == common->collectives && gpu.launch == common->launch;
+      }
+      if (common == nullptr || !agree) continue;
+      states_[i].gpu = *common;
+      states_[i].gpu_assumed = true;
+    }
+  }
+
   void without_collectives() {
     for (const std::size_t i : compared_)
       if (states_[i].gpu_wait_may_be_collective && states_[i].gpu.activity == GpuActivity::kUnknown) return;

@@ -83,6 +83,16 @@ class Judge {
   // or Python ones: where the ranks seem to be alike, these may differ.
   bool dumps_lack(FrameKind kind) const;
   Verdict of_mixed() const;
+  // The ranks that are waited for get on, which would be the whole of it if it were known what all ranks do.
+  std::optional<Verdict> of_moving_beside_unseen() const;
+  // It waits in its event loop, and what for is not known: perhaps for what another rank will do.
+  static bool awaits_something(const RankState& s) {
+    return s.doing.operation.kind == known::OperationKind::kEventLoop && !s.serves;
+  }
+  // "the frames of rank 1 do not show what it does"
+  std::string describe_unknown() const;
+  // For a verdict that names no rank because some are in calls of the GPU's driver: these calls may return soon.
+  Verdict with_doubt_of_driver_calls(Verdict verdict) const;
   bool is_behind_all(const RankState& s) const;
   // Every sample found it at one place, but it ran in between: the same short wait again and again, or, in a job that
   // makes progress, one wait of every step.
@@ -142,7 +152,7 @@ class Judge {
   const std::vector<RankState>& states_;
   std::vector<Evidence> reporters_;
   Tally tally_;
-  bool several_samples_ = true;
+  bool several_samples_ = false;  // of some rank
 };
 
 }  // namespace rankstacks::analyzers

@@ -190,6 +190,28 @@ void refine_by_launches(const JobSnapshot& job, std::vector<RankState>& states) 
   }
 }
 
+LaunchCounts::LaunchCounts(const JobSnapshot& job) : of_rank_(job.ranks.size()) {
+  if (!job.nccl) return;
+  std::map<ProcessKey, std::size_t> ranks;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) ranks.emplace(process_key(job.ranks[r]), r);
+  for (std::size_t c = 0; c < job.nccl->communicators.size(); ++c)
+    for (const NcclMember& member : job.nccl->communicators[c].members) {
+      if (!member.process) continue;
+      if (const auto found = ranks.find(process_key(*member.process)); found != ranks.end())
+        of_rank_[found->second].emplace_back(c, &member.launched);
+    }
+}
+
+bool LaunchCounts::are_equal(std::size_t a, std::size_t b) const {
+  auto in_a = of_rank_[a].begin(), in_b = of_rank_[b].begin();
+  while (in_a != of_rank_[a].end() && in_b != of_rank_[b].end()) {
+    if (in_a->first == in_b->first && *in_a->second != *in_b->second) return false;
+    if (in_a->first < in_b->first) ++in_a;
+    else ++in_b;
+  }
+  return true;
+}
+
 bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank) {
   if (!job.nccl || job.nccl->answers < 2) return false;
   for (const NcclCommunicator& communicator : job.nccl->communicators)

@@ -11,7 +11,11 @@
 //                                                                    collective, for a message (these are not counted)
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analyzers/deadlock.h"
 
@@ -28,6 +32,19 @@ bool none_launched_too_little(const JobSnapshot& job, const std::vector<RankStat
 // Ranks that go round in one Python function and count nothing, and that have launched a collective which another rank
 // has not: they ask again and again whether it has finished, and wait for their GPUs.
 void refine_by_launches(const JobSnapshot& job, std::vector<RankState>& states);
+
+// How much the ranks have launched on each communicator.
+class LaunchCounts {
+ public:
+  // The job must outlive it.
+  explicit LaunchCounts(const JobSnapshot& job);
+  // Whether two ranks, indices into JobSnapshot::ranks, have launched the same on all communicators that they share.
+  bool are_equal(std::size_t a, std::size_t b) const;
+
+ private:
+  using Launched = std::vector<std::pair<std::string, std::int64_t>>;
+  std::vector<std::vector<std::pair<std::size_t, const Launched*>>> of_rank_;  // by communicator, ascending
+};
 
 // Whether the counts of this process increased between the two answers.
 bool launches_go_on(const JobSnapshot& job, const RankSnapshot& rank);

@@ -28,6 +28,12 @@ bool is_network(const std::string& target) {
          target.starts_with("socket");
 }
 
+// Its stack is not known beyond the call itself: who reads the socket may be the library by which ranks communicate.
+bool lacks_callers(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.frames.empty()) return true;
+  return thread.stack_end != StackEnd::kComplete && !deciding_frame(job, thread);
+}
+
 // SQLite polls for a lock that another process holds: the kernel sees nothing but a sleep. SQLite's own functions
 // seldom have names.
 bool waits_for_database(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -123,8 +129,10 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   if (main_program_ended(job, rank, thread)) return doing.activity = known::Activity::kException, doing;
   if (call && call->name == "read" && call->fd == 0) return doing.activity = known::Activity::kDebugger, doing;
   if (is_one_of(name, kWaitCalls)) return doing.activity = known::Activity::kSubprocess, doing;
-  if (is_one_of(name, kSocketCalls) || (is_one_of(name, kPollCalls) && is_network(target)))
+  if (is_one_of(name, kSocketCalls) || (is_one_of(name, kPollCalls) && is_network(target))) {
+    if (lacks_callers(job, thread)) return doing;
     return doing.activity = known::Activity::kNetworkIo, doing;
+  }
   if (is_one_of(name, kFileCalls)) {
     // With the name alone (a core without descriptors) a read may be of a pipe or a socket: only calls that take a
     // path, and sync, are certain to be file I/O.
@@ -135,8 +143,7 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
       return doing.activity = known::Activity::kFileIo, doing;
   }
   if (writes_output(thread)) return doing.activity = known::Activity::kFileIo, doing;
-  if (thread.state == 'D')
-    return doing.activity = name == "ioctl" ? known::Activity::kGpuWait : known::Activity::kFileIo, doing;
+  if (thread.state == 'D') return doing.activity = known::Activity::kFileIo, doing;
   if (thread.gil == Gil::kWaits) return doing.activity = known::Activity::kPythonLock, doing;
   if (waits_for_database(job, thread)) {
     doing.activity = known::Activity::kFileIo;

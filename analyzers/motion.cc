@@ -1,6 +1,7 @@
 #include "analyzers/motion.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -28,6 +29,32 @@ bool is_whole(const FrameTable& frames, const ThreadSnapshot& thread) {
                       [&](FrameId id) { return frames[id].origin == FrameOrigin::kSeparate; });
 }
 
+// What the kernel does not let the tool see of a thread (its stack beyond the innermost call) may differ between two
+// samples in which nothing moved; Python's frames are known by themselves.
+std::optional<ThreadSnapshot> python_frames_alone(const FrameTable& frames, const ThreadSnapshot& thread) {
+  ThreadSnapshot python = thread;
+  python.frames.clear();
+  python.variables.clear();
+  for (std::size_t i = 0; i < thread.frames.size(); ++i) {
+    if (frames[thread.frames[i]].kind != FrameKind::kPython) continue;
+    for (const FrameVariables& variables : thread.variables)
+      if (variables.frame == i) {
+        python.variables.push_back(variables);
+        python.variables.back().frame = python.frames.size();
+      }
+    python.frames.push_back(thread.frames[i]);
+  }
+  if (python.frames.empty()) return std::nullopt;
+  return python;
+}
+
+// Shows the thread as another sample has found it.
+void show_as(ThreadSnapshot& thread, const ThreadSnapshot& sample) {
+  const std::optional<double> cpu_ms = thread.cpu_ms;
+  thread = sample;
+  thread.cpu_ms = cpu_ms;
+}
+
 }  // namespace
 
 void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>& later,
@@ -51,7 +78,18 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
       if (is_poller(job.frames, thread, time) && std::any_of(seen_at.begin(), seen_at.end(), waits))
         std::erase_if(seen_at, std::not_fn(waits));
       const auto whole = [&](const ThreadSnapshot* t) { return is_whole(job.frames, *t); };
-      if (std::any_of(seen_at.begin(), seen_at.end(), whole)) std::erase_if(seen_at, std::not_fn(whole));
+      std::vector<ThreadSnapshot> python;  // if the whole stack is in no sample
+      const ThreadSnapshot* shown = nullptr;
+      if (std::any_of(seen_at.begin(), seen_at.end(), whole)) {
+        std::erase_if(seen_at, std::not_fn(whole));
+        // A glance, which is no part of a report, has no state.
+        if (seen_at.front() != &thread && seen_at.front()->state) shown = seen_at.front();
+      } else {
+        for (const ThreadSnapshot* sample : seen_at)
+          if (auto alone = python_frames_alone(job.frames, *sample)) python.push_back(std::move(*alone));
+        if (python.size() == seen_at.size())
+          for (std::size_t i = 0; i < python.size(); ++i) seen_at[i] = &python[i];
+      }
       const SeenThread first = comparison.see(*seen_at.front());
       std::set<std::vector<NormId>> stacks{first.stack};
       std::vector<SeenThread> all_seen{first};
@@ -74,6 +112,7 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
       motion.cpu_ms = time.cpu_ms;
       motion.runs = time.runs;
       motion.span_ms = span_ms;
+      if (shown != nullptr) show_as(thread, *shown);
       thread.motion = motion;
     }
   }

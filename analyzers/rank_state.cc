@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -62,14 +63,26 @@ bool directs_ranks(const RankSnapshot& rank) {
   return title && title->part == known::TitlePart::kDirector;
 }
 
-// If most processes have a rank number and a world size, those that have none do not belong to the job. If none has,
-// those that run another program than the others do not.
+// If most processes have a rank number and a world size, those that have none do not belong to the job, unless they run
+// the very command of the others while numbers are missing: then theirs could not be read. If none has, those that run
+// another program than the others do not.
 void find_unrelated(const JobSnapshot& job, std::vector<RankState>& states) {
   const auto numbered = [&](const RankState& s) { return job.ranks[s.rank].rank && job.ranks[s.rank].world_size; };
   const auto count = static_cast<std::size_t>(std::count_if(states.begin(), states.end(), numbered));
   if (count >= 2) {
-    for (RankState& s : states)
-      s.unrelated = !numbered(s) && !job.ranks[s.rank].rank && s.readable && !directs_ranks(job.ranks[s.rank]);
+    std::set<std::vector<std::string>> commands;
+    int world = 0;
+    for (const RankState& s : states) {
+      if (!numbered(s)) continue;
+      if (const RankSnapshot& rank = job.ranks[s.rank]; !rank.command.empty()) commands.insert(rank.command);
+      world = std::max(world, *job.ranks[s.rank].world_size);
+    }
+    const bool some_are_missing = static_cast<std::size_t>(world) > count;
+    for (RankState& s : states) {
+      const RankSnapshot& rank = job.ranks[s.rank];
+      s.unrelated = !numbered(s) && !rank.rank && s.readable && !directs_ranks(rank) &&
+                    !(some_are_missing && commands.contains(rank.command));
+    }
     return;
   }
   if (count != 0) return;

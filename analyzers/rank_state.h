@@ -66,8 +66,10 @@ struct RankState {
   bool serves = false;
   bool in_one_function = false;  // Motion::in_one_function, of the thread that decides
   GpuState gpu;                  // what runs on its GPUs
-  bool known_from_gpu = false;   // its GPUs' kernels show whether it waits for other ranks (gpu_waits.h)
-  bool named_by_gpu = false;     // and in which operation: doing.operation is the kernel's
+  // Its GPUs did not answer; `gpu` is that of the ranks that are at its very place.
+  bool gpu_assumed = false;
+  bool known_from_gpu = false;  // its GPUs' kernels show whether it waits for other ranks (gpu_waits.h)
+  bool named_by_gpu = false;    // and in which operation: doing.operation is the kernel's
   // Its collective's kernel has another grid than that of another rank: "1 block of 128". Else empty.
   std::string launched_otherwise;
   bool known_from_utilization = false;  // its GPU is at rest, which is its only difference from the others
@@ -88,8 +90,10 @@ struct RankState {
   // Waits for other ranks, as far as this can be determined.
   bool waits() const { return known::waits_for_ranks(doing.activity) || gpu_wait_may_be_collective; }
   bool unknown() const {
-    return !readable || doing.activity == known::Activity::kUnknown || doing.activity == known::Activity::kAutograd;
+    return !readable || doing.activity == known::Activity::kUnknown || doing.activity == known::Activity::kAutograd ||
+           in_driver();
   }
+  bool in_driver() const { return readable && doing.activity == known::Activity::kDriverCall; }
   bool elsewhere() const { return !waits() && !unknown(); }
   // Several samples were taken; between two of them a wait ended, or something else of the rank changed.
   bool moves() const { return progress == Progress::kMoves; }

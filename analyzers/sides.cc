@@ -25,16 +25,24 @@ bool splits_between_stages(const JobSnapshot& job, const std::vector<RankState>&
 }  // namespace
 
 std::vector<Side> sides_by_place(const Facts& facts) {
-  std::vector<Side> sides;
-  std::map<std::string, std::size_t> index;
+  // By place, and there by group: "" for ranks whose group is not known.
+  std::map<std::string, std::map<std::string, Side>> places;
   for (const PendingOperation& operation : facts.operations)
     for (const std::size_t i : operation.members) {
       const RankState& s = facts.states[i];
-      const auto [it, is_new] =
-          index.emplace(place_key(facts.job, s) + '|' + (s.group ? s.group->name : ""), sides.size());
-      if (is_new) sides.emplace_back();
-      sides[it->second].push_back(i);
+      places[place_key(facts.job, s)][s.group ? s.group->name : ""].push_back(i);
     }
+  std::vector<Side> sides;
+  for (auto& [place, groups] : places) {
+    // If all others at a place are in one group, so is, as far as is known, a rank there whose group was not read.
+    if (groups.size() == 2 && groups.contains("")) {
+      const Side unread = std::move(groups[""]);
+      groups.erase("");
+      Side& others = groups.begin()->second;
+      others.insert(others.end(), unread.begin(), unread.end());
+    }
+    for (auto& [group, side] : groups) sides.push_back(std::move(side));
+  }
   for (Side& side : sides) std::sort(side.begin(), side.end());
   std::sort(sides.begin(), sides.end());
   return sides;

@@ -60,7 +60,7 @@ Judge::Judge(const Facts& facts)
     if (s.readable && job_.ranks[s.rank].status == Status::kPartial) tally_.partial.push_back(s.rank);
     if (s.waits() && !s.gpu_wait_may_be_collective) tally_.waits_for_gpu_only = false;
     tally_.inferred |= s.inferred;
-    if (s.readable) several_samples_ &= s.progress != Progress::kUnknown;
+    if (s.readable) several_samples_ |= s.progress != Progress::kUnknown;
   }
   const std::vector<std::size_t> sinks = facts_.waits.sinks();
   std::copy_if(tally_.elsewhere.begin(), tally_.elsewhere.end(), std::back_inserter(tally_.needed),

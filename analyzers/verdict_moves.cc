@@ -25,21 +25,25 @@ bool Judge::few_moved() const {
 
 std::optional<Verdict> Judge::of_progress() const {
   const auto moves = [&](std::size_t i) { return states_[i].moves(); };
+  // A rank that was sampled once may move, as far as is known.
+  const auto may_move = [&](std::size_t i) { return states_[i].moves() || states_[i].progress == Progress::kUnknown; };
   const bool some_wait_ended = std::any_of(tally_.waiting.begin(), tally_.waiting.end(), moves) ||
+                               std::any_of(tally_.unknown.begin(), tally_.unknown.end(),
+                                           [&](std::size_t i) { return states_[i].in_driver() && moves(i); }) ||
                                std::any_of(tally_.elsewhere.begin(), tally_.elsewhere.end(),
                                            [&](std::size_t i) { return states_[i].left_wait; });
   if (some_wait_ended) {
     // A wait that does not end, and that is known to be for a rank that makes no progress either.
     for (std::size_t o = 0; o < facts_.operations.size(); ++o) {
       const PendingOperation& waiting = facts_.operations[o];
-      if (!waiting.certain || std::any_of(waiting.members.begin(), waiting.members.end(), moves)) continue;
+      if (!waiting.certain || std::any_of(waiting.members.begin(), waiting.members.end(), may_move)) continue;
       const bool needs_still_ones =
           std::any_of(waiting.operations.begin(), waiting.operations.end(), [&](std::size_t needed) {
             const auto& members = facts_.operations[needed].members;
-            return std::none_of(members.begin(), members.end(), moves);
+            return std::none_of(members.begin(), members.end(), may_move);
           });
       if (std::any_of(waiting.elsewhere.begin(), waiting.elsewhere.end(),
-                      [&](std::size_t i) { return !states_[i].active(); }) ||
+                      [&](std::size_t i) { return !states_[i].active() && !may_move(i) && !states_[i].in_driver(); }) ||
           (needs_still_ones && facts_.waits.in_cycle(o)))
         return std::nullopt;
     }
@@ -135,7 +139,9 @@ bool Judge::gloo_is_moving() const {
 
 double Judge::span_ms() const {
   double shortest = std::numeric_limits<double>::infinity();
-  for (const std::size_t i : tally_.elsewhere.empty() ? tally_.waiting : tally_.elsewhere) {
+  for (const std::size_t i : !tally_.elsewhere.empty() ? tally_.elsewhere
+                             : !tally_.waiting.empty() ? tally_.waiting
+                                                       : tally_.unknown) {
     const auto& motion = deciding_thread(job_, states_[i]).motion;
     shortest = std::min(shortest, motion ? motion->span_ms : 0);
   }

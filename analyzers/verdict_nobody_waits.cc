@@ -90,9 +90,8 @@ Verdict Judge::of_nobody_waits() const {
   if (!tally_.ended.empty()) return of_ended_not_waited_for();
   if (tally_.compared == 1) return of_single_rank();
   if (!tally_.unknown.empty())
-    return undecided(fmt::format("no rank is seen waiting for another, and the frames of {} do not show what {}",
-                                 name_ranks(job_, ranks_of(tally_.unknown)),
-                                 tally_.unknown.size() == 1 ? "it does" : "they do"));
+    return with_doubt_of_driver_calls(
+        undecided(fmt::format("no rank is seen waiting for another, and {}", describe_unknown())));
   if (auto computing = of_computing_gpus()) return *computing;
   std::size_t running = 0, active = 0;  // active: they move or work, and do not just poll at one place
   std::map<std::string, std::vector<std::size_t>> places;

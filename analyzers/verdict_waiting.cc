@@ -41,10 +41,13 @@ Verdict Judge::of_mixed() const {
   if (const std::string stages = whole_stages(job_, ranks_of(needed)); all_running && !stages.empty())
     return undecided(fmt::format("{} are running their own code, and {}, as the stages of a pipeline do: {}", stages,
                                  describe_waiting(job_, states_), too_few_samples()));
+  if (auto moving = of_moving_beside_unseen()) return *moving;
   std::vector<Suspect> suspects = suspects_of_ended(needed_of_ended());
+  const bool some_are_clear = std::any_of(
+      needed.begin(), needed.end(), [&](std::size_t i) { return !states_[i].serves && !awaits_something(states_[i]); });
   for (const std::size_t i : needed) {
     const RankState& s = states_[i];
-    if (s.serves) continue;
+    if (s.serves || (some_are_clear && awaits_something(s))) continue;
     Reason reason = reason_for(s);
     // It moves, and the ranks that wait for it are further on in the same code.
     if (s.doing.activity == known::Activity::kUserCode && s.moves() && is_behind_all(s)) reason = Reason::kBehind;
@@ -64,6 +67,43 @@ Verdict Judge::of_mixed() const {
         return may_compute(states_[i]) || may_work(states_[i]);
       }))
     verdict.doubt = Doubt::kWorks;
+  return with_doubt_of_driver_calls(std::move(verdict));
+}
+
+std::optional<Verdict> Judge::of_moving_beside_unseen() const {
+  if (tally_.unknown.empty() && tally_.failed.empty()) return std::nullopt;
+  const std::vector<std::size_t>& needed = tally_.needed;
+  const bool does_its_duty = needed.size() == 1 && tally_.elsewhere.size() == 1 &&
+                             job_.ranks[states_[needed.front()].rank].rank == 0 && states_[needed.front()].travels;
+  if (!std::all_of(needed.begin(), needed.end(),
+                   [&](std::size_t i) { return (states_[i].counts || does_its_duty) && !has_own_reason(states_[i]); }))
+    return std::nullopt;
+  const RankState& s = states_[needed.front()];
+  const std::string unseen = tally_.unknown.empty() ? "what all others do is not known" : describe_unknown();
+  return with_doubt_of_driver_calls(
+      undecided(fmt::format("{}; {}, for which they wait, {} ({}); but {}", describe_waiting(job_, states_),
+                            name_ranks(job_, ranks_of(needed)), needed.size() == 1 ? "moves" : "move",
+                            describe_suspect(job_, s, reason_for(s)), unseen)));
+}
+
+std::string Judge::describe_unknown() const {
+  std::vector<std::size_t> in_driver, others;
+  for (const std::size_t i : tally_.unknown) (states_[i].in_driver() ? in_driver : others).push_back(states_[i].rank);
+  std::string text;
+  if (!others.empty())
+    text = fmt::format("the frames of {} do not show what {}", name_ranks(job_, others),
+                       others.size() == 1 ? "it does" : "they do");
+  if (!in_driver.empty())
+    text += fmt::format("{}{} in a call of the GPU's driver, whose lock another process may hold",
+                        text.empty() ? "" : ", and ",
+                        name_ranks(job_, in_driver) + (in_driver.size() == 1 ? " is" : " are"));
+  return text;
+}
+
+Verdict Judge::with_doubt_of_driver_calls(Verdict verdict) const {
+  const bool in_driver =
+      std::any_of(tally_.unknown.begin(), tally_.unknown.end(), [&](std::size_t i) { return states_[i].in_driver(); });
+  if (in_driver && may_sample_longer() && !have_sampled_long()) verdict.doubt = Doubt::kWorks;
   return verdict;
 }
 
@@ -158,9 +198,7 @@ bool Judge::is_behind_all(const RankState& s) const {
 Verdict Judge::of_waiting() const {
   const std::string waiting = describe_waiting(job_, states_);
   if (!tally_.unknown.empty())
-    return undecided(fmt::format("{}; the frames of {} do not show what {}", waiting,
-                                 name_ranks(job_, ranks_of(tally_.unknown)),
-                                 tally_.unknown.size() == 1 ? "it does" : "they do"));
+    return with_doubt_of_driver_calls(undecided(fmt::format("{}; {}", waiting, describe_unknown())));
   if (!tally_.failed.empty())
     return undecided(fmt::format("{}; what is missing is the rank that could not be read", waiting));
   const auto ended = needed_of_ended();

@@ -64,6 +64,9 @@ enum class Activity {
   kPythonLock,
   kNativeLock,
   kUserCode,  // none of these: the program's own code
+  // Is in a call of the GPU's driver that the kernel does not interrupt. It may wait for the driver's lock, which
+  // another process holds, or for the device: that says nothing of the program.
+  kDriverCall,
 };
 // Whether the activity is a wait for other ranks.
 constexpr bool waits_for_ranks(Activity a) {

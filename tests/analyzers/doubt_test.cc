@@ -286,3 +286,41 @@ TEST_CASE("the same kernels in a second session of the debugger") {
     CHECK_FALSE(after.ranks[1].gpus[0].execution->moved);
   }
 }
+
+TEST_CASE("who gets on is not accused while it is not known what all others do") {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    ThreadSnapshot& main = literal.rank(r, 4, r == 2 ? kSpins : waits_in_all_reduce(), r == 2 ? 'R' : 'S').threads[0];
+    main.motion = Motion{.samples = 3,
+                         .places = 1,
+                         .counted = r == 2,
+                         .cpu_ms = r == 2 ? 700.0 : 0.0,
+                         .runs = r == 2 ? 9 : 0,
+                         .span_ms = 900};
+  }
+  CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  SECTION("one could not be read") {
+    literal.job.ranks[0].threads.clear();
+    literal.job.ranks[0].status = Status::kFailed;
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kUndecided);
+    CHECK(v.summary ==
+          "ranks 1,3 wait in all_reduce; rank 2, for which they wait, moves (runs its own code (step at train.py:12, "
+          "running)); but what all others do is not known; rank 0 could not be read");
+  }
+  SECTION("of one nothing but its call is known: it may read for the library by which ranks communicate") {
+    ThreadSnapshot& main = literal.job.ranks[0].threads[0];
+    main.frames.clear();
+    main.stack_end = StackEnd::kMemoryUnavailable;
+    main.syscall = call("recvfrom", 7, "tcp 10.0.0.1:4 -> 10.0.0.2:5");
+    CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
+    literal.job.ranks[2].threads[0].motion->counted = false;
+    const Verdict v = verdict_of(literal);
+    REQUIRE(v.suspects.size() == 1);
+    CHECK(v.suspects[0].rank == 2);
+  }
+  SECTION("of one there is one sample only") {
+    literal.job.ranks[0].threads[0].motion.reset();
+    CHECK(verdict_of(literal).status == VerdictStatus::kHealthy);
+  }
+}

@@ -34,6 +34,13 @@ TEST_CASE("crashes") {
     crash(literal, 0, 6, "SIGABRT", 0);
     CHECK(only_rank_2(literal) == "user-code");
   }
+  SECTION("an abort in a core without threads may be a watchdog's") {
+    crash(literal, 0, 6, "SIGABRT");
+    literal.job.ranks[0].threads.clear();
+    CHECK(only_rank_2(literal) == "user-code");
+    literal.job.ranks[0].abort_message = "free(): invalid pointer";
+    CHECK(verdict_of(literal).suspects.at(0).reason == Reason::kCrashed);
+  }
   SECTION("the watchdog is the reporter") {
     crash(literal, 0, 6, "SIGABRT");
     literal.thread(literal.job.ranks[0], 900, "x", {libc("abort"), nat("c10d::ProcessGroupNCCL::Watchdog::run()")});

@@ -245,6 +245,35 @@ TEST_CASE("identical CPU stacks are distinguished by their GPUs") {
   }
 }
 
+TEST_CASE("a rank whose GPU did not answer, at the place of ranks whose GPUs did") {
+  // Ranks 0 to 2 wait at one place, rank 3 at another one.
+  const auto three_and_one = [](const std::string& of_rank_1, const std::string& of_rank_3) {
+    LiteralJob literal = waiting_alike({kAllReduce, of_rank_1, kAllReduce, of_rank_3});
+    ThreadSnapshot& main = literal.job.ranks[3].threads[0];
+    main.frames[main.frames.size() - 2] = literal.job.frames.intern(py("main", "/home/u/train.py", 44));
+    return literal;
+  };
+  SECTION("waits in the collective in which they are") {
+    CHECK(said(verdict_of(three_and_one("?", kAllGather))) == said(verdict_of(three_and_one(kAllReduce, kAllGather))));
+    CHECK(said(verdict_of(three_and_one("?", kAllGather))) == "culprit 3:collective-mismatch");
+    CHECK(said(verdict_of(three_and_one("?", kSpin))) == "culprit 3:gpu-wait");
+  }
+  SECTION("may be in another one if they differ") {
+    CHECK(verdict_of(waiting_alike({kAllReduce, "?", kAllReduce, kAllGather})).suspects.empty());
+  }
+  SECTION("is not accused of what their GPUs do by themselves") {
+    CHECK(said(verdict_of(waiting_alike({"?", kSpin, kSpin}))) == "symmetric");
+    CHECK(said(verdict_of(waiting_alike({"?", "", ""}))) == "symmetric");
+  }
+  SECTION("in another step it waits for something else") {
+    LiteralJob literal = three_and_one("?", kAllGather);
+    for (RankSnapshot& rank : literal.job.ranks)
+      rank.threads[0].variables = {
+          {.frame = rank.threads[0].frames.size() - 2, .numbers = {{"step", *rank.rank == 1 ? 8 : 9}}, .group = {}}};
+    CHECK(said(verdict_of(literal)) != "culprit 3:collective-mismatch");
+  }
+}
+
 TEST_CASE("ranks in kernels of different collectives") {
   SECTION("the smaller side") {
     const Verdict v = verdict_of(waiting_alike({kAllReduce, kAllReduce, kAllReduce, kAllGather}));

@@ -289,17 +289,26 @@ TEST_CASE("rank 0 of a server takes part in the work by a thread, while its main
       text += std::to_string(s.rank) + ":" + std::string(to_string(s.reason)) + " ";
     return text;
   };
-  SECTION("without such a thread the loop may be what they wait for") {
-    CHECK(suspects().find("0:network-io") != std::string::npos);
+  SECTION("without such a thread the loop may await what another rank does") { CHECK(suspects() == "2:user-code "); }
+  SECTION("if no other rank is elsewhere, they wait for the loop") {
+    literal.job.ranks.pop_back();
+    literal.job.ranks.pop_back();
+    for (RankSnapshot& rank : literal.job.ranks) rank.world_size = 2;
+    CHECK(suspects() == "0:network-io ");
   }
   SECTION("with it, the rank waits as the others do") {
     const Stack asks = {libc("sem_wait"), nat("PyThread_acquire_lock_timed", kPython),
                         py("wait", kLib + "threading.py", 355), py("get", kLib + "queue.py", 171),
                         py("ask", kEngine, 54)};
     literal.thread(literal.job.ranks[0], 902, "executor", asks + kThreadRoot).state = 'S';
-    CHECK(suspects().find("0:network-io") != std::string::npos);
+    literal.job.ranks[2].threads[0].syscall = call("accept", 5);
+    literal.job.ranks[2].threads[0].state = 'S';
     literal.thread(literal.job.ranks[0], 901, "scheduler", forward + Stack{py("schedule", kEngine, 60)} + kThreadRoot)
         .state = 'S';
-    CHECK(suspects() == "2:user-code ");
+    const auto waits = [&](std::size_t rank) {
+      return analyze(literal.job).activities.at(rank).value().kind == "in-collective";
+    };
+    CHECK(waits(0));
+    CHECK(suspects() == "2:network-io ");
   }
 }

@@ -3,64 +3,17 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <random>
 #include <utility>
 
 #include <fmt/format.h>
-#include <zlib.h>
-#include <nlohmann/json.hpp>
 
-#include "report/report.h"
+#include "support/saved_reports.h"
 
 using namespace rankstacks;
-using namespace rankstacks::report;
+using namespace rankstacks::testing;
 
 namespace {
-
-const std::filesystem::path kFixtures = RANKSTACKS_FIXTURES;
-
-using Accused = std::map<std::string, std::string>;  // reasons by rank
-
-struct SavedReport {
-  std::string name;
-  JobSnapshot job;
-  std::string status;
-  Accused suspects;
-};
-
-std::string unpacked(const std::filesystem::path& path) {
-  std::string text;
-  const gzFile file = gzopen(path.c_str(), "rb");
-  REQUIRE(file != nullptr);
-  std::array<char, 1 << 16> buffer;
-  for (int count; (count = gzread(file, buffer.data(), buffer.size())) > 0;)
-    text.append(buffer.data(), static_cast<std::size_t>(count));
-  gzclose(file);
-  return text;
-}
-
-nlohmann::json json_of(const std::filesystem::path& path) { return nlohmann::json::parse(std::ifstream(path)); }
-
-// By the file's name: from the verdicts.json of its directory, or from a file of its own.
-std::map<std::filesystem::path, nlohmann::json> truths() {
-  std::map<std::filesystem::path, nlohmann::json> found;
-  for (const char* directory : {"verdicts", "gpu_verdicts", "gpu_jobs"}) {
-    const nlohmann::json verdicts = json_of(kFixtures / directory / "verdicts.json");
-    for (const auto& [name, truth] : verdicts.items()) {
-      // That long steps are no hang is known by the power that GPUs draw alone.
-      if (directory == std::string_view("gpu_jobs") && truth.at("status") == "healthy") continue;
-      found[kFixtures / directory / (name + ".json.gz")] = truth;
-    }
-  }
-  for (const auto& entry : std::filesystem::directory_iterator(kFixtures / "nccl"))
-    if (const std::string name = entry.path().filename(); name.ends_with(".truth.json"))
-      found[kFixtures / "nccl" / (name.substr(0, name.size() - 11) + ".json.gz")] = json_of(entry.path());
-  return found;
-}
 
 // Removes what `member` gives of each thread. Returns whether there was anything to remove.
 template <class F>
@@ -194,36 +147,15 @@ constexpr Fact kFacts[] = {
     {"native names", take_native_names},
 };
 
-Accused accused_of(const JobSnapshot& job, const analyzers::Verdict& verdict) {
-  Accused accused;
-  for (const analyzers::Suspect& s : verdict.suspects)
-    accused[s.rank == SIZE_MAX ? std::to_string(s.missing_rank) : rank_label(job.ranks[s.rank])] =
-        analyzers::to_string(s.reason);
-  return accused;
-}
-
-enum class Quality { kInnocentAccused, kOpen, kRight };
-
-// The right ranks for a wrong reason are no better than none: that was luck.
-Quality quality_of(const SavedReport& saved, const JobSnapshot& job, const analyzers::Verdict& verdict) {
-  const Accused accused = accused_of(job, verdict);
-  if (std::any_of(accused.begin(), accused.end(), [&](const auto& one) { return !saved.suspects.contains(one.first); }))
-    return Quality::kInnocentAccused;
-  return analyzers::to_string(verdict.status) == saved.status && accused == saved.suspects ? Quality::kRight
-                                                                                           : Quality::kOpen;
-}
-
 }  // namespace
 
 TEST_CASE("more evidence makes no verdict worse") {
   // A report of two collectives, onto which another kernel was put by hand: its counts speak of the former.
   const std::string made_up = "another-kernel-of-two.json.gz";
   std::size_t reports = 0, taken = 0;
-  for (const auto& [path, truth] : truths()) {
+  for (const auto& [path, truth] : truths(RANKSTACKS_FIXTURES)) {
     if (path.filename() == made_up) continue;
-    auto job = read_json_report(unpacked(path), path.filename());
-    REQUIRE(job);
-    const SavedReport saved{path.filename(), std::move(*job), truth.at("status"), truth.at("suspects")};
+    const SavedReport saved = read_saved(path, truth);
     ++reports;
     constexpr unsigned kOrders = 8;
     for (unsigned order = 0; order < kOrders; ++order) {

@@ -1,0 +1,19 @@
+#include "analyzers/driver_calls.h"
+
+#include <algorithm>
+
+#include "analyzers/place.h"
+#include "known/gpu_drivers.h"
+
+namespace rankstacks::analyzers {
+
+bool is_in_driver_call(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  if (thread.state != 'D') return false;
+  if (std::any_of(thread.kernel_stack.begin(), thread.kernel_stack.end(),
+                  [](const std::string& line) { return known::is_in_gpu_driver(line); }))
+    return true;
+  if (thread.syscall && thread.syscall->fd_target) return known::is_gpu_driver_file(*thread.syscall->fd_target);
+  return blocking_call(job, thread) == "ioctl";
+}
+
+}  // namespace rankstacks::analyzers
