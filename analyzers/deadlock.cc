@@ -225,6 +225,19 @@ class Explanation {
     return found;
   }
 
+  // They are in collectives with different roots: a rank with another root may be a turn ahead.
+  bool several_roots(const Side& side) const {
+    return std::any_of(side.begin(), side.end(), [&](std::size_t i) {
+      return states_[i].root && states_[side.front()].root && *states_[i].root != *states_[side.front()].root;
+    });
+  }
+
+  // In collectives of MPI, whose communicators are not read: ranks in one and the same call may be in several of them.
+  bool in_unread_communicators(const Side& side) const {
+    const RankState& s = states_[side.front()];
+    return !s.group && s.doing.activity == known::Activity::kCollective && s.doing.operation.call.starts_with("MPI_");
+  }
+
   // Some ranks call from atexit or the interpreter's end, or while they handle an exception (in a `finally` or
   // `except`). What they wait for there is not part of what the others are doing.
   std::optional<Deadlock> by_exception() const {
@@ -488,6 +501,10 @@ class Explanation {
     const Reason reason_a = reason_of_side(a, b), reason_b = reason_of_side(b, a);
     if (reason_a == Reason::kBehind) return accuse(a, reason_a, kByPlace);
     if (reason_b == Reason::kBehind) return accuse(b, reason_b, kByPlace);
+    if (several_roots(a) || several_roots(b))
+      return {{}, in_words() + ": some of them with another root, and ranks may be roots in turn", false, ""};
+    if (a.size() > 1 && (in_unread_communicators(a) || in_unread_communicators(b)))
+      return {{}, in_words() + ": which communicators these are is not in the frames", false, ""};
     Deadlock found = accuse(a, reason_a, kEqualSides);
     const Deadlock other = accuse(b, reason_b, kEqualSides);
     found.suspects.insert(found.suspects.end(), other.suspects.begin(), other.suspects.end());

@@ -36,6 +36,8 @@ struct Deadlock {
   std::string explanation;
   bool sides_are_equal = false;
   std::string reference;  // Verdict::reference
+  // Those that wait may be in a long step of their GPUs instead: more samples would show it.
+  bool may_be_a_step = false;
 };
 
 // Accuses one side, or, of two that are equal, both, for a disagreement that is known from other evidence than stacks.

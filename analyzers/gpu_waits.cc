@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -130,15 +131,16 @@ class GpuRefinement {
     for (const std::size_t i : silent) {
       const auto there = at_place.find(place_key(job_, states_[i]));
       if (there == at_place.end()) continue;
-      const GpuState* common = nullptr;
+      std::optional<GpuState> common;
       bool agree = true;
       for (const std::size_t j : there->second) {
         if (!wait_alike(states_[i], states_[j]) || !launched.are_equal(states_[i].rank, states_[j].rank)) continue;
         const GpuState& gpu = states_[j].gpu;
-        if (common == nullptr) common = &gpu;
-        agree &= gpu.in_collective() && gpu.collectives == common->collectives && gpu.launch == common->launch;
+        if (!common) common = gpu;
+        agree &= gpu.in_collective() && gpu.collectives == common->collectives;
+        if (gpu.launch != common->launch) common->launch.reset();  // in groups of their own
       }
-      if (common == nullptr || !agree) continue;
+      if (!common || !agree) continue;
       states_[i].gpu = *common;
       states_[i].gpu_assumed = true;
     }

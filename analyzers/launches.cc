@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/gpu_waits.h"
 #include "analyzers/sides.h"
 #include "model/process_key.h"
 
@@ -74,7 +75,8 @@ class Launches {
   std::optional<Deadlock> explain() const {
     if (auto found = order()) return found;
     if (auto found = another_collective()) return found;
-    return laggards();
+    if (auto found = laggards()) return found;
+    return ahead_of_most();
   }
 
  private:
@@ -158,6 +160,45 @@ class Launches {
     }
     return std::nullopt;
   }
+
+  // Most ranks wait for their GPUs at one place and have launched less than the others, which wait for theirs
+  // elsewhere: what most wait for is counted nowhere (messages, as in an exchange between all), and the others have
+  // skipped it. Not so if the GPUs of most compute: these will come.
+  std::optional<Deadlock> ahead_of_most() const {
+    for (const Seen& seen : communicators_) {
+      const Side most(seen.laggards.begin(), seen.laggards.end());
+      if (most.size() * 2 <= seen.counts.size() || most.size() < 2) continue;
+      Side others;
+      for (const auto& [i, counts] : seen.counts)
+        if (!seen.laggards.contains(i)) others.push_back(i);
+      const auto wait_at_one_place = [&](const Side& side) {
+        return std::all_of(side.begin(), side.end(), [&](std::size_t i) {
+          return states_[i].gpu_wait_may_be_collective &&
+                 place_key(job_, states_[i]) == place_key(job_, states_[side.front()]);
+        });
+      };
+      const bool alike = std::all_of(most.begin(), most.end(),
+                                     [&](std::size_t i) { return seen.counts.at(i) == seen.counts.at(most.front()); });
+      if (!alike || !wait_at_one_place(most) || !wait_at_one_place(others) ||
+          place_key(job_, states_[most.front()]) == place_key(job_, states_[others.front()]) ||
+          std::any_of(most.begin(), most.end(),
+                      [&](std::size_t i) { return gpu_computes(job_, job_.ranks[states_[i].rank]) == true; }))
+        continue;
+      Deadlock found = accuse_side(
+          others, Reason::kCollectiveMismatch,
+          fmt::format(
+              "by NCCL's counts {} launched {}, and {}, which {} for something that they have launched before, {}",
+              name(others), text(seen.counts.at(others.front())), name(most), most.size() == 1 ? "waits" : "wait",
+              text(seen.counts.at(most.front()))),
+          false);
+      for (Blame& blame : found.suspects) blame.confidence = kSkippedByFew;
+      found.may_be_a_step = true;
+      return found;
+    }
+    return std::nullopt;
+  }
+
+  static constexpr double kSkippedByFew = 0.45;
 
   const JobSnapshot& job_;
   const std::vector<RankState>& states_;

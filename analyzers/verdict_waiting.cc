@@ -242,6 +242,7 @@ Verdict Judge::of_waiting() const {
     suspects.push_back(suspect(states_[blame.state], blame.reason, bounded(blame.confidence)));
   Verdict verdict = culprits(std::move(suspects), deadlock->sides_are_equal ? "" : deadlock->explanation);
   verdict.reference = deadlock->reference;
+  if (deadlock->may_be_a_step && may_sample_longer() && !have_sampled_long()) verdict.doubt = Doubt::kGpuWaits;
   if (deadlock->sides_are_equal)
     verdict.summary = make(VerdictStatus::kCulprit,
                            deadlock->explanation + ": both cannot be right, and the stacks do not show which is")

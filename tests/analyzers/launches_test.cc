@@ -117,6 +117,24 @@ TEST_CASE("NCCL's counts distinguish ranks that all wait for their GPUs") {
     communicator(literal, {{0, {{"AllReduce", 0}}}, {1, {{"AllReduce", 0}}}});
     CHECK(accused(literal) == Accused{{0, "unmatched-p2p"}, {1, "unmatched-p2p"}});
   }
+  SECTION(
+      "one has launched more than all others, which wait for their GPUs at one place: it has skipped what they do") {
+    literal = all_synchronize(kOwnPlace);
+    communicator(literal, {{0, three}, {1, four}, {2, three}, {3, three}});
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+    const Verdict v = analyze(literal.job).verdict;
+    CHECK(v.summary.find("by NCCL's counts rank 1 launched 4 AllReduce, and ranks 0,2-3, which wait for something that "
+                         "they have launched before, 3 AllReduce") != std::string::npos);
+    for (RankSnapshot& rank : literal.job.ranks)
+      rank.threads[0].motion = Motion{.samples = 3, .places = 1, .cpu_ms = 700, .runs = 5, .span_ms = 700};
+    CHECK(analyze(literal.job).verdict.doubt == Doubt::kGpuWaits);  // it may be a long step of theirs
+    for (RankSnapshot& rank : literal.job.ranks) rank.threads[0].motion->span_ms = 4500;
+    CHECK(analyze(literal.job).verdict.doubt == Doubt::kNone);
+  }
+  SECTION("one has launched more than all others, at their place") {
+    communicator(literal, {{0, three}, {1, four}, {2, three}, {3, three}});
+    CHECK(accused(literal).empty());
+  }
   SECTION("they go on") {
     communicator(literal, {{0, four}, {1, three}, {2, four}, {3, four}});
     literal.job.nccl->answers = 2;
