@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 
 #include "base/unattended.h"
@@ -51,7 +52,7 @@ Variables variables_of(const target::CoreTarget& core) {
 }
 
 void read_core(RankStacks& rank, const std::string& path, const target::CoreOptions& core_options,
-               elf::ImageCache& images, Deadline::Clock::duration timeout) {
+               elf::ImageCache& images, Deadline::Clock::duration timeout, std::vector<std::string>& dumps) {
   const Deadline deadline = Deadline::after(timeout);
   RankSnapshot& snapshot = rank.snapshot;
   snapshot.source = Source::kCore;
@@ -94,6 +95,7 @@ void read_core(RankStacks& rank, const std::string& path, const target::CoreOpti
   rank.abort_messages = target::find_abort_messages(rank.target->modules());
   read_abort_message(rank);
   add_environment_of_core(rank, variables);
+  if (snapshot.rank) dumps = dump_paths(variables, *snapshot.rank);
   rank.time_left = deadline.left();
 }
 
@@ -112,32 +114,37 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
     std::vector<RankStacks> ranks;
     std::vector<std::optional<OpenedGpuCore>> gpu_cores;
     std::vector<std::optional<WallClock::time_point>> times;
+    std::vector<std::vector<std::string>> dumps;  // where the Flight Recorder of each would have written
   };
   constexpr int kFilesShare = 4;  // of the timeout: the longest wait for a file that another rank's worker is reading
   const auto work = std::shared_ptr<Work>(
       new Work{paths, core_options, options.timeout,
                elf::ImageCache(std::max<Deadline::Clock::duration>(options.timeout / kFilesShare, kMinTimeout)),
                std::vector<RankStacks>(paths.size()), std::vector<std::optional<OpenedGpuCore>>(paths.size()),
-               std::vector<std::optional<WallClock::time_point>>(paths.size())});
+               std::vector<std::optional<WallClock::time_point>>(paths.size()),
+               std::vector<std::vector<std::string>>(paths.size())});
   // Code that checks the deadline itself returns before this limit, with what it has so far.
-  const auto outcomes =
-      Unattended{[work](std::size_t i) {
-                   reading_now(work->paths[i]);
-                   work->times[i] = written_at(work->paths[i]);
-                   if (auto core = gpu::read_gpu_core(work->paths[i], Deadline::after(work->timeout)))
-                     work->gpu_cores[i] = OpenedGpuCore{work->paths[i], std::move(*core)};
-                   else read_core(work->ranks[i], work->paths[i], work->core_options, work->images, work->timeout);
-                 },
-                 Unattended::beyond(options.timeout)}
-          .run(paths.size());
+  const auto outcomes = Unattended{[work](std::size_t i) {
+                                     reading_now(work->paths[i]);
+                                     work->times[i] = written_at(work->paths[i]);
+                                     if (auto core = gpu::read_gpu_core(work->paths[i], Deadline::after(work->timeout)))
+                                       work->gpu_cores[i] = OpenedGpuCore{work->paths[i], std::move(*core)};
+                                     else
+                                       read_core(work->ranks[i], work->paths[i], work->core_options, work->images,
+                                                 work->timeout, work->dumps[i]);
+                                   },
+                                   Unattended::beyond(options.timeout)}
+                            .run(paths.size());
   std::vector<RankStacks> ranks(paths.size());
   std::vector<std::optional<OpenedGpuCore>> gpu_cores(paths.size());
   std::vector<std::optional<WallClock::time_point>> times(paths.size());
+  std::map<std::string, std::size_t> core_at;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (outcomes[i].came_back) {
       ranks[i] = std::move(work->ranks[i]);
       gpu_cores[i] = std::move(work->gpu_cores[i]);
       times[i] = work->times[i];
+      core_at.emplace(paths[i], i);
       continue;
     }
     ranks[i].snapshot.source = Source::kCore;
@@ -166,6 +173,11 @@ JobSnapshot capture_cores(const std::vector<std::string>& paths, const target::C
   JobSnapshot job = finish_job(std::move(ranks), {}, options, first.value_or(WallClock::now()), started).job;
   gpus.add_to(job);
   add_named_dumps(job.ranks, options.flight_recorder, first.value_or(WallClock::now()), options.timeout);
+  for (RankSnapshot& rank : job.ranks) {
+    const auto core = rank.path ? core_at.find(*rank.path) : core_at.end();
+    if (core == core_at.end() || rank.kind != RankKind::kRank || !times[core->second]) continue;
+    add_dump_of_core(rank, work->dumps[core->second], core_options.sysroot, *times[core->second], options.timeout);
+  }
   return job;
 }
 

@@ -110,7 +110,14 @@ std::optional<WallClock::time_point> began(std::uint64_t start_ticks) {
   return WallClock::now() - std::chrono::duration_cast<WallClock::duration>(std::chrono::duration<double>(age));
 }
 
-// What the path leads to within that root directory, not opened. Linux 5.6; before, nothing is found.
+bool names_thread_of(const FlightRecord& record, const RankSnapshot& rank) {
+  return std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
+    return thread.thread_pointer != 0 && record.thread_ids.contains(thread.thread_pointer);
+  });
+}
+
+}  // namespace
+
 FileDescriptor find_below(const FileDescriptor& root, const std::string& path) {
   open_how how{};
   how.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
@@ -118,18 +125,14 @@ FileDescriptor find_below(const FileDescriptor& root, const std::string& path) {
   return FileDescriptor(static_cast<int>(syscall(SYS_openat2, root.get(), path.c_str(), &how, sizeof how)));
 }
 
-// Whether the process has one of the threads that the dump names. A dump that names none may be of any process.
 bool may_be_of(const FlightRecord& record, const RankSnapshot& rank) {
   if (record.thread_ids.empty()) return true;
   const auto known = [](const ThreadSnapshot& thread) { return thread.thread_pointer != 0; };
   if (std::none_of(rank.threads.begin(), rank.threads.end(), known)) return true;
-  return std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
-    return known(thread) && record.thread_ids.contains(thread.thread_pointer);
-  });
+  return names_thread_of(record, rank);
 }
 
-// std::nullopt: there is none, or one that does not count.
-std::optional<Result<FlightRecord>> read_found(const DumpPlace& place, WallClock::time_point captured) {
+std::optional<Result<FlightRecord>> read_dump_at(const DumpPlace& place, WallClock::time_point captured) {
   const FileDescriptor root(::open(place.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   for (const std::string& path : place.paths) {
     const FileDescriptor found = find_below(root, path);
@@ -141,8 +144,6 @@ std::optional<Result<FlightRecord>> read_found(const DumpPlace& place, WallClock
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 std::optional<int> rank_of_dump(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
@@ -193,11 +194,37 @@ std::optional<DumpPlace> dump_place_of(const RankSnapshot& rank,
 void add_found_dump(RankSnapshot& rank, const DumpPlace& place, WallClock::time_point captured, Limit limit) {
   if (rank.flight_record || place.paths.empty()) return;
   auto found = unattended<std::optional<Result<FlightRecord>>>(
-      [place, captured] { return read_found(place, captured); }, std::max<Limit>(limit, kMinTimeout));
+      [place, captured] { return read_dump_at(place, captured); }, std::max<Limit>(limit, kMinTimeout));
   if (!found || !*found) return;
   if (Result<FlightRecord>& record = **found; record && !may_be_of(*record, rank)) return;
   else if (record) rank.flight_record = std::move(*record);
   else rank.problems.push_back(problem_of(record.error()));
+}
+
+void add_dump_of_core(RankSnapshot& rank, const std::vector<std::string>& paths, const std::string& sysroot,
+                      WallClock::time_point written, Limit limit) {
+  if (rank.flight_record || paths.empty()) return;
+  constexpr double kLongestAfterMs = 60 * 1000, kLongestBeforeMs = 15 * 60 * 1000;
+  auto found = unattended<std::vector<FlightRecord>>(
+      [paths, sysroot, written] {
+        std::vector<FlightRecord> records;
+        const FileDescriptor root(::open(sysroot.empty() ? "/" : sysroot.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+        for (const std::string& path : paths) {
+          const FileDescriptor place = find_below(root, path);
+          if (place.get() < 0) continue;
+          const auto file = open_regular_file(place);
+          if (!file) continue;
+          if (auto record = read_record(*file, path, written)) records.push_back(std::move(*record));
+        }
+        return records;
+      },
+      std::max<Limit>(limit, kMinTimeout));
+  if (!found) return;
+  for (FlightRecord& record : *found)
+    if (names_thread_of(record, rank) && *record.age_ms <= kLongestBeforeMs && *record.age_ms >= -kLongestAfterMs) {
+      rank.flight_record = std::move(record);
+      return;
+    }
 }
 
 void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::string>& named,

@@ -3,11 +3,12 @@
 //     named   --flight-recorder PATH...: files, and the files of directories; a file's rank is the number at the end of
 //             its name
 //     found   at the place that the rank's environment gives, if it was written after the process began, and belongs to
-//             the process's user
+//             the process's user; for a core, if it names a thread of the core, and was written shortly before it
+//     asked   --flight-recorder ask: the rank is asked to write one (ask_flight_recorders.h)
 //
-// The second is a path that the process chose. It is resolved within the process's own root directory, symbolic links
-// included (openat2(2), RESOLVE_IN_ROOT), and leads to a regular file (open_regular_file), no longer than kMaxBytes,
-// not to a link. Nothing here waits for a file to appear.
+// The second and third are at a path that the process chose. It is resolved within the process's own root directory,
+// symbolic links included (openat2(2), RESOLVE_IN_ROOT), and leads to a regular file (open_regular_file), no longer
+// than kMaxBytes, not to a link. Nothing here waits for a file to appear.
 #pragma once
 
 #include <sys/types.h>
@@ -17,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
+#include "base/result.h"
 #include "model/snapshot.h"
 
 namespace rankstacks::capture {
@@ -45,10 +48,26 @@ void add_named_dumps(std::vector<RankSnapshot>& ranks, const std::vector<std::st
 // The place for a live process; std::nullopt if its rank or its start is unknown.
 std::optional<DumpPlace> dump_place_of(const RankSnapshot& rank, const std::map<std::string, std::string>& environment);
 
+// What the path leads to within that root directory, not opened. Linux 5.6; before, nothing is found.
+FileDescriptor find_below(const FileDescriptor& root, const std::string& path);
+
+// Reads the first of the place's files that counts; std::nullopt if none does.
+std::optional<Result<FlightRecord>> read_dump_at(const DumpPlace& place,
+                                                 std::chrono::system_clock::time_point captured);
+
+// Whether the process has one of the threads that the dump names. A dump that names none may be of any process.
+bool may_be_of(const FlightRecord& record, const RankSnapshot& rank);
+
 // Reads the first of the place's files that counts. Called for ranks that have no dump yet; does nothing if there is
 // none, or if the dump names threads and the rank has none of them: jobs of one user write to the same place. A damaged
 // one is a problem of the rank.
 void add_found_dump(RankSnapshot& rank, const DumpPlace& place, std::chrono::system_clock::time_point captured,
                     Limit limit);
+
+// For a core, written at `written`: the first of the paths, below `sysroot` if that is not empty, at which there is a
+// dump that names a thread of the core and was written in the minutes before it (or right after it). Dumps that name no
+// threads may be of any job, and others do not matter.
+void add_dump_of_core(RankSnapshot& rank, const std::vector<std::string>& paths, const std::string& sysroot,
+                      std::chrono::system_clock::time_point written, Limit limit);
 
 }  // namespace rankstacks::capture

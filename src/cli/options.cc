@@ -100,6 +100,13 @@ CLI::Validator exists() {
   return {[](std::string& path) { return is_there(true)(path).empty() ? std::string() : is_there(false)(path); }, ""};
 }
 
+// --flight-recorder ask. A file of that name is ./ask.
+constexpr const char* kAsk = "ask";
+
+CLI::Validator asks_or_exists() {
+  return {[](std::string& word) { return word == kAsk ? std::string() : exists()(word); }, ""};
+}
+
 // With less memory than the tool itself needs with a few threads, it would end at once.
 CLI::Validator a_size() {
   return {[](std::string& word) {
@@ -158,6 +165,7 @@ class CommandLine {
       if (doctor_->parsed()) take_pids_of_doctor();
       if (diff_->parsed()) take_diff();
       take_file_ranks();
+      take_flight_recorder();
       take_redaction();
     } catch (const CLI::ParseError& e) {
       const int status = app_.exit(e, out, err);
@@ -393,11 +401,11 @@ class CommandLine {
     add_common(sub);
     sub->add_option("--flight-recorder", options_.capture.flight_recorder,
                     "dump of PyTorch's Flight Recorder, whose name ends with its rank, or a directory of these; may be "
-                    "repeated")
-        ->type_name("PATH")
+                    "repeated. ask (attach only): has each rank write its dump now")
+        ->type_name("PATH|ask")
         ->expected(1)
         ->take_all()
-        ->check(exists());
+        ->check(asks_or_exists());
     sub->add_flag("--no-inlines", no_inlines_, "leave out inlined frames");
     sub->add_option("--unwinder", unwinder_,
                     "auto: libunwind, and libdwfl for threads that it does not finish; or one of both alone")
@@ -449,6 +457,13 @@ class CommandLine {
         throw CLI::ValidationError("--ranks", report::sanitize(path) + ": not one of the files");
       options_.file_ranks[path] = rank;
     }
+  }
+
+  void take_flight_recorder() {
+    if (std::erase(options_.capture.flight_recorder, kAsk) == 0) return;
+    if (!attach_->parsed())
+      throw CLI::ValidationError("--flight-recorder", "a core cannot be asked: name its dump, or a directory of dumps");
+    options_.ask_flight_recorders = true;
   }
 
   void take_diff() {

@@ -39,9 +39,10 @@ struct Options {
   Color color = Color::kAuto;
   bool all_threads = false;
   std::vector<std::string> ranks;
-  std::string output;              // -o; empty: stdout
-  std::vector<std::string> rules;  // --rules: files, in the order in which they are asked
-  bool redact = false;             // --redact, or the format's default
+  std::string output;                 // -o; empty: stdout
+  bool ask_flight_recorders = false;  // --flight-recorder ask
+  std::vector<std::string> rules;     // --rules: files, in the order in which they are asked
+  bool redact = false;                // --redact, or the format's default
   bool with_secrets = false;
   std::string redact_map;  // a file that must not exist yet; empty: none
   std::size_t max_bytes = 65536;

@@ -8,6 +8,7 @@
 
 #include "analyzers/analysis.h"
 #include "base/memory_limit.h"
+#include "capture/ask_flight_recorders.h"
 #include "capture/capture_job.h"
 #include "cli/job_list.h"
 #include "cli/messages.h"
@@ -154,6 +155,10 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
       const auto ask_gpus = [&](JobSnapshot& of) { add_gpu_state(options.gpu, of, err); };
       ask_gpus(job);
       job = ask_gpus_as_needed(options, std::move(job), ask_gpus, analyzed);
+    }
+    if (options.ask_flight_recorders) {
+      capture::ask_flight_recorders(job, options.capture.timeout);
+      analyzed.reset();
     }
   } else if (options.command == Options::Command::kCore) {
     job = capture::capture_cores(options.paths, options.core, options.capture);

@@ -7,6 +7,7 @@ import sys
 
 import cases
 from command_line import SOURCE, text_of
+from core_files import core_of
 from processes import Fixture, check, json_report, run_tool
 
 DUMPS = os.path.join(SOURCE, "fixtures", "flight_recorder")
@@ -123,6 +124,118 @@ def case_a_hostile_pickle(directory):
     problems = [problem["message"] for problem in report["ranks"][0]["problems"]]
     check(any("is not one of plain data" in problem for problem in problems), "%r" % problems)
     check("flight_recorder" not in report["ranks"][0] and not os.path.exists("ran"), "it was read")
+
+
+# What torch's heartbeat thread does: it has a pipe with a name open, and dumps if anything is written into it.
+ANSWERS = """
+import json, os, pickle, select, sys, threading
+pipe, dump, trace, delay = sys.argv[1:5]
+os.mkfifo(pipe)
+fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+with open(dump, "rb") as file:
+    entries = pickle.load(file)
+for entry in entries["entries"]:
+    entry["thread_id"] = str(threading.get_ident())
+print(json.dumps({"pid": os.getpid()}), flush=True)
+while True:
+    wait = select.poll()
+    wait.register(fd, select.POLLIN)
+    wait.register(0, select.POLLIN)
+    ready = {at for at, _ in wait.poll()}
+    if fd in ready and os.read(fd, 4096):
+        data = pickle.dumps(entries, 2)
+        if delay == "never":
+            continue
+        with open(trace, "wb") as file:
+            file.write(data[:len(data) // 2])
+            file.flush()
+            file.write(data[len(data) // 2:])
+        with open(trace + ".asked", "a") as file:
+            file.write("asked\\n")
+    if 0 in ready:
+        break
+"""
+
+
+@contextlib.contextmanager
+def ranks_that_answer(directory, delays=("", "")):
+    with contextlib.ExitStack() as ranks:
+        environment = dict(os.environ, WORLD_SIZE="2", TORCH_FR_DUMP_TEMP_FILE=os.path.join(directory, "trace_"),
+                           TORCH_NCCL_DEBUG_INFO_PIPE_FILE=os.path.join(directory, "fr_"))
+        yield [ranks.enter_context(Fixture([sys.executable, "-c", ANSWERS, os.path.join(directory, "fr_%d.pipe" % number),
+                                            os.path.join(DUMPS, "other-collective_%d" % number), os.path.join(directory, "trace_%d" % number), delays[number]],
+                                           env=dict(environment, RANK=str(number)))) for number in range(2)]
+
+
+def problems_of(rank):
+    return " ".join(problem["message"] for problem in rank["problems"])
+
+
+def case_asked(directory):
+    with ranks_that_answer(directory) as ranks:
+        before = json_report("attach", "--pids", pids_of(ranks))
+        check(not any("flight_recorder" in rank for rank in before["ranks"]) and not os.path.exists(os.path.join(directory, "trace_0.asked")),
+              "they were asked without the option")
+        report = json_report("attach", "--pids", pids_of(ranks), "--flight-recorder", "ask")
+        for number, rank in enumerate(report["ranks"]):
+            path = os.path.join(directory, "trace_%d" % number)
+            check(rank["flight_recorder"]["path"].endswith(path), "path %r" % rank["flight_recorder"]["path"])
+            check_record(rank["flight_recorder"], path)
+            with open(path + ".asked", encoding="utf-8") as file:
+                check(file.read() == "asked\n", "rank %d was asked more than once" % number)
+
+
+def case_asked_in_vain(directory):
+    with ranks_that_answer(directory, ("never", "")) as ranks:
+        report = json_report("attach", "--pids", pids_of(ranks), "--flight-recorder", "ask", "--timeout", "2")
+        check(["flight_recorder" in rank for rank in report["ranks"]] == [False, True], "%r" % [rank.get("flight_recorder") for rank in report["ranks"]])
+        check("was asked, and has not written a dump in time" in problems_of(report["ranks"][0]), problems_of(report["ranks"][0]))
+
+
+def case_a_pipe_of_somebody_else_is_not_written_to(directory):
+    """Nor is a file at that place."""
+    with ranks_that_answer(directory) as ranks:
+        os.unlink(os.path.join(directory, "fr_0.pipe"))
+        os.mkfifo(os.path.join(directory, "fr_0.pipe"))
+        other = os.open(os.path.join(directory, "fr_0.pipe"), os.O_RDONLY | os.O_NONBLOCK)
+        os.unlink(os.path.join(directory, "fr_1.pipe"))
+        with open(os.path.join(directory, "fr_1.pipe"), "w", encoding="utf-8") as file:
+            file.write("a file")
+        try:
+            report = json_report("attach", "--pids", pids_of(ranks), "--flight-recorder", "ask")
+            for rank in report["ranks"]:
+                check("it is no pipe that this rank has open: nothing was written to it" in problems_of(rank), problems_of(rank))
+            try:
+                check(os.read(other, 1) == b"", "something was written")
+            except BlockingIOError:
+                pass
+        finally:
+            os.close(other)
+    with open(os.path.join(directory, "fr_1.pipe"), encoding="utf-8") as file:
+        check(file.read() == "a file", "the file was written to")
+
+
+def case_without_a_pipe(directory):
+    with ranks_with(directory) as ranks:
+        report = json_report("attach", "--pids", pids_of(ranks), "--flight-recorder", "ask")
+        for rank in report["ranks"]:
+            check("TORCH_NCCL_DEBUG_INFO_PIPE_FILE is not set in it" in problems_of(rank), problems_of(rank))
+    status, _, err = run_tool("core", os.path.join(directory, "trace_0"), "--flight-recorder", "ask")
+    check(status == 2 and b"a core cannot be asked" in err, "%d %r" % (status, err))
+
+
+def case_found_for_a_core(directory):
+    """By the environment in the core, if the dump names a thread of it."""
+    with ranks_with(directory) as ranks:
+        path = put(directory, "other-collective", 0, ranks[0])
+        put(directory, "other-collective", 1)  # of another process
+        cores = [core_of(rank, directory, "core.%d" % rank.pid) for rank in ranks]
+    report = json_report("core", *cores)
+    check([rank["flight_recorder"]["path"] if "flight_recorder" in rank else None for rank in report["ranks"]] == [path, None],
+          "%r" % [rank.get("flight_recorder") for rank in report["ranks"]])
+    check_record(report["ranks"][0]["flight_recorder"], path)
+    os.utime(path, (1e9, 1e9))
+    check("flight_recorder" not in json_report("core", *cores)["ranks"][0], "one from long before the core")
 
 
 if __name__ == "__main__":
