@@ -23,6 +23,10 @@ bool has_python(const JobSnapshot& job, const ThreadSnapshot& thread) {
                      [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
 }
 
+bool is_users_code(const Frame& frame) {
+  return frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>"));
+}
+
 // Whether it waits for the end of threads or tasks that its own process (or its pool of workers) runs: Thread.join,
 // Future.result, Pool.map.
 bool waits_for_tasks(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -217,6 +221,7 @@ const known::ActivityRule* RuleCache::of(const FrameTable& frames, FrameId id) {
 Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread) {
   const known::ActivityRule* best = nullptr;
   std::size_t best_frame = 0;
+  bool in_users_code = false;  // the frames so far are called by the user's code, which the frame at hand called back
   const std::size_t own = own_frames(job_.frames, thread);
   for (std::size_t i = 0; i < own; ++i) {
     const known::ActivityRule* rule = rules_.of(job_.frames, thread.frames[i]);
@@ -228,9 +233,12 @@ Activities::DecidingRule Activities::deciding_rule(const ThreadSnapshot& thread)
       if (best && known::waits_for_ranks(best->activity) && frame.kind == FrameKind::kPython &&
           !is_place(frame, known::Place::kOperation))
         break;
+      in_users_code |= is_users_code(frame);
       continue;
     }
     if (known::waits_for_ranks(rule->activity)) {
+      // broadcast_object_list unpickles an object: what the object's own code does there waits for no rank.
+      if (in_users_code && (!best || !known::waits_for_ranks(best->activity))) break;
       const bool inner_is_wait_for_gpu =
           !best || best->activity == known::Activity::kGpuWait || best->activity == known::Activity::kAutograd;
       const bool inner_is_transport =
@@ -359,6 +367,7 @@ Doing Activities::of_rank(std::size_t rank) {
     if (r.threads[t].tid == r.pid) main = t;
   if (main == r.threads.size()) return {};
   const Doing doing = of_thread(rank, main);
+  // It waits for the end of its calls in other ranks, and these may wait for one that it serves.
   if (doing.by_frame && known::waits_for_ranks(doing.activity) &&
       is_place(job_.frames[r.threads[main].frames[doing.frame]], known::Place::kRemoteCalls))
     if (const auto served = of_served_call(rank, main)) return *served;

@@ -48,6 +48,9 @@ class Activities {
   // A whole rank: what its main thread does, or, if the main thread only waits for another thread of the process,
   // what that thread does.
   Doing of_rank(std::size_t rank);
+  // What the thread does that runs a call which another process has made to this rank (torch.distributed.rpc);
+  // std::nullopt if there is no such thread, or if it waits for ranks as well. `main` is the index of the main thread.
+  std::optional<Doing> of_served_call(std::size_t rank, std::size_t main);
 
  private:
   struct DecidingRule {
@@ -55,9 +58,6 @@ class Activities {
     std::size_t frame = 0;                      // index of the frame that shows it
   };
   DecidingRule deciding_rule(const ThreadSnapshot& thread);
-  // If the main thread waits for the end of calls in other ranks: these calls may wait for one that this rank serves.
-  // What the thread that serves it does; std::nullopt if there is no such thread, or if it waits for ranks as well.
-  std::optional<Doing> of_served_call(std::size_t rank, std::size_t main);
   // If the main thread waits for threads of its own process, as `doing` says, these show what the rank does. Of several
   // threads one that waits for ranks comes last, since a helper such as a watchdog may always do so. std::nullopt if
   // they do not show it.

@@ -171,6 +171,7 @@ class GpuRefinement {
     for (const std::size_t i : compared_) {
       RankState& s = states_[i];
       if (s.gpu.in_collective()) {
+        if (s.answers_call) continue;  // its main thread waits on the GPU, but the ranks wait for another thread
         if (cpu_names_kernel(s)) s.known_from_gpu = true;
         else wait_in_kernel(job_, s);
         continue;

@@ -21,6 +21,7 @@
 #include "analyzers/training_threads.h"
 #include "known/counter_names.h"
 #include "known/process_titles.h"
+#include "model/process_key.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -55,6 +56,23 @@ std::vector<RankState> own_states(const JobSnapshot& job, const std::vector<std:
 // In a server's event loop. A plain accept() may as well wait for one certain connection.
 bool waits_for_requests(const ThreadSnapshot& thread) {
   return thread.syscall && thread.syscall->listens && !thread.syscall->name.starts_with("accept");
+}
+
+// It reads what a child sends that is itself a server's front end between two requests.
+bool waits_for_front_end(const JobSnapshot& job, const RankState& state) {
+  const RankSnapshot& rank = job.ranks[state.rank];
+  const ThreadSnapshot& thread = rank.threads[state.doing.thread];
+  if (!thread.syscall) return false;
+  bool any = false;
+  for (const RankSnapshot& child : job.ranks) {
+    if (child.kind != RankKind::kChild || !is_parent(rank, child)) continue;
+    const auto& ends = thread.syscall->others;
+    if (std::none_of(ends.begin(), ends.end(), [&](const OtherEnd& end) { return end.pid == child.pid; })) continue;
+    const ThreadSnapshot* main = main_thread(child);
+    if (main == nullptr || !waits_for_requests(*main)) return false;
+    any = true;
+  }
+  return any;
 }
 
 // A process without a rank for which the ranks of a server work, or that takes on what they make.
@@ -144,6 +162,24 @@ void find_path(const JobSnapshot& job, RankState& state) {
   }
 }
 
+// If a rank waits for the answer to a call in another rank: of a rank that waits, what it does for that call is what it
+// is waited for, and not where its main thread is.
+void refine_by_remote_calls(const JobSnapshot& job, Activities& activities, std::vector<RankState>& states) {
+  const auto calls = [](const RankState& s) {
+    return s.readable && s.doing.operation.kind == known::OperationKind::kRemoteCall;
+  };
+  if (std::none_of(states.begin(), states.end(), calls)) return;
+  for (RankState& s : states) {
+    const bool waits = known::waits_for_ranks(s.doing.activity) || s.doing.activity == known::Activity::kGpuWait;
+    if (!s.readable || s.unrelated || calls(s) || !waits) continue;
+    if (const auto main = thread_with(job.ranks[s.rank], job.ranks[s.rank].pid))
+      if (auto served = activities.of_served_call(s.rank, *main)) {
+        s.doing = std::move(*served);
+        s.answers_call = true;
+      }
+  }
+}
+
 }  // namespace
 
 std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles,
@@ -153,6 +189,7 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   find_unrelated(job, states);
   refine_by_training_threads(job, roles, activities, states);
   refine_by_shared_work(job, roles, activities, states);
+  refine_by_remote_calls(job, activities, states);
   for (RankState& s : states)
     s.gpu_wait_may_be_collective =
         s.readable && s.doing.activity == known::Activity::kGpuWait && has_nccl(roles[s.rank]);
@@ -163,7 +200,8 @@ std::vector<RankState> states_of(const JobSnapshot& job, const std::vector<std::
   refine_by_receiving_threads(job, roles, states);
   for (RankState& state : states) {
     if (!state.readable) continue;
-    state.serves = waits_for_requests(job.ranks[state.rank].threads[state.doing.thread]);
+    state.serves =
+        waits_for_requests(job.ranks[state.rank].threads[state.doing.thread]) || waits_for_front_end(job, state);
     find_progress(job, roles, state);
     find_partners(job, state);
     find_path(job, state);

@@ -62,8 +62,10 @@ struct RankState {
   bool counts = false;
   bool left_wait = false;  // Motion::left_wait of its main thread
   bool travels = false;    // Motion::travelled, of it or that worker
-  // It waits for requests from outside of the job, in the event loop of a server.
+  // It waits for requests from outside of the job: in the event loop of a server, or for its child that is in one.
   bool serves = false;
+  // doing.thread runs a call that another rank has made to it, and waits for.
+  bool answers_call = false;
   bool in_one_function = false;  // Motion::in_one_function, of the thread that decides
   GpuState gpu;                  // what runs on its GPUs
   // Its GPUs did not answer; `gpu` is that of the ranks that are at its very place.

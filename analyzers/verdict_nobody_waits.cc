@@ -29,9 +29,11 @@ Verdict Judge::of_single_rank() const {
   if (s.unknown()) return undecided("one rank only, and its frames do not show what it does");
   std::size_t children = 0;
   for (const RankSnapshot& process : job_.ranks) children += process.kind == RankKind::kChild;
-  return undecided(fmt::format(
+  Verdict verdict = undecided(fmt::format(
       "one rank only, nothing to compare with: it {}{}", describe_suspect(job_, s, reason_for(s)),
       children > 1 ? fmt::format("; if its {} child processes are the ranks, name them with --pids", children) : ""));
+  if (s.progress == Progress::kRuns && may_sample_longer() && !have_sampled_long()) verdict.doubt = Doubt::kWorks;
+  return verdict;
 }
 
 std::optional<Verdict> Judge::of_computing_gpus() const {
@@ -65,7 +67,10 @@ Verdict Judge::of_stillness_at_one_place() const {
                                  describe_suspect(job_, s, reason_for(s))));
   Verdict symmetric = make(VerdictStatus::kSymmetric,
                            fmt::format("no rank differs: each {}", describe_suspect(job_, s, reason_for(s))));
-  if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) symmetric.doubt = Doubt::kGpuWaits;
+  if (s.doing.activity == known::Activity::kGpuWait && may_sample_longer()) {
+    const bool may_be_long = s.gpu.activity == GpuActivity::kKernel && !have_sampled_long();
+    symmetric.doubt = may_be_long ? Doubt::kWorks : Doubt::kGpuWaits;
+  }
   if ((sleeps(s) && may_sample_longer() && span_ms() < kLongerThanWaitsMs) || have_sampled_too_briefly())
     symmetric.doubt = Doubt::kWakes;
   return symmetric;
@@ -88,18 +93,23 @@ Verdict Judge::of_nobody_waits() const {
   }
   if (!definite.empty() && definite.size() < tally_.compared) return culprits(std::move(definite), "");
   if (!tally_.ended.empty()) return of_ended_not_waited_for();
-  if (tally_.compared == 1) return of_single_rank();
+  if (tally_.compared == 1) {
+    if (auto computing = of_computing_gpus()) return *computing;
+    return of_single_rank();
+  }
   if (!tally_.unknown.empty())
     return with_doubt_of_driver_calls(
         undecided(fmt::format("no rank is seen waiting for another, and {}", describe_unknown())));
   if (auto computing = of_computing_gpus()) return *computing;
-  std::size_t running = 0, active = 0;  // active: they move or work, and do not just poll at one place
+  // active: they move or work, and do not just poll at one place
+  std::size_t running = 0, active = 0, polling = 0;
   std::map<std::string, std::vector<std::size_t>> places;
   for (const std::size_t i : tally_.elsewhere) {
     const RankState& one = states_[i];
     active += one.progress == Progress::kUnknown ? deciding_thread(job_, one).state == 'R' : one.active();
     running +=
         one.progress == Progress::kUnknown ? deciding_thread(job_, one).state == 'R' : one.progress != Progress::kStill;
+    polling += one.doing.activity == known::Activity::kGpuWait && one.progress == Progress::kRuns;
     places[place_key(job_, states_[i])].push_back(i);
   }
   const bool all_run = running == tally_.elsewhere.size() && tally_.failed.empty();
@@ -108,14 +118,16 @@ Verdict Judge::of_nobody_waits() const {
     return make(VerdictStatus::kHealthy,
                 several_samples_ ? "nothing is stuck: every rank moves, none waits for another"
                                  : "nothing is stuck at this moment: every rank is running, none waits for another");
-  if (places.size() == 1 && running == 0 && tally_.failed.empty()) return of_stillness_at_one_place();
+  if (places.size() == 1 && running == polling && tally_.failed.empty()) return of_stillness_at_one_place();
   const auto largest = std::max_element(places.begin(), places.end(),
                                         [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (active == 0 && places.size() == 2 && largest->second.size() * 2 > tally_.elsewhere.size())
     return of_few_apart(largest == places.begin() ? std::next(largest)->second : places.begin()->second,
                         largest->second);
-  return undecided("no rank waits for another at this moment, and the ranks are at different places: " +
-                   too_few_samples());
+  return undecided(fmt::format(
+      "no rank waits for another at this moment, and {}: {}",
+      places.size() == 1 ? "all are at one place, where some of them ran" : "the ranks are at different places",
+      too_few_samples()));
 }
 
 }  // namespace rankstacks::analyzers

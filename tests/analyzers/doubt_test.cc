@@ -62,11 +62,34 @@ TEST_CASE("all run, each at one place") {
   }
 }
 
+TEST_CASE("one rank only, which ran at one place: its step may be long") {
+  LiteralJob literal = all_at(kWaitsForGpu, 'R', 900, 700);
+  literal.job.ranks.resize(1);
+  CHECK(verdict_of(literal).status == VerdictStatus::kUndecided);
+  CHECK(verdict_of(literal).doubt == Doubt::kWorks);
+  literal.job.ranks[0].threads[0].motion->span_ms = 4500;
+  CHECK(verdict_of(literal).doubt == Doubt::kNone);
+}
+
 TEST_CASE("all wait for their GPUs") {
   SECTION("live: a step may be long") {
     const Verdict v = verdict_of(all_at(kWaitsForGpu, 'S', 900, 0));
     CHECK(v.status == VerdictStatus::kSymmetric);
     CHECK(v.doubt == Doubt::kGpuWaits);
+  }
+  SECTION("some of them poll it, the others sleep") {
+    LiteralJob literal = all_at(kWaitsForGpu, 'S', 900, 0);
+    literal.job.ranks[1].threads[0].motion->runs = 20;
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kSymmetric);
+    CHECK(v.doubt == Doubt::kGpuWaits);
+  }
+  SECTION("the kernel is known: it may be a long one") {
+    for (const double span_ms : {900.0, 4500.0}) {
+      LiteralJob literal = all_at(kWaitsForGpu, 'S', span_ms, 0);
+      for (RankSnapshot& rank : literal.job.ranks) runs(literal, rank, "spin_kernel");
+      CHECK(verdict_of(literal).doubt == (span_ms < 4000 ? Doubt::kWorks : Doubt::kGpuWaits));
+    }
   }
   SECTION("cores: no more samples can be taken") {
     LiteralJob literal = all_at(kWaitsForGpu, 'S', 0, 0);

@@ -193,6 +193,43 @@ TEST_CASE("remote calls: who serves the call is waited for") {
   }
 }
 
+TEST_CASE("a rank that others call is waited for because of that call, wherever its main thread waits") {
+  const std::string rpc = kPackages + "torch/distributed/rpc/";
+  LiteralJob literal;
+  literal.rank(0, 3, Stack{libc("pthread_cond_wait"), py("rpc_sync", rpc + "api.py", 809)} + in_main(39));
+  for (int r = 1; r < 3; ++r) literal.rank(r, 3, waits_in_all_reduce());
+  literal
+      .thread(literal.job.ranks[2], 999, "python3",
+              {libc("recv"), py("evaluate", "/home/u/train.py", 8), py("_run_function", rpc + "internal.py", 206)})
+      .syscall = call("recvfrom", 8, "tcp a -> b");
+  CHECK(has(verdict_text(literal), "network-io: waits for the network (evaluate at train.py:8"));
+  SECTION("nobody calls: the thread is a helper of its own") {
+    const FrameTable& frames = literal.job.frames;
+    literal.job.ranks[0].threads[0].frames = literal.job.ranks[1].threads[0].frames;
+    CHECK(!frames[literal.job.ranks[0].threads[0].frames[0]].function->empty());
+    CHECK(analyze(literal.job).verdict.suspects.empty());
+  }
+}
+
+TEST_CASE("what an object's own code does inside of a collective waits for no rank") {
+  const std::string c10d = kPackages + "torch/distributed/distributed_c10d.py";
+  const Stack outside =
+      Stack{py("_tensor_to_object", c10d, 3234), py("broadcast_object_list", c10d, 3852)} + in_main(30);
+  const auto verdict = [&](const Stack& inside, std::optional<SyscallInfo> syscall) {
+    LiteralJob literal;
+    for (int r = 0; r < 3; ++r) literal.rank(r, 3, r == 2 ? inside + outside : waits_in_all_reduce());
+    literal.job.ranks[2].threads[0].syscall = std::move(syscall);
+    return verdict_text(literal);
+  };
+  const Frame own = py("__setstate__", "/home/u/tokenizer.py", 12);
+  CHECK(has(verdict({libc("recv"), own}, call("recvfrom", 8, "tcp a -> b")),
+            "network-io: waits for the network (__setstate__ at tokenizer.py:12"));
+  CHECK(has(verdict({nat("clock_nanosleep", kLibc), own}, call("clock_nanosleep")), "user-code"));
+  // Without such code it is the collective that waits.
+  CHECK(!has(verdict({libc("recv"), nat("gloo::transport::tcp::Pair::recv()")}, call("recvfrom", 8, "tcp a -> b")),
+             "network-io"));
+}
+
 TEST_CASE("the child that a rank waits for is named") {
   const Stack communicate = {libc("poll"), py("_communicate", kLib + "subprocess.py", 2),
                              py("communicate", kLib + "subprocess.py", 1)};

@@ -460,6 +460,24 @@ TEST_CASE("a server that waits for requests holds up nobody") {
     literal.job.ranks[0].threads[0].syscall->name = "accept4";
     CHECK(verdict_of(literal).suspects.at(0).rank == 0);
   }
+  SECTION("the server is a child, for which the rank waits") {
+    SyscallInfo reads = call("read", 8, "pipe:[5]");
+    reads.others = {{.pid = 104}};
+    for (const bool between_requests : {true, false}) {
+      LiteralJob with_child;
+      for (int r = 0; r < 4; ++r)
+        with_child.rank(
+            r, 4,
+            r == 0 ? Stack{libc("read"), py("recv", "/home/u/serve.py", 30)} + in_main(20) : waits_in_all_reduce());
+      with_child.job.ranks[0].threads[0].syscall = reads;
+      ThreadSnapshot& front_end = with_child.child(100, selects).threads[0];
+      front_end.syscall = call("epoll_wait", 7, "anon_inode:[eventpoll]");
+      front_end.syscall->listens = between_requests;
+      const Verdict v = verdict_of(with_child);
+      CHECK((v.status == VerdictStatus::kHealthy) == between_requests);
+      CHECK(v.suspects.empty() == between_requests);
+    }
+  }
 }
 
 TEST_CASE("the store in which an operation's communicator is set up is the operation's") {
