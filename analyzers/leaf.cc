@@ -34,6 +34,25 @@ bool lacks_callers(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return thread.stack_end != StackEnd::kComplete && !deciding_frame(job, thread);
 }
 
+// Of the native functions that are known, the one that runs, or that has called the C library, is the interpreter's:
+// also where no native function is known.
+bool calls_from_interpreter(const JobSnapshot& job, const ThreadSnapshot& thread) {
+  for (const FrameId id : thread.frames) {
+    const Frame& frame = job.frames[id];
+    if (frame.kind == FrameKind::kNative && !is_opaque(frame.module)) return is_interpreter(frame.module);
+  }
+  return true;
+}
+
+// Of a stack that ended early, Python's functions are known by themselves, and not what they have called: it may be a
+// collective. Not so if the thread is in Python's sleep, or runs Python's code.
+bool lacks_called_functions(const JobSnapshot& job, const ThreadSnapshot& thread, std::size_t place) {
+  if (job.frames[thread.frames[place]].origin != FrameOrigin::kSeparate || thread.stack_end == StackEnd::kComplete)
+    return false;
+  const bool in_python = thread.gil == Gil::kHolds || run_state_of(job, thread) == RunState::kSleeping;
+  return !in_python || !calls_from_interpreter(job, thread);
+}
+
 // SQLite polls for a lock that another process holds: the kernel sees nothing but a sleep. SQLite's own functions
 // seldom have names.
 bool waits_for_database(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -170,6 +189,7 @@ Doing by_leaf(const JobSnapshot& job, const RankSnapshot& rank, const ThreadSnap
   // Native frames alone do not show what a Python program does, nor does a stack that ended early: the missing part
   // may be a collective.
   if (!python_place && (rank.python_version || thread.stack_end != StackEnd::kComplete)) return doing;
+  if (python_place && lacks_called_functions(job, thread, *place)) return doing;
   doing.activity = known::Activity::kUserCode;
   doing.frame = *place;
   return doing;

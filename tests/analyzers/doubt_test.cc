@@ -1,6 +1,8 @@
 // Verdicts that more samples may change say so; a job that was sampled for long enough gets a definite one.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
 #include "analyzers/analysis.h"
 #include "analyzers/gpu_motion.h"
 #include "support/literal_gpu.h"
@@ -341,6 +343,40 @@ TEST_CASE("who gets on is not accused while it is not known what all others do")
     const Verdict v = verdict_of(literal);
     REQUIRE(v.suspects.size() == 1);
     CHECK(v.suspects[0].rank == 2);
+  }
+  SECTION("of one only Python's functions are known, not what they have called") {
+    ThreadSnapshot& main = literal.job.ranks[0].threads[0];
+    main.frames.clear();
+    Stack python = in_main(17);
+    for (Frame& frame : python) {
+      frame.origin = FrameOrigin::kSeparate;
+      main.frames.push_back(literal.job.frames.intern(frame));
+    }
+    main.stack_end = StackEnd::kNoUnwindInfo;
+    main.syscall = call("futex");
+    literal.job.ranks[2].threads[0].motion->counted = false;
+    const auto accuses_rank_0 = [&] {
+      const Verdict v = verdict_of(literal);
+      return std::any_of(v.suspects.begin(), v.suspects.end(), [](const Suspect& s) { return s.rank == 0; });
+    };
+    CHECK_FALSE(accuses_rank_0());
+    const auto called_from = [&](const std::string& module) {
+      std::vector<FrameId> frames = main.frames;
+      std::erase_if(frames, [&](FrameId id) { return literal.job.frames[id].kind == FrameKind::kNative; });
+      frames.insert(frames.begin(), {literal.job.frames.intern(libc("clock_nanosleep")),
+                                     literal.job.frames.intern(nat("sleeps", module))});
+      main.frames = frames;
+    };
+    main.syscall = call("clock_nanosleep");
+    called_from("/usr/lib/libmpi.so.12");  // between two polls
+    CHECK_FALSE(accuses_rank_0());
+    called_from("/usr/bin/python3.11");
+    CHECK(accuses_rank_0());
+    main.syscall.reset();
+    main.gil = Gil::kHolds;
+    CHECK(accuses_rank_0());
+    called_from("/usr/lib/libmpi.so.12");
+    CHECK_FALSE(accuses_rank_0());
   }
   SECTION("of one there is one sample only") {
     literal.job.ranks[0].threads[0].motion.reset();

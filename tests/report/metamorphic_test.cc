@@ -108,6 +108,33 @@ void forget_number(JobSnapshot& job, std::size_t rank) {
   job.ranks[rank].world_size.reset();
 }
 
+// As where there is no unwind information: two frames, and Python's next to them.
+void cut_stack(JobSnapshot& job, std::size_t rank) {
+  if (!job.ranks[rank].python_version) return;
+  for (ThreadSnapshot& thread : job.ranks[rank].threads) {
+    if (thread.tid != job.ranks[rank].pid) continue;
+    ThreadSnapshot cut = thread;
+    cut.frames.clear();
+    cut.variables.clear();
+    for (std::size_t i = 0; i < thread.frames.size(); ++i) {
+      Frame frame = job.frames[thread.frames[i]];
+      if (frame.kind == FrameKind::kNative && cut.frames.size() >= 2) continue;
+      if (frame.kind == FrameKind::kPython) frame.origin = FrameOrigin::kSeparate;
+      for (FrameVariables variables : thread.variables) {
+        if (variables.frame != i) continue;
+        variables.frame = cut.frames.size();
+        cut.variables.push_back(std::move(variables));
+      }
+      cut.frames.push_back(job.frames.intern(std::move(frame)));
+    }
+    cut.stack_end = StackEnd::kNoUnwindInfo;
+    cut.handles.reset();
+    cut.raises.reset();
+    thread = std::move(cut);
+  }
+  job.ranks[rank].status = Status::kPartial;
+}
+
 // What may be lacking of one rank.
 struct Lack {
   const char* name;
@@ -132,6 +159,7 @@ constexpr Lack kLacks[] = {
        }
        job.ranks[r].status = Status::kPartial;
      }},
+    {"the stack beyond its innermost frames", cut_stack},
     {"everything",
      [](JobSnapshot& job, std::size_t r) {
        job.ranks[r].threads.clear();
