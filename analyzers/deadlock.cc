@@ -13,8 +13,10 @@
 #include "analyzers/gpu_waits.h"
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
+#include "analyzers/names.h"
 #include "analyzers/sides.h"
 #include "analyzers/watchdog_text.h"
+#include "known/modules.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -26,6 +28,15 @@ constexpr double kEqualSides = 0.40;
 constexpr double kNobodyConnects = 0.60;
 constexpr double kAbsentFromGroup = 0.55;
 constexpr double kPartnersGuessed = 0.45;
+
+// Its thread sleeps in a wait of the host's, and not in one for the GPU.
+bool waits_on_host(const JobSnapshot& job, const RankState& s) {
+  const ThreadSnapshot* thread = leading_thread(job, s);
+  return thread != nullptr && thread->state != 'R' &&
+         std::none_of(thread->frames.begin(), thread->frames.end(), [&](FrameId id) {
+           return known::module_kind(base_name(job.frames[id].module)) == known::ModuleKind::kRuntime;
+         });
+}
 
 class Explanation {
  public:
@@ -67,6 +78,7 @@ class Explanation {
           "some of them for a lock or a queue between processes: who holds or fills it is not in these frames",
           false,
           ""};
+    if (auto found = own_gpu_work()) return with_reference(std::move(*found), kFromLaunches);
     if (waits_for_gpu() && (names_some_operation() || wait_in_one_function()) &&
         none_launched_too_little(job_, states_, all_members()))
       return with_reference(between_sides(Reason::kCollectiveMismatch, kByCounts), kFromLaunches);
@@ -167,6 +179,25 @@ class Explanation {
       const auto& path = states_[side.front()].path;
       return !path.empty() && path.back().function == first.back().function && path.back().file == first.back().file;
     });
+  }
+
+  // Some wait for their GPUs, the others in a collective on the host, as gloo's are, and all have launched the same
+  // collectives of NCCL: what those GPUs are busy with is no collective that the others have yet to launch.
+  std::optional<Deadlock> own_gpu_work() const {
+    Side busy;
+    for (const Side& side : sides_)
+      for (const std::size_t i : side) {
+        const RankState& s = states_[i];
+        if (s.gpu_wait_may_be_collective) busy.push_back(i);
+        else if (s.doing.activity != known::Activity::kCollective || !waits_on_host(job_, s)) return std::nullopt;
+      }
+    if (busy.empty() || busy.size() * 2 > ranks_ || !all_launched_the_same(job_, states_, all_members()))
+      return std::nullopt;
+    Deadlock found = accuse_side(
+        busy, Reason::kGpuWait,
+        "by NCCL's counts all have launched the same, so that this is for no collective of the others", false);
+    found.may_be_a_step = true;
+    return found;
   }
 
   std::vector<std::size_t> all_members() const {

@@ -63,6 +63,20 @@ class Launches {
     return all_in_one;
   }
 
+  // One communicator has all of these ranks, and on no communicator any of them has launched another number of any
+  // collective than another rank.
+  bool all_are_equal(const std::vector<std::size_t>& waiting) const {
+    bool all_in_one = false;
+    for (const Seen& seen : communicators_) {
+      const auto has = [&](std::size_t i) { return seen.counts.contains(i); };
+      const bool differ = std::any_of(seen.counts.begin(), seen.counts.end(),
+                                      [&](const auto& one) { return one.second != seen.counts.begin()->second; });
+      if (differ && std::any_of(waiting.begin(), waiting.end(), has)) return false;
+      all_in_one |= std::all_of(waiting.begin(), waiting.end(), has);
+    }
+    return all_in_one;
+  }
+
   // Those that have launched more than another rank, whose counts stand still.
   std::set<std::size_t> ahead() const {
     std::set<std::size_t> found;
@@ -215,6 +229,11 @@ std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::v
 bool none_launched_too_little(const JobSnapshot& job, const std::vector<RankState>& states,
                               const std::vector<std::size_t>& waiting) {
   return job.nccl && Launches(job, states).none_is_late(waiting);
+}
+
+bool all_launched_the_same(const JobSnapshot& job, const std::vector<RankState>& states,
+                           const std::vector<std::size_t>& waiting) {
+  return job.nccl && Launches(job, states).all_are_equal(waiting);
 }
 
 void refine_by_launches(const JobSnapshot& job, std::vector<RankState>& states) {

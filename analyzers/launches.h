@@ -29,6 +29,11 @@ std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::v
 bool none_launched_too_little(const JobSnapshot& job, const std::vector<RankState>& states,
                               const std::vector<std::size_t>& waiting);
 
+// Whether these share a communicator, and have launched the same on every communicator: then no collective of NCCL waits
+// for any of them, except behind other work on a GPU.
+bool all_launched_the_same(const JobSnapshot& job, const std::vector<RankState>& states,
+                           const std::vector<std::size_t>& waiting);
+
 // Ranks that go round in one Python function and count nothing, and that have launched a collective which another rank
 // has not: they ask again and again whether it has finished, and wait for their GPUs.
 void refine_by_launches(const JobSnapshot& job, std::vector<RankState>& states);

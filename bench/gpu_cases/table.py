@@ -374,7 +374,6 @@ HELD_OUT = [
     # Another group than the others', within the collector.
     third_group("metric-collected", "collective-mismatch", "process-group-order", "garbage-collection"),
     # The others make a group, which takes all ranks.
-    third_group("members-only", "collective-mismatch", "process-group-order", odd=1),
     # Its main thread waits for rank 0, which waits for a thread of it.
     third_group("remote-evaluation", "network-io", odd=1, ranks=2),
     # A barrier in the store of JAX's coordination service, which the others do not come to.

@@ -105,18 +105,6 @@ def metric_collected():
         reduce_gradient(dist, gradient)
 
 
-def members_only():
-    """The members of a new group make it; the odd rank, which is no member, does not take part in that, although all ranks have to."""
-    torch, dist = connect()
-    gradient = gradient_of(torch)
-    for number in range(FOREVER):
-        if number == GOOD_STEPS:
-            announce("settles")
-            if not is_odd():
-                dist.new_group([0, 2])
-        reduce_gradient(dist, gradient)
-
-
 class Tokenizer:
     """Pickled without its vocabulary, which is fetched from a server where it is read again."""
 
@@ -182,7 +170,7 @@ def jax_barrier():
 
 
 CASES = {"optimizer": optimizer, "unpickles": unpickles, "micro-batch": micro_batch, "metric-collected": metric_collected,
-         "members-only": members_only, "remote-evaluation": remote_evaluation, "jax-barrier": jax_barrier}
+         "remote-evaluation": remote_evaluation, "jax-barrier": jax_barrier}
 
 if __name__ == "__main__":
     run(CASES)

@@ -145,3 +145,23 @@ TEST_CASE("NCCL's counts distinguish ranks that all wait for their GPUs") {
     CHECK(analyze(literal.job).verdict.status == VerdictStatus::kHealthy);
   }
 }
+
+TEST_CASE("ranks that wait for their GPUs beside a collective on the host, all of whose launches are equal") {
+  const Stack copies = Stack{nat("cuMemcpyDtoHAsync_v2", "libcuda.so.1")} + in_main(31);
+  LiteralJob literal = all_synchronize(copies);
+  for (std::size_t r : {0u, 2u, 3u}) {
+    ThreadSnapshot& main = literal.job.ranks[r].threads[0];
+    main.frames.clear();
+    for (const Frame& frame : waits_in_all_reduce()) main.frames.push_back(literal.job.frames.intern(frame));
+    main.state = 'S';
+  }
+  const Counts one = {{"AllReduce", 4}};
+  SECTION("what that GPU is busy with is its own work") {
+    communicator(literal, {{0, one}, {1, one}, {2, one}, {3, one}});
+    CHECK(accused(literal) == Accused{{1, "gpu-wait"}});
+  }
+  SECTION("it is ahead: the others have yet to launch what it waits for") {
+    communicator(literal, {{0, one}, {1, {{"AllReduce", 5}}}, {2, one}, {3, one}});
+    CHECK(accused(literal) == Accused{{1, "collective-mismatch"}});
+  }
+}
