@@ -78,6 +78,14 @@ class GpuJob(Job):
             environment.update(NCCL_HOSTID="host-%d" % rank, LOCAL_RANK=str(rank % self.gpus), NODE_RANK=str(rank))
         return environment
 
+    def _directory_of(self, rank):
+        """With kernel.core_uses_pid=0, the core of a rank would replace that of another one in the same directory."""
+        if not self.case.cores:
+            return super()._directory_of(rank)
+        directory = os.path.join(self.directory, "rank-%d" % rank)
+        os.makedirs(directory, exist_ok=True)
+        return directory
+
     def wait(self):
         """Of a case whose watchdogs end the ranks: until one of them has, and for a while for the others, which then get a SIGABRT to leave
         a core as well, as a person would do whose job has one rank that has aborted."""
@@ -106,7 +114,7 @@ class GpuJob(Job):
 
     def crashed_cores(self):
         """The kernel's cores of the ranks that have crashed."""
-        cores = sorted(glob.glob(os.path.join(self.directory, "core*")))
+        cores = sorted(glob.glob(os.path.join(self.directory, "rank-*", "core*")))
         if not cores:
             raise Broken("no rank has left a core")
         return cores

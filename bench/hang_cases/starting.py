@@ -241,10 +241,15 @@ class Job:
         self.server.listen(64)
         self.log = open(os.path.join(self.directory, "log"), "wb")      # pylint: disable=consider-using-with
 
-    def _spawn(self, command, environment, stdin=subprocess.DEVNULL):
+    def _directory_of(self, rank):
+        """A rank's working directory."""
+        return self.directory
+
+    def _spawn(self, command, environment, stdin=subprocess.DEVNULL, directory=None):
         # setpriv: killed when this thread ends, for whatever reason; a session of its own, so that it can be killed as one.
         held = ["setpriv", "--pdeathsig", "KILL", *command] if shutil.which("setpriv") else command
-        process = subprocess.Popen(held, stdin=stdin, stdout=self.log, stderr=self.log, start_new_session=True, env=environment, cwd=self.directory)
+        process = subprocess.Popen(held, stdin=stdin, stdout=self.log, stderr=self.log, start_new_session=True, env=environment,
+                                   cwd=directory or self.directory)
         self.processes.append(process)
         return process
 
@@ -256,7 +261,7 @@ class Job:
                 # Standard input that is open and provides nothing, for a rank that reads it.
                 reading, writing = os.pipe()
                 self.descriptors.append(writing)
-                self._spawn(self._command_of(rank), self._environment_of(environment, rank), reading)
+                self._spawn(self._command_of(rank), self._environment_of(environment, rank), reading, self._directory_of(rank))
                 os.close(reading)
         else:
             self._spawn(self.command, environment)
