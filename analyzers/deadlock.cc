@@ -14,6 +14,7 @@
 #include "analyzers/handled.h"
 #include "analyzers/launches.h"
 #include "analyzers/names.h"
+#include "analyzers/shared_rounds.h"
 #include "analyzers/sides.h"
 #include "analyzers/watchdog_text.h"
 #include "known/modules.h"
@@ -411,11 +412,16 @@ class Explanation {
   // from the others.
   std::vector<std::size_t> those_whose_peer_is_further_on(const std::vector<std::size_t>& circle) const {
     std::vector<std::size_t> behind;
+    const std::vector<std::int64_t> rounds =
+        circle.empty() ? std::vector<std::int64_t>() : shared_rounds(job_, states_);
     for (const std::size_t i : circle)
-      for (const std::size_t j : circle)
-        if (states_[i].peer && states_[i].peer == job_.ranks[states_[j].rank].rank &&
-            divergence_of(states_[i], states_[j]).a_is_behind())
-          behind.push_back(i);
+      for (const std::size_t j : circle) {
+        if (!states_[i].peer || states_[i].peer != job_.ranks[states_[j].rank].rank) continue;
+        const Divergence divergence = divergence_of(states_[i], states_[j]);
+        const bool by_rounds = divergence.counter.empty() && !rounds.empty() && rounds[i] < rounds[j] &&
+                               place_key(job_, states_[i]) == place_key(job_, states_[j]);
+        if (divergence.a_is_behind() || by_rounds) behind.push_back(i);
+      }
     return behind.size() < circle.size() ? behind : std::vector<std::size_t>();
   }
 

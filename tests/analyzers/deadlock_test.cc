@@ -152,6 +152,26 @@ TEST_CASE("messages without a counterpart") {
     }
     CHECK(accused(literal) == Accused{{1, "unmatched-p2p"}});
   }
+  SECTION("two receive from each other, by a variable that is no counter: only if it can be nothing but a loop's") {
+    const auto ring = [](const std::vector<int>& numbers, int loops = 1) {
+      LiteralJob literal;
+      for (int r = 0; r < 4; ++r) {
+        const bool receives = r == 1 || r == 2;
+        RankSnapshot& rank = literal.rank(r, 4, receives ? in_call("recv", 20) : in_call("wait", 21));
+        if (receives) arguments(rank, kWorld, {{"src", 3 - r}});
+        rank.threads[0].variables.push_back(
+            {rank.threads[0].frames.size() - 2, {{"number", numbers[static_cast<std::size_t>(r)]}}, {}, loops});
+      }
+      return accused(literal);
+    };
+    const Accused both = {{1, "unmatched-p2p"}, {2, "unmatched-p2p"}};
+    CHECK(ring({3, 3, 4, 4}) == Accused{{1, "unmatched-p2p"}});
+    CHECK(ring({4, 4, 3, 3}) == Accused{{2, "unmatched-p2p"}});
+    CHECK(ring({0, 0, 1, 1}) == both);  // rows of a grid
+    CHECK(ring({4, 5, 6, 7}) == both);  // ranks
+    CHECK(ring({3, 3, 9, 9}) == both);  // what two ranks have each
+    CHECK(ring({3, 3, 4, 4}, 0) == both);
+  }
   SECTION("neighbours that receive from each other at two lines, as the passes of a pipeline do: both") {
     for (int r = 0; r < 4; ++r) {
       if (r == 1 || r == 2) arguments(literal.rank(r, 4, in_call("recv", 20 + r)), kWorld, {{"src", 3 - r}});
