@@ -82,6 +82,7 @@ class Judge {
   // Some rank is known from the dump of another tool that lacks frames of this kind which the process has, native ones
   // or Python ones: where the ranks seem to be alike, these may differ.
   bool dumps_lack(FrameKind kind) const;
+  std::vector<std::size_t> that_hold_up() const;
   Verdict of_mixed() const;
   // The ranks that are waited for get on, which would be the whole of it if it were known what all ranks do.
   std::optional<Verdict> of_moving_beside_unseen() const;

@@ -1,6 +1,7 @@
 #include "analyzers/judge.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
@@ -16,8 +17,22 @@
 
 namespace rankstacks::analyzers {
 
+// Of ranks that others wait for, those that get on while each of these waits ends again and again hold up nobody:
+// another part of the job does not move. All of them, if that is so for all.
+std::vector<std::size_t> Judge::that_hold_up() const {
+  std::vector<bool> awaited(states_.size(), false);  // by a rank that does not get on
+  for (const PendingOperation& operation : facts_.operations)
+    if (std::none_of(operation.members.begin(), operation.members.end(),
+                     [&](std::size_t i) { return states_[i].moves(); }))
+      for (const std::size_t i : operation.elsewhere) awaited[i] = true;
+  std::vector<std::size_t> found;
+  std::copy_if(tally_.needed.begin(), tally_.needed.end(), std::back_inserter(found),
+               [&](std::size_t i) { return awaited[i] || !states_[i].moves(); });
+  return found.empty() ? tally_.needed : found;
+}
+
 Verdict Judge::of_mixed() const {
-  const std::vector<std::size_t>& needed = tally_.needed;
+  const std::vector<std::size_t> needed = that_hold_up();
   // It is normal that some ranks arrive early at a collective, as long as at least as many are running their own
   // code.
   const bool all_running = std::all_of(needed.begin(), needed.end(), [&](std::size_t i) {

@@ -312,6 +312,31 @@ TEST_CASE("the same kernels in a second session of the debugger") {
   }
 }
 
+TEST_CASE("one part of a job moves and another does not: who is waited for in the former is not accused") {
+  // Ranks 0 and 1 share a group, and ranks 2 and 3, of which rank 2 is between two steps.
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    const bool elsewhere = r == 1 || r == 2;
+    ThreadSnapshot& main = literal.rank(r, 4, elsewhere ? kSpins : waits_in_all_reduce()).threads[0];
+    main.syscall = call(elsewhere ? "clock_nanosleep" : "futex");
+    if (!elsewhere)
+      main.variables = {
+          {.frame = 2, .numbers = {}, .group = ProcessGroup{r == 0 ? "1" : "2", {r == 0 ? 0 : 2, r == 0 ? 1 : 3}}}};
+    const bool moves = r >= 2;
+    main.motion = Motion{.samples = 8,
+                         .places = 1,
+                         .moved = r == 3,
+                         .counted = moves,
+                         .left_wait = r == 3,
+                         .cpu_ms = moves ? 56.0 : 0.0,
+                         .runs = moves ? 1150 : 0,
+                         .span_ms = 4650};
+  }
+  const Verdict v = verdict_of(literal);
+  REQUIRE(v.suspects.size() == 1);
+  CHECK(v.suspects[0].rank == 1);
+}
+
 TEST_CASE("who gets on is not accused while it is not known what all others do") {
   LiteralJob literal;
   for (int r = 0; r < 4; ++r) {
