@@ -57,8 +57,20 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
     for (int r = first; r < end; ++r)
       if (!seen.contains(r)) into.push_back(r);
   }
-  std::vector<int>& into = missing.elsewhere.empty() ? missing.certain : missing.elsewhere;
+  // A node that has not answered keeps its ranks from being looked at; they may well be there.
+  std::set<int> silent;
+  bool some_silent = false;
+  for (const NodeSnapshot& node : job.nodes) {
+    some_silent |= node.fault != NodeFault::kNone && node.fault != NodeFault::kNoRanks;
+    silent.insert(node.ranks.begin(), node.ranks.end());
+  }
+  std::vector<int>& into = missing.elsewhere.empty() && !some_silent ? missing.certain : missing.elsewhere;
   into.insert(into.end(), tail.begin(), tail.end());
+  const auto unsure = std::stable_partition(missing.certain.begin(), missing.certain.end(),
+                                            [&](int rank) { return !silent.contains(rank); });
+  missing.elsewhere.insert(missing.elsewhere.end(), unsure, missing.certain.end());
+  missing.certain.erase(unsure, missing.certain.end());
+  std::sort(missing.elsewhere.begin(), missing.elsewhere.end());
   return missing;
 }
 

@@ -295,6 +295,7 @@ std::optional<Verdict> Judge::of_absent(const MissingRanks& missing, const std::
     return undecided(fmt::format(
         "{}; ranks {} run on this machine and were not looked at: add their processes to --pids, or use --job", waiting,
         format_numbers(missing.alive)));
+  if (auto silent = of_silent_nodes(missing)) return silent;
   if (!missing.elsewhere.empty())
     return undecided(
         fmt::format("{}; ranks {} were not looked at: look at them too, on their machines, and merge the reports",

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <ostream>
 
+#include "analyzers/node_words.h"
 #include "report/packed.h"
 #include "report/report_file.h"
 #include "report/sanitize.h"
@@ -18,6 +19,10 @@ void print_error(std::ostream& err, const std::string& message, const std::strin
 int report_problems(const JobSnapshot& job, std::ostream& err, const std::string& of) {
   int status = 0;
   std::size_t failed = 0;
+  for (const analyzers::NodeGroup& group : analyzers::node_groups(job)) {
+    status = 1;
+    print_error(err, of + report::sanitize(analyzers::describe_nodes(job, group)), report::sanitize(group.first->hint));
+  }
   for (const RankSnapshot& rank : job.ranks) {
     if (rank.status == Status::kComplete) continue;
     status = 1;

@@ -31,6 +31,7 @@ Examples:
   rankstacks report hang.json --format markdown       the same as the body of an issue, without names of yours
   rankstacks report hang.json --format html -o h.html the same as a page for a browser, without names of yours
   rankstacks doctor                                   what would stop it from working here, and what mends that
+  rankstacks job --hosts node-[1-64]                  the job on these nodes, by clush, pdsh or ssh
   rankstacks core core-* --rules acme.json            with what a file of rules says of an in-house framework
 
 Exit status: 0 every target was read completely; 1 the report was made, but some target is partial or failed; 2 nothing could be done.)";
@@ -141,7 +142,8 @@ class CommandLine {
     add_diff();
     add_doctor();
     add_rules();
-    for (CLI::App* command : {&app_, attach_, core_, report_, diff_, doctor_, rules_})
+    add_job_command();
+    for (CLI::App* command : {&app_, attach_, core_, report_, diff_, doctor_, rules_, job_command_})
       command->set_version_flag("--version", std::string("rankstacks ") + RANKSTACKS_VERSION,
                                 "show the version and exit");
   }
@@ -154,8 +156,8 @@ class CommandLine {
   std::variant<Options, EarlyExit> parse(int argc, const char* const* argv) {
     if (argc > 1 && argv[1][0] != '-' &&
         app_.get_subcommands([&](const CLI::App* command) { return command->get_name() == argv[1]; }).empty())
-      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, diff, doctor or "
-                                   "rules\nhint: rankstacks --help\n",
+      return EarlyExit{fmt::format("rankstacks: no command is called \"{}\": attach, core, report, diff, doctor, rules "
+                                   "or job\nhint: rankstacks --help\n",
                                    report::sanitize(argv[1])),
                        2};
     std::ostringstream out, err;
@@ -164,6 +166,7 @@ class CommandLine {
       if (attach_->parsed()) take_pids_of_attach();
       if (doctor_->parsed()) take_pids_of_doctor();
       if (diff_->parsed()) take_diff();
+      if (job_command_->parsed()) options_.job = job_.take();
       take_file_ranks();
       take_flight_recorder();
       take_redaction();
@@ -222,6 +225,7 @@ class CommandLine {
         ->check(CLI::Range(1, 1 << 20))
         ->capture_default_str();
     add_capturing(attach_);
+    add_for_node(attach_);
     attach_->footer("\nExample: rankstacks attach --pids 101,102,103,104");
   }
 
@@ -231,6 +235,7 @@ class CommandLine {
     core_->add_option("CORE", options_.paths, "the core files of the ranks")->required();
     add_files(core_);
     add_capturing(core_);
+    add_for_node(core_);
     core_->footer("\nExample: rankstacks core core-python-* --sysroot /mnt/image");
   }
 
@@ -278,6 +283,7 @@ class CommandLine {
                         "core files: whether they are whole, and the files they are of are on this machine");
     add_files(doctor_);
     add_writing(doctor_);
+    add_for_node(doctor_);
     doctor_->footer(
         "\nExit status: 0 all is well; 1 something is not; 2 a usage error.\nExample: rankstacks doctor --pids "
         "101,102,103,104");
@@ -293,10 +299,24 @@ class CommandLine {
         "acme.json");
   }
 
+  void add_job_command() {
+    job_command_ = app_.add_subcommand(
+        "job", "look at a job on many nodes: runs the tool on each by ssh, clush, pdsh, srun or mpirun, and merges");
+    job_.add_to(*job_command_);
+    add_common(job_command_);
+    add_limit(job_command_, "make the report of what has come after this long");
+    job_command_->footer(
+        "\nExample: rankstacks job --hosts node-[1-64] --via clush\n"
+        "         rankstacks job --slurm 4711 core '/cores/core.*'");
+  }
+
+  // Of the tool that `rankstacks job` starts on a node.
+  void add_for_node(CLI::App* sub) { sub->add_flag("--for-node", options_.for_node)->group(""); }
+
   // Options that several commands have.
   CLI::Option* add_job(CLI::App* sub) {
     return sub
-        ->add_option("--job", job_,
+        ->add_option("--job", job_name_,
                      "the ranks of the job on this machine, found by their environment; where there are several jobs, "
                      "they are listed, and JOB says which: its ID, pid:N of any of its processes, user:NAME, "
                      "cgroup:PATH")
@@ -387,10 +407,11 @@ class CommandLine {
         ->check(a_size());
   }
 
-  void add_limit(CLI::App* sub) {
-    sub->add_option("--timeout", timeout_,
-                    "give up on a rank, on what it waits for, or on a file's functions, after this long, and on a file "
-                    "that does not answer after a fourth of it; the report has what was read by then")
+  void add_limit(CLI::App* sub, const std::string& text =
+                                    "give up on a rank, on what it waits for, or on a file's functions, after this "
+                                    "long, and on a file that does not answer after a fourth of it; the report has "
+                                    "what was read by then") {
+    sub->add_option("--timeout", timeout_, text)
         ->type_name("SECONDS")
         ->check(a_number())
         ->check(CLI::Range(0.001, 86400.0))
@@ -415,9 +436,10 @@ class CommandLine {
   }
 
   void take_job() {
-    auto choice = capture::parse_job_choice(job_);
+    auto choice = capture::parse_job_choice(job_name_);
     if (!choice)
-      throw CLI::ValidationError("--job", fmt::format("{}, found {}", choice.error().what, report::in_quotes(job_)));
+      throw CLI::ValidationError("--job",
+                                 fmt::format("{}, found {}", choice.error().what, report::in_quotes(job_name_)));
     options_.live.job = std::move(*choice);
   }
 
@@ -433,7 +455,7 @@ class CommandLine {
     };
     if (doctor_job_->count() != 0) {
       // --job takes the word that follows it, which may be a core.
-      if (is_core(job_)) options_.paths.insert(options_.paths.begin(), std::exchange(job_, ""));
+      if (is_core(job_name_)) options_.paths.insert(options_.paths.begin(), std::exchange(job_name_, ""));
       return take_job();
     }
     if (doctor_pids_->count() == 0) return;
@@ -485,12 +507,13 @@ class CommandLine {
 
   // Converts the words and numbers that the user gave to the values of the options.
   void complete_options() {
-    options_.command = doctor_->parsed()   ? Options::Command::kDoctor
-                       : rules_->parsed()  ? Options::Command::kRules
-                       : core_->parsed()   ? Options::Command::kCore
-                       : report_->parsed() ? Options::Command::kReport
-                       : diff_->parsed()   ? Options::Command::kDiff
-                                           : Options::Command::kAttach;
+    options_.command = doctor_->parsed()        ? Options::Command::kDoctor
+                       : rules_->parsed()       ? Options::Command::kRules
+                       : core_->parsed()        ? Options::Command::kCore
+                       : report_->parsed()      ? Options::Command::kReport
+                       : diff_->parsed()        ? Options::Command::kDiff
+                       : job_command_->parsed() ? Options::Command::kJob
+                                                : Options::Command::kAttach;
     if (!gpu_core_.empty()) options_.gpu.core = gpu_core_;
     options_.gpu.core_limit = static_cast<std::uint64_t>(gpu_core_limit_) << 20;
     options_.format = format_ == "json"       ? Format::kJson
@@ -526,7 +549,7 @@ class CommandLine {
       "of all ranks,\n"
       "native and Python frames merged, clustered across the ranks; from running processes or from their core files."};
   CLI::App *attach_ = nullptr, *core_ = nullptr, *report_ = nullptr, *diff_ = nullptr, *doctor_ = nullptr,
-           *rules_ = nullptr;
+           *rules_ = nullptr, *job_command_ = nullptr;
   CLI::Option *pids_ = nullptr, *samples_ = nullptr, *pause_ = nullptr;  // of attach
   CLI::Option *attach_job_ = nullptr, *doctor_job_ = nullptr, *doctor_pids_ = nullptr;
 
@@ -536,8 +559,9 @@ class CommandLine {
   double interval_ = std::chrono::duration<double>(capture::LiveRequest().interval).count();
   double max_wait_ = std::chrono::duration<double>(Options().max_wait).count();
   double timeout_ = std::chrono::duration<double>(capture::CaptureOptions::kDefaultTimeout).count();
+  JobCommand job_;
   std::vector<std::string> pid_words_;
-  std::string job_, gpu_core_, memory_, diff_old_, diff_new_;
+  std::string job_name_, gpu_core_, memory_, diff_old_, diff_new_;
   int gpu_core_limit_ = 1024;
 };
 

@@ -10,6 +10,7 @@
 
 #include "capture/capture_job.h"
 #include "capture/gpu_sessions.h"
+#include "cli/job_options.h"
 
 namespace CLI {
 class App;
@@ -23,7 +24,7 @@ enum class Color { kAuto, kAlways, kNever };
 using FileRanks = std::map<std::string, int>;  // by the path as it was given
 
 struct Options {
-  enum class Command { kAttach, kCore, kReport, kDiff, kDoctor, kRules } command = Command::kAttach;
+  enum class Command { kAttach, kCore, kReport, kDiff, kDoctor, kRules, kJob } command = Command::kAttach;
   std::vector<std::string> words;  // the command line as it was given, the program's name first
   capture::LiveRequest live;
   // --max-wait: how long to sample a job that only waits for GPUs, or loops.
@@ -42,6 +43,8 @@ struct Options {
   std::string output;                 // -o; empty: stdout
   bool ask_flight_recorders = false;  // --flight-recorder ask
   std::vector<std::string> rules;     // --rules: files, in the order in which they are asked
+  JobOptions job;                     // of kJob
+  bool for_node = false;              // --for-node: it is `rankstacks job` that reads the answer
   bool redact = false;                // --redact, or the format's default
   bool with_secrets = false;
   std::string redact_map;  // a file that must not exist yet; empty: none

@@ -14,6 +14,7 @@
 #include "cli/messages.h"
 #include "cli/options.h"
 #include "cli/run_diff.h"
+#include "cli/run_job.h"
 #include "cli/sample_as_needed.h"
 #include "cli/saved_reports.h"
 #include "cli/terminal.h"
@@ -21,6 +22,7 @@
 #include "doctor/job_pids.h"
 #include "doctor/real_system.h"
 #include "known/known_programs.h"
+#include "nodes/join_answers.h"
 #include "redact/redact.h"
 #include "redact/secrets.h"
 #include "report/folded.h"
@@ -140,14 +142,17 @@ int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
 }
 
 // Takes the snapshot that the command line asks for. std::nullopt, after a message: there is none. `analyzed` receives
-// its analysis if one was made on the way; `all_read` becomes false if some file was not read.
+// its analysis if one was made on the way; `all_read` becomes false if some file was not read; `status` is the exit
+// status where there is none.
 std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyzers::Analysis>& analyzed,
-                                    bool& all_read, std::ostream& err) {
+                                    bool& all_read, std::ostream& out, std::ostream& err, int& status) {
   JobSnapshot job;
+  if (options.command == Options::Command::kJob) return take_job_of_nodes(options, out, err, status);
   if (options.command == Options::Command::kAttach) {
     auto sampled = sample_as_needed(options, analyzed);
     if (!sampled) {
       print_not_chosen(sampled.error(), options.words, err);
+      if (options.for_node) status = sampled.error().jobs.empty() ? nodes::kStatusNoRanks : nodes::kStatusSeveralJobs;
       return std::nullopt;
     }
     job = std::move(*sampled);
@@ -194,8 +199,9 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
   if (options.command == Options::Command::kDiff) return run_diff(options, out, err);
   std::optional<analyzers::Analysis> analyzed;
   bool all_read = true;
-  std::optional<JobSnapshot> job = take_job(options, analyzed, all_read, err);
-  if (!job) return 2;
+  int status = 2;
+  std::optional<JobSnapshot> job = take_job(options, analyzed, all_read, out, err, status);
+  if (!job) return status;
   const std::vector<std::size_t> ranks = ranks_named(options, *job, err);
   analyzers::Analysis analysis = analyzed ? std::move(*analyzed) : analyzers::analyze(*job);
   const redact::Redacted shown =
@@ -207,7 +213,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err,
     }
   }
   const std::string text = report_text(options, shown, ranks);
-  int status = report_problems(shown.job, err);
+  status = report_problems(shown.job, err);
   if (status == 0 && !all_read) status = 1;
   if (!write_report(options, text, out, err)) return 2;
   return status;

@@ -10,6 +10,7 @@
 #include "cli/sudden_end.h"
 #include "gpu/nvml_helper.h"
 #include "gpu/session_helper.h"
+#include "nodes/agent.h"
 
 namespace rankstacks::cli {
 
@@ -22,6 +23,7 @@ int run_tool(int argc, const char* const* argv, const gpu::Machine& machine) {
     lift_memory_limit();  // the tool's own, not the driver's in a helper
   gpu::run_nvml_helper_if_asked(argc, argv, machine);
   gpu::run_session_helper_if_asked(argc, argv, machine);
+  nodes::run_agent_if_asked(argc, argv);
   const int status = run(argc, argv, std::cout, std::cerr, machine);
   // A worker that was given up may come back while this process ends: so nothing that it uses is destroyed before.
   if (any_given_up()) {

@@ -26,6 +26,7 @@
 #include "model/fault.h"
 #include "model/flight_record.h"
 #include "model/gpu.h"
+#include "model/node.h"
 #include "model/problem.h"
 
 namespace rankstacks {
@@ -418,6 +419,8 @@ struct JobSnapshot {
   // Live: running ranks, on the captured machines, that were not requested; ascending.
   std::vector<UnseenRank> not_looked_at;
   std::optional<NcclStatus> nccl;  // live: empty if no RAS thread of the job answered
+  // The nodes that were asked by `rankstacks job`, in the order of the host list; empty: none was.
+  std::vector<NodeSnapshot> nodes;
 };
 
 // "3" if the rank's number is known, else "host:pid". Always "host:pid" for children. Where two processes have the same

@@ -43,6 +43,7 @@ class Walk {
       fields_.host(unseen.host);
       if (unseen.pid_space) fields_.boot(unseen.pid_space->boot_id);
     }
+    for (NodeSnapshot& node : job.nodes) fields_.host(node.name);
     if (job.nccl)
       for (NcclCommunicator& communicator : job.nccl->communicators)
         for (auto* members : {&communicator.members, &communicator.missing})
@@ -74,6 +75,11 @@ class Walk {
     fields_.text(job.tool_version);
     fields_.text(job.captured_at);
     for (RankSnapshot& rank : job.ranks) of_rank(rank);
+    for (NodeSnapshot& node : job.nodes) {
+      fields_.name(node.engine);
+      fields_.text(node.said);
+      fields_.text(node.hint);
+    }
     if (job.nccl) of_nccl(*job.nccl);
     of_frames(job);
   }

@@ -13,6 +13,7 @@
 #include "analyzers/flight_records.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/gpu_state.h"
+#include "analyzers/node_words.h"
 #include "analyzers/place.h"
 #include "model/rank_set.h"
 #include "report/html_tables.h"
@@ -440,6 +441,8 @@ class HtmlData {
     std::vector<std::string> lines;
     for (const UnseenRank& rank : job_.not_looked_at)
       lines.push_back(fmt::format("rank {} (pid {} on {})", rank.rank, rank.pid, rank.host));
+    for (const analyzers::NodeGroup& group : analyzers::node_groups(job_))
+      lines.push_back(analyzers::describe_nodes(job_, group));
     text_list("not_looked_at", lines);
   }
 

@@ -13,6 +13,7 @@
 #include "report/json_flight_record.h"
 #include "report/json_gpu.h"
 #include "report/json_node.h"
+#include "report/json_nodes.h"
 #include "report/json_signal.h"
 #include "report/report.h"
 
@@ -411,6 +412,7 @@ JobSnapshot read_job(const Json& document) {
       job.not_looked_at.push_back(std::move(unseen));
     });
   });
+  read_nodes(root, job);
   root.optional("nccl", [&](const Node& n) { job.nccl = read_nccl(n); });
   return job;
 }

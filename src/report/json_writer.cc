@@ -8,6 +8,7 @@
 #include "report/json_flight_record.h"
 #include "report/json_frame.h"
 #include "report/json_gpu.h"
+#include "report/json_nodes.h"
 #include "report/json_signal.h"
 #include "report/json_text.h"
 #include "report/json_words.h"
@@ -36,6 +37,7 @@ class Writer {
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) rank(r);
     json_.close();
     if (!job_.not_looked_at.empty()) not_looked_at();
+    write_nodes(json_, job_);
     if (job_.nccl) nccl(*job_.nccl);
     json_.key("clusters");
     json_.open('[', true);

@@ -138,6 +138,8 @@ JobSnapshot merge_snapshots(std::vector<JobSnapshot> snapshots) {
           std::find(job.not_looked_at.begin(), job.not_looked_at.end(), unseen) == job.not_looked_at.end())
         job.not_looked_at.push_back(std::move(unseen));
     }
+  for (JobSnapshot& one : snapshots)
+    for (NodeSnapshot& node : one.nodes) job.nodes.push_back(std::move(node));
   job.nccl = merge_nccl(snapshots);
   std::vector<const RankSnapshot*> unsorted;
   for (const RankSnapshot& rank : ranks) unsorted.push_back(&rank);

@@ -9,6 +9,7 @@
 #include "analyzers/coordinates.h"
 #include "analyzers/difference_words.h"
 #include "analyzers/flight_records.h"
+#include "analyzers/node_words.h"
 #include "model/rank_set.h"
 #include "report/problem_groups.h"
 #include "report/report.h"
@@ -122,8 +123,16 @@ Lines headline(const JobSnapshot& job, const analyzers::Analysis& analysis, cons
 
 Lines problem_lines(const JobSnapshot& job, const TextStyle& style, std::size_t width) {
   const std::vector<ProblemGroup> problems = problem_groups(job);
-  if (problems.empty()) return {};
+  const std::vector<analyzers::NodeGroup> nodes = analyzers::node_groups(job);
+  if (problems.empty() && nodes.empty()) return {};
   Lines lines = {style.strong("Problems")};
+  for (const analyzers::NodeGroup& group : nodes) {
+    for (std::string& line : wrap(sanitize(analyzers::describe_nodes(job, group)), width - 2, 2))
+      lines.push_back("  " + line);
+    if (!group.first->hint.empty())
+      for (std::string& line : wrap("hint: " + sanitize(group.first->hint), width - 4, 2))
+        lines.push_back("    " + line);
+  }
   for (const auto& [problem, ranks] : problems) {
     for (std::string& line :
          wrap(fmt::format("{}: {}", sanitize(name_ranks(job, ranks)), sanitize(problem->message)), width - 2, 2))

@@ -1,0 +1,191 @@
+#include "cli/run_job.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "cli/messages.h"
+#include "cli/saved_reports.h"
+#include "nodes/ask_nodes.h"
+#include "nodes/choose_engine.h"
+#include "nodes/host_list.h"
+#include "nodes/join_answers.h"
+#include "report/report_file.h"
+#include "report/sanitize.h"
+
+namespace rankstacks::cli {
+namespace {
+
+using known::Engine;
+using std::chrono::seconds;
+
+// Nodes that one engine is to ask; a heterogeneous job of Slurm has one part for each component.
+struct Part {
+  std::string slurm_job;
+  std::vector<std::string> hosts;
+};
+
+struct Plan {
+  std::vector<Part> parts;
+  std::vector<Engine> engines;  // in the order in which they are tried
+};
+
+Error failed_command(const nodes::CommandOutput& output, std::string subject, std::string what) {
+  const std::string said = output.err.substr(0, output.err.find('\n'));
+  const known::RefusalRule* rule = known::refusal_in(output.err);
+  return {.code = ErrorCode::kUnreadable,
+          .subject = std::move(subject),
+          .what = said.empty() ? std::move(what) : std::move(what) + ": " + said.substr(0, 512),
+          .hint = rule == nullptr ? "" : std::string(rule->hint)};
+}
+
+Result<std::vector<Part>> parts_of_slurm(const std::string& job, const nodes::Interrupts& interrupts) {
+  const auto output = nodes::output_of(nodes::squeue_command(job), seconds(15), interrupts);
+  if (output.outcome.end != nodes::CallEnd::kExited || output.outcome.status != 0)
+    return fail(failed_command(output, "squeue", "does not list the job's nodes"));
+  auto steps = nodes::parse_squeue(output.out, job);
+  if (!steps) return fail(steps.error());
+  std::vector<Part> parts;
+  for (nodes::SlurmStep& step : *steps) parts.push_back({step.id, std::move(step.hosts)});
+  return parts;
+}
+
+Result<std::vector<Part>> parts_of_selector(const JobOptions& job, const nodes::Interrupts& interrupts) {
+  const std::vector<std::string> command = {
+      "kubectl", "get", "pods", "--namespace=" + job.space, "--selector=" + job.selector, "--output=name"};
+  const auto output = nodes::output_of(command, seconds(30), interrupts);
+  if (output.outcome.end != nodes::CallEnd::kExited || output.outcome.status != 0)
+    return fail(failed_command(output, "kubectl", "does not list the pods"));
+  Part part;
+  for (std::size_t at = 0; at < output.out.size();) {
+    const std::size_t end = std::min(output.out.find('\n', at), output.out.size());
+    std::string name = output.out.substr(at, end - at);
+    at = end + 1;
+    if (name.starts_with("pod/")) part.hosts.push_back(name.substr(4));
+  }
+  if (part.hosts.empty())
+    return fail({.code = ErrorCode::kNotFound,
+                 .subject = "kubectl",
+                 .what = fmt::format("no pod of namespace {} has the labels {}", job.space, job.selector)});
+  return std::vector<Part>{std::move(part)};
+}
+
+Result<std::vector<Part>> parts_of(const Options& options, const nodes::Interrupts& interrupts) {
+  const JobOptions& job = options.job;
+  if (!job.slurm.empty()) return parts_of_slurm(job.slurm, interrupts);
+  if (!job.selector.empty()) return parts_of_selector(job, interrupts);
+  auto hosts = [&]() -> Result<std::vector<std::string>> {
+    if (job.hostfile.empty()) return nodes::parse_host_list(job.hosts);
+    auto texts = read_files({job.hostfile}, options.capture.timeout,
+                            [](const std::string& path) { return report::read_rules_file(path); });
+    if (!texts.front()) return fail(texts.front().error());
+    return nodes::parse_hostfile(*texts.front(), job.hostfile);
+  }();
+  if (!hosts) return fail(hosts.error());
+  return std::vector<Part>{{"", std::move(*hosts)}};
+}
+
+Result<Plan> plan_of(const Options& options, const nodes::Interrupts& interrupts) {
+  const JobOptions& job = options.job;
+  auto parts = parts_of(options, interrupts);
+  if (!parts) return fail(parts.error());
+  const std::vector<Engine> usual = !job.slurm.empty()      ? std::vector{Engine::kSrun}
+                                    : !job.selector.empty() ? std::vector{Engine::kKubectl}
+                                                            : std::vector{Engine::kClush, Engine::kPdsh, Engine::kSsh};
+  auto engines = nodes::engines_to_try(job.via, usual, interrupts);
+  if (!engines) return fail(engines.error());
+  if (engines->front() == Engine::kSrun && job.slurm.empty())
+    return fail({.code = ErrorCode::kUsage, .subject = "--via srun", .what = "needs --slurm JOBID"});
+  return Plan{std::move(*parts), std::move(*engines)};
+}
+
+std::vector<std::string> words_for_nodes(const Options& options) {
+  const JobOptions& job = options.job;
+  std::vector<std::string> words = job.node_words;
+  std::vector<std::string> more = {"--format=json"};
+  if (job.action != NodeAction::kDoctor) {
+    more.push_back(fmt::format("--timeout={}", std::max<long>(1, job.node_limit.count() * 4 / 5)));
+    if (options.with_secrets) more.emplace_back("--with-secrets");
+  }
+  // Behind the action and --for-node.
+  words.insert(words.begin() + 2, more.begin(), more.end());
+  return words;
+}
+
+nodes::NodeQuestion question_for(const Options& options, const Part& part, Engine engine,
+                                 const nodes::Interrupts& interrupts) {
+  const JobOptions& job = options.job;
+  nodes::NodeQuestion question;
+  question.engine.engine = engine;
+  question.engine.options = job.engine_options;
+  question.engine.job = part.slurm_job;
+  question.engine.space = job.space;
+  question.engine.container = job.container;
+  question.engine.as_root = geteuid() == 0;
+  question.engine.fanout = job.fanout;
+  question.engine.connect = job.connect;
+  question.engine.node_limit = job.node_limit;
+  if (engine == Engine::kSrun)
+    question.engine.overlaps =
+        nodes::knows_overlap(nodes::output_of({"srun", "--version"}, seconds(10), interrupts).out);
+  question.hosts = part.hosts;
+  question.words = words_for_nodes(options);
+  question.copies = job.copies;
+  return question;
+}
+
+void print_calls(const Options& options, const Plan& plan, const nodes::ToolFile& tool,
+                 const nodes::Interrupts& interrupts, std::ostream& out) {
+  for (const Part& part : plan.parts) {
+    const auto planned = nodes::plan_calls(question_for(options, part, plan.engines.front(), interrupts), tool);
+    for (const auto& call : planned.first) out << nodes::shown_call(call) << '\n';
+    if (!options.job.copies) continue;
+    out << fmt::format("# Nodes that print \"lacks\" get {} ({} bytes) through standard input, packed by gzip:\n",
+                       report::sanitize(tool.path), tool.size);
+    for (const auto& call : planned.copying) out << nodes::shown_call(call) << '\n';
+  }
+}
+
+// Whether an engine has failed as a whole, so that the next one may do better.
+bool has_failed(const std::vector<nodes::NodeAnswer>& answers) {
+  return std::all_of(answers.begin(), answers.end(), [](const nodes::NodeAnswer& answer) {
+    return answer.node.fault == NodeFault::kNoEngine || answer.node.fault == NodeFault::kOther;
+  });
+}
+
+}  // namespace
+
+std::optional<JobSnapshot> take_job_of_nodes(const Options& options, std::ostream& out, std::ostream& err,
+                                             int& status) {
+  const auto started = Deadline::Clock::now();
+  const Deadline deadline = Deadline::after(options.capture.timeout);
+  const nodes::Interrupts interrupts;
+  status = 2;
+  const auto plan = plan_of(options, interrupts);
+  const auto tool = plan ? nodes::own_file() : Result<nodes::ToolFile>(fail(plan.error()));
+  if (!tool) {
+    print_error(err, report::sanitize(tool.error().message()), tool.error().hint);
+    return std::nullopt;
+  }
+  if (options.job.print) {
+    print_calls(options, *plan, *tool, interrupts, out);
+    status = 0;
+    return std::nullopt;
+  }
+  std::vector<nodes::NodeAnswer> answers;
+  for (const Part& part : plan->parts) {
+    std::vector<nodes::NodeAnswer> of_part;
+    for (const Engine engine : plan->engines) {
+      of_part = nodes::ask_nodes(question_for(options, part, engine, interrupts), *tool, deadline, interrupts);
+      if (!has_failed(of_part) || deadline.passed() || interrupts.have_come()) break;
+    }
+    std::move(of_part.begin(), of_part.end(), std::back_inserter(answers));
+  }
+  JobSnapshot job = nodes::join_answers(std::move(answers));
+  job.elapsed_ms = std::chrono::duration<double, std::milli>(Deadline::Clock::now() - started).count();
+  return job;
+}
+
+}  // namespace rankstacks::cli

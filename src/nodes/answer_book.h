@@ -1,0 +1,59 @@
+// What is known of each node while it is asked: lines of answers and of refusals, told apart and assigned to nodes.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/node.h"
+#include "nodes/answer_lines.h"
+#include "nodes/fan_out.h"
+
+namespace rankstacks::nodes {
+
+// Everything that one node and its engine have said.
+struct NodePage {
+  NodeSnapshot node;
+  Answer answer;
+  bool lacks_tool = false;
+  bool has_fault = false;                // of the node's own words: `node.fault`, `node.said`
+  std::vector<std::string> engine_said;  // lines about it, at most kMaxSaidLines
+};
+
+class AnswerBook {
+ public:
+  static constexpr std::size_t kMaxSaidLines = 64;
+
+  AnswerBook(const std::vector<std::string>& hosts, std::string nonce, std::string engine);
+
+  std::vector<NodePage>& pages() { return pages_; }  // the hosts first; then nodes that are none of them
+  const std::vector<NodePage>& pages() const { return pages_; }
+  std::size_t page_of_host(const std::string& host) const { return by_name_.at(host); }
+
+  // `asked`: the pages that the call asks; `started`: when.
+  void take_line(const std::vector<std::size_t>& asked, std::chrono::system_clock::time_point started, bool is_error,
+                 std::string_view text);
+  bool is_answered(std::size_t page) const;
+
+  // A call has ended: what it says of those that it asked and that have not answered.
+  void end_call(const std::vector<std::size_t>& asked, const Outcome& outcome, std::chrono::seconds limit);
+
+  // Before a page is asked again.
+  void forget(std::size_t page);
+
+ private:
+  std::size_t page_for(const std::vector<std::size_t>& asked, const AnswerLine& line);
+  void take_answer(NodePage& page, AnswerLine line, std::chrono::system_clock::time_point started);
+  void take_refusal(const std::vector<std::size_t>& asked, std::string_view text);
+
+  std::vector<NodePage> pages_;
+  std::map<std::string, std::size_t, std::less<>> by_name_;
+  std::map<std::string, std::size_t, std::less<>> by_short_name_;  // names until their first dot, if they differ
+  std::string nonce_;
+  std::map<std::size_t, std::vector<std::string>> said_of_all_;  // by the first page that a call asks
+};
+
+}  // namespace rankstacks::nodes

@@ -1,0 +1,136 @@
+#include "nodes/join_answers.h"
+
+#include <algorithm>
+#include <set>
+
+#include "report/report.h"
+
+namespace rankstacks::nodes {
+namespace {
+
+constexpr int kMaxWorld = 1 << 20;
+constexpr int kNoBlock = -1;
+
+// Nodes that run none of the job's ranks are no part of its numbering.
+bool is_silent(const NodeSnapshot& node) { return node.fault != NodeFault::kNone && node.fault != NodeFault::kNoRanks; }
+
+// The block of each node that has answered; empty if some node's ranks are not in one block.
+std::vector<int> blocks_of(const std::vector<std::vector<int>>& seen, int block) {
+  std::vector<int> blocks;
+  for (const std::vector<int>& ranks : seen) {
+    int of_node = kNoBlock;
+    for (const int rank : ranks) {
+      if (of_node != kNoBlock && rank / block != of_node) return {};
+      of_node = rank / block;
+    }
+    blocks.push_back(of_node);
+  }
+  return blocks;
+}
+
+struct Layout {
+  std::vector<NodeSnapshot>& nodes;
+  int world, block;
+
+  void give(std::size_t node, int number) {
+    for (int rank = number * block; rank < std::min((number + 1) * block, world); ++rank)
+      nodes[node].ranks.push_back(rank);
+  }
+
+  // The silent nodes between two that have answered, if exactly their blocks are left between those two.
+  void give_run(const std::vector<std::size_t>& silent, int before, int after) {
+    if (static_cast<int>(silent.size()) != after - before - 1) return;
+    for (std::size_t i = 0; i < silent.size(); ++i) give(silent[i], before + 1 + static_cast<int>(i));
+  }
+};
+
+// Fewer bytes than a report has are no reason to believe that it is one: read_json_report bounds all of it.
+void read_reply(const NodeReply& reply, NodeSnapshot& node, std::vector<JobSnapshot>& jobs) {
+  const auto blame = [&](NodeFault fault) {
+    node.fault = fault;
+    const std::string_view said = reply.said;
+    const std::string_view line = said.substr(0, std::min<std::size_t>(said.find('\n'), 512));
+    node.said = line.starts_with("rankstacks: ") ? line.substr(12) : line;
+    const std::size_t hint = said.find("\nhint: ");
+    if (hint == std::string_view::npos) return;
+    const std::string_view rest = said.substr(hint + 7);
+    node.hint = rest.substr(0, std::min<std::size_t>(rest.find('\n'), 512));
+  };
+  if (reply.report.empty())
+    return blame(reply.exit_status == kStatusNoRanks       ? NodeFault::kNoRanks
+                 : reply.exit_status == kStatusSeveralJobs ? NodeFault::kSeveralJobs
+                                                           : NodeFault::kTool);
+  auto job = report::read_json_report(reply.report, node.name);
+  if (!job) {
+    node.fault = NodeFault::kMalformed;
+    node.said = job.error().what.substr(0, 512);
+    return;
+  }
+  jobs.back() = std::move(*job);
+}
+
+}  // namespace
+
+void assign_silent_ranks(std::vector<NodeSnapshot>& nodes, const std::vector<std::vector<int>>& seen, int world,
+                         int block) {
+  if (world <= 0 || world > kMaxWorld || block <= 0 || block > world) return;
+  const std::vector<int> blocks = blocks_of(seen, block);
+  if (blocks.empty()) return;
+  const int all = (world + block - 1) / block;
+  Layout layout{nodes, world, block};
+  std::set<int> left;
+  for (int number = 0; number < all; ++number) left.insert(number);
+  std::vector<std::size_t> silent;
+  std::vector<int> in_order;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (is_silent(nodes[i])) silent.push_back(i);
+    else if (blocks[i] != kNoBlock) in_order.push_back(blocks[i]), left.erase(blocks[i]);
+  }
+  if (silent.size() == 1 && left.size() == 1) return layout.give(silent.front(), *left.begin());
+  if (in_order.empty() ||
+      std::adjacent_find(in_order.begin(), in_order.end(), std::greater_equal<>()) != in_order.end())
+    return;
+  int before = -1;
+  std::vector<std::size_t> run;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (is_silent(nodes[i])) run.push_back(i);
+    else if (blocks[i] != kNoBlock) {
+      layout.give_run(run, before, blocks[i]);
+      run.clear();
+      before = blocks[i];
+    }
+  }
+  layout.give_run(run, before, all);
+}
+
+JobSnapshot join_answers(std::vector<NodeAnswer> answers) {
+  std::vector<NodeSnapshot> nodes;
+  std::vector<JobSnapshot> jobs, some;
+  for (NodeAnswer& answer : answers) {
+    nodes.push_back(std::move(answer.node));
+    jobs.emplace_back();
+    if (answer.reply) read_reply(*answer.reply, nodes.back(), jobs);
+    answer.reply.reset();
+  }
+  std::vector<std::vector<int>> seen(nodes.size());
+  int world = 0, block = 0;
+  bool one_world = true;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    for (const RankSnapshot& rank : jobs[i].ranks) {
+      if (rank.kind != RankKind::kRank || !rank.rank || !rank.world_size) continue;
+      one_world = one_world && (world == 0 || world == *rank.world_size) && *rank.rank < *rank.world_size;
+      world = *rank.world_size;
+      block = std::max(block, std::min(rank.local_world_size.value_or(0), world));
+      seen[i].push_back(*rank.rank);
+    }
+    block = std::max(block, static_cast<int>(std::set<int>(seen[i].begin(), seen[i].end()).size()));
+  }
+  if (one_world) assign_silent_ranks(nodes, seen, world, block);
+  for (JobSnapshot& job : jobs)
+    if (!job.ranks.empty()) some.push_back(std::move(job));
+  JobSnapshot job = report::merge_snapshots(std::move(some));
+  job.nodes = std::move(nodes);
+  return job;
+}
+
+}  // namespace rankstacks::nodes

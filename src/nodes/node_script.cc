@@ -1,0 +1,50 @@
+#include "nodes/node_script.h"
+
+namespace rankstacks::nodes {
+namespace {
+
+// Both are one line without ' and \ and ! and %, which some login shells or engines take for their own. Positional
+// arguments keep what the user gave out of the text that is executed.
+constexpr const char* kFind =
+    R"~(n=$1 h=$2 l=$3 p=$4; shift 4; w=${SLURMD_NODENAME:-$(uname -n)}; )~"
+    R"~(for t in "$p" "$(command -v rankstacks)"; do )~"
+    R"~(if [ -f "$t" ] && [ -x "$t" ] && [ "$(sha256sum <"$t" 2>/dev/null | cut -c1-64)" = "$h" ]; )~"
+    R"~(then exec "$t" --internal-node "$n" "$l" - "$@"; fi; done; )~"
+    R"~(echo "rankstacks-answer 1 $n $w lacks")~";
+
+// "$d/x" is an empty script: where programs may not be started (noexec), it cannot be.
+constexpr const char* kCopy =
+    R"~(n=$1 h=$2 l=$3 k=$4; shift 4; w=${SLURMD_NODENAME:-$(uname -n)}; umask 077; d=; )~"
+    R"~(c() { [ -z "$d" ] || rm -rf "$d"; }; )~"
+    R"~(f() { c; echo "rankstacks-answer 1 $n $w fault $*"; exit 0; }; )~"
+    R"~(trap "c; exit 1" HUP INT TERM; )~"
+    R"~(command -v sha256sum >/dev/null || f cannot-copy no sha256sum; )~"
+    R"~(for b in "$XDG_RUNTIME_DIR" "$TMPDIR" /tmp /var/tmp /dev/shm "$HOME"; do )~"
+    R"~({ [ -n "$b" ] && d=$(mktemp -d "$b/rankstacks.XXXXXXXXXX" 2>/dev/null); } || { d=; continue; }; )~"
+    R"~(a=$(df -Pk "$d" | { read -r x; read -r x1 x2 x3 x4 x5; echo "$x4"; }); )~"
+    R"~(if [ "${a:-0}" -ge "$k" ] && : >"$d/x" && chmod 700 "$d/x" && "$d/x" 2>/dev/null; then break; fi; )~"
+    R"~(c; d=; done; )~"
+    R"~([ -n "$d" ] || f cannot-copy no directory with "$k" KiB of room, from which programs may be started; )~"
+    R"~(gzip -dc >"$d/rankstacks" 2>"$d/e" || f cannot-copy "$(head -n 1 "$d/e")"; )~"
+    R"~([ "$(sha256sum <"$d/rankstacks" | cut -c1-64)" = "$h" ] || f cannot-copy the copy differs from the original; )~"
+    R"~(chmod 700 "$d/rankstacks"; "$d/rankstacks" --version >/dev/null 2>"$d/e" || f cannot-run "$(head -n 1 "$d/e")"; )~"
+    R"~(rm -f "$d/x" "$d/e"; exec "$d/rankstacks" --internal-node "$n" "$l" "$d" "$@")~";
+
+std::vector<std::string> words_of(const char* script, const ToolFile& tool, const NodeTask& task, std::string fourth) {
+  std::vector<std::string> words = {
+      "sh", "-c", script, "rankstacks", task.nonce, tool.sha256, std::to_string(task.limit.count()), std::move(fourth)};
+  words.insert(words.end(), task.words.begin(), task.words.end());
+  return words;
+}
+
+}  // namespace
+
+std::vector<std::string> find_and_run(const ToolFile& tool, const NodeTask& task) {
+  return words_of(kFind, tool, task, tool.path);
+}
+
+std::vector<std::string> copy_and_run(const ToolFile& tool, const NodeTask& task) {
+  return words_of(kCopy, tool, task, std::to_string(tool.size / 1024 + 1));
+}
+
+}  // namespace rankstacks::nodes

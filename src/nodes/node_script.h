@@ -1,0 +1,35 @@
+// What an engine runs on a node: a line for its POSIX shell, which looks for the tool there, or takes it from the
+// standard input, and lets it answer.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rankstacks::nodes {
+
+inline constexpr std::string_view kAgentOption = "--internal-node";
+
+struct ToolFile {
+  std::string path;      // of this machine
+  std::string sha256;    // in hex
+  std::size_t size = 0;  // in bytes
+};
+
+struct NodeTask {
+  std::string nonce;               // which this run's answers carry
+  std::chrono::seconds limit{45};  // until the node ends by itself
+  std::vector<std::string> words;  // the tool's arguments there
+};
+
+// Runs the tool that is at the same path as here, or that PATH names, if it is the same file by its hash; otherwise
+// says that there is none ("lacks").
+std::vector<std::string> find_and_run(const ToolFile& tool, const NodeTask& task);
+
+// Writes the packed tool (gzip), which is the standard input, into a new directory of mode 0700 with enough room,
+// checks its hash and runs it. The tool removes the directory before anything else (agent.h).
+std::vector<std::string> copy_and_run(const ToolFile& tool, const NodeTask& task);
+
+}  // namespace rankstacks::nodes
