@@ -2,13 +2,14 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
 import cases
 import schema
-from nodes import Cluster, HungJob, enter_namespaces, needs
-from processes import check, json_report, tool, wait_until
+from nodes import Cluster, HungJob, Slurm, SlurmJob, enter_namespaces, run
+from processes import check, json_report, state_of, tool, wait_until
 
 
 def ask(*arguments, expect=0, seconds=120, **options):
@@ -62,6 +63,26 @@ def case_every_engine_says_what_one_machine_does(directory):
         print("engines: %s" % ", ".join(engines))
 
 
+def case_slurm_says_what_one_machine_does(directory):
+    with Cluster(directory, 4) as cluster, Slurm(cluster) as slurm:
+        job = SlurmJob(cluster, slurm, 2, blocked_rank=5)
+        environment = slurm.environment
+        report, _ = ask("--slurm", job.number, env=environment)
+        check([node["engine"] for node in report["nodes"]] == ["srun"] * 4, "%r" % report["nodes"])
+        check(verdict_of(report) == ("culprit", [(5, "data-loading")]), "%r" % report["verdict"])
+        check([rank["rank"] for rank in report["ranks"]] == list(range(8)), "its ranks")
+        wait_until(lambda: slurm.steps(job.number) == ["%s.0" % job.number], "the end of the tool's step")
+        # A node whose slurmd is gone is named, and the verdict of the rest stands.
+        slurm.stop_slurmd(cluster.nodes[0])
+        report, _ = ask("--slurm", job.number, "--timeout", "50", "--node-timeout", "20", env=environment, expect=1)
+        check([(node["name"], node["status"]) for node in report["nodes"]] == [("node-1", "silent")] + [("node-%d" % n, "answered") for n in (2, 3, 4)],
+              "%r" % report["nodes"])
+        check(report["nodes"][0]["ranks"] == [0, 1] and verdict_of(report) == ("culprit", [(5, "data-loading")]), "%r %r" % (report["nodes"][0], report["verdict"]))
+        print("node-1: %s: %s" % (report["nodes"][0]["fault"], report["nodes"][0]["message"]))
+        refused = subprocess.run([tool(), "job", "--slurm", "99999"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+        check(refused.returncode == 2 and refused.stdout == b"" and b"Invalid job id" in refused.stderr, "%r" % refused)
+
+
 def case_nodes_that_do_not_answer_are_named(directory):
     with Cluster(directory, 6) as cluster:
         for node in cluster.nodes:
@@ -82,6 +103,99 @@ def case_nodes_that_do_not_answer_are_named(directory):
                   "%s: %r" % (engine, report["problems"]))
             check(all(name in err for name in expected), "stderr: %s" % err)
         job.check_unharmed()
+
+
+def children_of(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as children:
+        return [int(child) for child in children.read().split()]
+
+
+class Ranks:
+    """A program with the variables of a rank on each node: enough where no verdict is asked for."""
+
+    def __init__(self, cluster):
+        self.ranks = []
+        for rank, node in enumerate(cluster.nodes):
+            variables = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(len(cluster.nodes)), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="10.77.0.1", MASTER_PORT="29500")
+            self.ranks.append(subprocess.Popen(node.command("sh", "-c", "echo ready; exec sleep 100000"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=variables))
+        for rank in self.ranks:
+            check(rank.stdout.readline() == b"ready\n", "a rank does not start")
+
+
+def started_with_nodes(cluster, *arguments):
+    """The tool, which asks the nodes for a long answer; returns when every node has begun."""
+    command = [tool(), "job", "--hosts", cluster.names(), "--format", "json", "--timeout", "300", "--node-timeout", "300"] + list(arguments)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: all(any("--internal-node" in line and "sh -c" not in line for line in node.processes().values()) for node in cluster.nodes),
+               "the tool on all nodes")
+    return process
+
+
+def case_tool_that_is_killed_leaves_nothing(directory):
+    with Cluster(directory, 3) as cluster:
+        for node in cluster.nodes:
+            node.start_sshd()
+        ranks = Ranks(cluster)
+        for engine in [engine for engine in ("ssh", "clush", "pdsh") if shutil.which(engine)]:
+            process = started_with_nodes(cluster, "--via", engine, "attach", "--samples", "1000", "--interval", "3")
+            engines = children_of(process.pid)
+            check(engines, "%s: no engine runs" % engine)
+            process.kill()
+            process.communicate()
+            wait_until(lambda: all(state_of(pid) in ("gone", "Z") for pid in engines), "%s: the end of its processes here" % engine)
+            check_nothing_left(cluster)
+        check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
+
+
+def case_interrupt_makes_the_report_of_what_is_there(directory):
+    with Cluster(directory, 3) as cluster:
+        for node in cluster.nodes:
+            node.start_sshd()
+        ranks = Ranks(cluster)
+        cluster.nodes[2].freeze_sshd()
+        command = [tool(), "job", "--hosts", cluster.names(), "--via", "ssh", "--format", "json", "--timeout", "300", "--node-timeout", "300", "--connect-timeout", "200",
+                   "attach", "--samples", "1"]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # Two nodes have answered when only the call of the frozen one is left, which has been there from the start.
+        wait_until(lambda: len(children_of(process.pid)) == 3, "the calls")
+        wait_until(lambda: len(children_of(process.pid)) == 1, "two answers")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        report = json.loads(out.decode())
+        check(process.returncode == 1, "status %d: %s" % (process.returncode, err))
+        check([(node["name"], node["fault"]) for node in report["nodes"]] == [("node-1", None), ("node-2", None), ("node-3", "interrupted")], "%r" % report["nodes"])
+        check([rank["rank"] for rank in report["ranks"]] == [0, 1], "the ranks of the nodes that had answered")
+        check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
+
+
+def case_tool_is_taken_along(directory):
+    """Nodes without the tool, with another build of it, with a temporary directory that is full or that starts no programs."""
+    with Cluster(directory, 4) as cluster:
+        own = os.path.join(directory, "bin")
+        os.mkdir(own)
+        program = os.path.join(own, "rankstacks")
+        run("strip", "-o", program, tool())      # without its debug information it is packed in a moment
+        ranks = Ranks(cluster)
+        for node, options in zip(cluster.nodes, ("", "", "size=1m", "noexec")):
+            node.start_sshd()
+            if node.number > 1:
+                node.run("mount", "-t", "tmpfs", "tmpfs", own)
+            if options:
+                node.run("mount", "-t", "tmpfs", "-o", options, "tmpfs", "/tmp")
+        cluster.nodes[1].run("sh", "-c", "printf '#!/bin/sh\\nexit 3\\n' >%s && chmod 755 %s" % (program, program))
+        for engine in [engine for engine in ("ssh", "clush", "pdsh") if shutil.which(engine)]:
+            command = [program, "job", "--hosts", cluster.names(), "--via", engine, "--format", "json"]
+            refused = subprocess.run(command + ["--no-copy", "attach", "--samples", "1"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+            check([node["fault"] for node in json.loads(refused.stdout.decode())["nodes"]] == [None] + ["cannot-copy"] * 3, "%s without copies" % engine)
+            process = subprocess.run(command + ["attach", "--samples", "1"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+            report = json.loads(process.stdout.decode())
+            check(process.returncode == 0, "%s: status %d: %s" % (engine, process.returncode, process.stderr.decode()))
+            check([rank["rank"] for rank in report["ranks"]] == [0, 1, 2, 3], "%s: the ranks" % engine)
+            check_nothing_left(cluster)
+            for node in cluster.nodes:
+                names = node.run("sh", "-c", "ls -d /tmp/rankstacks.* /var/tmp/rankstacks.* /dev/shm/rankstacks.* 2>/dev/null || true").split()
+                check(not names, "%s: left on %s: %s" % (engine, node.name, names))
+        check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
 
 
 if __name__ == "__main__":

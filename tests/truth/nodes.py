@@ -1,6 +1,5 @@
 """Machines of a test's own: each node is a process tree with a network, a pid namespace, a host name and an OpenSSH server of its own,
 all on one bridge. The test itself is the front end; nothing of the real machine's network is reachable."""
-import json
 import os
 import select
 import shutil
@@ -176,22 +175,22 @@ class HungJob:
         shard = os.path.join(cluster.directory, "shard.bin")
         os.mkfifo(shard)
         self.shard = os.open(shard, os.O_RDWR)
-        self.progress, end = os.pipe()
+        fifo = os.path.join(cluster.directory, "progress")
+        os.mkfifo(fifo)
+        self.progress = os.open(fifo, os.O_RDWR)
         environment = dict(os.environ, WORLD_SIZE=str(self.world), LOCAL_WORLD_SIZE=str(per_node), MASTER_ADDR=cluster.nodes[0].address, MASTER_PORT="29500",
                            GLOO_SOCKET_IFNAME="eth0", OMP_NUM_THREADS="1", JOB_SHARD=shard, JOB_BLOCKED_RANK=str(blocked_rank), JOB_WORKERS="0",
-                           JOB_PROGRESS_FD=str(end), PYTHONDONTWRITEBYTECODE="1", **self.more_variables())
+                           JOB_PROGRESS_FD="9", PYTHONDONTWRITEBYTECODE="1")
         self.ranks = []
-        for rank in range(self.world):
-            node = cluster.nodes[rank // per_node]
-            with open(os.path.join(cluster.directory, "rank-%d.log" % rank), "wb") as log:
-                self.ranks.append(subprocess.Popen(
-                    node.command("/usr/bin/python3", os.path.join(SOURCE, "fixtures", "jobs", "train.py")), pass_fds=[end], stdin=subprocess.DEVNULL,
-                    stdout=log, stderr=log, env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank % per_node))))
-        os.close(end)
+        self.start(environment, ["sh", "-c", 'exec 9>"$0"; exec /usr/bin/python3 "$1"', fifo, os.path.join(SOURCE, "fixtures", "jobs", "train.py")])
         self._wait_for_hang()
 
-    def more_variables(self):
-        return {}
+    def start(self, environment, command):
+        for rank in range(self.world):
+            node = self.cluster.nodes[rank // self.per_node]
+            with open(os.path.join(self.cluster.directory, "rank-%d.log" % rank), "wb") as log:
+                self.ranks.append(subprocess.Popen(node.command(*command), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                                   env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank % self.per_node))))
 
     def _wait_for_hang(self):
         deadline = time.monotonic() + 120
@@ -221,5 +220,82 @@ class HungJob:
                 check(int(fields["TracerPid"]) == 0 and fields["State"].split()[0] not in "tT", "pid %d task %s: %r" % (pid, task, fields["State"]))
 
 
-def report_of(output):
-    return json.loads(output.decode("utf-8"))
+class Slurm:
+    """slurmctld and munged on the front end, one slurmd on each node."""
+
+    def __init__(self, cluster):
+        needs("munged", "slurmctld", "slurmd", "srun", "squeue", "scontrol")
+        self.cluster = cluster
+        directory = os.path.join(cluster.directory, "slurm")
+        os.makedirs(os.path.join(directory, "state"))
+        self.config = os.path.join(directory, "slurm.conf")
+        key = os.path.join(directory, "munge.key")
+        with open(key, "wb") as out:
+            out.write(os.urandom(128))
+        os.chmod(key, 0o400)
+        os.makedirs("/run/munge", mode=0o755)
+        with open(self.config, "w", encoding="ascii") as out:
+            out.write("\n".join((
+                "ClusterName=test", "SlurmctldHost=front(%s254)" % NETWORK, "AuthType=auth/munge", "CredType=cred/munge", "AuthInfo=socket=/run/munge/socket",
+                "SlurmUser=root", "StateSaveLocation=%s/state" % directory, "SlurmdSpoolDir=%s/spool-%%n" % directory,
+                "SlurmdPidFile=%s/slurmd-%%n.pid" % directory, "SlurmctldPidFile=%s/slurmctld.pid" % directory, "ProctrackType=proctrack/linuxproc",
+                "TaskPlugin=task/none", "MpiDefault=none", "ReturnToService=2", "SelectType=select/cons_tres", "SlurmdParameters=config_overrides",
+                "SlurmctldTimeout=30", "SlurmdTimeout=300", "MessageTimeout=5", "KillWait=2", "JobAcctGatherType=jobacct_gather/none",
+                "NodeName=node-[1-%d] CPUs=4 RealMemory=1000 State=UNKNOWN" % len(cluster.nodes),
+                "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP")) + "\n")
+        self.environment = dict(os.environ, SLURM_CONF=self.config)
+        self.slurmds = {}
+        self.daemons = []
+        self._start("munged", ["munged", "--foreground", "--force", "--key-file=" + key, "--socket=/run/munge/socket", "--pid-file=%s/munged.pid" % directory,
+                               "--log-file=%s/munged.log" % directory, "--seed-file=%s/munged.seed" % directory])
+        wait_until(lambda: os.path.exists("/run/munge/socket"), "munged")
+        self._start("slurmctld", ["slurmctld", "-D", "-f", self.config])
+        for node in cluster.nodes:
+            os.mkdir(os.path.join(directory, "spool-" + node.name))
+            self.slurmds[node.name] = self._start("slurmd-" + node.name, node.command("/usr/sbin/slurmd", "-D", "-N", node.name, "-f", self.config))
+        wait_until(lambda: self.control("sinfo", "--noheader", "--format=%T %D").split() == ["idle", str(len(cluster.nodes))], "idle nodes of Slurm")
+
+    def _start(self, name, command):
+        path = os.environ["PATH"] + ":/usr/sbin"
+        with open(os.path.join(self.cluster.directory, name + ".log"), "wb") as log:
+            self.daemons.append(subprocess.Popen([shutil.which(command[0], path=path)] + command[1:], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                                 env=self.environment))
+        return self.daemons[-1]
+
+    def control(self, *command):
+        return subprocess.run(list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+                              env=self.environment).stdout
+
+    def steps(self, job):
+        return sorted(self.control("squeue", "--steps", "--noheader", "--jobs=" + job, "--format=%i").split())
+
+    def stop_slurmd(self, node):
+        daemon = self.slurmds[node.name]
+        with open("/proc/%d/task/%d/children" % (daemon.pid, daemon.pid), encoding="ascii") as children:
+            for pid in children.read().split():
+                os.kill(int(pid), signal.SIGKILL)       # slurmstepd, and with it the ranks, go on
+        daemon.wait(timeout=20)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        for daemon in self.daemons:
+            daemon.kill()
+            daemon.wait()
+
+
+class SlurmJob(HungJob):
+    """The same job, started by srun."""
+
+    def __init__(self, cluster, slurm, per_node, blocked_rank):
+        self.slurm, self.number = slurm, None
+        super().__init__(cluster, per_node, blocked_rank)
+
+    def start(self, environment, command):
+        words = ["sh", "-c", 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID; exec "$@"', "rank"] + command
+        with open(os.path.join(self.cluster.directory, "srun.log"), "wb") as log:
+            self.ranks.append(subprocess.Popen(["srun", "--nodes=%d" % len(self.cluster.nodes), "--ntasks-per-node=%d" % self.per_node] + words,
+                                               stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(environment, SLURM_CONF=self.slurm.config)))
+        wait_until(lambda: self.slurm.control("squeue", "--noheader", "--states=RUNNING", "--format=%i").strip(), "the job of Slurm")
+        self.number = self.slurm.control("squeue", "--noheader", "--format=%i").strip()
