@@ -12,7 +12,8 @@
 namespace rankstacks::nodes {
 
 // A child in a session of its own, so that it has no terminal to ask a password at, and all of it can be ended by one
-// signal to its process group. The destructor ends the group and reaps the child.
+// signal to its process group. The destructor ends the group and reaps the child. The group also ends if the tool dies:
+// its first process, a copy of the tool, does nothing but wait for that.
 class Child {
  public:
   // `with_input`: its standard input is a pipe, otherwise /dev/null. kNotFound: there is no such command.
