@@ -1,6 +1,7 @@
 #include "cli/run.h"
 
 #include <fmt/format.h>
+#include <glob.h>
 #include <chrono>
 #include <csignal>
 #include <optional>
@@ -141,6 +142,18 @@ int run_doctor(const Options& options, std::ostream& out, std::ostream& err) {
   return write_report(options, text, out, err) ? examination.exit_status() : 2;
 }
 
+// The files of this node that match; of a name without a pattern, the file itself if there is one.
+std::vector<std::string> files_of_patterns(const std::vector<std::string>& patterns) {
+  std::vector<std::string> files;
+  for (const std::string& pattern : patterns) {
+    glob_t found{};
+    if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+      for (std::size_t i = 0; i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
+    globfree(&found);
+  }
+  return files;
+}
+
 // Takes the snapshot that the command line asks for. std::nullopt, after a message: there is none. `analyzed` receives
 // its analysis if one was made on the way; `all_read` becomes false if some file was not read; `status` is the exit
 // status where there is none.
@@ -166,7 +179,13 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
       analyzed.reset();
     }
   } else if (options.command == Options::Command::kCore) {
-    job = capture::capture_cores(options.paths, options.core, options.capture);
+    const std::vector<std::string> paths = options.for_node ? files_of_patterns(options.paths) : options.paths;
+    if (paths.empty()) {
+      print_error(err, "no file matches the pattern", "");
+      status = nodes::kStatusNoRanks;
+      return std::nullopt;
+    }
+    job = capture::capture_cores(paths, options.core, options.capture);
   } else {
     auto read = read_snapshots(options.paths, options.file_ranks, options.capture.timeout, err, all_read);
     if (!read) return std::nullopt;

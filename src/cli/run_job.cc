@@ -10,6 +10,7 @@
 #include "cli/saved_reports.h"
 #include "nodes/ask_nodes.h"
 #include "nodes/choose_engine.h"
+#include "nodes/doctor_answers.h"
 #include "nodes/host_list.h"
 #include "nodes/join_answers.h"
 #include "report/report_file.h"
@@ -155,6 +156,13 @@ bool has_failed(const std::vector<nodes::NodeAnswer>& answers) {
   });
 }
 
+int write_doctor(const Options& options, std::vector<nodes::NodeAnswer> answers, std::ostream& out, std::ostream& err) {
+  const nodes::DoctorAnswers joined = nodes::join_doctors(std::move(answers));
+  const std::string text = options.format == Format::kJson ? nodes::json_of(joined) : nodes::text_of(joined);
+  if (!write_report(options, text, out, err) || joined.answered == 0) return 2;
+  return joined.ok() ? 0 : 1;
+}
+
 }  // namespace
 
 std::optional<JobSnapshot> take_job_of_nodes(const Options& options, std::ostream& out, std::ostream& err,
@@ -182,6 +190,10 @@ std::optional<JobSnapshot> take_job_of_nodes(const Options& options, std::ostrea
       if (!has_failed(of_part) || deadline.passed() || interrupts.have_come()) break;
     }
     std::move(of_part.begin(), of_part.end(), std::back_inserter(answers));
+  }
+  if (options.job.action == NodeAction::kDoctor) {
+    status = write_doctor(options, std::move(answers), out, err);
+    return std::nullopt;
   }
   JobSnapshot job = nodes::join_answers(std::move(answers));
   job.elapsed_ms = std::chrono::duration<double, std::milli>(Deadline::Clock::now() - started).count();

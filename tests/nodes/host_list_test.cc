@@ -1,6 +1,6 @@
 #include "nodes/host_list.h"
 
-#include <catch2/catch_all.hpp>
+#include <catch2/catch.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import cases
+import debugger
 import schema
 from nodes import Cluster, HungJob, Slurm, SlurmJob, enter_namespaces, run
 from processes import check, json_report, state_of, tool, wait_until
@@ -196,6 +197,64 @@ def case_tool_is_taken_along(directory):
                 names = node.run("sh", "-c", "ls -d /tmp/rankstacks.* /var/tmp/rankstacks.* /dev/shm/rankstacks.* 2>/dev/null || true").split()
                 check(not names, "%s: left on %s: %s" % (engine, node.name, names))
         check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
+
+
+def case_cores_stay_where_they_are(directory):
+    """Each node has its cores in a directory that only it has; a node without any is named."""
+    with Cluster(directory, 3) as cluster:
+        for node in cluster.nodes:
+            node.start_sshd()
+        ranks = Ranks(cluster)
+        for node, rank in zip(cluster.nodes[:2], ranks.ranks):
+            node.run("mount", "-t", "tmpfs", "tmpfs", "/mnt")
+            core = os.path.join(directory, "core." + node.name)
+            debugger.write_core(children_of(rank.pid)[0], core)
+            node.run("mkdir", "/mnt/cores of rank")
+            node.run("mv", core, "/mnt/cores of rank/core.1")
+        report, _ = ask("--hosts", cluster.names(), "--via", "ssh", "core", "/mnt/cores*/core.*", expect=1)
+        check([(rank["rank"], rank["source"], rank["path"]) for rank in report["ranks"]] == [(n, "core", "/mnt/cores of rank/core.1") for n in (0, 1)], "%r" % report["ranks"])
+        check([(node["name"], node["fault"]) for node in report["nodes"]] == [("node-1", None), ("node-2", None), ("node-3", "no-ranks")], "%r" % report["nodes"])
+
+
+def case_doctor_groups_nodes_that_differ(directory):
+    with Cluster(directory, 3) as cluster:
+        for node in cluster.nodes:
+            node.start_sshd()
+        cluster.nodes[2].stop_sshd()
+        command = [tool(), "job", "--hosts", cluster.names(), "--via", "ssh", "doctor"]
+        process = subprocess.run(command + ["--format", "json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+        answer = json.loads(process.stdout.decode())
+        check(process.returncode == 1 and answer["ok"] is False, "status %d: %r" % (process.returncode, process.stderr))
+        check([(node["name"], node["fault"]) for node in answer["nodes"]] == [("node-1", None), ("node-2", None), ("node-3", "connection-refused")], "%r" % answer["nodes"])
+        ptrace = [finding for finding in answer["findings"] if finding["check"] == "ptrace"]
+        check([finding["nodes"] for finding in ptrace] == [["node-1", "node-2"]], "%r" % ptrace)
+        text = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=120, check=False).stdout.decode()
+        check(text.startswith("2 of 3 nodes have answered") and "node-3: ssh: connection refused" in text, text)
+
+
+def case_node_without_network_is_the_culprit(directory):
+    """All ranks that can be seen wait for one that is on a node that cannot be reached."""
+    with Cluster(directory, 3) as cluster:
+        for node in cluster.nodes:
+            node.start_sshd()
+        job = HungJob(cluster, 1, blocked_rank=2)
+        cluster.nodes[2].run("ip", "link", "set", "eth0", "down")
+        report, err = ask("--hosts", cluster.names(), "--via", "ssh", "--connect-timeout", "5", expect=1)
+        check(verdict_of(report) == ("culprit", [(2, "missing")]), "%r" % report["verdict"])
+        check("node-3 (rank 2): ssh: no route to host" in report["problems"][0]["message"], "%r" % report["problems"])
+        saved = os.path.join(directory, "saved.json")
+        with open(saved, "w", encoding="utf-8") as out:
+            json.dump(report, out)
+        again = json_report("report", saved, expect=1)
+        check((again["nodes"], again["problems"], again["verdict"]) == (report["nodes"], report["problems"], report["verdict"]), "the report read again")
+        for form in ("text", "markdown", "html"):
+            text = subprocess.run([tool(), "report", saved, "--format", form, "--no-redact"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, timeout=60, check=False).stdout.decode()
+            check("node-3 (rank 2): ssh: no route to host" in " ".join(text.split()), "%s: %s" % (form, text))
+        redacted = subprocess.run([tool(), "report", saved, "--format", "json", "--redact"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, timeout=60, check=False).stdout.decode()
+        check("node-3" not in redacted and "10.77.0." not in redacted, "names of nodes in a redacted report: %s" % redacted)
+        job.check_unharmed()
 
 
 if __name__ == "__main__":
