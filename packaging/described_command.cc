@@ -1,6 +1,7 @@
 #include "packaging/described_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 namespace rankstacks::packaging {
 namespace {
@@ -40,6 +41,27 @@ DescribedOption describe(const CLI::Option& option) {
   return described;
 }
 
+// The actions of a command (`job attach`) become one argument of it, and their options the command's own: shells
+// complete the words of the whole line.
+void add_actions(DescribedCommand& command) {
+  if (command.commands.empty()) return;
+  DescribedOption action;
+  action.names = {"ACTION"};
+  action.positional = action.takes_value = action.repeats = true;
+  action.value = "ACTION";
+  for (const DescribedCommand& one : command.commands) {
+    action.choices.push_back(one.name);
+    action.text += (action.text.empty() ? "" : "; ") + one.name + ": " + one.text;
+    for (const DescribedOption& option : one.options) {
+      const bool is_known = option.positional || std::any_of(command.options.begin(), command.options.end(),
+                                                             [&](const auto& o) { return o.names == option.names; });
+      if (!is_known) command.options.push_back(option);
+    }
+  }
+  command.options.push_back(std::move(action));
+  command.commands.clear();
+}
+
 }  // namespace
 
 DescribedCommand describe(const CLI::App& app) {
@@ -48,6 +70,7 @@ DescribedCommand describe(const CLI::App& app) {
     if (!option->get_group().empty()) described.options.push_back(describe(*option));
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     if (!command->get_group().empty()) described.commands.push_back(describe(*command));
+  if (app.get_parent() != nullptr) add_actions(described);
   return described;
 }
 

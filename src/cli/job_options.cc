@@ -44,17 +44,15 @@ std::vector<std::string> words_of(const CLI::App& action) {
 void JobCommand::add_to(CLI::App& command) {
   job_ = &command;
   job_->require_subcommand(0, 1);
-  auto* nodes = job_->add_option_group("Nodes", "one of these");
-  nodes->add_option("--hosts", options_.hosts, "the nodes, as a,b[1-64]")->type_name("LIST");
-  nodes->add_option("--hostfile", options_.hostfile, "a file with one node in each line, as mpirun reads it")
+  job_->add_option("--hosts", options_.hosts, "the nodes, as a,b[1-64]")->type_name("LIST");
+  job_->add_option("--hostfile", options_.hostfile, "a file with one node in each line, as mpirun reads it")
       ->type_name("FILE");
-  nodes->add_option("--slurm", options_.slurm, "the nodes of this job of Slurm, as squeue says")
+  job_->add_option("--slurm", options_.slurm, "the nodes of this job of Slurm, as squeue says")
       ->type_name("JOBID")
       ->check(one_word());
-  auto* kubectl = nodes->add_option("--kubectl", options_.selector, "the pods that have these labels")
+  auto* kubectl = job_->add_option("--kubectl", options_.selector, "the pods that have these labels")
                       ->type_name("SELECTOR")
                       ->check(one_word());
-  nodes->require_option(1);
   job_->add_option("-n,--namespace", options_.space, "of --kubectl: the namespace of the pods")
       ->type_name("NS")
       ->needs(kubectl)
@@ -127,6 +125,9 @@ void JobCommand::add_doctor() {
 }
 
 JobOptions JobCommand::take() {
+  std::size_t given = 0;
+  for (const char* name : {"--hosts", "--hostfile", "--slurm", "--kubectl"}) given += job_->count(name) != 0;
+  if (given != 1) throw CLI::ValidationError("job", "which nodes? One of --hosts, --hostfile, --slurm and --kubectl");
   for (const std::string& name : {job_name_, doctor_job_})
     if (const auto choice = capture::parse_job_choice(name); !choice)
       throw CLI::ValidationError("--job", fmt::format("{}, found {}", choice.error().what, report::in_quotes(name)));

@@ -31,7 +31,7 @@ Examples:
   rankstacks report hang.json --format markdown       the same as the body of an issue, without names of yours
   rankstacks report hang.json --format html -o h.html the same as a page for a browser, without names of yours
   rankstacks doctor                                   what would stop it from working here, and what mends that
-  rankstacks job --hosts node-[1-64]                  the job on these nodes, by clush, pdsh or ssh
+  rankstacks job --hosts 'node-[1-64]'                the job on these nodes, by clush, pdsh or ssh
   rankstacks core core-* --rules acme.json            with what a file of rules says of an in-house framework
 
 Exit status: 0 every target was read completely; 1 the report was made, but some target is partial or failed; 2 nothing could be done.)";
@@ -306,7 +306,7 @@ class CommandLine {
     add_common(job_command_);
     add_limit(job_command_, "make the report of what has come after this long");
     job_command_->footer(
-        "\nExample: rankstacks job --hosts node-[1-64] --via clush\n"
+        "\nExample: rankstacks job --hosts 'node-[1-64]' --via clush\n"
         "         rankstacks job --slurm 4711 core '/cores/core.*'");
   }
 

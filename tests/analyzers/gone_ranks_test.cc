@@ -79,6 +79,35 @@ TEST_CASE("missing ranks") {
     CHECK(v.status == VerdictStatus::kUndecided);
     CHECK(v.summary.find("ranks 4-7 were not looked at") != std::string::npos);
   }
+  const auto silent = [](std::string name, NodeFault fault, std::vector<int> ranks) {
+    NodeSnapshot node{.name = std::move(name), .fault = fault, .engine = "ssh"};
+    node.ranks = std::move(ranks);
+    return node;
+  };
+  SECTION("those of a node that may be dead are suspects") {
+    LiteralJob literal = waiting({0, 1}, 4);
+    literal.job.nodes = {silent("n1", NodeFault::kNone, {}), silent("n2", NodeFault::kNoRoute, {2, 3})};
+    const Verdict v = verdict_of(literal);
+    REQUIRE(v.suspects.size() == 2);
+    CHECK((v.suspects[0].reason == Reason::kMissing && v.suspects[0].missing_rank == 2));
+    CHECK(v.suspects[1].summary == "rank 3 is on n2, which could not be reached: ssh: no route to host");
+    CHECK(v.summary ==
+          "ranks 2-3 are on nodes that could not be reached, while ranks 0-1 wait in all_reduce: n2 (ranks 2-3): ssh: "
+          "no route to host");
+  }
+  SECTION("those of a node that refuses are only said to be missing, whatever the layout says of them") {
+    LiteralJob literal = waiting({0, 1, 2}, 4);
+    literal.job.nodes = {silent("n1", NodeFault::kNone, {}), silent("n2", NodeFault::kLogin, {3})};
+    const Verdict v = verdict_of(literal);
+    CHECK(v.status == VerdictStatus::kUndecided);
+    CHECK(v.summary.find("ranks 3 were not looked at: n2 (rank 3): ssh: login denied") != std::string::npos);
+  }
+  SECTION("a dead node is no suspect where a rank is elsewhere") {
+    LiteralJob literal = one_differs(in_getitem());
+    literal.job.ranks.pop_back();
+    literal.job.nodes = {silent("n4", NodeFault::kNoRoute, {3})};
+    CHECK(only_rank_2(literal) == "data-loading");
+  }
   SECTION("not when a rank is elsewhere: that one is the reason") {
     LiteralJob literal = one_differs(in_getitem());
     literal.job.ranks.pop_back();

@@ -70,7 +70,7 @@ def case_usage_errors(directory):
 
 def case_usage_errors_say_what_is_wrong(directory):
     gone = os.path.join(directory, "gone")
-    for arguments, said in ((["no\x1bsuch"], "rankstacks: no command is called \"no\\x1bsuch\": attach, core, report, diff, doctor or rules"),
+    for arguments, said in ((["no\x1bsuch"], "rankstacks: no command is called \"no\\x1bsuch\": attach, core, report, diff, doctor, rules or job"),
                             (["attach", "--pids", "1", "--timeout", "nan"], "--timeout: expected a number, found \"nan\""),
                             (["attach", "--pids", "1", "--interval", "nan"], "--interval: expected a number, found \"nan\""),
                             (["attach", "--pids", "1", "--interval", "inf"], "--interval"),

@@ -122,6 +122,12 @@ ENVIRONMENT = {"kernel": text, "distribution": text, "container": text, "gpu_dri
 SETTING = re.compile("(NCCL_|TORCH_|CUDA_|OMP_|GLOO_|UCX_|FI_|PYTHON)[A-Za-z0-9_]*")
 DIFFERENCE = {"kind": one_of("version", "build", "variable", "kernel", "distribution", "container", "gpu-driver", "limit", "memory-limit", "cpu-limit", "process-limit",
                              "cpus", "clock", "old-driver", "other-driver"), "name": or_null(text), "summary": text, "values": list_of(anything)}
+ASKED_NODE = {"name": text, "status": one_of("answered", "silent"), "engine": text, "message": or_null(text), "hint": or_null(text), "ranks": list_of(number),
+              "clock_offset_ms": or_null(real), "clock_error_ms": or_null(real),
+              "fault": one_of(None, "other", "unknown-host", "no-route", "connect-timeout", "connection-refused", "connection-lost", "host-key", "login-denied",
+                              "not-permitted", "no-target", "node-down", "busy", "no-engine", "timeout", "interrupted", "cannot-run", "cannot-copy", "malformed",
+                              "no-ranks", "several-jobs", "tool-failed")}
+NODE_PROBLEM = {"code": ASKED_NODE["fault"], "message": text, "hint": or_null(text), "nodes": list_of(text), "ranks": list_of(number)}
 EVIDENCE = {"rank": rank_name, "tid": number, "frame": number}
 
 
@@ -406,6 +412,10 @@ def errors_in(report):
         checker.rank(rank, "ranks[%d]" % index, clusters)
     for cluster in report.get("gpu_clusters", []):
         checker.object(cluster, GPU_CLUSTER, "gpu_clusters")
+    for node in report.get("nodes", []):
+        checker.object(node, ASKED_NODE, "nodes")
+    for problem in report.get("problems", []):
+        checker.object(problem, NODE_PROBLEM, "problems")
     if "nccl" in report:
         check_nccl(checker, report["nccl"])
     check_differences(checker, report["differences"])
