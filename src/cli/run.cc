@@ -191,7 +191,7 @@ std::optional<JobSnapshot> take_job(const Options& options, std::optional<analyz
     if (!read) return std::nullopt;
     job = std::move(*read);
   }
-  if (job.ranks.empty()) {
+  if (job.ranks.empty() && job.nodes.empty()) {
     print_error(err, "nothing to look at", "");
     return std::nullopt;
   }

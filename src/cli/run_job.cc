@@ -8,6 +8,7 @@
 
 #include "cli/messages.h"
 #include "cli/saved_reports.h"
+#include "model/captured_at.h"
 #include "nodes/ask_nodes.h"
 #include "nodes/choose_engine.h"
 #include "nodes/doctor_answers.h"
@@ -34,8 +35,15 @@ struct Plan {
 };
 
 Error failed_command(const nodes::CommandOutput& output, std::string subject, std::string what) {
-  const std::string said = output.err.substr(0, output.err.find('\n'));
-  const known::RefusalRule* rule = known::refusal_in(output.err);
+  // The first line that is a known refusal, else the last one: kubectl logs its attempts before it says what is wrong.
+  const known::RefusalRule* rule = nullptr;
+  std::string said;
+  for (std::size_t at = 0; at < output.err.size() && rule == nullptr;) {
+    const std::size_t end = std::min(output.err.find('\n', at), output.err.size());
+    if (end > at) said = output.err.substr(at, end - at);
+    at = end + 1;
+    rule = known::refusal_in(said);
+  }
   return {.code = ErrorCode::kUnreadable,
           .subject = std::move(subject),
           .what = said.empty() ? std::move(what) : std::move(what) + ": " + said.substr(0, 512),
@@ -196,6 +204,9 @@ std::optional<JobSnapshot> take_job_of_nodes(const Options& options, std::ostrea
     return std::nullopt;
   }
   JobSnapshot job = nodes::join_answers(std::move(answers));
+  job.tool_version = RANKSTACKS_VERSION;
+  if (job.captured_at.empty())
+    job.captured_at = captured_at_text(std::chrono::system_clock::now());  // no rank was read
   job.elapsed_ms = std::chrono::duration<double, std::milli>(Deadline::Clock::now() - started).count();
   return job;
 }

@@ -72,7 +72,7 @@ Result<JobSnapshot> read_snapshots(const std::vector<std::string>& paths, const 
     const std::string subject = paths[i] == "-" ? "standard input" : paths[i];
     auto& text = texts[i];
     auto snapshot = text ? read_saved(*text, subject, ranks) : Result<JobSnapshot>(fail(text.error()));
-    if (snapshot && snapshot->ranks.empty())
+    if (snapshot && snapshot->ranks.empty() && snapshot->nodes.empty())
       snapshot = fail(
           {.code = ErrorCode::kMalformed, .subject = subject, .what = "a report without ranks: nothing to look at"});
     if (snapshot) {

@@ -88,6 +88,7 @@ constexpr RefusalRule kRefusals[] = {
     {"Socket timed out on send/recv operation", F::kTimeout, "slurmd or slurmctld does not answer", kSlurmErrors},
     {"Unable to create step", F::kBusy, "--via ssh needs no step", "Slurm src/srun/libsrun/launch.c"},
 
+    {"The connection to the server", F::kNoEngine, "is there a kubeconfig (KUBECONFIG, ~/.kube/config)? `kubectl cluster-info` tries the same", kKubernetes},
     {"Unable to connect to the server", F::kNoEngine, "`kubectl cluster-info` tries the same", kKubernetes},
     {"cannot create resource \"pods/exec\"", F::kNotPermitted, "a Role of the namespace has to permit it: apiGroups: [\"\"], resources: [\"pods/exec\"], verbs: [\"create\"]", kKubernetes},
     {"cannot list resource \"pods\"", F::kNotPermitted, "a Role of the namespace has to permit it: apiGroups: [\"\"], resources: [\"pods\"], verbs: [\"get\", \"list\"]", kKubernetes},

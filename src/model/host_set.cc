@@ -49,7 +49,8 @@ Folded fold(const std::vector<std::string>& hosts) {
 // "01" and "10" are of one range, which is written with the width of "01".
 void join_widths(Folded& folded) {
   for (auto it = folded.numbered.begin(); it != folded.numbered.end();) {
-    const auto& [family, numbers] = *it;
+    const Family& family = it->first;  // clang 14 captures no structured binding
+    const std::vector<unsigned long>& numbers = it->second;
     const auto wider = family.width != 0 ? folded.numbered.end()
                                          : std::find_if(folded.numbered.begin(), folded.numbered.end(), [&](auto& o) {
                                              return o.first.width != 0 && o.first.before == family.before &&

@@ -137,14 +137,7 @@ class Asking : public CallListener {
         answer.node.hint = "it has to be at the same path as here, or in PATH, and the same build";
         continue;
       }
-      if (page.has_fault) continue;
-      auto reply = page.answer.take(answer.node.name);
-      if (reply) {
-        answer.reply = std::move(*reply);
-        continue;
-      }
-      answer.node.fault = NodeFault::kMalformed;
-      answer.node.said = reply.error().what;
+      if (!page.has_fault) answer.answer = std::move(page.answer);
     }
     return answers;
   }
@@ -168,6 +161,16 @@ Result<ToolFile> own_file() {
   if (!bytes) return fail(bytes.error());
   return ToolFile{length > 0 ? std::string(path, static_cast<std::size_t>(length)) : "", hex_sha256(*bytes),
                   bytes->size()};
+}
+
+std::optional<NodeReply> take_reply(NodeAnswer& answer) {
+  if (!answer.answer) return std::nullopt;
+  auto reply = answer.answer->take(answer.node.name);
+  answer.answer.reset();
+  if (reply) return std::move(*reply);
+  answer.node.fault = NodeFault::kMalformed;
+  answer.node.said = reply.error().what;
+  return std::nullopt;
 }
 
 PlannedCalls plan_calls(const NodeQuestion& question, const ToolFile& tool) {

@@ -61,19 +61,20 @@ DoctorAnswers join_doctors(std::vector<NodeAnswer> answers) {
   DoctorAnswers joined;
   std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> known;
   for (NodeAnswer& answer : answers) {
+    const std::optional<NodeReply> reply = take_reply(answer);
     NodeSnapshot& node = joined.job.nodes.emplace_back(std::move(answer.node));
-    if (!answer.reply) continue;
+    if (!reply) continue;
     std::vector<SharedFinding> findings;
     try {
-      findings = read_findings(answer.reply->report);
+      findings = read_findings(reply->report);
     } catch (const report::Defect& defect) {
       node.said = defect.what.substr(0, 512);
     } catch (const report::Json::exception&) {
       node.said = "not JSON";
     }
     if (!node.said.empty()) {
-      node.fault = answer.reply->report.empty() ? NodeFault::kTool : NodeFault::kMalformed;
-      if (answer.reply->report.empty()) node.said = answer.reply->said.substr(0, answer.reply->said.find('\n'));
+      node.fault = reply->report.empty() ? NodeFault::kTool : NodeFault::kMalformed;
+      if (reply->report.empty()) node.said = reply->said.substr(0, reply->said.find('\n'));
       continue;
     }
     ++joined.answered;

@@ -45,7 +45,7 @@ struct Layout {
 };
 
 // Fewer bytes than a report has are no reason to believe that it is one: read_json_report bounds all of it.
-void read_reply(const NodeReply& reply, NodeSnapshot& node, std::vector<JobSnapshot>& jobs) {
+void read_reply(const NodeReply& reply, NodeSnapshot& node, JobSnapshot& into) {
   const auto blame = [&](NodeFault fault) {
     node.fault = fault;
     const std::string_view said = reply.said;
@@ -66,7 +66,7 @@ void read_reply(const NodeReply& reply, NodeSnapshot& node, std::vector<JobSnaps
     node.said = job.error().what.substr(0, 512);
     return;
   }
-  jobs.back() = std::move(*job);
+  into = std::move(*job);
 }
 
 }  // namespace
@@ -107,10 +107,10 @@ JobSnapshot join_answers(std::vector<NodeAnswer> answers) {
   std::vector<NodeSnapshot> nodes;
   std::vector<JobSnapshot> jobs, some;
   for (NodeAnswer& answer : answers) {
+    const std::optional<NodeReply> reply = take_reply(answer);
     nodes.push_back(std::move(answer.node));
     jobs.emplace_back();
-    if (answer.reply) read_reply(*answer.reply, nodes.back(), jobs);
-    answer.reply.reset();
+    if (reply) read_reply(*reply, nodes.back(), jobs.back());
   }
   std::vector<std::vector<int>> seen(nodes.size());
   int world = 0, block = 0;

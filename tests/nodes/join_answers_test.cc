@@ -105,7 +105,11 @@ TEST_CASE("replies that are no report are their node's fault") {
   const auto fault_of = [](NodeReply reply) {
     std::vector<NodeAnswer> answers(1);
     answers[0].node.name = "n1";
-    answers[0].reply = std::move(reply);
+    const auto lines = answer_lines(reply, "0", "n1");
+    Answer answer;
+    for (std::size_t at = 0; at < lines->size(); at = lines->find('\n', at) + 1)
+      answer.add(*parse_answer_line(lines->substr(at, lines->find('\n', at) - at), "0"));
+    answers[0].answer = std::move(answer);
     return join_answers(std::move(answers)).nodes.front();
   };
   CHECK(fault_of({kStatusNoRanks, "rankstacks: no process has a rank\nhint: name it\n", ""}).fault ==
@@ -117,6 +121,9 @@ TEST_CASE("replies that are no report are their node's fault") {
   CHECK(failed.hint == "--memory");
   CHECK(fault_of({0, "", "{"}).fault == NodeFault::kMalformed);
   CHECK(fault_of({0, "", "[[[[[[[["}).fault == NodeFault::kMalformed);
+  std::vector<NodeAnswer> broken(1);
+  broken[0].answer.emplace();
+  CHECK(join_answers(std::move(broken)).nodes.front().fault == NodeFault::kMalformed);
 }
 
 }  // namespace

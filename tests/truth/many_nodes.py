@@ -9,7 +9,7 @@ import sys
 import cases
 import debugger
 import schema
-from nodes import Cluster, HungJob, Slurm, SlurmJob, enter_namespaces, run
+from nodes import Cluster, HungJob, Slurm, SlurmJob, enter_namespaces, needs, run
 from processes import check, json_report, state_of, tool, wait_until
 
 
@@ -106,6 +106,18 @@ def case_nodes_that_do_not_answer_are_named(directory):
         job.check_unharmed()
 
 
+def case_report_without_any_rank(directory):
+    """No node can be asked: the report of the nodes is made all the same, and can be read again."""
+    needs("ssh")
+    report, err = ask("--hosts", "no-such-host.invalid", "--via", "ssh", expect=2)
+    check([(node["name"], node["fault"], node["ranks"]) for node in report["nodes"]] == [("no-such-host.invalid", "unknown-host", [])], "%r" % report["nodes"])
+    check("no-such-host.invalid: ssh: no host of that name is known" in err, err)
+    saved = os.path.join(directory, "saved.json")
+    with open(saved, "w", encoding="utf-8") as out:
+        json.dump(report, out)
+    check(json_report("report", saved, expect=2)["nodes"] == report["nodes"], "the report read again")
+
+
 def children_of(pid):
     with open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as children:
         return [int(child) for child in children.read().split()]
@@ -123,10 +135,10 @@ class Ranks:
             check(rank.stdout.readline() == b"ready\n", "a rank does not start")
 
 
-def started_with_nodes(cluster, *arguments):
+def started_with_nodes(cluster, *arguments, **options):
     """The tool, which asks the nodes for a long answer; returns when every node has begun."""
-    command = [tool(), "job", "--hosts", cluster.names(), "--format", "json", "--timeout", "300", "--node-timeout", "300"] + list(arguments)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [tool(), "job", "--format", "json", "--timeout", "300", "--node-timeout", "300"] + list(arguments) + ["attach", "--samples", "1000", "--interval", "3"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
     wait_until(lambda: all(any("--internal-node" in line and "sh -c" not in line for line in node.processes().values()) for node in cluster.nodes),
                "the tool on all nodes")
     return process
@@ -137,8 +149,8 @@ def case_tool_that_is_killed_leaves_nothing(directory):
         for node in cluster.nodes:
             node.start_sshd()
         ranks = Ranks(cluster)
-        for engine in [engine for engine in ("ssh", "clush", "pdsh") if shutil.which(engine)]:
-            process = started_with_nodes(cluster, "--via", engine, "attach", "--samples", "1000", "--interval", "3")
+        for engine in [engine for engine in ("ssh", "clush", "pdsh", "mpirun") if shutil.which(engine)]:
+            process = started_with_nodes(cluster, "--hosts", cluster.names(), "--via", engine)
             engines = children_of(process.pid)
             check(engines, "%s: no engine runs" % engine)
             process.kill()
@@ -146,6 +158,22 @@ def case_tool_that_is_killed_leaves_nothing(directory):
             wait_until(lambda: all(state_of(pid) in ("gone", "Z") for pid in engines), "%s: the end of its processes here" % engine)
             check_nothing_left(cluster)
         check(all(rank.poll() is None for rank in ranks.ranks), "a rank has ended")
+
+
+def case_tool_that_is_killed_ends_its_step_of_slurm(directory):
+    with Cluster(directory, 2) as cluster, Slurm(cluster) as slurm:
+        step = ["srun", "--nodes=2", "--ntasks-per-node=1", "sh", "-c", "export RANK=$SLURM_PROCID WORLD_SIZE=2; exec sleep 100000"]
+        ranks = subprocess.Popen(step, stdin=subprocess.DEVNULL, env=slurm.environment)
+        wait_until(lambda: all(any(line == "sleep 100000" for pid, line in node.processes().items() if pid != node.init) for node in cluster.nodes), "the ranks")
+        number = slurm.control("squeue", "--noheader", "--format=%i").strip()
+        process = started_with_nodes(cluster, "--slurm", number, env=slurm.environment)
+        process.kill()
+        process.communicate()
+        check_nothing_left(cluster)
+        wait_until(lambda: slurm.steps(number) == ["%s.0" % number], "the end of the tool's step")
+        check(ranks.poll() is None, "the ranks have ended")
+        ranks.kill()
+        ranks.wait()
 
 
 def case_interrupt_makes_the_report_of_what_is_there(directory):
