@@ -53,6 +53,12 @@ bool is_of(const RankSnapshot& rank, Pid pid) {
                                         [&](const ThreadSnapshot& thread) { return thread.tid == pid; });
 }
 
+// Of the C++ exception that ends the process, or of a Python exception that is raised or handled while it ends.
+bool has_cause(const ThreadSnapshot& thread, ExceptionCause cause) {
+  return (thread.exception && thread.exception->cause == cause) || (thread.raises && thread.raises->cause == cause) ||
+         (thread.handles && thread.handles->cause == cause);
+}
+
 }  // namespace
 
 bool is_sent_by_another(const RankSnapshot& rank) {
@@ -62,8 +68,13 @@ bool is_sent_by_another(const RankSnapshot& rank) {
 }
 
 bool reports_others(const ThreadSnapshot& thread) {
-  if (!thread.exception) return false;
-  return thread.exception->cause == ExceptionCause::kTimeout || thread.exception->cause == ExceptionCause::kPeer;
+  return has_cause(thread, ExceptionCause::kTimeout) || has_cause(thread, ExceptionCause::kPeer);
+}
+
+bool ends_by_peer(const RankSnapshot& rank) {
+  return rank.signal && std::any_of(rank.threads.begin(), rank.threads.end(), [&](const ThreadSnapshot& thread) {
+           return thread.tid == rank.signal->tid && has_cause(thread, ExceptionCause::kPeer);
+         });
 }
 
 std::string describe_fault(const SignalInfo& signal) {

@@ -17,6 +17,9 @@ bool is_sent_by_another(const RankSnapshot& rank);
 // connections, have done.
 bool reports_others(const ThreadSnapshot& thread);
 
+// Whether the process ends, by the thread that received its signal, because a connection to another one has broken.
+bool ends_by_peer(const RankSnapshot& rank);
+
 // "at 0x10, in the first page: a null pointer with offset 16"; "" if the signal has no fault address.
 std::string describe_fault(const SignalInfo& signal);
 

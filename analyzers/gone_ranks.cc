@@ -75,22 +75,24 @@ MissingRanks missing_ranks(const JobSnapshot& job) {
 }
 
 std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles) {
-  std::vector<std::size_t> faults, aborts;
+  std::vector<std::size_t> faults, aborts, followers;
   std::size_t ranks = 0;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankSnapshot& rank = job.ranks[r];
     if (rank.kind != RankKind::kRank) continue;
     ++ranks;
     if (!rank.signal || is_sent_by_another(rank)) continue;
-    if (is_fault(rank.signal->number)) faults.push_back(r);
-    if (rank.signal->number != SIGABRT) continue;
-    // NCCL's watchdog aborts its process because of what another rank did. A core without threads does not show
-    // whether it was a watchdog.
-    bool by_reporter = rank.threads.empty() && !rank.abort_message;
-    for (std::size_t t = 0; t < rank.threads.size(); ++t)
-      if (rank.threads[t].tid == rank.signal->tid)
-        by_reporter = is_watchdog_reporter(roles[r][t], rank.threads[t]) || reports_others(rank.threads[t]);
-    if (!by_reporter) aborts.push_back(r);
+    // NCCL's watchdog aborts its process because of what another rank did, and so does a program whose connections have
+    // broken. What follows in such a process, a fault of a destructor for example, is no first cause.
+    // A core without threads does not show whether it was a watchdog.
+    bool of_others = false, by_watchdog = rank.threads.empty() && !rank.abort_message;
+    for (std::size_t t = 0; t < rank.threads.size(); ++t) {
+      if (rank.threads[t].tid != rank.signal->tid) continue;
+      of_others = reports_others(rank.threads[t]);
+      by_watchdog = is_watchdog_reporter(roles[r][t], rank.threads[t]);
+    }
+    if (is_fault(rank.signal->number)) (of_others ? followers : faults).push_back(r);
+    if (rank.signal->number == SIGABRT && !of_others && !by_watchdog) aborts.push_back(r);
   }
   // A signal that every rank has does not distinguish any of them; a single core shares it with none.
   if (!faults.empty()) {
@@ -100,6 +102,8 @@ std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector
         std::all_of(faults.begin(), faults.end(), [&](std::size_t r) { return job.ranks[r].signal->number == first; });
     return shared ? std::vector<std::size_t>{} : faults;
   }
+  if (aborts.empty() && (followers.size() < ranks || ranks == 1) && missing_ranks(job).certain.empty())
+    return followers;
   return ranks > 1 && aborts.size() == ranks ? std::vector<std::size_t>{} : aborts;
 }
 

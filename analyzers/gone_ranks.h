@@ -19,7 +19,8 @@ struct MissingRanks {
 // not captured.
 MissingRanks missing_ranks(const JobSnapshot& job);
 
-// The ranks whose core has a fatal signal that the others' cores do not have.
+// The ranks whose core has a fatal signal that the others' cores do not have, and that no other rank has caused: a rank
+// that ends because another one's connection has broken, or because another one did not come, follows from that.
 std::vector<std::size_t> crashed_ranks(const JobSnapshot& job, const std::vector<std::vector<known::Role>>& roles);
 
 }  // namespace rankstacks::analyzers

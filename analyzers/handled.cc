@@ -1,12 +1,9 @@
 #include "analyzers/handled.h"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include <fmt/format.h>
 
 #include "analyzers/names.h"
+#include "known/ordinary_exceptions.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -31,11 +28,7 @@ std::string name_of(const std::string& type, const std::optional<std::string>& m
 bool handles_exception(const ThreadSnapshot& thread) { return thread.handles.has_value(); }
 
 bool handles_failure(const ThreadSnapshot& thread) {
-  constexpr std::array<std::string_view, 5> kOrdinary = {"StopIteration", "StopAsyncIteration", "GeneratorExit",
-                                                         "Empty", "Full"};
-  if (!thread.handles) return false;
-  const std::string_view type = thread.handles->type;
-  return std::find(kOrdinary.begin(), kOrdinary.end(), type.substr(type.rfind('.') + 1)) == kOrdinary.end();
+  return thread.handles && !known::is_ordinary_exception(thread.handles->type);
 }
 
 std::string describe_handled(const JobSnapshot& job, const HandledException& handled, bool with_message) {

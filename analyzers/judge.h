@@ -48,6 +48,11 @@ class Judge {
   // GPU cores without the cores of their processes: only the kernels that run are known.
   Verdict of_gpus_alone() const;
   Verdict of_crashed(const std::vector<std::size_t>& crashed) const;
+  // All that is at hand are cores, and some of them have ended because connections to others broke: the first to end is
+  // a rank that is missing, if one is. std::nullopt if that is not so.
+  std::optional<Verdict> of_broken_connections() const;
+  // "ranks 0-1 lost their connections": of ranks that have ended for that; "" if none has.
+  std::string describe_broken_connections() const;
   // A rank that is alive (or was when its core was taken) and is about to end because its own GPU work failed. A
   // failure that all ranks share does not distinguish any of them.
   std::optional<Verdict> of_gpu_failures() const;

@@ -8,6 +8,7 @@
 
 #include "analyzers/coordinates.h"
 #include "analyzers/deaths.h"
+#include "analyzers/gone_ranks.h"
 #include "analyzers/gpu_health.h"
 #include "analyzers/verdict_words.h"
 #include "analyzers/watchdog_reporters.h"
@@ -70,7 +71,30 @@ Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
         one.evidence.push_back({s.rank, t, deciding_frame(job_, rank.threads[t]).value_or(0)});
     suspects.push_back(std::move(one));
   }
-  return culprits(std::move(suspects), describe_waiting(job_, others));
+  std::string waiting = describe_waiting(job_, others);
+  if (waiting.empty()) waiting = describe_broken_connections();
+  return culprits(std::move(suspects), waiting);
+}
+
+std::string Judge::describe_broken_connections() const {
+  std::vector<std::size_t> ranks;
+  for (const RankState& s : states_)
+    if (ends_by_peer(job_.ranks[s.rank])) ranks.push_back(s.rank);
+  if (ranks.empty()) return "";
+  return fmt::format("{} lost {} connections", name_ranks(job_, ranks), ranks.size() == 1 ? "its" : "their");
+}
+
+std::optional<Verdict> Judge::of_broken_connections() const {
+  const std::string broken = describe_broken_connections();
+  const bool all_ended = std::all_of(states_.begin(), states_.end(), [&](const RankState& s) {
+    return job_.ranks[s.rank].signal.has_value() && !is_sent_by_another(job_.ranks[s.rank]);
+  });
+  if (broken.empty() || !all_ended) return std::nullopt;
+  const std::vector<int> missing = missing_ranks(job_).certain;
+  if (!missing.empty()) return of_missing(missing);
+  return undecided(broken +
+                   " and ended for that: which rank was the first to end is not in these cores; the launcher's "
+                   "log says it, or a core of that rank");
 }
 
 std::optional<Verdict> Judge::of_gpu_failures() const {
@@ -153,10 +177,12 @@ Verdict Judge::of_missing(const std::vector<int>& missing) const {
                                                : fmt::format("{} {} ended", pids_of(tally_.ended),
                                                              tally_.ended.size() == 1 ? "has" : "have");
   const std::string killed = describe_oom_kills(job_);
-  Verdict verdict = make(
-      VerdictStatus::kCulprit,
-      fmt::format("{} {} {} not there ({}{}) while {}", missing.size() == 1 ? "rank" : "ranks", format_numbers(missing),
-                  missing.size() == 1 ? "is" : "are", why, killed, describe_waiting(job_, states_)));
+  std::string waiting = describe_waiting(job_, states_);
+  if (waiting.empty()) waiting = describe_broken_connections();
+  Verdict verdict =
+      make(VerdictStatus::kCulprit,
+           fmt::format("{} {} {} not there ({}{}) while {}", missing.size() == 1 ? "rank" : "ranks",
+                       format_numbers(missing), missing.size() == 1 ? "is" : "are", why, killed, waiting));
   verdict.suspects = std::move(suspects);
   return verdict;
 }

@@ -143,10 +143,15 @@ std::string describe_signal(const JobSnapshot& job, const RankSnapshot& rank) {
   if (rank.signal->place) text += " " + describe_fault(*rank.signal);
   if (const std::string code = describe_instruction(*rank.signal); !code.empty()) text += ", in " + code;
   const std::string message = first_line_of_abort(rank);
-  for (const ThreadSnapshot& thread : rank.threads)
-    if (thread.tid == rank.signal->tid)
-      return text + in_brackets(describe_place(job, thread),
-                                thread.exception ? describe_exception(*thread.exception) : message);
+  for (const ThreadSnapshot& thread : rank.threads) {
+    if (thread.tid != rank.signal->tid) continue;
+    const std::string why = thread.exception          ? describe_exception(*thread.exception)
+                            : !message.empty()        ? message
+                            : thread.raises           ? "has raised " + describe_handled(job, *thread.raises)
+                            : handles_failure(thread) ? "handles " + describe_handled(job, *thread.handles)
+                                                      : "";
+    return text + in_brackets(describe_place(job, thread), why);
+  }
   return text + in_brackets("", message);
 }
 

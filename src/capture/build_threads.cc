@@ -358,6 +358,8 @@ class ThreadBuilder {
         thread.handles = std::move(handled);
     }
     if (state.raises && !thread.raises) thread.raises = handled_exception(*state.raises, python_frames, table_);
+    for (auto* exception : {&thread.handles, &thread.raises})
+      if (*exception) (*exception)->cause = cause_of(**exception);
     if (state.lock) thread.python_lock = state.lock;
     if (state.joins) thread.joins = state.joins;
     if (!state.problems.empty()) worsen(snapshot_, Status::kPartial);

@@ -1,6 +1,9 @@
 #include "capture/exception_cause.h"
 
+#include <algorithm>
 #include <array>
+
+#include "known/ordinary_exceptions.h"
 
 namespace rankstacks::capture {
 namespace {
@@ -50,6 +53,24 @@ constexpr std::array kRules = {
     // [10.0.0.1]:4242", "Read error [10.0.0.1]:4242: Connection reset by peer".
     Rule{kStart, "Connection closed by peer", ExceptionCause::kPeer},
     Rule{Match::kAnywhere, "Connection reset by peer", ExceptionCause::kPeer},
+    // "Write error [10.0.0.1]:4242: Broken pipe"; "Application timeout caused pair closure", after a rank's timeout.
+    Rule{kStart, "Write error [", ExceptionCause::kPeer},
+    Rule{kStart, "Application timeout caused pair closure", ExceptionCause::kTimeout},
+    // gloo/transport/unbound_buffer.cc, tcp/unbound_buffer.cc: "Timed out waiting 1800000ms for recv operation to
+    // complete"
+    Rule{kStart, "Timed out waiting ", ExceptionCause::kTimeout},
+    // ProcessGroupGloo.cpp, monitoredBarrier: "Rank 2 failed to pass monitoredBarrier in 30000 ms"
+    Rule{Match::kAnywhere, " failed to pass monitoredBarrier in ", ExceptionCause::kTimeout},
+    // ProcessGroupNCCL.cpp, C10D_NCCL_CHECK: "NCCL error in: FILE:LINE, remote process exited or there was a network
+    // error, NCCL version 2.18.1"
+    Rule{Match::kAnywhere, "remote process exited or there was a network error", ExceptionCause::kPeer},
+    // TCPStoreLibUvBackend.cpp, TCPStore.cpp, socket.cpp: the process that has the store is gone, or a key is not set
+    // in
+    // time: "Connection was likely closed. Did the remote server shutdown or crash?", "Socket Timeout", "wait timeout
+    // after 300000ms, keys: /default_pg/0//worker_count"
+    Rule{Match::kAnywhere, "Connection was likely closed", ExceptionCause::kPeer},
+    Rule{kStart, "Socket Timeout", ExceptionCause::kTimeout},
+    Rule{kStart, "wait timeout after ", ExceptionCause::kTimeout},
 };
 
 // Returns the text after the last of these prefixes: "[PG ID 0 PG GUID 0(default_pg) Rank 2] Process group watchdog
@@ -73,6 +94,13 @@ std::optional<ExceptionCause> cause_of(std::string_view what) {
       return rule.cause;
   }
   return std::nullopt;
+}
+
+std::optional<ExceptionCause> cause_of(const HandledException& exception) {
+  const auto first = std::find_if(exception.chain.rbegin(), exception.chain.rend(),
+                                  [](const ChainedException& one) { return !known::is_ordinary_exception(one.type); });
+  const std::optional<std::string>& text = first == exception.chain.rend() ? exception.message : first->message;
+  return text ? cause_of(*text) : std::nullopt;
 }
 
 }  // namespace rankstacks::capture

@@ -13,4 +13,8 @@ namespace rankstacks::capture {
 // std::nullopt if the text is not a known one, which proves nothing.
 std::optional<ExceptionCause> cause_of(std::string_view what);
 
+// That of a Python exception: of the first one of its chain, which the others follow from. Exceptions that programs
+// handle in normal operation are passed over.
+std::optional<ExceptionCause> cause_of(const HandledException& exception);
+
 }  // namespace rankstacks::capture

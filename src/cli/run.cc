@@ -78,12 +78,15 @@ int run_rules(const Options& options, std::ostream& out, std::ostream& err) {
   return write_report(options, text, out, err) ? 0 : 2;
 }
 
-// What the doctor prints of a process or file may hold a secret as well; the commands to be copied stay whole.
+// What the doctor prints of a process or file may hold a secret as well, also a command to be copied.
 void remove_secrets(doctor::Examination& examination) {
   for (doctor::Section& section : examination.sections) {
     section.name = redact::without_secrets(section.name, redact::Text::kName);
-    for (doctor::Finding& finding : section.findings)
+    if (section.path) *section.path = redact::without_secrets(*section.path, redact::Text::kPath);
+    for (doctor::Finding& finding : section.findings) {
       finding.found = redact::without_secrets(finding.found, redact::Text::kWords);
+      for (std::string& mend : finding.mends) mend = redact::without_secrets(mend, redact::Text::kPath);
+    }
   }
 }
 

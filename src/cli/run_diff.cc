@@ -13,6 +13,7 @@
 #include "diff/diff_json.h"
 #include "diff/diff_text.h"
 #include "redact/redact.h"
+#include "redact/secrets.h"
 #include "report/sanitize.h"
 
 namespace rankstacks::cli {
@@ -25,6 +26,12 @@ std::optional<redact::Report> read_side(const Options& options, const std::strin
   if (!job) return std::nullopt;
   analyzers::Analysis analysis = analyzers::analyze(*job);
   return redact::Report{std::move(*job), std::move(analysis)};
+}
+
+// A path as the report shows it: it may name its owner's home, and hold a secret.
+std::string shown_path(const Options& options, const std::string& path) {
+  if (options.redact) return path.substr(path.rfind('/') + 1);
+  return options.with_secrets ? path : redact::without_secrets(path, redact::Text::kPath);
 }
 
 }  // namespace
@@ -59,7 +66,8 @@ int run_diff(const Options& options, std::ostream& out, std::ostream& err) {
     print_error(err, "the old report is the later one", "name the earlier first");
   const std::string text =
       options.format == Format::kJson
-          ? diff::diff_json(sides, changes, options.paths[0], options.paths[1])
+          ? diff::diff_json(sides, changes, shown_path(options, options.paths[0]),
+                            shown_path(options, options.paths[1]))
           : diff::diff_text(
                 sides, changes,
                 {.color = use_color(options), .all_threads = options.all_threads, .width = report_width(options)});

@@ -1,5 +1,6 @@
 #include "diff/diff_json.h"
 
+#include "analyzers/difference_words.h"
 #include "analyzers/place.h"
 #include "diff/diff_words.h"
 #include "report/json_frame.h"
@@ -33,6 +34,7 @@ class Writer {
     array("clusters", diff_.clusters, [&](const ClusterChange& one) { cluster(one); });
     verdict();
     array("settings", diff_.settings, [&](const SettingChange& one) { setting(one); });
+    array("differences", diff_.differences, [&](const DifferenceChange& one) { difference(one); });
     json_.close();
     return json_.take() + "\n";
   }
@@ -201,9 +203,22 @@ class Writer {
     const auto known = [](const std::string& value) { return value.empty() ? std::nullopt : std::optional(value); };
     json_.open('{');
     word("setting", to_string(change.setting));
+    if (!change.name.empty()) json_.field("name", change.name);
     json_.field("old", known(change.old));
     json_.field("new", known(change.now));
     labels("ranks", sides_.now.job, change.ranks);
+    json_.close();
+  }
+
+  void difference(const DifferenceChange& change) {
+    const bool came = change.fate == DifferenceFate::kCame;
+    const Side& side = came ? sides_.now : sides_.old;
+    const analyzers::Difference& difference = side.analysis.differences[change.index];
+    json_.open('{');
+    word("fate", came ? "came" : "went");
+    word("kind", analyzers::to_string(difference.kind));
+    if (!difference.name.empty()) json_.field("name", difference.name);
+    json_.field("summary", analyzers::describe(side.job, difference));
     json_.close();
   }
 

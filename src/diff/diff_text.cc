@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzers/difference_words.h"
 #include "analyzers/place.h"
 #include "diff/diff_words.h"
 #include "model/rank_set.h"
@@ -50,6 +51,7 @@ class Text {
     clusters();
     counters();
     settings();
+    differences();
     if (all_threads_) threads();
     std::string text;
     for (const std::string& line : lines_) text += line + '\n';
@@ -327,9 +329,27 @@ class Text {
       const std::string ranks =
           change.ranks.empty() ? "" : fmt::format(" ({})", sanitize(name_ranks(sides_.now.job, change.ranks, 6)));
       lines.push_back(
-          fmt::format("  {}: {} -> {}{}", to_string(change.setting), shown(change.old), shown(change.now), ranks));
+          fmt::format("  {}: {} -> {}{}", what_changed(change), shown(change.old), shown(change.now), ranks));
     }
     section("Settings", std::move(lines));
+  }
+
+  // "python", "NCCL_ALGO", "version of torch"
+  static std::string what_changed(const SettingChange& change) {
+    if (change.name.empty()) return std::string(to_string(change.setting));
+    if (change.setting == Setting::kVariable) return sanitize(change.name);
+    return fmt::format("{} of {}", to_string(change.setting), sanitize(change.name));
+  }
+
+  void differences() {
+    Lines lines;
+    for (const DifferenceChange& change : diff_.differences) {
+      const bool came = change.fate == DifferenceFate::kCame;
+      const Side& side = came ? sides_.now : sides_.old;
+      lines.push_back("  " + padded(came ? "came" : "went", kWordColumn) +
+                      sanitize(analyzers::describe(side.job, side.analysis.differences[change.index])));
+    }
+    section("Differences between ranks", std::move(lines));
   }
 
   void threads() {

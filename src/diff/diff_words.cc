@@ -32,7 +32,7 @@ constexpr WordTable<ClusterFate, 3> kFates = {
 constexpr WordTable<CounterKind, 3> kCounters = {{{CounterKind::kNcclLaunches, "nccl-launches"},
                                                   {CounterKind::kRecordedEnqueued, "recorded-enqueued"},
                                                   {CounterKind::kRecordedCompleted, "recorded-completed"}}};
-constexpr WordTable<Setting, 11> kSettings = {{{Setting::kTool, "rankstacks"},
+constexpr WordTable<Setting, 24> kSettings = {{{Setting::kTool, "rankstacks"},
                                                {Setting::kHost, "host"},
                                                {Setting::kExecutable, "executable"},
                                                {Setting::kCommand, "command"},
@@ -42,7 +42,20 @@ constexpr WordTable<Setting, 11> kSettings = {{{Setting::kTool, "rankstacks"},
                                                {Setting::kStatus, "status"},
                                                {Setting::kGpus, "gpus"},
                                                {Setting::kGpuDriver, "gpu-driver"},
-                                               {Setting::kNccl, "nccl"}}};
+                                               {Setting::kNccl, "nccl"},
+                                               {Setting::kVersion, "version"},
+                                               {Setting::kBuild, "build"},
+                                               {Setting::kVariable, "variable"},
+                                               {Setting::kLimit, "limit"},
+                                               {Setting::kMemoryLimit, "memory-limit"},
+                                               {Setting::kCpuLimit, "cpu-limit"},
+                                               {Setting::kProcessLimit, "process-limit"},
+                                               {Setting::kKernel, "kernel"},
+                                               {Setting::kDistribution, "distribution"},
+                                               {Setting::kContainer, "container"},
+                                               {Setting::kCpus, "cpus"},
+                                               {Setting::kMemoryNodes, "memory-nodes"},
+                                               {Setting::kClock, "clock"}}};
 
 using Ranks = std::vector<std::size_t>;
 

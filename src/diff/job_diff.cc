@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "diff/environment_changes.h"
 #include "diff/movement.h"
 #include "diff/settings.h"
 #include "model/captured_at.h"
@@ -226,6 +227,7 @@ JobDiff diff_jobs(const Sides& sides) {
   diff.clusters = Clusters(sides, old_seen, now_seen, diff.processes).changes();
   diff.verdict = verdict_change(sides, diff.processes);
   diff.settings = changed_settings(sides, diff.processes);
+  diff.differences = difference_changes(sides);
   return diff;
 }
 

@@ -4,7 +4,8 @@
 //       │                                                    ──> RankCounter: NCCL's counts, the Flight Recorder's
 //       ├────> ClusterChange: groups of equal stacks that came, went, changed their members
 //       ├────> VerdictChange
-//       └────> SettingChange: versions, command, place in the job
+//       ├────> SettingChange: versions, variables, limits, command, place in the job
+//       └────> DifferenceChange: what differs between ranks now, and did not, or the other way round
 //
 // Indices are those of ranks and threads in the snapshot of their side.
 #pragma once
@@ -102,11 +103,33 @@ enum class Setting {
   kGpus,
   kGpuDriver,
   kNccl,
+  // Those of a rank's environment (environment_changes.h); the first four have a name.
+  kVersion,
+  kBuild,
+  kVariable,
+  kLimit,
+  kMemoryLimit,
+  kCpuLimit,
+  kProcessLimit,
+  kKernel,
+  kDistribution,
+  kContainer,
+  kCpus,
+  kMemoryNodes,
+  kClock,
 };
 struct SettingChange {
   Setting setting = Setting::kTool;
   std::string old, now;            // "": not known, or not there
   std::vector<std::size_t> ranks;  // of the new report; empty: of the job
+  std::string name = {};           // of the component, variable or limit; "" where the setting says it all
+};
+
+// A difference between ranks that one report alone has.
+enum class DifferenceFate { kCame, kWent };
+struct DifferenceChange {
+  DifferenceFate fate = DifferenceFate::kCame;
+  std::size_t index = 0;  // into Analysis::differences, of the new report if it came, of the old one if it went
 };
 
 // What has become of the job, by the movements of its ranks.
@@ -128,6 +151,7 @@ struct JobDiff {
   std::vector<ClusterChange> clusters;  // in the order: came, went, stayed
   VerdictChange verdict;
   std::vector<SettingChange> settings;
+  std::vector<DifferenceChange> differences;
 };
 
 JobDiff diff_jobs(const Sides& sides);

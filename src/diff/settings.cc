@@ -1,12 +1,17 @@
 #include "diff/settings.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "analyzers/differences.h"
+#include "diff/environment_changes.h"
 #include "report/json_words.h"
 #include "report/shell_quoted.h"
 
@@ -61,10 +66,7 @@ constexpr RankSetting kOfRank[] = {
          return gpu.name.empty() ? gpu.pci : fmt::format("{} {}", gpu.pci, gpu.name);
        });
      }},
-    {Setting::kGpuDriver,
-     [](const RankSnapshot& rank) {
-       return devices_of(rank, [](const GpuSnapshot& gpu) { return gpu.health ? gpu.health->driver : ""; });
-     }},
+    {Setting::kGpuDriver, analyzers::gpu_driver_of},
 };
 
 // What one kind of report knows and another does not (a core has no GPUs) is no change.
@@ -83,17 +85,29 @@ std::vector<SettingChange> changed_settings(const Sides& sides, const std::vecto
   of_job(Setting::kTool, sides.old.job.tool_version, sides.now.job.tool_version);
   if (sides.old.job.nccl && sides.now.job.nccl)
     of_job(Setting::kNccl, sides.old.job.nccl->version, sides.now.job.nccl->version);
-  std::map<std::tuple<Setting, std::string, std::string>, std::size_t> seen;
+  std::map<std::tuple<Setting, std::string, std::string, std::string>, std::size_t> seen;
+  const auto of_rank = [&](SettingChange change, std::size_t rank) {
+    const auto [at, is_new] = seen.try_emplace({change.setting, change.name, change.old, change.now}, changes.size());
+    if (is_new) changes.push_back(std::move(change));
+    changes[at->second].ranks.push_back(rank);
+  };
   for (const RankSetting& of : kOfRank)
     for (const ProcessChange& process : processes) {
       const RankSnapshot &old = sides.old.job.ranks[process.pair.old], &now = sides.now.job.ranks[process.pair.now];
       if (now.kind != RankKind::kRank) continue;
       const std::string was = of.value(old), is = of.value(now);
-      if (!may_differ(old, now, was, is)) continue;
-      const auto [at, is_new] = seen.try_emplace({of.setting, was, is}, changes.size());
-      if (is_new) changes.push_back({of.setting, was, is, {}});
-      changes[at->second].ranks.push_back(process.pair.now);
+      if (may_differ(old, now, was, is)) of_rank({of.setting, was, is, {}}, process.pair.now);
     }
+  const std::size_t first = changes.size();
+  for (const ProcessChange& process : processes) {
+    const RankSnapshot &old = sides.old.job.ranks[process.pair.old], &now = sides.now.job.ranks[process.pair.now];
+    if (now.kind != RankKind::kRank) continue;
+    for (SettingChange& change : environment_changes(old, now)) of_rank(std::move(change), process.pair.now);
+  }
+  std::stable_sort(changes.begin() + static_cast<std::ptrdiff_t>(first), changes.end(),
+                   [](const SettingChange& a, const SettingChange& b) {
+                     return std::tie(a.setting, a.name) < std::tie(b.setting, b.name);
+                   });
   return changes;
 }
 

@@ -50,7 +50,10 @@ constexpr ComponentRule kRules[] = {
 };
 // clang-format on
 
-// The toolkits' release notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version Compatibility".
+// The toolkits' release notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version Compatibility",
+// and https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, table 1 (11.x: >= 450, with a
+// footnote for 450.80.02; 12.x: >= 525; 13.x: >= 580). CUDA 10.x and earlier need a driver for each minor version, and
+// are not in this table.
 struct LeastDriver {
   int cuda;
   std::string_view driver;

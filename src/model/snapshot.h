@@ -210,6 +210,8 @@ struct HandledException {
   std::optional<FrameId> raised;   // where it was raised
   // What led to it: the nearest first; at most 8.
   std::vector<ChainedException> chain = {};
+  // What the first exception of the chain says of its cause, if that is known: other ranks, or the rank's own GPU.
+  std::optional<ExceptionCause> cause = {};
   bool operator==(const HandledException&) const = default;
 };
 

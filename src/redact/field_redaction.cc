@@ -13,7 +13,7 @@
 namespace rankstacks::redact {
 namespace {
 
-enum Kind { kHost, kBoot, kName, kPath, kFile, kText, kMessage, kCommandLine, kVariable };
+enum Kind { kHost, kBoot, kName, kPath, kFile, kText, kMessage, kCommandLine, kVariable, kThreadName };
 
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -82,6 +82,14 @@ void FieldRedaction::name(std::string& value) {
   if (!secrets_ && !names_) return;
   put(kName, value, [&](const std::string& v) {
     return names_ ? private_.replaced(v, Text::kName) : without_secrets(v, Text::kName);
+  });
+}
+
+void FieldRedaction::thread_name(std::string& value) {
+  if (!secrets_ && !names_) return;
+  put(kThreadName, value, [&](const std::string& v) {
+    const std::string safe = without_cut_secrets(v);
+    return names_ ? private_.replaced(safe, Text::kName) : safe;
   });
 }
 

@@ -19,8 +19,9 @@ class FieldRedaction {
       : pseudonyms_(pseudonyms), private_(pseudonyms), names_(names), secrets_(secrets) {}
 
   void host(std::string& value);
-  void boot(std::string& value);     // of a machine: its boot id
-  void name(std::string& value);     // of a thread, function, kernel, type, group
+  void boot(std::string& value);  // of a machine: its boot id
+  void name(std::string& value);  // of a function, kernel, type, group
+  void thread_name(std::string& value);
   void version(std::string& value);  // of a library, driver or kernel
   void path(std::string& value);     // of a program, module, source file
   void file(std::string& value);     // of data: what a descriptor refers to

@@ -60,13 +60,14 @@ bool is_pod(std::string_view name) {
          random(name.substr(before + 1, last - before - 1), 8, 10);
 }
 
-bool is_loopback(std::string_view address) {
-  return address.starts_with("127.") || is_one_of(address, {"0.0.0.0", "::1", "::", "::ffff:127.0.0.1"});
-}
-
 bool parses_as(int family, std::string_view address) {
   std::array<unsigned char, sizeof(in6_addr)> bytes{};
   return address.size() < INET6_ADDRSTRLEN && inet_pton(family, std::string(address).c_str(), bytes.data()) == 1;
+}
+
+bool is_loopback(std::string_view address) {
+  return (address.starts_with("127.") && parses_as(AF_INET, address)) ||
+         is_one_of(address, {"0.0.0.0", "::1", "::", "::ffff:127.0.0.1"});
 }
 
 // ":4711" at the start of the text: its length.

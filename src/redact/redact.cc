@@ -145,7 +145,7 @@ class Walk {
   }
 
   void of_thread(ThreadSnapshot& thread) {
-    fields_.name(thread.name);
+    fields_.thread_name(thread.name);
     if (thread.syscall) of_call(*thread.syscall);
     if (thread.exception) {
       fields_.name(thread.exception->type);

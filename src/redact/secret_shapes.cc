@@ -5,7 +5,7 @@
 namespace rankstacks::redact {
 namespace {
 
-enum class Of { kUpper, kAlnum, kWord, kWordDash, kHex, kDotted };
+enum class Of { kUpper, kAlnum, kWord, kWordDash, kHex, kDotted, kBase64 };
 
 // What a service's keys begin with, what follows, and the least number of characters of that.
 struct Prefix {
@@ -70,6 +70,33 @@ constexpr Prefix kPrefixes[] = {
     {"figd_", Of::kWordDash, 20, "Figma"},
     {"wandb_v1_", Of::kWordDash, 20, "Weights & Biases"},
     {"AGE-SECRET-KEY-1", Of::kUpper, 30, "age"},
+    {"whsec_", Of::kBase64, 24, "Stripe, Svix: secret of a webhook"},
+    {"SK", Of::kHex, 32, "Twilio: API key"},
+    {"glsa_", Of::kWord, 20, "Grafana: service account"},
+    {"glc_eyJ", Of::kBase64, 20, "Grafana Cloud: access policy"},
+    {"lsv2_pt_", Of::kWord, 20, "LangSmith: personal token"},
+    {"lsv2_sk_", Of::kWord, 20, "LangSmith: service key"},
+    {"PMAK-", Of::kWordDash, 20, "Postman"},
+    {"NRAK-", Of::kUpper, 20, "New Relic: user key"},
+    {"ops_eyJ", Of::kBase64, 40, "1Password: service account"},
+    {"sbp_", Of::kHex, 32, "Supabase"},
+    {"pscale_tkn_", Of::kWordDash, 20, "PlanetScale"},
+    {"dp.pt.", Of::kAlnum, 20, "Doppler"},
+    {"pul-", Of::kHex, 32, "Pulumi"},
+    {"rubygems_", Of::kHex, 32, "RubyGems"},
+    {"dt0c01.", Of::kDotted, 20, "Dynatrace"},
+    {"sq0atp-", Of::kWordDash, 20, "Square: access token"},
+    {"sq0csp-", Of::kWordDash, 20, "Square: secret"},
+    {"LTAI", Of::kAlnum, 16, "Alibaba Cloud: access key"},
+    {"AKID", Of::kAlnum, 28, "Tencent Cloud: secret id"},
+    {"AQVN", Of::kWordDash, 30, "Yandex Cloud: API key"},
+    {"AKCp", Of::kAlnum, 40, "Artifactory: API key"},
+    {"pplx-", Of::kAlnum, 30, "Perplexity"},
+    {"csk-", Of::kAlnum, 30, "Cerebras"},
+    {"tvly-", Of::kWordDash, 20, "Tavily"},
+    {"rpa_", Of::kAlnum, 30, "RunPod"},
+    {"ntn_", Of::kAlnum, 30, "Notion"},
+    {"secret_", Of::kAlnum, 40, "Notion, Lambda"},
 };
 // clang-format on
 
@@ -81,6 +108,7 @@ bool is_of(Of of, char c) {
     case Of::kWordDash: return is_alnum(c) || c == '_' || c == '-';
     case Of::kHex: return is_hex(c);
     case Of::kDotted: return is_alnum(c) || c == '_' || c == '-' || c == '.';
+    case Of::kBase64: return is_alnum(c) || c == '+' || c == '/' || c == '=' || c == '_' || c == '-';
   }
   return false;
 }
@@ -133,6 +161,33 @@ Mixture mixture_of(std::string_view token) {
   return found;
 }
 
+// What the keys of a service have at a fixed place behind some characters of their own.
+std::size_t secret_by_infix(std::string_view text) {
+  // Microsoft Entra ID: three characters, "8Q~" (or another digit), 31 to 34 more. Telegram: a bot's number, ":AA", 33
+  // more.
+  constexpr std::size_t kEntraLeast = 31, kTelegramLeast = 32;
+  const auto of_entra = [](char c) { return is_alnum(c) || c == '_' || c == '-' || c == '.' || c == '~'; };
+  if (text.size() > 6 && is_digit(text[3]) && text[4] == 'Q' && text[5] == '~' &&
+      std::all_of(text.begin(), text.begin() + 3, of_entra)) {
+    const std::string_view rest = text.substr(6);
+    const auto length = static_cast<std::size_t>(std::find_if_not(rest.begin(), rest.end(), of_entra) - rest.begin());
+    if (length >= kEntraLeast) return 6 + length;
+  }
+  const std::size_t number =
+      static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());
+  if (number < 8 || number > 10 || !text.substr(number).starts_with(":AA")) return 0;
+  const std::size_t length = run_of(Of::kWordDash, text.substr(number + 1));
+  return length >= kTelegramLeast ? number + 1 + length : 0;
+}
+
+// "sk-learn-like-names-of-things" are words; a key has a digit, or changes its case like nothing that people write.
+bool is_of_key(std::string_view rest) {
+  constexpr double kChangesOfKeys = 0.4;
+  if (std::any_of(rest.begin(), rest.end(), is_digit)) return true;
+  const Mixture found = mixture_of(rest);
+  return found.lower > 0 && found.upper > 0 && found.rate() >= kChangesOfKeys;
+}
+
 }  // namespace
 
 std::size_t secret_by_prefix(std::string_view text) {
@@ -142,11 +197,32 @@ std::size_t secret_by_prefix(std::string_view text) {
     if (!text.starts_with(prefix.text)) continue;
     const std::size_t length = run_of(prefix.of, text.substr(prefix.text.size()));
     if (length < prefix.least) continue;
-    // "sk-learn-like-names-of-things" are words; a key has a digit.
-    const std::string_view rest = text.substr(prefix.text.size(), length);
-    if (prefix.of == Of::kUpper || std::any_of(rest.begin(), rest.end(), is_digit)) return prefix.text.size() + length;
+    if (prefix.of == Of::kUpper || is_of_key(text.substr(prefix.text.size(), length)))
+      return prefix.text.size() + length;
   }
-  return 0;
+  return secret_by_infix(text);
+}
+
+std::size_t cut_secret(std::string_view text) {
+  constexpr std::size_t kTellingPrefix = 5, kLeast = 3;
+  if (text.starts_with("eyJ") && run_of(Of::kDotted, text) == text.size() && text.size() >= kLeast + 3)
+    return text.size();
+  for (const Prefix& prefix : kPrefixes) {
+    if (!text.starts_with(prefix.text)) continue;
+    const std::string_view rest = text.substr(prefix.text.size());
+    if (rest.size() < kLeast || run_of(prefix.of, rest) != rest.size()) continue;
+    if (prefix.text.size() >= kTellingPrefix || is_of_key(rest)) return text.size();
+  }
+  const bool entra = text.size() > 6 && is_digit(text[3]) && text.substr(4, 2) == "Q~";
+  const std::size_t colon = text.find(":AA");
+  const bool telegram =
+      colon != std::string_view::npos && colon >= 8 && std::all_of(text.begin(), text.begin() + colon, is_digit);
+  if (entra || telegram) return text.size();
+  constexpr double kChangesOfRandom = 0.5;
+  const Mixture found = mixture_of(text);
+  const bool random = found.lower + found.upper + found.digits == text.size() && found.lower > 0 && found.upper > 0 &&
+                      found.rate() >= kChangesOfRandom;
+  return random ? text.size() : 0;
 }
 
 bool starts_with_uuid(std::string_view text) {

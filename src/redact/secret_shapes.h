@@ -19,6 +19,10 @@ inline bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c ==
 // private key in PEM; 0: none does.
 std::size_t secret_by_prefix(std::string_view text);
 
+// The same where `text` is the rest of a name that was cut, as the kernel cuts the names of threads: less of the secret
+// is enough if it goes to the end.
+std::size_t cut_secret(std::string_view text);
+
 // "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" at the start of `text`: names of GPUs, pods, boots. Not a secret by its shape.
 bool starts_with_uuid(std::string_view text);
 

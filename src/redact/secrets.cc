@@ -49,6 +49,9 @@ bool ends_value(char c) {
 }
 bool is_of_token(char c) { return is_alnum(c) || c == '_' || c == '-' || c == '+' || c == '/' || c == '='; }
 
+// Of a "key" alone the value decides whether it is a secret, so it may be looked at more than once.
+constexpr std::size_t kLongestKey = 256;
+
 class Scanner {
  public:
   Scanner(std::string_view text, Text kind) : text_(text), kind_(kind), build_id_(text.find("build-id ")) {}
@@ -72,8 +75,9 @@ class Scanner {
     out_ += text_.substr(at_, length);
     at_ += length;
   }
-  std::size_t end_of_value(std::size_t from) const {
-    while (from < text_.size() && !ends_value(text_[from])) ++from;
+  std::size_t end_of_value(std::size_t from, std::size_t most = std::string_view::npos) const {
+    const std::size_t last = most < text_.size() - std::min(from, text_.size()) ? from + most : text_.size();
+    while (from < last && !ends_value(text_[from])) ++from;
     return from;
   }
 
@@ -83,30 +87,46 @@ class Scanner {
     return length > 0;
   }
 
+  // The end of a value in a path: its directory, unless what follows is of a value in base64, which has slashes as
+  // well.
+  std::size_t end_in_path(std::size_t from, std::size_t most) const {
+    const std::size_t end = end_of_value(from, most);
+    const std::string_view value = text_.substr(from, end - from);
+    const std::size_t slash = std::min(value.find('/'), value.size());
+    return value.find_first_of("+=", slash) == std::string_view::npos ? from + slash : end;
+  }
+
   // NAME=value, NAME: value, "name": "value", --name value. At the start of a name.
   bool by_name() {
-    if (kind_ == Text::kPath || (!is_alnum(text_[at_]) && text_[at_] != '_' && text_[at_] != '-')) return false;
+    if (!is_alnum(text_[at_]) && text_[at_] != '_' && text_[at_] != '-') return false;
     if (at_ > 0 && is_char_of_name(text_[at_ - 1])) return false;
     std::size_t end = at_;
     while (end < text_.size() && is_char_of_name(text_[end])) ++end;
-    constexpr std::size_t kLongestName = 100;
+    constexpr std::size_t kLongestName = 100, kLookedBack = 100;
     if (end - at_ > kLongestName || end >= text_.size()) return false;
     const std::string_view name = text_.substr(at_, end - at_);
     // Most names are none; only for the others the value is searched, which may be long.
-    if (!names_a_secret(name, "some-value-of-it")) return false;
+    constexpr std::string_view kSomeValue = "3f9a1c7e5b2d804f6a9c1e3b7d5f2048";
+    if (!names_a_secret(name, kSomeValue)) return false;
     std::size_t value = end;
     if (text_[value] == '"' || text_[value] == '\'') ++value;  // of JSON and of Python's dicts
     while (value < text_.size() && text_[value] == ' ' && value - end < 3) ++value;
     const bool assigns = value < text_.size() && text_[value] == '=' && text_.substr(value, 2) != "==";
-    const bool states =
-        value < text_.size() && text_[value] == ':' && text_.substr(value, 2) != "::" && kind_ == Text::kWords;
+    const char next = value + 1 < text_.size() ? text_[value + 1] : '\0';
+    const bool states = value < text_.size() && text_[value] == ':' && next != ':' &&
+                        (kind_ == Text::kWords || is_blank(next) || next == '"' || next == '\'');
     const bool option = name.starts_with("--") && text_[end] == ' ';
-    if (!assigns && !states && !option) return false;
+    // The file .netrc, on one line: login NAME password VALUE.
+    const bool follows_login =
+        name == "password" && text_[end] == ' ' &&
+        text_.substr(0, at_).substr(at_ > kLookedBack ? at_ - kLookedBack : 0).find("login ") != std::string_view::npos;
+    if (!assigns && !states && !option && !follows_login) return false;
     if (assigns || states) ++value;
     while (value < text_.size() && text_[value] == ' ') ++value;
     if (value < text_.size() && (text_[value] == '"' || text_[value] == '\'' || text_[value] == '`'))
       return quoted_value(name, value);
-    const std::size_t after = end_of_value(value);
+    const std::size_t most = name == "key" ? kLongestKey : std::string_view::npos;
+    const std::size_t after = kind_ == Text::kPath ? end_in_path(value, most) : end_of_value(value, most);
     const std::string_view found = text_.substr(value, after - value);
     if (found.empty() || found == kSecret || found.starts_with("--") || !names_a_secret(name, found)) return false;
     if (is_one_of(found, {"Bearer", "bearer", "Basic", "basic"})) return false;  // what follows is taken by by_scheme()
@@ -123,8 +143,8 @@ class Scanner {
   }
 
   bool quoted_value(std::string_view name, std::size_t quote) {
-    const std::size_t close = text_.find(text_[quote], quote + 1);
-    const std::size_t after = close == std::string_view::npos ? text_.size() : close;
+    const std::string_view rest = text_.substr(quote + 1, name == "key" ? kLongestKey : std::string_view::npos);
+    const std::size_t after = quote + 1 + std::min(rest.find(text_[quote]), rest.size());
     const std::string_view found = text_.substr(quote + 1, after - quote - 1);
     if (found.empty() || !names_a_secret(name, found)) return false;
     copy_name(name.size(), quote + 1 - at_);
@@ -176,8 +196,24 @@ class Scanner {
     return at_ > build_id_ || (at_ > 0 && text_[at_ - 1] == '/');
   }
 
+  // In a path or name: 40 characters of base64, which may have slashes.
+  bool aws_secret_key() {
+    constexpr std::size_t kLength = 40;
+    const auto is_base64 = [](char c) { return is_alnum(c) || c == '+' || c == '/'; };
+    if (at_ > 0 && text_[at_ - 1] != '/' && is_base64(text_[at_ - 1])) return false;
+    const std::string_view key = text_.substr(at_, kLength);
+    const bool ends = key.size() == kLength && (at_ + kLength == text_.size() || text_[at_ + kLength] == '/' ||
+                                                !is_of_token(text_[at_ + kLength]));
+    const auto slashes = std::count(key.begin(), key.end(), '/');
+    const bool base64 = std::all_of(key.begin(), key.end(), is_base64);
+    if (!ends || !base64 || slashes > 2 || !looks_random(key, true)) return false;
+    replace(kLength);
+    return true;
+  }
+
   bool random() {
     if (is_digest()) return false;
+    if (kind_ != Text::kWords && aws_secret_key()) return true;
     if (at_ > 0 && is_of_token(text_[at_ - 1]) && kind_ != Text::kWords) return random_piece();
     if (at_ > 0 && is_of_token(text_[at_ - 1]) && text_[at_ - 1] != '/' && text_[at_ - 1] != '=') return false;
     if (kind_ == Text::kWords) {
@@ -205,7 +241,9 @@ class Scanner {
     std::size_t end = at_;
     while (end < text_.size() && is_alnum(text_[end])) ++end;
     const std::string_view piece = text_.substr(at_, end - at_);
-    if (!looks_random(piece, kind_ != Text::kWords)) return false;
+    // Behind a blank or a sign of assignment, a piece of a path is a word of a sentence that names the file.
+    const bool is_name = kind_ != Text::kWords && !(at_ > 0 && (is_blank(text_[at_ - 1]) || text_[at_ - 1] == '='));
+    if (!looks_random(piece, is_name)) return false;
     replace(piece.size());
     return true;
   }
@@ -244,6 +282,8 @@ bool names_a_secret(std::string_view name, std::string_view value) {
   if (is_one_of(last, {"secret", "pwd", "psw", "pw", "sas", "sig", "signature", "cookie", "authtoken"}) ||
       last.ends_with("secret") || last.ends_with("pwd"))
     return !is_number_or_flag(value) || last.ends_with("pwd");
+  if (name == "key") return looks_random(value, false);
+  if (is_one_of(last, {"sid", "sessionid"})) return words.size() == 1 && value.size() >= 8 && !is_number_or_flag(value);
   if (last == "authorization") return value.size() >= 8;
   if (is_one_of(last, {"auth", "bearer"})) return value.size() >= 8 && !is_number_or_flag(value);
   if (last == "pass")
@@ -257,6 +297,22 @@ bool names_a_secret(std::string_view name, std::string_view value) {
 
 std::string without_secrets(std::string_view text, Text kind) { return Scanner(text, kind).run(); }
 
+std::string without_cut_secrets(std::string_view name) {
+  constexpr std::size_t kOfKernel = 15;  // TASK_COMM_LEN without its end
+  std::string shown = without_secrets(name, Text::kName);
+  if (name.size() != kOfKernel) return shown;
+  for (std::size_t at = 0; at < shown.size(); ++at) {
+    if (at > 0 && is_alnum(shown[at - 1])) continue;
+    if (cut_secret(std::string_view(shown).substr(at)) > 0) return shown.substr(0, at) + std::string(kSecret);
+    // A URL of which the host is not there any more: scheme://user:pass
+    const std::size_t user = shown.find("://", at),
+                      colon = user == std::string::npos ? user : shown.find(':', user + 3);
+    if (colon != std::string::npos && colon + 1 < shown.size() && !is_digit(shown[colon + 1]))
+      return shown.substr(0, user + 3) + std::string(kSecret);
+  }
+  return shown;
+}
+
 std::vector<std::string> without_secrets(std::vector<std::string> words) {
   const std::string program = words.empty() ? "" : std::string(base_of(words.front()));
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -264,7 +320,8 @@ std::vector<std::string> without_secrets(std::vector<std::string> words) {
     const bool has_value = i + 1 < words.size() && (!words[i + 1].starts_with("--") || words[i + 1].size() < 3);
     if (word.starts_with('-') && has_value &&
         (is_secret_option(program, word, words[i + 1]) ||
-         (word.find('=') == std::string::npos && word.starts_with("--") && names_a_secret(word, words[i + 1])))) {
+         (word.starts_with("--") && std::all_of(word.begin(), word.end(), is_char_of_name) &&
+          names_a_secret(word, words[i + 1])))) {
       words[++i] = kSecret;
       continue;
     }

@@ -25,6 +25,9 @@ bool names_a_secret(std::string_view name, std::string_view value);
 // "token=abc" -> "token=<token>".
 std::string without_secrets(std::string_view text, Text kind);
 
+// Of the name of a thread, of which the kernel keeps 15 bytes: a secret may be cut there.
+std::string without_cut_secrets(std::string_view name);
+
 // The same for the words of a command line, where an option and its value are two words: --password x, -p of mysql and
 // sshpass, -u of curl.
 std::vector<std::string> without_secrets(std::vector<std::string> words);

@@ -309,6 +309,7 @@ class HtmlData {
     json_.open('[', true);
     for (std::size_t c = 0; c < analysis_.verdict.chains.size(); ++c) {
       const analyzers::WaitChain& chain = analysis_.verdict.chains[c];
+      if (chain.links.size() < 2) continue;  // the suspect alone
       json_.open('{');
       json_.key("suspect"), json_.number(chain.suspect);
       json_.key("links");

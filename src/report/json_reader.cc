@@ -159,6 +159,7 @@ HandledException read_handled(const Node& node, std::size_t frame_count, FrameTa
   node.optional("chain", [&](const Node& list) {
     list.each(kMaxStrings, [&](const Node& n) { handled.chain.push_back(read_chained(n)); });
   });
+  node.optional("cause", [&](const Node& n) { handled.cause = n.word(kExceptionCauseWords); });
   return handled;
 }
 

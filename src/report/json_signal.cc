@@ -70,9 +70,9 @@ FaultInstruction read_instruction(const Node& node) {
   node.optional("registers", [&](const Node& registers) {
     registers.each(kMaxRegisters, [&](const Node& n) {
       n.require_object();
-      auto& [name, value] = instruction.registers.emplace_back();
-      n.required("name", [&](const Node& v) { name = v.text(); });
-      n.required("value", [&](const Node& v) { value = v.hex(); });
+      auto& one = instruction.registers.emplace_back();  // clang 14 captures no structured binding
+      n.required("name", [&](const Node& v) { one.first = v.text(); });
+      n.required("value", [&](const Node& v) { one.second = v.hex(); });
     });
   });
   return instruction;

@@ -340,6 +340,7 @@ class Writer {
       frame ? json_.raw(frame_text(*frame)) : json_.null();
     }
     if (!handled.chain.empty()) chain(handled.chain);
+    if (handled.cause) json_.field("cause", std::string(word_of(kExceptionCauseWords, *handled.cause)));
     json_.close();
   }
 

@@ -11,9 +11,18 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
 
+// "16.7" milliseconds, version "2.28.9": dots between digits mean nothing.
+bool is_decimal(std::string_view word) {
+  constexpr std::size_t kLongest = 16;
+  return word.size() <= kLongest && word.find('.') != std::string_view::npos && is_digit(word.front()) &&
+         is_digit(word.back()) && word.find("..") == std::string_view::npos &&
+         std::all_of(word.begin(), word.end(), [](char c) { return is_digit(c) || c == '.'; });
+}
+
 // Letters, digits, hyphens, commas and apostrophes mean nothing inside of a word, with two exceptions: "GH-1" is an
 // issue (and so is "PROJ-1" where a tracker is connected), seven hex digits are a commit.
 bool is_plain(std::string_view word) {
+  if (is_decimal(word)) return true;
   std::size_t hex = 0;
   for (std::size_t i = 0; i < word.size(); ++i) {
     const char c = word[i];
@@ -62,12 +71,26 @@ constexpr LookAlike kLookAlikes[] = {{'"', "'"},  {'`', "'"}, {'<', "‹"}, {'>'
                                      {'@', "＠"}, {';', ","}, {'{', "("}, {'}', ")"}, {'%', "％"}, {'|', "¦"},
                                      {'\\', "/"}, {'*', "∗"}, {'~', "∼"}, {'$', "?"}, {'!', "?"},  {'^', "?"}};
 
+// The end of the word at the start of the text. A call with arguments is one: "read(fd 1 -> /a)".
+std::size_t end_of_word(std::string_view text) {
+  constexpr std::size_t kLongestCall = 120;
+  const std::size_t end = std::min(text.find(' '), text.size());
+  const std::size_t open = text.substr(0, end).find('(');
+  if (open == 0 || open == std::string_view::npos || text.substr(0, end).find(')') != std::string_view::npos)
+    return end;
+  const std::size_t close = text.substr(0, kLongestCall).find(')', end);
+  const bool nested =
+      close != std::string_view::npos && text.substr(end, close - end).find('(') != std::string_view::npos;
+  if (close == std::string_view::npos || nested) return end;
+  return std::min(text.find(' ', close), text.size());
+}
+
 }  // namespace
 
 std::string markdown_sentence(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::size_t end = end_of_word(text);
     if (end > 0) out += (out.empty() ? "" : " ") + word_in_markdown(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }

@@ -46,6 +46,7 @@ std::string describe_chain(const JobSnapshot& job, const analyzers::Analysis& an
   const analyzers::Verdict& verdict = analysis.verdict;
   if (verdict.chains.empty() || verdict.chains.front().suspect != 0) return "";
   const analyzers::WaitChain& chain = verdict.chains.front();
+  if (chain.links.size() < 2) return "";  // the suspect alone, for which nobody waits any more
   const auto& nodes = analysis.waits.nodes();
   // A single lock with its owner, or a single child, is in the summary already.
   const auto steps = std::count_if(chain.links.begin(), chain.links.end(), [&](const analyzers::WaitChain::Link& link) {

@@ -1,11 +1,14 @@
 #include "report/text_members.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "analyzers/activity.h"
 #include "analyzers/handled.h"
+#include "model/rank_set.h"
 
 namespace rankstacks::report {
 namespace {
@@ -20,6 +23,24 @@ std::string join(const std::set<std::string>& words, std::string_view between) {
     text += word;
   }
   return text;
+}
+
+// "rank 2 handles ValueError raised in step at x.py:7, ranks 0-1,3 handle RuntimeError": the exception that the fewest
+// ranks handle comes first.
+std::string describe_who_handles(const JobSnapshot& job, std::map<std::string, std::vector<std::size_t>>& ranks_of) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> all;
+  for (auto& [exception, ranks] : ranks_of) {
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    all.emplace_back(exception, std::move(ranks));
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(all.size(), kMost); ++i)
+    text += fmt::format("{}{} {} {}", i == 0 ? "" : ", ", name_ranks(job, all[i].second, 6),
+                        all[i].second.size() == 1 ? "handles" : "handle", all[i].first);
+  return all.size() > kMost ? fmt::format("{}, {} more", text, all.size() - kMost) : text;
 }
 
 }  // namespace
@@ -50,17 +71,19 @@ std::string describe_members(const JobSnapshot& job, const std::vector<std::pair
 
 std::string describe_handled_by(const JobSnapshot& job,
                                 const std::vector<std::pair<std::size_t, std::size_t>>& members) {
-  std::set<std::string> whole, brief;
+  std::set<std::string> whole;
+  std::map<std::string, std::vector<std::size_t>> brief;  // to the ranks
   std::size_t handle = 0;
   for (const auto& [r, t] : members) {
     const ThreadSnapshot& thread = job.ranks[r].threads[t];
     if (!analyzers::handles_exception(thread)) continue;
     ++handle;
     whole.insert(analyzers::describe_handled(job, *thread.handles));
-    brief.insert(analyzers::describe_handled(job, *thread.handles, false));
+    brief[analyzers::describe_handled(job, *thread.handles, false)].push_back(r);
   }
   if (handle == 0) return "";
-  const std::string what = whole.size() == 1 ? *whole.begin() : join(brief, ", ");
+  if (brief.size() > 1) return describe_who_handles(job, brief);
+  const std::string& what = whole.size() == 1 ? *whole.begin() : brief.begin()->first;
   if (members.size() == 1) return "handles " + what;
   return fmt::format("{} handle {}", handle == members.size() ? "all" : fmt::format("{} of {}", handle, members.size()),
                      what);

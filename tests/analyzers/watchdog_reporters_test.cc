@@ -196,3 +196,58 @@ TEST_CASE("texts are cut to a line, between characters") {
   const std::string text = describe_exception({"E", std::string(319, 'x') + "üyz"});
   CHECK(text == "E: " + std::string(319, 'x') + "…");
 }
+
+namespace {
+
+// Cores of four ranks that abort; in all but rank 2 a connection has broken.
+LiteralJob connections_broke() {
+  LiteralJob literal;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = literal.rank(r, 4, {libc("abort"), py("main", "/home/u/train.py", 3)});
+    rank.source = Source::kCore;
+    rank.threads[0].state.reset();
+    rank.signal = SignalInfo{6, "SIGABRT", rank.threads[0].tid, -6, {}};
+    rank.threads[0].handles = HandledException{"RuntimeError", "Connection closed by peer", {}, {}, {}};
+    if (r != 2) rank.threads[0].handles->cause = ExceptionCause::kPeer;
+  }
+  literal.job.ranks[2].threads[0].handles->message = "label 17";
+  return literal;
+}
+
+void crash_by(RankSnapshot& rank) { rank.signal = SignalInfo{11, "SIGSEGV", rank.threads[0].tid, 1, 0x8}; }
+
+}  // namespace
+
+TEST_CASE("of ranks that abort, those whose connections broke follow from the other one") {
+  LiteralJob literal = connections_broke();
+  const auto check = [&] {
+    const Verdict v = analyze(literal.job).verdict;
+    CAPTURE(v.summary);
+    REQUIRE(v.suspects.size() == 1);
+    CHECK(literal.job.ranks[v.suspects[0].rank].rank == 2);
+    CHECK(v.suspects[0].reason == Reason::kCrashed);
+    CHECK(has(v.summary, "handles RuntimeError(\"label 17\")"));
+    CHECK(has(v.summary, "ranks 0-1,3 lost their connections"));
+  };
+  check();
+  crash_by(literal.job.ranks[1]);  // in what it does after that
+  check();
+}
+
+TEST_CASE("a rank without a core is the one whose connections broke, if no core says another cause") {
+  LiteralJob literal = connections_broke();
+  literal.job.ranks.erase(literal.job.ranks.begin() + 2);
+  crash_by(literal.job.ranks[0]);
+  Verdict v = analyze(literal.job).verdict;
+  REQUIRE(v.suspects.size() == 1);
+  CHECK(v.suspects[0].missing_rank == 2);
+  CHECK(v.suspects[0].reason == Reason::kMissing);
+  CHECK(has(v.summary, "ranks 0-1,3 lost their connections"));
+  // Nobody is missing, and nobody says more.
+  for (RankSnapshot& rank : literal.job.ranks) rank.world_size = 3;
+  literal.job.ranks[2].rank = 2;
+  literal.job.ranks[0].signal->number = 6;
+  v = analyze(literal.job).verdict;
+  CHECK(v.status == VerdictStatus::kUndecided);
+  CHECK(has(v.summary, "which rank was the first to end is not in these cores"));
+}

@@ -47,3 +47,33 @@ TEST_CASE("other texts give no cause") {
   CHECK(cause_of("first line\nCUDA error: unknown error") == std::nullopt);
   CHECK(cause_of("[Rank 1] Process group watchdog thread terminated with exception: ") == std::nullopt);
 }
+
+TEST_CASE("messages of gloo, of monitored barriers and of the store") {
+  const auto peer = ExceptionCause::kPeer, timeout = ExceptionCause::kTimeout;
+  CHECK(cause_of("[./gloo/transport/tcp/pair.cc:598] Write error [127.0.0.1]:2142: Broken pipe") == peer);
+  CHECK(cause_of("[./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to "
+                 "complete") == timeout);
+  CHECK(cause_of("[./gloo/transport/tcp/pair.cc:299] Application timeout caused pair closure") == timeout);
+  CHECK(cause_of("Rank 2 failed to pass monitoredBarrier in 30000 ms") == timeout);
+  CHECK(
+      cause_of("NCCL error in: /x/ProcessGroupNCCL.cpp:1234, remote process exited or there was a network error, NCCL "
+               "version 2.18.1") == peer);
+  CHECK(cause_of("Connection was likely closed. Did the remote server shutdown or crash?") == peer);
+  CHECK(cause_of("wait timeout after 300000ms, keys: /default_pg/0//worker_count") == timeout);
+  CHECK(cause_of("label 17 is out of range") == std::nullopt);
+}
+
+TEST_CASE("the first exception of a chain says what the others follow from") {
+  constexpr const char* kClosed = "[./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1";
+  HandledException exception{"RuntimeError", "training has failed", {}, {}, {}};
+  CHECK(cause_of(exception) == std::nullopt);
+  exception.chain = {{ExceptionLink::kCause, "RuntimeError", kClosed}};
+  CHECK(cause_of(exception) == ExceptionCause::kPeer);
+  // One that queues end an attempt with is passed over.
+  exception.chain.push_back({ExceptionLink::kContext, "queue.Empty", std::nullopt});
+  CHECK(cause_of(exception) == ExceptionCause::kPeer);
+  // The connections broke while it cleaned up, after a failure of its own.
+  exception.chain = {{ExceptionLink::kContext, "ValueError", "label 17"}};
+  exception.message = kClosed;
+  CHECK(cause_of(exception) == std::nullopt);
+}

@@ -358,6 +358,48 @@ TEST_CASE("settings that changed, each with its ranks") {
   r.old.job.ranks[1].command.clear();
   CHECK(r.json()["settings"][2] ==
         Json::parse(R"({"setting": "python", "old": "3.11.2", "new": "3.12.1", "ranks": [0, 1, 2]})"));
+  // What a rank runs with.
+  for (LiteralJob* side : {&r.old, &r.now})
+    for (RankSnapshot& rank : side->job.ranks) {
+      rank.python_version = "3.11.2";
+      rank.command.clear();
+      ProcessEnvironment& environment = rank.environment.emplace();
+      environment.variables_known = true;
+      environment.variables = {{"NCCL_ALGO", "Ring"}, {"NCCL_DEBUG", "INFO"}};
+      environment.limits = {{"core", 0, {}}, {"open-files", 1024, 4096}};
+      environment.cgroup = CgroupLimits{1 << 30, {}, {}};
+      environment.clock = ClockState{true, 0, 0};
+      rank.modules = {{"NCCL", "/a/libnccl.so.2", "aa", "2.27.3"}, {"UCX", "/a/libucp.so.0", "bb", ""}};
+    }
+  r.now.job.tool_version = r.old.job.tool_version;
+  for (const std::size_t i : {0u, 1u}) {
+    RankSnapshot& rank = r.now.job.ranks[i];
+    rank.environment->variables = {{"NCCL_DEBUG", "INFO"}, {"NCCL_PROTO", "LL"}};
+    rank.environment->limits[0].soft.reset();
+    rank.environment->cgroup->memory_bytes = 1 << 29;
+    rank.environment->clock->synchronized = false;
+    rank.modules[0].version = "2.28.9";
+    rank.modules[1].build_id = "cc";
+    rank.modules.push_back({"cuDNN", "/a/libcudnn.so.9", "dd", "9.1"});  // loaded meanwhile
+  }
+  const std::string changed = r.text();
+  CAPTURE(changed);
+  CHECK(
+      changed.find("\nSettings\n  version of NCCL: 2.27.3 -> 2.28.9 (ranks 0-1)\n  build of UCX: bb -> cc (ranks 0-1)\n"
+                   "  NCCL_ALGO: Ring -> none (ranks 0-1)\n  NCCL_PROTO: none -> LL (ranks 0-1)\n"
+                   "  limit of core: 0 -> unlimited (ranks 0-1)\n"
+                   "  memory-limit: 1073741824 -> 536870912 (ranks 0-1)\n"
+                   "  clock: synchronized -> not synchronized (ranks 0-1)\n"
+                   "Differences between ranks\n  came ") != std::string::npos);
+  CHECK(changed.find("NCCL 2.27.3 on rank 2, 2.28.9 on") != std::string::npos);
+  CHECK(r.json()["settings"][2] ==
+        Json::parse(R"({"setting": "variable", "name": "NCCL_ALGO", "old": "Ring", "new": null, "ranks": [0, 1]})"));
+  const Json differences = r.json()["differences"];
+  CHECK(differences[0]["fate"] == "came");
+  CHECK(differences[0]["kind"] == "version");
+  CHECK(differences[0]["name"] == "NCCL");
+  std::swap(r.old, r.now);
+  CHECK(r.json()["differences"][0]["fate"] == "went");
   // What a core does not have is not a change.
   Reports core;
   core.rank(0, in_main(14), in_main(14));

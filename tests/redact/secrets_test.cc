@@ -51,6 +51,12 @@ TEST_CASE("keys of services, by their prefixes") {
                                  joined("dckr_pat_", k36),
                                  joined("tskey-", "auth-k123456CNTRL-" + k36),
                                  joined("gsk_", k36),
+                                 joined("glpat-", "OOILpIMhtCgYAkivXsMC"),
+                                 joined("SK", kHex32),
+                                 joined("glsa_", k36 + "_0123abcd"),
+                                 joined("lsv2_pt_", kHex32 + "_0123456789"),
+                                 joined("a1B8Q~", k36),
+                                 joined("123456789:AA", "H" + k36.substr(0, 32)),
                                  joined("AGE-SECRET-KEY-", "1QQPQZQJQ8Q9Q0QWERTYUIOPASDFGHJKLZXCVBNM")}) {
     CAPTURE(key);
     for (const auto& of : {words, name, path}) {
@@ -114,6 +120,39 @@ TEST_CASE("commands, whose options and values are words of their own") {
         "curl -H Authorization: Bearer <token> http://x");
   CHECK(line_of({"t", "--password", "--next"}) == "t --password --next");
   CHECK(line_of({}) == "");
+}
+
+TEST_CASE("paths and names whose parts are words of a message") {
+  CHECK(path("/x/API_KEY=hunter2/y.py") == "/x/API_KEY=<token>/y.py");
+  CHECK(path("/x/AccountKey=Zm9v/YmFy+ZA==;X=1/y") == "/x/AccountKey=<token>;X=1/y");
+  CHECK(path("/x/Cookie: sid=hunter2hunter/y") == "/x/Cookie: <token>/y");
+  CHECK(words("secret whsec_" + k36 + "/" + k36) == "secret <token>");  // base64, with slashes
+  CHECK(path("/x/using " + kHex32 + "/y") == "/x/using <token>/y");
+  CHECK(path("/srv/wJalrX/UtnFEMI3K7MDENG/bPx7RfiCYzR9kLmQ2/y") == "/srv/<token>/y");
+  CHECK(name("f_wJalrX/UtnFEMI3K7MDENG+bPx7RfiCYzR9kLmQ2") == "f_<token>");
+  CHECK(name("f_{\"key\":\"" + kHex32 + "\"}") == "f_{\"key\":\"<token>\"}");
+  CHECK(name("X-Api-Key: hunter2") == "X-Api-Key: <token>");
+  CHECK(words("machine h login u password hunter2") == "machine h login u password <token>");
+  CHECK(words("password authentication failed") == "password authentication failed");
+  CHECK(words("key=layer3.weight") == "key=layer3.weight");
+  CHECK(line_of({joined("-----BEGIN PGP PRIV", "ATE KEY BLOCK-----\nlQOY\n"), "x"}) == "<token> x");
+}
+
+TEST_CASE("names of threads, of which the kernel keeps 15 bytes") {
+  for (const std::string& cut :
+       {joined("ghp", "_9aZ8bY7cX6d"), joined("sk", "-proj-arwDQO7"), joined("dckr", "_pat_lyistt"),
+        joined("eyJ", "hbGciOiJIUzI"), joined("AKIA", "IOSFODNN7EX"), joined("a1B8", "Q~jYa009liq"),
+        joined("12345678", ":AAMvvq"), std::string("LGlGJjjdrkt3wE2")}) {
+    CAPTURE(cut);
+    REQUIRE(cut.size() == 15);
+    CHECK(without_cut_secrets(cut) == "<token>");
+  }
+  CHECK(without_cut_secrets("redis://u:hunte") == "redis://<token>");
+  CHECK(without_cut_secrets("x=" + joined("hf", "_AK1qGkd0HUW").substr(0, 13)) == "x=<token>");
+  for (const std::string name :
+       {"pt_autograd_0", "pt_nccl_watchdg", "sk-learn-worker", "hf_transformers", "NCCL Progress 1", "key-value-store",
+        "TCPStoreServer1", "http://h:29500/", "MyCoolABThread1", "cuda00001400006", "ray::IDLE", "gloo-worker-000"})
+    CHECK(without_cut_secrets(name) == name);
 }
 
 TEST_CASE("long tokens that look random") {
@@ -185,9 +224,10 @@ TEST_CASE("hostile texts take time in proportion to their length") {
   for (const std::string& part :
        {std::string("a="), std::string("token="), std::string("eyJaaaaaaaa-"), std::string("a/"),
         std::string("-----BEGIN "), std::string("--password "), std::string("https://a"), std::string("\xff"),
-        std::string("Bearer "), std::string("\"token\":\"")}) {
+        std::string("Bearer "), std::string("\"token\":\""), std::string("key="), std::string("\"key\":\""),
+        std::string("login password "), std::string("12345678:"), std::string("/")}) {
     std::string text;
     while (text.size() < 200'000) text += part;
-    CHECK(words(text).size() <= 4 * text.size());
+    for (const auto& of : {words, name, path}) CHECK(of(text).size() <= 4 * text.size());
   }
 }

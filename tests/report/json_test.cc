@@ -63,6 +63,7 @@ LiteralJob everything() {
                                   literal.job.frames.intern(py("__getitem__", "/home/u/data.py", 8)),
                                   literal.job.frames.intern(raised)};
   main.handles->chain = {{ExceptionLink::kCause, "KeyError", "no \"shard\""}, {ExceptionLink::kContext, "OSError", {}}};
+  main.handles->cause = ExceptionCause::kPeer;
   main.raises = HandledException{"ValueError", "empty", {}, {}, {}};
   main.omitted = OmittedFrames{2, 19000};
   Frame inlined = nat("helper");
@@ -206,7 +207,7 @@ TEST_CASE("the documented fields (docs/json.md)") {
     "handles": {"type": "RuntimeError", "message": "loss is \"NaN\"\n", "frame": 1,
       "handler": {"kind": "python", "function": "__getitem__", "qualname": null, "file": "/home/u/data.py", "line": 8},
       "raised": {"kind": "python", "function": "step", "qualname": "Model.step", "file": "/home/u/model.py", "line": 9},
-      "chain": [{"link": "cause", "type": "KeyError", "message": "no \"shard\""}, {"link": "context", "type": "OSError", "message": null}]},
+      "chain": [{"link": "cause", "type": "KeyError", "message": "no \"shard\""}, {"link": "context", "type": "OSError", "message": null}], "cause": "peer"},
     "raises": {"type": "ValueError", "message": "empty", "frame": null, "handler": null, "raised": null},
     "stack_end": "depth-limit", "omitted_frames": {"at": 2, "count": 19000}})"));
   CHECK(json["ranks"][1]["threads"][1]["handles"] ==

@@ -226,6 +226,13 @@ TEST_CASE("the exception that a thread handles is shown below its frame, and wit
   CHECK(contains(text, "= 2 of 3 handle RuntimeError raised in step at model.py:9\n"));
   CHECK(contains(text, "  thread 900 \"python3\"  python  cluster 2\n         handles KeyError(\"k\")\n    #0   work"));
   CHECK_FALSE(contains(text, "\x1b"));
+  // Of several exceptions it is said whose they are, the rarest first.
+  literal.job.ranks[3].threads[0].handles->type = "ValueError";
+  RankSnapshot& first = literal.job.ranks[0];
+  first.threads[0].handles = literal.job.ranks[1].threads[0].handles;
+  CHECK(contains(text_report(literal.job, analyzers::analyze(literal.job), options),
+                 "= rank 3 handles ValueError raised in step at model.py:9, ranks 0-1 handle RuntimeError raised in "
+                 "step at model.py:9\n"));
 }
 
 TEST_CASE("the holder of the Python lock that a thread waits for is shown next to it") {

@@ -10,7 +10,7 @@ import debugger
 import interpreters
 from command_line import SOURCE, text_of
 from jobs import Job
-from processes import Failure, Fixture, Skip, check, run_tool, settle, tool, wait_until
+from processes import Fixture, check, run_tool, settle, tool, wait_until
 
 # Its main thread moves by one line of its input at a time: a round of the loop, then into another function. One thread stands, one
 # spins at one place, one ends with the first line.
@@ -122,24 +122,7 @@ def case_what_moved_and_what_stood(directory):
 
 
 def case_of_every_python(directory):
-    found = []
-    for version in ("3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"):
-        try:
-            interpreter = interpreters.find(version)
-        except Skip:
-            continue
-        if interpreter.sysroot is not None:      # runs by chroot, where the program is not
-            continue
-        place = os.path.join(directory, version)
-        os.mkdir(place)
-        try:
-            check_motion(place, interpreter.path)
-        except Failure as failure:
-            raise Failure("%s: %s" % (version, failure)) from failure
-        found.append(version)
-    if not found:
-        raise Skip("no other CPython on this machine")
-    print("CPython " + ", ".join(found))
+    interpreters.check_each(directory, check_motion)
 
 
 def case_a_thread_that_runs_at_its_place(directory):

@@ -7,7 +7,7 @@ import resource
 import shutil
 import subprocess
 
-from processes import Skip
+from processes import Failure, Skip
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -135,3 +135,25 @@ def free_threaded(version):
     if has != "((%s), False)" % version.rstrip("t").replace(".", ", "):
         raise Skip("%s is no free-threaded CPython %s" % (found.path, version.rstrip("t")))
     return found
+
+
+def check_each(directory, test):
+    """Runs test(directory of its own, path) with each CPython from 3.7 on that runs in this root directory; skipped if there is none."""
+    found = []
+    for version in ("3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"):
+        try:
+            interpreter = find(version)
+        except Skip:
+            continue
+        if interpreter.sysroot is not None:      # runs by chroot, where the test's program is not
+            continue
+        place = os.path.join(directory, version)
+        os.mkdir(place)
+        try:
+            test(place, interpreter.path)
+        except Failure as failure:
+            raise Failure("%s: %s" % (version, failure)) from failure
+        found.append(version)
+    if not found:
+        raise Skip("no other CPython on this machine")
+    print("CPython " + ", ".join(found))

@@ -10,10 +10,14 @@ from processes import Fixture, Skip, check, json_report, run_tool
 from truth_python import only_rank
 
 
+def need_torch():
+    if subprocess.run(["/usr/bin/python3", "-c", "import torch.distributed"], stderr=subprocess.DEVNULL).returncode != 0:
+        raise Skip("/usr/bin/python3 has no torch here (Debian: python3-torch)")
+
+
 class Job(Fixture):
     def __init__(self, *arguments):
-        if subprocess.run(["/usr/bin/python3", "-c", "import torch.distributed"], stderr=subprocess.DEVNULL).returncode != 0:
-            raise Skip("/usr/bin/python3 has no torch here (Debian: python3-torch)")
+        need_torch()
         super().__init__([sys.executable, os.path.join(SOURCE, "fixtures", "jobs", "launch.py")] + list(arguments), deadline=300)
 
 

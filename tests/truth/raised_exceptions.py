@@ -7,7 +7,7 @@ import sys
 import cases
 import interpreters
 from exceptions import in_pause
-from processes import Failure, Skip, check, json_report, run_tool, wait_until
+from processes import Skip, check, json_report, run_tool, wait_until
 from truth_python import only_rank
 
 # Built without Python's headers: the interpreter exports these names.
@@ -87,24 +87,7 @@ def case_system(directory):
 
 
 def case_every_python(directory):
-    found = []
-    for version in ("3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"):
-        try:
-            interpreter = interpreters.find(version)
-        except Skip:
-            continue
-        if interpreter.sysroot is not None:      # runs by chroot, where the program is not
-            continue
-        place = os.path.join(directory, version)
-        os.mkdir(place)
-        try:
-            check_version(place, interpreter.path)
-        except Failure as failure:
-            raise Failure("%s: %s" % (version, failure)) from failure
-        found.append(version)
-    if not found:
-        raise Skip("no other CPython on this machine")
-    print("CPython " + ", ".join(found))
+    interpreters.check_each(directory, check_version)
 
 
 if __name__ == "__main__":

@@ -239,6 +239,9 @@ class Checker:
                     self.object(thread["exception"], CAUSE, place + ".exception")
             if "raises" in thread:
                 self.object(thread["raises"], HANDLED, place + ".raises")
+            for exception in (thread.get("handles"), thread.get("raises")):
+                if isinstance(exception, dict) and "cause" in exception:
+                    self.object(exception, CAUSE, place + ".handles")
             if "handles" in thread and self.object(thread["handles"], HANDLED, place + ".handles"):
                 handled = thread["handles"]
                 for chained in handled.get("chain", []):

@@ -1,0 +1,339 @@
+"""Secrets of some seventy kinds (secret_kinds.py), planted wherever a report takes a text from: none is in any output."""
+import copy
+import glob
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import cases
+from command_line import SOURCE
+from core_files import kernel_core
+from processes import Fixture, Skip, check, run_tool
+from secret_kinds import KINDS_OF_SECRETS
+
+FORMATS = ("text", "json", "markdown", "html", "folded")
+# One thread for each kind, in a function and a file of such a name, while it handles such an exception, in a library that
+# lies in such a directory, by a function of such a name, in a read of a FIFO or of a socket of such a name.
+PROGRAM = r"""
+import ctypes, json, os, socket, sys, threading
+with open(os.environ["PLAN"], encoding="utf-8") as file:
+    plan = json.load(file)
+libc = ctypes.CDLL(None)
+class Refused(Exception):
+    pass
+def thread_of(one):
+    library = ctypes.CDLL(one["library"])
+    if one["fifo"]:
+        descriptor = os.open(one["fifo"], os.O_RDWR)
+    else:
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        server.bind("\0" + one["text"][:100])
+        server.listen()
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        client.connect(server.getsockname())
+        one["kept"] = (server, client)
+        descriptor = client.fileno()
+    wait = getattr(library, one["function"])
+    def planted():
+        password = one["text"]
+        libc.prctl(15, one["text"].encode()[:15], 0, 0, 0)
+        try:
+            raise Refused(one["text"])
+        except Refused:
+            wait(descriptor)
+    code = planted.__code__.replace(co_name="f_" + one["text"], co_filename="/srv/" + one["text"] + "/made.py")
+    planted.__code__ = code
+    threading.Thread(target=planted, name=one["text"], daemon=True).start()
+for one in plan:
+    thread_of(one)
+print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
+for line in sys.stdin:
+    print("alive", flush=True)
+"""
+
+
+def file_name(text):
+    """A name for a file or directory, or None: it would be too long, or have a slash."""
+    return text if "/" not in text and len(text.encode()) < 200 else None
+
+
+class Job:
+    """A process in which each kind is planted in every place that takes one."""
+
+    def __init__(self, directory):
+        if not shutil.which("gcc"):
+            raise Skip("no gcc on this machine")
+        source, library = os.path.join(directory, "waits.c"), os.path.join(directory, "waits.so")
+        # Only a kind that can be one is the name of a function of C.
+        functions = [kind.text if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", kind.text) else "waits_%d" % number
+                     for number, kind in enumerate(KINDS_OF_SECRETS)]
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("#include <unistd.h>\n")
+            for function in functions:
+                file.write("void %s(int fd) { char byte; while (read(fd, &byte, 1) < 0) {} __asm__ volatile(\"\"); }\n" % function)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-g", "-O1", "-o", library, source], check=True)
+        plan = []
+        for function, kind in zip(functions, KINDS_OF_SECRETS):
+            place = os.path.join(directory, "in", file_name(kind.text) or kind.name)
+            os.makedirs(place)
+            own, fifo = os.path.join(place, "libown.so"), os.path.join(place, "fifo")
+            shutil.copy(library, own)
+            os.mkfifo(fifo)
+            for target in (fifo, None):
+                plan.append({"text": kind.text, "library": own, "function": function, "fifo": target})
+        script = os.path.join(directory, "in", KINDS_OF_SECRETS[0].text, "train.py")
+        planned = os.path.join(directory, "plan.json")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(PROGRAM)
+        with open(planned, "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+        environment = dict(os.environ, PLAN=planned, RANK="0", WORLD_SIZE="2", PYTHONDONTWRITEBYTECODE="1")
+        for number, kind in enumerate(KINDS_OF_SECRETS):
+            for family in ("NCCL", "TORCH", "CUDA", "OMP", "GLOO", "UCX", "FI"):
+                environment["%s_PLANTED_%d" % (family, number)] = kind.text
+            name, equals, value = kind.text.partition("=")
+            if equals and name.replace("_", "").isalnum():
+                environment["NCCL_" + name] = environment[name] = value
+        self.fixture = Fixture(["/usr/bin/python3", script] + [kind.text for kind in KINDS_OF_SECRETS], env=environment)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.fixture.end()
+
+
+def leaks_in(text):
+    """Kinds of which a part is in the text, also if it was wrapped or escaped there: {name: where}."""
+    joined = re.sub(r"[\s\\]+", "", text)
+    found = {}
+    for kind in KINDS_OF_SECRETS:
+        for part in kind.parts:
+            for shown, wanted in ((text, part), (joined, re.sub(r"\s+", "", part))):
+                at = shown.find(wanted)
+                if at >= 0:
+                    found.setdefault(kind.name, shown[max(0, at - 100):at + 60])
+    return found
+
+
+def check_output(what, *arguments, expect=(0,), unpack=None):
+    path = arguments[arguments.index("-o") + 1] if "-o" in arguments else None
+    status, out, err = run_tool(*arguments)
+    check(status in expect, "%s: %d %r" % (what, status, err[-500:]))
+    if path:
+        with open(path, "rb") as file:
+            out = file.read()
+        if unpack:
+            out = subprocess.run(unpack, input=out, stdout=subprocess.PIPE, check=True).stdout
+    check(len(out) > 100, "%s: no output" % what)
+    leaks = leaks_in(out.decode("utf-8") + err.decode("utf-8"))
+    check(not leaks, "%s: %d kinds are shown:\n  %s" % (what, len(leaks), "\n  ".join("%s: %r" % leak for leak in sorted(leaks.items()))))
+    return out
+
+
+def check_report(what, arguments, expect=(0,)):
+    """Every format, as it is by default and with the other treatment of names."""
+    for form in FORMATS:
+        for options in ([], ["--no-redact" if form in ("markdown", "html") else "--redact"]):
+            check_output("%s %s %s" % (what, form, options), *arguments, "--format", form, "--threads", "all", *options, expect=expect)
+
+
+def check_diff(what, old, new, expect=(0,)):
+    for form in ("text", "json"):
+        for options in ([], ["--redact"]):
+            check_output("diff of %s %s %s" % (what, form, options), "diff", old, new, "--threads", "all", "--format", form, *options, expect=expect)
+
+
+def raw_report(path, *arguments):
+    """A report with all secrets, on which the other commands are tried."""
+    status, out, err = run_tool(*arguments, "--format", "json", "--with-secrets")
+    check(status in (0, 1), "%d %r" % (status, err[-500:]))
+    with open(path, "wb") as file:
+        file.write(out)
+    return json.loads(out)
+
+
+def case_of_a_running_process(directory):
+    check(len(KINDS_OF_SECRETS) >= 40, "%d kinds" % len(KINDS_OF_SECRETS))
+    with Job(directory) as job:
+        pids = ["--pids", job.fixture.pid]
+        saved = os.path.join(directory, "saved.json")
+        report = raw_report(saved, "attach", *pids)
+        # They are where they are looked for.
+        thread_texts = {(frame["function"], frame["file"]) for thread in report["ranks"][0]["threads"] for frame in thread["frames"]}
+        for kind in KINDS_OF_SECRETS:
+            check(("f_" + kind.text, "/srv/" + kind.text + "/made.py") in thread_texts, "%s is not planted" % kind.name)
+            check(kind.text in report["ranks"][0]["command"], "%s is not in the command" % kind.name)
+        check(len(report["ranks"][0]["environment"]["variables"]) >= 7 * len(KINDS_OF_SECRETS), "the variables")
+        check_report("attach", ["attach", *pids])
+        for suffix, unpack in ((".json.gz", ["gzip", "-dc"]), (".json.zst", ["zstd", "-qdc"])):
+            check_output(suffix, "attach", *pids, "--format", "json", "-o", os.path.join(directory, "packed" + suffix), unpack=unpack)
+        for form in ("text", "json"):
+            check_output("doctor", "doctor", *pids, "--format", form, expect=(0, 1))
+        job.fixture.check_unharmed()
+    changed = os.path.join(directory, "changed.json")
+    with open(changed, "w", encoding="utf-8") as file:
+        for rank in report["ranks"]:
+            rank["command"] = rank["command"][::-1]
+            rank["threads"] = rank["threads"][::2]
+            rank["environment"]["variables"] = dict(zip(rank["environment"]["variables"], reversed(rank["environment"]["variables"].values())))
+        json.dump(report, file)
+    check_diff("a process", saved, changed)
+
+
+DIES = r"""
+#include <assert.h>
+#include <stdexcept>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int main(int, char** words) {
+  printf("{\"ready\": true, \"pid\": %d}\n", getpid());
+  fflush(stdout);
+  char line[8];
+  if (read(0, line, sizeof line) < 0) return 1;
+  if (strcmp(words[1], "assert") == 0) __assert_fail(words[2], "dies.cc", 1, "main");
+  throw std::runtime_error(words[2]);
+}
+"""
+
+
+def case_of_cores(directory):
+    if not shutil.which("g++"):
+        raise Skip("no g++ on this machine")
+    source = os.path.join(directory, "dies.cc")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(DIES)
+    # What is taken from a core of such a text is bounded.
+    texts, size = [""], 0
+    for kind in KINDS_OF_SECRETS:
+        if len(texts[-1]) + len(kind.text) > 3500:
+            texts.append("")
+        texts[-1] += "key " + kind.text + " is refused\n"
+    for number, text in enumerate(texts):
+        for way in ("assert", "throw"):
+            name = "%s-%d-%s" % (way, number, KINDS_OF_SECRETS[number].text)
+            place = os.path.join(directory, name)
+            os.makedirs(place)
+            program = os.path.join(place, "dies")
+            subprocess.run(["g++", "-o", program, source], check=True)
+            with open(os.devnull, "wb") as nowhere:
+                _, core = kernel_core(place, "dies", command=["/bin/sh", "-c", 'exec "$0" "$@" 2>/dev/null', program, way, text])
+            raw = raw_report(os.path.join(directory, name + ".json"), "core", core)["ranks"][0]
+            said = raw.get("abort_message") if way == "assert" else next(thread["exception"]["what"] for thread in raw["threads"] if "exception" in thread)
+            check(text[:-1] in said, "%s: %r" % (name, said[:300]))
+            check_report(way, ["core", core])
+            for form in ("text", "json"):
+                check_output("doctor of a core", "doctor", core, "--format", form, expect=(0, 1))
+
+
+def leaves(node, path=()):
+    """(path, value) of each string."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from leaves(value, path + (key,))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from leaves(value, path + (index,))
+    elif isinstance(node, str):
+        yield path, node
+
+
+def put(node, path, value):
+    for step in path[:-1]:
+        node = node[step]
+    node[path[-1]] = value
+
+
+def shape(path):
+    return tuple("*" if isinstance(step, int) else step for step in path)
+
+
+def accepts(directory, report):
+    path = os.path.join(directory, "tried.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(report, file)
+    return run_tool("report", path, "--format", "json")[0] in (0, 1)
+
+
+def free_texts(directory, report):
+    """Shapes of the paths of strings that may be any text; the reader refuses others, which are words of its own."""
+    shapes = {}
+    for path, _ in leaves(report):
+        shapes.setdefault(shape(path), path)
+
+    def free_of(candidates):
+        planted = copy.deepcopy(report)
+        for path in candidates:
+            put(planted, path, "x y")
+        if accepts(directory, planted):
+            return candidates
+        half = len(candidates) // 2
+        return free_of(candidates[:half]) + free_of(candidates[half:]) if half else []
+    return {shape(path) for path in free_of(list(shapes.values()))}
+
+
+def plant_everywhere(report, free, round_number, number_of_rounds):
+    """Each free text gets one kind; over the rounds, and over the places of one shape, all kinds come to each shape."""
+    planted = copy.deepcopy(report)
+    per_round = -(-len(KINDS_OF_SECRETS) // number_of_rounds)
+    seen = {}
+    for path, value in leaves(report):
+        at = shape(path)
+        if at not in free or at == ("captured_at",):
+            continue
+        kind = KINDS_OF_SECRETS[(round_number * per_round + seen.get(at, 0) % per_round) % len(KINDS_OF_SECRETS)]
+        seen[at] = seen.get(at, 0) + 1
+        is_path = value.startswith("/")
+        put(planted, path, (value + "/" if is_path else value + " " if value else "") + kind.text)
+    return planted
+
+
+def plant_in_variables(report):
+    """The names of variables are keys."""
+    for rank in report["ranks"]:
+        if rank.get("environment"):
+            for number, kind in enumerate(KINDS_OF_SECRETS):
+                rank["environment"]["variables"]["NCCL_PLANTED_%d" % number] = kind.text
+    return report
+
+
+def check_saved(directory, saved, rounds=3):
+    with (gzip.open if saved.endswith(".gz") else open)(saved, "rt", encoding="utf-8") as file:
+        report = json.load(file)
+    free = free_texts(directory, report)
+    check(len(free) >= 25, "%s: %d free texts: %r" % (saved, len(free), sorted(free)))
+    original = os.path.join(directory, "original.json")
+    with open(original, "w", encoding="utf-8") as file:
+        json.dump(report, file)
+    for number in range(rounds):
+        path = os.path.join(directory, "planted-%d.json" % number)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(plant_in_variables(plant_everywhere(report, free, number, rounds)), file)
+        name = os.path.basename(saved)
+        check_report(name, ["report", path], expect=(0, 1))
+        check_diff(name, original, path, expect=(0, 1))
+    return free
+
+
+def case_in_every_string_of_gpu_jobs(directory):
+    """Kernels' names, groups, dumps of the Flight Recorder, exceptions of watchdogs: reports of jobs on GPUs."""
+    jobs = os.path.join(SOURCE, "fixtures", "gpu_jobs")
+    shapes = set()
+    for name in ("cores-other-collective.json.gz", "ddp-kernel-with-gpus.json.gz"):
+        shapes |= check_saved(directory, os.path.join(jobs, name))
+    kernels = [at for at in shapes if "kernels" in at and at[-1] == "function"]
+    check(kernels, "no kernel's name among %r" % sorted(shapes))
+
+
+def case_in_every_string_of_nccl_jobs(directory):
+    check_saved(directory, sorted(glob.glob(os.path.join(SOURCE, "fixtures", "nccl", "*.json.gz")))[0])
+
+
+if __name__ == "__main__":
+    sys.setrecursionlimit(10000)
+    cases.run(globals(), "planted-secrets")
