@@ -51,6 +51,8 @@ class Judge {
   // All that is at hand are cores, and some of them have ended because connections to others broke: the first to end is
   // a rank that is missing, if one is. std::nullopt if that is not so.
   std::optional<Verdict> of_broken_connections() const;
+  // A watchdog thread of the rank (index into JobSnapshot::ranks) has ended it: its other threads are where they were.
+  bool is_ended_by_watchdog(std::size_t r) const;
   // "ranks 0-1 lost their connections": of ranks that have ended for that; "" if none has.
   std::string describe_broken_connections() const;
   // A rank that is alive (or was when its core was taken) and is about to end because its own GPU work failed. A

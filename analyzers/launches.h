@@ -29,8 +29,8 @@ std::optional<Deadlock> explain_by_launches(const JobSnapshot& job, const std::v
 bool none_launched_too_little(const JobSnapshot& job, const std::vector<RankState>& states,
                               const std::vector<std::size_t>& waiting);
 
-// Whether these share a communicator, and have launched the same on every communicator: then no collective of NCCL waits
-// for any of them, except behind other work on a GPU.
+// Whether these share a communicator, and have launched the same on every communicator: then no collective of NCCL
+// waits for any of them, except behind other work on a GPU.
 bool all_launched_the_same(const JobSnapshot& job, const std::vector<RankState>& states,
                            const std::vector<std::size_t>& waiting);
 

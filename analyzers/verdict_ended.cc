@@ -76,10 +76,17 @@ Verdict Judge::of_crashed(const std::vector<std::size_t>& crashed) const {
   return culprits(std::move(suspects), waiting);
 }
 
+bool Judge::is_ended_by_watchdog(std::size_t r) const {
+  const RankSnapshot& rank = job_.ranks[r];
+  for (std::size_t t = 0; rank.signal && t < rank.threads.size(); ++t)
+    if (rank.threads[t].tid == rank.signal->tid) return is_watchdog_reporter(facts_.roles[r][t], rank.threads[t]);
+  return false;
+}
+
 std::string Judge::describe_broken_connections() const {
   std::vector<std::size_t> ranks;
   for (const RankState& s : states_)
-    if (ends_by_peer(job_.ranks[s.rank])) ranks.push_back(s.rank);
+    if (ends_by_peer(job_.ranks[s.rank]) && !is_ended_by_watchdog(s.rank)) ranks.push_back(s.rank);
   if (ranks.empty()) return "";
   return fmt::format("{} lost {} connections", name_ranks(job_, ranks), ranks.size() == 1 ? "its" : "their");
 }

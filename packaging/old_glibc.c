@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
@@ -44,6 +45,9 @@ OLD_VERSION(int, pthread_rwlock_rdlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_tryrdlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_wrlock, (pthread_rwlock_t * lock), (lock))
 OLD_VERSION(int, pthread_rwlock_unlock, (pthread_rwlock_t * lock), (lock))
+
+// GLIBC_2.27: symbolic links that lead nowhere are found as well.
+OLD_VERSION(int, glob, (const char* pattern, int flags, int (*failed)(const char*, int), glob_t* found), (pattern, flags, failed, found))
 
 // GLIBC_2.30: waits for a condition by a clock that the caller chooses. Older versions wait by the clock that the
 // condition was made with, the time of day: the deadline is converted to that clock. The caller checks its own clock

@@ -180,7 +180,8 @@ def case_of_a_running_process(directory):
         for rank in report["ranks"]:
             rank["command"] = rank["command"][::-1]
             rank["threads"] = rank["threads"][::2]
-            rank["environment"]["variables"] = dict(zip(rank["environment"]["variables"], reversed(rank["environment"]["variables"].values())))
+            # Each stays with its name, by which some of them are known to be secret.
+            rank["environment"]["variables"] = {name: "x " + value for name, value in rank["environment"]["variables"].items()}
         json.dump(report, file)
     check_diff("a process", saved, changed)
 
