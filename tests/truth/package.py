@@ -235,8 +235,8 @@ def case_bash_completion(directory):
     check(complete("at") == {"attach"}, "at: %r" % complete("at"))
     for command, options in described.items():
         if command:
-            # What job does on the nodes has options of its own: attach, if nothing else is said.
-            passed_on = described["attach"] if command == "job" else set()
+            # What job does on the nodes has options of its own.
+            passed_on = described["attach"] | described["core"] | described["doctor"] if command == "job" else set()
             check(options <= complete(command, "-") <= options | passed_on, "%s: %r instead of %r" % (command, complete(command, "-"), options))
             formats = {"text", "json"} | (set() if command in ("doctor", "rules", "diff") else {"markdown", "html", "folded"})
             check(complete(command, "--format", "") == formats, "%s --format: %r" % (command, complete(command, "--format", "")))
