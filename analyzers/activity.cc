@@ -23,10 +23,6 @@ bool has_python(const JobSnapshot& job, const ThreadSnapshot& thread) {
                      [&](FrameId id) { return job.frames[id].kind == FrameKind::kPython; });
 }
 
-bool is_users_code(const Frame& frame) {
-  return frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>"));
-}
-
 // Whether it waits for the end of threads or tasks that its own process (or its pool of workers) runs: Thread.join,
 // Future.result, Pool.map.
 bool waits_for_tasks(const JobSnapshot& job, const ThreadSnapshot& thread) {
@@ -123,8 +119,7 @@ bool waits_itself(const JobSnapshot& job, const ThreadSnapshot& thread, std::siz
 bool runs_task(const JobSnapshot& job, const ThreadSnapshot& thread) {
   return std::any_of(thread.frames.begin(), thread.frames.end(), [&](FrameId id) {
     const Frame& frame = job.frames[id];
-    if (frame.kind != FrameKind::kPython) return false;
-    return !known::is_library_file(frame.file.value_or("<unknown>")) || is_place(frame, known::Place::kPoolTask);
+    return is_users_code(frame) || (frame.kind == FrameKind::kPython && is_place(frame, known::Place::kPoolTask));
   });
 }
 

@@ -86,7 +86,7 @@ bool selects(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
     if (frame.kind != FrameKind::kPython) continue;
-    if (in_selector) return !known::is_library_file(frame.file.value_or("<unknown>"));
+    if (in_selector) return is_users_code(frame);
     in_selector = is_place(frame, known::Place::kLoopWait);
     if (!in_selector) return false;
   }
@@ -135,8 +135,7 @@ bool main_program_ended(const JobSnapshot& job, const RankSnapshot& rank, const 
       by_interpreter = true;
     }
   }
-  return root != nullptr && by_interpreter && root->function != "<module>" &&
-         !known::is_library_file(root->file.value_or("<unknown>"));
+  return root != nullptr && by_interpreter && root->function != "<module>" && is_users_code(*root);
 }
 
 // What the system call, the state and the innermost frames show if no rule applies.

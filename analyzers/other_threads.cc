@@ -38,7 +38,7 @@ OtherThreads other_threads(const JobSnapshot& job, const RankSnapshot& rank, std
       const Frame& frame = job.frames[id];
       if (frame.kind != FrameKind::kPython) continue;
       others.any_python = true;
-      user_code |= !known::is_library_file(frame.file.value_or("<unknown>"));
+      user_code |= is_users_code(frame);
       known_work |= is_known_work(frame);
     }
     if (user_code) in_user_code.push_back(t);

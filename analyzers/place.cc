@@ -26,13 +26,17 @@ std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread) {
   return thread.frames.size();
 }
 
+bool is_users_code(const Frame& frame) {
+  return frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>"));
+}
+
 std::optional<std::size_t> deciding_frame(const JobSnapshot& job, const ThreadSnapshot& thread) {
   std::optional<std::size_t> python, native;
   const std::size_t own = own_frames(job.frames, thread);
   for (std::size_t i = 0; i < own; ++i) {
     const Frame& frame = job.frames[thread.frames[i]];
     if (frame.kind == FrameKind::kPython) {
-      if (!known::is_library_file(frame.file.value_or("<unknown>"))) return i;
+      if (is_users_code(frame)) return i;
       if (!python) python = i;
     } else if (frame.function && is_mpi_function(*frame.function)) {
       native.reset();  // frames inside of an MPI call are MPI's, and change while it spins

@@ -19,6 +19,9 @@ std::optional<std::size_t> deciding_frame(const JobSnapshot& job, const ThreadSn
 // _bootstrap are its parent's stack.
 std::size_t own_frames(const FrameTable& frames, const ThreadSnapshot& thread);
 
+// Whether it is a Python function in a file of the user, as opposed to an installed library's or the interpreter's.
+bool is_users_code(const Frame& frame);
+
 // What the thread called: the system call if the kernel reported it, else the C library's function at the top of the
 // stack. "" if neither is known.
 std::string blocking_call(const JobSnapshot& job, const ThreadSnapshot& thread);

@@ -150,7 +150,7 @@ void find_path(const JobSnapshot& job, RankState& state) {
   for (std::size_t i = main->frames.size(); i-- > 0;) {
     const Frame& frame = job.frames[main->frames[i]];
     const bool of_user = frame.kind == FrameKind::kPython
-                             ? !known::is_library_file(frame.file.value_or("<unknown>"))
+                             ? is_users_code(frame)
                              : frame.function && frame.line && base_name(frame.module) == program &&
                                    !is_interpreter(frame.module) && !is_thread_start(frame);
     if (!of_user) continue;
@@ -234,7 +234,7 @@ std::string place_key(const JobSnapshot& job, const RankState& state) {
     bool user_code = false;
     for (const FrameId id : thread.frames) {
       const Frame& frame = job.frames[id];
-      if (frame.kind != FrameKind::kPython || known::is_library_file(frame.file.value_or("<unknown>"))) continue;
+      if (!is_users_code(frame)) continue;
       key += fmt::format("|{}|{}|{}", frame.function.value_or(""), *frame.file, frame.line.value_or(-1));
       user_code = true;
     }

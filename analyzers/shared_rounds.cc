@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "known/counter_names.h"
-#include "known/known_programs.h"
 
 namespace rankstacks::analyzers {
 namespace {
@@ -20,7 +19,7 @@ std::map<Variable, std::int64_t> loop_variables(const JobSnapshot& job, const Th
   std::set<Variable> twice;
   for (const FrameVariables& variables : thread.variables) {
     const Frame& frame = job.frames[thread.frames[variables.frame]];
-    if (variables.loops == 0 || known::is_library_file(frame.file.value_or("<unknown>"))) continue;
+    if (variables.loops == 0 || !is_users_code(frame)) continue;
     for (const auto& [name, value] : variables.numbers) {
       if (!known::is_position_name(name) || known::is_counter_name(name)) continue;
       Variable variable{frame.file.value_or(""), frame.function.value_or(""), name};

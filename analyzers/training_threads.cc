@@ -22,8 +22,7 @@ namespace {
 std::string innermost_of_user(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (const FrameId id : thread.frames) {
     const Frame& frame = job.frames[id];
-    if (frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>")))
-      return frame.function.value_or("") + " of " + std::string(base_name(*frame.file));
+    if (is_users_code(frame)) return frame.function.value_or("") + " of " + std::string(base_name(*frame.file));
   }
   return "";
 }
@@ -85,8 +84,7 @@ struct AlikeThreads {
 std::string entry_of(const JobSnapshot& job, const ThreadSnapshot& thread) {
   for (std::size_t i = own_frames(job.frames, thread); i-- > 0;) {
     const Frame& frame = job.frames[thread.frames[i]];
-    if (frame.kind == FrameKind::kPython && !known::is_library_file(frame.file.value_or("<unknown>")))
-      return frame.function.value_or("") + " of " + std::string(base_name(*frame.file));
+    if (is_users_code(frame)) return frame.function.value_or("") + " of " + std::string(base_name(*frame.file));
   }
   return "";
 }

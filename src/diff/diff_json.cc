@@ -15,13 +15,7 @@ class Writer {
   Writer(const Sides& sides, const JobDiff& diff) : sides_(sides), diff_(diff), json_(1 << 16) {}
 
   std::string write(const std::string& old_path, const std::string& now_path) {
-    json_.open('{', true);
-    json_.key("schema"), json_.number(1);
-    json_.key("tool");
-    json_.open('{');
-    json_.field("name", "rankstacks");
-    json_.field("version", RANKSTACKS_VERSION);
-    json_.close();
+    json_.open_document(RANKSTACKS_VERSION);
     side("old", sides_.old, old_path);
     side("new", sides_.now, now_path);
     json_.field("between_ms", diff_.between_ms);

@@ -48,13 +48,7 @@ void write_finding(report::JsonText& json, const Section& section, const Finding
 
 std::string json_of(const Examination& examination) {
   report::JsonText json(4096);
-  json.open('{', true);
-  json.key("schema"), json.number(1);
-  json.key("tool");
-  json.open('{');
-  json.field("name", "rankstacks");
-  json.field("version", RANKSTACKS_VERSION);
-  json.close();
+  json.open_document(RANKSTACKS_VERSION);
   json.key("ok"), json.boolean(examination.exit_status() == 0);
   json.key("findings");
   json.open('[', true);

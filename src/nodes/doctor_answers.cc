@@ -101,13 +101,7 @@ std::string json_of(const DoctorAnswers& answers) {
     for (const std::string& value : values) json.string(value);
     json.close();
   };
-  json.open('{', true);
-  json.key("schema"), json.number(1);
-  json.key("tool");
-  json.open('{');
-  json.field("name", "rankstacks");
-  json.field("version", RANKSTACKS_VERSION);
-  json.close();
+  json.open_document(RANKSTACKS_VERSION);
   json.key("ok"), json.boolean(answers.ok());
   report::write_nodes(json, answers.job);
   json.key("findings");

@@ -44,6 +44,16 @@ void JsonText::open(char bracket, bool lines) {
   levels_.push_back({bracket == '{' ? '}' : ']', lines});
 }
 
+void JsonText::open_document(std::string_view tool_version) {
+  open('{', true);
+  key("schema"), number(1);
+  key("tool");
+  open('{');
+  field("name", "rankstacks");
+  key("version"), string(tool_version);
+  close();
+}
+
 void JsonText::close() {
   const Level level = levels_.back();
   levels_.pop_back();

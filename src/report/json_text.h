@@ -45,6 +45,9 @@ class JsonText {
   void field(std::string_view name, const std::string& value) { key(name), string(value); }
   void field(std::string_view name, const char* value) { key(name), string(value); }
 
+  // The beginning of every document of the tool, up to its own fields: `{"schema": 1, "tool": {...}`. To be closed.
+  void open_document(std::string_view tool_version);
+
   std::string take() { return std::move(out_); }
 
  private:

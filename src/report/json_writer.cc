@@ -23,13 +23,7 @@ class Writer {
       : job_(job), analysis_(analysis), frame_text_(job.frames.size()), json_(guess_size(job)) {}
 
   std::string write() {
-    json_.open('{', true);
-    json_.key("schema"), json_.number(1);
-    json_.key("tool");
-    json_.open('{');
-    json_.field("name", "rankstacks");
-    json_.field("version", job_.tool_version);
-    json_.close();
+    json_.open_document(job_.tool_version);
     json_.field("captured_at", job_.captured_at);
     json_.field("elapsed_ms", job_.elapsed_ms);
     json_.key("ranks");
