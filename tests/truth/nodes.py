@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from command_line import SOURCE
@@ -226,8 +227,9 @@ class Slurm:
     def __init__(self, cluster):
         needs("munged", "slurmctld", "slurmd", "srun", "squeue", "scontrol")
         self.cluster = cluster
-        directory = os.path.join(cluster.directory, "slurm")
-        os.makedirs(os.path.join(directory, "state"))
+        # Not below the test's directory: slurmstepd listens at "spool-node-1/node-1_1.0", and a socket's path has 108 bytes.
+        directory = self.directory = tempfile.mkdtemp(prefix="slurm-")
+        os.mkdir(os.path.join(directory, "state"))
         self.config = os.path.join(directory, "slurm.conf")
         key = os.path.join(directory, "munge.key")
         with open(key, "wb") as out:
@@ -283,6 +285,7 @@ class Slurm:
         for daemon in self.daemons:
             daemon.kill()
             daemon.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class SlurmJob(HungJob):
