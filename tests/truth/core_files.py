@@ -62,7 +62,7 @@ def crash(directory, kind):
           "the signal: %r" % rank["signal"])
     compare(truth, rank, "core", static=True)
     program = os.path.join(FIXTURES, "wild_call")
-    stacks = debugger.stacks_in_core(core, program)
+    (stacks,) = debugger.stacks_in_cores([core], program)
     difference = debugger.agree(rank["threads"][0], stacks[truth["pid"]])
     check(difference is None, difference)
 

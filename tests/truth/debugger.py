@@ -35,24 +35,31 @@ def write_core(pid, path):
     check(os.path.exists(path), "gdb has written no core:\n" + done.stdout.decode(errors="replace")[-2000:])
 
 
-def stacks_in_core(path, executable, sysroot=None):
+def stacks_in_cores(paths, executable, sysroot=None):
+    """gdb's stacks of each core, by one gdb: a list of {tid: [[pc, function, module], ...]}."""
     commands = ["set confirm off", "set debuginfod enabled off", "set backtrace past-main on", "set backtrace limit unlimited"]
     if sysroot:
         commands.append("set sysroot " + sysroot)
-    commands += ["file " + executable, "core-file " + path, "source " + os.path.join(HERE, "gdb_stacks.py")]
-    return stacks_of(commands, path)
+    commands.append("file " + executable)
+    for path in paths:
+        commands += ["core-file " + path, "source " + os.path.join(HERE, "gdb_stacks.py")]
+    return printed_stacks(commands, len(paths))
 
 
 def stacks_of(commands, path):
+    (stacks,) = printed_stacks(commands, 1)
+    check(os.path.exists(path), "gdb has written no core")
+    return stacks
+
+
+def printed_stacks(commands, count):
     arguments = list(GDB)
     for command in commands:
         arguments += ["-ex", command]
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
-    check(os.path.exists(path), "gdb has written no core:\n" + done.stderr.decode(errors="replace")[-2000:])
-    for line in done.stdout.decode(errors="replace").splitlines():
-        if line.startswith("STACKS "):
-            return {int(tid): frames for tid, frames in json.loads(line[7:])["threads"].items()}
-    raise Failure("gdb has printed no stacks:\n" + done.stderr.decode(errors="replace")[-2000:])
+    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.startswith("STACKS ")]
+    check(len(lines) == count, "gdb has printed the stacks of %d cores instead of %d:\n%s" % (len(lines), count, done.stderr.decode(errors="replace")[-2000:]))
+    return [{int(tid): frames for tid, frames in json.loads(line[7:])["threads"].items()} for line in lines]
 
 
 def is_eval_loop(function, module, stripped):

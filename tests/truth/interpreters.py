@@ -32,16 +32,18 @@ class Interpreter:
     def run(self, script):
         return [self.named(self.path), self.named(script)]
 
-    def options(self, inside="/"):
-        """Options of subprocess.Popen: enters the sysroot, with `inside`, a path in it, as the current directory; cores may have any
-        size."""
-        if self.sysroot is None:
-            return {}
+    def options(self):
+        """Options of subprocess.Popen: enters the sysroot, if there is one."""
+        return self.in_directory(self.sysroot) if self.sysroot else {}
 
+    def in_directory(self, place):
+        """Options of subprocess.Popen: enters the sysroot, with `place`, a path of the host, as the current directory; cores may have
+        any size."""
         def enter():
             resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
-            os.chroot(self.sysroot)
-            os.chdir(inside)
+            if self.sysroot is not None:
+                os.chroot(self.sysroot)
+            os.chdir(self.named(place))
         return {"preexec_fn": enter}
 
     def evaluate(self, expression):

@@ -1,11 +1,14 @@
-"""One Python fixture under one CPython: the reports of the live process and of its core are compared with sys._current_frames() and gdb.
+"""Python fixtures under one CPython: the reports of the live processes and of their cores are compared with sys._current_frames() and gdb.
 
-    truth_python.py FIXTURE VERSION        FIXTURE: a file of fixtures/python without .py, or all; VERSION: 3.7 ... 3.15, system,
-                                           3.14t (free-threaded), 3.14jit (with its JIT compiler turned on)
+    truth_python.py FIXTURES VERSION [gcore]
+                                           FIXTURES: files of fixtures/python without .py, separated by commas, or all;
+                                           VERSION: 3.6 ... 3.15, system, 3.14t (free-threaded), 3.14jit (with its JIT compiler turned on);
+                                           gcore: the cores are those of gdb's gcore, else the kernel's where it writes them here
 """
 import glob
 import os
 import re
+import resource
 import signal
 import sys
 import time
@@ -155,84 +158,113 @@ def helper_is_back(pid):
     raise Failure("the fixture's helper does not read standard input again")
 
 
-def kernel_core(fixture, interpreter, place):
-    """Ends the fixture by SIGABRT and returns (path of the core that the kernel writes, gdb's stacks of it).
+def kernel_writes_cores(interpreter):
+    """Whether the cores can be the kernel's.
 
-    gcore (gdb 12 to 16) leaves a thread's whole stack zero if its guard is made by MADV_GUARD_INSTALL, as glibc 2.42 does: so the
-    interpreter with a C library of its own gets a kernel's core, whose paths are those inside its root.
+    They are small: gcore writes the unused parts of all stacks. And gcore (gdb 12 to 16) leaves a thread's whole stack zero if its
+    guard is made by MADV_GUARD_INSTALL, as glibc 2.42 does: so the interpreters with a C library of their own need the kernel's.
     """
     with open("/proc/sys/kernel/core_pattern", encoding="ascii") as stream:
         pattern = stream.read().strip()
-    if pattern.startswith("|") or "/" in pattern:
-        raise Skip("live is right; but this machine's cores go to %r" % pattern)
+    plain = not pattern.startswith("|") and "/" not in pattern and resource.getrlimit(resource.RLIMIT_CORE)[1] == resource.RLIM_INFINITY
+    if interpreter.sysroot and not plain:
+        raise Skip("this machine's cores go to %r, or their size is limited" % pattern)
+    return plain
+
+
+def kernel_core(fixture, place):
+    """Ends the fixture by SIGABRT and returns the path of the core that the kernel writes, in the fixture's directory."""
     helper_is_back(fixture.pid)
     os.kill(fixture.pid, signal.SIGABRT)
     fixture.process.wait(timeout=60)
     cores = [entry for entry in os.listdir(place) if entry.startswith("core")]
-    if not cores:
-        raise Skip("live is right; but the kernel has written no core here")
-    core = os.path.join(place, cores[0])
-    return core, debugger.stacks_in_core(core, interpreter.path, interpreter.sysroot)
+    check(cores, "the kernel has written no core")
+    return os.path.join(place, cores[0])
 
 
-def test(directory, name, version):
-    interpreter = interpreters.find(version)
-    names = [name] if name != "all" else sorted(os.path.basename(path)[:-len(".py")] for path in glob.glob(os.path.join(FIXTURES, "*.py")))
-    for one in names:
-        if one == "truth":
-            continue
+class Sampled:
+    """A fixture as the tool has seen it alive, and its core."""
+
+    def __init__(self, directory, name, interpreter, programs, of_kernel):
+        self.name, self.of_kernel = name, of_kernel
+        self.jit = "PYTHON_JIT" in interpreter.environment
+        place = os.path.join(os.path.dirname(programs) if interpreter.sysroot else directory, "core-of-" + name)
+        os.mkdir(place)
+        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONIOENCODING="utf-8", **interpreter.environment)
+        environment.pop("PYTHONPATH", None)
+        options = interpreter.in_directory(place) if of_kernel else {}
+        with Fixture(interpreter.run(os.path.join(programs, name + ".py")), env=environment, **options) as fixture:
+            self.truth = fixture.ready
+            self.live = only_rank(json_report("attach", "--pids", fixture.pid), fixture.pid)
+            compare(self.truth, self.live, "live", self.jit)
+            if of_kernel:
+                fixture.check_unharmed()
+                self.core = kernel_core(fixture, place)
+            else:
+                self.core = os.path.join(place, "core")
+                debugger.write_core(fixture.pid, self.core)
+                fixture.check_unharmed()
+
+    def compare_core(self, rank, stacks, stripped):
+        """With the truth, with gdb's stacks of the core, and with what was seen when it was alive."""
+        compare(self.truth, rank, "core", self.jit)
+        for thread in rank["threads"]:
+            check(thread["tid"] in stacks, "gdb knows no thread %d" % thread["tid"])
+            if thread["stack_end"] != "complete" and self.jit:
+                continue
+            difference = debugger.agree(thread, stacks[thread["tid"]], stripped)
+            check(difference is None, "core: " + str(difference))
+        at_rest = {thread["tid"]: [frame.get("address") for frame in thread["frames"]] for thread in self.live["threads"]}
+        # Before the kernel's core the thread that reads standard input has answered, and may have called read() from specialised code.
+        answers = {thread["tid"] for thread in self.live["threads"] if thread["syscall"] and thread["syscall"]["number"] == 0 and thread["syscall"]["fd"] == 0}
+        for thread in rank["threads"]:
+            if self.of_kernel and thread["tid"] in answers:
+                continue
+            addresses = [frame.get("address") for frame in thread["frames"]]
+            check(at_rest.get(thread["tid"]) == addresses, "tid %d: live and core differ, and it has not moved:\n    live %r\n    core %r"
+                  % (thread["tid"], at_rest.get(thread["tid"]), addresses))
+
+
+class Attempts:
+    """What failed or was skipped of many fixtures: all are tried."""
+
+    def __init__(self):
+        self.failures, self.skipped = [], []
+
+    def make(self, name, attempt):
         try:
-            check_fixture(directory, one, interpreter)
+            return attempt()
         except Skip as skipped:
-            if name != "all":
-                raise
-            print("%s skipped: %s" % (one, skipped))
+            self.skipped.append("%s skipped: %s" % (name, skipped))
         except Failure as failure:
-            raise Failure("%s: %s" % (one, failure))
+            self.failures.append("%s: %s" % (name, failure))
+        return None
 
 
-def check_fixture(directory, name, interpreter):
+def test(directory, names, version, writer=None):
+    interpreter = interpreters.find(version)
+    of_kernel = writer != "gcore" and kernel_writes_cores(interpreter)
+    names = names.split(",")
+    if names == ["all"]:
+        names = sorted(os.path.basename(path)[:-len(".py")] for path in glob.glob(os.path.join(FIXTURES, "*.py")))
+    attempts = Attempts()
     with interpreters.inside(interpreter, FIXTURES) as programs:
-        check_programs(directory, name, interpreter, programs)
-
-
-def check_programs(directory, name, interpreter, programs):
-    place = os.path.dirname(programs) if interpreter.sysroot else None       # where the kernel writes its core
-    environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONIOENCODING="utf-8", **interpreter.environment)
-    environment.pop("PYTHONPATH", None)
-    core = os.path.join(directory, "core." + name)
-    jit = "PYTHON_JIT" in interpreter.environment
-    options = interpreter.options(interpreter.named(place)) if place else {}
-    with Fixture(interpreter.run(os.path.join(programs, name + ".py")), env=environment, **options) as fixture:
-        truth = fixture.ready
-        live = json_report("attach", "--pids", fixture.pid)
-        rank = only_rank(live, fixture.pid)
-        compare(truth, rank, "live", jit)
-        if place:
-            fixture.check_unharmed()
-            core, stacks = kernel_core(fixture, interpreter, place)
-        else:
-            stacks = debugger.take_core(fixture, core)
-            fixture.check_unharmed()
-    dead = json_report("core", core, *(["--sysroot", interpreter.sysroot] if place else []))
-    dead_rank = only_rank(dead, truth["pid"])
-    compare(truth, dead_rank, "core", jit)
-    for thread in dead_rank["threads"]:
-        check(thread["tid"] in stacks, "gdb knows no thread %d" % thread["tid"])
-        if thread["stack_end"] != "complete" and jit:
-            continue
-        difference = debugger.agree(thread, stacks[thread["tid"]], interpreter.stripped)
-        check(difference is None, "core: " + str(difference))
-    at_rest = {thread["tid"]: [frame.get("address") for frame in thread["frames"]] for thread in rank["threads"]}
-    # If the core is the kernel's, the thread that reads standard input has answered since then, and may have called read() from specialised
-    # code.
-    answers = {thread["tid"] for thread in rank["threads"] if thread["syscall"] and thread["syscall"]["number"] == 0 and thread["syscall"]["fd"] == 0}
-    for thread in dead_rank["threads"]:
-        if place and thread["tid"] in answers:
-            continue
-        addresses = [frame.get("address") for frame in thread["frames"]]
-        check(at_rest.get(thread["tid"]) == addresses, "tid %d: live and core differ, and it has not moved:\n    live %r\n    core %r"
-              % (thread["tid"], at_rest.get(thread["tid"]), addresses))
+        sampled = [attempts.make(name, lambda name=name: Sampled(directory, name, interpreter, programs, of_kernel)) for name in names if name != "truth"]
+        sampled = [one for one in sampled if one is not None]
+        if sampled:
+            # One gdb and one run of the tool for all cores: both read the interpreter's files once.
+            cores = [one.core for one in sampled]
+            stacks = debugger.stacks_in_cores(cores, interpreter.path, interpreter.sysroot)
+            report = json_report("core", *cores, *(["--sysroot", interpreter.sysroot] if interpreter.sysroot else []))
+            for one, stacks_of_one in zip(sampled, stacks):
+                rank = only_rank(report, one.truth["pid"])
+                attempts.make(one.name, lambda one=one, rank=rank, found=stacks_of_one: one.compare_core(rank, found, interpreter.stripped))
+    for line in attempts.skipped:
+        print(line)
+    check(not attempts.failures, "\n".join(attempts.failures))
+    if not sampled:
+        raise Skip("; ".join(attempts.skipped))
+    print("%d fixtures" % len(sampled))
 
 
 if __name__ == "__main__":
