@@ -156,10 +156,6 @@ def importing():
         os.rmdir(directory)
 
 
-def comprehensions():
-    return [{k: {hold() if v else v for v in (0, 1)} for k in (1,)} for _ in [0]] + list(hold() for _ in "a")
-
-
 def coroutines():
     import asyncio
 
@@ -253,17 +249,6 @@ def exceptions():
         pass
 
 
-def finalizer():
-    class Dying(object):
-        def __del__(self):
-            hold()
-
-    def make():
-        Dying()
-
-    make()
-
-
 def hooks():
     class Hooked(object):
         @property
@@ -274,21 +259,6 @@ def hooks():
             hold()
 
     Hooked().value
-
-
-def tracing():
-    def tracer(frame, event, arg):
-        if event == "line" and frame.f_code.co_name == "traced":
-            sys.settrace(None)
-            hold()
-        return tracer
-
-    def traced():
-        x = 1
-        return x
-
-    sys.settrace(tracer)
-    traced()
 
 
 def profiling():
@@ -509,9 +479,8 @@ def frameworks():
 CASES = {
     f.__name__: f
     for f in (
-        plain, generators, callbacks, class_body, importing, comprehensions, coroutines, threads, unicode_names, recursion, odd_file_names,
-        exceptions, finalizer, hooks, tracing, profiling, signals, no_lines, long_lines, loops, counted, interpreter, gil_holder, busy,
-        frameworks,
+        plain, generators, callbacks, class_body, importing, coroutines, threads, unicode_names, recursion, odd_file_names, exceptions,
+        hooks, profiling, signals, no_lines, long_lines, loops, counted, interpreter, gil_holder, busy, frameworks,
     )
 }
 
