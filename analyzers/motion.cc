@@ -97,8 +97,8 @@ void fold_samples(JobSnapshot& job, const std::vector<std::vector<RankSnapshot>>
       motion.in_one_function = !first.python_functions.empty();
       for (std::size_t i = 1; i < seen_at.size(); ++i) {
         const SeenThread seen = comparison.see(*seen_at[i]);
-        motion.left_wait |=
-            before.waits && (!seen.waits || seen.place != before.place || counted_on(before, seen, span_ms / 1000));
+        motion.left_wait |= before.waits && (!seen.waits || seen.place != before.place ||
+                                             a_counter_changed(before, seen, span_ms / 1000));
         before = seen;
         stacks.insert(seen.stack);
         motion.moved |= seen.place != first.place || seen.reads_queue != first.reads_queue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "analyzers/names.h"
 #include "analyzers/place.h"
@@ -13,6 +14,22 @@ namespace {
 // A loop that does some work takes longer for each round: a counter that increases too fast belongs to a loop that
 // does nothing else.
 constexpr double kMaxRoundsPerSecond = 20'000;
+
+bool is_of_flag(std::int64_t value) { return value == 0 || value == 1; }
+
+bool changed_at_pace_of_work(std::int64_t before, std::int64_t after, double seconds) {
+  const double rounds = static_cast<double>(after) - static_cast<double>(before);
+  return rounds != 0 && std::abs(rounds) <= 1 + kMaxRoundsPerSecond * seconds;
+}
+
+// Whether `changed` holds for the values of one of the counters.
+bool any_counter(const SeenThread& before, const SeenThread& after,
+                 const std::function<bool(std::int64_t before, std::int64_t after)>& changed) {
+  if (before.counters.size() != after.counters.size()) return false;
+  for (std::size_t i = 0; i < before.counters.size(); ++i)
+    if (changed(before.counters[i].second, after.counters[i].second)) return true;
+  return false;
+}
 
 }  // namespace
 
@@ -73,14 +90,14 @@ ThreadComparison::Wait ThreadComparison::wait_of(const ThreadSnapshot& thread) {
   return wait;
 }
 
+bool a_counter_changed(const SeenThread& before, const SeenThread& after, double seconds) {
+  return any_counter(before, after, [&](auto was, auto is) { return changed_at_pace_of_work(was, is, seconds); });
+}
+
 bool counted_on(const SeenThread& before, const SeenThread& after, double seconds) {
-  if (before.counters.size() != after.counters.size()) return false;
-  for (std::size_t i = 0; i < before.counters.size(); ++i) {
-    const double rounds =
-        static_cast<double>(after.counters[i].second) - static_cast<double>(before.counters[i].second);
-    if (rounds != 0 && std::abs(rounds) <= 1 + kMaxRoundsPerSecond * seconds) return true;
-  }
-  return false;
+  return any_counter(before, after, [&](auto was, auto is) {
+    return changed_at_pace_of_work(was, is, seconds) && !(is_of_flag(was) && is_of_flag(is));
+  });
 }
 
 bool positions_went_on(const std::vector<SeenThread>& samples, double seconds) {
@@ -99,7 +116,7 @@ bool positions_went_on(const std::vector<SeenThread>& samples, double seconds) {
       least = std::min(least, last);
     }
     const double rounds = static_cast<double>(most) - static_cast<double>(least);
-    return rises != falls && rounds <= 1 + kMaxRoundsPerSecond * seconds;
+    return rises != falls && !(is_of_flag(least) && is_of_flag(most)) && rounds <= 1 + kMaxRoundsPerSecond * seconds;
   });
 }
 

@@ -52,6 +52,10 @@ class ThreadComparison {
 
 // Whether a counter has changed at a pace that work has: a loop that counts faster does nothing else. Equal frames have
 // the same counters; if the frames differ, the place does.
+bool a_counter_changed(const SeenThread& before, const SeenThread& after, double seconds);
+
+// The same of counters that are more than a flag: what was 0 and is 1 need not have counted, since a loop that waits
+// may set and clear a flag (`number ^= 1`).
 bool counted_on(const SeenThread& before, const SeenThread& after, double seconds);
 
 // Whether one of the positions has gone one way from sample to sample. Names of positions say less than those of

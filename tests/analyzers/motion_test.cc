@@ -132,6 +132,24 @@ TEST_CASE("a counter that differs between two samples is motion, a thread that w
   CHECK_FALSE(motion_of(literal, 1).counted);
 }
 
+TEST_CASE("what is 0 or 1 in every sample may be a flag, and counts nothing") {
+  const auto counted = [](std::int64_t first, std::int64_t second) {
+    LiteralJob literal = four(in_main(30));
+    for (RankSnapshot& rank : literal.job.ranks)
+      rank.threads[0].variables = {{.frame = 0, .numbers = {{"step", first}}, .group = {}}};
+    auto later = sample_again(literal, std::vector<Stack>(4, in_main(30)));
+    later[1].threads[0].variables = {{.frame = 0, .numbers = {{"step", second}}, .group = {}}};
+    fold_samples(
+        literal.job, {later}, [](Tid) { return Ran{}; }, 450);
+    return motion_of(literal, 1).counted;
+  };
+  CHECK_FALSE(counted(0, 1));
+  CHECK_FALSE(counted(1, 0));
+  CHECK(counted(1, 2));
+  CHECK(counted(0, 2));
+  CHECK(counted(-1, 0));
+}
+
 TEST_CASE("of a thread that runs for microseconds at a time only the places where it waits count") {
   const Stack waits = {libc("usleep"), nat("Poller::Wait()"), nat("Poller::Run()")};
   const Stack asks = {nat("isDone()"), nat("Poller::Wait()"), nat("Poller::Run()")};
@@ -178,6 +196,7 @@ TEST_CASE("a number of what a loop goes over is motion if it goes one way in eve
   CHECK_FALSE(counts({3, 512, 88, 700}));  // as this one
   CHECK_FALSE(counts({3, 3, 3, 3}));
   CHECK_FALSE(counts({3, 4, 7, 90'000}));  // nothing but the loop
+  CHECK_FALSE(counts({0, 0, 1, 1}));       // a flag
 }
 
 TEST_CASE("within a get from a multiprocessing queue, only an item that another process took is motion") {
