@@ -179,6 +179,83 @@ SECOND = [
 ]
 LIVE += SECOND
 
+
+def night(name, case, truth, **options):
+    options.setdefault("newer", True)
+    return Case("night-" + name, "night.py", (case,), truth, **options)
+
+
+def night_apart(name, case, truth, **options):
+    options.setdefault("newer", True)
+    return Case("night-" + name, "night_apart.py", (case,), truth, **options)
+
+
+def night_well(name, case, *statuses, **options):
+    return Case("night-" + name, "night_well.py", (case,), Truth(statuses), newer=True, **options)
+
+
+def night_mpi(name, case, truth, **options):
+    return Case("night-" + name, "night-openmpi", (case,), truth, launch="own", quick=True, **options)
+
+
+NIGHT = [
+    # The archive comes from a child, and is the rank's data.
+    night("tar-pipe", "tar-pipe", culprit(r2=("data-loading", "subprocess")), chain_ends=("cat", None)),
+    # A thread of its data set waits for the server.
+    night("streamed", "streamed", culprit(r1=("network-io", "data-loading")), odd=(1,), chain_ends=("read_ahead", "night.py")),
+    night("expression", "expression", culprit(r2="user-code")),
+    night("duplicates", "duplicates", culprit(r0="user-code"), odd=(0,), chain_ends=("compare_rows", "night.py")),
+    night("handshake", "handshake", culprit(r3="network-io"), odd=(3,)),
+    # It is the client's own pause.
+    night("backoff", "backoff", culprit(r1="network-io"), odd=(1,)),
+    # The service is a child of the rank, which asks it over a socket.
+    night("service", "service", culprit(r2=("subprocess", "network-io")), chain_ends=("upload", "night.py")),
+    night("log-queue", "log-queue", culprit(r3="python-lock"), odd=(3,), chain_ends=()),
+    night("signal-lock", "signal-lock", culprit(r2="python-lock"), chain_ends=("add", "night.py")),
+    # It is in the interpreter's exit, which waits for a thread.
+    night("leaves", "leaves", culprit(r1=("exception", "python-lock")), odd=(1,), chain_ends=("get", "queue.py")),
+    # It sleeps in its own code, within the handler of an exception.
+    night("memory", "memory", culprit(r2=("user-code", "exception"))),
+    # The loop has nothing to do until the child ends.
+    night("async-child", "async-child", culprit(r0=("subprocess", "network-io")), odd=(0,), chain_ends=("sleep", None)),
+    # What is left of the worker is that its result is missing: the rank waits for a result of its children, on an event of a thread.
+    night("killed-worker", "killed-worker", culprit(r2=("worker-dead", "subprocess", "python-lock")), chain_ends=()),
+    night("inherited", "inherited", culprit(r1="subprocess"), odd=(1,), chain_ends=("sleep", None)),
+    # The lock is one of multiprocessing, in shared memory.
+    night("lock-of-killed", "lock-of-killed", culprit(r2=("python-lock", "native-lock", "worker-dead"))),
+    night_apart("draws", "draws", culprit(r0="user-code"), odd=(0,), chain_ends=("draw_curves", "night_apart.py")),
+    night_apart("uneven-inputs", "uneven-inputs", culprit(r2="file-io"), chain_ends=("read_shard", "night_apart.py")),
+    night_apart("object-lists", "object-lists", culprit(r0=MISMATCH), odd=(0,)),
+    night_apart("both-send", "both-send", culprit(r0="unmatched-p2p", r1="unmatched-p2p"), odd=(0, 1)),
+    night_apart("scatter-source", "scatter-source", culprit(r2=MISMATCH)),
+    night_apart("half-in-group", "half-in-group", culprit(r2=MISMATCH)),
+    night_apart("unused-branch", "unused-branch", culprit(r2=MISMATCH)),
+    # Standard input of a rank that asks.
+    night_apart("asks", "asks", culprit(r5="debugger"), ranks=6, odd=(5,)),
+    # Two jobs: ranks 0 and 1 are those of one that is well, 2 to 5 are the ranks 0 to 3 of the other.
+    night_apart("two-jobs", "two-jobs", culprit(r5="file-io"), ranks=6, odd=(5,), launch="own", newer=False),
+    night_apart("elastic", "elastic", culprit(r2="file-io"), launch="own", newer=False, chain_ends=("read_shard", "night_apart.py")),
+    night_mpi("openmpi-future", "future", culprit(r1="native-lock"), odd=(1,), chain_ends=()),
+    # The handler of a fault waits for a lock of the process.
+    night_mpi("openmpi-fault", "fault", culprit(r2=("native-lock", "crashed", "exception")), chain_ends=()),
+    # Rank 2 is with the others where all should be by now.
+    night_mpi("openmpi-collect", "collect", culprit(r0="unmatched-p2p")),
+    night_mpi("openmpi-window", "window", culprit(r1="user-code"), odd=(1,), chain_ends=("rebalance", "night_mpi.cc")),
+    Case("night-shm", "night_shm", ("barrier",), culprit(r3="file-io"), odd=(3,), ranks=5, launch="argument", quick=True, chain_ends=("read_boundary", "night_shm.cc")),
+    Case("night-half-a-request", "night_plain.py", ("half-a-request",), culprit(r2="file-io"), launch="own", quick=True, chain_ends=("read_gradients", "night_plain.py")),
+    # No rank is to blame.
+    night_well("well-compiles", "compiles", "healthy"),
+    # A job that waits for work is not stuck, and nobody is accused.
+    night_well("well-serves", "serves", "healthy", "undecided"),
+    night_well("well-tokenizes", "tokenizes", "healthy"),
+    night_well("well-downloads", "downloads", "healthy"),
+    night_mpi("well-output", "output", Truth("healthy")),
+    night_well("all-key", "key", "symmetric"),
+    night_well("all-lock", "lock", "symmetric"),
+    night_well("all-finish", "finish", "symmetric"),
+]
+LIVE += NIGHT
+
 FROM_CORES = ("field-async-checkpoint", "field-saving-threads", "field-mesh-locks", "field-barrier-of-pair", "field-finalizer-socket")
 CORES = [dataclasses.replace(case, name="cores-" + case.name, cores=True, newer=False) for case in LIVE if case.name in FROM_CORES]
 

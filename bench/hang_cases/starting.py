@@ -67,6 +67,12 @@ class Builder:
     def _field_mesh(self):
         return self._compile("g++", "g++", "field-mesh", "-std=c++17", "field_mesh.cc", "-pthread")
 
+    def _night_shm(self):
+        return self._compile("g++", "g++", "night-shm", "-std=c++17", "night_shm.cc", "-pthread")
+
+    def _night_openmpi(self):
+        return self._compile("mpicxx.openmpi", "openmpi-bin libopenmpi-dev", "night-openmpi", "-std=c++17", "night_mpi.cc", "-pthread")
+
     def _framework(self):
         library = self._compile("g++", "g++", "libcommunication.so", "-shared", "-fPIC", "-std=c++17", "communication.cc")
         return self._compile("g++", "g++", "framework", "-std=c++17", "framework.cc", library, "-Wl,-rpath," + self.directory, "-pthread")
@@ -110,16 +116,16 @@ def command_of(case, python, builder):
     program = os.path.join(HERE, case.program)
     if case.program == "framework":
         return [builder.get("framework"), *case.arguments]
-    if case.program == "field_mesh":
-        return [builder.get("field_mesh"), *case.arguments]
-    if case.program in ("mpich", "openmpi", "field-mpich", "field-openmpi"):
+    if case.program in ("field_mesh", "night_shm"):
+        return [builder.get(case.program), *case.arguments]
+    if case.program in ("mpich", "openmpi", "field-mpich", "field-openmpi", "night-openmpi"):
         return ["mpirun." + case.program.rsplit("-", 1)[-1], "-n", str(case.ranks), builder.get(case.program.replace("-", "_")), *case.arguments]
     if case.program == "mpi_job.py":
         if not shutil.which("mpirun.openmpi"):
             raise Missing("no mpirun.openmpi here (Debian: openmpi-bin)")
         need_modules(python, "mpi4py")
         return ["mpirun.openmpi", "-n", str(case.ranks), python, program, *case.arguments]
-    if case.program in ("plain.py", "ring.py", "field_plain.py"):
+    if case.program in ("plain.py", "ring.py", "field_plain.py", "night_plain.py"):
         return [python, program, *case.arguments]
     need_modules(python, *FRAMEWORKS.get(case.program, ("torch.distributed",)), *case.needs)
     if case.program == "serving.py" and case.name.startswith("sglang"):
