@@ -485,7 +485,12 @@ class Explanation {
       std::sort(side.begin(), side.end());
       sides_.push_back(std::move(side));
     }
-    if (all_ranks) return between_sides(Reason::kCollectiveMismatch, kPartnersKnown);
+    if (all_ranks) {
+      if (sides_.size() == 2)
+        if (const Side few = smaller_side_of_shared(job_, states_, sides_[0], sides_[1]); !few.empty())
+          return accuse(few, Reason::kCollectiveMismatch, kByPlace);
+      return between_sides(Reason::kCollectiveMismatch, kPartnersKnown);
+    }
     Deadlock found = between_sides(Reason::kProcessGroupOrder, kPartnersKnown);
     if (!found.suspects.empty()) return found;
     std::vector<std::size_t> all;  // each waits for the next, so none is the odd one

@@ -1,6 +1,7 @@
 #include "analyzers/sides.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -97,6 +98,25 @@ Side smaller_side(const Side& a, const Side& b, bool& equal) {
   both.insert(both.end(), b.begin(), b.end());
   std::sort(both.begin(), both.end());
   return both;
+}
+
+Side smaller_side_of_shared(const JobSnapshot& job, const std::vector<RankState>& states, const Side& a,
+                            const Side& b) {
+  // The members of a side that belong to the group in which the other one waits.
+  const auto shared = [&](const Side& side, const Side& other) {
+    Side found;
+    const auto& group = states[other.front()].group;
+    if (!group) return found;
+    const std::set<int> ranks(group->ranks.begin(), group->ranks.end());
+    std::copy_if(side.begin(), side.end(), std::back_inserter(found), [&](std::size_t i) {
+      const auto number = job.ranks[states[i].rank].rank;
+      return number && ranks.contains(*number);
+    });
+    return found;
+  };
+  const Side of_a = shared(a, b), of_b = shared(b, a);
+  if (of_a.empty() || of_b.empty() || of_a.size() == of_b.size()) return {};
+  return of_a.size() < of_b.size() ? of_a : of_b;
 }
 
 std::string name_side(const JobSnapshot& job, const std::vector<RankState>& states, const Side& members) {

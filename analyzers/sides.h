@@ -27,6 +27,10 @@ std::vector<Side> merge_same_calls(const std::vector<RankState>& states, const s
 // The smaller of two sides; both if they are of equal size, then `equal` is set.
 Side smaller_side(const Side& a, const Side& b, bool& equal);
 
+// Of two sides that wait in two groups: only a rank that belongs to both groups can be in the wrong one. Returns those
+// of the side that has fewer of these ranks; empty if both have as many, or if a group is not known.
+Side smaller_side_of_shared(const JobSnapshot& job, const std::vector<RankState>& states, const Side& a, const Side& b);
+
 // "ranks 0-1,3"
 std::string name_side(const JobSnapshot& job, const std::vector<RankState>& states, const Side& members);
 

@@ -190,6 +190,27 @@ TEST_CASE("messages without a counterpart") {
   }
 }
 
+TEST_CASE("a group of some ranks against all ranks: only who belongs to both can be in the wrong one") {
+  const ProcessGroup three{"1", {0, 1, 2}};
+  LiteralJob literal;
+  SECTION("one of the three has gone on, with the rank that is not one of them") {
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r < 2 ? "barrier" : "all_reduce", r < 2 ? 12 : 13)), r < 2 ? three : kWorld);
+    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
+  }
+  SECTION("one of the three meets the others where they are not") {
+    for (int r = 0; r < 4; ++r)
+      arguments(literal.rank(r, 4, in_call(r < 1 ? "barrier" : "all_reduce", r < 1 ? 12 : 13)), r < 1 ? three : kWorld);
+    CHECK(accused(literal) == Accused{{0, "collective-mismatch"}});
+  }
+  SECTION("most ranks do not belong to the group") {
+    for (int r = 0; r < 8; ++r)
+      arguments(literal.rank(r, 8, in_call(r < 2 ? "barrier" : "all_reduce", r < 2 ? 12 : 13)),
+                r < 2 ? three : ProcessGroup{"0", {0, 1, 2, 3, 4, 5, 6, 7}});
+    CHECK(accused(literal) == Accused{{2, "collective-mismatch"}});
+  }
+}
+
 TEST_CASE("a broadcast from another source is another call") {
   LiteralJob literal;
   SECTION("all wait at one line") {
